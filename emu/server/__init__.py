@@ -1,1 +1,1 @@
-"""What serves functions: vfio-user, networks, the control socket, and the process around them."""
+"""The server process: vfio-user, vhost-user, networks, the control socket, and their assembly."""

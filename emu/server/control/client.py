@@ -21,7 +21,7 @@ _TIMEOUT = 30.0
 
 
 class ControlError(UserError):
-    """The server does not exist or refuses a request."""
+    """No server answers at the path, or the server refuses a request."""
 
 
 class Client:
@@ -40,10 +40,10 @@ class Client:
     def __init__(
         self, path: str | os.PathLike[str], timeout: float = _TIMEOUT, guest: str | None = None
     ) -> None:
-        """Connect to the socket at ``path``; answers take ``timeout`` seconds at most.
+        """Connect to the socket at ``path``; an answer may take ``timeout`` seconds.
 
-        ``guest`` limits status, objects, rules and links to the functions of that guest, one of
-        several that the server has functions of.
+        ``guest`` limits status, objects, rules and links to the functions of that guest, if the
+        server has several guests.
         """
         self._name = os.fspath(path)
         self._guest = {} if guest is None else {"guest": guest}
@@ -76,32 +76,33 @@ class Client:
         self._sock.close()
 
     def status(self) -> dict[str, Any]:
-        """State, port and counts of every function."""
+        """Return state, port and counts of every function."""
         return self._call("status")
 
     def objects(self, **choice: object) -> dict[str, Any]:
-        """The objects of every function; ``function``, ``kind`` and ``limit`` restrict them."""
+        """Return the objects of every function, restricted by ``function``, ``kind``, ``limit``."""
         return self._call("objects", **choice)
 
     def census(self) -> dict[str, int]:
-        """The objects of all functions that are in use, by kind.
+        """Return the number of objects in use of all functions, by kind.
 
-        A memory key that is free (its driver keeps it for later) is not in use.
+        A free memory key that its driver keeps for later is not in use.
         """
         counts: dict[str, int] = self.call("census")["objects"]
         return counts
 
     def rules(self) -> list[dict[str, Any]]:
-        """The loaded rules, with how many events each matched and how often it fired."""
+        """Return the loaded rules, each with its counts of matched and fired events."""
         rules: list[dict[str, Any]] = self._call("fault.list")["rules"]
         return rules
 
     def fired(self, name: str | None = None) -> int:
-        """How often the rule of this name has fired, or all rules together."""
+        """Return the number of times that the rule of this name, or all rules, fired."""
         return self._count("fired", name)
 
     def without_effect(self, name: str | None = None) -> int:
-        """How often the rule of this name, or all, would have fired and changed nothing."""
+        """Return the number of times that the rule of this name, or all, met an event without
+        effect."""
         return self._count("without_effect", name)
 
     def _count(self, what: str, name: str | None) -> int:
@@ -109,7 +110,7 @@ class Client:
         return sum(count[what] for rule in rules for count in rule["counts"])
 
     def add(self, rule: Mapping[str, Any] | None = None, **fields: object) -> str:
-        """Add a rule, given as in a plan; return its name."""
+        """Add a rule with the keys of a plan's rule; return its name."""
         return str(self._call("fault.add", rule={**(rule or {}), **fields})["name"])
 
     def remove(self, name: str) -> None:
@@ -125,12 +126,12 @@ class Client:
         self._call("fault.load")
 
     def links(self) -> list[dict[str, Any]]:
-        """The links that are or were set, one for each function and direction."""
+        """Return the links that are or were set, by function and direction."""
         links: list[dict[str, Any]] = self._call("net.show")["links"]
         return links
 
     def set_link(self, link: Mapping[str, Any] | None = None, **fields: object) -> None:
-        """Set links, given as in a plan; without properties they are cleared."""
+        """Set links with the keys of a plan's link; without properties, clear them."""
         self._call("net.set", link={**(link or {}), **fields})
 
     def _call(self, method: str, **params: object) -> dict[str, Any]:
@@ -150,7 +151,7 @@ class Client:
         if "error" in answer:
             raise ControlError(str(answer["error"].get("message", "no reason given")))
         if answer.get("id") != self._number or not isinstance(answer.get("result"), dict):
-            raise ControlError(f"{self._name}: an answer to nothing")
+            raise ControlError(f"{self._name}: the answer has the id of no request")
         result: dict[str, Any] = answer["result"]
         return result
 
@@ -161,7 +162,7 @@ class Client:
             except OSError as error:
                 raise self._lost(error) from None
             if not data or len(self._buffer) > protocol.MAX_ANSWER:
-                raise ControlError(f"{self._name}: the server has ended the connection")
+                raise ControlError(f"{self._name}: the server ended the connection")
             self._buffer += data
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
@@ -175,7 +176,7 @@ class Client:
 
 
 def sockets() -> list[Path]:
-    """The control sockets of the running guests, newest last."""
+    """Return the control sockets of this user's running guests, newest last."""
     paths = Path(tempfile.gettempdir()).glob(f"mlx5emu-*/{SOCKET_NAME}")
     mine = []
     for path in paths:
@@ -183,7 +184,7 @@ def sockets() -> list[Path]:
             about, around = path.lstat(), path.parent.lstat()
         except OSError:
             continue
-        # In another user's directory or behind a symbolic link, the socket may be anyone's.
+        # In another user's directory or behind a symbolic link, another user may own the socket.
         is_socket = stat.S_ISSOCK(about.st_mode) and stat.S_ISDIR(around.st_mode)
         if is_socket and {about.st_uid, around.st_uid} == {os.getuid()}:
             mine.append((about.st_mtime, path))

@@ -1,7 +1,7 @@
-"""A server's status as Prometheus's text exposition format, version 0.0.4.
+"""A server's status in Prometheus's text exposition format, version 0.0.4.
 
-A function's counts begin again when it is reset, as those of any counter may. What is summed over
-objects that exist, and goes down when they go, is a gauge.
+A reset of a function restarts its counters, which Prometheus permits. A sum over existing objects
+is a gauge, because it falls when objects are destroyed.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from typing import Any
 _Sample = tuple[Mapping[str, Any], float]
 
 _COUNTS: Mapping[str, tuple[str, str, str]] = {
-    "commands": ("commands_total", "counter", "Firmware commands that were run or refused."),
-    "refused": ("commands_refused_total", "counter", "Firmware commands that were refused."),
-    "completions": ("completions", "gauge", "CQEs written to the CQs that exist."),
+    "commands": ("commands_total", "counter", "Firmware commands executed or refused."),
+    "refused": ("commands_refused_total", "counter", "Firmware commands refused."),
+    "completions": ("completions", "gauge", "CQEs written to the existing CQs."),
     "error_completions": ("error_completions_total", "counter", "CQEs of failed requests."),
     "compressed_completions": (
         "compressed_completions_total",
         "counter",
-        "Packets whose CQEs share an entry with others.",
+        "Packets whose CQE is in a compressed entry.",
     ),
-    "events": ("events", "gauge", "EQEs written to the EQs that exist."),
-    "lost_events": ("lost_events", "gauge", "EQEs that found one of these EQs full."),
+    "events": ("events", "gauge", "EQEs written to the existing EQs."),
+    "lost_events": ("lost_events", "gauge", "EQEs lost because one of these EQs was full."),
     "page_faults": ("page_faults_total", "counter", "Page faults of on-demand paging."),
-    "faults_fired": ("faults_fired", "gauge", "How often the loaded fault rules have fired."),
-    "sent_packets": ("sent_packets_total", "counter", "Packets that the port has sent."),
-    "sent_bytes": ("sent_bytes_total", "counter", "Bytes that the port has sent."),
+    "faults_fired": ("faults_fired", "gauge", "Times that the loaded fault rules fired."),
+    "sent_packets": ("sent_packets_total", "counter", "Packets sent by the port."),
+    "sent_bytes": ("sent_bytes_total", "counter", "Bytes sent by the port."),
     "received_packets": (
         "received_packets_total",
         "counter",
-        "Packets that the port has received.",
+        "Packets received by the port.",
     ),
-    "received_bytes": ("received_bytes_total", "counter", "Bytes that the port has received."),
+    "received_bytes": ("received_bytes_total", "counter", "Bytes received by the port."),
 }
-"""Keys of a function's counts: the metric's name, its type, and what it is."""
+"""Keys of a function's counts: the metric's name, type and help text."""
 
 
 def text(status: Mapping[str, Any]) -> str:
-    """The answer to ``status`` (:mod:`emu.server.control.protocol`) as metrics."""
+    """Return the result of ``status`` (:mod:`emu.server.control.protocol`) as metrics."""
     return "".join(f"{line}\n" for line in _lines(status))
 
 
@@ -61,20 +61,20 @@ def _lines(status: Mapping[str, Any]) -> Iterator[str]:
     for key, (name, kind, about) in _COUNTS.items():
         yield from _metric(name, kind, about, each(lambda one, key=key: one["counts"][key]))
     yield from _metric(
-        "internal_errors_total", "counter", "Exceptions of the emulator.",
+        "internal_errors_total", "counter", "Unexpected exceptions of the emulator.",
         each(lambda one: one["internal_errors"]),
     )  # fmt: skip
     yield from _metric(
-        "fault_rules", "gauge", "Fault rules that are loaded.", each(lambda one: one["faults"])
+        "fault_rules", "gauge", "Loaded fault rules.", each(lambda one: one["faults"])
     )
     yield from _metric(
         "objects",
         "gauge",
-        "Objects that exist, by kind.",
+        "Existing objects, by kind.",
         parts("kind", lambda one: one["objects"]),
     )
     yield from _metric(
-        "held_bytes", "gauge", "What the host holds for the guest, by kind.",
+        "held_bytes", "gauge", "Host memory held for the guest, by kind.",
         parts("kind", lambda one: one["ledger"]["accounts"]),
     )  # fmt: skip
     yield from _segments(status["segments"])
@@ -91,8 +91,8 @@ def _segments(segments: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         for port in segment["ports"]
     ]
     for key, about in (
-        ("received", "Frames that a segment's port has received."),
-        ("sent", "Frames that a segment's port has sent."),
+        ("received", "Frames received from a segment's port."),
+        ("sent", "Frames sent to a segment's port."),
     ):
         samples = [(labels, port[key]) for labels, port in ports]
         yield from _metric(f"segment_{key}_frames_total", "counter", about, samples)
@@ -101,7 +101,7 @@ def _segments(segments: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         for labels, port in ports
         for reason, count in port["dropped"].items()
     ]
-    about = "Frames that were dropped at a segment's port, by reason."
+    about = "Frames dropped at a segment's port, by reason."
     yield from _metric("segment_dropped_frames_total", "counter", about, dropped)
 
 

@@ -1,6 +1,6 @@
 """The control protocol: JSON objects, one on a line, over a Unix stream socket of mode 0600.
 
-The server speaks first: ``{"mlx5emu": VERSION, "protocol": 1, "methods": [...]}``. Then it answers
+The server greets: ``{"mlx5emu": VERSION, "protocol": 1, "methods": [...]}``. Then it answers
 each request, in their order. A request is ``{"id": ID, "method": NAME, "params": {...}}``, where
 ``id`` (a number or a string) and ``params`` are optional; the answer has the same ``id`` and either
 ``result`` or ``error``, which is ``{"message": TEXT}``. An invalid request gets an error
@@ -46,17 +46,17 @@ VERSION: Final = 1
 MAX_REQUEST: Final = 256 << 10
 MAX_ANSWER: Final = 16 << 20
 MAX_DEPTH: Final = 32
-"""Maximum nesting of objects and lists; it bounds the recursion of code that walks them."""
+"""Maximum nesting of objects and lists; bounds the recursion of code that walks them."""
 
 _LONGEST_NAME: Final = 100
 
 
 class MessageError(ValueError):
-    """Bytes that are not a valid message of the protocol."""
+    """Bytes that are no valid message of the protocol."""
 
 
 def encode(message: Mapping[str, object]) -> bytes:
-    """A message's line."""
+    """Return the line of a message, with its newline."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
@@ -64,22 +64,22 @@ CLOSING: Final = b"}\n"
 
 
 def opening(head: Mapping[str, object]) -> bytes:
-    """The start of an answer whose result follows in parts; CLOSING ends it."""
+    """Return the start of an answer whose result follows in segments; CLOSING ends it."""
     text = json.dumps(dict(head), separators=(",", ":"))[:-1].encode()
     return text + (b"," if head else b"") + b'"result":'
 
 
 def decode(line: bytes) -> dict[str, object]:
-    """The message in a line. Raises :class:`MessageError`."""
+    """Return the message of a line. Raises :class:`MessageError`."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
-        raise MessageError("a line that is no JSON") from None
+        raise MessageError("a line is not JSON") from None
     if not isinstance(message, dict):
-        raise MessageError("a line that is no JSON object")
-    # Fast path: few lines have so many brackets in total.
+        raise MessageError("a line is not a JSON object")
+    # Fast path: few lines contain more than MAX_DEPTH brackets.
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_too_deep(message):
-        raise MessageError(f"a line that is nested more than {MAX_DEPTH} deep")
+        raise MessageError(f"a line is nested more than {MAX_DEPTH} deep")
     return message
 
 
@@ -97,12 +97,12 @@ def _parts(value: object) -> Iterable[Any]:
 
 
 def request(message: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-    """Method and parameters of a request. Raises :class:`MessageError`."""
+    """Return method and parameters of a request. Raises :class:`MessageError`."""
     method, params = message.get("method"), message.get("params", {})
     if not isinstance(method, str) or not isinstance(params, dict):
-        raise MessageError("a request has a method and an object of params")
+        raise MessageError("a request needs a method (string) and params (object)")
     if len(method) > _LONGEST_NAME:
-        raise MessageError("no method has such a long name")
+        raise MessageError(f"a method's name has at most {_LONGEST_NAME} characters")
     if type(message.get("id", 0)) not in (int, float, str, NoneType):
-        raise MessageError("a request's id is a number or a text")
+        raise MessageError("a request's id is a number or a string")
     return method, params

@@ -1,7 +1,7 @@
 """The control socket's server; misbehaving clients must not delay the server's loop.
 
-Everything is non-blocking and bounded: clients, bytes per request, requests per second, bytes of
-unread answers. A client that exceeds a limit is dropped with one line in the log.
+Sockets are non-blocking. Limits apply to clients, bytes per request, requests per second and bytes
+of unread answers. The server drops a client that exceeds a limit and logs one line.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ logger = logging.getLogger(__name__)
 
 Result = Mapping[str, object]
 Streamed = Generator[bytes, None, None]
-"""A long result: the parts of its JSON text, one for each round of the loop."""
+"""A long result: segments of its JSON text, one for each round of the loop."""
 Method = Callable[[dict[str, object]], Result | Portions[Result] | Streamed]
-"""Takes the params and returns the result, or works it out in portions, one for each round.
+"""Takes the params and returns the result, or a generator that works in steps, one a round.
 
-Raises :class:`ControlRequestError`; a streamed result only before its first part.
+Raises :class:`ControlRequestError`; a streamed result raises only before its first segment.
 """
 
 MAX_CLIENTS: Final = 8
 MAX_PER_SECOND: Final = 200
 _CHUNK: Final = 64 << 10
 _MAX_WAITING: Final = 2 * protocol.MAX_REQUEST
-"""Bytes of requests behind one that takes several rounds."""
+"""Maximum bytes of requests queued behind a request that takes several rounds."""
 _SECOND_NS: Final = 1_000_000_000
 _FLUSH_NS: Final = 5_000_000
 _PATIENCE_NS: Final = 10 * _SECOND_NS
 
 
 class ControlRequestError(Exception):
-    """A request that cannot be fulfilled; the text is sent to the client."""
+    """A request that cannot be fulfilled; its client receives the text."""
 
 
 class ControlServer:
     """Listens on a Unix socket that only its owner may use."""
 
     def __init__(self, path: Path, loop: Loop, methods: Mapping[str, Method]) -> None:
-        """Raises OSError, with the path and a text for the user, when the socket cannot be made."""
+        """Listen at ``path``; raise OSError with the path and a text for the user on failure."""
         self._loop = loop
         self._methods = methods
         self._path = path
@@ -83,7 +83,7 @@ class ControlServer:
         if sock is None:
             return
         if len(self._clients) >= MAX_CLIENTS:
-            logger.warning("control: more than %d clients: one is refused", MAX_CLIENTS)
+            logger.warning("control: a client is refused: %d are connected", MAX_CLIENTS)
             sock.close()
             return
         client = _ControlClient(self, sock, self._loop)
@@ -93,7 +93,7 @@ class ControlServer:
         client.send(hello | {"methods": sorted(self._methods)})
 
     def drop(self, client: _ControlClient, why: str = "") -> None:
-        """End a connection; ``why`` goes to the log."""
+        """End a connection; log ``why`` unless it is empty."""
         if client in self._clients:
             self._clients.discard(client)
             if why:
@@ -102,9 +102,9 @@ class ControlServer:
             client.sock.close()
 
     def begin(self, message: Mapping[str, object]) -> Generator[bytes | None, None, None]:
-        """Execute a request in portions; each yields a part of the answer's line, if there is one.
+        """Return a generator that executes a request in steps and yields segments of the answer.
 
-        Raises MessageError for an invalid request.
+        A step without output yields None. Raises MessageError for an invalid request.
         """
         method, params = protocol.request(message)
         head: dict[str, object] = {"id": message["id"]} if "id" in message else {}
@@ -118,7 +118,7 @@ class ControlServer:
             handler = self._methods.get(method)
             if handler is None:
                 raise ControlRequestError(
-                    f"no method {method!r}; there are {', '.join(self._methods)}"
+                    f"no method {method!r}; methods: {', '.join(self._methods)}"
                 )
             result = handler(params)
             if isinstance(result, Generator):
@@ -144,7 +144,7 @@ class ControlServer:
 
 
 class _ControlClient:
-    """One connection."""
+    """A client's connection."""
 
     def __init__(self, server: ControlServer, sock: socket.socket, loop: Loop) -> None:
         sock.setblocking(False)
@@ -156,11 +156,11 @@ class _ControlClient:
         self._second_ns = 0
         self._requests = 0
         self._work: Generator[bytes | None, None, None] | None = None
-        """The request that is being executed; those behind it wait."""
+        """The request in execution; later requests wait behind it."""
         self._is_late = False
-        """Its requests wait for a round with room."""
+        """Whether its requests wait for a round with budget."""
         self._since_ns: int | None = None
-        """Since when the client has read none of the output; None while none waits."""
+        """Time since when the client has read no output; None while no output waits."""
 
     @property
     def has_failed(self) -> bool:
@@ -168,12 +168,12 @@ class _ControlClient:
         return self.sock.fileno() < 0
 
     def fail(self) -> None:
-        """End the connection because of the exception that is being handled."""
+        """End the connection because of the exception in handling."""
         logger.exception("control: internal error")
         self._server.drop(self, "internal error")
 
     def readable(self) -> None:
-        """Read what has arrived and answer the complete requests."""
+        """Read the received bytes and answer the complete requests."""
         try:
             data = self.sock.recv(_CHUNK)
         except BlockingIOError:
@@ -182,15 +182,15 @@ class _ControlClient:
             self._server.drop(self, str(error))
             return
         if not data:
-            self._server.drop(self, "it left in the middle of a request" if self._in else "")
+            self._server.drop(self, "the client left amid a request" if self._in else "")
             return
         self._in += data
         self._go_on()
 
     def _go_on(self) -> None:
-        """Execute requests: the first portion of each at once, further ones in the next rounds.
+        """Execute requests: the first step of each at once, later steps in the next rounds.
 
-        When the round has done enough, the others wait for the next one.
+        When the round's budget is used up, the remaining requests wait for the next round.
         """
         budget = self._clock.budget
         while self._work is None and (end := self._in.find(b"\n")) >= 0:
@@ -205,16 +205,16 @@ class _ControlClient:
                 return
         waits = len(self._in) - (self._in.rfind(b"\n") + 1)
         if waits > protocol.MAX_REQUEST:
-            self._server.drop(self, f"more than {protocol.MAX_REQUEST >> 10} KiB without an end")
+            self._server.drop(self, f"more than {protocol.MAX_REQUEST >> 10} KiB without a newline")
         elif len(self._in) > _MAX_WAITING:
-            self._server.drop(self, f"more than {_MAX_WAITING >> 10} KiB of requests wait")
+            self._server.drop(self, f"more than {_MAX_WAITING >> 10} KiB of unanswered requests")
 
     def _go_on_late(self) -> None:
         self._is_late = False
         self._go_on()
 
     def _take(self, line: bytes) -> bool:
-        """Begin to answer one line; False if the client is dropped because of it."""
+        """Start to answer a line; return False if its client is dropped."""
         now = self._clock.now_ns()
         if now - self._second_ns > _SECOND_NS:
             self._second_ns, self._requests = now, 0
@@ -224,7 +224,7 @@ class _ControlClient:
             return False
         try:
             if len(line) > protocol.MAX_REQUEST:
-                raise MessageError("a line that is too long")
+                raise MessageError(f"a line has more than {protocol.MAX_REQUEST >> 10} KiB")
             work = self._server.begin(protocol.decode(line))
         except MessageError as error:
             self.send({"error": {"message": str(error)}})
@@ -235,7 +235,7 @@ class _ControlClient:
         return self.sock.fileno() >= 0
 
     def _turn(self, work: Iterator[bytes | None]) -> None:
-        """One portion of the request, unless the client has much to read before."""
+        """Execute a step of the request, unless the client has much unread output."""
         if len(self._out) <= _CHUNK:
             try:
                 part = next(work)
@@ -257,14 +257,14 @@ class _ControlClient:
         self._go_on()
 
     def send(self, message: Mapping[str, object]) -> None:
-        """Send a message, now or later as the client reads."""
+        """Send a message; queue the bytes that the socket does not accept."""
         self._send(protocol.encode(message))
 
     def _send(self, data: bytes) -> None:
         was_waiting = bool(self._out)
         self._out += data
         if len(self._out) > protocol.MAX_ANSWER:
-            self._server.drop(self, "it does not read its answers")
+            self._server.drop(self, "the client does not read its answers")
         elif not was_waiting:
             self._flush()
 
@@ -286,6 +286,6 @@ class _ControlClient:
         if sent or self._since_ns is None:
             self._since_ns = now
         if now - self._since_ns > _PATIENCE_NS:
-            self._server.drop(self, "it does not read its answers")
+            self._server.drop(self, "the client does not read its answers")
         else:
             self._clock.call_later(_FLUSH_NS, self._flush)

@@ -1,1 +1,1 @@
-"""What lies between functions."""
+"""The networks between functions."""

@@ -1,8 +1,7 @@
-"""The sockets to other processes behind one epoll descriptor: the loop need not know each of them.
+"""An epoll descriptor for the sockets to other processes; the loop watches only that one.
 
-In one round of the loop a bounded number of packets is taken from each connection, and from all of
-them together. Connections with more packets are served in the next rounds; functions run in
-between.
+In each round of the loop the poller takes a bounded number of packets from each connection, and
+from all together. Connections with more packets are served in the next rounds, after the functions.
 """
 
 from __future__ import annotations
@@ -32,35 +31,35 @@ class Reactor(Clock, Protocol):
         """Stop watching ``fd``."""
 
     def step(self, timeout_ns: int | None = 0) -> None:
-        """One round, which waits at most ``timeout_ns``."""
+        """Run a round, which waits at most ``timeout_ns``."""
 
 
 class Pollable(Protocol):
-    """A connection to another process; it never blocks."""
+    """A connection to another process, which never blocks."""
 
     @property
     def name(self) -> str:
-        """What the log calls it."""
+        """The connection's name in the log."""
 
     @property
     def has_more(self) -> bool:
-        """Whether packets that it has already read wait for the next :meth:`take`."""
+        """Whether packets already read wait for the next :meth:`take`."""
 
     def fileno(self) -> int:
-        """The descriptor to watch; -1 when closed."""
+        """Return the descriptor to watch; -1 when closed."""
 
     def room(self) -> None:
-        """The descriptor accepts data again."""
+        """Handle that the descriptor accepts data again."""
 
     def take(self, limit: int) -> int:
-        """Act on what has arrived, about as much work as ``limit`` packets; returns how much."""
+        """Handle received data up to a cost of about ``limit`` packets; return the cost."""
 
     def close(self, why: str) -> None:
-        """Close it for this reason."""
+        """Close the connection for this reason."""
 
 
 class Poller:
-    """Calls the connections that are ready, and the callbacks that accept new ones."""
+    """Serves the ready connections, and calls the callbacks that accept new ones."""
 
     def __init__(self, loop: Reactor) -> None:
         self._loop = loop
@@ -70,17 +69,17 @@ class Poller:
         self._events: dict[int, int] = {}
         self._paused: dict[Pollable, Timer] = {}
         self._waiting: dict[Pollable, None] = {}
-        """Connections with data for us, in the order in which they are served."""
+        """Connections with received data, in the order of service."""
         self._next_round: Timer | None = None
         loop.add_reader(self._epoll.fileno(), self._ready)
 
     @property
     def budget(self) -> Budget:
-        """The loop's round."""
+        """The budget of the loop's round."""
         return self._loop.budget
 
     def watch(self, connection: Pollable, events: int) -> None:
-        """From now on, serve a connection when these epoll events occur."""
+        """Serve a connection when these epoll events occur."""
         fd = connection.fileno()
         self._events[fd] = events
         if connection in self._paused:
@@ -88,13 +87,13 @@ class Poller:
         if self._connections.get(fd) is connection:
             self._epoll.modify(fd, events)
         else:
-            # A closed socket has left the epoll set by itself; its number may be used again.
+            # A closed socket has left the epoll set; its descriptor's number may be in use again.
             self._listeners.pop(fd, None)
             self._connections[fd] = connection
             self._epoll.register(fd, events)
 
     def pause(self, connection: Pollable, delay_ns: int) -> None:
-        """Take nothing from a connection for a while; to be called in its ``take``."""
+        """Take nothing from a connection for a while; call only in its ``take``."""
         if connection not in self._paused and connection.fileno() >= 0:
             resume = partial(self._resume, connection)
             self._paused[connection] = self._loop.call_later(delay_ns, resume)
@@ -115,12 +114,12 @@ class Poller:
         self._epoll.register(fd, select.EPOLLIN)
 
     def ignore(self, fd: int) -> None:
-        """No longer call ``accept`` for this listening socket; to be called before it is closed."""
+        """Stop calling ``accept`` for this listening socket; call before closing the socket."""
         if self._listeners.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
     def close(self) -> None:
-        """Stop watching everything."""
+        """Stop watching all descriptors."""
         if self._next_round is not None:
             self._next_round.cancel()
         for timer in self._paused.values():
@@ -141,12 +140,12 @@ class Poller:
                     self._waiting[connection] = None
         if self._next_round is None:
             self._serve()
-        # Last: a HELLO received above takes its connection off the list of ungreeted ones first.
+        # Accept last: a HELLO received above first removes its connection from the ungreeted ones.
         for accept in visited:
             accept()
 
     def _serve(self) -> None:
-        """Take packets from the waiting connections, up to the limits of a round."""
+        """Take packets from the ready connections, up to the limits of a round."""
         left, budget = PACKETS_PER_ROUND, self._loop.budget
         for connection in list(self._waiting):
             if left <= 0 or budget.exhausted(CLIENT_BUDGET):
@@ -166,7 +165,7 @@ class Poller:
 
     @staticmethod
     def _guarded(connection: Pollable, call: Callable[[], int | None]) -> int:
-        """Call it; a bug of ours with the data of one connection must not affect the others."""
+        """Make a call; contain a bug that the data of a connection triggers."""
         try:
             return call() or 0
         except Exception:

@@ -1,1 +1,1 @@
-"""A server: its device specifications, its functions behind sockets, its faults, its trace."""
+"""A server: device specifications, functions behind sockets, faults, trace."""

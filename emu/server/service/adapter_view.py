@@ -1,4 +1,4 @@
-"""What a server reports about the adapter of a function: embedded switch, sub-functions, LAG."""
+"""A server's report about the adapter of a function: embedded switch, sub-functions, LAG."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def adapter(hca: Hca) -> dict[str, Any]:
-    """What a function manages: its ``switch``, and the ``lag`` that it is the master of.
+    """Return the objects that a function manages: its ``switch``, and the ``lag`` of its master.
 
-    Neither is told of a function that has none. ``steering_entries`` are packets that entries of
-    software's tables have dropped because they make no sense, by reason, if there are any.
+    Keys without a value are omitted. ``steering_entries`` counts, by reason, the packets that
+    invalid entries of software's tables have dropped.
     """
     view: dict[str, Any] = {}
     if hca.eswitch is not None:
@@ -31,7 +31,7 @@ def adapter(hca: Hca) -> dict[str, Any]:
 
 
 def _sub_functions(hca: Hca) -> list[dict[str, Any]]:
-    """Those that have been allocated."""
+    """Return the allocated sub-functions."""
     functions = hca.sub_functions.all if hca.sub_functions is not None else []
     return [
         {

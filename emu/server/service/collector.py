@@ -1,11 +1,10 @@
-"""Keeps Python's garbage collector from long collections in the middle of a round.
+"""Prevents long runs of Python's garbage collector inside a round.
 
-Reference counting frees most of the device's objects. The collector frees reference cycles, and to
-find them it visits every live object: with a million memory keys that takes a second, at any time,
-and the modules alone, with the structures that they declare, take 50 ms. Here it visits only new
-objects: what the modules have made is frozen (:func:`gc.freeze`), and the collection of the oldest
-generation does not come by itself. A function's reset leaves all its old objects behind; after
-that, all but the modules' are visited once, as soon as few objects are left.
+Reference counting frees most of the device's objects. The collector frees reference cycles, for
+which it visits every live object: a second for a million memory keys, 50 ms for the modules alone.
+Here it visits only new objects: the modules' objects are frozen (:func:`gc.freeze`), and automatic
+collections of the oldest generation are off. A function's reset leaves all its old objects behind;
+a single full collection follows, as soon as few objects are left.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from contextlib import contextmanager
 from emu.device.function.function import Function
 
 FEW = 5000
-"""Number of device objects up to which a collection of all of them is short enough."""
+"""Number of device objects up to which a full collection is short enough."""
 
 _OLDEST = 2
-"""The generation whose collection visits everything that is not frozen."""
+"""The generation whose collection visits all unfrozen objects."""
 _NEVER = (1 << 31) - 1
-"""Collections of the generation before, after which it would come."""
+"""Threshold of the middle generation's collections that never triggers the oldest one."""
 
 
 class GarbageCollector:
-    """Controls Python's garbage collector for the functions of one server."""
+    """Controls Python's garbage collector for the functions of a server."""
 
     def __init__(self, functions: Sequence[Function]) -> None:
         self._functions = functions
@@ -35,11 +34,11 @@ class GarbageCollector:
         self.look_at(new=True)
 
     def look_at(self, *, new: bool) -> None:
-        """Have the next collections be of new objects alone, or of all."""
+        """Let the next collections visit new objects alone, or all objects."""
         gc.set_threshold(self._young, self._middle, _NEVER if new else 0)
 
     def called(self, phase: str, info: Mapping[str, object]) -> None:
-        """Called when a collection begins or ends (:data:`gc.callbacks`)."""
+        """Handle the start or end of a collection (:data:`gc.callbacks`)."""
         if phase != "stop":
             return
         restarts = sum(function.restarts for function in self._functions)
@@ -60,15 +59,15 @@ class GarbageCollector:
 
 @contextmanager
 def short_collections(functions: Sequence[Function]) -> Iterator[None]:
-    """Keep collections short while in the context.
+    """Keep collections short while the body runs.
 
-    What there is at its beginning is never looked at. So the functions come later: the list of
-    them may be empty still.
+    Objects that exist at the start are never visited. Functions may therefore be added to the list
+    later.
     """
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.collect()  # of nothing: CPython compares with what the last one has left
+    gc.collect()  # an empty collection: CPython compares with its result
     collector = GarbageCollector(functions)
     gc.callbacks.append(collector.called)
     try:

@@ -1,23 +1,30 @@
-"""How the command line names a device: ``MODEL[,KEY=VALUE]...``.
+"""The syntax of a device on the command line: ``MODEL[,KEY=VALUE]...``.
 
-``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,link=eth``: a model of ``emu.device.models`` and
-options of the function. ``link`` is ``ib`` or ``eth``; ``mac`` is the address of an Ethernet port,
-which otherwise follows from the GUID, and ``segment`` the number of the segment that it is on, as
-in ``--net``. ``pkeys`` are an InfiniBand port's partitions besides the default one. With
-``ib_virt=0`` the driver queries an InfiniBand port by MAD_IFC, as with old firmware; with
-``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B. ``odp`` is 0 for no on-demand
-paging, 1 for the transport scheme, 2 for the memory scheme as well; the default is the model's.
-``real_time=1`` has the clock tell the time of day in time stamps, and ``pps=1`` gives the board
-pins for pulses; both are Ethernet's, of ConnectX-6 Dx and later.
+Examples: ``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,link=eth``. MODEL is a model of
+``emu.device.models``; the settings are options of the function.
+
+``link`` is ``ib`` or ``eth``. ``mac`` is the address of an Ethernet port; the default follows from
+the GUID. ``segment`` is the number of the port's segment, as in ``--net``. ``pkeys`` are an
+InfiniBand port's partitions besides the default one. With ``ib_virt=0`` the driver queries an
+InfiniBand port by MAD_IFC, as with old firmware. With ``mw_2a=1`` type 2 memory windows are of type
+2A instead of 2B. ``odp`` is 0 for no on-demand paging, 1 for the transport scheme, 2 for the memory
+scheme as well; the default is the model's. With ``real_time=1`` time stamps have the time of day;
+``pps=1`` gives the board pins for pulses. Both need Ethernet and ConnectX-6 Dx or later.
+
 With ``switch=1`` a physical function with an Ethernet port manages the adapter's embedded switch,
 with ``sfs=N`` also up to N sub-functions.
-With ``smfs=0`` only the firmware owns flow tables; else software may own some, on models whose real
-adapters let it (ConnectX-6 Dx and later): drivers write their entries into the adapter's memory.
-Two functions with the same ``board=N`` are the ports of one board, in the order in which they are
-given. With ``port_select=1`` on both, flow tables choose the ports of a bond that hashes, and the
-switches of both can be one (multi-port E-Switch).
-With ``crypto=plaintext`` or ``crypto=wrapped`` it encrypts by AES-XTS, with keys that come so.
-With ``bf=1`` the function takes work requests that are copied behind their doorbells (BlueFlame).
+
+With ``smfs=0`` only the firmware owns flow tables. The default also lets software own some, on
+models whose real adapters permit it (ConnectX-6 Dx and later): drivers write the entries into the
+adapter's memory.
+
+Two functions with the same ``board=N`` are the ports of a board, in command-line order. With
+``port_select=1`` on both, flow tables choose the ports of a bond that hashes, and the switches of
+both can be one (multi-port E-Switch).
+
+With ``crypto=plaintext`` or ``crypto=wrapped`` the function encrypts by AES-XTS, with keys in that
+form. With ``bf=1`` the function accepts work requests that are copied behind their doorbells
+(BlueFlame).
 """
 
 from __future__ import annotations
@@ -60,29 +67,29 @@ from layouts.enums import PortType
 MAX_LID = SM_LID - 1
 MAX_BOARD = 255
 MAX_BOOT_PAGES = 512
-"""Far more than the device needs; each costs the guest 4 KiB."""
+"""Far above the device's need; each page costs the guest 4 KiB."""
 
 
 class DeviceSpecError(ValueError):
-    """An invalid device specification; the text says which part is wrong."""
+    """An invalid device specification; the text names the wrong setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A model and the options of one function of it."""
+    """A model and the options of a function."""
 
     model: Model
     options: HcaOptions
     chosen: frozenset[str] = frozenset()
-    """The options given explicitly; the others have their defaults."""
+    """Options given explicitly; others have their defaults."""
     segment: int = 0
-    """Where an Ethernet port is plugged in."""
+    """Segment of an Ethernet port."""
     board: int = 0
-    """The number of the board that its port shares with another function's; 0 for none."""
+    """Number of the board that the port shares with another function's; 0 for none."""
 
 
 def parse(text: str, index: int = 0) -> DeviceSpec:
-    """Parse a specification; ``index`` is the function's number, which determines the defaults.
+    """Parse a specification; defaults depend on ``index``, the function's number.
 
     Raises :class:`DeviceSpecError`.
     """
@@ -90,14 +97,14 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     name = name or DEFAULT_MODEL
     if name not in MODELS:
         known = ", ".join(MODELS)
-        raise DeviceSpecError(f"unknown model {name!r}{near(name, MODELS)}; known are {known}")
+        raise DeviceSpecError(f"unknown model {name!r}{near(name, MODELS)}; known models: {known}")
     chosen: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or key not in SETTINGS:
             meant = near(key, SETTINGS)
             known = ", ".join(SETTINGS.values())
-            raise DeviceSpecError(f"{setting!r} is no setting{meant}; there are {known}")
+            raise DeviceSpecError(f"{setting!r} is no setting{meant}; known settings: {known}")
         chosen[key] = _READERS.get(key, _number)(key, value)
     model = _linked(name, chosen)
     values = {
@@ -175,7 +182,7 @@ def _software_steering(model: Model, is_on: int) -> Model:
 
 
 def _schemes(model: Model) -> tuple[Capabilities, ...]:
-    """Ways to page on demand, of adapters like this one."""
+    """Return the on-demand paging schemes of adapters like this one."""
     return _ODP if model.odp in _ODP else _IB_ODP
 
 
@@ -201,9 +208,9 @@ def _with_clock(model: Model, real_time: bool, pps: bool) -> Model:
 
 
 def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]:
-    """Parse the specifications of one server's functions, which need LIDs and GUIDs of their own.
+    """Parse the specifications of a server's functions, which need distinct LIDs and GUIDs.
 
-    A ``fabric`` chooses those that a specification leaves open. Raises :class:`DeviceSpecError`.
+    A ``fabric`` assigns those that a specification omits. Raises :class:`DeviceSpecError`.
     """
     specs = _with_ports([parse(text, index) for index, text in enumerate(texts)])
     for key in ("lid", "guid"):
@@ -223,7 +230,7 @@ def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]
 
 
 def _with_ports(specs: list[DeviceSpec]) -> list[DeviceSpec]:
-    """The functions of a board as its ports, in their order."""
+    """Return the specifications with the functions of a board as its ports, in order."""
     boards = Counter(spec.board for spec in specs if spec.board)
     for number, count in boards.items():
         if count != MAX_PORTS:
@@ -245,7 +252,7 @@ def _with_ports(specs: list[DeviceSpec]) -> list[DeviceSpec]:
 
 
 def _linked(name: str, chosen: Mapping[str, Any]) -> Model:
-    """The model with the chosen link layer, to which the other settings must fit."""
+    """Return the model with the chosen link layer; check the other settings against it."""
     links = LINKS[name]
     link = PortType(chosen.get("link", next(iter(links))))
     if link not in links:
@@ -257,7 +264,7 @@ def _linked(name: str, chosen: Mapping[str, Any]) -> Model:
 
 
 _BOTH_FORMATS = 2
-"""Of time stamps (MLX5_TIMESTAMP_FORMAT_CAP_FREE_RUNNING_AND_REAL_TIME)."""
+"""Both time stamp formats (MLX5_TIMESTAMP_FORMAT_CAP_FREE_RUNNING_AND_REAL_TIME)."""
 _ODP: tuple[Capabilities, ...] = ({}, TRANSPORT_ODP, MEMORY_ODP)
 _IB_ODP: tuple[Capabilities, ...] = ({}, IB_TRANSPORT_ODP, IB_MEMORY_ODP)
 _ODP_ALL: tuple[Capabilities, ...] = ({}, ALL_TRANSPORT_ODP, ALL_MEMORY_ODP)
@@ -284,7 +291,7 @@ SETTINGS = {
     "board": "board=N",
     "port_select": "port_select=N",
 }
-"""What can be set, and how it is written."""
+"""Syntax of each setting."""
 _OF_LINK = {
     "lid": PortType.IB,
     "pkeys": PortType.IB,
@@ -299,7 +306,7 @@ _OF_LINK = {
     "board": PortType.ETH,
     "port_select": PortType.ETH,
 }
-"""Settings that only one link layer has."""
+"""Settings that need a certain link layer."""
 
 _LIMITS = {
     "guid": (1, (1 << 64) - 1),
@@ -322,14 +329,14 @@ _LIMITS = {
 
 
 def _pkeys(key: str, text: str) -> tuple[int, ...]:
-    """P_Keys of different partitions, none of them the default one (IBTA 10.9.1)."""
+    """Parse P_Keys of different partitions without the default one (IBTA 10.9.1)."""
     try:
         pkeys = tuple(int(part, 0) for part in text.split(":"))
     except ValueError:
-        raise DeviceSpecError(f"{key}={text!r} are no numbers") from None
+        raise DeviceSpecError(f"{key}={text!r} is no list of numbers") from None
     for pkey in pkeys:
         if not 0 < pkey & PKEY_NUMBER < PKEY_NUMBER or not 0 < pkey < 1 << 16:
-            raise DeviceSpecError(f"{key}: {pkey:#x} is the P_Key of no partition of its own")
+            raise DeviceSpecError(f"{key}: {pkey:#x} is no valid P_Key, or the default partition's")
     if len(pkeys) >= PKEY_TABLE_ENTRIES or len({pkey & PKEY_NUMBER for pkey in pkeys}) < len(pkeys):
         raise DeviceSpecError(f"{key}: a partition twice, or more than {PKEY_TABLE_ENTRIES - 1}")
     return pkeys
@@ -354,12 +361,12 @@ def _link(key: str, text: str) -> int:
 
 
 def _mac(key: str, text: str) -> int:
-    """A unicast MAC address."""
+    """Parse a unicast MAC address."""
     if not re.fullmatch("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", text, re.ASCII):
         raise DeviceSpecError(f"{key}={text!r} is not a MAC address")
     mac = int(text.replace(":", ""), 16)
     if not mac or mac >> 40 & 1:
-        raise DeviceSpecError(f"{key}={text} is not the address of one port")
+        raise DeviceSpecError(f"{key}={text} is not a unicast address")
     return mac
 
 

@@ -1,4 +1,4 @@
-"""A server's fault options."""
+"""A server's options for faults."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class FaultOptions:
-    """The plan of a run, and where its record goes."""
+    """The plan of a run, and the path of its record."""
 
     plan: Path | None = None
     record: Path | None = None
     devices: tuple[str, ...] = ()
-    """The functions' specifications, as given by the user."""
+    """Specifications of the functions, as given by the user."""
     run: Mapping[str, object] = field(default_factory=dict)
-    """What the record should contain about the guest."""
+    """Entries of the record about the guest."""

@@ -1,7 +1,7 @@
-"""The faults of a server: the rules and links at all its functions, and the record of what fired.
+"""The faults of a server: rules and links at all its functions, and the record of fired ones.
 
-What reads plans and carries rules out takes a tenth of a second to load, which most servers never
-need. So it is loaded with the first rule, plan or record.
+The modules that read plans and execute rules need a tenth of a second to load. Most servers never
+use them, so the first rule, plan or record loads them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _Entry = TypeVar("_Entry", "Rule", "PlannedLink")
 
 
 class FaultSession:
-    """The rules and links of one server, from its start to its end."""
+    """The rules and links of a server, from its start to its end."""
 
     def __init__(
         self, functions: Sequence[Function], options: FaultOptions, cabling: Cabling
     ) -> None:
-        """Raises UserError for an invalid plan, and OSError when the record cannot be created."""
+        """Start the plan and the record. Raises UserError for a plan, OSError for a record."""
         self._functions = functions
         self._links = Links(functions, cabling)
         self._injectors: Sequence[Injector] = ()
@@ -39,12 +39,12 @@ class FaultSession:
         self._seed = 0
         self._added = 0
         self.on_fired: Callable[[Fired], None] | None = None
-        """Called with each fault that fires, besides the record."""
+        """Callback for each fault that fires, besides the record."""
         if options.plan is not None or options.record is not None:
             self._start(options)
 
     def _start(self, options: FaultOptions) -> None:
-        """Begin the record, and the plan before the driver starts."""
+        """Start the record, and apply the plan before the driver starts."""
         from emu.device.faults.plan import Plan
         from emu.server.service.plan_files import read_plan
         from emu.server.service.record_file import RecordFile
@@ -60,7 +60,7 @@ class FaultSession:
                 self._plan_link(link)
 
     def _needed(self) -> Sequence[Injector]:
-        """The injectors, one for each function; made on first use."""
+        """Return the injectors, one for each function; create them on first use."""
         if not self._injectors:
             from emu.device.faults.injector import Injector
 
@@ -74,24 +74,24 @@ class FaultSession:
 
     @property
     def complaint(self) -> str:
-        """What the record lacks at the end, if anything."""
+        """The missing end of the record, if any."""
         return self._record.complaint if self._record is not None else ""
 
     def close(self) -> None:
-        """Take all rules away and close the record."""
+        """Remove all rules and close the record."""
         for injector in self._injectors:
             injector.clear()
         if self._record is not None:
             self._record.close()
 
     def _plan_link(self, link: PlannedLink) -> None:
-        """Set a link when its functions have run as many commands as it wants."""
+        """Set a link after its functions have executed the number of commands in ``after``."""
         injectors = self._needed()
         for index in self._links.functions(link):
             injectors[index].at(link.after, partial(self._links.set, link, index))
 
     def set_link(self, link: PlannedLink, within: Sequence[int] | None = None) -> None:
-        """Set links from now on, or clear them; ``within`` limits them to these functions.
+        """Set or clear links from now on; ``within`` limits them to these functions.
 
         Raises ValueError for a function that is missing or not among ``within``.
         """
@@ -101,15 +101,15 @@ class FaultSession:
         self._plan_link(link)
 
     def links(self) -> list[dict[str, Any]]:
-        """The links that are or were set."""
+        """Return the links that are or were set."""
         return list(self._links.listing())
 
     def load(self, plan: Plan, within: Sequence[int] | None = None, suffix: str = "") -> None:
         """Replace all rules, and set the plan's links.
 
-        With ``within``, replace the rules of these functions only; ``suffix`` is then added to the
-        name of a rule that other functions have already. Raises ValueError for an entry about a
-        function that is missing or not among ``within``; nothing has changed then.
+        With ``within``, replace the rules of these functions only; append ``suffix`` to a rule's
+        name that other functions already have. Raises ValueError, without any change, for an entry
+        about a function that is missing or not among ``within``.
         """
         links = [_limited(link, within) for link in plan.link]
         for link in links:
@@ -132,8 +132,8 @@ class FaultSession:
     def add(self, rule: Rule, within: Sequence[int] | None = None) -> str:
         """Add a rule, limited to the functions ``within``; return its name.
 
-        Raises ValueError if another rule has its name, if there are too many, or if it is about a
-        function that is not among ``within``.
+        Raises ValueError for a used name, for too many rules, and for a function that is not among
+        ``within``.
         """
         from emu.device.faults.plan import MAX_RULES
 
@@ -145,9 +145,9 @@ class FaultSession:
                 self._added += 1
             rule = rule.model_copy(update={"name": f"added-{self._added}"})
         if len(names) >= MAX_RULES:
-            raise ValueError(f"there are {MAX_RULES} rules already")
+            raise ValueError(f"the limit of {MAX_RULES} rules is reached")
         if rule.name in names:
-            raise ValueError(f"there is a rule {rule.name!r} already")
+            raise ValueError(f"a rule {rule.name!r} exists already")
         self._record_change({"added": rule.to_table()})
         for injector in self._needed():
             injector.add([rule], self._seed)
@@ -155,7 +155,7 @@ class FaultSession:
         return name
 
     def remove(self, name: str, within: Container[int] | None = None) -> bool:
-        """Remove a rule, at the functions ``within`` only; False if they have none of that name."""
+        """Remove a rule, at the functions ``within`` only; return False if none has it."""
         removed = [one.index for one in self._injectors_of(within) if one.remove(name)]
         if removed:
             remains = {"functions": removed} if name in self._names() else {}
@@ -191,13 +191,13 @@ class FaultSession:
             self.on_fired(fired)
 
     def _record_change(self, change: Mapping[str, Any]) -> None:
-        """Record a change, and how many commands each function had run."""
+        """Record a change, and the number of commands that each function had executed."""
         if self._record is not None:
             self._record.changed(change, [function.commands for function in self._functions])
 
 
 def _limited(entry: _Entry, within: Sequence[int] | None) -> _Entry:
-    """Return an entry for those of its functions that are among ``within``; itself for None.
+    """Return an entry limited to its functions among ``within``; unchanged for None.
 
     Raises ValueError for a function that is not among them.
     """

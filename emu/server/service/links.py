@@ -1,4 +1,4 @@
-"""The links of a server's functions: what a plan and ``mlx5emu net`` set, and where it is put."""
+"""The links of a server's functions, set by a plan or by ``mlx5emu net``."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ TX, RX = DIRECTIONS = ("tx", "rx")
 
 @dataclass(frozen=True, slots=True)
 class Cabling:
-    """What the functions of a server are plugged into."""
+    """The networks that the functions of a server are plugged into."""
 
     clock: Clock
     fabric: Wired
     ports: Sequence[FunctionPort | None] = ()
-    """Those of functions with Ethernet; None for the others."""
+    """Ports of functions with Ethernet; None for the others."""
 
 
 class Links:
-    """The links that have been set; one that is cleared keeps its counts."""
+    """The links that have been set; a cleared one keeps its counts."""
 
     def __init__(self, functions: Sequence[Function], cabling: Cabling, seed: int = 0) -> None:
-        """``seed`` is that of all random decisions."""
+        """Store the functions and the seed of all random numbers."""
         self._functions = functions
         self._cabling = cabling
         self._links: dict[tuple[int, str], LinkDirection] = {}
         self.seed = seed
 
     def check(self, link: PlannedLink) -> None:
-        """Raise ValueError if there is no such function."""
+        """Raise ValueError if a function of the entry does not exist."""
         count = len(self._functions)
         if any(index >= count for index in link.functions or ()):
-            raise ValueError(f"function is a number below {count}")
+            raise ValueError(f"function must be a number below {count}")
 
     def functions(self, link: PlannedLink) -> Iterable[int]:
-        """The functions that an entry is about and that there are."""
+        """Return the existing functions that an entry applies to."""
         return [index for index in range(len(self._functions)) if link.applies_to(index)]
 
     def set(self, link: PlannedLink, index: int) -> None:
-        """Set the links of an entry at one of its functions, from the next packet on."""
+        """Set the links of an entry at a function, from the next packet on."""
         for way in DIRECTIONS if link.direction is None else (link.direction,):
             self._set(index, way, link)
 
@@ -83,6 +83,6 @@ class Links:
             links[key] = direction
 
     def listing(self) -> Iterator[dict[str, object]]:
-        """Each link that is or was set, with its counts."""
+        """Yield each link that is or was set, with its counts."""
         for (index, way), direction in sorted(self._links.items()):
             yield {"function": index, "direction": way, **direction.about()}

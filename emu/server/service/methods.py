@@ -1,4 +1,4 @@
-"""The methods of the control protocol: what a server answers on its control socket."""
+"""The methods of the control protocol."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def methods(
 ) -> Mapping[str, Method]:
     """Return the methods by name.
 
-    ``subnet`` is the simulated one, if there is any; ``guests`` has the name of each function's
-    guest, and is empty where nobody has given names.
+    ``subnet`` is the simulated one, if any. ``guests`` has the name of each function's guest, or is
+    empty.
     """
-    # Now: pydantic takes a fifth of a second, for which a client's first plan would stop the loop.
+    # Import now: pydantic needs 0.2 s, for which a client's first plan would stop the loop.
     importlib.import_module("emu.device.faults.parser")
     control = _Methods(functions, clock, faults, segments, subnet, guests)
     return {
@@ -77,7 +77,7 @@ class _Methods:
             return None
         indices = [index for index, name in enumerate(self._guests) if name == guest]
         if not indices or not guest:
-            raise ControlRequestError(f"no guest {guest!r} has functions here")
+            raise ControlRequestError(f"no function belongs to a guest {guest!r}")
         return indices
 
     def status(self, params: dict[str, Any]) -> Mapping[str, Any]:
@@ -99,14 +99,14 @@ class _Methods:
         limit = params.get("limit", DEFAULT_LIMIT)
         count = len(self._functions)
         if index is not None and (type(index) is not int or not 0 <= index < count):
-            raise ControlRequestError(f"function is a number below {count}")
+            raise ControlRequestError(f"function must be a number below {count}")
         if index is not None and indices is not None and index not in indices:
-            raise ControlRequestError(f"function {index} is another guest's; choose of {indices}")
+            raise ControlRequestError(f"function {index} is another guest's; yours are {indices}")
         if type(limit) is not int or not 0 <= limit <= MAX_LIMIT:
-            raise ControlRequestError(f"limit is a number up to {MAX_LIMIT}")
+            raise ControlRequestError(f"limit must be a number up to {MAX_LIMIT}")
         known = views.kinds(self._functions[0])
         if kind is not None and kind not in known:
-            raise ControlRequestError(f"kind is one of {', '.join(known)}")
+            raise ControlRequestError(f"kind must be one of {', '.join(known)}")
         segments = self._segments.about() if kind is None and index is None else []
         chosen = [index] if index is not None else range(count) if indices is None else indices
         return self._objects(chosen, kind, limit, segments)
@@ -156,7 +156,7 @@ class _Methods:
         _only(params, "guest", "plan")
         indices, text = self._indices(params), params.get("plan", "")
         if not isinstance(text, str):
-            raise ControlRequestError("plan is the text of a plan")
+            raise ControlRequestError("plan must be the text of a plan")
         try:
             plan = yield from loading(text)
         except PlanError as error:
@@ -190,7 +190,7 @@ class _Methods:
 
     def _need_subnet(self) -> SubnetFabric:
         if self._subnet is None:
-            raise ControlRequestError("no subnet of a file: start with --subnet FILE")
+            raise ControlRequestError("no simulated subnet: start the server with --subnet FILE")
         return self._subnet
 
     def subnet_show(self, params: dict[str, Any]) -> Streamed:
@@ -204,7 +204,7 @@ class _Methods:
 
 
 def _without_addresses(segment: Mapping[str, Any]) -> dict[str, Any]:
-    """A segment's ports, without the addresses behind them."""
+    """Return a segment's ports, without the addresses behind them."""
     ports = [
         {name: value for name, value in port.items() if name != "addresses"}
         for port in segment["ports"]
@@ -213,9 +213,9 @@ def _without_addresses(segment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _only(params: Mapping[str, Any], *names: str) -> None:
-    """Reject unknown parameters."""
+    """Refuse unknown parameters with ControlRequestError."""
     for name in params:
         if name not in names:
             raise ControlRequestError(
-                f"no parameter {name!r}; there are {', '.join(names) or 'none'}"
+                f"no parameter {name!r}; parameters: {', '.join(names) or 'none'}"
             )

@@ -1,4 +1,4 @@
-"""Attaches a server's functions to the capture file that the user has asked for."""
+"""Attaches a server's functions to the capture file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PcapOptions:
-    """What the user has asked for."""
+    """The user's options for a capture."""
 
     path: Path
     most_mib: int = DEFAULT_MIB
     messages: bool = False
-    """Messages between functions of the process are to be sent as packets, to be seen."""
+    """Whether messages between functions of the process become packets for the capture."""
 
 
 class Capture:
@@ -43,10 +43,10 @@ class Capture:
         fabric: Wired,
         names: Sequence[str],
     ) -> None:
-        """Write a capture of the functions' ports from now on. Raises OSError for the file.
+        """Capture the functions' ports from now on. Raises OSError for the file.
 
-        ``cables`` are those of the functions with Ethernet ports; ``names`` are the functions', and
-        become those of the file's interfaces.
+        ``cables`` are the ports of Ethernet functions; ``names`` are the functions', and become
+        those of the file's interfaces.
         """
         self._path = options.path
         self._file = PcapFile(options.path, clock, f"mlx5emu {version()}", options.most_mib)
@@ -74,14 +74,14 @@ class Capture:
         fabric.watcher = subnet
 
     def fault(self, fired: Fired) -> None:
-        """A fault has fired; the next packet of its function says so."""
+        """Record a fired fault in the comment of its function's next packet."""
         event = ", ".join(f"{name} {value}" for name, value in fired.event.items())
         text = f"fault {fired.rule}: {fired.action} at {fired.point}" + f" ({event})" * bool(event)
         self._interfaces[fired.function].fault(text)
 
     @property
     def complaint(self) -> str:
-        """What the file lacks at the end, if anything."""
+        """The missing end of the file, if any."""
         return complaint("capture", self._path, self._file.ended_by)
 
     def _detach(self) -> None:
@@ -91,7 +91,7 @@ class Capture:
         self._fabric.watcher = None
 
     def close(self) -> None:
-        """Write the rest."""
+        """Detach the functions, write the queued blocks and close the file."""
         self._detach()
         for interface in self._interfaces:
             interface.close()

@@ -11,12 +11,12 @@ from emu.host.userfiles import read_infile
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a file. Raises UserError, with the place of every mistake."""
+    """Return the plan in a file. Raises UserError with the position of every mistake."""
     return read_plan_text(path)[0]
 
 
 def read_plan_text(path: Path) -> tuple[Plan, str]:
-    """The plan in a file, and the file's text. Raises UserError as :func:`read_plan`."""
+    """Return the plan in a file, and the file's text. Raises UserError as :func:`read_plan`."""
     try:
         text = read_infile(path, MAX_BYTES).decode()
         plan = load(text, str(path))
@@ -28,5 +28,5 @@ def read_plan_text(path: Path) -> tuple[Plan, str]:
 
 
 def read_plans(directory: Path) -> dict[str, Plan]:
-    """Every plan of a directory, by its file's name. Raises UserError."""
+    """Return every plan of a directory, by its file's name. Raises UserError."""
     return {path.stem: read_plan(path) for path in sorted(directory.glob("*.toml"))}

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class RecordFile:
-    """A record's file. The first write error is logged and ends the record; the run goes on."""
+    """A record's file; the first write error is logged and ends the record, but not the run."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class RecordFile:
         options: FaultOptions,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create the file; its lines say how many seconds of ``clock`` have passed since.
+        """Create the file and write its head; later lines have seconds of ``clock`` since then.
 
-        Raises OSError when the file cannot be made.
+        Raises OSError.
         """
         self.path = path
         self._clock = clock
@@ -45,11 +45,11 @@ class RecordFile:
         self._write(record.line(record.head(plan, _versions(), options.devices, options.run)))
 
     def fired(self, fired: Fired) -> None:
-        """Add a fault that has fired."""
+        """Add a fault that fired."""
         self._write(replace(fired, seconds=self._seconds()).to_line())
 
     def changed(self, change: Mapping[str, object], commands: Sequence[int]) -> None:
-        """Add a change of rules or links, and how many commands each function had run."""
+        """Add a change of rules or links, and the number of commands of each function."""
         values = {**change, "commands": [*commands], "seconds": self._seconds()}
         self._write(record.line(values))
 
@@ -58,22 +58,22 @@ class RecordFile:
         return round(self._clock() - self._began, 6)
 
     def _write(self, line: str) -> None:
-        """Add a line, unless writing has failed."""
+        """Add a line, unless an earlier write failed."""
         if self._file is None:
             return
         self._lines += 1
         try:
             if self._lines > record.MAX_LINES:
-                raise LimitError(f"it has {record.MAX_LINES} lines")
+                raise LimitError(f"the limit of {record.MAX_LINES} lines is reached")
             self._file.write(line)
         except OSError as error:
             self._ended_by = error
-            log.warning("the record %s ends here, the run goes on: %s", self.path, error)
+            log.warning("the record %s ends here, the run continues: %s", self.path, error)
             self.close()
 
     @property
     def complaint(self) -> str:
-        """What the file lacks at the end, if anything."""
+        """The missing end of the file, if any."""
         return complaint("record", self.path, self._ended_by)
 
     def close(self) -> None:

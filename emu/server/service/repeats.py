@@ -1,8 +1,8 @@
-"""Limits repeated log lines: the first of a kind are written, then a count of the others.
+"""Limits repeated log lines: logs the first ones of a kind, then a count of the others.
 
 A guest's doorbells, a peer's packets and a client's requests can each be wrong a hundred thousand
-times a second, and each error is logged. This filter, which all lines pass, limits their number.
-Lines are of the same kind if the same source line logged them.
+times a second, and each error is logged. The filter limits the number of lines of a kind: lines
+that the same source line logged.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from emu.device.ports import Clock
 
 MAX_LINES = 20
-"""Lines of a kind that are written in one interval."""
+"""Maximum number of lines of a kind in an interval."""
 
 INTERVAL_NS = 10_000_000_000
 _NS_PER_S = 1_000_000_000
 _MAX_CHARACTERS = 500
-"""Length limit of the suppressed line that the summary quotes."""
+"""Maximum length of the suppressed line that the summary quotes."""
 
 
 class _LineKind:
-    """What one source line has logged in the current interval."""
+    """Lines of a source line in the current interval."""
 
     __slots__ = ("last", "left_out", "level", "lines", "since_ns")
 
@@ -39,7 +39,7 @@ class _LineKind:
 
 
 class Repeats(logging.Filter):
-    """The filter of one handler. Lines below WARNING were requested by the user and always pass."""
+    """The filter of a handler. Lines below WARNING were requested by the user and always pass."""
 
     def __init__(self, handler: logging.Handler, clock: Clock) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Repeats(logging.Filter):
         self._kinds: dict[tuple[str, int], _LineKind] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written."""
+        """Return whether to write the line."""
         if record.levelno < logging.WARNING or record.name == __name__:
             return True
         now = self._clock.now_ns()
@@ -66,7 +66,7 @@ class Repeats(logging.Filter):
             self._clock.call_later(rest, lambda: self._sum_up(kind))
         kind.left_out += 1
         kind.level = record.levelno
-        # As text: the arguments may keep device objects or views of guest memory alive.
+        # Keep only text: the arguments may keep device objects or views of guest memory alive.
         kind.last = record.getMessage()[:_MAX_CHARACTERS]
         return False
 
@@ -82,14 +82,14 @@ class Repeats(logging.Filter):
         seconds = (now - kind.since_ns) / _NS_PER_S
         count, last, level = kind.left_out, kind.last, kind.level
         kind.begin(now)
-        text = f"{count} more such lines in {seconds:.0f} s, the last: {last}"
+        text = f"{count} more lines like this in {seconds:.0f} s, the last: {last}"
         record = logging.LogRecord(__name__, level, __file__, 0, text, None, None)
         self._handler.handle(record)
 
 
 @contextmanager
 def summed_up(clock: Clock) -> Iterator[None]:
-    """Limit repeated lines of all the root logger's handlers while in the context."""
+    """Limit repeated lines of all the root logger's handlers while the body runs."""
     filters = [(handler, Repeats(handler, clock)) for handler in logging.getLogger().handlers]
     for handler, repeats in filters:
         handler.addFilter(repeats)

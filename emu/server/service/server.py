@@ -1,8 +1,8 @@
-"""Puts a server together: device specifications in, functions behind sockets out.
+"""Assembles a server: functions behind sockets, from device specifications.
 
-One process serves all functions of a guest, in one thread. ``ready`` on standard output says that
-every socket is listening; SIGTERM and SIGINT end it. At exit it logs for each function what the
-driver accessed that is not modelled.
+A process serves all functions of a guest, in a single thread. ``ready`` on standard output reports
+that every socket is listening; SIGTERM and SIGINT end the process. At exit the log lists for each
+function the driver's accesses that are not modelled.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServedDevice:
-    """A device, and the socket that offers it."""
+    """A device, and its socket."""
 
     socket: Path
     spec: DeviceSpec
@@ -72,17 +72,17 @@ class Server:
         subnet: Topology | None = None,
         guests: Sequence[str] = (),
     ) -> None:
-        """``tracer`` makes the tracer of the function with a given index, on its clock.
+        """Create all sockets; ``tracer`` returns the tracer of a function by index and clock.
 
-        ``fabric`` names a fabric shared with other processes; it then assigns each LID or GUID that
-        a specification does not set. Raises :class:`FabricError` when the fabric cannot be joined.
-        ``control`` is the path of the control socket; OSError when it cannot be created.
+        ``fabric`` names a fabric shared with other processes, which assigns each LID or GUID that a
+        specification does not set. Raises :class:`FabricError` when the fabric cannot be joined.
+        ``control`` is the path of the control socket; raises OSError when it cannot be created.
         ``socket_mode`` is the mode of the other sockets; only the owner may use the control socket.
-        ``nets`` are the links out of the segments of Ethernet functions; UserError or OSError for
-        one that cannot be made. ``pcap`` asks for a capture; OSError when it has no file.
-        ``subnet`` is what InfiniBand functions are plugged into instead of a ``fabric``;
-        TopologyError when it has no room for them. ``guests`` has the name of each function's
-        guest; it is empty where nobody has given names. Whatever is raised, no socket stays behind.
+        ``nets`` are the uplinks of Ethernet segments; raises UserError or OSError for one that
+        cannot be opened. ``pcap`` requests a capture; raises OSError for its file. ``subnet``
+        replaces a ``fabric`` for InfiniBand functions; raises TopologyError when it has too few
+        adapters. ``guests`` has the name of each function's guest, or is empty. Every error closes
+        all sockets.
         """
         self.loop = Loop()
         self.functions: list[Function] = []
@@ -138,25 +138,25 @@ class Server:
             undo.pop_all()
 
     def _cable(self, name: str, spec: DeviceSpec) -> FunctionPort | None:
-        """What an Ethernet function is plugged into."""
+        """Return a port of an Ethernet function's segment; None for InfiniBand."""
         if spec.model.port_type is not PortType.ETH:
             return None
         return self._segments.plug(name, spec.segment)
 
     def run(self) -> None:
-        """Serve until a signal ends it."""
+        """Serve until a signal ends the loop."""
         with self.loop.stopped_by(signal.SIGTERM, signal.SIGINT):
             sys.stdout.write("ready\n")
             sys.stdout.flush()
             self.loop.run()
 
     def complaints(self) -> list[str]:
-        """What the files of a closed server lack that they were to have."""
+        """Return one text for each file of the closed server that is incomplete."""
         parts = (self._faults, self._capture)
         return [part.complaint for part in parts if part is not None and part.complaint]
 
     def close(self) -> None:
-        """Close the sockets and log what was accessed but not modelled."""
+        """Close the sockets and log the accesses that are not modelled."""
         if self._control is not None:
             self._control.close()
         if self._faults is not None:
@@ -170,7 +170,7 @@ class Server:
         for function in self.functions:
             for line in function.unhandled.lines():
                 log.warning(
-                    "%s: the driver used something that is not modelled: %s",
+                    "%s: the driver used an unmodelled feature: %s",
                     function.model.name,
                     line,
                 )
@@ -185,19 +185,19 @@ def _function_name(index: int, guest: str) -> str:
 
 
 def _guids(specs: Sequence[DeviceSpec]) -> list[int]:
-    """Those of the InfiniBand functions."""
+    """Return the GUIDs of the InfiniBand functions."""
     return [spec.options.guid for spec in specs if spec.model.port_type is PortType.IB]
 
 
 def _board(boards: dict[int, Board[Hca]], spec: DeviceSpec) -> Board[Hca] | None:
-    """The board that a function's port is on, which has the first one's GUID; None for its own."""
+    """Return the board of a function's port, with its first function's GUID; None by default."""
     if not spec.board:
         return None
     return boards.setdefault(spec.board, Board(spec.options.guid, MAX_PORTS))
 
 
 def _identity(spec: DeviceSpec) -> Identity:
-    """The LID and GUID that a specification requests on a fabric; 0 if it leaves them open."""
+    """Return the LID and GUID that a specification requests on a fabric; 0 if omitted."""
     options, chosen = spec.options, spec.chosen
     return Identity(
         options.lid if "lid" in chosen else 0,

@@ -13,7 +13,7 @@ MAX_BYTES = 16 << 20
 
 
 def read_topology(path: Path) -> Topology:
-    """The subnet that a file describes. Raises UserError that names it, and OSError."""
+    """Return the subnet that a file describes. Raises UserError with its path, and OSError."""
     try:
         return replace(parse(read_infile(path, MAX_BYTES).decode()), source=str(path))
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""What the control socket tells of a simulated subnet, and the cables that it cuts and mends."""
+"""The control socket's methods for a simulated subnet: show it, cut and repair its cables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from layouts.enums import PortState
 
 
 def show(subnet: SubnetFabric) -> Streamed:
-    """Every node, and those of its ports that have a cable."""
+    """Yield the JSON text of every node and its ports with a cable."""
     yield b'{"nodes":['
     for number, node in enumerate(subnet.cables.nodes):
         yield b"," * bool(number) + json.dumps(_about(subnet.cables, node)).encode()
@@ -42,10 +42,10 @@ def _about(cables: Cables, node: SimNode) -> dict[str, Any]:
 
 
 def cut(subnet: SubnetFabric, params: Mapping[str, Any]) -> None:
-    """Cut or mend the cable at a node's port. Raises ControlRequestError when there is none."""
+    """Cut or repair the cable at a node's port. Raises ControlRequestError without one."""
     name, port, is_cut = params.get("node"), params.get("port"), params.get("is_cut")
     if type(port) is not int or not isinstance(name, str) or not isinstance(is_cut, bool):
-        raise ControlRequestError("node is a name, port a number, is_cut true or false")
+        raise ControlRequestError("node must be a name, port a number, is_cut true or false")
     try:
         subnet.cables.cut(*subnet.cables.place(name, port), is_cut=is_cut)
     except NoPlaceError as error:

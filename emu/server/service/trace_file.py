@@ -1,4 +1,4 @@
-"""The file that a trace is written to, without blocking."""
+"""The file of a trace, written without blocking."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMS: Mapping[str, Callable[[], Callable[[TraceEvent], str]]] = {
     "json": lambda: TraceEvent.to_json,
     "text": TextForm,
 }
-"""Ways to write an event, by the names that users give them."""
+"""Formats of an event, by the user's names."""
 
 DEFAULT_FORM = "json"
 DEFAULT_MIB = 1024
@@ -28,24 +28,24 @@ DEFAULT_MIB = 1024
 class TraceFile:
     """A file or a pipe that accepts whole lines at once or fails: a :class:`recorder.Stream`.
 
-    Nothing is buffered, so a trace is complete however the process ends. If a pipe's reader is too
-    slow, writing fails instead of blocking the device.
+    The file is unbuffered, so a trace is complete however the process ends. If a pipe's reader is
+    too slow, writing fails instead of blocking the device.
     """
 
     def __init__(self, path: Path, most_mib: int = DEFAULT_MIB) -> None:
-        """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
+        """Open the file. Raises OSError if that fails, or for a pipe without a reader."""
         self._limit = self._left = most_mib << 20
         self._fd = open_outfile(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
 
     def write(self, text: str) -> None:
-        """Write the text. Raises OSError, after which a part of it may be in the file.
+        """Write the text. Raises OSError, after which the file may contain a part of the text.
 
-        LimitError if the file would become too long; nothing has been written then.
+        Raises LimitError, without writing, if the file would become too long.
         """
         data = text.encode()
         self._left -= len(data)
         if self._left < 0:
-            raise LimitError(f"it has {self._limit >> 20} MiB")
+            raise LimitError(f"the limit of {self._limit >> 20} MiB is reached")
         while data:
             written = os.write(self._fd, data)
             if not written:
@@ -58,14 +58,14 @@ class TraceFile:
 
 
 class Trace:
-    """The recorders of a process, which share one file."""
+    """The recorders of a process, which share a file."""
 
     def __init__(
         self, path: Path, form: str, most_mib: int = DEFAULT_MIB, guests: Sequence[str] = ()
     ) -> None:
         """Open the file; ``guests`` has the name of each function's guest, or is empty.
 
-        Raises OSError when the file cannot be opened, or is a pipe that nobody reads.
+        Raises OSError when the file cannot be opened, or is a pipe without a reader.
         """
         self._path = path
         self._guests = guests
@@ -73,12 +73,12 @@ class Trace:
         self._sink = LineSink(self._file, FORMS[form]())
 
     def recorder(self, index: int, clock: Clock) -> Tracer:
-        """A recorder for the function with that index."""
+        """Return a recorder for the function with that index."""
         return Recorder(self._sink, clock, index, self._guests[index] if self._guests else "")
 
     @property
     def complaint(self) -> str:
-        """What the file lacks at the end, if anything."""
+        """The missing end of the file, if any."""
         return complaint("trace", self._path, self._sink.ended_by)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""All transports by the names that users select them with."""
+"""All transports by the names that users select."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emu.server.vfio.base import Transport
 from emu.server.vhost.vhost_user import VhostUserServer
 
 VHOST_USER: Final = "vhost-user"
-"""For User-Mode Linux; the others are for QEMU."""
+"""Transport for User-Mode Linux; the others are for QEMU."""
 
 DEVICE_ID: Final = 1234
 """The virtio device of PCI over virtio: the kernel's CONFIG_UML_PCI_OVER_VIRTIO_DEVICE_ID."""
@@ -22,10 +22,10 @@ TRANSPORTS: Final = (*kinds.KINDS, VHOST_USER)
 def make_transport(
     name: str, path: str | os.PathLike[str], *, socket_mode: int = OWNER_ONLY
 ) -> Transport:
-    """A transport of one of :data:`TRANSPORTS` that will listen on ``path``.
+    """Return a transport of one of :data:`TRANSPORTS` that will listen on ``path``.
 
-    ``socket_mode`` is the path's mode: processes with write permission may connect.
-    Raises :class:`emu.server.vfio.base.TransportError` when its library is missing.
+    ``socket_mode`` is the path's mode: processes with write permission may connect. Raises
+    :class:`emu.server.vfio.base.TransportError` when its library is missing.
     """
     if name == VHOST_USER:
         return VhostUserServer(path, socket_mode=socket_mode)

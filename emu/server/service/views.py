@@ -1,4 +1,4 @@
-"""What a server reports about its functions: state, counts and objects, as plain values."""
+"""A server's report about its functions: state, counts and objects, as plain values."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from layouts.enums import AccessMode, PortType
 from layouts.eth_enums import RoceVersion
 
 MAX_ENTRIES: Final = 4096
-"""Entries of a list of keys that are looked at: most of them may lead nowhere."""
+"""Maximum number of examined entries of a key list; most of them may be empty."""
 
 _json = json.JSONEncoder(separators=(",", ":")).encode
 _errors: Final = ObserverErrors("objects")
 
 
 def status(function: Function, index: int, guest: str = "") -> dict[str, Any]:
-    """Return state, port and counts of one function of a guest."""
+    """Return state, port and counts of a function."""
     hca = function.hca
     vport, faults = hca.vport, hca.faults
     rules = faults.listing() if faults is not None else []
@@ -76,7 +76,7 @@ def status(function: Function, index: int, guest: str = "") -> dict[str, Any]:
 
 
 def _roce(hca: Hca) -> dict[str, Any]:
-    """GIDs by index."""
+    """Return whether RoCE is enabled, and the used GIDs by index."""
     used = {index: entry for index, entry in enumerate(hca.gids) if not entry.is_empty}
     return {
         "enabled": hca.nic_vport.roce_en,
@@ -93,10 +93,10 @@ def _roce(hca: Hca) -> dict[str, Any]:
 
 
 def objects(function: Function, kind: str | None, limit: int) -> Iterator[bytes]:
-    """The objects of one function by kind, ``limit`` of each at most: the parts of a JSON object.
+    """Yield the JSON text of a function's objects by kind, up to ``limit`` of each.
 
-    Also included: page faults that wait for the driver, and fault rules. A part is some
-    milliseconds of work; objects may come and go between two of them.
+    The result includes page faults that wait for the driver, and fault rules. Each step takes some
+    milliseconds; objects may be created and destroyed between steps.
     """
     parts = ["{"]
     for number, (name, entries) in enumerate(_by_kind(function, kind)):
@@ -113,7 +113,7 @@ def objects(function: Function, kind: str | None, limit: int) -> Iterator[bytes]
 
 
 def _by_kind(function: Function, kind: str | None) -> Iterator[tuple[str, Any]]:
-    """The tables, and lists of plain values, by name."""
+    """Yield the tables, and lists of plain values, by name."""
     for table in function.hca.tables:
         if kind in (None, table.kind):
             yield table.kind, table
@@ -123,10 +123,9 @@ def _by_kind(function: Function, kind: str | None) -> Iterator[tuple[str, Any]]:
 
 
 def census(functions: Sequence[Function]) -> Portions[dict[str, int]]:
-    """How many objects of each kind are in use, of all functions together.
+    """Return the number of used objects of each kind, over all functions.
 
-    A memory key that is free is not: drivers keep such keys in caches of theirs, and take another
-    one from there without a command.
+    A free memory key is not counted: drivers cache such keys, and reuse one without a command.
     """
     counts: Counter[str] = Counter()
     for function in functions:
@@ -141,7 +140,7 @@ def census(functions: Sequence[Function]) -> Portions[dict[str, int]]:
 
 
 def kinds(function: Function) -> list[str]:
-    """The kinds of objects that exist."""
+    """Return the kinds of objects in a report."""
     return [*(table.kind for table in function.hca.tables), *_OUTSTANDING]
 
 
@@ -168,7 +167,7 @@ _OUTSTANDING: Mapping[str, Callable[[Function], list[dict[str, Any]]]] = {
 
 
 def _item(function: Function, item: Object) -> str:
-    """The JSON text of an object; of one that cannot be read, what every object has."""
+    """Return the JSON text of an object; without its fields if these cannot be read."""
     about: dict[str, Any] = {"handle": item.handle, "refs": item.refs}
     more = _MORE.get(type(item))
     try:
@@ -195,7 +194,7 @@ def _mkey(function: Function, mkey: Mkey) -> dict[str, Any]:
 
 
 def _below(function: Function, mkey: Mkey) -> Iterator[dict[str, Any]]:
-    """The keys that the first entries of an indirect key lead to."""
+    """Yield the keys behind the first entries of an indirect key."""
     for count, key, va in mkey.below(MAX_ENTRIES):
         if key or count:
             lives = function.hca.mkeys.get(key >> 8) is not None
@@ -207,4 +206,4 @@ _MORE: Mapping[type[Object], Callable[[Function, Any], dict[str, Any]]] = {
     Mkey: _mkey,
     FlowTable: _flow_table,
 }
-"""What only the function knows of its objects, besides what they tell of themselves."""
+"""Additional values of some objects that only the function knows."""

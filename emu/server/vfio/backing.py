@@ -1,15 +1,15 @@
-"""The files that back guest memory, mapped so that no client can kill this process with them.
+"""The files that back guest memory, mapped safely against hostile clients.
 
-Touching a page of a shared mapping that lies beyond the end of its file raises SIGBUS, and the
-client can shorten the file at any time. So a file must be sealed against shrinking (F_SEAL_SHRINK,
-memfd_create(2)); we seal files that are not sealed yet but can be. QEMU's memory-backend-memfd
-seals by default. No seal keeps a client from punching a hole into a file of huge pages:
-``emu.server.vfio.sigbus`` lets us survive pages lost by such a file, or by one that is trusted
-without a seal. A host that runs out of memory can still kill the process.
+Access to a page of a shared mapping beyond the end of its file raises SIGBUS, and the client can
+shorten the file at any time. A file must therefore be sealed against shrinking (F_SEAL_SHRINK,
+memfd_create(2)); this module seals files that are not sealed yet but can be. QEMU's
+memory-backend-memfd seals by default. No seal prevents a client from punching a hole into a file of
+huge pages. With ``emu.server.vfio.sigbus`` the process survives pages lost by such a file, or by a
+trusted one without a seal. A host that runs out of memory can still kill the process.
 
-A file is mapped once, whole, however many ranges of it the client grants: a guest's IOMMU grants
-single pages by the thousand, and the kernel limits the mappings of a process (vm.max_map_count).
-When all ranges of a mapping are unmapped, it is removed at once, unless a view of it still exists.
+A file is mapped once, as a whole, for any number of granted ranges. A guest's IOMMU grants
+thousands of single pages, and the kernel limits the mappings of a process (vm.max_map_count). When
+all ranges of a mapping are unmapped, the mapping is removed at once, unless a view of it exists.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_FILES: Final = 64
-"""Limit of mappings, each of which costs a descriptor. QEMU has a file for each memory backend; a
-file that has grown counts once for each of its sizes that is still in use."""
+"""Maximum number of mappings, each of which costs a descriptor. QEMU has a file for each memory
+backend; a file that has grown counts once for each of its sizes in use."""
 
 
 class Backing:
-    """One mapping of one file and the number of granted ranges that use it."""
+    """A mapping of a file, and the number of granted ranges that use it."""
 
     __slots__ = ("guard", "key", "mapping", "size", "users", "view", "writable")
 
@@ -49,7 +49,7 @@ class Backing:
         writable: bool,
         on_lost: Callable[[], object] | None,
     ) -> None:
-        """``on_lost``: given if the file may lose pages; called when a lost page is accessed."""
+        """Map the file; ``on_lost`` is called for access to a lost page, if any can be lost."""
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         try:
             self.mapping = mmap.mmap(fd, size, access=access)
@@ -65,7 +65,7 @@ class Backing:
         self.users = 0
 
     def close(self) -> bool:
-        """Unmap; False when a view still exists, which delays it until that view is gone."""
+        """Unmap; return False if an existing view delays that until the view's end."""
         self.view.release()
         try:
             self.mapping.close()
@@ -77,29 +77,30 @@ class Backing:
 
 
 class BackingCache:
-    """The files that are currently mapped, by device and inode number."""
+    """The currently mapped files, by device and inode number."""
 
     def __init__(self, on_lost: Callable[[], object], trust_unsealed: bool = False) -> None:
-        """``on_lost`` is called when a file turns out to have lost pages that were granted."""
+        """Store ``on_lost``, which is called when a file has lost granted pages."""
         self._on_lost = on_lost
         self._trust_unsealed = trust_unsealed
         self._backings: dict[tuple[int, int], Backing] = {}
         self._mapped = 0
         """Number of mappings, including those of earlier file sizes and those in ``_held``."""
         self._held: list[Backing] = []
-        """Mappings without users that cannot be unmapped because a view of them still exists."""
+        """Mappings without users that a view keeps mapped."""
 
     def get(self, fd: int, end: int, writable: bool) -> Backing:
-        """A mapping of ``fd``'s file that holds its bytes up to ``end``; counts one more user.
+        """Return a mapping of ``fd``'s file with its bytes up to ``end``; count one more user.
 
-        The caller keeps the descriptor. Raises :class:`VfioRequestError` when it is not a file, the
-        file is shorter than ``end``, may shrink, or cannot be mapped as ``writable`` asks.
+        The caller keeps the descriptor. Raises :class:`VfioRequestError` when the descriptor is not
+        a file's, the file is shorter than ``end``, may shrink, or cannot be mapped with
+        ``writable``.
         """
         size, key, may_lose = self._check(fd, end)
         backing = self._backings.get(key)
         if backing is None or backing.size < end or (writable and not backing.writable):
             if self._mapped >= _MAX_FILES and not self._unmap_held():
-                raise VfioRequestError(errno.ENOSPC, f"{_MAX_FILES} files are mapped already")
+                raise VfioRequestError(errno.ENOSPC, f"the limit is {_MAX_FILES} mapped files")
             on_lost = self._on_lost if may_lose else None
             backing = self._backings[key] = Backing(fd, key, size, writable, on_lost)
             self._mapped += 1
@@ -119,9 +120,9 @@ class BackingCache:
             self._held.append(backing)
 
     def release(self, forget: Callable[[], None]) -> bool:
-        """Unmap the held mappings, after calling ``forget``, which drops the function's views.
+        """Call ``forget``, which drops the function's views, and unmap the held mappings.
 
-        False when a view still exists: its mapping is tried again the next time.
+        Return False when a view still exists; the next call tries its mapping again.
         """
         if self._held:
             forget()
@@ -129,18 +130,18 @@ class BackingCache:
         return not self._held
 
     def collect(self) -> None:
-        """Unmap the held mappings by a garbage collection; an error is logged if a view survives.
+        """Unmap the held mappings after a garbage collection; log an error if a view survives.
 
-        A function that is reset leaves reference cycles: only a garbage collection frees them.
+        A function's reset leaves reference cycles, which only a garbage collection frees.
         """
         if self._held:
             gc.collect()
             self._unmap_held()
         if self._held:
-            logger.error("a view of guest memory outlives its mapping; it is unmapped later")
+            logger.error("a view of guest memory outlives its mapping, which is unmapped later")
 
     def _unmap_held(self) -> bool:
-        """Try to unmap the held mappings; whether at least one could be."""
+        """Unmap the held mappings without views; return whether there was any."""
         mapped = [backing for backing in self._held if not backing.close()]
         unmapped = len(self._held) - len(mapped)
         self._mapped -= unmapped
@@ -148,9 +149,9 @@ class BackingCache:
         return unmapped > 0
 
     def _check(self, fd: int, end: int) -> tuple[int, tuple[int, int], bool]:
-        """Size and identity of the file, and whether it may lose pages.
+        """Return size and identity of the file, and whether it may lose pages.
 
-        The file is sealed first, so that its size cannot shrink afterwards.
+        Seal the file first, so that its size cannot shrink afterwards.
         """
         is_sealed = sealed_against_shrinking(fd)
         if not (is_sealed or self._trust_unsealed):
@@ -166,20 +167,20 @@ class BackingCache:
             raise VfioRequestError(
                 errno.EINVAL, f"the file has {status.st_size:#x} bytes, {end:#x} are granted"
             )
-        # Among files that can be sealed, only those of huge pages have another block size.
+        # Among sealable files, only those of huge pages have another block size.
         may_lose = not is_sealed or status.st_blksize != PAGE_SIZE
         return status.st_size, (status.st_dev, status.st_ino), may_lose
 
 
 def _guard() -> SigbusGuard:
-    """The SIGBUS handler; imported late, as most servers need neither it nor its ctypes."""
+    """Return the SIGBUS handler; most servers need neither it nor ctypes, hence the late import."""
     from emu.server.vfio.sigbus import GUARD
 
     return GUARD
 
 
 def sealed_against_shrinking(fd: int) -> bool:
-    """Whether the file can never get shorter; seals it if it is not sealed yet but can be."""
+    """Return whether the file can never shrink; seal it if possible."""
     try:
         if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
             return True

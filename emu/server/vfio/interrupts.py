@@ -1,9 +1,9 @@
-"""Interrupt vectors: eventfds that the client sets, and vectors latched while there is none.
+"""Interrupt vectors: eventfds that the client sets, and vectors latched without one.
 
 Semantics of DEVICE_SET_IRQS: vfio-user specification and linux/vfio.h, struct vfio_irq_set. QEMU
-gives MSI-X vectors their eventfds one at a time, as the guest's driver enables them, and the device
-may raise a vector before that; like a real function we then set its pending bit and send it later
-(PCIe base specification, MSI-X: Pending Bit Array).
+sets the eventfds of MSI-X vectors one at a time, as the guest's driver enables them. The device may
+raise a vector earlier. Like a real function, this module then sets the pending bit and sends the
+vector later (PCIe base specification, MSI-X: Pending Bit Array).
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _EVENTFD: Final = "anon_inode:[eventfd]"
 
 
 class MsixVectors(ABC):
-    """The MSI-X vectors as the function sees them: :class:`emu.device.ports.Interrupts` and pending
-    bits.
+    """The function's view of the MSI-X vectors: :class:`emu.device.ports.Interrupts`, pending bits.
 
-    A subclass knows how to send one.
+    A subclass sends the vectors.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.on_blocked: Callable[[], None] = _nobody
-        """Called when a write to a client's eventfd has blocked; no more are written to then."""
+        """Callback for a blocked write to a client's eventfd; no eventfd is written afterwards."""
         self._pending: set[int] = set()
         self._deliver: Callable[[int], bool] = self._send
 
     def resize(self, count: int) -> None:
-        """Set the number of vectors; nothing is pending afterwards."""
+        """Set the number of vectors; clear all pending bits."""
         self.count = count
         self._pending.clear()
 
     def trigger(self, vector: int) -> None:
-        """Raise ``vector``; latch it while the client has not set it up, or it is not permitted.
+        """Raise ``vector``; latch it while the client has not set it up, or sending is not
+        permitted.
 
         Raises IndexError for a vector that the function does not have.
         """
@@ -53,40 +53,40 @@ class MsixVectors(ABC):
             self._pending.add(vector)
 
     def pending(self, vector: int) -> bool:
-        """Whether ``vector`` is latched."""
+        """Return whether ``vector`` is latched."""
         return vector in self._pending
 
     def pending_bits(self) -> bytes:
-        """The pending bit array as in the function's BAR: whole 64-bit words."""
+        """Return the pending bit array of the function's BAR, in whole 64-bit words."""
         bits = sum(1 << vector for vector in self._pending)
         return bits.to_bytes((self.count + 63) // 64 * 8, "little")
 
     def clear_pending(self) -> None:
-        """Forget what is latched, as a reset of the function does."""
+        """Clear the latched vectors, as a reset of the function does."""
         self._pending.clear()
 
     def clear(self) -> None:
-        """Drop everything latched, and what is the client's: it is gone."""
+        """Drop the latched vectors and the state of a client that has left."""
         self.clear_pending()
 
     def permit(self, allowed: bool) -> None:
-        """As :meth:`emu.device.ports.Interrupts.permit`."""
+        """Permit or withhold vectors, as :meth:`emu.device.ports.Interrupts.permit`."""
         self._deliver = self._send if allowed else _withhold
         self._send_pending()
 
     @abstractmethod
     def _send(self, vector: int) -> bool:
-        """Send ``vector``; False when the client has not set it up."""
+        """Send ``vector``; return False when the client has not set it up."""
 
     def _send_pending(self) -> None:
-        """Send what is latched and can be sent now, lowest vector first."""
+        """Send the latched vectors that can be sent now, lowest vector first."""
         for vector in sorted(self._pending):
             if self._deliver(vector):
                 self._pending.discard(vector)
 
 
 class IrqTable(MsixVectors):
-    """The eventfds of every interrupt type; MSI-X is the one that the function raises."""
+    """The eventfds of every interrupt type; the function raises MSI-X vectors only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class IrqTable(MsixVectors):
         self.resize(0)
 
     def resize(self, count: int) -> None:
-        """Have ``count`` MSI-X vectors, one ERR and one REQ interrupt, none of them set up."""
+        """Set up ``count`` MSI-X vectors, one ERR and one REQ interrupt, without eventfds."""
         self.clear()
         super().resize(count)
         counts = {Irq.MSIX: count, Irq.ERR: 1, Irq.REQ: 1}
@@ -103,11 +103,11 @@ class IrqTable(MsixVectors):
         self._msix = self._fds[Irq.MSIX]
 
     def counts(self, index: int) -> int:
-        """Number of interrupts of a type (an :class:`Irq`)."""
+        """Return the number of interrupts of a type (an :class:`Irq`)."""
         return len(self._fds[index])
 
     def clear(self) -> None:
-        """Drop every eventfd and everything latched: the client is gone."""
+        """Drop every eventfd and every latched vector of a client that has left."""
         self.clear_pending()
         self._drop_eventfds()
 
@@ -118,7 +118,7 @@ class IrqTable(MsixVectors):
     def set(
         self, index: int, flags: int, start: int, count: int, data: bytes, fds: list[int]
     ) -> None:
-        """One DEVICE_SET_IRQS; the descriptors that it keeps are taken out of ``fds``.
+        """Execute a DEVICE_SET_IRQS; remove the kept descriptors from ``fds``.
 
         Raises :class:`VfioRequestError` with EINVAL before anything changes.
         """
@@ -142,23 +142,23 @@ class IrqTable(MsixVectors):
                 self._signal(self._fds[index][vector])
 
     def _check(self, index: int, flags: int, start: int, count: int) -> range:
-        """The vectors that a DEVICE_SET_IRQS is about."""
+        """Return the vectors that a DEVICE_SET_IRQS refers to."""
         if index >= NUM_IRQS:
             raise _invalid(f"interrupt type {index}")
         data_type, action = flags & IrqSetFlag.DATA_MASK, flags & IrqSetFlag.ACTION_TYPE_MASK
         if flags != data_type | action or data_type.bit_count() != 1:
             raise _invalid(f"flags {flags:#x}")
         if action != IrqSetFlag.ACTION_TRIGGER:
-            raise _invalid(f"flags {flags:#x}: no interrupt can be masked here")
+            raise _invalid(f"flags {flags:#x}: masking is not supported")
         total = len(self._fds[index])
         if start >= total or start + count > total:
             raise _invalid(f"interrupts {start}+{count} of {total}")
         if count == 0 and (start or data_type != IrqSetFlag.DATA_NONE):
-            raise _invalid("no interrupts, but not a request to disable all")
+            raise _invalid(f"count 0 with start {start}, flags {flags:#x}")
         return range(start, start + count)
 
     def _assign(self, index: int, vectors: range, fds: Sequence[int]) -> None:
-        """Give the vectors their eventfds, or take them away when there are none."""
+        """Set the vectors' eventfds, or remove them when ``fds`` is empty."""
         table = self._fds[index]
         for position, vector in enumerate(vectors):
             if table[vector] >= 0:
@@ -169,14 +169,14 @@ class IrqTable(MsixVectors):
         return self._signal(self._msix[vector])
 
     def _signal(self, fd: int) -> bool:
-        """Add one to an eventfd's counter; False when there is no eventfd."""
+        """Add one to an eventfd's counter; return False without an eventfd."""
         if fd < 0:
             return False
         ALARM.set()
         try:
             os.eventfd_write(fd, 1)
         except BlockingIOError:
-            logger.debug("eventfd %d: counter full; it is signalled already", fd)
+            logger.debug("eventfd %d: counter full; signalled already", fd)
         except InterruptedError:
             self._drop_eventfds()
             self.on_blocked()
@@ -184,16 +184,16 @@ class IrqTable(MsixVectors):
 
 
 def _nobody() -> None:
-    """The callback while none is set."""
+    """Do nothing: the initial callback."""
 
 
 def _withhold(_vector: int) -> bool:
-    """Replaces the sending of a vector while none may be sent."""
+    """Return False instead of sending a vector, while sending is not permitted."""
     return False
 
 
 def _check_eventfd(fd: int) -> None:
-    """Refuse a descriptor that is no eventfd; set O_NONBLOCK, as a write must never block."""
+    """Refuse a descriptor that is no eventfd; set O_NONBLOCK, because a write must never block."""
     if os.readlink(f"/proc/self/fd/{fd}") != _EVENTFD:
         raise _invalid("a descriptor that is no eventfd")
     os.set_blocking(fd, False)

@@ -1,4 +1,4 @@
-"""The transports by the names that users select them with."""
+"""The transports by the names that users select."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def make_transport(
     trust_unsealed: bool = False,
     socket_mode: int = OWNER_ONLY,
 ) -> Transport:
-    """A transport of one of :data:`KINDS` that will listen on ``path``.
+    """Return a transport of one of :data:`KINDS` that will listen on ``path``.
 
     ``socket_mode`` is the path's mode: processes with write permission may connect.
     ``trust_unsealed`` accepts guest memory in files that may shrink; see
-    ``emu.server.vfio.backing``.
-    Raises :class:`emu.server.vfio.base.TransportError` when its library is missing.
+    ``emu.server.vfio.backing``. Raises :class:`emu.server.vfio.base.TransportError` when its
+    library is missing.
     """
     return _KINDS[kind](path, trust_unsealed=trust_unsealed, socket_mode=socket_mode)

@@ -1,6 +1,6 @@
-"""libvfio-user declared for ctypes: the part of its interface that we use.
+"""ctypes declarations of the used functions of libvfio-user.
 
-Source: libvfio-user's include/libvfio-user.h as of March 2026, where vfu_setup_device_dma got its
+Source: libvfio-user's include/libvfio-user.h of March 2026, where vfu_setup_device_dma has
 ``max_regions``. The library promises no stable interface.
 """
 
@@ -99,7 +99,7 @@ _PROTOTYPES: Final = {
 
 
 def load_library() -> ctypes.CDLL:
-    """libvfio-user with every function we use declared.
+    """Load libvfio-user and declare every function that we use.
 
     Uses the file that $MLX5EMU_LIBVFIO_USER names, else the one that the system's loader finds.
     Raises :class:`TransportError` when the library is missing or has another interface.

@@ -1,7 +1,8 @@
-"""libvfio-user's vfu_ctx_t: one function set up in the library, and the library's callbacks.
+"""A vfu_ctx_t of libvfio-user: a function in the library, and the library's callbacks.
 
-We map the guest's memory a second time, under the rules of :class:`emu.server.vfio.memory.DmaMap`;
-views of the library's own mappings would become invalid with DMA_UNMAP even while they are in use.
+The guest's memory is mapped a second time, under the rules of
+:class:`emu.server.vfio.memory.DmaMap`: DMA_UNMAP invalidates views of the library's own mappings,
+even those in use.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class LibraryVectors(MsixVectors):
         self._has_blocked = False
 
     def clear(self) -> None:
-        """Drop everything latched; the next client may have better eventfds."""
+        """Drop the latched vectors, and try the next client's eventfds again."""
         super().clear()
         self._has_blocked = False
 
@@ -62,7 +63,7 @@ class LibraryVectors(MsixVectors):
             return True
 
     def send_pending(self) -> None:
-        """Send latched vectors that can be sent now; called after the client has set eventfds."""
+        """Send latched vectors that can be sent now; call after the client has set eventfds."""
         self._send_pending()
 
 
@@ -77,7 +78,7 @@ class Context:
         memory: DmaMap,
         interrupts: LibraryVectors,
     ) -> None:
-        """Raises :class:`TransportError` when the library refuses."""
+        """Create the context. Raises :class:`TransportError` when the library refuses."""
         self._library = library
         self._name = name
         self._function = function
@@ -86,7 +87,7 @@ class Context:
         self._callbacks: list[object] = []  # kept alive for the library's pointers
         self._serving = False
         self._error_in_callback: Exception | None = None
-        """ctypes cannot pass it on to the caller of the library, so :meth:`run` does."""
+        """Exception of a callback that :meth:`run` raises, because ctypes cannot pass it on."""
         self._directory = tempfile.mkdtemp(prefix="mlx5emu-")
         self._path = Path(self._directory, "socket")
         self._context = library.vfu_create_ctx(
@@ -106,7 +107,7 @@ class Context:
         interrupts.context = self
 
     def attach(self, greeting: bytes) -> tuple[bytes, list[int], bool]:
-        """Let the library read a client's VERSION: its reply, descriptors in it, whether it agreed.
+        """Let the library answer a client's VERSION; return reply, its descriptors, and success.
 
         The library is connected to a private socket until :meth:`adopt`.
         """
@@ -123,10 +124,10 @@ class Context:
         self._serving = True
 
     def run(self) -> None:
-        """Handle one message that has arrived completely.
+        """Handle a complete message.
 
         Raises EOFError when the client has left, :class:`VfioProtocolError` when the library cannot
-        continue with it, and what a callback has raised unexpectedly.
+        continue, and any unexpected exception of a callback.
         """
         result = self._library.vfu_run_ctx(self._context)
         if self._error_in_callback is not None:
@@ -140,7 +141,7 @@ class Context:
         raise VfioProtocolError(f"vfu_run_ctx: {os.strerror(ctypes.get_errno())}")
 
     def hang_up(self) -> None:
-        """Make the library drop its client, if it has not yet, by giving it a closed connection."""
+        """Make the library drop its client, if it has one, by a closed connection."""
         if not self._serving:
             return
         ended, other = socket.socketpair()
@@ -150,10 +151,10 @@ class Context:
         try:
             self.run()
         except (EOFError, VfioProtocolError) as error:
-            logger.debug("%s: the library has let go of the client %s", self._name, error)
+            logger.debug("%s: the library has dropped the client %s", self._name, error)
 
     def trigger(self, vector: int) -> bool:
-        """Send a vector; False when the client has given no eventfd for it.
+        """Send a vector; return False without an eventfd of the client.
 
         Raises InterruptedError when the write to the eventfd has blocked until the alarm.
         """
@@ -162,7 +163,7 @@ class Context:
         code = ctypes.get_errno()
         if code == errno.EINTR:
             raise InterruptedError
-        return code == errno.EAGAIN  # the counter is full: it is signalled already
+        return code == errno.EAGAIN  # the counter is full: already signalled
 
     def destroy(self) -> None:
         """Free the context and the private path."""
@@ -204,7 +205,7 @@ class Context:
         return callback
 
     def _failed(self, error: Exception) -> int:
-        """What a callback answers that could not do its work."""
+        """Report a callback's exception to the library; return its error code."""
         if isinstance(error, VfioRequestError):
             logger.warning("%s: %s", self._name, error)
             ctypes.set_errno(error.errno)
@@ -218,7 +219,7 @@ class Context:
         logger.log(severity, "%s: libvfio-user: %s", self._name, message.decode(errors="replace"))
 
     def _access(self, region: int) -> Any:
-        """The callback for a region; the library ensures that offset and count lie inside it."""
+        """Return the callback for a region; the library checks offset and count."""
         function = self._function
 
         def access(_context: int, buffer: int, count: int, offset: int, is_write: bool) -> int:
@@ -237,7 +238,7 @@ class Context:
         return access
 
     def _dma_register(self, _context: int, pointer: Any) -> None:
-        """Map what the library has mapped, if it is safe; else the range is inaccessible."""
+        """Map what the library has mapped, if it is safe; else leave the range inaccessible."""
         info = pointer.contents
         iova, size = info.iova.iov_base or 0, info.iova.iov_len
         access = READ * bool(info.prot & abi.PROT_READ) | WRITE * bool(info.prot & abi.PROT_WRITE)
@@ -262,7 +263,7 @@ class Context:
             self._failed(error)
 
     def _reset(self, _context: int, kind: int) -> int:
-        """DEVICE_RESET. For a lost client the transport itself resets, after its clean-up."""
+        """Handle DEVICE_RESET; for a lost client the transport resets, after its clean-up."""
         if kind != abi.VFU_RESET_LOST_CONN:
             self._interrupts.clear_pending()
             try:

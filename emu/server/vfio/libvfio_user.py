@@ -1,13 +1,13 @@
 """The second transport: the same function served through libvfio-user.
 
-It exists for comparison: when a client works with one server and not with the other, that helps to
-locate the bug. It has no WRITE_MULTI, and a message must have arrived completely when its first
-bytes are read. The library waits while a client does not read its replies: such a client is dropped
-soon, as everybody else waits as well.
+The module exists for comparison: a client that works with only one of the servers helps to locate a
+bug. WRITE_MULTI is missing, and each message must be complete when its first bytes are read. The
+library blocks on a client that does not read its replies; the transport soon drops that client,
+because all others wait meanwhile.
 
-The library would block until a new client has sent its first message, VERSION. So we listen
-instead, receive that message, pass it to the library on a private connection, and then replace that
-connection by the client's socket.
+The library would also block until a new client has sent its first message, VERSION. The transport
+therefore listens itself, receives that message, sends it to the library on a private connection,
+and then replaces that connection by the client's socket.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from emu.server.vfio.server import SLOW_BYTES, VfioServer
 from emu.server.vfio.waits.waiting import Waiter
 
 _SEND_LIMIT: Final = Struct("@ll").pack(0, 40_000)
-"""How long the library may wait for a client to read, as SO_SNDTIMEO: seconds, microseconds."""
+"""Time that the library may wait for a client to read, as SO_SNDTIMEO: seconds, microseconds."""
 _ACCESSES: Final = (VfioCommand.REGION_READ, VfioCommand.REGION_WRITE)
 _MAX_GREETING: Final = HEADER.size + VERSION.size + MAX_VERSION_DATA
 
@@ -47,7 +47,7 @@ _MAX_GREETING: Final = HEADER.size + VERSION.size + MAX_VERSION_DATA
 class LibvfioUserServer(VfioServer["_LibraryClient"]):
     """A function on a vfio-user socket; see :class:`emu.server.vfio.base.Transport`.
 
-    There is nothing to poll for but messages: the library itself waits for a client that does not
+    Messages are the only event to poll for: the library itself waits for a client that does not
     read.
     """
 
@@ -58,7 +58,7 @@ class LibvfioUserServer(VfioServer["_LibraryClient"]):
         trust_unsealed: bool = False,
         socket_mode: int = OWNER_ONLY,
     ) -> None:
-        """Raises :class:`TransportError` when there is no libvfio-user."""
+        """Load the library. Raises :class:`TransportError` without libvfio-user."""
         self._library = load_library()
         self._vectors = LibraryVectors()
         super().__init__(
@@ -79,7 +79,7 @@ class LibvfioUserServer(VfioServer["_LibraryClient"]):
         return _LibraryClient(sock, self._context)
 
     def _handle(self, client: _LibraryClient, timeout_ns: int | None) -> None:
-        """Let the library handle one turn of the messages that have arrived."""
+        """Let the library handle the received messages of one poll."""
         if client.attached:
             for command in client.peek(timeout_ns):
                 client.context.run()
@@ -97,7 +97,7 @@ class LibvfioUserServer(VfioServer["_LibraryClient"]):
 
 
 class _LibraryClient:
-    """The client's socket, which the library reads once VERSION has been agreed on."""
+    """The client's socket, which the library reads after an agreement on VERSION."""
 
     def __init__(self, sock: socket.socket, context: Context) -> None:
         self.context = context
@@ -109,7 +109,7 @@ class _LibraryClient:
         self._peeked = bytearray(MAX_MSG_SIZE)
 
     def fileno(self) -> int:
-        """The client's socket."""
+        """Return the descriptor of the client's socket."""
         return self._sock.fileno()
 
     def wake(self) -> None:
@@ -122,14 +122,14 @@ class _LibraryClient:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Make the library let go of the client, whose ranges it unmaps, and close the socket."""
+        """Make the library drop the client and unmap its ranges, and close the socket."""
         try:
             self.context.hang_up()
         finally:
             self._sock.close()
 
     def greet(self, timeout_ns: int | None) -> bool:
-        """Wait for more of VERSION; True when it is complete. Raises as :meth:`peek` does."""
+        """Wait for more of VERSION; return whether it is complete. Raises as :meth:`peek` does."""
         missing = self._missing()
         flags = 0 if self._waiter.prepare(timeout_ns) else socket.MSG_DONTWAIT
         try:
@@ -142,7 +142,7 @@ class _LibraryClient:
         return self._missing() == 0
 
     def attach(self) -> None:
-        """Let the library reply to VERSION and take over the socket."""
+        """Let the library reply to VERSION and serve the socket."""
         reply, fds, agreed = self.context.attach(self._greeting)
         try:
             socket.send_fds(self._sock, [reply], fds)
@@ -151,11 +151,11 @@ class _LibraryClient:
                 os.close(fd)
         self.attached = agreed
         if not agreed:
-            raise VfioProtocolError("no version could be agreed on")
+            raise VfioProtocolError("no common version of the protocol")
         self.context.adopt(self._sock)
 
     def peek(self, timeout_ns: int | None) -> list[int]:
-        """Wait for messages; returns the commands of one turn of them, empty when none came.
+        """Wait for messages; return the commands of one poll, empty without any.
 
         Raises EOFError when the client has left and :class:`VfioProtocolError` when the next
         message can never be handled.
@@ -174,27 +174,27 @@ class _LibraryClient:
         while filled - head >= HEADER.size and left > 0:
             _, command, size, _, _ = HEADER.unpack_from(self._peeked, head)
             if not HEADER.size <= size <= MAX_MSG_SIZE:
-                raise VfioProtocolError(f"a header of no request: size {size}")
+                raise VfioProtocolError(f"a header that is no request's: size {size}")
             if head + size > filled:
                 break
             commands.append(command)
             left -= self._cost(head, command, size)
             head += size
         if not commands:
-            raise VfioProtocolError(f"{filled} bytes of a message, and libvfio-user cannot wait")
+            raise VfioProtocolError(f"{filled} bytes of a message, which libvfio-user needs whole")
         return commands
 
     def _missing(self) -> int:
-        """Bytes of VERSION still to come: first its header, which gives the length of the rest."""
+        """Return the missing bytes of VERSION: first of its header, which has the total length."""
         if len(self._greeting) < HEADER.size:
             return HEADER.size - len(self._greeting)
         _, command, size, _, _ = HEADER.unpack_from(self._greeting)
         if command != VfioCommand.VERSION or not HEADER.size <= size <= _MAX_GREETING:
-            raise VfioProtocolError(f"{command_name(command)} of {size} bytes came first")
+            raise VfioProtocolError(f"{command_name(command)} of {size} bytes before VERSION")
         return int(size - len(self._greeting))
 
     def _cost(self, head: int, command: int, size: int) -> int:
-        """What a peeked message counts among the bytes of a turn, as in our own server."""
+        """Return the cost of a peeked message in bytes of a poll, as in our own server."""
         if command in _ACCESSES and size >= REGION_REQUEST.size:
             _, _, _, _, _, _, region, count = REGION_REQUEST.unpack_from(self._peeked, head)
             if region < NUM_BARS:

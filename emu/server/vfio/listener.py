@@ -13,14 +13,14 @@ from emu.host.listening import OWNER_ONLY, Acceptor, listen
 from emu.server.vfio.base import TransportError
 
 _SEND_TIMEOUT: Final = Struct("@ll").pack(2, 0)
-"""Limit of libvfio-user's wait for a client to take its reply, which blocks us (struct timeval)."""
+"""Time that libvfio-user waits for a client to read, which blocks the loop (struct timeval)."""
 
 
 class VfioListener:
     """A socket bound to ``path`` from :meth:`open` until :meth:`close`, which removes the path."""
 
     def __init__(self, path: str | os.PathLike[str], mode: int = OWNER_ONLY) -> None:
-        """``mode`` is the path's mode: processes with write permission may connect."""
+        """Store path and mode: processes with write permission may connect."""
         self.path = Path(path)
         self._mode = mode
         self._sock: socket.socket | None = None
@@ -28,7 +28,7 @@ class VfioListener:
         self._inode = 0
 
     def open(self) -> None:
-        """Bind and listen. A dead server's socket is replaced; anything else is an error."""
+        """Bind and listen; replace a dead server's socket. Raises TransportError."""
         try:
             sock = listen(self.path, 1, self._mode)
         except OSError as error:
@@ -38,11 +38,11 @@ class VfioListener:
         self._acceptor = Acceptor(sock, str(self.path))
 
     def fileno(self) -> int:
-        """Readable when a client waits; -1 when closed."""
+        """Return the descriptor, readable when a client waits; -1 when closed."""
         return self._sock.fileno() if self._sock else -1
 
     def accept(self) -> socket.socket | None:
-        """The waiting client's blocking socket, or None when it has already gone."""
+        """Return the waiting client's blocking socket; None when the client has already left."""
         client = self._acceptor.accept() if self._acceptor else None
         if client is not None:
             client.setblocking(True)
@@ -50,7 +50,7 @@ class VfioListener:
         return client
 
     def close(self) -> None:
-        """Stop listening; may be called more than once."""
+        """Stop listening; do nothing when closed."""
         if self._sock is None or self._acceptor is None:
             return
         self._acceptor.close()

@@ -1,12 +1,13 @@
-"""The main loop: one thread that waits for clients, timers and other descriptors.
+"""The main loop: a thread that waits for clients, timers and other descriptors.
 
-With a single, connected transport and nothing else to watch, it blocks in that transport's receive
-call: poll() before every receive would double the time of a guest's MMIO read. Otherwise it polls.
-While messages come one soon after the other, a wait looks for the next one itself before it sleeps,
-where a processor is free for it (``waits/spinning.py``).
-A function with pending work runs in bounded shares and messages are checked for between them, so an
-MMIO read never waits for more than one share. One without is not even asked: what it costs to serve
-a client does not depend on how many others there are.
+With a single, connected transport and nothing else to watch, the loop blocks in that transport's
+receive call. A poll() before every receive would double the time of a guest's MMIO read. Otherwise
+the loop polls. While messages arrive in quick succession and a processor is idle, a wait spins
+before it sleeps (``waits/spinning.py``).
+
+A function with pending work runs in bounded polls with checks for messages in between, so an MMIO
+read waits for at most one poll. A function without pending work is not called: the cost of a
+client's service does not depend on the number of the others.
 """
 
 from __future__ import annotations
@@ -35,25 +36,25 @@ from emu.server.vfio.waits.waiting import wait_readable
 
 logger = logging.getLogger(__name__)
 
-# fcntl(2); Python has no names for them.
+# fcntl(2) constants without names in Python.
 _F_SETOWN_EX: Final = 15
 _F_OWNER_TID: Final = 0
 _OWNER: Final = Struct("@ii")
 
 _QUIET_NS: Final = 2_000_000_000
-"""Longest delay of a quiet reader whose signal comes just before the receive call begins: Python
-then notes the signal but cannot end the call. This is rare, and a driver's health poll, every two
-seconds, ends such a wait as well; a shorter limit would only wake an idle server more often."""
+"""Longest delay of a quiet reader whose signal arrives just before the receive call: Python notes
+the signal but cannot end the call. The case is rare, and a driver's health poll, every two seconds,
+also ends such a wait. A shorter limit would wake an idle server more often."""
 
 _Wanted = tuple[Transport | None, int]
-"""The transport that a descriptor belongs to (None: a reader) and the events to wait for."""
+"""The transport of a descriptor (None: a reader) and the events to wait for."""
 
 
 class Loop(TimerQueue):
     """Drives transports, timers and readers; also the functions' :class:`emu.device.ports.Clock`.
 
     All callbacks run in the thread that calls :meth:`run`. Functions, clients and connections each
-    contain their own unexpected exceptions; what gets here is logged, and the loop goes on.
+    contain their own unexpected exceptions; the loop logs any other one and continues.
     """
 
     def __init__(self) -> None:
@@ -61,7 +62,7 @@ class Loop(TimerQueue):
         self._stopping = False
         self._transports: list[Transport] = []
         self._awake: dict[PciFunction, None] = {}
-        """The functions that may have work, in the order of their turns."""
+        """The functions that may have work, in the order of their polls."""
         self._sole: Transport | None = None
         self._readers: dict[int, Callable[[], None]] = {}
         self._quiet: set[int] = set()
@@ -72,15 +73,15 @@ class Loop(TimerQueue):
         self._spin = Spin()
         self._polled: dict[int, _Wanted] = {}
         self._is_stale = True
-        """Whether what is polled for may differ from ``_polled``."""
+        """Whether the descriptors to poll may differ from ``_polled``."""
         self._behind: list[Transport] = []
-        """Transports with messages that wait to be handled."""
+        """Transports with received messages."""
         self._readable: list[int] = []
         self._woken_fd, self._wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.add_reader(self._woken_fd, self._woken)
 
     def add_transport(self, transport: Transport) -> None:
-        """Serve a transport whose ``listen`` has been called, one client after the other."""
+        """Serve a transport whose ``listen`` was called, one client after the other."""
         self._transports.append(transport)
         function = transport.function
         function.on_work = partial(self._wake_function, function)
@@ -95,16 +96,16 @@ class Loop(TimerQueue):
         self._choose()
 
     def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` whenever ``fd`` is readable or hung up; it must not block."""
+        """Call ``callback``, which must not block, whenever ``fd`` is readable or hung up."""
         self._readers[fd] = callback
         self._choose()
 
     def add_quiet_reader(self, fd: int, callback: Callable[[], None]) -> None:
-        """Like :meth:`add_reader`, for a descriptor that seldom has data: costs nothing when idle.
+        """Add a reader for a descriptor that seldom has data, at no cost while idle.
 
-        The kernel sends a signal when data arrive (fcntl(2): O_ASYNC), so that a sole transport
-        can continue to block in its receive call. Signals need the main thread; in another thread
-        this is an ordinary reader.
+        The kernel sends a signal when data arrive (fcntl(2): O_ASYNC), so that a sole transport can
+        continue to block in its receive call. Signals need the main thread; in another thread this
+        is an ordinary reader.
         """
         if threading.current_thread() is threading.main_thread():
             if self._restore_signal is None:
@@ -119,7 +120,7 @@ class Loop(TimerQueue):
         self.add_reader(fd, callback)
 
     def remove_reader(self, fd: int) -> None:
-        """Stop watching ``fd``; to be called before it is closed."""
+        """Stop watching ``fd``; call before closing the descriptor."""
         del self._readers[fd]
         if fd in self._quiet:
             self._quiet.discard(fd)
@@ -127,18 +128,17 @@ class Loop(TimerQueue):
         self._choose()
 
     def run(self) -> None:
-        """Run rounds until :meth:`stop`; returns at once when that was called before."""
+        """Run rounds until :meth:`stop`; return at once after an earlier call of it."""
         while not self._stopping:
             self.step(None)
         self._stopping = False
 
     def step(self, timeout_ns: int | None = 0) -> None:
-        """One round: what waits from those before, due timers, functions' work, then messages.
+        """Run a round: backlogs, due timers, functions' work, then messages.
 
-        All of it together is bounded by the round's steps (:mod:`emu.device.rounds`).
-
-        Waits for messages no longer than ``timeout_ns`` (None: for ever) or until the next timer,
-        and not at all while a function has pending work.
+        The round's steps (:mod:`emu.device.rounds`) bound all of this together. Waits for messages
+        no longer than ``timeout_ns`` (None: for ever) or until the next timer, and not at all while
+        a function has pending work.
         """
         self.budget.begin()
         if self._nudged and self._look():
@@ -165,9 +165,9 @@ class Loop(TimerQueue):
             self._poll_once(timeout_ns)
 
     def _run_functions(self) -> bool:
-        """Let functions work until the round is over; True when there is more to do.
+        """Let functions work until the round is over; return whether work is left.
 
-        The next round begins with those that got no turn in this one.
+        The next round starts with the functions that were not polled in this one.
         """
         awake, budget = self._awake, self.budget
         had: set[PciFunction] = set()
@@ -175,7 +175,7 @@ class Loop(TimerQueue):
         while awake and budget.steps <= POLL_BUDGET:
             function = next(iter(awake))
             del awake[function]
-            if function in had:  # another one has given it work: in the next round
+            if function in had:  # woken by another function: next round
                 again.append(function)
                 continue
             had.add(function)
@@ -185,11 +185,11 @@ class Loop(TimerQueue):
         return bool(awake) or budget.is_waiting
 
     def _wake_function(self, function: PciFunction) -> None:
-        """It may have work."""
+        """Record that a function may have work."""
         self._awake[function] = None
 
     def _wake_functions(self) -> None:
-        """Any may have work: what timers and other descriptors do to one is not told."""
+        """Record that every function may have work after timers or readers ran."""
         self._awake.update(dict.fromkeys(transport.function for transport in self._transports))
 
     def stop(self) -> None:
@@ -206,17 +206,16 @@ class Loop(TimerQueue):
 
     @contextmanager
     def stopped_by(self, *signals: signal.Signals) -> Iterator[None]:
-        """Inside this context these signals stop the loop. Only in the main thread.
+        """Let these signals stop the loop while the body runs. Only in the main thread.
 
-        A client cannot make the raising of an interrupt block then
-        (``emu.server.vfio.waits.alarm``).
+        Meanwhile a client cannot make an interrupt's write block (``emu.server.vfio.waits.alarm``).
         """
 
         def stop(_signum: int, _frame: FrameType | None) -> None:
             self.stop()
 
-        # When a signal comes just before poll() begins, Python delays the handler, but it writes a
-        # byte to the wake-up descriptor at once, which ends the poll.
+        # For a signal just before poll(), Python delays the handler. The byte that it writes to the
+        # wake-up descriptor at once ends the poll.
         previous_fd = signal.set_wakeup_fd(self._wake_fd, warn_on_full_buffer=False)
         previous = {number: signal.signal(number, stop) for number in signals}
         try:
@@ -228,7 +227,7 @@ class Loop(TimerQueue):
                 signal.signal(number, handler)
 
     def close(self) -> None:
-        """Close every transport and the loop's own descriptor."""
+        """Close every transport and the loop's own descriptors."""
         for transport in self._transports:
             transport.close()
         if self._restore_signal is not None:
@@ -237,7 +236,7 @@ class Loop(TimerQueue):
         os.close(self._wake_fd)
 
     def _choose(self) -> None:
-        """Set ``_sole`` to the transport that is all there is to wait for, or to None."""
+        """Set ``_sole`` to the only transport if it is the only event source, else to None."""
         alone = len(self._transports) == 1 and len(self._readers) == 1 + len(self._quiet)
         self._sole = self._transports[0] if alone else None
         self._is_stale = True
@@ -248,13 +247,13 @@ class Loop(TimerQueue):
             self._sole.wake()
 
     def _look(self) -> bool:
-        """Call the quiet readers that have data; False when none has."""
+        """Call the quiet readers that have data; return whether there was any."""
         self._nudged = False
         ready = select.poll()
         for fd in self._quiet:
             ready.register(fd, select.POLLIN)
         for fd, events in ready.poll(0):
-            # One signal may stand for several arrivals: look again until there are no data.
+            # A signal may stand for several arrivals: check again until there are no data.
             self._nudged = True
             self._read(fd, events)
         return self._nudged
@@ -279,21 +278,21 @@ class Loop(TimerQueue):
             self._serve(transport, 0)
 
     def _serve(self, transport: Transport, timeout_ns: int | None) -> None:
-        """Serve a transport; its client may go, or leave messages for later."""
+        """Serve a transport, whose client may leave or have more messages afterwards."""
         _guarded(transport.serve, timeout_ns)
         self._wake_function(transport.function)
         if self._polled.get(transport.fileno()) != (transport, transport.events):
             self._is_stale = True
 
     def _to_poll(self) -> dict[int, _Wanted]:
-        """What is to be polled for now."""
+        """Return the descriptors to poll, with their transports and events."""
         requested: dict[int, _Wanted] = dict.fromkeys(self._readers, (None, select.POLLIN))
         for transport in self._transports:
             requested[transport.fileno()] = transport, transport.events
         return requested
 
     def _poll_these(self, requested: dict[int, _Wanted]) -> None:
-        """Set the polled descriptors; a transport's changes whenever a client comes or goes."""
+        """Set the polled descriptors; a transport's changes with its client."""
         self._is_stale = False
         if requested == self._polled:
             return
@@ -306,12 +305,12 @@ class Loop(TimerQueue):
                 self._poll.register(fd, events)
 
     def _read(self, fd: int, events: int) -> None:
-        """Call a reader, unless one called just before has removed it."""
+        """Call a reader, unless an earlier callback has removed it."""
         callback = self._readers.get(fd)
         if callback is None:
             return
         if events & select.POLLNVAL:
-            logger.error("descriptor %d was closed while it was watched", fd)
+            logger.error("descriptor %d was closed without remove_reader", fd)
             self.remove_reader(fd)
         else:
             self.budget.gather()
@@ -325,7 +324,7 @@ class Loop(TimerQueue):
 
 
 def _guarded(call: Callable[..., None], *arguments: object) -> None:
-    """Call it; an unexpected exception is logged, and concerns nobody else."""
+    """Make a call; log an unexpected exception, which affects no other call."""
     try:
         call(*arguments)
     except Exception:

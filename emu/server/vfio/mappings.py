@@ -1,6 +1,6 @@
-"""Which file backs an address of this process: proc(5), /proc/pid/maps and /proc/pid/fd.
+"""The file behind an address of this process: proc(5), /proc/pid/maps and /proc/pid/fd.
 
-libvfio-user maps the client's memory and passes us the address, but not the descriptor.
+libvfio-user maps the client's memory and reports the address, but not the descriptor.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 
 
 def find_backing(address: int) -> tuple[int, int] | None:
-    """An open descriptor of the file mapped at ``address``, and the address's offset in the file.
+    """Return an open descriptor of the file mapped at ``address``, and the offset in the file.
 
-    The descriptor belongs to the code that opened it; a writable one is preferred. None when the
-    address is not mapped from a file that is still open here.
+    The descriptor belongs to the code that opened it; a writable one is preferred. Returns None
+    when the address is not mapped from a file that is still open here.
     """
     for line in Path("/proc/self/maps").read_text().splitlines():
         span, _, offset, device, inode, *_ = line.split()
@@ -31,7 +31,7 @@ def _find_open_file(device: int, inode: int) -> int | None:
     for name in os.listdir("/proc/self/fd"):
         try:
             status = os.fstat(int(name))
-        except OSError:  # the descriptor by which the directory was listed
+        except OSError:  # the descriptor of the directory listing
             continue
         if (status.st_dev, status.st_ino) != (device, inode):
             continue

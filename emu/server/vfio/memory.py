@@ -1,7 +1,7 @@
-"""Guest memory as the client grants it: DMA_MAP and DMA_UNMAP in, :class:`GuestMemory` out.
+"""Guest memory that the client grants: DMA_MAP and DMA_UNMAP in, :class:`GuestMemory` out.
 
-The rules of DMA_MAP and DMA_UNMAP are the vfio-user specification's; where it is silent, those of
-VFIO_IOMMU_MAP_DMA and VFIO_IOMMU_UNMAP_DMA (Linux: drivers/vfio/vfio_iommu_type1.c).
+The vfio-user specification defines DMA_MAP and DMA_UNMAP. For cases that it leaves open, the rules
+of VFIO_IOMMU_MAP_DMA and VFIO_IOMMU_UNMAP_DMA apply (Linux: drivers/vfio/vfio_iommu_type1.c).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ WRITE: Final = 2
 _ADDRESS_SPACE: Final = 1 << 64
 
 _Window = tuple[int, int, int, mmap.mmap, memoryview]
-"""First iova, the one past the last, iova minus file offset, the file's mapping and its view."""
+"""First iova, end iova (exclusive), iova minus file offset, the file's mapping and its view."""
 
 _Piece = tuple[_Window, int, int]
-"""A part of a range: its window, its position in the file, its size."""
+"""A segment of a range: its window, its position in the file, its size."""
 
 
 _Find = Callable[[int, int, int], list[_Piece]]
-"""Finds the parts of a range (iova, length, access). Raises :class:`DmaError`."""
+"""Finds the segments of a range (iova, length, access). Raises :class:`DmaError`."""
 
 
 class DmaRegion:
-    """A granted range. Without a ``backing`` it is known but cannot be accessed."""
+    """A granted range; without a ``backing``, it cannot be accessed."""
 
     __slots__ = ("access", "backing", "end", "start", "window")
 
@@ -51,33 +51,34 @@ class DmaRegion:
             self.window = (start, end, start - offset, backing.mapping, backing.view)
 
     def denied(self, access: int) -> str:
-        """Why ``access`` is refused here."""
+        """Return why ``access`` is refused."""
         if self.window is None:
             return "granted without a file descriptor"
         return "read-only" if access & ~self.access & WRITE else "write-only"
 
 
 class DmaMap:
-    """The guest's memory map; see :class:`emu.device.ports.GuestMemory` for reading and writing it.
+    """The guest's memory map; see :class:`emu.device.ports.GuestMemory` for reads and writes.
 
     ``generation`` changes with the map: code that keeps a view must compare it before each use,
-    because unmapped memory must not be written. One live view keeps a whole file mapped, so
-    ``forget_views`` is called when a mapping is to be removed: the function then drops its views.
+    because unmapped memory must not be written. A live view keeps a whole file mapped.
+    ``forget_views`` is therefore called before a mapping is removed, so that the function drops its
+    views.
     """
 
     def __init__(self, *, max_maps: int = MAX_DMA_MAPS, trust_unsealed: bool = False) -> None:
-        """``trust_unsealed`` accepts files that the client can shorten."""
+        """Create an empty map; ``trust_unsealed`` accepts files that the client can shorten."""
         self.generation = 0
         self.forget_views: Callable[[], None] = _nobody
         self.on_lost: Callable[[], None] = _nobody
-        """Called when a file has lost granted pages: they read as zeros from now on."""
+        """Callback for a file that has lost granted pages, which read as zeros from then on."""
         self._max_maps = max_maps
         self._files = BackingCache(lambda: self.on_lost(), trust_unsealed)
         self._starts: list[int] = []
         self._regions: list[DmaRegion] = []
         nothing = mmap.mmap(-1, PAGE_SIZE)
         self._no_window: _Window = (1, 0, 0, nothing, memoryview(nothing))
-        # The last range read and the last one written: most accesses stay in one.
+        # Caches of the last read and the last written range: most accesses stay in a range.
         self._read_window = self._no_window
         self._write_window = self._no_window
         self._permitted_pieces: _Find = self._granted_pieces
@@ -88,7 +89,7 @@ class DmaMap:
         return len(self._regions)
 
     def read(self, iova: int, length: int) -> bytes:
-        """As :meth:`GuestMemory.read`."""
+        """Read guest memory, as :meth:`GuestMemory.read`."""
         start, end, delta, mapping, _ = self._read_window
         stop = iova + length
         if start <= iova and stop <= end:
@@ -97,7 +98,7 @@ class DmaMap:
         return b"".join(window[3][at : at + size] for window, at, size in pieces)
 
     def write(self, iova: int, data: Buffer) -> None:
-        """As :meth:`GuestMemory.write`."""
+        """Write guest memory, as :meth:`GuestMemory.write`."""
         start, end, delta, mapping, _ = self._write_window
         stop = iova + len(data)
         if start <= iova and stop <= end:
@@ -110,18 +111,19 @@ class DmaMap:
             done += size
 
     def view(self, iova: int, length: int, *, writable: bool = True) -> memoryview:
-        """As :meth:`GuestMemory.view`; ``writable=False`` works for a read-only range as well."""
+        """Return a view, as :meth:`GuestMemory.view`, also read-only with ``writable=False``."""
         start, end, delta, _, view = self._write_window
         stop = iova + length
         if writable and start <= iova and stop <= end:
             return view[iova - delta : stop - delta]
         views = self.segments(iova, length, writable=writable)
         if len(views) > 1:
-            raise DmaError(iova, length, "runs over two mappings")
+            raise DmaError(iova, length, "spans two mappings")
         return views[0] if views else memoryview(bytearray())
 
     def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
-        """As :meth:`GuestMemory.segments`; ``writable=False`` works for read-only ranges, too."""
+        """Return views, as :meth:`GuestMemory.segments`; ``writable`` must be False for read-only
+        ranges."""
         start, end, delta, _, view = self._write_window
         stop = iova + length
         if start <= iova < stop <= end:
@@ -134,7 +136,7 @@ class DmaMap:
     def equal_views(
         self, starts: Sequence[int], size: int, *, writable: bool = True
     ) -> list[memoryview]:
-        """As :meth:`GuestMemory.equal_views`."""
+        """Return views of equal size, as :meth:`GuestMemory.equal_views`."""
         start, end, delta, _, view = self._write_window
         if not starts or min(starts) < start or max(starts) + size > end:
             return []
@@ -143,12 +145,12 @@ class DmaMap:
         return [view[at : at + size] for at in [iova - delta for iova in starts]]
 
     def permit(self, allowed: bool) -> None:
-        """As :meth:`GuestMemory.permit`."""
+        """Permit or refuse all access, as :meth:`GuestMemory.permit`."""
         self._permitted_pieces = self._granted_pieces if allowed else _no_pieces
         self.watch(self._check)
 
     def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
-        """As :meth:`GuestMemory.watch`."""
+        """Check every access with ``check``, as :meth:`GuestMemory.watch`."""
         self._check = check
         self._pieces = self._permitted_pieces if check is None else self._watched_pieces
         self._changed()
@@ -156,9 +158,9 @@ class DmaMap:
     def map(self, iova: int, size: int, offset: int, access: int, fd: int | None) -> None:
         """Grant a range, backed by ``fd`` from ``offset`` on; the caller keeps the descriptor.
 
-        Raises :class:`VfioRequestError` before anything changes: EINVAL for a range that is empty,
-        unaligned or past the end of the address space or of the file, and for a file that may
-        shrink; EEXIST for an overlap; ENOSPC when there are too many.
+        Raises :class:`VfioRequestError` before anything changes. EINVAL: the range is empty,
+        unaligned or past the end of the address space or of the file, or the file may shrink.
+        EEXIST: the range overlaps. ENOSPC: too many ranges.
         """
         end = iova + size
         if not size or (iova | size | offset) % PAGE_SIZE or end > _ADDRESS_SPACE:
@@ -167,9 +169,9 @@ class DmaMap:
             raise VfioRequestError(errno.EINVAL, "the range is neither readable nor writable")
         at = bisect_left(self._starts, end)
         if at and self._regions[at - 1].end > iova:
-            raise VfioRequestError(errno.EEXIST, "the range overlaps one that is granted already")
+            raise VfioRequestError(errno.EEXIST, "the range overlaps a granted one")
         if len(self._regions) >= self._max_maps:
-            raise VfioRequestError(errno.ENOSPC, f"there are {self._max_maps} ranges already")
+            raise VfioRequestError(errno.ENOSPC, f"the limit of {self._max_maps} ranges is reached")
         backing = None
         if fd is not None:
             backing = self._files.get(fd, offset + size, writable=bool(access & WRITE))
@@ -178,7 +180,7 @@ class DmaMap:
         self._changed()
 
     def unmap(self, iova: int, size: int) -> int:
-        """Unmap every range inside ``[iova, iova + size)`` and return how many there were.
+        """Unmap every range inside ``[iova, iova + size)`` and return their number.
 
         Zero is no error: QEMU's intel-iommu unmaps ranges that it never mapped. A range that is
         only partly inside causes EINVAL, and nothing changes.
@@ -189,13 +191,13 @@ class DmaMap:
         first, last = bisect_left(self._starts, iova), bisect_left(self._starts, end)
         starts_inside = first and self._regions[first - 1].end > iova
         if starts_inside or (last > first and self._regions[last - 1].end > end):
-            raise VfioRequestError(errno.EINVAL, "the range would split one that was granted whole")
+            raise VfioRequestError(errno.EINVAL, "the range would split a granted one")
         if first < last:
             self._remove(first, last)
         return last - first
 
     def clear(self) -> int:
-        """Unmap everything and return how many ranges there were."""
+        """Unmap all ranges and return their number."""
         count = len(self._regions)
         self._remove(0, count)
         return count
@@ -203,7 +205,7 @@ class DmaMap:
     def collect(self) -> None:
         """Remove the mappings that views kept alive, after a reset of the function.
 
-        An error is logged when a view still exists.
+        Logs an error when a view still exists.
         """
         self._files.collect()
 
@@ -215,14 +217,14 @@ class DmaMap:
             if region.backing is not None:
                 self._files.put(region.backing)
         if not self._files.release(self.forget_views):
-            logger.debug("work under way keeps memory mapped that the client has taken back")
+            logger.debug("work in progress delays the removal of unmapped guest memory")
 
     def _changed(self) -> None:
         self.generation += 1
         self._read_window = self._write_window = self._no_window
 
     def _watched_pieces(self, iova: int, length: int, access: int) -> list[_Piece]:
-        """The granted pieces if ``check`` agrees; no range is cached for the next access."""
+        """Return the granted segments if ``check`` agrees; cache no range for the next access."""
         if self._check is not None:
             self._check(iova, length, bool(access & WRITE))
         pieces = self._permitted_pieces(iova, length, access)
@@ -230,9 +232,9 @@ class DmaMap:
         return pieces
 
     def _granted_pieces(self, iova: int, length: int, access: int) -> list[_Piece]:
-        """The parts of a range by mapping.
+        """Return the segments of a range by mapping.
 
-        Raises :class:`DmaError` unless every byte may be accessed that way.
+        Raises :class:`DmaError` unless every byte permits ``access``.
         """
         pieces: list[_Piece] = []
         at, stop = iova, iova + length
@@ -261,11 +263,11 @@ class DmaMap:
 
 
 def _no_pieces(iova: int, length: int, _access: int) -> list[_Piece]:
-    """Replaces the lookup while bus mastering is off: only an empty range may be accessed."""
+    """Refuse the lookup while bus mastering is off; permit only an empty range."""
     if length:
         raise DmaError(iova, length, "bus mastering is off")
     return []
 
 
 def _nobody() -> None:
-    """The callback while none is set."""
+    """Do nothing: the initial callback."""

@@ -1,8 +1,8 @@
 """VFIO_USER_VERSION: the first message of a client and our reply to it.
 
 vfio-user specification, "VFIO_USER_VERSION": the reply has the client's major version, a minor one
-no higher, and a subset of the capabilities that it proposed. QEMU wants the JSON to end in a NUL
-and the reply to be no longer than its request (hw/vfio-user/proxy.c:vfio_user_validate_version).
+no higher, and a subset of the proposed capabilities. QEMU requires JSON that ends in a NUL, and a
+reply no longer than its request (hw/vfio-user/proxy.c:vfio_user_validate_version).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _NUMBERS: Final = {
 
 
 def negotiate(payload: bytes) -> bytes:
-    """The payload of the reply to a VERSION message; VfioRequestError ends the connection."""
+    """Return the reply's payload for a VERSION message; VfioRequestError ends the connection."""
     if len(payload) < VERSION.size:
         raise _invalid(f"VERSION has {len(payload)} bytes")
     major, minor = VERSION.unpack_from(payload)
     if major != MAJOR:
-        raise _invalid(f"the client speaks version {major}.{minor}, we speak {MAJOR}.{MINOR}")
+        raise _invalid(f"the client has version {major}.{minor}, the server {MAJOR}.{MINOR}")
     reply = VERSION.pack(MAJOR, min(minor, MINOR))
     data = payload[VERSION.size :]
     if not data:
@@ -47,28 +47,28 @@ def negotiate(payload: bytes) -> bytes:
 
 
 def _parse(data: bytes) -> dict[str, object]:
-    """The capabilities that the client proposes."""
+    """Return the capabilities that the client proposes."""
     if len(data) > MAX_VERSION_DATA or data[-1]:
         raise _invalid("the version data are too long or do not end in NUL")
     try:
         proposal = json.loads(data[:-1])
     except (ValueError, RecursionError) as error:
-        raise _invalid(f"the version data are no JSON: {error}") from None
+        raise _invalid(f"the version data are not JSON: {error}") from None
     capabilities = proposal.get("capabilities", {}) if isinstance(proposal, dict) else None
     if not isinstance(capabilities, dict):
-        raise _invalid("the version data are no object with an object of capabilities")
+        raise _invalid("the version data have no object of capabilities")
     return capabilities
 
 
 def _agree(proposed: dict[str, object]) -> dict[str, int | bool]:
-    """Our values of the capabilities that the client proposed and we support."""
+    """Return our values of the proposed capabilities that we support."""
     agreed: dict[str, int | bool] = {}
     for name, ours in _NUMBERS.items():
         if name not in proposed:
             continue
         theirs = proposed[name]
         if type(theirs) is not int or not 0 <= theirs < 1 << 64:
-            raise _invalid(f"capability {name} is no number of 64 bits")
+            raise _invalid(f"capability {name} is no 64-bit number")
         agreed[name] = min(ours, theirs) if name == "max_dma_maps" else ours
     multiple = proposed.get("write_multiple", False)
     if type(multiple) is not bool:

@@ -1,4 +1,4 @@
-"""The vfio-user wire format: commands, flags and the fixed part of every message we support.
+"""The vfio-user wire format: commands, flags and the fixed fields of the supported messages.
 
 Source: the vfio-user protocol specification, version 0.9.2 (QEMU: docs/interop/vfio-user.rst) and,
 for the structures it borrows, linux/vfio.h. All fields are in host byte order, without padding.
@@ -18,7 +18,7 @@ REGION_ACCESS = Struct("=QII")
 """offset, region, count; the data follow it."""
 
 REGION_REQUEST = Struct("=HHIIIQII")
-"""HEADER and REGION_ACCESS in one: what the hot path unpacks and packs."""
+"""HEADER and REGION_ACCESS in a single struct, for the hot path."""
 
 WRITE_MULTI = Struct("=Q")
 """wr_cnt; that many WRITE_MULTI_ENTRY follow."""
@@ -90,7 +90,7 @@ class MessageFlag(IntFlag):
 
 
 class DmaFlag(IntFlag):
-    """DMA_MAP flags. MMAP says that the descriptor is to be mapped, which we always do."""
+    """DMA_MAP flags; MMAP requests that the descriptor is mapped, which we always do."""
 
     READ = 1
     WRITE = 2
@@ -168,9 +168,9 @@ class IrqSetFlag(IntFlag):
 
 
 class VfioRequestError(Exception):
-    """A request that gets an error reply; it has changed nothing.
+    """A request that gets an error reply; the request has changed nothing.
 
-    ``errno`` goes into the reply's error field, the text into the log.
+    ``errno`` is the reply's error field, the text is for the log.
     """
 
     def __init__(self, errno: int, why: str) -> None:
@@ -179,11 +179,11 @@ class VfioRequestError(Exception):
 
 
 class VfioProtocolError(Exception):
-    """A client that has to be dropped: its stream of messages can no longer be followed."""
+    """A client that must be dropped, because its stream of messages cannot be parsed further."""
 
 
 def command_name(cmd: int) -> str:
-    """The command's name in the specification, for a log line."""
+    """Return the command's name in the specification, for a log line."""
     try:
         return VfioCommand(cmd).name
     except ValueError:

@@ -1,7 +1,7 @@
-"""What each vfio-user command does: request payload and descriptors in, reply payload out.
+"""The vfio-user commands: request payload and descriptors in, reply payload out.
 
-Every check comes before the first change. The hot path for BAR accesses is in ``session``; accesses
-that get here are checked again in full, because the hot path also passes on invalid ones.
+Every check precedes the first change. The hot path for BAR accesses is in ``session``. Invalid
+accesses leave the hot path, so every access is checked here in full.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ from emu.server.vfio.protocol import (
 )
 
 _MAX_WRITES: Final = 1024
-"""Limit of writes in one REGION_WRITE_MULTI; QEMU sends at most 200 (hw/vfio-user/protocol.h)."""
+"""Maximum number of writes in a REGION_WRITE_MULTI; QEMU sends at most 200
+(hw/vfio-user/protocol.h)."""
 _MAX_CONFIG_WRITES: Final = 64
-"""Limit of config writes among them, as each may reset the function; QEMU posts none at all."""
+"""Maximum number of config writes among them, as each may reset the function; QEMU posts none."""
 
 _Handler = Callable[[bytes, list[int]], bytes]
 
 
 class Requests:
-    """The commands after VERSION, for one function."""
+    """The commands after VERSION, for a function."""
 
     def __init__(self, function: PciFunction, memory: DmaMap, interrupts: IrqTable) -> None:
         self._function = function
@@ -70,10 +71,11 @@ class Requests:
         }
 
     def handle(self, cmd: int, payload: bytes, fds: list[int]) -> bytes:
-        """Do ``cmd`` and return the reply's payload. Kept descriptors are removed from ``fds``.
+        """Execute ``cmd`` and return the reply's payload. Kept descriptors are removed from
+        ``fds``.
 
-        Raises :class:`VfioRequestError`: ENOTSUP for a command that we do not support, such as
-        DEVICE_FEATURE; for an invalid request EINVAL or the error that its handler raises.
+        Raises :class:`VfioRequestError`: ENOTSUP for an unsupported command, such as
+        DEVICE_FEATURE; for an invalid request EINVAL or the error of its handler.
         """
         handler = self._handlers.get(cmd)
         if handler is None:
@@ -115,7 +117,7 @@ class Requests:
         return DEVICE_INFO.pack(DEVICE_INFO.size, flags, NUM_REGIONS, NUM_IRQS)
 
     def _device_get_region_info(self, payload: bytes, fds: list[int]) -> bytes:
-        """No region is mappable: with a mappable one QEMU waits for every write to the device."""
+        """Return region info; no region is mappable, or QEMU would wait for every write."""
         _expect(payload, REGION_INFO.size)
         argsz, _, index, *_ = REGION_INFO.unpack(payload)
         _expect_argsz(argsz, REGION_INFO.size)
@@ -126,7 +128,7 @@ class Requests:
         return REGION_INFO.pack(REGION_INFO.size, flags, index, 0, size, 0)
 
     def _device_get_irq_info(self, payload: bytes, fds: list[int]) -> bytes:
-        """NORESIZE is not set: with it QEMU disables all vectors to add one."""
+        """Return interrupt info; with NORESIZE, QEMU would disable all vectors to add one."""
         _expect(payload, IRQ_INFO.size)
         argsz, _, index, _ = IRQ_INFO.unpack(payload)
         _expect_argsz(argsz, IRQ_INFO.size)
@@ -170,20 +172,20 @@ class Requests:
         (number,) = WRITE_MULTI.unpack_from(payload)
         _expect(payload, WRITE_MULTI.size + number * WRITE_MULTI_ENTRY.size)
         if number > _MAX_WRITES:
-            raise _invalid(f"{number} writes, more than {_MAX_WRITES}")
+            raise _invalid(f"{number} writes, the limit is {_MAX_WRITES}")
         writes = list(WRITE_MULTI_ENTRY.iter_unpack(payload[WRITE_MULTI.size :]))
         if sum(write[1] == RegionIndex.CONFIG for write in writes) > _MAX_CONFIG_WRITES:
             raise _invalid(f"more than {_MAX_CONFIG_WRITES} writes to configuration space")
         for offset, region, count, data in writes:
             if not 1 <= count <= len(data):
-                raise _invalid(f"{count} bytes in one write of several")
+                raise _invalid(f"{count} bytes in a write of WRITE_MULTI")
             self._expect_inside(region, offset, count)
         for offset, region, count, data in writes:
             self._write(region, offset, data[:count])
         return WRITE_MULTI.pack(number)
 
     def _device_reset(self, payload: bytes, fds: list[int]) -> bytes:
-        """The eventfds stay, as with a device assigned by VFIO; latched vectors are cleared."""
+        """Reset the function, and clear latched vectors; keep the eventfds, as VFIO does."""
         _expect(payload, 0)
         self._interrupts.clear_pending()
         self._function.reset()
@@ -196,14 +198,14 @@ class Requests:
             self._function.bar_write(region, offset, data)
 
     def _expect_inside(self, region: int, offset: int, count: int) -> None:
-        """Refuse an access outside the region: QEMU then reads all-ones and goes on."""
+        """Refuse an access outside the region: QEMU then reads all-ones and continues."""
         size = self.region_sizes[region] if region < NUM_REGIONS else 0
         if not count or count > MAX_DATA_XFER_SIZE or offset + count > size:
             raise _invalid(f"region {region} has {size:#x} bytes, not {offset:#x}+{count:#x}")
 
 
 def region_sizes(function: PciFunction) -> tuple[int, ...]:
-    """Size of each region in bytes; there is no ROM and no VGA region."""
+    """Return the size of each region in bytes; ROM and VGA regions are absent."""
     sizes = [*function.bar_sizes, *[0] * (NUM_REGIONS - NUM_BARS)]
     sizes[RegionIndex.CONFIG] = CONFIG_SPACE_SIZE
     return tuple(sizes)
@@ -216,7 +218,7 @@ def _expect(payload: bytes, size: int) -> None:
 
 def _expect_argsz(argsz: int, size: int) -> None:
     if argsz < size:
-        raise _invalid(f"argsz {argsz}, at least {size} are needed")
+        raise _invalid(f"argsz {argsz}, the minimum is {size}")
 
 
 def _invalid(why: str) -> VfioRequestError:

@@ -1,4 +1,4 @@
-"""What both vfio-user servers have in common: a listener, one client at a time, its end."""
+"""Common base of the vfio-user servers: the listener, a client at a time, its clean-up."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from emu.server.vfio.protocol import VfioProtocolError
 logger = logging.getLogger(__name__)
 
 SLOW_BYTES: Final = 256
-"""Bytes that any other request counts as in addition; one of them, a reset, takes 0.3 ms."""
+"""Additional cost of a slow request in bytes; a slow request, a reset, takes 0.3 ms."""
 
 
 class ServedClient(Protocol):
     """A client and its connection."""
 
     def fileno(self) -> int:
-        """The socket."""
+        """Return the socket's descriptor."""
 
     def wake(self) -> None:
         """End the wait for its messages, or the next one."""
@@ -62,14 +62,14 @@ class VfioServer(ABC, Generic[AnyClient]):
 
     @property
     def function(self) -> PciFunction:
-        """The function that is served."""
+        """The served function."""
         if self._function is None:
-            raise TransportError(f"{self._name}: listen() comes first")
+            raise TransportError(f"{self._name}: call listen() first")
         return self._function
 
     @property
     def connected(self) -> bool:
-        """Whether there is a client."""
+        """Whether a client is connected."""
         return self._client is not None
 
     @property
@@ -94,24 +94,24 @@ class VfioServer(ABC, Generic[AnyClient]):
 
     @abstractmethod
     def _open(self, function: PciFunction) -> None:
-        """Open the listener, and what else there is to prepare. Raises TransportError."""
+        """Open the listener and prepare the transport. Raises TransportError."""
 
     def fileno(self) -> int:
-        """The client's descriptor, or the listening one."""
+        """Return the client's descriptor, or the listening one."""
         return self._client.fileno() if self._client else self._listener.fileno()
 
     def accept(self) -> None:
-        """Take the waiting client."""
+        """Accept the waiting client."""
         if self._client is None and (sock := self._listener.accept()) is not None:
             self._client = self._meet(sock)
             logger.info("%s: a client has connected", self._name)
 
     @abstractmethod
     def _meet(self, sock: socket.socket) -> AnyClient:
-        """A client has connected."""
+        """Return the state of a client that has connected."""
 
     def serve(self, timeout_ns: int | None = 0) -> None:
-        """Wait for messages and handle one turn of them."""
+        """Wait for messages and handle those of one poll."""
         client = self._client
         if client is None:
             return
@@ -129,7 +129,10 @@ class VfioServer(ABC, Generic[AnyClient]):
 
     @abstractmethod
     def _handle(self, client: AnyClient, timeout_ns: int | None) -> None:
-        """As :meth:`serve`. EOFError: the client has left. Else OSError, VfioProtocolError."""
+        """Handle messages, as :meth:`serve`; raise EOFError when the client has left.
+
+        Raises OSError or VfioProtocolError for another loss of the client.
+        """
 
     def wake(self) -> None:
         """End the wait in :meth:`serve`, or the next one."""
@@ -143,22 +146,23 @@ class VfioServer(ABC, Generic[AnyClient]):
             self._drop()
 
     def _interrupt_blocked(self) -> None:
-        """Called while an interrupt is raised: the client is dropped when it is served next."""
-        logger.warning("%s: the client has made an eventfd block", self._name)
+        """Hang up after an eventfd blocked; the next ``serve`` drops the client."""
+        logger.warning("%s: a write to the client's eventfd blocked", self._name)
         if self._client is not None:
             self._client.hang_up()
 
     def _memory_lost(self) -> None:
-        """Called in the middle of an access: the client is dropped when it is served next."""
-        logger.error("%s: a file of guest memory has lost pages that were granted", self._name)
+        """Hang up after guest pages were lost; the next ``serve`` drops the client."""
+        logger.error("%s: a file of guest memory has lost granted pages", self._name)
         if self._client is not None:
             self._client.hang_up()
 
     def _drop(self) -> None:
-        """Forget the client before the function is reset, which then can access nothing of it.
+        """Drop the client, then reset the function, which cannot access the client's memory any
+        more.
 
-        ``_client`` is cleared first: a signal handler may wake the client that it finds there, and
-        that must not be closed.
+        ``_client`` is cleared first, because a signal handler may wake the client there, which must
+        be open.
         """
         client, self._client = self._client, None
         if client is None:

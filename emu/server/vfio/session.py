@@ -1,11 +1,10 @@
-"""One vfio-user client: its stream of messages, and the hot path of BAR accesses.
+"""A vfio-user client: its stream of messages, and the hot path of BAR accesses.
 
-A guest's MMIO read waits for the whole round trip, so this path is written for speed: one receive
-call takes all data that have arrived, and a BAR access needs one struct and one call.
+A guest's MMIO read waits for the whole round trip, so this path is written for speed. A receive
+call reads all available data, and a BAR access needs one struct and one call.
 
-Nothing here waits for a client. When a client does not read its replies, its further requests are
-not handled until it does. When it sends a great many requests, they are handled in turns, between
-those of other clients.
+No call here waits for a client. While a client does not read its replies, its further requests are
+not handled. A large number of requests is handled in several polls, between those of other clients.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from emu.server.vfio.waits.waiting import Waiter
 logger = logging.getLogger(__name__)
 
 _SCM_MAX_FD: Final = 253
-"""The most descriptors that Linux passes with one message (include/net/scm.h)."""
+"""Maximum number of descriptors in a message on Linux (include/net/scm.h)."""
 _ANCILLARY: Final = socket.CMSG_SPACE(_SCM_MAX_FD * array("i").itemsize)
 _BLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED: Final = int(socket.MSG_CTRUNC)
@@ -71,7 +70,7 @@ class VfioSession:
         self._hot_sizes: tuple[int, ...] = ()
         self._negotiated = False
         self.behind = False
-        """Received requests are still unhandled: :meth:`go_on` must be called before receive()."""
+        """Whether received requests are unhandled: call :meth:`go_on` before receive()."""
         self._unsent = bytearray()
         self._waiter = Waiter(sock)
         # Messages start at 0: after all complete ones, an incomplete rest is moved there.
@@ -83,7 +82,7 @@ class VfioSession:
         self._fds: dict[int, list[int]] = {}
 
     def fileno(self) -> int:
-        """The client's socket."""
+        """Return the descriptor of the client's socket."""
         return self._sock.fileno()
 
     @property
@@ -108,10 +107,10 @@ class VfioSession:
         self._sock.close()
 
     def receive(self, timeout_ns: int | None) -> bool:
-        """Wait for data and receive all of them; False when none came in time.
+        """Wait for data and receive all of them; return False when none arrived in time.
 
-        Raises EOFError when the client has closed, OSError or :class:`VfioProtocolError` when it is
-        lost otherwise.
+        Raises EOFError when the client has closed, OSError or :class:`VfioProtocolError` for
+        another loss.
         """
         filled = self._filled
         space = [self._space[filled:]] if filled else self._all_space
@@ -138,9 +137,9 @@ class VfioSession:
             self.dispatch()
 
     def dispatch(self) -> None:
-        """Handle the complete messages of one turn, as long as the client takes the replies.
+        """Handle the complete messages of one poll, while the client reads the replies.
 
-        ``behind`` tells whether there may be more. Raises as :meth:`receive` does.
+        ``behind`` reports whether more may be pending. Raises as :meth:`receive` does.
         """
         buffer, filled, sizes = self._buffer, self._filled, self._hot_sizes
         function, send = self._function, self._send
@@ -180,10 +179,10 @@ class VfioSession:
             self._discard(head)
 
     def _slow(self, head: int, end: int) -> bool:
-        """Handle the message at ``head``; False when it is not complete yet."""
+        """Handle the message at ``head``; return False when it is incomplete."""
         msg_id, cmd, size, flags, _ = HEADER.unpack_from(self._buffer, head)
         if flags & ~_NO_REPLY or not HEADER.size <= size <= MAX_MSG_SIZE:
-            raise VfioProtocolError(f"a header of no request: size {size}, flags {flags:#x}")
+            raise VfioProtocolError(f"a header that is no request's: size {size}, flags {flags:#x}")
         if end > self._filled:
             return False
         payload = bytes(self._space[head + HEADER.size : end])
@@ -193,7 +192,7 @@ class VfioSession:
         except VfioRequestError as error:
             self._refuse(msg_id, cmd, flags, error)
             if not self._negotiated:
-                raise VfioProtocolError("no version could be agreed on") from None
+                raise VfioProtocolError("no common version of the protocol") from None
         else:
             if not flags & MessageFlag.NO_REPLY:
                 header = HEADER.pack(msg_id, cmd, HEADER.size + len(reply), MessageFlag.REPLY, 0)
@@ -203,25 +202,25 @@ class VfioSession:
         return True
 
     def _answer(self, cmd: int, payload: bytes, fds: list[int]) -> bytes:
-        """The reply's payload; the first message, and only the first, has to be VERSION."""
+        """Return the reply's payload; the first message, and only the first, must be VERSION."""
         if self._negotiated:
             return self._requests.handle(cmd, payload, fds)
         if cmd != VfioCommand.VERSION or fds:
-            raise VfioProtocolError(f"{command_name(cmd)} came first, or VERSION with descriptors")
+            raise VfioProtocolError(f"{command_name(cmd)} first, not VERSION without descriptors")
         reply = negotiate(payload)
         self._negotiated = True
         self._hot_sizes = self._requests.region_sizes[:NUM_BARS]
         return reply
 
     def _refuse(self, msg_id: int, cmd: int, flags: int, error: VfioRequestError) -> None:
-        """Log a bad request and send the error reply: header only."""
+        """Log a refused request and send the error reply: header only."""
         logger.warning("%s: %s refused: %s", self._name, command_name(cmd), error)
         if not flags & MessageFlag.NO_REPLY:
             reply = MessageFlag.REPLY | MessageFlag.ERROR
             self._send(HEADER.pack(msg_id, cmd, HEADER.size, reply, error.errno))
 
     def _send(self, data: bytes | bytearray) -> bool:
-        """Send a reply; False when the client does not take all of it and the rest has to wait."""
+        """Send a reply; return False when the client does not read all of it and the rest waits."""
         sent = 0
         if not self._unsent:
             try:
@@ -246,10 +245,10 @@ class VfioSession:
             self._fds = {start - head: fds for start, fds in self._fds.items() if start >= head}
 
     def _take_descriptors(self, ancillary: list[tuple[int, int, bytes]], truncated: bool) -> None:
-        """Note the descriptors just received for the last message in the buffer.
+        """Store the received descriptors for the last message in the buffer.
 
-        A receive call ends with the data that descriptors came with (unix(7)), and a sender
-        attaches them to the first byte of a message, so the message is the last one here.
+        A receive call ends with the data that descriptors arrived with (unix(7)). A sender attaches
+        them to the first byte of a message, so the message is the last one here.
         """
         fds = array("i")
         for level, kind, data in ancillary:

@@ -1,14 +1,14 @@
 """A SIGBUS handler, to survive accesses to pages that the client has removed from its files.
 
-Touching a page that a file cannot provide raises SIGBUS (mmap(2)), which ends a process. No seal
-prevents it for huge pages: the client punches a hole into its file (fallocate(2)), the reservation
-is freed with the page (fs/hugetlbfs/inode.c: hugetlbfs_punch_hole), and once the pool is empty no
-page can be allocated. So the handler replaces the whole mapping by anonymous memory; the current
-access ends there, and the client is dropped.
+Access to a page that a file cannot provide raises SIGBUS (mmap(2)), which ends a process. No seal
+prevents it for huge pages. The client punches a hole into its file (fallocate(2)), and the
+reservation is freed with the page (fs/hugetlbfs/inode.c: hugetlbfs_punch_hole). Once the pool is
+empty, no page can be allocated. The handler therefore replaces the whole mapping by anonymous
+memory; the current access ends there, and the client is dropped.
 
-A handler set with Python's ``signal`` runs only after the instruction has succeeded, which it never
-does here. This one is called by the kernel, through ctypes: the signal is caused by an instruction
-of the interpreter's own thread, a copy to or from a mapping, so no lock is held.
+A handler set with Python's ``signal`` runs only after the instruction has succeeded, which never
+happens here. The kernel calls this one through ctypes. An instruction of the interpreter's own
+thread, a copy to or from a mapping, causes the signal, so no lock is held.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ class _Sigaction(ctypes.Structure):
 
 
 class SigbusGuard:
-    """Handles SIGBUS in the mappings added to it. The only instance of a process is GUARD."""
+    """Handles SIGBUS in the mappings added to it; GUARD is the only instance of a process."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._guarded: list[tuple[int, Callable[[], object]]] = []
-        """For each mapping its size and the callback, by start address."""
+        """Size and callback of each mapping, by start address."""
         self._libc: Any = None
         self._previous = _Sigaction()
         self._handler = _Handler(self._on_sigbus)
 
     def add(self, mapping: mmap.mmap, on_lost: Callable[[], object]) -> int:
-        """Guard a mapping until :meth:`remove` is called with the number returned here.
+        """Guard a mapping until :meth:`remove`; return the number for that call.
 
-        ``on_lost`` is called in the middle of the access that fails: it must not touch the mapping.
+        ``on_lost`` is called during the failing access: it must not touch the mapping.
         """
         self._install()
         start = _address_of(mapping)
@@ -67,7 +67,7 @@ class SigbusGuard:
         return start
 
     def remove(self, start: int) -> None:
-        """Stop guarding a mapping; to be called before it is unmapped."""
+        """Stop guarding a mapping; call before unmapping."""
         at = self._starts.index(start)
         del self._starts[at], self._guarded[at]
 
@@ -97,16 +97,16 @@ class SigbusGuard:
             ) == start:  # fmt: skip
                 on_lost()
                 return
-        # Not ours: the instruction is repeated and meets the previous SIGBUS handling.
+        # A foreign address: the repeated instruction meets the previous SIGBUS handling.
         self._libc.sigaction(number, ctypes.byref(self._previous), None)
 
 
 GUARD: Final = SigbusGuard()
-"""The process's only handler of SIGBUS; it is installed when it is first used."""
+"""The process's only handler of SIGBUS, which the first use installs."""
 
 
 def _address_of(mapping: mmap.mmap) -> int:
-    """Where a mapping begins; ``from_buffer`` would refuse one that is read-only."""
+    """Return the start of a mapping; ``from_buffer`` would refuse a read-only one."""
     buffer = (ctypes.c_void_p * _PY_BUFFER_WORDS)()
     get, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
     get.argtypes = (ctypes.py_object, ctypes.c_void_p, ctypes.c_int)

@@ -39,7 +39,7 @@ class VfioUserServer(VfioServer[VfioSession]):
 
     @property
     def events(self) -> int:
-        """The events to poll for; 0 when there is work already."""
+        """The events to poll for; 0 when messages are pending."""
         session = self._client
         if session is None or not session.behind:
             return select.POLLIN
@@ -54,7 +54,7 @@ class VfioUserServer(VfioServer[VfioSession]):
         return VfioSession(sock, self._name, self.function, self._requests)
 
     def _handle(self, client: VfioSession, timeout_ns: int | None) -> None:
-        """Handle one turn of the messages that one receive call brings."""
+        """Handle the messages of one poll, which a single receive call reads."""
         if client.behind:
             client.go_on()
         elif client.receive(timeout_ns):

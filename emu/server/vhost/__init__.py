@@ -1,1 +1,1 @@
-"""vhost-user with PCI over virtio: how a User-Mode Linux kernel reaches a function."""
+"""vhost-user with PCI over virtio: the transport of a User-Mode Linux kernel."""

@@ -1,6 +1,6 @@
-"""MSI-X as this transport has to do it: it keeps the vectors' table and writes the messages.
+"""The MSI-X table of this transport, which writes the messages itself.
 
-With vfio-user the client does this; here the guest writes the table in the BAR and gets each
+With vfio-user the client does this; here the guest writes the table in the BAR and receives each
 message through a virtqueue. Semantics: PCI Express Base 5.0, 6.1.4 and 7.7.2.
 """
 
@@ -29,7 +29,7 @@ class MsixTable(MsixVectors):
     def __init__(self) -> None:
         super().__init__()
         self.post: Callable[[int, int], bool] = _nowhere
-        """Writes a message (address, data) to the guest; False when it has no room now."""
+        """Callback that writes a message (address, data) to the guest; False without a buffer."""
         self._function: PciFunction | None = None
         self._table = bytearray()
         self._at = 0
@@ -47,18 +47,18 @@ class MsixTable(MsixVectors):
         self.follow()
 
     def clear_pending(self) -> None:
-        """A reset of the function masks every vector, too."""
+        """Clear the latched vectors and mask every vector, as a reset of the function does."""
         super().clear_pending()
         self._table = bytearray(_MASKED * self.count)
         self._is_on = False
 
     def clear(self) -> None:
-        """The guest is gone."""
+        """Drop the state of a guest that has left."""
         self.post = _nowhere
         super().clear()
 
     def follow(self) -> None:
-        """The guest may have written the control register."""
+        """Follow a possible write of the guest to the control register."""
         if self._function is None:
             return
         (control,) = Struct("<H").unpack(self._function.config_read(self._control, 2))
@@ -68,7 +68,7 @@ class MsixTable(MsixVectors):
             self.send_pending()
 
     def written(self, bar: int, offset: int, data: Buffer) -> None:
-        """The guest has written ``data`` to a BAR."""
+        """Update the table after the guest has written ``data`` to a BAR."""
         first = offset - self._at
         if bar != self._bar or not 0 <= first <= len(self._table) - len(data):
             return
@@ -76,7 +76,7 @@ class MsixTable(MsixVectors):
         self.send_pending()
 
     def send_pending(self) -> None:
-        """Send what is latched and can be sent now."""
+        """Send the latched vectors that can be sent now."""
         if self._pending:
             self._send_pending()
 
@@ -88,7 +88,7 @@ class MsixTable(MsixVectors):
 
 
 def _capability(function: PciFunction) -> int:
-    """Where the function's MSI-X capability is. Raises ValueError when it has none."""
+    """Return the offset of the function's MSI-X capability. Raises ValueError without one."""
     (at,) = function.config_read(_FIRST_POINTER, 1)
     for _ in range(_MAX_CAPABILITIES):
         cap_id, following = function.config_read(at, 2)
@@ -99,5 +99,5 @@ def _capability(function: PciFunction) -> int:
 
 
 def _nowhere(_address: int, _data: int) -> bool:
-    """The guest while there is none."""
+    """Return False: no guest is connected."""
     return False

@@ -1,7 +1,7 @@
 """PCI accesses in the buffers of two virtqueues (arch/um/drivers/virt-pci.c of Linux 6.12).
 
-Queue 0 brings the guest's accesses, queue 1 its empty buffers for interrupts. A refused access is
-answered without data: the driver has filled the buffer with ones before.
+Queue 0 has the guest's accesses, queue 1 its empty buffers for interrupts. A refused access is
+answered without data: the driver has already filled the buffer with ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONFIG_SIZES: Final = (1, 2, 4, 8)
 
 
 class PciDevice:
-    """One function, accessed by messages."""
+    """A function that is accessed by messages."""
 
     def __init__(self, name: str, function: PciFunction, vectors: MsixTable) -> None:
         self._name = name
@@ -40,10 +40,10 @@ class PciDevice:
         self._sizes = function.bar_sizes
 
     def command(self, queue: Virtqueue, chain: Chain) -> int:
-        """Do one access and give its buffer back; as how many bytes of work it counts."""
+        """Execute an access and return its buffer to the driver; return the cost in bytes."""
         out = chain.out
         if len(out) < _HEADER:
-            self._refuse(f"an access of {len(out)} bytes")
+            self._refuse(f"an access of {len(out)} bytes, the header has {_HEADER}")
             queue.give(chain)
             return SLOW_BYTES
         op, bar, _, size, address = PCIDEV_MESSAGE.unpack_from(out)
@@ -66,7 +66,7 @@ class PciDevice:
         return SLOW_BYTES
 
     def _configuration(self, op: int, size: int, address: int, chain: Chain) -> bytes:
-        """Read or write configuration space; the bytes that were read."""
+        """Read or write configuration space; return the bytes read."""
         if size in _CONFIG_SIZES and address <= CONFIG_SPACE_SIZE - size:
             if op == _CFG_READ and size <= chain.capacity:
                 return self._function.config_read(address, size)

@@ -46,9 +46,9 @@ MAX_PAYLOAD: Final = 4096
 MAX_REGIONS: Final = 8
 """VHOST_MEMORY_BASELINE_NREGIONS; User-Mode Linux has one or two."""
 MAX_QUEUE_SIZE: Final = 1024
-"""User-Mode Linux makes queues of 256 (virtio_uml.c: MAX_SUPPORTED_QUEUE_SIZE)."""
+"""Maximum entries of a queue; User-Mode Linux uses 256 (virtio_uml.c: MAX_SUPPORTED_QUEUE_SIZE)."""
 MAX_ACCESS: Final = 1 << 16
-"""Limit of the bytes that one access to a BAR moves."""
+"""Maximum bytes of an access to a BAR."""
 
 
 class MessageFlag(IntFlag):
@@ -60,7 +60,7 @@ class MessageFlag(IntFlag):
 
 
 class VhostRequest(IntEnum):
-    """The front end's requests that we know."""
+    """The supported requests of the front end."""
 
     GET_FEATURES = 1
     SET_FEATURES = 2
@@ -89,7 +89,7 @@ class Feature(IntFlag):
 
 
 class ProtocolFeature(IntFlag):
-    """vhost-user features that we offer, and need all of: kicks and calls are messages."""
+    """vhost-user features that we offer and require: kicks and calls are messages."""
 
     REPLY_ACK = 1 << 3
     BACKEND_REQ = 1 << 5
@@ -111,7 +111,7 @@ class DescriptorFlag(IntFlag):
 
 
 NO_INTERRUPT: Final = 1
-"""VRING_AVAIL_F_NO_INTERRUPT: the driver wants no call."""
+"""VRING_AVAIL_F_NO_INTERRUPT: the driver requests no call."""
 
 
 class PcidevOp(IntEnum):
@@ -122,16 +122,16 @@ class PcidevOp(IntEnum):
     MMIO_READ = 3
     MMIO_WRITE = 4
     MMIO_MEMSET = 5
-    """Not done: Linux up to 6.12 sends CFG_WRITE in its place (virt-pci.c: um_pci_bar_set)."""
+    """Not supported: Linux up to 6.12 sends CFG_WRITE in its place (virt-pci.c: um_pci_bar_set)."""
     MSI = 7
 
 
 class VhostProtocolError(VfioProtocolError):
-    """The front end breaks the protocol: it is dropped."""
+    """A front end that breaks the protocol and is dropped."""
 
 
 def request_name(request: int) -> str:
-    """A request's name, or its number."""
+    """Return a request's name, or its number."""
     try:
         return VhostRequest(request).name
     except ValueError:

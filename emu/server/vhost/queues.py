@@ -1,4 +1,4 @@
-"""The two queues of a function: where they are, whether they run, what passes through them."""
+"""The two queues of a function: their addresses, their state and their buffers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _CALLS: Final = tuple(
     for index in range(NUM_QUEUES)
 )
 _MAX_UNCALLED: Final = 64
-"""Writes after which the driver is called to free their buffers; a read of its own frees them, too,
-and an interrupt for each write would cost the guest more than the write."""
+"""Number of writes after which the driver is called to free their buffers. A read of the driver
+frees them as well, and an interrupt for each write would cost the guest more than the write."""
 _ACCESS_BYTES: Final = DESCRIPTOR.size + PCIDEV_MESSAGE.size
 _MSI: Final = int(PcidevOp.MSI)
 
 
 class _Setup:
-    """What the front end has said about a queue."""
+    """The front end's settings of a queue."""
 
     __slots__ = ("base", "places", "running", "size")
 
@@ -46,14 +46,14 @@ class _Setup:
 
 
 class Queues:
-    """The queues of one front end.
+    """The queues of a front end.
 
-    Whoever sets one up while it runs breaks the protocol: everything raises
+    Setting one up while it runs breaks the protocol: every method then raises
     :class:`VhostProtocolError` before anything changes.
     """
 
     def __init__(self, memory: DmaMap, device: PciDevice, hang_up: Callable[[str], None]) -> None:
-        """``hang_up`` is told what is wrong while an interrupt is raised, which must not fail."""
+        """Store the callback ``hang_up``, which gets a reason when raising an interrupt fails."""
         self._memory = memory
         self._device = device
         self._hang_up = hang_up
@@ -63,18 +63,18 @@ class Queues:
 
     @property
     def are_running(self) -> bool:
-        """Whether one of them is enabled."""
+        """Whether a queue is enabled."""
         return any(setup.running for setup in self._setups)
 
     def close(self) -> None:
-        """Stop both."""
+        """Stop both queues."""
         for index in range(NUM_QUEUES):
             self.stop(index)
         self.call_through(-1)
         self._hang_up = _nobody
 
     def call_through(self, fd: int) -> None:
-        """The descriptor that calls go to, ours from now on; -1 for none."""
+        """Send calls to this descriptor and own it; -1 for none."""
         if self._call_fd >= 0:
             os.close(self._call_fd)
         self._call_fd = fd
@@ -82,34 +82,34 @@ class Queues:
             os.set_blocking(fd, False)
 
     def set_size(self, index: int, size: int) -> None:
-        """SET_VRING_NUM."""
+        """Handle SET_VRING_NUM: set the size of a stopped queue."""
         if not 0 < size <= MAX_QUEUE_SIZE or size & size - 1:
-            raise VhostProtocolError(f"a queue of {size}")
+            raise VhostProtocolError(f"a queue of {size}: no power of two to {MAX_QUEUE_SIZE}")
         self._stopped(index).size = size
 
     def set_base(self, index: int, base: int) -> None:
-        """SET_VRING_BASE."""
+        """Handle SET_VRING_BASE: set the next index of a stopped queue."""
         if base > 0xFFFF:
             raise VhostProtocolError(f"base {base:#x}")
         self._stopped(index).base = base
 
     def place(self, index: int, desc: int, avail: int, used: int) -> None:
-        """SET_VRING_ADDR, with the guest's addresses."""
+        """Handle SET_VRING_ADDR with guest addresses: set the rings of a stopped queue."""
         if desc % 16 or avail % 2 or used % 4:
             raise VhostProtocolError(f"a ring at {desc:#x}, {avail:#x}, {used:#x}: not aligned")
         self._stopped(index).places = desc, avail, used
 
     def start(self, index: int) -> None:
-        """SET_VRING_ENABLE; one that runs goes on."""
+        """Handle SET_VRING_ENABLE: start a queue, unless it is running."""
         setup = self._setup(index)
         if setup.running is not None:
             return
         if setup.places is None or not setup.size or self._call_fd < 0:
-            raise VhostProtocolError(f"queue {index} is enabled before it is set up")
+            raise VhostProtocolError(f"queue {index} is enabled before its setup")
         setup.running = Virtqueue(self._memory, setup.size, *setup.places, setup.base)
 
     def stop(self, index: int) -> int:
-        """SET_VRING_ENABLE or GET_VRING_BASE; the index that it goes on from."""
+        """Stop a queue for SET_VRING_ENABLE or GET_VRING_BASE; return its next index."""
         setup = self._setup(index)
         if setup.running is not None:
             setup.base = setup.running.next
@@ -118,7 +118,7 @@ class Queues:
         return setup.base
 
     def run_commands(self, budget: int) -> int:
-        """Do the accesses that are waiting, until they count ``budget`` bytes; what they count."""
+        """Execute waiting accesses up to a cost of ``budget`` bytes; return the cost."""
         queue = self._setups[COMMANDS].running
         if queue is None:
             return 0
@@ -136,7 +136,7 @@ class Queues:
         return done
 
     def post(self, address: int, data: int) -> bool:
-        """Send an MSI-X message; False when the driver has left no room for it now."""
+        """Send an MSI-X message; return False when the driver has no free buffer for it."""
         queue = self._setups[INTERRUPTS].running
         message = PCIDEV_MESSAGE.pack(_MSI, 0, 0, 4, address) + data.to_bytes(4, "little")
         try:
@@ -162,16 +162,16 @@ class Queues:
         return setup
 
     def _call(self, index: int, queue: Virtqueue) -> None:
-        """Tell the driver about used buffers, unless it does not want to know."""
+        """Notify the driver of used buffers, unless the driver has disabled calls."""
         if not queue.wants_calls:
             return
         ALARM.set()
         try:
             os.write(self._call_fd, _CALLS[index])
         except OSError:
-            # Full, although each call answers buffers of the driver's; or it is closed.
+            # Full, although each call answers buffers of the driver's; or closed.
             self._hang_up("the front end does not read its calls")
 
 
 def _nobody(_why: str) -> None:
-    """The front end after it has gone."""
+    """Do nothing: the front end has left."""

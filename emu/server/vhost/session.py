@@ -1,7 +1,7 @@
-"""One vhost-user front end: what each of its messages does.
+"""The messages of a vhost-user front end.
 
 Kicks are messages, too (VHOST_USER_VRING_KICK), and each waits for our reply: the guest sleeps
-until an access has been done, and does not poll for it.
+until the access is executed, and does not poll.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class VhostSession(VhostStream):
     def __init__(
         self, sock: socket.socket, memory: DmaMap, vectors: MsixTable, device: PciDevice
     ) -> None:
-        """``memory`` is what the function sees of the guest: only while it may master the bus."""
+        """Serve a front end; ``memory`` is the function's, accessible with bus mastering only."""
         super().__init__(sock)
         self._memory = memory
         self._vectors = vectors
@@ -50,25 +50,25 @@ class VhostSession(VhostStream):
         self._queues = Queues(self._rings, device, self.hang_up)
         self._budget = 0
         self.behind = False
-        """There may be more to do: :meth:`go_on` must be called before receive()."""
+        """Whether more work may be pending: call :meth:`go_on` before receive()."""
         vectors.post = self._queues.post
 
     def close(self) -> None:
-        """Close the connection and forget all that the front end has shared."""
+        """Close the connection and unmap the front end's memory."""
         self._queues.close()
         self._rings.clear()
         super().close()
 
     def dispatch(self) -> None:
-        """Handle the messages of one turn; ``behind`` tells whether there may be more.
+        """Handle the messages of one poll; ``behind`` reports whether more may be pending.
 
-        Raises OSError or :class:`VhostProtocolError` when the front end is to be dropped.
+        Raises OSError or :class:`VhostProtocolError` when the front end must be dropped.
         """
         self._budget = REQUEST_BYTES_PER_POLL
         self._handle_messages()
 
     def go_on(self) -> None:
-        """Do the accesses that are waiting, then handle messages. Raises as dispatch() does."""
+        """Execute waiting accesses, then handle messages. Raises as dispatch() does."""
         self._budget = REQUEST_BYTES_PER_POLL
         self._run_commands()
         self._handle_messages()
@@ -89,7 +89,7 @@ class VhostSession(VhostStream):
         self.behind = True
 
     def _answer(self, request: int, payload: bytes) -> bytes | None:
-        """Do what a message asks for; the reply's payload, if it has one of its own."""
+        """Handle a message; return the reply's payload, or None without a specific one."""
         size, descriptors, handler = _HANDLERS.get(request, _UNKNOWN)
         if handler is None:
             raise VhostProtocolError(f"{request_name(request)} is not supported")
@@ -105,10 +105,10 @@ class VhostSession(VhostStream):
     def _set_features(self, payload: bytes) -> None:
         (features,) = U64.unpack(payload)
         if features & ~FEATURES:
-            raise VhostProtocolError(f"features {features:#x}, {FEATURES:#x} are offered")
+            raise VhostProtocolError(f"features {features:#x}, the offered ones are {FEATURES:#x}")
 
     def _set_owner(self, _payload: bytes) -> None:
-        """There is one front end at a time anyway."""
+        """Do nothing: only one front end is connected at a time."""
 
     def _get_protocol_features(self, _payload: bytes) -> bytes:
         return U64.pack(PROTOCOL_FEATURES)
@@ -117,7 +117,7 @@ class VhostSession(VhostStream):
         (features,) = U64.unpack(payload)
         if features != PROTOCOL_FEATURES:
             raise VhostProtocolError(
-                f"protocol features {features:#x}, all of {PROTOCOL_FEATURES:#x} are needed"
+                f"protocol features {features:#x}, the required ones are {PROTOCOL_FEATURES:#x}"
             )
 
     def _set_backend_req_fd(self, _payload: bytes) -> None:
@@ -127,12 +127,12 @@ class VhostSession(VhostStream):
         if len(payload) < MEM_TABLE.size:
             raise VhostProtocolError(f"a memory table of {len(payload)} bytes")
         number, _ = MEM_TABLE.unpack_from(payload)
-        # User-Mode Linux always sends room for two (vhost_user.h: struct vhost_user_mem_regions).
+        # User-Mode Linux always sends two entries (vhost_user.h: struct vhost_user_mem_regions).
         table = payload[MEM_TABLE.size : MEM_TABLE.size + number * MEM_REGION.size]
         if not 0 < number <= MAX_REGIONS or len(table) < number * MEM_REGION.size:
             raise VhostProtocolError(f"a memory table of {number} regions, {len(payload)} bytes")
         if self._queues.are_running:
-            raise VhostProtocolError("the memory changes while queues run")
+            raise VhostProtocolError("SET_MEM_TABLE while queues run")
         fds = self.take_descriptors(number)
         try:
             self._map(list(MEM_REGION.iter_unpack(table)), fds)
@@ -143,7 +143,7 @@ class VhostSession(VhostStream):
                 os.close(fd)
 
     def _map(self, regions: list[tuple[int, int, int, int]], fds: list[int]) -> None:
-        """Replace the guest's memory, twice: the queues need it whatever the function may do."""
+        """Replace the guest's memory in both maps; the queues work without bus mastering."""
         self._memory.clear()
         self._rings.clear()
         self._regions = []
@@ -165,7 +165,7 @@ class VhostSession(VhostStream):
     def _set_vring_addr(self, payload: bytes) -> None:
         index, flags, desc, used, avail, _ = VRING_ADDR.unpack(payload)
         if flags:
-            raise VhostProtocolError(f"SET_VRING_ADDR with flags {flags:#x}: no log is kept")
+            raise VhostProtocolError(f"SET_VRING_ADDR with flags {flags:#x}: no log support")
         self._queues.place(index, *map(self._guest_address, (desc, avail, used)))
 
     def _set_vring_enable(self, payload: bytes) -> None:
@@ -187,7 +187,7 @@ class VhostSession(VhostStream):
         self._budget -= self._queues.run_commands(self._budget)
 
     def _guest_address(self, user: int) -> int:
-        """The guest's address of one in the front end's process."""
+        """Return the guest's address of an address in the front end's process."""
         for start, size, guest in self._regions:
             if start <= user < start + size:
                 return guest + user - start
@@ -196,7 +196,7 @@ class VhostSession(VhostStream):
 
 _Handler = Callable[[VhostSession, bytes], bytes | None]
 _Row = tuple[int, bool, _Handler | None]
-"""Bytes of the payload, -1 where the handler looks; whether descriptors come along."""
+"""Bytes of the payload, -1 if the handler checks; whether descriptors arrive with it."""
 
 _UNKNOWN: Final[_Row] = (0, False, None)
 _STATE: Final = VRING_STATE.size

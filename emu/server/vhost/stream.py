@@ -1,4 +1,4 @@
-"""The messages of one front end as they come over its socket, and the replies to them."""
+"""The messages of a front end on its socket, and the replies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from emu.server.vhost.protocol import (
 )
 
 _SCM_MAX_FD: Final = 253
-"""The most descriptors that Linux passes with one message (include/net/scm.h)."""
+"""Maximum number of descriptors in a message on Linux (include/net/scm.h)."""
 _ANCILLARY: Final = socket.CMSG_SPACE(_SCM_MAX_FD * array("i").itemsize)
 _BLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC)
 _NONBLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
@@ -50,10 +50,10 @@ class VhostStream:
         self._buffer = b""
         self._fds: list[int] = []
         self._lost = ""
-        """Why it is to be dropped."""
+        """Reason to drop the front end."""
 
     def fileno(self) -> int:
-        """The socket."""
+        """Return the socket's descriptor."""
         return self._sock.fileno()
 
     def wake(self) -> None:
@@ -61,22 +61,22 @@ class VhostStream:
         self._waiter.wake()
 
     def hang_up(self, why: str = "") -> None:
-        """Make the next :meth:`receive` find the connection closed, and say why."""
+        """Make the next :meth:`receive` find the connection closed, for this reason."""
         self._lost = self._lost or why
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the connection and every descriptor that no message took."""
+        """Close the connection and every descriptor that no message used."""
         self._close(self._fds)
         self._fds = []
         self._sock.close()
 
     def receive(self, timeout_ns: int | None) -> bool:
-        """Wait for data and receive those of one call; False when none came in time.
+        """Wait for data and receive those of one call; return False when none arrived in time.
 
-        Raises EOFError when the front end has closed, OSError or :class:`VhostProtocolError` when
-        it is lost otherwise.
+        Raises EOFError when the front end has closed, OSError or :class:`VhostProtocolError` for
+        another loss.
         """
         flags = _BLOCKING if self._waiter.prepare(timeout_ns) else _NONBLOCKING
         try:
@@ -89,13 +89,13 @@ class VhostStream:
             if self._lost:
                 raise VhostProtocolError(self._lost)
             if self._buffer:
-                raise VhostProtocolError("the front end left in the middle of a message")
+                raise VhostProtocolError("the front end left within a message")
             raise EOFError
         self._buffer = self._buffer + data if self._buffer else data
         return True
 
     def next(self) -> Message | None:
-        """The next complete message. Raises :class:`VhostProtocolError`."""
+        """Return the next complete message, or None. Raises :class:`VhostProtocolError`."""
         buffer = self._buffer
         if len(buffer) < HEADER.size:
             return None
@@ -110,10 +110,11 @@ class VhostStream:
         return Message(request, bool(flags & _NEED_REPLY), buffer[HEADER.size : end])
 
     def take_descriptors(self, number: int) -> list[int]:
-        """The descriptors of the message that was returned last, to be closed by the caller.
+        """Return the descriptors of the last message from :meth:`next`; the caller closes them.
 
-        A receive call ends with the data that descriptors came with (unix(7)), so they belong to
-        the last message that is complete. Raises :class:`VhostProtocolError` when it has others.
+        A receive call ends with the data that descriptors arrived with (unix(7)), so they belong to
+        the last complete message. Raises :class:`VhostProtocolError` for another number of
+        descriptors.
         """
         own = [] if self._buffer else self._fds
         if len(own) != number:
@@ -132,10 +133,10 @@ class VhostStream:
         except BlockingIOError:
             sent = 0
         if sent != len(data):
-            raise VhostProtocolError("the front end does not read the replies")
+            raise VhostProtocolError("the front end does not read its replies")
 
     def _keep(self, ancillary: list[tuple[int, int, bytes]], truncated: bool) -> None:
-        """Keep the descriptors just received."""
+        """Keep the received descriptors."""
         fds = array("i")
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

@@ -2,8 +2,8 @@
 
 The kernel is the front end: arch/um/drivers/virtio_uml.c connects for each
 ``virtio_uml.device=SOCKET:ID``, and arch/um/drivers/virt-pci.c makes a PCI device of it. The
-kernel's memory is a file without seals, so that it loses pages is survived, not prevented
-(:mod:`emu.server.vfio.sigbus`).
+kernel's memory is a file without seals, so the server survives lost pages instead of preventing
+them (:mod:`emu.server.vfio.sigbus`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class VhostUserServer(VfioServer[VhostSession]):
 
     @property
     def events(self) -> int:
-        """The events to poll for; 0 when there is work already."""
+        """The events to poll for; 0 when messages are pending."""
         return 0 if self._client is not None and self._client.behind else select.POLLIN
 
     def _open(self, function: PciFunction) -> None:

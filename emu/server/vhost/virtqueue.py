@@ -1,6 +1,6 @@
-"""A split virtqueue as the device sees it (Virtual I/O Device 1.2, 2.7).
+"""The device's side of a split virtqueue (Virtual I/O Device 1.2, 2.7).
 
-The driver may write the rings at any time, so each field is read once and checked then. Indirect
+The driver may write the rings at any time, so each field is read once and then checked. Indirect
 descriptors and event indices are not offered.
 """
 
@@ -25,23 +25,23 @@ _NEXT: Final = int(DescriptorFlag.NEXT)
 _WRITE: Final = int(DescriptorFlag.WRITE)
 _INDIRECT: Final = int(DescriptorFlag.INDIRECT)
 _RING: Final = 4
-"""Where the entries of either ring begin, after flags and idx."""
+"""Offset of the entries in either ring, after flags and idx."""
 _IDX: Final = 2
 _MAX_BYTES: Final = PCIDEV_MESSAGE.size + 2 * MAX_ACCESS
 
 
 class Chain(NamedTuple):
-    """A buffer that the driver has made available: a chain of descriptors."""
+    """An available buffer of the driver: a chain of descriptors."""
 
     head: int
     out: bytes
-    """What the driver has written for the device."""
+    """Bytes from the driver."""
     room: list[tuple[int, int]]
-    """Addresses and lengths of what the device may write."""
+    """Addresses and lengths of the memory that the device may write."""
 
     @property
     def capacity(self) -> int:
-        """Bytes that the device may write."""
+        """Number of bytes that the device may write."""
         return sum(length for _, length in self.room)
 
 
@@ -51,7 +51,7 @@ class Virtqueue:
     def __init__(
         self, memory: DmaMap, size: int, desc: int, avail: int, used: int, base: int
     ) -> None:
-        """The addresses are the guest's. Raises :class:`VhostProtocolError`."""
+        """Map the rings at these guest addresses. Raises :class:`VhostProtocolError`."""
         self._memory = memory
         self.size = size
         self._views: list[memoryview] = []
@@ -63,11 +63,11 @@ class Virtqueue:
             self.release()
             raise VhostProtocolError(f"a ring outside the memory: {error}") from None
         self.next = base
-        """The index of the entry that is taken next."""
+        """Index of the entry that is taken next."""
         (self._used_index,) = U16.unpack_from(self._used, _IDX)
 
     def release(self) -> None:
-        """Give up the views of the rings, which may be unmapped then; nothing works afterwards."""
+        """Release the views of the rings, which can be unmapped then; call no method later."""
         for view in self._views:
             view.release()
 
@@ -78,11 +78,11 @@ class Virtqueue:
 
     @property
     def wants_calls(self) -> bool:
-        """Whether the driver asks for a call when a buffer has been used."""
+        """Whether the driver requests a call for a used buffer."""
         return not U16.unpack_from(self._avail)[0] & NO_INTERRUPT
 
     def take(self) -> Chain | None:
-        """The next buffer; None when there is none. Raises :class:`VhostProtocolError`."""
+        """Return the next buffer, or None without one. Raises :class:`VhostProtocolError`."""
         waiting = (U16.unpack_from(self._avail, _IDX)[0] - self.next) & 0xFFFF
         if not waiting:
             return None
@@ -106,7 +106,7 @@ class Virtqueue:
             if flags & _WRITE:
                 room.append((address, length))
             elif room:
-                raise VhostProtocolError("a descriptor to read follows one to write")
+                raise VhostProtocolError("a readable descriptor follows a writable one")
             else:
                 out += self._read(address, length)
             if not flags & _NEXT:
@@ -115,7 +115,7 @@ class Virtqueue:
         raise VhostProtocolError("a chain of descriptors is a loop")
 
     def give(self, chain: Chain, data: Buffer = b"") -> None:
-        """Hand a buffer back with ``data`` written into it, which have to fit."""
+        """Return a buffer to the driver with ``data``, which must fit."""
         done = 0
         for address, length in chain.room:
             if done < len(data):

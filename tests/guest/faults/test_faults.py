@@ -178,7 +178,7 @@ def test_full_disk_under_record_and_trace(boot, suite):
         assert [rule["counts"][0]["fired"] for rule in control.rules()] == [1]
     log = (guest.logs / "server.log").read_text()
     assert log.count("the trace ends here, the device goes on") == 1
-    assert log.count("ends here, the run goes on") == 1
+    assert log.count("ends here, the run continues") == 1
 
 
 def test_a_mistake_in_a_plan_is_one_line_before_anything_boots(tmp_path):

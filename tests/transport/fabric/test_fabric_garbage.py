@@ -76,7 +76,7 @@ def warnings(caplog):
         (protocol.frame(FrameKind.PORT, b""), "PORT before HELLO"),
         (protocol.frame(FrameKind.WELCOME, b""), "WELCOME before HELLO"),
         (protocol.frame(FrameKind.HELLO, b""), "HELLO is too short"),
-        (protocol.frame(FrameKind.HELLO, bytes(12)), "no greeting"),
+        (protocol.frame(FrameKind.HELLO, bytes(12)), "without the fabric's magic number"),
         (protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\x63\0\0"), "version 99"),
         (
             protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\1\0\0"),
@@ -115,14 +115,14 @@ def test_who_says_nothing_does_not_stay(fabric, honest, caplog):
     peer.send(HEADER.pack(12, FrameKind.HELLO)[:5])
     fabric.loop.skip(GREETING_NS)
     assert peer.is_dropped()
-    assert warnings(caplog) == ["fabric member 2: connection dropped: it has not said HELLO"]
+    assert warnings(caplog) == ["fabric member 2: connection dropped: no HELLO within the time limit"]
 
 
 def test_crowd_at_the_door(fabric, hub, caplog):
     """Those that say nothing keep nobody out: the first of them has to go."""
     crowd = [RawPeer.connected(fabric) for _ in range(MAX_UNGREETED + 3)]
     fabric.settle()
-    assert all("others wait to say HELLO" in line for line in warnings(caplog))
+    assert all("too many connections without HELLO" in line for line in warnings(caplog))
     assert len(warnings(caplog)) == 3
     assert all(peer.is_dropped() for peer in crowd[:3])
     assert fabric.join().node.lid == 2
@@ -131,7 +131,7 @@ def test_crowd_at_the_door(fabric, hub, caplog):
 def test_member_without_functions(fabric, hub):
     peer = RawPeer.connected(fabric)
     peer.say(FrameKind.HELLO, protocol.hello([]))
-    assert peer.hear() == (FrameKind.REFUSED, b"a member without functions")
+    assert peer.hear() == (FrameKind.REFUSED, b"HELLO without functions")
 
 
 def test_more_members_than_there_may_be(fabric, hub, monkeypatch):
@@ -193,7 +193,7 @@ def test_port_that_is_not_its_own(fabric, hub, honest, caplog):
     peer = RawPeer.member(fabric)
     peer.say(FrameKind.PORT, port_of(honest))
     assert peer.is_dropped()
-    assert "port with LID 0x2, which is not its own" in warnings(caplog)[0]
+    assert "port with LID 0x2 of another process" in warnings(caplog)[0]
     assert hub.wire.reaches(2)
 
 
@@ -222,7 +222,7 @@ def test_packet_under_a_foreign_lid(fabric, hub, honest, caplog):
     peer = RawPeer.member(fabric)
     peer.say(FrameKind.PACKET, packet_frame(honest.node.lid))
     assert peer.is_dropped()
-    assert "packet from LID 0x2, which is not its own" in warnings(caplog)[0]
+    assert "packet with foreign source LID 0x2" in warnings(caplog)[0]
 
 
 @pytest.mark.parametrize("at", [2, 6, 8, 16], ids=["DLID", "SLID", "opcode", "PSN"])
@@ -300,7 +300,7 @@ def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog
         role._publish()
         fabric.step()
     assert tries > 10
-    assert "it does not read" in warnings(caplog)[-1]
+    assert "the peer does not read" in warnings(caplog)[-1]
     peer.close()
 
 
@@ -483,4 +483,4 @@ def test_hub_that_breaks_the_protocol_is_left(name, caplog, lie):
         fabric.until(lambda: member.wire.is_hub)
         assert member.node.lid == 5
     (line,) = warnings(caplog)
-    assert "the hub has gone: " in line
+    assert "the hub is lost: " in line

@@ -116,7 +116,7 @@ def test_a_failing_reset_does_not_stop_us(served, caplog):
     served.function.reset = reset
     client.close()
     served.settle()
-    assert "internal error after the client has gone" in caplog.text
+    assert "internal error after the client has left" in caplog.text
     caplog.clear()
     served.client().device_info()
 

@@ -112,7 +112,7 @@ def test_a_passt_that_keeps_ending_is_given_up(program, monkeypatch, caplog):
     go = program("until [ -e $0.go ]; do sleep 0.02; done; echo no luck >&2; exit 3")
     wall = Wall("user")
     go.touch()
-    wall.until(lambda: "leads nowhere now" in caplog.text)
+    wall.until(lambda: "--net user is down" in caplog.text)
     assert "status 3: no luck" in caplog.text
     assert wall.uplink("passt") == []
     wall.close()

@@ -42,7 +42,7 @@ def test_a_stream(tmp_path):
     [
         (["--net", "ether"], "user, stream=PATH or tap=NAME"),
         (["--net", "stream=/nonexistent/net"], "/nonexistent/net"),
-        (["--net", "tap=a/b"], "no name of a network device"),
+        (["--net", "tap=a/b"], "a name has 1 to 15 bytes"),
     ],
 )
 def test_a_link_that_cannot_be_made(tmp_path, options, said):

@@ -289,16 +289,16 @@ def test_what_is_outstanding_is_told(serving):
 
 
 REFUSED = [
-    ("what", {}, "no method 'what'; there are"),
+    ("what", {}, "no method 'what'; methods:"),
     ("status", {"x": 1}, "no parameter 'x'"),
-    ("objects", {"kind": "cat"}, "kind is one of counter set, cq, "),
-    ("objects", {"function": 3}, "function is a number below 1"),
-    ("objects", {"limit": -1}, "limit is a number"),
+    ("objects", {"kind": "cat"}, "kind must be one of counter set, cq, "),
+    ("objects", {"function": 3}, "function must be a number below 1"),
+    ("objects", {"limit": -1}, "limit must be a number"),
     ("fault.add", {"rule": {"point": "irq", "action": "delay"}}, "delay needs ms"),
     ("fault.add", {"rule": 3}, "rule"),
     ("fault.add", {}, "rule"),
     ("fault.remove", {"name": "none"}, "no rule 'none'"),
-    ("fault.load", {"plan": 3}, "plan is the text"),
+    ("fault.load", {"plan": 3}, "plan must be the text"),
     ("fault.load", {"plan": "["}, "no TOML"),
 ]
 
@@ -310,7 +310,7 @@ def test_what_is_refused_changes_nothing_and_says_why(serving):
                 with pytest.raises(ControlError, match=why):
                     control.call(method, **params)
             control.add(RULE, name="twice")
-            with pytest.raises(ControlError, match="there is a rule 'twice'"):
+            with pytest.raises(ControlError, match="a rule 'twice' exists already"):
                 control.add(RULE, name="twice")
             assert len(server.functions[0].hca.faults.states) == 1
 
@@ -327,11 +327,11 @@ def test_only_the_owner_may_connect_and_the_socket_goes(serving):
 
 
 GARBAGE = [
-    (b"\xff\xfe\n", "no JSON"),
-    (b"[1]\n", "no JSON object"),
+    (b"\xff\xfe\n", "not JSON"),
+    (b"[1]\n", "not a JSON object"),
     (b'{"id":1}\n', "a request has a method"),
     (b'{"method":"status","params":[]}\n', "a request has a method"),
-    (b"[" * 100_000 + b"\n", "no JSON"),
+    (b"[" * 100_000 + b"\n", "not JSON"),
     *(
         (b'{"method":"status",' + part + b"}\n", why)
         for depth in (40, 500, 976, 990)
@@ -459,7 +459,7 @@ def test_full_disk_ends_the_record_and_not_the_run(serving, caplog, monkeypatch)
 
     serving.during(work)
     assert len(serving.record.read_text().splitlines()) == 2
-    assert sum("ends here, the run goes on" in line for line in caplog.messages) == 1
+    assert sum("ends here, the run continues" in line for line in caplog.messages) == 1
 
 
 @pytest.mark.hostile

@@ -163,4 +163,4 @@ def test_a_guest_cannot_fill_the_log(own, own_client, caplog):
                 own_client.read(1, 0, 4)
     lines = [line for line in caplog.messages if "refused" in line]
     assert len(lines) == MAX_LINES + 1
-    assert lines[-1].startswith(f"{4 * MAX_LINES} more such lines")
+    assert lines[-1].startswith(f"{4 * MAX_LINES} more lines like this")

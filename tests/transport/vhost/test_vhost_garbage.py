@@ -69,7 +69,7 @@ BAD_MESSAGES = {
     "payload too short": (VhostRequest.SET_VRING_NUM, b"\0" * 4, VERSION, "4 bytes, not 8"),
     "payload too long": (VhostRequest.SET_VRING_NUM, b"\0" * 12, VERSION, "12 bytes, not 8"),
     "features": (VhostRequest.SET_FEATURES, U64.pack(1 << 28), VERSION, "features 0x10000000"),
-    "no in-band kicks": (VhostRequest.SET_PROTOCOL_FEATURES, U64.pack(8), VERSION, "are needed"),
+    "no in-band kicks": (VhostRequest.SET_PROTOCOL_FEATURES, U64.pack(8), VERSION, "the required ones are"),
     "queue 2": (VhostRequest.SET_VRING_NUM, state(2, 16), VERSION, "queue 2"),
     "queue 2 enabled": (VhostRequest.SET_VRING_ENABLE, state(2, 1), VERSION, "queue 2"),
     "queue 2^32-1": (VhostRequest.GET_VRING_BASE, state(2**32 - 1, 0), VERSION, "queue 42949"),
@@ -88,7 +88,7 @@ BAD_MESSAGES = {
         VhostRequest.SET_VRING_ADDR,
         VRING_ADDR.pack(0, 1, USER, USER, USER, 0),
         VERSION,
-        "no log is kept",
+        "no log support",
     ),
     "no descriptor": (VhostRequest.SET_BACKEND_REQ_FD, b"", VERSION, "0 descriptors, not 1"),
     "no table": (VhostRequest.SET_MEM_TABLE, b"", VERSION, "a memory table of 0 bytes"),
@@ -120,7 +120,7 @@ def test_a_message_that_says_it_is_long(served, peer, caplog):
 def test_half_a_message(served, peer, caplog):
     peer.sock.send(b"\1\0\0")
     peer.sock.shutdown(1)
-    is_dropped(served, peer, caplog, "in the middle of a message")
+    is_dropped(served, peer, caplog, "within a message")
 
 
 def test_descriptors_that_no_message_takes(served, peer, caplog):

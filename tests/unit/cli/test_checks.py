@@ -15,7 +15,7 @@ from emu.cli.main import main
         (["--device", "connectx6,lidd=3"], "--device: 'lidd=3' is no setting; near it: lid;"),
         (["--device", "connectx6,link=eth,lid=3"], "--device: lid needs link=ib"),
         (["--device", "connectx6,lid=3", "--device", "connectx6,lid=3"], "both have lid=0x3"),
-        (["--net", "usr"], "--net: 'usr': it is user, stream=PATH or tap=NAME"),
+        (["--net", "usr"], "--net: 'usr': use user, stream=PATH or tap=NAME"),
         (["--transport", "vfio"], "--transport: no transport 'vfio'; near it: vfio-user"),
         (["--memory", str(1 << 40)], "--memory: 1099511627776 MiB are more than the host's"),
         (["--fabric", "xx"], "--fabric: no fabric 'xx'"),

@@ -1,1 +1,1 @@
-"""What lies between Ethernet functions and the world: segments, and the uplinks that leave them."""
+"""Ethernet segments between functions, and the uplinks that leave them."""

@@ -1,8 +1,7 @@
-"""The addresses that a segment has learned: behind which port a MAC address is.
+"""The forwarding table of a segment: the port behind each learned MAC address.
 
-Each port has room for a limited number, so that a flood of addresses behind one port makes no other
-port's address unknown. An address that has not been heard of for a while is forgotten when somebody
-asks for it, so that no timer is needed.
+Each port has capacity for a limited number of addresses, so that a flood of addresses behind a port
+evicts no other port's address. A lookup drops an aged entry, so that no timer is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ AGE_NS = 300_000_000_000
 
 
 class AddressEntry:
-    """Where an address is, and since when it has not been heard of."""
+    """Port of an address, and time when it last sent."""
 
     __slots__ = ("heard_ns", "port")
 
@@ -33,13 +32,13 @@ class Addresses:
         self._limit = most_per_port
         self._places: dict[bytes, AddressEntry] = {}
         self._of_port: dict[SegmentPort, dict[bytes, None]] = {}
-        """The addresses behind each port, the first learned first."""
+        """Addresses behind each port, oldest first."""
 
     def __len__(self) -> int:
         return len(self._places)
 
     def find(self, address: bytes, now_ns: int) -> SegmentPort | None:
-        """The port behind which an address is; None when that is unknown."""
+        """Return the port of an address; None if it is unknown or aged."""
         place = self._places.get(address)
         if place is None:
             return None
@@ -49,11 +48,11 @@ class Addresses:
         return place.port
 
     def place(self, address: bytes) -> AddressEntry | None:
-        """What is known about a source address, old or not."""
+        """Return the entry of a source address, even an aged one."""
         return self._places.get(address)
 
     def learn(self, address: bytes, port: SegmentPort, now_ns: int) -> None:
-        """The address has been heard of behind a port where it was not before."""
+        """Record that an address is now behind another port."""
         old = self._places.get(address)
         if old is not None:
             self._forget(address, old)
@@ -64,12 +63,12 @@ class Addresses:
         self._places[address] = AddressEntry(port, now_ns)
 
     def forget(self, port: SegmentPort) -> None:
-        """The port has gone down: nothing is behind it any more."""
+        """Forget all addresses behind a port that has gone down."""
         for address in self._of_port.pop(port, ()):
             del self._places[address]
 
     def behind(self, port: SegmentPort) -> Collection[bytes]:
-        """The addresses behind a port, the first learned first."""
+        """Return the addresses behind a port, oldest first."""
         return self._of_port.get(port, {}).keys()
 
     def _forget(self, address: bytes, place: AddressEntry) -> None:

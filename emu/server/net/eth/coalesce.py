@@ -1,11 +1,11 @@
-"""TCP segments from passt that follow each other, as one super-frame that stands for them.
+"""Coalescing of consecutive TCP segments from passt into super-frames.
 
-passt cuts a stream into frames, as a network would. A function takes a super-frame's packets for
-two thirds of what single frames cost it, and hands its guest the same packets.
+passt cuts a stream into MTU-sized frames. A super-frame costs a function two thirds of what its
+single frames cost, and the guest receives the same packets.
 
-passt numbers all IPv4 packets 0 without "don't fragment", and Linux puts no such packets together
-(net/ipv4/af_inet.c: inet_gro_receive), which costs a guest half as much again for each. Nothing
-fragments them on the way from passt, so here they get that flag, which Linux sets in its own.
+passt gives every IPv4 packet the identification 0 without "don't fragment". Linux coalesces no such
+packets (net/ipv4/af_inet.c: inet_gro_receive), which raises a guest's cost by half. No router
+between passt and the guest fragments them, so this module sets the flag, as Linux does.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NUMBER_AT: Final = ETHERNET_BYTES + 4
 _FRAGMENT: Final = slice(ETHERNET_BYTES + 6, ETHERNET_BYTES + 8)
 _CHECKSUM: Final = slice(ETHERNET_BYTES + 10, ETHERNET_BYTES + 12)
 _UNNUMBERED: Final = bytes(4)
-"""Number 0, may be fragmented, is not."""
+"""Identification 0; "don't fragment" unset; not a fragment."""
 _DONT_FRAGMENT: Final = 0x4000
 _TCP_BYTES: Final = 20
 _TCP_SIZE: Final = _TCP_BYTES << 2
-"""Bits of the header's length, in its 13th byte: no options."""
+"""Header length in the 13th byte of a header without options."""
 _SIZE_AT: Final = 12
 _FLAGS_AT: Final = 13
 _ACK: Final = 0x10
@@ -42,17 +42,17 @@ _WORD: Final = 0xFFFFFFFF
 
 
 class _Network(NamedTuple):
-    """Where fields of a plain IP header are, from the frame's start."""
+    """Offsets of the fields of an IP header without options, from the frame's start."""
 
     protocol_at: int
     length_at: int
     not_counted: int
-    """Bytes of the frame in front of those that the length counts."""
+    """Bytes of the frame before those that the length field counts."""
     number: slice
-    """What is 0 in a packet that has no number and is whole; of IPv6 nothing."""
+    """Fields that are 0 in an unfragmented packet without identification; empty for IPv6."""
     end: int
     read: Callable[[Buffer, int], tuple[Any, ...]]
-    """All headers up to the ports; sequence number; acknowledgment and header length; flags;
+    """Reads all headers up to the ports; sequence number; acknowledgment and header length; flags;
     window; urgent pointer."""
 
 
@@ -70,16 +70,16 @@ def _network(protocol_at: int, length_at: int, not_counted: int, size: int) -> _
 _IPV4: Final = _network(protocol_at=9, length_at=2, not_counted=0, size=_IPV4_BYTES)
 _IPV6: Final = _network(protocol_at=6, length_at=4, not_counted=_IPV6_BYTES, size=_IPV6_BYTES)
 _NETWORKS: Final = {b"\x08\x00\x45": _IPV4, b"\x86\xdd\x60": _IPV6}
-"""By Ethertype, version, and the length of a header without options."""
+"""Headers by Ethertype, version and length of a header without options."""
 
 
 def unfragmented(frame: bytes) -> bytes:
-    """The frame; with "don't fragment" if it is a TCP packet over IPv4 that has no number."""
+    """Return the frame; with "don't fragment" set if TCP over IPv4 has identification 0."""
     if _kind(frame, 0) is not _IPV4 or len(frame) < _IPV4.end:
         return frame
     if frame[_IPV4.protocol_at] != TCP or frame[_IPV4.number] != _UNNUMBERED:
         return frame
-    # RFC 1624 3: the checksum loses what another word gains.
+    # RFC 1624 section 3: the checksum decreases by the increase of another word.
     checksum = int.from_bytes(frame[_CHECKSUM], "big") - _DONT_FRAGMENT
     changed = bytearray(frame)
     changed[_FRAGMENT] = _DONT_FRAGMENT.to_bytes(2, "big")
@@ -90,10 +90,10 @@ def unfragmented(frame: bytes) -> bytes:
 def super_frame(
     buffer: memoryview, start: int, end: int, limit: int
 ) -> tuple[Frame, int, int] | None:
-    """A frame and those that follow it, ``limit`` of them, as one; where they end; their number.
+    """Return a super-frame of up to ``limit`` frames, its end, and the number of frames.
 
-    The frame is from ``start`` to ``end`` of the buffer; others follow, each behind its length.
-    None unless the next one is as long and continues the same stream.
+    The first frame is ``buffer[start:end]``; the next ones follow, each behind its length. Return
+    None unless the next frame has the same length and continues the same stream.
     """
     length, distance = end - start, end - start + LENGTH.size
     ip = _kind(buffer, start)
@@ -130,7 +130,7 @@ def _kind(buffer: Buffer, start: int) -> _Network | None:
 
 
 def _is_plain(frame: memoryview, ip: _Network) -> bool:
-    """Whether it is a whole packet of TCP with payload, and without options or padding."""
+    """Return whether a frame is a whole TCP packet with payload, without options and padding."""
     if len(frame) <= ip.end + _TCP_BYTES or frame[ip.protocol_at] != TCP:
         return False
     counted = int.from_bytes(frame[ip.length_at : ip.length_at + 2], "big")

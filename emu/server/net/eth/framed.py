@@ -1,8 +1,8 @@
 """An uplink over a stream socket: each frame behind its length, 4 bytes, big-endian.
 
-So speak QEMU's ``-netdev stream`` (net/stream_data.c) and passt (tap.c). The socket never blocks.
-What the other side does not read waits in a queue of limited size and is dropped beyond it, as by
-hardware; meanwhile its frames are read.
+QEMU's ``-netdev stream`` (net/stream_data.c) and passt (tap.c) use this format. The socket never
+blocks. Frames that the peer does not read wait in a bounded queue; more are dropped, as by
+hardware. Reading the peer's frames continues meanwhile.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from emu.server.net.eth.port import Segment, SegmentPort, padded
 from emu.server.net.poller import READ, WRITE, Poller
 
 MAX_BODY = 4096 + 65536
-"""Bytes of the longest frame that QEMU takes (net/net.c: NET_BUFSIZE); more breaks the protocol."""
+"""Longest frame that QEMU takes, in bytes (net/net.c: NET_BUFSIZE); more breaks the protocol."""
 MAX_QUEUED = 1 << 20
-"""Bytes that may wait for the other side."""
+"""Maximum bytes queued for the peer."""
 SEND_BUFFER = 1 << 20
 PAUSE_NS = 500_000
-"""How long to wait for a driver that has no receive requests; it does not say when it has."""
+"""Pause while a driver has no receive requests; the driver does not report new ones."""
 _READ_BYTES = 1 << 18
 _FRAMES_PER_WRITE = 256
 
 log = logging.getLogger(__name__)
 
 LENGTH = Struct(">I")
-"""What is in front of each frame: how many bytes it has."""
+"""The length in front of each frame, in bytes."""
 _length_at = LENGTH.unpack_from
 _length = LENGTH.pack
 
 
 def _logged(call: Callable[[], object]) -> None:
-    """Make a call; an exception that nobody expected costs no more than its frame."""
+    """Make a call; log an unexpected exception, which costs only the call's frame."""
     try:
         call()
     except Exception:
@@ -55,9 +55,9 @@ class FramedUplink(SegmentPort):
 
     is_uplink = True
     frames_per_write: ClassVar[int] = _FRAMES_PER_WRITE
-    """How many frames may be in one write."""
+    """Maximum number of frames in a write."""
     buffer_bytes: ClassVar[int] = _READ_BYTES + MAX_BODY + LENGTH.size
-    """How much may have been read and wait for receive requests."""
+    """Bytes that may have been read and wait for receive requests."""
 
     def __init__(self, name: str, sock: socket.socket, segment: Segment, poller: Poller) -> None:
         super().__init__(name)
@@ -67,36 +67,36 @@ class FramedUplink(SegmentPort):
         self._segment = segment
         self._poller = poller
         self._queue: deque[Buffer] = deque()
-        """The lengths and frames to be written; the first perhaps only in part."""
+        """Lengths and frames to be written; the first may be partly written."""
         self._queued = 0
         self._is_blocked = False
         self._line = Backlog(poller.budget, _logged)
-        """Frames that came when the round had done enough."""
+        """Frames that arrived after the round's budget was used up."""
         self._buffer = bytearray(self.buffer_bytes)
         self._filled = self._done = 0
-        """How much of the buffer is filled, and how much of that has been handed on."""
+        """Bytes of the buffer that are filled, and bytes already forwarded."""
         self.has_more = False
         self._has_ended = False
-        """The other side has closed; what it has sent before is still handed on."""
+        """Whether the peer has closed; its earlier frames are still forwarded."""
         poller.watch(self, READ)
 
     @property
     def is_up(self) -> bool:
-        """Whether it is connected."""
+        """Whether the socket is open."""
         return self._sock is not None
 
     def fileno(self) -> int:
-        """The socket's descriptor; -1 when closed."""
+        """Return the socket's descriptor; -1 when closed."""
         return self._sock.fileno() if self._sock is not None else -1
 
     # -- out
 
     def frames(self, frame: Frame) -> list[bytes]:
-        """What the peer can take of a frame. Raises :class:`FrameError`."""
+        """Return the frames in a form that the peer takes. Raises :class:`FrameError`."""
         return plain(frame)
 
     def deliver(self, frame: Frame) -> None:
-        """Send a frame; it may be lost, which is counted."""
+        """Send a frame, or count it as dropped."""
         if not self._line.do(len(frame.data), self._send, frame):
             self.dropped["queue full"] += 1
 
@@ -120,7 +120,7 @@ class FramedUplink(SegmentPort):
             self._write()
 
     def room(self) -> None:
-        """The socket has room again."""
+        """Write queued frames, because the socket accepts bytes again."""
         self._write()
 
     def _write(self) -> None:
@@ -151,14 +151,14 @@ class FramedUplink(SegmentPort):
     def frame_at(
         self, buffer: memoryview, start: int, end: int, limit: int
     ) -> tuple[Frame, int, int]:
-        """The frame from ``start`` to ``end``, and where it ends; it stands for how many frames.
+        """Return the frame from ``start`` to ``end``, its end, and the number of frames in it.
 
-        Those that follow it may be in it as well, ``limit`` frames in all.
+        The result may include the frames that follow, up to ``limit`` frames in all.
         """
         return Frame(padded(bytes(buffer[start:end]))), end, 1
 
     def take(self, limit: int) -> int:
-        """Hand received frames to the segment, ``limit`` of them; returns how many there were."""
+        """Forward up to ``limit`` received frames to the segment; return their number."""
         self._receive()
         if self._sock is None:
             return 0
@@ -172,7 +172,7 @@ class FramedUplink(SegmentPort):
         return count
 
     def _hand_on(self, limit: int) -> int:
-        """Parse what is in the buffer, up to so many frames."""
+        """Parse the buffer and forward up to ``limit`` frames; return their number."""
         buffer, at, filled = self._buffer, self._done, self._filled
         view, handed_on = memoryview(buffer)[:filled], 0
         self.has_more = False
@@ -201,7 +201,7 @@ class FramedUplink(SegmentPort):
         return handed_on
 
     def _receive(self) -> None:
-        """Read what has arrived, as far as there is room for it."""
+        """Read received bytes, up to the capacity of the buffer."""
         if self._sock is None or self._has_ended:
             return
         view = memoryview(self._buffer)
@@ -224,7 +224,7 @@ class FramedUplink(SegmentPort):
     # -- the end
 
     def close(self, why: str) -> None:
-        """Close the socket; ``why`` is empty when the other side just left, or we do."""
+        """Close the socket; ``why`` is empty when either side closes in good order."""
         sock, self._sock = self._sock, None
         if sock is None:
             return
@@ -237,4 +237,4 @@ class FramedUplink(SegmentPort):
         self.closed(why)
 
     def closed(self, why: str) -> None:
-        """The socket has been closed."""
+        """Handle that the socket has been closed; ``why`` is the argument of :meth:`close`."""

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 IGNORED_NS = 10_000_000_000
-"""For how long a function is not waited for that has had no receive requests for too long
-(``FlowControl.patience_ns``)."""
+"""Time during which no sender waits for a function that had no receive requests for longer than
+``FlowControl.patience_ns``."""
 
 
 class FrameWatcher(Protocol):
-    """Sees the frames that pass the port, and lets them pass by ``carry``."""
+    """Observes the frames at the port, and forwards them by ``carry``."""
 
     def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
-        """The function sends a frame."""
+        """Observe a frame that the function sends."""
 
     def received(self, hca: Hca, frame: Frame, carry: Callable[[], None]) -> None:
-        """The function gets a frame."""
+        """Observe a frame that the function receives."""
 
 
 class FunctionPort(SegmentPort):
@@ -45,11 +45,11 @@ class FunctionPort(SegmentPort):
         self._hca: Hca | None = None
         self.watcher: FrameWatcher | None = None
         self.shows_messages = False
-        """Whether RoCE's messages to functions of this process pass here to be seen."""
+        """Whether RoCE messages to functions of this process become frames for observers."""
         self.tx_link: LinkDirection | None = None
-        """What the function sends passes this link first, if there is one."""
+        """Link for the frames that the function sends, if any."""
         self.rx_link: LinkDirection | None = None
-        """What it receives passes this one."""
+        """Link for the frames that the function receives, if any."""
         self._full_since_ns = self._ignored_until_ns = 0
         switch.add(self)
 
@@ -62,33 +62,34 @@ class FunctionPort(SegmentPort):
 
     @property
     def wants_packets(self) -> bool:
-        """Whether RoCE's messages to functions of this process pass here as frames."""
+        """Whether RoCE messages to functions of this process become frames."""
         links = self.tx_link, self.rx_link
         return self.shows_messages or links != (None, None)
 
     @property
     def changes(self) -> int:
-        """Grows with every change of what the segment's ports are and have behind them."""
+        """Number that grows with every change of the segment's ports or of the addresses behind
+        them."""
         return self._switch.changes
 
     def nodes(self) -> Iterable[Hca]:
-        """The functions of this process on the same segment."""
+        """Return the functions of this process on the same segment."""
         for port in self._switch.ports:
             if isinstance(port, FunctionPort) and port._hca is not None:
                 yield port._hca
 
     def attach(self, node: Hca) -> None:
-        """The function is on the wire; after a reset, its new state replaces the old one."""
+        """Connect the function; after a reset, its new state replaces the old one."""
         self._hca = node
         self._switch.forget(self)
 
     def port_changed(self, node: Hca) -> None:
-        """The function's port has come up or gone down, or has other addresses."""
+        """Forget learned addresses after the function's port changed its state or addresses."""
         if node is self._hca:
             self._switch.forget(self)
 
     def transmit(self, source: Hca, frame: Frame) -> None:
-        """Carry a frame; it may be lost, which is counted."""
+        """Forward a frame, or count it as dropped."""
         if source is not self._hca or not source.nic_vport.is_up:
             self.dropped["down"] += 1
             return
@@ -98,7 +99,7 @@ class FunctionPort(SegmentPort):
             self.watcher.sent(self, frame, partial(self._leave, frame))
 
     def _leave(self, frame: Frame) -> None:
-        """Enter the segment, by the link."""
+        """Send a frame through the link, if any, into the segment."""
         if self.tx_link is None:
             self._switch.forward(self, frame)
         else:
@@ -106,21 +107,21 @@ class FunctionPort(SegmentPort):
             self.tx_link.take_all(link_packets(frame, carry), len(frame.data))
 
     def train_to(self, mac: bytes) -> CarryTrain | None:
-        """The segment's way to an address, unless somebody here is to see each frame."""
+        """Return the sender of trains to an address; None if observers need each frame."""
         hca = self._hca
         if self.watcher is not None or self.tx_link is not None or hca is None:
             return None
         return self._switch.train_to(self, mac) if hca.nic_vport.is_up else None
 
     def is_pausing_to(self, mac: bytes) -> bool:
-        """Whether frames to an address should wait."""
+        """Return whether senders to an address should pause."""
         if self.tx_link is not None and self.tx_link.is_pausing:
             return True
         way = self._switch.way(mac)
         return way is not None and way.is_pausing
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when they need not wait any more."""
+        """Call ``callback`` once, when senders to an address need not pause."""
         if self.tx_link is not None and self.tx_link.is_pausing:
             self.tx_link.when_room(callback)
             return
@@ -131,7 +132,10 @@ class FunctionPort(SegmentPort):
             way.when_room(callback)
 
     def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int) -> int:
-        """How many frames a function of the segment has room for, if both want to know."""
+        """Return the number of frames that the function at an address accepts.
+
+        Return MANY unless both sides use flow control.
+        """
         port = self._switch.way(mac)
         if not isinstance(port, FunctionPort) or port is self:
             return MANY
@@ -143,10 +147,11 @@ class FunctionPort(SegmentPort):
     # -- the segment's side
 
     def spare(self, now_ns: int, packets: int = 1) -> int:
-        """How many frames the function has receive requests for, if it sends pause frames.
+        """Return the function's number of free receive requests, if it sends pause frames.
 
-        It has none when there is no room for so many packets, or for half of what it can have. One
-        that has had none for a while is not waited for, lest it stop everybody else.
+        The result is 0 below ``packets``, or below half of the queue if that is less. Senders do
+        not wait for a function without requests for longer than the patience, which would starve
+        others.
         """
         if not self.is_up or now_ns < self._ignored_until_ns or self._hca is None:
             return MANY
@@ -172,7 +177,7 @@ class FunctionPort(SegmentPort):
         return found
 
     def deliver(self, frame: Frame) -> None:
-        """Let a frame out to the function, by the link."""
+        """Send a frame through the link, if any, to the function."""
         if self.rx_link is None:
             self._enter(frame)
         else:
@@ -180,11 +185,11 @@ class FunctionPort(SegmentPort):
 
     @property
     def takes_trains(self) -> bool:
-        """Whether neither a link nor a watcher is to see each frame."""
+        """Whether no link and no watcher needs single frames."""
         return self.watcher is None and self.rx_link is None
 
     def deliver_train(self, pieces: Sequence[Buffer], train: Train | None = None) -> bool:
-        """Hand a train to the function. An exception there stops that function only."""
+        """Deliver a train to the function; contain an exception by stopping only that function."""
         hca = self._hca
         if hca is None or hca.has_failed:
             self.dropped["down"] += 1
@@ -197,7 +202,7 @@ class FunctionPort(SegmentPort):
         return True
 
     def _enter(self, frame: Frame) -> None:
-        """Hand a frame to the function. An exception there stops that function only."""
+        """Deliver a frame to the function; contain an exception by stopping only that function."""
         hca = self._hca
         if hca is None or hca.has_failed:
             self.dropped["down"] += 1

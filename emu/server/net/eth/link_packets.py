@@ -1,4 +1,4 @@
-"""Ethernet frames as they pass a link (:mod:`emu.server.net.link`)."""
+"""Ethernet frames as packets of a link (:mod:`emu.server.net.link`)."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ class FrameLinkPacket:
         return len(self.frame.data)
 
     def keep(self) -> FrameLinkPacket:
-        """A frame has bytes of its own."""
+        """Return the packet itself, whose frame owns its bytes."""
         return self
 
     def marked(self) -> FrameLinkPacket | None:
-        """The frame with "congestion experienced" in its IP header."""
+        """Return the packet with "congestion experienced" in its IP header; None without one."""
         data = with_mark(self.frame.data)
         return None if data is None else replace(self, frame=replace(self.frame, data=data))
 
     def corrupted(self, draw: int) -> FrameLinkPacket | None:
-        """The frame with another bit behind its Ethernet header, for its checksums to find."""
+        """Return the packet with a flipped bit behind its Ethernet header."""
         data = bytearray(plain(self.frame)[0])
         bit = draw % ((len(data) - ETHERNET_BYTES) * 8)
         data[ETHERNET_BYTES + bit // 8] ^= 1 << bit % 8
         return replace(self, frame=Frame(bytes(data)))
 
     def go_on(self) -> None:
-        """Hand the frame on."""
+        """Forward the frame."""
         self.carry(self.frame)
 
 
 def link_packets(frame: Frame, carry: Callable[[Frame], None]) -> Iterator[FrameLinkPacket]:
-    """A frame, or the frames that a super-frame stands for: a link deals with each of them."""
+    """Yield a frame, or the frames that a super-frame stands for, as packets of a link."""
     if not frame.gso_size:
         yield FrameLinkPacket(frame, carry)
         return

@@ -1,17 +1,17 @@
-"""Two limits for what comes in by uplinks: frames that are flooded, and frames that come back.
+"""Two limits for uplinks: flooded frames, and frames that return through a loop.
 
-Two uplinks may lead into the same network, in which every flooded frame then circles for ever. A
-segment drops a frame from an uplink whose source address it has just heard of elsewhere; when that
-happens time after time, it leaves the uplink alone for some seconds. Whatever else is wrong out
-there, only so many frames of an uplink in a second go to all ports.
+Two uplinks may lead into the same network, in which a flooded frame circles for ever. A segment
+drops a frame from an uplink if its source address was recently learned elsewhere. After ``MOVES``
+such frames in ``WINDOW_NS``, the segment ignores the uplink for ``BLOCKED_NS``. In addition, at
+most ``FLOODED_PER_SECOND`` frames of an uplink are flooded each second.
 """
 
 from __future__ import annotations
 
 RECENT_NS = 1_000_000_000
-"""For so long an address stays where it was heard last, even if an uplink brings frames from it."""
+"""Time for which an address stays at its port, although an uplink brings frames from it."""
 MOVES = 32
-"""So many frames from elsewhere in ``WINDOW_NS`` are a loop."""
+"""Number of moved addresses in ``WINDOW_NS`` that indicates a loop."""
 WINDOW_NS = 10_000_000_000
 BLOCKED_NS = 5_000_000_000
 FLOODED_PER_SECOND = 10_000
@@ -19,7 +19,7 @@ _SECOND_NS = 1_000_000_000
 
 
 class UplinkGuard:
-    """The limits of one uplink."""
+    """The limits of an uplink."""
 
     __slots__ = ("_blocked_until_ns", "_flooded", "_flooded_ns", "_moved_ns", "_moves")
 
@@ -28,18 +28,18 @@ class UplinkGuard:
         self._flooded_ns = self._moved_ns = self._blocked_until_ns = 0
 
     def is_blocked(self, now_ns: int) -> bool:
-        """Whether the uplink is left alone at present."""
+        """Return whether the segment ignores the uplink at present."""
         return now_ns < self._blocked_until_ns
 
     def may_flood(self, now_ns: int) -> bool:
-        """Whether one more frame of this uplink may go to all ports."""
+        """Count a frame; return whether it may be flooded."""
         if now_ns - self._flooded_ns >= _SECOND_NS:
             self._flooded_ns, self._flooded = now_ns, 0
         self._flooded += 1
         return self._flooded <= FLOODED_PER_SECOND
 
     def moved(self, now_ns: int) -> bool:
-        """An address heard of elsewhere a moment ago is heard of here; True for a new loop."""
+        """Count a recently learned address that moved to the uplink; return True for a new loop."""
         if now_ns - self._moved_ns >= WINDOW_NS:
             self._moved_ns, self._moves = now_ns, 0
         self._moves += 1

@@ -1,13 +1,13 @@
-"""``--net user``: the host's network without privileges, by passt, a program that we start.
+"""``--net user``: the host's network without privileges, through a passt process.
 
-passt turns frames into connections of its own: the guest gets an address by DHCP, NDP or DHCPv6 and
-reaches whatever the host reaches; the gateway's address is the host's loopback. We hand passt one
-end of a socket pair, so it needs no path and ends when we do, however that happens.
+passt translates frames into connections of its own. The guest gets an address by DHCP, NDP or
+DHCPv6 and reaches the hosts that the host reaches; the gateway's address is the host's loopback.
+passt gets an end of a socket pair: it needs no path, and ends when this process ends.
 
-What it takes was tried with the versions of Debian 12 and 13: TCP super-frames of up to 65535 bytes
-as they are, and any checksum. Debian 12's loses its place for ever when a frame does not come in
-one piece, so each frame is one write; and it takes padding behind a TCP segment for data. What it
-sends has right checksums.
+Observed with the versions of Debian 12 and 13: passt takes TCP super-frames of up to 65535 bytes
+and any checksum. Debian 12's loses synchronization for ever when it reads a partial frame, so each
+frame is one write. Debian 12's also treats padding behind a TCP segment as data. Frames from passt
+have valid checksums.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from emu.server.net.poller import READ, Poller
 log = logging.getLogger(__name__)
 
 MAX_BYTES = 0xFFFF
-"""Bytes of the longest frame that passt takes (tap.h: L2_MAX_LEN_PASST)."""
+"""Longest frame that passt takes, in bytes (tap.h: L2_MAX_LEN_PASST)."""
 DEFAULT_MTU = 1500
-"""What passt tells the guest. Its own default, 65520, is more than any Ethernet port has."""
+"""MTU that passt announces to the guest; its default, 65520, exceeds every Ethernet port's."""
 START_S = 0.25
-"""A wrong option or a host without any network ends passt within this time."""
+"""Time within which a wrong option or a host without any network ends passt, in seconds."""
 THEIR_BUFFER = 16 << 20
-"""Bytes that passt can send before we read them, as far as net.core.wmem_max allows.
+"""Bytes that passt can send before we read them, up to net.core.wmem_max.
 
-It sends a whole TCP window at once, drops what does not fit, and then sends all of it again.
+passt sends a whole TCP window at once, drops the bytes that do not fit, and retransmits the window.
 """
 RESTART_NS = 1_000_000_000
 MAX_RESTARTS = 5
-"""In a row, each within a minute of the one before."""
+"""Maximum consecutive restarts, each within a minute of the last."""
 _MINUTE_NS = 60_000_000_000
 _PATIENCE_S = 2
 _PLAIN_IPV4 = b"\x08\x00\x45"
@@ -61,7 +61,7 @@ class PasstError(UserError):
 
 
 def program() -> str:
-    """The path of passt. Raises :class:`PasstError`."""
+    """Return the path of passt. Raises :class:`PasstError`."""
     path = shutil.which("passt")
     if path is None:
         raise PasstError("--net user needs passt: apt-get install passt")
@@ -69,7 +69,7 @@ def program() -> str:
 
 
 class PasstUplink(FramedUplink):
-    """The socket to passt; ``gone`` is called when it has been closed."""
+    """The socket to passt; calls ``gone`` after it was closed."""
 
     frames_per_write: ClassVar[int] = 1
     buffer_bytes: ClassVar[int] = 16 << 20
@@ -82,7 +82,10 @@ class PasstUplink(FramedUplink):
         super().__init__("passt", sock, switch, poller)
 
     def frames(self, frame: Frame) -> list[bytes]:
-        """TCP super-frames go whole; UDP ones would be taken for one datagram. No padding."""
+        """Return TCP super-frames whole, UDP ones as single frames, and short frames unpadded.
+
+        passt would take a UDP super-frame for a single datagram.
+        """
         data = frame.data
         if len(data) <= MIN_BYTES:
             return [_unpadded(data)]
@@ -95,7 +98,7 @@ class PasstUplink(FramedUplink):
     def frame_at(
         self, buffer: memoryview, start: int, end: int, limit: int
     ) -> tuple[Frame, int, int]:
-        """A stream's segments that follow each other as one; passt's checksums are right."""
+        """Return consecutive segments of a stream as a super-frame; passt's checksums are valid."""
         several = super_frame(buffer, start, end, limit)
         if several is not None:
             return several
@@ -103,12 +106,12 @@ class PasstUplink(FramedUplink):
         return Frame(data, checked=True, filled=True), end, 1
 
     def closed(self, why: str) -> None:
-        """passt has ended, or we have."""
+        """Report to the owner that the socket is closed."""
         self._gone(self)
 
 
 def _unpadded(data: bytes) -> bytes:
-    """A short frame without its padding. Most are TCP's acknowledgements over IPv4."""
+    """Return a short frame without its padding. Most are TCP acknowledgments over IPv4."""
     if data[12:15] == _PLAIN_IPV4:
         end = ETHERNET_BYTES + int.from_bytes(data[16:18], "big")
         if _MIN_IPV4 <= end <= len(data):
@@ -123,7 +126,7 @@ def _is_tcp(data: bytes) -> bool:
 
 
 class _Tail:
-    """The last of what passt has said; a :class:`emu.server.net.poller.Pollable`."""
+    """The end of passt's error output; a :class:`emu.server.net.poller.Pollable`."""
 
     name = "passt"
     has_more = False
@@ -135,14 +138,14 @@ class _Tail:
         poller.watch(self, READ)
 
     def fileno(self) -> int:
-        """The pipe."""
+        """Return the pipe's descriptor; -1 when closed."""
         return self._fd
 
     def room(self) -> None:
-        """Nothing is written here."""
+        """Do nothing: the pipe is only read."""
 
     def take(self, limit: int) -> int:
-        """Read what there is."""
+        """Read up to 4096 bytes; return 0 if there are none."""
         if self._fd < 0:
             return 0
         try:
@@ -162,7 +165,7 @@ class _Tail:
             self._fd = -1
 
     def line(self) -> str:
-        """The last line, without what passt says about its own log."""
+        """Return the last line, except passt's notes about its own log."""
         while self.take(1):
             pass
         lines = self._said.decode(errors="replace").splitlines()
@@ -170,12 +173,12 @@ class _Tail:
 
 
 class Passt:
-    """A passt that is kept running, and the port of the segment that leads to it."""
+    """A passt process that is restarted when it ends, and its port of the segment."""
 
     def __init__(
         self, switch: SegmentSwitch, poller: Poller, clock: Clock, options: Sequence[str] = ()
     ) -> None:
-        """``options`` of passt. Raises :class:`PasstError` when it does not start."""
+        """Start passt with ``options``. Raises :class:`PasstError` if it ends within START_S."""
         self.switch = switch
         self._poller = poller
         self._clock = clock
@@ -193,12 +196,12 @@ class Passt:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """Process id of passt."""
         return self._process.pid
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        # passt does this to sockets that it accepts, not to one that it is given.
+        # passt enlarges the buffers of sockets that it accepts, but not of an inherited one.
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, THEIR_BUFFER)
         out, into = os.pipe2(os.O_CLOEXEC)
         with theirs:
@@ -222,7 +225,7 @@ class Passt:
         self.switch.add(self._uplink)
 
     def _restart_later(self, uplink: PasstUplink) -> None:
-        """The socket has been closed: start another passt in a while."""
+        """Remove the closed uplink and schedule the restart of passt."""
         self.switch.remove(uplink)
         if not self._is_closed:
             self._timer = self._clock.call_later(RESTART_NS, self._restart)
@@ -237,22 +240,22 @@ class Passt:
         self._tail.close("")
         why = f"passt ended with status {status}" + f": {line}" * bool(line)
         if self._restarts > MAX_RESTARTS:
-            log.error("%s, too often: --net user leads nowhere now, restart the server", why)
+            log.error("%s, too often: --net user is down; restart the server", why)
             return
-        log.warning("%s: it is started again, its connections are lost", why)
+        log.warning("%s: passt restarts, its connections are lost", why)
         try:
             self._start()
         except PasstError as error:
-            log.error("%s: --net user leads nowhere now, restart the server", error)
+            log.error("%s: --net user is down; restart the server", error)
 
     def _end(self) -> int:
-        """The status of a passt whose socket has been closed; it should have ended long ago."""
+        """Kill a passt that survives its closed socket; return its exit status."""
         if self._process.poll() is None:
             self._process.kill()
         return self._process.wait()
 
     def close(self) -> None:
-        """End passt."""
+        """End passt; kill it after two seconds."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

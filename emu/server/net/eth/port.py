@@ -1,4 +1,4 @@
-"""A port of a segment: what is plugged in there, and what has passed or been dropped."""
+"""A port of a segment, and its counts of frames."""
 
 from __future__ import annotations
 
@@ -14,69 +14,70 @@ from emu.server.net.eth.loops import UplinkGuard
 
 
 class Segment(Protocol):
-    """What a port is plugged into."""
+    """A segment as seen by its ports."""
 
     def forward(self, source: SegmentPort, frame: Frame) -> None:
-        """A frame that came in at a port."""
+        """Forward a frame received from a port."""
 
     def spare(self) -> int:
-        """How many frames a peer that can wait should send for now."""
+        """Return the number of frames that a pausable peer should send now."""
 
 
 class SegmentPort:
-    """One port; the subclasses know what is plugged in."""
+    """A port of a segment; subclasses implement the attached device."""
 
     is_uplink = False
-    """Whether the segment continues behind the port, perhaps in a loop back to another one."""
+    """Whether the segment continues behind the port, perhaps in a loop to another port."""
     is_fabric = False
     """Whether the port leads to segments of other processes of the fabric."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.received = 0
-        """Frames that have come into the segment here; a super-frame counts as one."""
+        """Frames received from the port; a super-frame counts as one."""
         self.sent = 0
-        """Frames that have left the segment here."""
+        """Frames sent to the port."""
         self.dropped: Counter[str] = Counter()
-        """Frames that were lost here on the way in or out, by reason."""
+        """Frames dropped at the port in either direction, by reason."""
         self.guard = UplinkGuard() if self.is_uplink else None
 
     @property
     def is_up(self) -> bool:
-        """Whether frames can leave the segment here."""
+        """Whether frames can be sent to the port."""
         return True
 
     def spare(self, now_ns: int) -> int:
-        """How many frames should leave here for now; more may be lost."""
+        """Return the number of frames that the port accepts without loss now."""
         return MANY
 
     @property
     def is_pausing(self) -> bool:
-        """Whether senders that can wait should wait, as behind a port that sends pause frames."""
+        """Whether pausable senders should wait, as behind a port that sends pause frames."""
         return False
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when frames can be let out again without loss."""
+        """Call ``callback`` once, when the port accepts frames without loss again."""
         callback()
 
     def deliver(self, frame: Frame) -> None:
-        """Let a frame out of the segment here; it may be lost, which is counted. Never raises."""
+        """Send a frame to the port, or count it as dropped. Never raises."""
         raise NotImplementedError
 
     @property
     def takes_trains(self) -> bool:
-        """Whether trains of RoCE packets can leave here for now."""
+        """Whether the port accepts trains of RoCE packets now."""
         return False
 
     def deliver_train(self, pieces: Sequence[Buffer], train: Train | None = None) -> bool:
-        """Let a train out, in pieces that are not kept; False when senders had better wait.
+        """Send a train, whose buffers are valid only during the call; return False to pause
+        senders.
 
-        ``train`` is what ``parse_train`` has found in it, if it was asked.
+        ``train`` is the result of ``parse_train`` for these bytes, if it was called.
         """
         raise NotImplementedError
 
     def about(self) -> dict[str, object]:
-        """The port's counts, as values."""
+        """Return the port's counts, as values."""
         return {
             "port": self.name,
             "up": self.is_up,
@@ -87,5 +88,5 @@ class SegmentPort:
 
 
 def padded(data: bytes) -> bytes:
-    """The frame with zeros up to the shortest length, which peers without a wire leave out."""
+    """Return the frame padded with zeros to the minimum length, which peers without a wire omit."""
     return data if len(data) >= MIN_BYTES else data.ljust(MIN_BYTES, b"\0")

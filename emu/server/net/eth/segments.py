@@ -1,4 +1,4 @@
-"""All segments of a process, and the uplinks that lead out of them."""
+"""All segments of a process, and the uplinks that leave them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from emu.server.net.poller import Poller, Reactor
 
 
 class Segments:
-    """The segments by number; one exists from the moment that somebody is on it."""
+    """The segments by number; the first use of a number creates its segment."""
 
     def __init__(self, loop: Reactor) -> None:
         self._loop = loop
         self._switches: dict[int, SegmentSwitch] = {}
         self._poller: Poller | None = None
-        """Only with an uplink: without one the loop need not poll."""
+        """Set only with an uplink; without one the loop need not poll."""
         self._uplinks: list[Tap | StreamListener | Passt] = []
         self.on_new: Callable[[int, SegmentSwitch], None] | None = None
-        """Told of each new segment."""
+        """Callback for each new segment."""
 
     def segment(self, number: int) -> SegmentSwitch:
-        """The segment with this number."""
+        """Return the segment with this number; create it if needed."""
         if number not in self._switches:
             switch = self._switches[number] = SegmentSwitch(self._loop, f"segment {number}")
             if self.on_new is not None:
@@ -36,15 +36,15 @@ class Segments:
         return self._switches[number]
 
     def all(self) -> Sequence[tuple[int, SegmentSwitch]]:
-        """The segments that there are."""
+        """Return the existing segments with their numbers."""
         return tuple(self._switches.items())
 
     def plug(self, name: str, number: int) -> FunctionPort:
-        """A port of a segment for a function."""
+        """Add and return a port of a segment for a function."""
         return FunctionPort(name, self.segment(number))
 
     def open(self, specs: Sequence[NetSpec], socket_mode: int = OWNER_ONLY) -> None:
-        """Make the uplinks. Raises UserError or OSError for one that cannot be made."""
+        """Open the uplinks. Raises UserError or OSError for one that cannot be opened."""
         for spec in specs:
             switch = self.segment(spec.segment)
             if self._poller is None:
@@ -58,11 +58,11 @@ class Segments:
                 self._uplinks.append(Tap(spec.what, switch, poller))
 
     def about(self) -> list[dict[str, object]]:
-        """Every segment with its ports, as values."""
+        """Return every segment with its ports, as values."""
         return [switch.about() for _, switch in sorted(self._switches.items())]
 
     def close(self) -> None:
-        """Close the uplinks; programs that were started end."""
+        """Close the uplinks, and end the processes behind them."""
         for uplink in self._uplinks:
             uplink.close("") if isinstance(uplink, Tap) else uplink.close()
         self._uplinks.clear()

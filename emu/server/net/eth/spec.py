@@ -1,7 +1,7 @@
-"""How the command line names an uplink: ``KIND[=WHAT][,KEY=VALUE]...``.
+"""The command line's syntax for an uplink: ``KIND[=WHAT][,KEY=VALUE]...``.
 
-``user`` (passt), ``user,mtu=9000,forward=tcp:8080:80``, ``stream=PATH``, ``tap=NAME``. Every uplink
-and every Ethernet function is on segment 0, unless ``segment=N`` says otherwise.
+Examples: ``user`` (passt), ``user,mtu=9000,forward=tcp:8080:80``, ``stream=PATH``, ``tap=NAME``.
+Every uplink and every Ethernet function is on segment 0, unless ``segment=N`` says otherwise.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from emu.server.net.eth.tap import MAX_NAME
 
 MAX_SEGMENT = 255
 _MTU = range(1280, 65521)
-"""From the least of IPv6 to passt's most."""
+"""From IPv6's minimum MTU to passt's maximum."""
 _FORWARD = re.compile(r"(tcp|udp):(?:([0-9a-fA-F.]+|\[[0-9a-fA-F:.]+\])/)?(\d{1,5}):(\d{1,5})")
 _OPTION = {"tcp": "--tcp-ports", "udp": "--udp-ports"}
 
 
 class NetSpecError(UserError):
-    """An invalid ``--net``; the text says which part is wrong."""
+    """An invalid ``--net``; the text names the wrong setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetSpec:
-    """An uplink, and the segment that it leads out of."""
+    """An uplink, and its segment."""
 
     kind: str
     """``user``, ``stream`` or ``tap``."""
     what: str = ""
-    """The path of a stream's socket, the name of a TAP device."""
+    """Path of a stream's socket, or name of a TAP device."""
     segment: int = 0
     mtu: int = DEFAULT_MTU
     forwards: tuple[tuple[str, str], ...] = ()
-    """Options of passt that forward a port of the host's to the guest."""
+    """Options of passt that forward a port of the host to the guest."""
 
     @property
     def passt_options(self) -> list[str]:
-        """The options of passt."""
+        """The options of passt for MTU and forwards."""
         forwards = [word for option in self.forwards for word in option]
         return ["--mtu", str(self.mtu), *forwards]
 
@@ -49,9 +49,9 @@ def parse(text: str) -> NetSpec:
     head, *settings = text.split(",")
     kind, _, what = head.partition("=")
     if kind not in ("user", "stream", "tap") or (kind == "user") is bool(what):
-        raise NetSpecError(f"--net {head!r}: it is user, stream=PATH or tap=NAME")
+        raise NetSpecError(f"--net {head!r}: use user, stream=PATH or tap=NAME")
     if kind == "tap" and (len(what.encode()) > MAX_NAME or not what.isprintable() or "/" in what):
-        raise NetSpecError(f"--net {head!r}: no name of a network device")
+        raise NetSpecError(f"--net {head!r}: a name has 1 to {MAX_NAME} bytes and no slash")
     segment, mtu, forwards = 0, DEFAULT_MTU, []
     for setting in settings:
         key, _, value = setting.partition("=")
@@ -70,14 +70,14 @@ def parse(text: str) -> NetSpec:
 def _number(text: str, setting: str, value: str, among: range) -> int:
     number = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else -1
     if number not in among:
-        raise NetSpecError(f"--net {text!r}: {setting!r}: a number, {among[0]} to {among[-1]}")
+        raise NetSpecError(f"--net {text!r}: {setting!r}: use a number, {among[0]} to {among[-1]}")
     return number
 
 
 def _forward(text: str, value: str) -> tuple[str, str]:
     match = _FORWARD.fullmatch(value)
     if match is None or not all(0 < int(port) < 1 << 16 for port in match.group(3, 4)):
-        raise NetSpecError(f"--net {text!r}: forward is tcp:[ADDRESS/]PORT:GUESTPORT or udp:...")
+        raise NetSpecError(f"--net {text!r}: use forward=tcp:[ADDRESS/]PORT:GUESTPORT or udp:...")
     protocol, address, port, to = match.groups()
     where = f"{address.strip('[]')}/" if address else "127.0.0.1/"
     return _OPTION[protocol], f"{where}{port}:{to}"

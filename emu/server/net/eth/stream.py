@@ -1,7 +1,7 @@
 """``--net stream=PATH``: NICs of foreign QEMUs, by ``-netdev stream``, on a segment.
 
-We listen and QEMU connects: a QEMU that has accepted a connection itself writes to it in its main
-loop with blocking calls, so that a peer that does not read would freeze its guest.
+The server listens and QEMU connects. A QEMU that accepts the connection itself would write with
+blocking calls in its main loop, so that a slow peer would freeze its guest.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _BACKLOG = 16
 
 
 class _Peer(FramedUplink):
-    """One QEMU."""
+    """The connection of a QEMU."""
 
     def __init__(self, name: str, sock: socket, owner: StreamListener) -> None:
         self._owner = owner
         super().__init__(name, sock, owner.switch, owner.poller)
 
     def closed(self, why: str) -> None:
-        """It has gone."""
+        """Report the end of the connection to the listener."""
         self._owner.gone(self, why)
 
 
 class StreamListener:
-    """The socket that QEMUs connect to; each is a port of the segment while it is connected."""
+    """The socket that QEMUs connect to; each connection is a port of the segment."""
 
     def __init__(
         self, path: Path, switch: SegmentSwitch, poller: Poller, mode: int = OWNER_ONLY
     ) -> None:
-        """Raises OSError, with the path and a text for the user, when the socket cannot be made."""
+        """Listen at ``path``; raise OSError with the path and a text for the user on failure."""
         self.switch = switch
         self.poller = poller
         self._path = path
@@ -59,9 +59,7 @@ class StreamListener:
         if sock is None:
             return
         if len(self._peers) >= MAX_PEERS:
-            log.warning(
-                "stream %s: a connection is refused, %d are open already", self._path, MAX_PEERS
-            )
+            log.warning("stream %s: a connection is refused: %d are open", self._path, MAX_PEERS)
             sock.close()
             return
         self._count += 1
@@ -71,7 +69,7 @@ class StreamListener:
         log.info("%s: connected", peer.name)
 
     def gone(self, peer: _Peer, why: str) -> None:
-        """A peer's connection has ended."""
+        """Remove a peer whose connection has ended; log ``why``."""
         self._peers.discard(peer)
         self.switch.remove(peer)
         if why:
@@ -80,7 +78,7 @@ class StreamListener:
             log.info("%s: disconnected", peer.name)
 
     def close(self) -> None:
-        """Disconnect everybody and stop listening."""
+        """Disconnect all peers and stop listening."""
         for peer in list(self._peers):
             peer.close("")
         self.poller.ignore(self._sock.fileno())

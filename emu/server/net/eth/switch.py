@@ -1,11 +1,10 @@
-"""An Ethernet segment inside one process: a switch that learns addresses from what passes it.
+"""An Ethernet segment inside a process: a learning switch.
 
 Its ports are functions and uplinks: sockets, a passt, a TAP device, other processes of a fabric.
-A frame to a known address goes to one port, any other to all but its own. Two functions and no
-more are connected as by a cable: all that one sends reaches the other, whatever its addresses, as
-programs expect that send frames back as they are. VLAN tags are carried, and not looked at.
-Super-frames and frames with unfinished checksums pass as they are; each port makes of them what its
-peer can take.
+The switch sends a frame with a known destination to one port, and floods any other. A segment of
+exactly two functions is a cable: each receives all frames of the other, without address filtering.
+Programs that return frames unchanged need that. VLAN tags are forwarded unparsed. Super-frames and
+frames with unfinished checksums are forwarded unchanged; each port converts them for its peer.
 
 Source: IEEE 802.1Q 8.6 to 8.8 (forwarding, learning, ageing).
 """
@@ -31,10 +30,10 @@ from emu.server.net.eth.port import SegmentPort
 log = logging.getLogger(__name__)
 
 MAX_SHOWN = 256
-"""Addresses of a port that a status shows."""
+"""Maximum number of addresses of a port in a status."""
 _NO_ADDRESS = bytes(6)
 _CABLE = 2
-"""Ports of a segment that connects no more than that: a cable, by which MAC control frames pass."""
+"""Number of ports of a segment that is a cable, which also forwards MAC control frames."""
 _NS_PER_S = 1_000_000_000
 
 
@@ -46,24 +45,24 @@ class SegmentSwitch:
         self.now_ns = clock.now_ns
         self._ports: dict[SegmentPort, None] = {}
         self._is_cable = False
-        """Whether it connects two functions and nothing else."""
+        """Whether the segment connects exactly two functions."""
         self._addresses = Addresses()
         self.changes = 0
-        """Grows when something is plugged in or out, goes down or changes its addresses."""
+        """Number that grows when a port is added, removed, goes down or changes its addresses."""
 
     @property
     def ports(self) -> Sequence[SegmentPort]:
-        """What is plugged in."""
+        """The ports."""
         return tuple(self._ports)
 
     def add(self, port: SegmentPort) -> None:
-        """Plug something in."""
+        """Add a port."""
         self._ports[port] = None
         self._count_ports()
         self.changes += 1
 
     def remove(self, port: SegmentPort) -> None:
-        """Pull something out, and forget the addresses behind it."""
+        """Remove a port, and forget the addresses behind it."""
         self._ports.pop(port, None)
         self._count_ports()
         self.forget(port)
@@ -74,21 +73,21 @@ class SegmentSwitch:
         )
 
     def forget(self, port: SegmentPort) -> None:
-        """A port has gone down or has new addresses: learn anew what is behind it."""
+        """Forget the addresses behind a port that went down or changed its addresses."""
         self._addresses.forget(port)
         self.changes += 1
 
     def spare(self) -> int:
-        """How many frames a peer that can wait should send for now."""
+        """Return the number of frames that a pausable peer should send now."""
         now = self.now_ns()
         return min((port.spare(now) for port in self._ports), default=MANY)
 
     def way(self, address: bytes) -> SegmentPort | None:
-        """The port behind which a MAC address is; None while that is unknown."""
+        """Return the port behind which a MAC address is; None while it is unknown."""
         return self._addresses.find(address, self.now_ns())
 
     def forward(self, source: SegmentPort, frame: Frame) -> None:
-        """Carry a frame that came in at a port to the port or ports that lead to its receiver."""
+        """Forward a frame received from a port to the ports that lead to its receivers."""
         data, now, guard = frame.data, self.now_ns(), source.guard
         if not ETHERNET_BYTES <= len(data) <= MAX_BYTES:
             source.dropped["bad length"] += 1
@@ -113,7 +112,7 @@ class SegmentSwitch:
         self._flood(source, frame, now)
 
     def train_to(self, source: SegmentPort, address: bytes) -> CarryTrain | None:
-        """What carries trains from a port to a MAC address that is known; None if nothing does."""
+        """Return the sender of trains from a port to a MAC address; None without one."""
         port = self._way_of_trains(source, address)
         return None if port is None else partial(self._let_train_out, source, port)
 
@@ -133,9 +132,9 @@ class SegmentSwitch:
         return port.deliver_train(pieces)
 
     def forward_train(self, source: SegmentPort, train: Train) -> bool:
-        """Carry a train that came in at a port; True as one, False as its frames.
+        """Forward a train received from a port; return True if it stays whole.
 
-        It is cut where it cannot go as one.
+        A train that cannot stay whole is forwarded as single frames.
         """
         place = self._addresses.place(train.head[6:12])
         if place is not None and place.port is source:
@@ -171,7 +170,7 @@ class SegmentSwitch:
     def _learn(
         self, address: bytes, place: AddressEntry | None, source: SegmentPort, now: int
     ) -> bool:
-        """An address is new behind a port; False when its frame must go no further."""
+        """Learn an address at another port; return False if its frame is dropped."""
         if address[0] & 1 or address == _NO_ADDRESS:
             if self._is_cable:
                 return True
@@ -185,16 +184,16 @@ class SegmentSwitch:
         return True
 
     def _suspect(self, uplink: SegmentPort, now: int) -> None:
-        """A frame has come back by this uplink, or by the fabric from it."""
+        """Count a frame that returned by this uplink, or by the fabric from it; block a loop."""
         if uplink.guard is not None and not uplink.is_fabric and uplink.guard.moved(now):
             log.warning(
-                "%s: %s leads back to another port: it is ignored for %d s; connect the segment to"
+                "%s: %s loops back to another port; blocked for %d s: connect the segment to"
                 " a network by one uplink only",
                 self.name, uplink.name, BLOCKED_NS // _NS_PER_S,
             )  # fmt: skip
 
     def about(self) -> dict[str, object]:
-        """Ports, counts and addresses, as values."""
+        """Return ports, counts and addresses, as values."""
         return {
             "segment": self.name,
             "addresses": len(self._addresses),
@@ -202,7 +201,7 @@ class SegmentSwitch:
         }
 
     def _behind(self, port: SegmentPort) -> dict[str, object]:
-        """How many addresses are behind a port, and some of them."""
+        """Return the number of addresses behind a port, and up to MAX_SHOWN of them."""
         behind = self._addresses.behind(port)
         shown = [address.hex(":") for address in islice(behind, MAX_SHOWN)]
         return {"known": len(behind), "addresses": shown}

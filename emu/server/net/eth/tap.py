@@ -1,8 +1,8 @@
-"""``--net tap=NAME``: a TAP device, that is, the host's own network stack as a peer.
+"""``--net tap=NAME``: a TAP device, whose peer is the host's network stack.
 
-Each frame has a virtio network header in front of it, by which super-frames and unfinished
-checksums go to the kernel as they are. Coming from it they are finished: cutting a super-frame
-costs the kernel less than us, and the guest's receive requests hold single frames anyway.
+Each frame follows a virtio network header, which lets super-frames and unfinished checksums pass to
+the kernel unchanged. Frames from the kernel are finished: the kernel cuts a super-frame cheaper
+than this process, and the guest's receive requests hold single frames anyway.
 
 Sources: linux/if_tun.h, linux/virtio_net.h (struct virtio_net_hdr_v1), drivers/net/tun.c.
 """
@@ -37,7 +37,7 @@ _TUNSETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x400454D0, 0x400454D
 _IFREQ = Struct("@16sH22x")
 
 _VNET = Struct("@BBHHHHH")
-"""flags, gso_type, hdr_len, gso_size, csum_start, csum_offset, num_buffers, in the host's order."""
+"""flags, gso_type, hdr_len, gso_size, csum_start, csum_offset, num_buffers, in host byte order."""
 _NEEDS_CSUM, _DATA_VALID = 1, 2
 _GSO_TCPV4, _GSO_TCPV6, _GSO_ECN = 1, 4, 0x80
 _CWR = 0x80
@@ -45,7 +45,7 @@ _PLAIN = bytes(_VNET.size)
 
 
 class TapError(UserError):
-    """A TAP device that cannot be used; the text says why."""
+    """A TAP device that cannot be used; the text gives the reason."""
 
 
 class Tap(SegmentPort):
@@ -55,7 +55,7 @@ class Tap(SegmentPort):
     has_more = False
 
     def __init__(self, name: str, switch: SegmentSwitch, poller: Poller) -> None:
-        """Attach to the device, which is created if it may be. Raises :class:`TapError`."""
+        """Attach to the device, and create it if permitted. Raises :class:`TapError`."""
         super().__init__(f"tap {name}")
         self._switch = switch
         self._poller = poller
@@ -66,15 +66,15 @@ class Tap(SegmentPort):
 
     @property
     def is_up(self) -> bool:
-        """Whether it is open; the device may be down all the same."""
+        """Whether the descriptor is open; the device may be down."""
         return self._fd >= 0
 
     def fileno(self) -> int:
-        """The device's descriptor; -1 when closed."""
+        """Return the device's descriptor; -1 when closed."""
         return self._fd
 
     def deliver(self, frame: Frame) -> None:
-        """Hand a frame to the kernel; it may be lost, which is counted."""
+        """Write a frame to the kernel, or count it as dropped."""
         try:
             pieces = offloaded(frame)
         except FrameError:
@@ -99,10 +99,10 @@ class Tap(SegmentPort):
             log.warning("%s is down, frames are lost: ip link set %s up", self.name, name)
 
     def room(self) -> None:
-        """Not waited for."""
+        """Do nothing: the device is never polled for writing."""
 
     def take(self, limit: int) -> int:
-        """Take frames from the kernel, ``limit`` of them; returns how many there were."""
+        """Forward up to ``limit`` frames from the kernel; return their number."""
         room = self._switch.spare()
         if not room:
             self._poller.pause(self, PAUSE_NS)
@@ -121,7 +121,7 @@ class Tap(SegmentPort):
         return limit
 
     def close(self, why: str) -> None:
-        """Let go of the device; one that we have created vanishes."""
+        """Close the descriptor; the kernel removes a device that this process created."""
         if self._fd < 0:
             return
         if why:
@@ -132,7 +132,7 @@ class Tap(SegmentPort):
 
 
 def open_tap(name: str) -> int:
-    """A descriptor of the TAP device, which does not block. Raises :class:`TapError`."""
+    """Return a non-blocking descriptor of the TAP device. Raises :class:`TapError`."""
     try:
         fd = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -151,14 +151,14 @@ def open_tap(name: str) -> int:
 def _why_not(name: str, error: OSError) -> str:
     if error.errno == errno.EPERM:
         made = f"ip tuntap add {name} mode tap user $USER && ip link set {name} up"
-        return f"tap {name}: only root may make it; as root: {made}"
+        return f"tap {name}: only root may create the device; as root: {made}"
     if error.errno == errno.EBUSY:
         return f"tap {name}: another process uses it"
     return f"tap {name}: {error.strerror}"
 
 
 def received(data: bytes) -> Frame:
-    """The frame behind a virtio network header that the kernel has written."""
+    """Return the frame behind a virtio network header that the kernel wrote."""
     flags, gso_type, _, gso_size, _, _, _ = _VNET.unpack_from(data)
     checked = bool(flags & (_NEEDS_CSUM | _DATA_VALID))
     filled = checked and not flags & _NEEDS_CSUM
@@ -166,9 +166,9 @@ def received(data: bytes) -> Frame:
 
 
 def offloaded(frame: Frame) -> list[tuple[bytes, bytes]]:
-    """A frame as the kernel takes it: headers and frames. Raises :class:`FrameError`.
+    """Return a frame in the kernel's format: headers and frames. Raises :class:`FrameError`.
 
-    A TCP super-frame and an unfinished checksum stay what they are. UDP super-frames are cut, as
+    A TCP super-frame stays whole and a checksum stays unfinished. UDP super-frames are cut, because
     kernels before 6.2 refuse them.
     """
     if not frame.checked or frame.filled:
@@ -193,7 +193,7 @@ def _gso_type(headers: Headers) -> int:
 
 
 def _with_pseudo_header(headers: Headers, offset: int) -> bytes:
-    """The frame with the pseudo-header's sum where the checksum goes, as the kernel wants it."""
+    """Return the frame with the pseudo-header's sum as checksum, as the kernel requires."""
     frame = insert(headers, l3=True, l4=False)
     number = pseudo_header(headers, headers.end - headers.l4) % MODULUS
     at = headers.l4 + offset

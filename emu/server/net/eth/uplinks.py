@@ -1,8 +1,8 @@
-"""Segments that reach other processes, by the fabric's sockets.
+"""Ethernet segments that span processes, over the fabric's sockets.
 
-The fabric is a star, and so are its segments: in the hub each member is a port of every segment, in
-a member the hub is. So the hub's switches learn which member an address is behind. Super-frames and
-unfinished checksums stay what they are between our processes.
+The fabric is a star, and its segments are stars too. In the hub each member is a port of every
+segment; in a member the hub is a port. The hub's switches learn which member an address is behind.
+Super-frames stay whole and checksums unfinished between processes of mlx5emu.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from emu.server.net.fabric.protocol import FrameKind
 
 
 class _Uplink(SegmentPort):
-    """The port of one segment that leads to another process."""
+    """The port of a segment that leads to another process."""
 
     is_uplink = True
     is_fabric = True
@@ -37,15 +37,15 @@ class _Uplink(SegmentPort):
 
     @property
     def is_pausing(self) -> bool:
-        """Whether the other process has yet to read what has been sent."""
+        """Whether the other process has not yet read enough of the queue."""
         return self._connection.is_pausing
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when it has read some of it, or when the connection is closed."""
+        """Call ``callback`` when the queue has space, or when the connection is closed."""
         self._connection.when_room(callback)
 
     def deliver(self, frame: Frame) -> None:
-        """Send a frame; it is lost when the other process reads too slowly."""
+        """Send a frame; drop it when the other process reads too slowly."""
         if self._connection.is_congested:
             self.dropped["queue full"] += 1
         else:
@@ -54,11 +54,11 @@ class _Uplink(SegmentPort):
 
     @property
     def takes_trains(self) -> bool:
-        """Whether the other process reads."""
+        """Whether the connection is not congested."""
         return not self._connection.is_congested
 
     def deliver_train(self, pieces: Sequence[Buffer], train: Train | None = None) -> bool:
-        """Send a train."""
+        """Send a train; return False to pause senders."""
         self.sent += 1
         return self._connection.send_pieces(
             FrameKind.FRAME_TRAIN, (protocol.segment(self._number), *pieces)
@@ -75,14 +75,14 @@ class Uplinks:
         segments.on_new = self._join
 
     def linked(self, connection: FabricConnection, name: str) -> None:
-        """Ethernet ports are behind this connection from now on."""
+        """Add a port for this connection to every segment."""
         self._ports[connection] = {}
         self._names[connection] = name
         for number, switch in self.segments.all():
             self._add(connection, number, switch)
 
     def _join(self, number: int, switch: SegmentSwitch) -> None:
-        """A segment is new: it leads to all processes."""
+        """Add a port for each connection to a new segment."""
         for connection in self._ports:
             self._add(connection, number, switch)
 
@@ -92,17 +92,17 @@ class Uplinks:
         switch.add(port)
 
     def unlinked(self, connection: FabricConnection) -> None:
-        """The connection has ended."""
+        """Remove the ports of a connection that has ended."""
         self._names.pop(connection, None)
         for number, port in self._ports.pop(connection, {}).items():
             self.segments.segment(number).remove(port)
 
     def received(self, connection: FabricConnection, body: memoryview) -> int:
-        """A frame from another process; returns how many packets it may have been, over all ports.
+        """Forward a frame from another process; return the number of packets, over all ports.
 
-        Those of a super-frame count one by one: more of them than a function takes in a round wait
-        in the socket and are not lost. A guest behind that process may have made the frame, so a
-        bad one is only dropped.
+        The packets of a super-frame count separately: those above a function's limit for a round
+        wait in the socket and are not lost. A guest behind that process may have made the frame, so
+        a malformed frame is only dropped.
         """
         number, frame = protocol.read_ethernet(body)
         switch = self.segments.segment(number)
@@ -115,9 +115,9 @@ class Uplinks:
         return packets * (len(switch.ports) if frame.data[0] & 1 else 1)
 
     def received_train(self, connection: FabricConnection, body: memoryview) -> int:
-        """A train of RoCE packets from another process; returns how much work it was.
+        """Forward a train of RoCE packets from another process; return its cost.
 
-        Cut, it is as many frames, which count as in :meth:`received`.
+        A train that is cut counts as its frames, as in :meth:`received`.
         """
         number, frame = protocol.read_train(body)
         switch = self.segments.segment(number)

@@ -1,1 +1,1 @@
-"""The star of processes that share a fabric: its address, hub, members and their protocol."""
+"""The star of processes on a fabric: its address, hub, members and protocol."""

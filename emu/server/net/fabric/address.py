@@ -1,8 +1,7 @@
 """The address of a fabric, to which its processes connect: ``unix:PATH`` or ``tcp:HOST:PORT``.
 
-The first process listens and the others connect. A Unix socket's path has a lock file beside it,
-held by the listener, so that two processes that find a dead socket at the same time do not both
-replace it.
+The first process listens and the others connect. The listener holds a lock file beside a Unix
+socket's path. The lock prevents that two processes replace a dead socket at the same time.
 """
 
 from __future__ import annotations
@@ -24,27 +23,28 @@ _BACKLOG = 64
 
 
 class FabricError(UserError):
-    """A fabric that cannot be joined; the message is one clear line."""
+    """A fabric that cannot be joined; the message is a single line."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnixAddress:
-    """A socket in the file system of one host."""
+    """A Unix socket in the file system of a host."""
 
     path: Path
     mode: int = OWNER_ONLY
-    """The path's mode: processes with write permission may connect."""
+    """Mode of the path; processes with write permission may connect."""
 
     def __str__(self) -> str:
         return f"unix:{self.path}"
 
     def connect(self) -> socket.socket:
-        """Begin to connect, without waiting. Raises OSError when nobody listens."""
+        """Start to connect without blocking. Raises OSError when no process listens."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         return _started(sock, os.fspath(self.path))
 
     def listen(self) -> FabricListener | None:
-        """Become the listener; None when another process is the listener or about to be.
+        """Become the listener; return None when another process is, or is about to be, the
+        listener.
 
         Raises OSError when the path cannot be used.
         """
@@ -68,21 +68,21 @@ class UnixAddress:
         return FabricListener(sock, self.path, lock)
 
     def _is_alive(self) -> bool:
-        """Whether a process that holds no lock listens: another program. Raises FileExistsError."""
+        """Return whether another program without the lock listens. Raises FileExistsError."""
         try:
             if not stat.S_ISSOCK(self.path.lstat().st_mode):
                 raise FileExistsError(errno.EEXIST, "exists and is no socket")
             self.connect().close()
         except (FileNotFoundError, ConnectionRefusedError):
             return False
-        except BlockingIOError:  # its backlog is full
+        except BlockingIOError:  # the listener's backlog is full
             return True
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """A port of a host; processes of several hosts can meet there."""
+    """A TCP port of a host, at which processes of several hosts can connect."""
 
     host: str
     port: int
@@ -91,18 +91,18 @@ class TcpAddress:
         return f"tcp:{self.host}:{self.port}"
 
     def connect(self) -> socket.socket:
-        """Begin to connect, without waiting. Raises OSError when that fails at once."""
+        """Start to connect without blocking. Raises OSError when that fails at once."""
         family, where = _resolved(self.host, self.port)
         sock = socket.socket(family, socket.SOCK_STREAM)
         _tune(sock)
         return _started(sock, where)
 
     def listen(self) -> FabricListener | None:
-        """Become the listener; None if another process is, or if the host is not this one."""
+        """Become the listener; return None if another process is, or if the host is remote."""
         family, where = _resolved(self.host, self.port)
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
-            # Connections left behind by a listener that has just ended do not matter.
+            # Permit connections in TIME_WAIT of a listener that has just ended.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(where)
             sock.listen(_BACKLOG)
@@ -117,9 +117,9 @@ class TcpAddress:
 
 @cache
 def _resolved(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
-    """Family and address of a name. It is looked up only once, when the fabric is joined.
+    """Return family and address of a name, resolved once, when the fabric is joined.
 
-    A later look-up would block the guests, most likely just when the network has problems.
+    A later look-up would block the guests, most likely during network problems.
     """
     family, _, _, _, where = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICSERV
@@ -128,13 +128,13 @@ def _resolved(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
 
 
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
-"""A host that vanishes without closing is noticed within half a minute (tcp(7))."""
+"""Detect a host that vanished without closing within 30 seconds (tcp(7))."""
 _USER_TIMEOUT_MS = 30_000
 """The same limit while data wait for a TCP ACK, when no keepalive is sent."""
 
 
 def _tune(sock: socket.socket) -> None:
-    """Send at once, and notice when the other side has vanished."""
+    """Send without delay, and detect a vanished peer."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE.items():
@@ -146,7 +146,7 @@ Address = UnixAddress | TcpAddress
 
 
 def parse(name: str, mode: int = OWNER_ONLY) -> Address:
-    """The address that a fabric's name stands for; a Unix socket that we create gets ``mode``.
+    """Return the address of a fabric's name; a Unix socket that we create gets ``mode``.
 
     Raises :class:`FabricError`.
     """
@@ -154,16 +154,16 @@ def parse(name: str, mode: int = OWNER_ONLY) -> Address:
     if kind == "unix" and rest:
         path = Path(rest).absolute()
         if len(os.fsencode(path)) > MAX_PATH:
-            raise FabricError(f"{path}: a socket's path has {MAX_PATH} bytes at most")
+            raise FabricError(f"{path}: a socket's path has at most {MAX_PATH} bytes")
         return UnixAddress(path, mode)
     host, _, port = rest.rpartition(":")
     if kind == "tcp" and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16:
         return TcpAddress(host.strip("[]"), int(port))
-    raise FabricError(f"no fabric {name!r}: it is called unix:PATH or tcp:HOST:PORT")
+    raise FabricError(f"no fabric {name!r}: use unix:PATH or tcp:HOST:PORT")
 
 
 class FabricListener:
-    """A listening socket; ``close`` removes the files that it has created."""
+    """A listening socket; ``close`` removes the files that it created."""
 
     def __init__(
         self, sock: socket.socket, path: Path | None = None, lock: _Lock | None = None
@@ -174,7 +174,7 @@ class FabricListener:
         self._lock = lock
 
     def accept(self) -> socket.socket | None:
-        """The next client's socket, which does not block; None when there is none."""
+        """Return the next client's socket, which is non-blocking; None without one."""
         client = self._acceptor.accept()
         if client is None:
             return None
@@ -184,7 +184,7 @@ class FabricListener:
         return client
 
     def close(self) -> None:
-        """Stop listening. The lock is released last, so that a successor finds no files of ours."""
+        """Stop listening; release the lock last, so that a successor finds no files of ours."""
         self._acceptor.close()
         self.sock.close()
         if self._path is not None:
@@ -195,7 +195,7 @@ class FabricListener:
 
 @dataclass(frozen=True, slots=True)
 class _Lock:
-    """A lock file that we hold."""
+    """A lock file that this process holds."""
 
     fd: int
     path: Path
@@ -207,9 +207,9 @@ class _Lock:
 
 
 def _lock(path: Path) -> _Lock | None:
-    """Take the lock; None when another process holds it, or has just removed the file.
+    """Take the lock; return None when another process holds it, or has just removed the file.
 
-    Raises OSError for a symbolic link, which might point to a file of another user's choice.
+    Raises OSError for a symbolic link, whose target another user may have chosen.
     """
     fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -1,10 +1,10 @@
-"""One socket between two processes of a fabric, which sends and receives frames without blocking.
+"""A socket between two processes of a fabric, which sends and receives frames without blocking.
 
-Frames to send go into a queue that is written when the functions have had their turns, many frames
-at once.
-When the queue gets long, senders are told to pause. When it does not move for a while, the other
-process does not read: the packets are dropped, as by a link's head-of-queue lifetime (IBTA
-18.2.5.4), so that senders do not wait for it.
+Frames to send wait in a queue until the functions' polls are done; a write sends many of them.
+
+Above PAUSE_BYTES senders pause. Without a write for LIFETIME_NS, the other process does not read.
+The packets are then dropped, as by a link's head-of-queue lifetime (IBTA 18.2.5.4), and senders do
+not wait for that process.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from emu.server.net.poller import READ, WRITE
 log = logging.getLogger(__name__)
 
 PAUSE_BYTES = 1 << 20
-"""Queued bytes above which senders are told to pause."""
+"""Queued bytes above which senders pause."""
 MAX_BYTES = 4 * PAUSE_BYTES
 """Queued bytes above which packets are dropped."""
 HARD_BYTES = 2 * max(MAX_BODY.values())
-"""Queued bytes of other frames than packets above which the connection is closed."""
+"""Queued bytes of non-packet frames above which the connection is closed."""
 LIFETIME_NS = 2_000_000_000
 _FLUSH_BYTES = 1 << 18
 _BUFFERS_PER_CALL = 256
@@ -48,23 +48,23 @@ _READ_BYTES = 1 << 18
 
 
 class ConnectionOwner(Protocol):
-    """The owner of a connection, which acts on received frames."""
+    """The owner of a connection, which handles received frames."""
 
     def received(self, connection: FabricConnection, kind: FrameKind, body: memoryview) -> int:
-        """A frame; its body is valid until this returns. FabricProtocolError closes the connection.
+        """Handle a frame, whose body is valid during the call; return the frame's cost.
 
-        Returns how much work the frame was: a packet for one receiver counts 1.
+        A packet for one receiver costs 1. FabricProtocolError closes the connection.
         """
 
     def closed(self, connection: FabricConnection, why: str) -> None:
-        """The connection has ended; it is closed already."""
+        """Handle the end of the connection, which is already closed."""
 
     def watch(self, connection: FabricConnection, events: int) -> None:
-        """From now on the connection waits for these epoll events."""
+        """Wait for these epoll events of the connection from now on."""
 
 
 class FabricConnection:
-    """A connected, or connecting, socket that does not block."""
+    """A connected, or connecting, non-blocking socket."""
 
     def __init__(
         self, sock: socket.socket, owner: ConnectionOwner, clock: Clock, name: str
@@ -76,26 +76,26 @@ class FabricConnection:
         self._owner = owner
         self._clock = ContainedClock(clock, self)
         self._queue: deque[tuple[FrameKind, Buffer]] = deque()
-        """Each frame's kind, and the bytes still to be written."""
+        """Kind and unwritten bytes of each frame."""
         self._packet_bytes = self._other_bytes = 0
         self._has_begun = False
-        """Whether the first frame of the queue has been written in part."""
+        """Whether the first frame of the queue is partly written."""
         self._is_due = False
-        """The queue will be written in this round."""
+        """Whether the queue is flushed in this round."""
         self._lifetime: Timer | None = None
         self._is_blocked = False
         self._is_stuck = False
-        """The other side has not read for a lifetime: packets are dropped until it does."""
+        """Whether the peer has not read for a lifetime; packets are dropped until it reads."""
         self._waiting: list[Callable[[], None]] = []
         self._buffer = bytearray(_READ_BYTES + max(MAX_BODY.values()) + HEADER.size)
         self._filled = 0
         self._done = 0
-        """Offset in the buffer up to which frames have been handed to the owner."""
+        """Offset in the buffer up to which the owner has handled frames."""
         self.has_more = False
         self._sharing = Sharing(sock)
 
     def fileno(self) -> int:
-        """The socket's descriptor; -1 when closed."""
+        """Return the socket's descriptor; -1 when closed."""
         return self._sock.fileno() if self._sock is not None else -1
 
     @property
@@ -104,7 +104,7 @@ class FabricConnection:
         return self._sock is None
 
     def fail(self) -> None:
-        """Close because of the exception that is being handled, a bug of ours."""
+        """Close because of the exception in handling, a bug of ours."""
         log.exception("%s: internal error", self.name)
         self.close("internal error")
 
@@ -112,21 +112,21 @@ class FabricConnection:
 
     @property
     def is_congested(self) -> bool:
-        """Whether packets had better be dropped: the other side reads too slowly, or not at all."""
+        """Whether packets should be dropped because the peer reads too slowly, or not at all."""
         return self._is_stuck or self._packet_bytes >= PAUSE_BYTES
 
     @property
     def is_pausing(self) -> bool:
-        """Whether senders of packets should wait for :meth:`when_room`; not at a closed one."""
+        """Whether senders of packets should wait for :meth:`when_room`; False when closed."""
         return self._packet_bytes >= PAUSE_BYTES and not self._is_stuck and self._sock is not None
 
     @property
     def is_behind(self) -> bool:
-        """Whether frames other than packets still wait for the other side to read."""
+        """Whether non-packet frames wait for the peer to read."""
         return self._other_bytes > 0
 
     def send(self, kind: FrameKind, body: Buffer) -> bool:
-        """Queue a frame. False when packets should pause; packets above the limit are dropped."""
+        """Queue a frame; return False to pause packets. Packets above the limit are dropped."""
         if self._sock is None:
             return True
         is_packet = kind in PACKETS
@@ -147,13 +147,13 @@ class FabricConnection:
                 self._is_due = True
                 self._clock.budget.after_polls(self._flush)
         if self._other_bytes > HARD_BYTES:
-            self.close("it does not read")
+            self.close("the peer does not read")
         return self._packet_bytes < PAUSE_BYTES
 
     def send_pieces(self, kind: FrameKind, pieces: Sequence[Buffer]) -> bool:
-        """As :meth:`send`, for a train in pieces, which are valid until this returns.
+        """Send a train, whose buffers are valid during the call; return as :meth:`send`.
 
-        Copied once, into memory that the other process maps, or else by the socket.
+        The train is copied once: to memory that the other process maps, or into the socket.
         """
         if self._queue and not self._is_blocked:
             self._write()
@@ -173,7 +173,7 @@ class FabricConnection:
         return self._packet_bytes < PAUSE_BYTES
 
     def _place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
-        """Put a frame's body into shared memory; None when that has no room, or is not there."""
+        """Copy a frame's body to shared memory; return None without memory or space."""
         sharing = self._sharing
         if self._sock is None or self.is_congested:
             return None
@@ -205,13 +205,13 @@ class FabricConnection:
         self._set_blocked(False)
 
     def _write_some(self, some: Sequence[Buffer]) -> int:
-        """Write as much as the socket takes; returns how many bytes. An error closes it."""
+        """Write to the socket and return the number of bytes; close it on an error."""
         assert self._sock is not None
         try:
             return self._sock.sendmsg(some)
         except BlockingIOError:
             return 0
-        except BrokenPipeError:  # nobody reads any more; what has come says why, then its end
+        except BrokenPipeError:  # peer closed; its frames are read first
             return sum(map(len, some))
         except OSError as error:
             self.close(error.strerror or str(error))
@@ -242,7 +242,7 @@ class FabricConnection:
             self._owner.watch(self, WRITE if is_blocked else READ)
 
     def _drop(self) -> None:
-        """Nothing has been written for the lifetime: drop the queued packets."""
+        """Drop the queued packets after a lifetime without a write."""
         self._lifetime = None
         self._is_stuck = True
         first = [self._queue.popleft()] if self._has_begun else []
@@ -266,13 +266,13 @@ class FabricConnection:
     # -- in
 
     def room(self) -> None:
-        """The socket has room again."""
+        """Write queued frames, because the socket accepts bytes again."""
         self._write()
 
     def take(self, limit: int) -> int:
-        """Act on received frames, about as much work as ``limit`` packets; returns how much it was.
+        """Handle received frames up to a cost of about ``limit`` packets; return the cost.
 
-        ``has_more`` tells whether to call again without waiting for the socket.
+        ``has_more`` reports whether to call again without waiting for the socket.
         """
         if not self.has_more and not self._receive():
             return 0
@@ -283,7 +283,7 @@ class FabricConnection:
             return 1
 
     def _receive(self) -> bool:
-        """Read the data that have arrived; False when there are none."""
+        """Read the received data; return False when there are none."""
         if self._sock is None:
             return False
         room = memoryview(self._buffer)[self._filled : self._filled + _READ_BYTES]
@@ -300,7 +300,7 @@ class FabricConnection:
         return count > 0
 
     def _act(self, limit: int) -> int:
-        """Hand complete frames to the owner, and keep the incomplete rest."""
+        """Pass complete frames to the owner, and keep an incomplete rest; return the cost."""
         view, start, work = memoryview(self._buffer), self._done, 0
         self.has_more = False
         for kind, body, end in frames(view[start : self._filled]):
@@ -320,7 +320,7 @@ class FabricConnection:
         return max(work, 1)
 
     def _shared(self, kind: FrameKind, body: memoryview) -> int:
-        """A frame about shared memory; returns how much work it was."""
+        """Handle a frame about shared memory; return its cost."""
         if kind is not FrameKind.PLACED:
             self._sharing.take(kind, body)
             return 1
@@ -333,14 +333,14 @@ class FabricConnection:
     # -- the end
 
     def close(self, why: str) -> None:
-        """Close the connection and tell the owner ``why``: empty when the other side just left."""
+        """Close and report ``why`` to the owner, an empty text after the peer's orderly close."""
         if self._sock is None:
             return
         self.abandon()
         self._owner.closed(self, why)
 
     def abandon(self) -> None:
-        """Close without telling the owner; queued frames are written if possible at once."""
+        """Close without a report to the owner; try once to write queued non-packet frames."""
         sock, self._sock = self._sock, None
         if sock is None:
             return

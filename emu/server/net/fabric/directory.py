@@ -1,4 +1,4 @@
-"""The assignment of LIDs and GUIDs on a fabric: which are taken, and which are free."""
+"""The assignment of LIDs and GUIDs on a fabric."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class TakenError(Exception):
 def assign(
     requested: Sequence[Identity], used: Iterable[Identity], avoid: Iterable[Identity] = ()
 ) -> list[Identity]:
-    """A LID and a GUID for each function: the wanted ones, else the first that are free.
+    """Return a LID and a GUID for each function: the requested ones, else the first free ones.
 
-    Numbers to be avoided are given only on request. Raises :class:`TakenError`.
+    Numbers in ``avoid`` are assigned only on request. Raises :class:`TakenError`.
     """
     holders = [*used]
     lids, guids = {one.lid for one in holders}, {one.guid for one in holders}

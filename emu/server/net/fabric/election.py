@@ -1,8 +1,8 @@
-"""A process's role on a fabric (hub or member): how it is taken, lost and taken again.
+"""A process's role on a fabric, hub or member, and the transitions between roles.
 
 The first process at the fabric's address listens and is the hub; the others connect and become
-members. When the hub goes, the remaining processes repeat this, and each asks for the LIDs and
-GUIDs that its functions already have.
+members. When the hub ends, the remaining processes repeat this. Each requests the LIDs and GUIDs
+that its functions already have.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ log = logging.getLogger(__name__)
 RETRY_NS = 200_000_000
 JOIN_TIMEOUT_NS = 15_000_000_000
 PATIENCE_NS = 3_000_000_000
-"""How long to wait before logging what we are waiting for: a busy machine takes a second."""
-_NOBODY = "nobody answers"
+"""Delay before a log message about the wait; a busy machine needs a second."""
+_NOBODY = "no hub answers"
 
 
 class ElectionCallbacks(HubHost, Protocol):
-    """The process, which is told when its role changes."""
+    """The process, which handles changes of its role."""
 
     def role_taken(self, *, again: bool) -> None:
-        """It has become the hub or a member; ``again``: it has been one of them before."""
+        """Handle the start of a role; ``again`` is true after an earlier role."""
 
     def role_lost(self) -> None:
-        """The hub has gone."""
+        """Handle the loss of the hub."""
 
 
 class Election:
-    """A process that is the hub of a fabric, a member, or trying to become one of them."""
+    """A process that is the hub of a fabric, a member, or a candidate."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Election:
         poller: Poller,
         requested: Sequence[Identity],
     ) -> None:
-        """``requested``: the LIDs and GUIDs that the process's functions ask for, 0 for any."""
+        """Store the LIDs and GUIDs that the process's functions request; 0 requests any."""
         self.role: Hub | Membership | None = None
         self.has_joined = False
         self._candidate = candidate
@@ -60,15 +60,15 @@ class Election:
         self._requested = list(requested)
         self._trying: Membership | None = None
         self._former: list[Identity] = []
-        """The functions that were on the fabric when the hub went."""
+        """The functions of other processes when the hub ended."""
         self._why, self._why_lost = _NOBODY, ""
         self._is_refused = self._is_closed = False
         self._retry: Timer | None = None
 
     def join(self, timeout_ns: int = JOIN_TIMEOUT_NS) -> list[Identity]:
-        """Join the fabric; returns the LIDs and GUIDs of our functions.
+        """Join the fabric; return the LIDs and GUIDs of our functions.
 
-        Waits for the hub. Raises :class:`FabricError`.
+        Wait for the hub up to ``timeout_ns``. Raises :class:`FabricError`.
         """
         start = self._loop.now_ns()
         says_at, end = start + PATIENCE_NS, start + timeout_ns
@@ -86,7 +86,7 @@ class Election:
         return self._requested
 
     def leave(self) -> None:
-        """Close every socket; no later attempt to join is made."""
+        """Close every socket, and make no further attempt to join."""
         self._is_closed = True
         for part in (self._trying, self.role):
             if part is not None:
@@ -96,7 +96,7 @@ class Election:
     # -- joining
 
     def _try(self) -> None:
-        """Connect to the hub; if there is none, become the hub."""
+        """Connect to the hub; without a hub, become the hub."""
         if self._is_closed or self.role is not None or self._trying is not None:
             return
         try:
@@ -134,7 +134,7 @@ class Election:
         self._settle(hub, hub.identities)
 
     def joined(self, membership: Membership, identities: list[Identity]) -> None:
-        """The hub has accepted us and assigned these LIDs and GUIDs."""
+        """Take the member's role with the LIDs and GUIDs that the hub assigned."""
         self._trying = None
         log.info("fabric %s: this process has joined as a member", self._address)
         self._settle(membership, identities)
@@ -148,25 +148,25 @@ class Election:
     # -- failing to join, and losing the hub
 
     def refused(self, why: str) -> None:
-        """Joining has failed: try again later. Only the first :meth:`join` gives up."""
+        """Record why joining failed and retry later; only the first :meth:`join` gives up."""
         self._trying = None
         if self.has_joined and why != self._why:
-            log.warning("fabric %s: cannot join again: %s; trying on", self._address, why)
+            log.warning("fabric %s: cannot join again: %s; retrying", self._address, why)
         self._why, self._is_refused = why, True
         self._try_later()
 
     def lost(self, membership: Membership, why: str) -> None:
-        """The connection to the hub has ended, or could not be made."""
+        """Handle a lost or failed connection to the hub."""
         if membership is self._trying:
             self._trying = None
             self._why = why or self._why
             self._try_to_listen()
             return
         if not why or why != self._why_lost:
-            log.warning("fabric %s: the hub has gone%s", self._address, f": {why}" if why else "")
-        self._why_lost, self._why = why, why or "the hub has gone"
+            log.warning("fabric %s: the hub is lost%s", self._address, f": {why}" if why else "")
+        self._why_lost, self._why = why, why or "the hub is lost"
         self._former = membership.others()
         self.role = None
         self._candidate.role_lost()
-        # A process that breaks the protocol may go on doing so.
+        # A process that breaks the protocol may break it again at once.
         self._try_later(RETRY_NS if why else 0)

@@ -1,7 +1,7 @@
-"""The listening process of a fabric: it assigns LIDs and GUIDs, knows all ports, forwards packets.
+"""The listening process of a fabric: assigns LIDs and GUIDs, tracks all ports, forwards packets.
 
-Its own functions have ports like those of every member. A member that breaks the protocol, or sends
-a packet with a source LID that is not its own, is disconnected.
+The hub's own functions have ports like those of every member. A member that breaks the protocol, or
+sends a packet with a foreign source LID, is disconnected.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ log = logging.getLogger(__name__)
 
 MAX_MEMBERS = 64
 MAX_UNGREETED = 64
-"""Limit of connections that have not sent HELLO; one more makes us close the oldest of them."""
+"""Limit of connections without HELLO; a further connection closes the oldest of them."""
 NEWS_NS = 20_000_000
-"""How often members are told of changed ports, at most."""
+"""Minimum interval between two reports of changed ports."""
 MAX_MISSED = 3000
-"""How often a member may not have read the last news when there is more: about a minute."""
+"""Number of reports that a member may leave unread before it is disconnected: about a minute."""
 GREETING_NS = 5_000_000_000
-"""A process that connects has to send HELLO within this time."""
+"""Time within which a new connection must send HELLO."""
 
 
 @dataclass(slots=True)
 class _HubMember:
-    """Another process."""
+    """A member process."""
 
     number: int
     identities: list[Identity] = field(default_factory=list)
     ports: dict[int, EndPort] = field(default_factory=dict)
-    """The ports that it has reported, by LID."""
+    """The ports that the member has reported, by LID."""
     is_greeted: bool = False
     is_informed: bool = False
-    """Whether it has been sent the current state of all ports."""
+    """Whether the member was sent the current state of all ports."""
     guids: bytes = b""
-    """The GUIDs of Ethernet ports that it has been told."""
+    """The last sent GUIDS body."""
     patience: Timer | None = None
-    """Runs until the deadline for its HELLO."""
+    """Timer of the deadline for HELLO."""
     missed: int = 0
-    """How often there was news for it while it had not read the last ones."""
+    """Number of consecutive reports that were due while the member had unread ones."""
     packed: dict[int, bytes] = field(default_factory=dict)
-    """Its ports as the others are told of them, as far as they have been packed."""
+    """Packed ports of the member, by LID, as far as already packed."""
 
     def pack(self) -> bytes:
-        """All of its ports."""
+        """Return all ports of the member in packed form."""
         packed = self.packed
         for lid in self.ports.keys() - packed.keys():
             packed[lid] = port_frames.port(self.ports[lid])
@@ -69,7 +69,7 @@ class _HubMember:
 
     @property
     def has_ethernet(self) -> bool:
-        """Whether a function of it has an Ethernet port."""
+        """Whether a function of the member has an Ethernet port."""
         return any(identity.is_ethernet for identity in self.identities)
 
 
@@ -83,9 +83,9 @@ class Hub:
         requested: Sequence[Identity],
         former: Iterable[Identity] = (),
     ) -> None:
-        """``former``: functions known from the previous hub, which may ask for their numbers again.
+        """Assign numbers to our own functions; ``former`` functions keep the right to theirs.
 
-        Raises :class:`TakenError` when the wanted LIDs or GUIDs of our own functions clash.
+        Raises :class:`TakenError` when requested LIDs or GUIDs of our own functions clash.
         """
         self._site = site
         self._listener = listener
@@ -94,34 +94,34 @@ class Hub:
         self._by_lid: dict[int, FabricConnection] = {}
         self._count = 0
         self._news: Timer | None = None
-        """Set when members will be told about the ports."""
+        """Timer of the next report of ports."""
         self._told_ns = -NEWS_NS
-        """When they were told last."""
+        """Time of the last report."""
         self._has_changed = False
-        """The ports of members have changed and our own process has not been told yet."""
+        """Whether members' ports have changed since our own process was notified."""
         self.identities = assign(requested, (), self._former)
 
     def fileno(self) -> int:
-        """Readable when a process wants to become a member."""
+        """Return the listener's descriptor, readable when a process connects."""
         return self._listener.sock.fileno()
 
     # -- what the fabric calls
 
     def connection_to(self, lid: int) -> FabricConnection | None:
-        """The connection that leads to a LID."""
+        """Return the connection that leads to a LID."""
         return self._by_lid.get(lid)
 
     def everyone(self) -> Iterable[FabricConnection]:
-        """The connections that a multicast packet is sent to."""
+        """Return the connections that a multicast packet is sent to."""
         return [connection for connection, member in self._members.items() if member.is_greeted]
 
     def ports(self) -> Iterator[EndPort]:
-        """The ports of all members."""
+        """Yield the ports of all members."""
         for member in self._members.values():
             yield from member.ports.values()
 
     def announce(self, port: EndPort) -> None:
-        """A port of our own has changed."""
+        """Report a changed port of our own to all members."""
         self._tell()
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Hub:
     # -- members
 
     def accept(self) -> None:
-        """Accept processes that wait to connect, a limited number of them in each round."""
+        """Accept waiting processes, up to ACCEPTS_PER_ROUND in each round."""
         for _ in range(ACCEPTS_PER_ROUND):
             sock = self._listener.accept()
             if sock is None:
@@ -150,22 +150,22 @@ class Hub:
             self.watch(connection, READ)
 
     def _make_room(self) -> None:
-        """Connections that never send HELLO must not keep other processes out."""
+        """Close the oldest connection without HELLO at the limit, lest these starve others."""
         ungreeted = [one for one, member in self._members.items() if not member.is_greeted]
         if len(ungreeted) >= MAX_UNGREETED:
-            ungreeted[0].close("others wait to say HELLO")
+            ungreeted[0].close("too many connections without HELLO")
 
     def _hurry(self, connection: FabricConnection) -> None:
         member = self._members.get(connection)
         if member is not None and not member.is_greeted:
-            connection.close("it has not said HELLO")
+            connection.close("no HELLO within the time limit")
 
     def watch(self, connection: FabricConnection, events: int) -> None:
-        """Wait for a member's socket."""
+        """Wait for epoll events of a member's socket."""
         self._site.watch(connection, events)
 
     def received(self, connection: FabricConnection, kind: FrameKind, body: memoryview) -> int:
-        """A frame from a member."""
+        """Handle a frame from a member; return its cost."""
         member = self._members[connection]
         if kind is FrameKind.PACKET and member.is_greeted:
             return self._forward(connection, member, body)
@@ -187,7 +187,7 @@ class Hub:
 
     def _take_port(self, member: _HubMember, port: EndPort) -> None:
         if Identity(port.lid, port.port_guid) not in member.identities:
-            raise FabricProtocolError(f"port with LID {port.lid:#x}, which is not its own")
+            raise FabricProtocolError(f"port with LID {port.lid:#x} of another process")
         if member.ports.get(port.lid) != port:
             member.ports[port.lid] = port
             member.packed.pop(port.lid, None)
@@ -198,7 +198,7 @@ class Hub:
             requested = protocol.read_hello(body)
             used = self._used()
             if not requested:
-                raise FabricProtocolError("a member without functions")
+                raise FabricProtocolError("HELLO without functions")
             if sum(one.is_greeted for one in self._members.values()) >= MAX_MEMBERS:
                 raise TakenError(f"more than {MAX_MEMBERS} processes on the fabric")
             if len(used) + len(requested) > MAX_PORTS:
@@ -214,7 +214,7 @@ class Hub:
                 self._by_lid[identity.lid] = connection
         log.info("%s has joined: %s", connection.name, ", ".join(map(str, member.identities)))
         if member.has_ethernet:
-            self._tell()  # of its GUIDs, which no PORT tells
+            self._tell()  # reports the GUIDs, which PORT does not contain
         else:
             self._tell_later()
         connection.send(FrameKind.WELCOME, protocol.welcome(member.identities))
@@ -222,7 +222,7 @@ class Hub:
             self._site.ethernet.linked(connection, connection.name)
 
     def _not_of(self, member: _HubMember) -> Iterator[Identity]:
-        """The functions of all processes but this member's."""
+        """Yield the functions of all processes except this member's."""
         yield from self.identities
         for other in self._members.values():
             if other is not member:
@@ -235,7 +235,7 @@ class Hub:
         return used
 
     def closed(self, connection: FabricConnection, why: str) -> None:
-        """A member has gone, and its ports with it."""
+        """Remove a member whose connection has ended, and its ports."""
         member = self._members.pop(connection)
         if member.patience is not None:
             member.patience.cancel()
@@ -253,20 +253,20 @@ class Hub:
     # -- ports
 
     def _changed(self) -> None:
-        """The ports of a member have changed."""
+        """Schedule the report that ports of a member have changed."""
         self._has_changed = True
         self._tell()
 
     def _tell(self) -> None:
-        """Mark every member as to be told about the ports."""
+        """Schedule a report of the ports to every member."""
         for member in self._members.values():
             member.is_informed = False
         self._tell_later()
 
     def _tell_later(self) -> None:
-        """At once after a quiet while, else with all other changes of NEWS_NS.
+        """Schedule a report: at once after NEWS_NS without one, else at the end of that interval.
 
-        So a member that keeps changing its ports floods nobody.
+        The interval bounds the traffic that a member with ever-changing ports causes.
         """
         if self._news is None:
             clock = self._site.clock
@@ -274,10 +274,10 @@ class Hub:
             self._news = clock.call_later(delay, self._publish)
 
     def _publish(self) -> None:
-        """Tell our own process, and members not informed yet, as many as the round allows.
+        """Notify our own process and the uninformed members, within the round's budget.
 
-        Who has not read the last news gets none but the latest, when he has. Each port is packed
-        once.
+        A member with an unread report receives the latest state after it has read that one. Each
+        port is packed once.
         """
         self._news = None
         clock = self._site.clock
@@ -304,19 +304,19 @@ class Hub:
             clock.budget.charge(STEPS_PER_NEWS + (len(news) >> LOG_NEWS_BYTES_PER_STEP))
 
     def _may_be_told(self, connection: FabricConnection, member: _HubMember) -> bool:
-        """Whether a member has read what it was told before. One that never does has to go."""
+        """Return whether a member has read its last report; disconnect after MAX_MISSED reports."""
         if not connection.is_behind:
             member.missed = 0
             return True
         member.missed += 1
         if member.missed > MAX_MISSED:
-            connection.close("it does not read")
+            connection.close("the member does not read")
         return False
 
     # -- packets
 
     def _forward(self, source: FabricConnection, member: _HubMember, body: memoryview) -> int:
-        """A packet from a member: for us, for another member, or for everyone."""
+        """Forward a packet from a member to its receivers in any process; return its cost."""
         packet = self._site.parse(body)
         self._check_source(source, packet)
         target = self._by_lid.get(packet.dlid)
@@ -333,7 +333,7 @@ class Hub:
         return receivers + self._site.deliver(packet, body)
 
     def _forward_train(self, source: FabricConnection, body: memoryview) -> int:
-        """A train from a member, for us or for another one."""
+        """Forward a train from a member to our functions or another member; return its cost."""
         train = self._site.parse_train(body)
         self._check_source(source, train.first)
         target = self._by_lid.get(train.first.dlid)
@@ -345,4 +345,4 @@ class Hub:
 
     def _check_source(self, source: FabricConnection, packet: Packet) -> None:
         if self._by_lid.get(packet.slid) is not source:
-            raise FabricProtocolError(f"packet from LID {packet.slid:#x}, which is not its own")
+            raise FabricProtocolError(f"packet with foreign source LID {packet.slid:#x}")

@@ -1,4 +1,4 @@
-"""The process around a hub or a membership, as these two see it."""
+"""The process around a hub or a membership, as a protocol."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from emu.server.net.fabric.connection import FabricConnection
 
 
 class FrameCarrier(Protocol):
-    """What carries the Ethernet frames of the process."""
+    """Carries the Ethernet frames of the process."""
 
     def linked(self, connection: FabricConnection, name: str) -> None:
-        """Ethernet ports are behind this connection from now on."""
+        """Add ports for a connection behind which are Ethernet ports."""
 
     def unlinked(self, connection: FabricConnection) -> None:
-        """The connection has ended."""
+        """Remove the ports of a connection that has ended."""
 
     def received(self, connection: FabricConnection, body: memoryview) -> int:
-        """A FRAME; returns how much work it was. FabricProtocolError closes the connection."""
+        """Handle a FRAME; return its cost. FabricProtocolError closes the connection."""
 
     def received_train(self, connection: FabricConnection, body: memoryview) -> int:
-        """A FRAME_TRAIN; as above."""
+        """Handle a FRAME_TRAIN; return its cost. FabricProtocolError closes the connection."""
 
 
 class HubHost(Protocol):
@@ -33,32 +33,32 @@ class HubHost(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The clock that connections use."""
+        """The clock of the connections."""
 
     @property
     def ethernet(self) -> FrameCarrier:
         """The Ethernet segments of the process."""
 
     def watch(self, connection: FabricConnection, events: int) -> None:
-        """From now on, serve a connection when these epoll events occur."""
+        """Serve a connection when these epoll events occur."""
 
     def local_ports(self) -> Iterable[EndPort]:
-        """The ports of our own functions, up or down."""
+        """Return the ports of our own functions, up or down."""
 
     def ports_changed(self) -> None:
-        """The ports of other processes have changed."""
+        """Handle that ports of other processes have changed."""
 
     def group_changed(self, mlid: int, gid: bytes, listens: bool) -> None:
-        """The hub has a multicast LID lead to a port of ours, or not any more."""
+        """Record whether a multicast LID leads to a port of ours."""
 
     def parse(self, frame: memoryview) -> Packet:
-        """The packet in a frame. Raises FabricProtocolError."""
+        """Return the packet of a frame. Raises FabricProtocolError."""
 
     def deliver(self, packet: Packet, frame: memoryview) -> int:
-        """Take a packet if it is for our own functions; returns how many receivers it had."""
+        """Deliver a packet to our own functions; return the number of receivers."""
 
     def parse_train(self, frame: memoryview) -> Train:
-        """The train in a frame. Raises FabricProtocolError."""
+        """Return the train of a frame. Raises FabricProtocolError."""
 
     def deliver_train(self, train: Train) -> int:
-        """Take a train if it is for one of our own functions; returns how much work it was."""
+        """Deliver a train to our own functions; return its cost."""

@@ -19,20 +19,20 @@ log = logging.getLogger(__name__)
 
 
 class MembershipOwner(Protocol):
-    """The owner of the membership, which is told how it goes."""
+    """The owner of the membership, which handles its changes."""
 
     def joined(self, membership: Membership, identities: list[Identity]) -> None:
-        """The hub has accepted us and assigned these LIDs and GUIDs."""
+        """Handle that the hub accepted us and assigned these LIDs and GUIDs."""
 
     def refused(self, why: str) -> None:
-        """The hub has refused us."""
+        """Handle that the hub refused us."""
 
     def lost(self, membership: Membership, why: str) -> None:
-        """The connection has ended or could not be made; ``why`` is empty when it just ended."""
+        """Handle the end or failure of the connection; ``why`` is empty after an orderly end."""
 
 
 class Membership:
-    """The connection to the hub, from the moment of connecting."""
+    """The connection to the hub, from the first connection attempt on."""
 
     def __init__(
         self, site: HubHost, owner: MembershipOwner, sock: socket, requested: Sequence[Identity]
@@ -44,7 +44,7 @@ class Membership:
         self._ethernet: list[Identity] = []
         """The Ethernet functions of all other processes."""
         self.identities: list[Identity] | None = None
-        """Our functions' LIDs and GUIDs; None until the hub has accepted us."""
+        """LIDs and GUIDs of our functions; None until the hub has accepted us."""
         self.connection = FabricConnection(sock, self, site.clock, "the fabric's hub")
         self.watch(self.connection, READ)
         self.connection.send(FrameKind.HELLO, protocol.hello(requested))
@@ -52,28 +52,28 @@ class Membership:
     # -- what the fabric calls
 
     def connection_to(self, lid: int) -> FabricConnection | None:
-        """The connection that leads to a LID: every LID that is not ours is reached by the hub."""
+        """Return the hub's connection for a LID of another process; None for other LIDs."""
         return self.connection if lid in self._ports else None
 
     def everyone(self) -> Iterable[FabricConnection]:
-        """A multicast packet goes to the hub only, which forwards it."""
+        """Return the hub's connection: the hub forwards multicast packets."""
         return (self.connection,)
 
     def ports(self) -> Iterable[EndPort]:
-        """The ports of all other processes."""
+        """Return the ports of all other processes."""
         return self._ports.values()
 
     def announce(self, port: EndPort) -> None:
-        """A port of our own has changed."""
+        """Report a changed port of our own to the hub."""
         self.connection.send(FrameKind.PORT, port_frames.port(port))
 
     def close(self) -> None:
-        """Leave."""
+        """Leave the fabric."""
         self._unlink()
         self.connection.abandon()
 
     def others(self) -> list[Identity]:
-        """The functions of all other processes."""
+        """Return the functions of all other processes."""
         return [Identity(port.lid, port.port_guid) for port in self.ports()] + self._ethernet
 
     @property
@@ -87,11 +87,11 @@ class Membership:
     # -- the connection
 
     def watch(self, connection: FabricConnection, events: int) -> None:
-        """Wait for the hub's socket."""
+        """Wait for epoll events of the hub's socket."""
         self._site.watch(connection, events)
 
     def received(self, connection: FabricConnection, kind: FrameKind, body: memoryview) -> int:
-        """A frame from the hub."""
+        """Handle a frame from the hub; return its cost."""
         if self.identities is None:
             self._greeted(kind, body)
         elif kind is FrameKind.FRAME and self._has_ethernet:
@@ -111,7 +111,7 @@ class Membership:
             own = {identity.lid for identity in self.identities}
             ports = {port.lid: port for port in port_frames.read_ports(body)}
             if own & ports.keys():
-                raise FabricProtocolError("a port of ours among the others'")
+                raise FabricProtocolError("PORTS contains a port of ours")
             self._ports = ports
             self._site.ports_changed()
             return 1 + len(ports)
@@ -132,6 +132,6 @@ class Membership:
             raise FabricProtocolError(f"{kind.name} before WELCOME")
 
     def closed(self, connection: FabricConnection, why: str) -> None:
-        """The hub has gone, or was never there."""
+        """Report the lost or failed connection to the owner."""
         self._unlink()
         self._owner.lost(self, why)

@@ -1,4 +1,4 @@
-"""Ports as the processes of a fabric tell each other about them: the bodies of PORT and PORTS."""
+"""Serialized ports of a fabric's processes: the bodies of PORT and PORTS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emu.server.net.fabric.errors import FabricProtocolError
 from layouts.enums import PhysState, PortState
 
 MAX_PORTS = 1024
-"""Functions in one fabric."""
+"""Maximum number of functions in a fabric."""
 _PORT = Struct(f">HQQHBHBBIHB{NODE_DESCRIPTION_BYTES}sB")
 _PKEY = Struct(">H")
 _MTUS = (256, 512, 1024, 2048, 4096)
@@ -20,7 +20,7 @@ MAX_PORT_BYTES = _PORT.size + PKEY_TABLE_ENTRIES * _PKEY.size
 
 
 def port(end_port: EndPort) -> bytes:
-    """A port as sent to other processes: the body of PORT, or a part of the body of PORTS."""
+    """Return the body of PORT, or a segment of the body of PORTS."""
     return _PORT.pack(
         end_port.lid,
         end_port.port_guid,
@@ -39,7 +39,7 @@ def port(end_port: EndPort) -> bytes:
 
 
 def read_ports(body: memoryview) -> list[EndPort]:
-    """All ports in the body of PORTS. Raises :class:`FabricProtocolError`."""
+    """Return all ports in the body of PORTS. Raises :class:`FabricProtocolError`."""
     ports: list[EndPort] = []
     at = 0
     while at < len(body):
@@ -51,10 +51,10 @@ def read_ports(body: memoryview) -> list[EndPort]:
 
 
 def read_port(body: memoryview) -> EndPort:
-    """The port in the body of PORT. Raises :class:`FabricProtocolError`."""
+    """Return the port in the body of PORT. Raises :class:`FabricProtocolError`."""
     one, end = _read_port(body, 0)
     if end != len(body):
-        raise FabricProtocolError("something stands behind the port")
+        raise FabricProtocolError("PORT has bytes behind the port")
     return one
 
 

@@ -1,16 +1,19 @@
 """The protocol between the processes of a fabric: frames of a length, a kind and a body.
 
-A process that connects sends HELLO: the protocol's version, and for each of its functions the kind
-of its port, a LID and a GUID, 0 for any; an Ethernet port has no LID. The listener replies with
-WELCOME and the assigned LIDs and GUIDs, or with REFUSED and the reason. From then on members report
-their own InfiniBand ports (PORT), the listener tells each member about all ports but the member's
-own (PORTS, and the GUIDs of Ethernet ports), and which multicast LIDs lead to a member's ports
-(GROUP). Four kinds of frames go in both directions: PACKETs, from the local route header to the
-invariant CRC; Ethernet frames, from the destination address to the payload's end, behind the number
-of their segment and what the sender knows of them; and TRAINs of both (``emu.device.port.train``).
-Between processes of one host the body of a train may stand in memory that both map (``shared.py``).
+A connecting process sends HELLO: the protocol's version, and for each of its functions the port's
+kind, a LID and a GUID. A LID or GUID of 0 requests any; an Ethernet port has no LID. The listener
+replies with WELCOME and the assigned LIDs and GUIDs, or with REFUSED and the reason.
 
-Everything from a socket is checked here before it is used.
+Members then report their own InfiniBand ports (PORT). The listener reports to each member all ports
+but the member's own: PORTS, and GUIDS for Ethernet ports. GROUP reports which multicast LIDs lead
+to a member's ports.
+
+Four kinds of frames travel in both directions. PACKET holds a packet from the local route header to
+the invariant CRC. FRAME holds the segment's number, the checksum state and an Ethernet frame
+without FCS. TRAIN and FRAME_TRAIN hold trains of both (``emu.device.port.train``). Between
+processes of a host the body of a train may be in memory that both map (``shared.py``).
+
+All bytes from a socket are checked here before use.
 """
 
 from __future__ import annotations
@@ -40,14 +43,14 @@ _WELCOME = Struct(">HH")
 _IDENTITY = Struct(">BHQ")
 _GUID = Struct(">Q")
 _GROUP = Struct(">H16s?")
-"""MLID, the port's GID, and whether the one leads to the other."""
+"""MLID, the port's GID, and whether the MLID leads to the port."""
 _FRAME = Struct(">BBH")
-"""Segment, what is vouched for, segment size of a super-frame or 0."""
+"""Segment, checksum flags, segment size of a super-frame or 0."""
 _SEGMENT = Struct(">B3x")
-"""Of a train of RoCE packets."""
+"""Segment of a train of RoCE packets."""
 _MEMORY = Struct(">I")
 _PLACED = Struct(">B3xIQ")
-"""Kind of the frame, its bytes, and where they begin, counted over all that was ever placed."""
+"""Kind of the frame, its bytes, and its start, counted over all bytes ever placed."""
 _FREED = Struct(">Q")
 _CHECKED, _FILLED = 1, 2
 
@@ -72,9 +75,9 @@ class FrameKind(IntEnum):
 
 
 LOSABLE = frozenset({FrameKind.PACKET, FrameKind.FRAME, FrameKind.TRAIN, FrameKind.FRAME_TRAIN})
-"""The kinds that are dropped when the other side does not read."""
+"""The kinds that are dropped when the peer does not read."""
 PACKETS = LOSABLE | {FrameKind.PLACED}
-"""The kinds that packets travel in. A place in memory is not lost: its room would be, too."""
+"""The kinds that carry packets. PLACED is never dropped: its memory would never be freed."""
 
 MAX_BODY = {
     FrameKind.HELLO: _HELLO.size + MAX_PORTS * _IDENTITY.size,
@@ -99,31 +102,31 @@ _NO_KIND = FrameKind.HELLO, -1
 
 
 class Placed(NamedTuple):
-    """A frame whose body stands in memory that both processes map (``shared.py``)."""
+    """A frame whose body is in memory that both processes map (``shared.py``)."""
 
     kind: FrameKind
     size: int
     start: int
-    """Where the body begins, counted over all laps."""
+    """Position of the body, counted over all laps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The LID and GUID of one function; 0 in a request means "any"."""
+    """The LID and GUID of a function; 0 in a request means "any"."""
 
     lid: int = 0
     guid: int = 0
     is_ethernet: bool = False
-    """Its port is an Ethernet port, which has no LID."""
+    """Whether the function's port is an Ethernet port, which has no LID."""
 
 
 def frame(kind: FrameKind, body: bytes) -> bytes:
-    """The bytes of a frame."""
+    """Return the bytes of a frame."""
     return HEADER.pack(len(body), kind) + body
 
 
 def frames(buffer: memoryview) -> Iterator[tuple[FrameKind, memoryview, int]]:
-    """The whole frames in ``buffer``: kind, body, and the offset behind each.
+    """Yield kind, body and end offset of each complete frame in ``buffer``.
 
     Raises :class:`FabricProtocolError` for an invalid header.
     """
@@ -142,29 +145,32 @@ def frames(buffer: memoryview) -> Iterator[tuple[FrameKind, memoryview, int]]:
 
 
 def hello(requested: Sequence[Identity]) -> bytes:
-    """The body of a HELLO."""
+    """Return the body of a HELLO."""
     return _HELLO.pack(MAGIC, VERSION, len(requested)) + _identities(requested)
 
 
 def read_hello(body: memoryview) -> list[Identity]:
-    """What a HELLO asks for. Raises :class:`FabricProtocolError`, whose text REFUSED can carry."""
+    """Return the requests of a HELLO.
+
+    Raises :class:`FabricProtocolError`, whose text REFUSED can carry.
+    """
     if len(body) < _HELLO.size:
         raise FabricProtocolError("HELLO is too short")
     magic, version, count = _HELLO.unpack_from(body)
     if magic != MAGIC:
-        raise FabricProtocolError("no greeting of a fabric's member")
+        raise FabricProtocolError("HELLO without the fabric's magic number")
     if version != VERSION:
         raise FabricProtocolError(f"version {version} of the fabric's protocol, not {VERSION}")
     return _read_identities(body[_HELLO.size :], count)
 
 
 def welcome(given: Sequence[Identity]) -> bytes:
-    """The body of a WELCOME."""
+    """Return the body of a WELCOME."""
     return _WELCOME.pack(VERSION, len(given)) + _identities(given)
 
 
 def read_welcome(body: memoryview, requested: Sequence[Identity]) -> list[Identity]:
-    """The LIDs and GUIDs that a WELCOME assigns. Raises :class:`FabricProtocolError`."""
+    """Return the LIDs and GUIDs that a WELCOME assigns. Raises :class:`FabricProtocolError`."""
     if len(body) < _WELCOME.size:
         raise FabricProtocolError("WELCOME is too short")
     version, count = _WELCOME.unpack_from(body)
@@ -201,25 +207,25 @@ def _read_identities(body: memoryview, count: int) -> list[Identity]:
 
 
 def guids(identities: Iterable[Identity]) -> bytes:
-    """The body of GUIDS: those of the Ethernet ports among the identities."""
+    """Return the body of GUIDS: the GUIDs of the Ethernet ports among the identities."""
     return b"".join(_GUID.pack(one.guid) for one in identities if one.is_ethernet)
 
 
 def read_guids(body: memoryview) -> list[Identity]:
-    """The Ethernet ports in the body of GUIDS. Raises :class:`FabricProtocolError`."""
+    """Return the Ethernet ports in the body of GUIDS. Raises :class:`FabricProtocolError`."""
     if len(body) % _GUID.size:
         raise FabricProtocolError("a GUID is cut off")
     return [Identity(0, guid, True) for (guid,) in _GUID.iter_unpack(body)]
 
 
 def ethernet(segment: int, frame: Frame) -> bytes:
-    """The body of FRAME."""
+    """Return the body of FRAME."""
     flags = _CHECKED * frame.checked | _FILLED * frame.filled
     return _FRAME.pack(segment, flags, frame.gso_size) + frame.data
 
 
 def read_ethernet(body: memoryview) -> tuple[int, Frame]:
-    """The segment and the frame in the body of FRAME. Raises :class:`FabricProtocolError`."""
+    """Return segment and frame in the body of FRAME. Raises :class:`FabricProtocolError`."""
     if len(body) < _FRAME.size:
         raise FabricProtocolError("an Ethernet frame is cut off")
     segment, flags, gso_size = _FRAME.unpack_from(body)
@@ -230,47 +236,47 @@ def read_ethernet(body: memoryview) -> tuple[int, Frame]:
 
 
 def segment(number: int) -> bytes:
-    """The front of FRAME_TRAIN."""
+    """Return the header of FRAME_TRAIN."""
     return _SEGMENT.pack(number)
 
 
 def read_train(body: memoryview) -> tuple[int, memoryview]:
-    """The segment and the frame in the body of FRAME_TRAIN. Raises FabricProtocolError."""
+    """Return the segment and the train in the body of FRAME_TRAIN. Raises FabricProtocolError."""
     if len(body) < _SEGMENT.size:
         raise FabricProtocolError("a train is cut off")
     return _SEGMENT.unpack_from(body)[0], body[_SEGMENT.size :]
 
 
 def memory(size: int) -> bytes:
-    """The body of MEMORY, with which a descriptor comes."""
+    """Return the body of MEMORY, which a descriptor accompanies."""
     return _MEMORY.pack(size)
 
 
 def read_memory(body: memoryview) -> int:
-    """The size that MEMORY tells. Raises :class:`FabricProtocolError`."""
+    """Return the size in MEMORY. Raises :class:`FabricProtocolError`."""
     (size,) = _exactly(_MEMORY, body)
     return int(size)
 
 
 def placed(frame: Placed) -> bytes:
-    """The body of PLACED."""
+    """Return the body of PLACED."""
     return _PLACED.pack(*frame)
 
 
 def read_placed(body: memoryview) -> Placed:
-    """The frame that PLACED stands for. Raises :class:`FabricProtocolError`."""
+    """Return the frame that PLACED refers to. Raises :class:`FabricProtocolError`."""
     code, size, start = _exactly(_PLACED, body)
     kind, _ = _KINDS.get(code, _NO_KIND)
     return Placed(kind, size, start)
 
 
 def freed(up_to: int) -> bytes:
-    """The body of FREED."""
+    """Return the body of FREED."""
     return _FREED.pack(up_to)
 
 
 def read_freed(body: memoryview) -> int:
-    """Up to where memory is free. Raises :class:`FabricProtocolError`."""
+    """Return the position up to which memory is free. Raises :class:`FabricProtocolError`."""
     (up_to,) = _exactly(_FREED, body)
     return int(up_to)
 
@@ -282,23 +288,23 @@ def _exactly(layout: Struct, body: memoryview) -> tuple[int, ...]:
 
 
 def reason(text: str) -> bytes:
-    """The body of a REFUSED."""
+    """Return the body of a REFUSED."""
     return text.encode()[:MAX_REASON]
 
 
 def read_reason(body: memoryview) -> str:
-    """The text of a REFUSED, fit for a log."""
+    """Return the text of a REFUSED with unprintable characters replaced, for the log."""
     text = bytes(body).decode(errors="replace")
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def group(mlid: int, gid: bytes, listens: bool) -> bytes:
-    """The body of a GROUP."""
+    """Return the body of a GROUP."""
     return _GROUP.pack(mlid, gid, listens)
 
 
 def read_group(body: memoryview) -> tuple[int, bytes, bool]:
-    """What a GROUP says. Raises :class:`FabricProtocolError`."""
+    """Return MLID, GID and membership in a GROUP. Raises :class:`FabricProtocolError`."""
     if len(body) != _GROUP.size:
         raise FabricProtocolError(f"GROUP of {len(body)} bytes")
     mlid, gid, listens = _GROUP.unpack(body)

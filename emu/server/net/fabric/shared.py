@@ -1,18 +1,19 @@
-"""Memory that two processes of one host share: the bodies of large frames, beside their socket.
+"""Memory that two processes of a host share for the bodies of large frames.
 
-A frame of 128 KiB through a socket is copied twice by the kernel, which also has to find the pages
-for it. So the sender makes a file in memory (memfd_create(2)) when its first train goes out, and
-passes its descriptor over the Unix socket (MEMORY). From then on it copies a train to the next free
-place there, and sends where that is (PLACED), in order with all other frames. The receiver acts on
-the train where it stands, and tells from time to time up to where the memory is free again (FREED).
-When there is no room, the train takes the socket, which makes senders pause.
+For a frame of 128 KiB through a socket, the kernel copies twice and allocates pages. The sender
+therefore creates a file in memory (memfd_create(2)) for its first train, and sends the descriptor
+over the Unix socket (MEMORY). Later the sender copies a train to the next free position there, and
+sends the position (PLACED), in order with all other frames. The receiver handles the train in
+place, and reports from time to time the position up to which memory is free (FREED). Without free
+space the train is sent through the socket, which makes senders pause.
 
-Super-frames of Ethernet, of 64 KiB at most, take the socket: they gain nothing here (measured).
-Places are counted from the first byte on, over all laps; a train's bytes are never split.
+Super-frames of Ethernet, at most 64 KiB, use the socket: a measurement showed no gain here.
 
-The other process may be hostile. Its file cannot shrink, which a seal guarantees, and has pages of
-the usual size, so reading it raises no SIGBUS. It can change a train while we read it; headers
-are read once, and everything is decided by that copy (:class:`emu.device.port.train.Train`).
+Positions count from the first byte on, over all laps; a train's bytes are contiguous.
+
+The other process may be hostile. A seal prevents that its file shrinks, and the file has pages of
+the usual size, so a read raises no SIGBUS. The process can change a train during a read; headers
+are read once, and all decisions use that copy (:class:`emu.device.port.train.Train`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from emu.server.net.fabric.protocol import MAX_BODY, FrameKind, Placed
 log = logging.getLogger(__name__)
 
 SIZE: Final = 1 << 21
-"""Bytes of memory for one direction: more than the trains that are under way on a queue pair."""
+"""Bytes of memory for a direction: more than the trains in flight on a queue pair."""
 _TELL_AFTER: Final = SIZE // 4
 _PLACEABLE: Final = frozenset({FrameKind.TRAIN, FrameKind.FRAME_TRAIN})
 _ANCILLARY: Final = socket.CMSG_SPACE(array("i").itemsize)
@@ -42,7 +43,7 @@ _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class OutMemory:
-    """Memory that we write and the other process reads."""
+    """Memory that this process writes and the other one reads."""
 
     __slots__ = ("_freed", "_view", "_written")
 
@@ -51,7 +52,7 @@ class OutMemory:
         self._written = self._freed = 0
 
     def place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
-        """Copy a frame's body to the next place; None when there is no room."""
+        """Copy a frame's body to the next position; return None without space."""
         size = sum(map(len, pieces))
         start = self._written
         at = start % SIZE
@@ -68,14 +69,14 @@ class OutMemory:
         return Placed(kind, size, start)
 
     def freed(self, up_to: int) -> None:
-        """The other process needs nothing before ``up_to``. Raises FabricProtocolError."""
+        """Free the memory before ``up_to`` for reuse. Raises FabricProtocolError."""
         if not self._freed <= up_to <= self._written:
             raise FabricProtocolError(f"memory is free up to {up_to} of {self._written}")
         self._freed = up_to
 
 
 class InMemory:
-    """Memory that the other process writes and we read."""
+    """Memory that the other process writes and this one reads."""
 
     __slots__ = ("_announced", "_done", "_view")
 
@@ -84,7 +85,7 @@ class InMemory:
         self._done = self._announced = 0
 
     def body(self, placed: Placed) -> memoryview:
-        """The body of a frame that has been placed. Raises FabricProtocolError."""
+        """Return the body of a placed frame. Raises FabricProtocolError."""
         at, size = placed.start % SIZE, placed.size
         if placed.kind not in _PLACEABLE or size > MAX_BODY[placed.kind]:
             raise FabricProtocolError(f"{placed.kind.name} of {size} bytes in memory")
@@ -94,7 +95,7 @@ class InMemory:
         return self._view[at : at + size]
 
     def to_tell(self) -> int | None:
-        """Up to where the memory is free; None when that need not be told yet."""
+        """Return the position up to which memory is free; None when no report is due."""
         if self._done - self._announced < _TELL_AFTER:
             return None
         self._announced = self._done
@@ -102,31 +103,32 @@ class InMemory:
 
 
 class Sharing:
-    """What the two processes of one connection share: memory for each direction, or none."""
+    """The shared memory of a connection: one area for each direction, or none."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._is_local = self._may_begin = sock.family == socket.AF_UNIX
-        """Descriptors can be passed, and files in memory can be had."""
+        """Whether descriptors can be passed and files in memory created."""
         self._out: OutMemory | None = None
         self._in: InMemory | None = None
         self._fd = -1
-        """A descriptor that has come before its MEMORY."""
+        """A descriptor received before its MEMORY."""
 
     # -- out
 
     @property
     def has_begun(self) -> bool:
-        """Whether the other process has been given memory."""
+        """Whether the other process has received memory to map."""
         return self._out is not None
 
     def place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
-        """Copy a frame's body to the next place; None when there is no room."""
+        """Copy a frame's body to the next position; return None without space."""
         return None if self._out is None else self._out.place(kind, pieces)
 
     def begin(self, sock: socket.socket) -> bool:
-        """Make memory and give it to the other process. False when that cannot be, or not now.
+        """Create memory and pass it to the other process; return False if that fails now or for
+        ever.
 
-        Nothing that was sent before may still wait for the socket.
+        All frames sent before must have been written to the socket.
         """
         if not self._may_begin:
             return False
@@ -141,7 +143,7 @@ class Sharing:
         except BlockingIOError:
             return False
         except OSError as error:
-            log.info("trains go by socket: no memory to share: %s", error.strerror)
+            log.info("trains use the socket: no shared memory: %s", error.strerror)
             self._may_begin = False
             return False
         finally:
@@ -153,9 +155,9 @@ class Sharing:
     # -- in
 
     def receive(self, sock: socket.socket, room: memoryview) -> int:
-        """Read what has come, and the descriptor of memory if one may come yet; as recv_into."""
+        """Read bytes into ``room``, and a descriptor until MEMORY arrived; return as recv_into."""
         if not self._is_local or self._in is not None:
-            return sock.recv_into(room)  # the kernel closes descriptors that nobody takes
+            return sock.recv_into(room)  # the kernel closes unread descriptors
         flags = socket.MSG_CMSG_CLOEXEC
         count, ancillary, _, _ = sock.recvmsg_into([room], _ANCILLARY, flags)
         for level, kind, data in ancillary:
@@ -164,43 +166,43 @@ class Sharing:
         return count
 
     def _keep(self, fds: Iterable[int]) -> None:
-        """Of the descriptors that have come, only the last may be what MEMORY means."""
+        """Keep the last received descriptor, which MEMORY may refer to, and close the others."""
         for fd in fds:
             self.close()
             self._fd = fd
 
     def body(self, placed: Placed) -> memoryview:
-        """The body of a frame that has been placed. Raises FabricProtocolError."""
+        """Return the body of a placed frame. Raises FabricProtocolError."""
         if self._in is None:
-            raise FabricProtocolError("a frame in memory that was not given")
+            raise FabricProtocolError("PLACED without MEMORY")
         return self._in.body(placed)
 
     def to_tell(self) -> int | None:
-        """Up to where the memory is free; None when that need not be told yet."""
+        """Return the position up to which memory is free; None when no report is due."""
         return None if self._in is None else self._in.to_tell()
 
     def take(self, kind: FrameKind, body: memoryview) -> None:
-        """MEMORY or FREED from the other process. Raises FabricProtocolError."""
+        """Handle MEMORY or FREED from the other process. Raises FabricProtocolError."""
         if kind is FrameKind.MEMORY:
             size = protocol.read_memory(body)
             if self._in is not None or self._fd < 0:
-                raise FabricProtocolError("MEMORY without a file, or a second one")
+                raise FabricProtocolError("MEMORY without a descriptor, or a second MEMORY")
             self._in = InMemory(_mapped(self._fd, size))
             self.close()
         elif self._out is not None:
             self._out.freed(protocol.read_freed(body))
         else:
-            raise FabricProtocolError("memory is free that was not given")
+            raise FabricProtocolError("FREED without MEMORY")
 
     def close(self) -> None:
-        """Close a descriptor that has come and was not used."""
+        """Close a descriptor that was received and not used."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def _mapped(fd: int, size: int) -> memoryview:
-    """A file of another process, which cannot raise SIGBUS. Raises FabricProtocolError."""
+    """Map a file of another process that cannot raise SIGBUS. Raises FabricProtocolError."""
     try:
         seals, page = fcntl.fcntl(fd, fcntl.F_GET_SEALS), os.fstatvfs(fd).f_bsize
         actual = os.fstat(fd).st_size

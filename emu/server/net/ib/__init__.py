@@ -1,1 +1,1 @@
-"""What lies between InfiniBand functions: their wire, and the subnet's administrator."""
+"""Networks between InfiniBand functions: their wire, and the subnet's administrator."""

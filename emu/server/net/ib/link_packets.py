@@ -1,6 +1,6 @@
-"""InfiniBand packets and datagrams as they pass a link (:mod:`emu.server.net.link`).
+"""InfiniBand packets and datagrams as packets of a link (:mod:`emu.server.net.link`).
 
-A corrupted one goes no further: the port that receives it notices by its CRCs (IBTA 7.8).
+A corrupted packet is dropped: the receiving port would detect it by its CRCs (IBTA 7.8).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from emu.device.port.ib.framing import with_fecn
 
 @dataclass(frozen=True, slots=True)
 class IbLinkPacket:
-    """A packet as its bytes; implements :class:`emu.server.net.link.link_packet.LinkPacket`."""
+    """A packet in bytes; implements :class:`emu.server.net.link.link_packet.LinkPacket`."""
 
     frame: bytes
     carry: Callable[[bytes], object]
@@ -25,18 +25,18 @@ class IbLinkPacket:
         return len(self.frame)
 
     def keep(self) -> IbLinkPacket:
-        """It has bytes of its own."""
+        """Return the packet itself, which owns its bytes."""
         return self
 
     def marked(self) -> IbLinkPacket:
-        """The packet with its forward congestion notification (FECN)."""
+        """Return the packet with forward explicit congestion notification (FECN)."""
         return replace(self, frame=with_fecn(self.frame))
 
     def corrupted(self, draw: int) -> None:
-        """Nobody gets it."""
+        """Return None: the receiver would drop the packet."""
 
     def go_on(self) -> None:
-        """Hand the packet on."""
+        """Forward the packet."""
         self.carry(self.frame)
 
 
@@ -53,16 +53,16 @@ class DatagramLinkPacket:
         return self.datagram.octets
 
     def keep(self) -> DatagramLinkPacket:
-        """Its data are views of a guest's memory until they are copied."""
+        """Return the datagram with a copy of its data, which are views of guest memory."""
         data = memoryview(b"".join(self.datagram.data))
         return replace(self, datagram=replace(self.datagram, data=(data,)))
 
     def marked(self) -> None:
-        """Nobody would look at the mark."""
+        """Return None: no receiver evaluates the mark."""
 
     def corrupted(self, draw: int) -> None:
-        """Nobody gets it."""
+        """Return None: the receiver would drop the datagram."""
 
     def go_on(self) -> None:
-        """Hand the datagram on."""
+        """Forward the datagram."""
         self.carry(self.datagram)

@@ -1,13 +1,13 @@
-"""The fabric inside one process: functions by LID, datagrams between them, the administrator.
+"""The fabric inside a process: functions by LID, datagrams between them, the administrator.
 
 Connected queue pairs of functions in the same process find each other through ``node`` and exchange
-whole messages. Datagrams are carried here, and so are packets when faults are to be injected into
-them. The subnet administrator has a LID of its own.
+whole messages. The fabric forwards datagrams, and packets when fault injection needs them. The
+subnet administrator has a LID of its own.
 
-A multicast packet goes to the ports that have joined the group of its LID, as the subnet
-administrator has told the switch, and there to the queue pairs that are attached to its GID. An
-adapter that sends one gives it to its own attached queue pairs itself, whether its port has joined
-or not (IBTA 10.5.2); the switch does not send it back.
+A multicast packet reaches the ports that have joined the group of its LID, and there the queue
+pairs attached to its GID. The subnet administrator reports the joins to the switch. A sending
+adapter itself delivers to its own attached queue pairs, joined or not (IBTA 10.5.2); the switch
+does not send the packet back.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ log = logging.getLogger(__name__)
 
 
 class PacketWatcher(Protocol):
-    """Sees the packets that pass the ports of this process's functions."""
+    """Observes the packets at the ports of this process's functions."""
 
     @property
     def wants_messages(self) -> bool:
-        """Whether messages between these functions are to be sent as packets, too."""
+        """Whether messages between these functions must be sent as packets."""
 
     def packet(self, lid: int, frame: Buffer, *, is_sent: bool) -> None:
-        """A packet of the port with this LID, from local route header to invariant CRC."""
+        """Observe a packet of the port with this LID, from local route header to invariant CRC."""
 
     def datagram(self, lid: int, packet: Datagram, origin: Origin, *, is_sent: bool) -> None:
-        """A datagram of the port with this LID."""
+        """Observe a datagram of the port with this LID."""
 
 
 class Wired(Protocol):
-    """What the InfiniBand functions of a process are plugged into, for links and watchers."""
+    """The wire of a process's InfiniBand functions, for links and watchers."""
 
     tx_links: MutableMapping[int, LinkDirection]
-    """By ``key_of`` the function: the links that what it sends has to pass."""
+    """Links for sent packets, by ``key_of`` the function."""
     rx_links: MutableMapping[int, LinkDirection]
-    """Those of what it receives."""
+    """Links for received packets, by ``key_of`` the function."""
     watcher: PacketWatcher | None
 
     def key_of(self, hca: Hca, /) -> int:
-        """By what a function's links and its packets are known."""
+        """Return the key of a function's links and packets."""
 
 
 class LocalFabric:
@@ -73,9 +73,9 @@ class LocalFabric:
         self._nodes: dict[int, Hca] = {}
         self._packets = PacketQueue(clock, self._deliver_here)
         self.tx_links: MutableMapping[int, LinkDirection] = {}
-        """By LID: the links that what a function sends has to pass."""
+        """Links for sent packets, by the function's LID."""
         self.rx_links: MutableMapping[int, LinkDirection] = {}
-        """Those of what it receives."""
+        """Links for received packets, by the function's LID."""
         self.watcher: PacketWatcher | None = None
         self._sa_owner = _Administration()
         self.sa = SubnetAdministrator(
@@ -92,21 +92,21 @@ class LocalFabric:
         self.sa.sweep()
 
     def port_changed(self, hca: Hca) -> None:
-        """The function's port has come up or gone down."""
+        """Sweep the subnet after a port went up or down."""
         self.sa.sweep()
 
     def key_of(self, hca: Hca) -> int:
-        """By what a function's links and its packets are known: its LID."""
+        """Return the key of a function's links and packets: its LID."""
         return hca.ib.lid
 
     def node(self, lid: int) -> Hca | None:
-        """The function with this LID, when it is in this process."""
+        """Return the function with this LID in this process; None without one."""
         return self._nodes.get(lid)
 
     def reaches(self, lid: int) -> bool:
-        """Whether packets have to be sent to this LID.
+        """Return whether messages to this LID must be sent as packets.
 
-        To a function here only if rules, links or a capture are about packets.
+        A function in this process needs packets only for rules, links or a capture of packets.
         """
         node = self._nodes.get(lid)
         if node is None:
@@ -118,7 +118,7 @@ class LocalFabric:
         return node.faults is not None and node.faults.wants_packets
 
     def transmit(self, source: Hca, frame: bytes, _sqn: int = 0) -> bool:
-        """Carry a packet; False when the next one should wait."""
+        """Send a packet; return False when the next one should wait."""
         if self.watcher is not None:
             self.watcher.packet(source.link.lid, frame, is_sent=True)
         link = self.tx_links.get(source.link.lid)
@@ -128,17 +128,17 @@ class LocalFabric:
         return not link.is_pausing
 
     def _forward(self, frame: bytes) -> bool:
-        """Carry a packet behind its sender's port."""
+        """Forward a packet that has left its sender's port."""
         return self._packets.add(frame)
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
-        """None: inside the process there are packets only where each is looked at."""
+        """Return None: packets inside the process are always observed one by one."""
         return None
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when more packets may be sent.
 
-        A link that pauses is waited for, whoever's it is.
+        Any pausing link delays the call, whichever function it belongs to.
         """
         for link in self.tx_links.values():
             if link.is_pausing:
@@ -147,11 +147,11 @@ class LocalFabric:
         self._when_room_behind(lid, callback)
 
     def _when_room_behind(self, lid: int, callback: Callable[[], None]) -> None:
-        """As ``when_room``, behind the sender's port."""
+        """Call ``callback`` once, when there is space behind the sender's port."""
         self._packets.when_room(callback)
 
     def _deliver_here(self, frame: bytes) -> None:
-        """A packet comes to a function of this process, by its link."""
+        """Deliver a packet to a function of this process, through its link."""
         lid = destination(frame)
         link = self.rx_links.get(lid)
         if link is None or source_of(frame) == lid:
@@ -160,7 +160,7 @@ class LocalFabric:
             link.take(IbLinkPacket(frame, self._receive))
 
     def _receive(self, frame: bytes) -> None:
-        """A packet arrives at its function's port."""
+        """Deliver a packet to its function's port."""
         node = self._nodes.get(destination(frame))
         if node is None:
             return
@@ -169,16 +169,16 @@ class LocalFabric:
         take(node, frame)
 
     def end_ports(self) -> Iterator[EndPort]:
-        """The ports that are up, as the administrator sees them."""
+        """Return the active ports, in the administrator's form."""
         return (end_port(hca.ib) for hca in self._nodes.values() if hca.link.is_up)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Carry a datagram to its receivers; it is silently lost when there are none."""
+        """Send a datagram to its receivers; drop it silently when there are none."""
         if self.watcher is not None:
             self.watcher.datagram(source.link.lid, packet, origin, is_sent=True)
         link = self.tx_links.get(source.link.lid)
         if packet.to.lid == PERMISSIVE_LID and packet.to.qpn == QP0:
-            # The other end of the cable is the switch, which the manager's LID leads to.
+            # The switch, behind the manager's LID, is the other end of the cable.
             packet = replace(packet, to=replace(packet.to, lid=SM_LID))
         if packet.to.lid == PERMISSIVE_LID:
             arrive(source, packet, origin, is_looped=True)
@@ -201,7 +201,7 @@ class LocalFabric:
             self._arrive(node, packet, origin)
 
     def _lead_to(self, mlid: int, gid: bytes, listens: bool) -> None:
-        """The administrator has a multicast LID lead to a port, or not any more."""
+        """Record whether a multicast LID leads to a port."""
         if listens:
             self._listeners.add((mlid, gid))
         else:
@@ -216,7 +216,7 @@ class LocalFabric:
             link.take(DatagramLinkPacket(packet, partial(self._enter, lid=lid, origin=origin)))
 
     def _enter(self, packet: Datagram, lid: int, origin: Origin) -> None:
-        """A datagram arrives at the port with this LID."""
+        """Deliver a datagram to the port with this LID."""
         hca = self._nodes.get(lid)
         if hca is None:
             return
@@ -226,7 +226,7 @@ class LocalFabric:
 
 
 def take(node: Hca, frame: bytes) -> None:
-    """A function takes a packet; one that is malformed is dropped."""
+    """Deliver a packet to a function; drop a malformed one."""
     try:
         packet = parse(memoryview(frame))
     except BadPacketError as error:
@@ -238,20 +238,20 @@ def take(node: Hca, frame: bytes) -> None:
 
 
 def destination(frame: bytes) -> int:
-    """The LID that a packet goes to, from its local route header."""
+    """Return the destination LID of a packet's local route header."""
     return int.from_bytes(frame[2:4], "big")
 
 
 def source_of(frame: bytes) -> int:
-    """The LID that a packet comes from."""
+    """Return the source LID of a packet's local route header."""
     return int.from_bytes(frame[6:8], "big")
 
 
 class _Administration:
-    """The owner of the administrator's work: after an error the administrator goes on."""
+    """The owner of the administrator's work; the administrator continues after an error."""
 
     has_failed = False
 
     def fail(self) -> None:
-        """Log the error; the datagram that caused it is lost."""
+        """Log the error; the datagram in handling is lost."""
         log.exception("subnet administrator: internal error: a datagram is lost")

@@ -1,7 +1,7 @@
-"""Packets between functions of one process, queued until the loop's next round.
+"""Packets between functions of a process, queued until the loop's next round.
 
-Usually such functions exchange whole messages. They exchange packets when faults are to be injected
-into packets, and queue pairs that have begun with packets keep using them.
+Functions of a process usually exchange whole messages. Fault injection into packets needs packets
+instead; a queue pair that started with packets keeps using them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 ROOM = 256
 MAX_PACKETS = 4096
-"""How many wait at most: each requester sends at least one before it learns that it should wait."""
+"""Maximum number of queued packets; each requester sends at least one before it pauses."""
 
 
 class PacketQueue:
-    """Takes frames, and delivers them in order in the loop's next round."""
+    """Queues frames and delivers them in order in the loop's next round."""
 
     def __init__(self, clock: Clock, deliver: Callable[[bytes], None]) -> None:
         self._clock = clock
@@ -32,14 +32,14 @@ class PacketQueue:
         self._is_running = False
 
     def add(self, frame: bytes) -> bool:
-        """Take a frame; False when the next one should wait. Beyond MAX_PACKETS it is lost."""
+        """Queue a frame, or drop it at MAX_PACKETS; return False when the next one should wait."""
         if len(self._frames) < MAX_PACKETS:
             self._frames.append(frame)
         self._start()
         return len(self._frames) < ROOM
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when there is room."""
+        """Call ``callback`` once, when the queue has space."""
         self._waiting.append(callback)
         self._start()
 

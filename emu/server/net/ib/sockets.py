@@ -1,9 +1,9 @@
 """A fabric of several processes, whose functions reach each other over sockets.
 
 The first process at the fabric's address is the hub and listens; the others connect to it. When the
-hub goes, one of the remaining processes becomes the hub, and all functions keep their LIDs and
-GUIDs. The hub's subnet administrator serves the whole fabric, at a LID that belongs to none of the
-functions. Two functions of one process talk as they do without sockets.
+hub ends, a remaining process becomes the hub, and all functions keep their LIDs and GUIDs. The
+hub's subnet administrator serves the whole fabric, at a LID of its own. Two functions of a process
+communicate without sockets.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class SocketFabric(LocalFabric):
         socket_mode: int = OWNER_ONLY,
         ethernet: FrameCarrier | None = None,
     ) -> None:
-        """``requested``: the LIDs and GUIDs that our functions ask for, 0 for any.
+        """Prepare the fabric; ``requested`` has our functions' LIDs and GUIDs, 0 for any.
 
-        ``ethernet`` carries Ethernet frames; the default knows only other processes. Raises
+        ``ethernet`` carries Ethernet frames; the default connects only to other processes. Raises
         :class:`FabricError` for an invalid name.
         """
         super().__init__(loop)
@@ -68,11 +68,11 @@ class SocketFabric(LocalFabric):
         self._poller = Poller(loop)
         self.election = Election(self, address, loop, self._poller, requested)
         self._unplugged: set[int] = set()
-        """LIDs of our ports that are down because we have lost the fabric."""
+        """LIDs of our ports that are down because the fabric is lost."""
 
     @property
     def clock(self) -> Clock:
-        """The loop's time."""
+        """The loop's clock."""
         return self._loop
 
     @property
@@ -85,9 +85,9 @@ class SocketFabric(LocalFabric):
         return isinstance(self._role, Hub)
 
     def join(self) -> list[Identity]:
-        """Join the fabric; returns the LIDs and GUIDs of our functions.
+        """Join the fabric; return the LIDs and GUIDs of our functions.
 
-        Waits for the hub. Raises :class:`FabricError`.
+        Wait for the hub. Raises :class:`FabricError`.
         """
         return self.election.join()
 
@@ -97,13 +97,13 @@ class SocketFabric(LocalFabric):
         self._poller.close()
 
     def watch(self, connection: FabricConnection, events: int) -> None:
-        """From now on, serve a connection when these epoll events occur."""
+        """Serve a connection when these epoll events occur."""
         self._poller.watch(connection, events)
 
     # -- our role
 
     def role_taken(self, *, again: bool) -> None:
-        """We have joined. When it is not the first time, guests reregister: the SA may be new."""
+        """Bring our ports up; after a rejoin, make guests reregister with a possibly new SA."""
         unplugged, self._unplugged = self._unplugged, set()
         for lid, hca in self._nodes.items():
             if lid in unplugged:
@@ -113,7 +113,7 @@ class SocketFabric(LocalFabric):
                 lifecycle.reregister(hca)
 
     def role_lost(self) -> None:
-        """Without a fabric the guests' links go down; they come up when we have joined again."""
+        """Bring all links down until the process has joined again."""
         self._listeners.clear()
         for hca in self._nodes.values():
             self._unplug(hca)
@@ -137,7 +137,7 @@ class SocketFabric(LocalFabric):
             self._unplug(hca)
 
     def port_changed(self, hca: Hca) -> None:
-        """The function's port has come up or gone down."""
+        """Update and announce a function's port that went up or down."""
         super().port_changed(hca)
         if not hca.link.is_up:
             self._forget_groups(hca)
@@ -148,22 +148,22 @@ class SocketFabric(LocalFabric):
             self._role.announce(end_port(hca.ib))
 
     def local_ports(self) -> Iterator[EndPort]:
-        """The ports of our own functions, up or down."""
+        """Return the ports of our own functions, up or down."""
         return (end_port(hca.ib) for hca in self._nodes.values())
 
     def ports_changed(self) -> None:
-        """The ports of other processes have changed."""
+        """Sweep the subnet, if this process is the hub, after ports of others changed."""
         if self.is_hub:
             self.sa.sweep()
 
     def end_ports(self) -> Iterator[EndPort]:
-        """The ports of the whole fabric that are up, as the administrator sees them."""
+        """Yield the active ports of the whole fabric, in the administrator's form."""
         yield from super().end_ports()
         if self._role is not None:
             yield from (port for port in self._role.ports() if port.state is PortState.ACTIVE)
 
     def _lead_to(self, mlid: int, gid: bytes, listens: bool) -> None:
-        """Our administrator has a multicast LID lead to a port: its process has to know."""
+        """Record a route of our administrator, and report it to the port's process."""
         super()._lead_to(mlid, gid, listens)
         lid = self.sa.lid_of(gid)
         connection = self._connection_to(lid) if lid is not None and self.is_hub else None
@@ -171,31 +171,31 @@ class SocketFabric(LocalFabric):
             connection.send(FrameKind.GROUP, protocol.group(mlid, gid, listens))
 
     def group_changed(self, mlid: int, gid: bytes, listens: bool) -> None:
-        """The hub has a multicast LID lead to a port of ours, or not any more."""
+        """Record whether the hub's multicast LID leads to a port of ours."""
         if any(gid == hca.ib.gid(0) for hca in self._nodes.values()):
             super()._lead_to(mlid, gid, listens)
 
     def _forget_groups(self, hca: Hca) -> None:
-        """A port has gone, or starts anew: the hub's administrator has it in no group."""
+        """Forget the groups of a port that left or restarted, as the hub's administrator does."""
         gid = hca.ib.gid(0)
         self._listeners = {one for one in self._listeners if one[1] != gid}
 
     # -- packets out
 
     def reaches(self, lid: int) -> bool:
-        """Whether packets have to be sent to this LID: always when it is in another process."""
+        """Return whether messages to this LID must be sent as packets; True for other processes."""
         is_outside = self._role is not None and self._role.connection_to(lid) is not None
         return is_outside or super().reaches(lid)
 
     def _forward(self, frame: bytes) -> bool:
-        """Send a packet to another process; False when the connection to it is congested."""
+        """Send a packet to its process; return False when the connection is congested."""
         connection = self._connection_to(destination(frame))
         if connection is None:
             return super()._forward(frame)
         return connection.send(FrameKind.PACKET, frame)
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
-        """The connection to the LID's process, unless something on the way is about packets."""
+        """Return the sender of trains to the LID's process; None when packets must be single."""
         if self.watcher is not None or source.link.lid in self.tx_links:
             return None
         connection = self._connection_to(address)
@@ -213,7 +213,7 @@ class SocketFabric(LocalFabric):
         return role.connection_to(lid) if role is not None else None
 
     def _carry(self, packet: Datagram, origin: Origin) -> None:
-        """A datagram from one of our functions, or from our administrator."""
+        """Send a datagram of one of our functions, or of our administrator."""
         connections: list[FabricConnection] = []
         if packet.is_multicast or (packet.to.lid == SM_LID and not self.is_hub):
             connections += self._role.everyone() if self._role is not None else ()
@@ -228,14 +228,14 @@ class SocketFabric(LocalFabric):
     # -- packets in
 
     def parse(self, frame: memoryview) -> Packet:
-        """The packet in a frame. Raises FabricProtocolError."""
+        """Return the packet of a frame. Raises FabricProtocolError."""
         try:
             return parse(frame)
         except BadPacketError as error:
             raise FabricProtocolError(f"bad packet: {error}") from None
 
     def deliver(self, packet: Packet, frame: memoryview) -> int:
-        """Take a packet if it is for our own functions; returns how many receivers it had."""
+        """Deliver a packet to our own functions; return the number of receivers."""
         if packet.op.service is Service.UD:
             datagram, origin = datagram_of(packet)
             self._carry_here(datagram, origin)
@@ -251,16 +251,16 @@ class SocketFabric(LocalFabric):
         return 1
 
     def parse_train(self, frame: memoryview) -> Train:
-        """The train in a frame. Raises FabricProtocolError."""
+        """Return the train of a frame. Raises FabricProtocolError."""
         try:
             return parse_train(frame)
         except BadPacketError as error:
             raise FabricProtocolError(f"bad train: {error}") from None
 
     def deliver_train(self, train: Train) -> int:
-        """Take a train if it is for a function of ours; returns how much work it was.
+        """Deliver a train to a function of ours; return its cost.
 
-        A link or a watcher of the port gets its packets one by one.
+        A link or a watcher of the port receives single packets.
         """
         lid = train.first.dlid
         if (node := self.node(lid)) is None:
@@ -274,13 +274,13 @@ class SocketFabric(LocalFabric):
         return train.count
 
     def _receivers(self, datagram: Datagram) -> int:
-        """How many queue pairs of this process a datagram goes to, at least 1."""
+        """Return the number of our queue pairs that receive a datagram, at least 1."""
         if not datagram.is_multicast:
             return 1
         gid = datagram.to.gid or b""
         return 1 + sum(len(hca.mcgs.get(gid, ())) for hca in self._nodes.values())
 
     def _carry_here(self, packet: Datagram, origin: Origin) -> None:
-        """Deliver to our functions, and to our administrator when we are the hub."""
+        """Deliver to our functions, and to our administrator when this process is the hub."""
         if packet.to.lid != SM_LID or self.is_hub:
             super()._carry(packet, origin)

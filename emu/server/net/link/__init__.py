@@ -1,5 +1,5 @@
-"""Links that delay, lose, reorder and mark packets, as Linux's netem does for a network interface.
+"""Links that delay, lose, reorder and mark packets, as Linux's netem does for an interface.
 
-A function's port has one for each direction, between the port and what is behind it, while a user
-has set properties (:class:`emu.device.faults.link.PlannedLink`).
+A function's port has a link for each direction, in front of its network, while a user has set
+properties (:class:`emu.device.faults.link.PlannedLink`).
 """

@@ -1,7 +1,7 @@
-"""One direction of a link: the packets on their way, and when they arrive.
+"""A direction of a link: the packets in flight, and their times of arrival.
 
-A packet first waits for the line (``rate``), then takes its time (``delay``). What is on the way is
-bounded in packets and bytes, and the bytes are on the function's ledger.
+A packet first waits for the wire (``rate``), and is then delayed (``delay``). The packets in flight
+are bounded in number and bytes, and the function's ledger holds the bytes.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_BYTES = 64 << 20
-"""Bytes on the way in one direction."""
+"""Maximum bytes in flight in a direction."""
 PACKET_BYTES = 300
-"""What the host needs for a packet on the way, besides its bytes."""
+"""Memory of the host for a packet in flight, besides its bytes."""
 ACCOUNT = "link"
 _NS_PER_S = 1_000_000_000
 
 
 def _logged(call: Callable[[], object]) -> None:
-    """Make a call; an exception that nobody expected costs no more than its packet."""
+    """Make a call; log an unexpected exception, which costs only the call's packet."""
     try:
         call()
     except Exception:
@@ -52,7 +52,7 @@ class _OnTheWay(NamedTuple):
 
 
 class LinkDirection:
-    """What one function sends, or what it receives."""
+    """The packets that a function sends, or those that it receives."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class LinkDirection:
         link: PlannedLink,
         seed: int = 0,
     ) -> None:
-        """``name`` is the link's in all random decisions; ``ledger`` is the function's now."""
+        """Create a link; ``name`` seeds random numbers, ``ledger`` returns the current ledger."""
         self._clock = clock
         self._ledger = ledger
         self.link = link
@@ -70,16 +70,16 @@ class LinkDirection:
         self._way: list[_OnTheWay] = []
         self._octets = 0
         self._line = Backlog(clock.budget, _logged)
-        """What came when the round had done enough."""
+        """Packets that arrived after the round's budget was used up."""
         self._free_ns = 0
-        """When the line is free."""
+        """Time at which the wire is free."""
         self._timer: Timer | None = None
         self._due_ns = 0
         self._waiting: list[Callable[[], None]] = []
         self.counts: Counter[str] = Counter()
 
     def change(self, link: PlannedLink) -> None:
-        """Other properties from the next packet on; what is on the way arrives as it would have."""
+        """Apply other properties from the next packet on; packets in flight keep their arrival."""
         self.link = link
         if link.rate is None:
             self._free_ns = 0
@@ -89,11 +89,11 @@ class LinkDirection:
 
     @property
     def is_pausing(self) -> bool:
-        """Whether who can wait should wait, as by credits or pause frames."""
+        """Whether pausable senders should wait, as for credits or pause frames."""
         return len(self._way) * 2 >= self.link.limit or self._octets * 2 >= MAX_BYTES
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when there is room; at once if there is."""
+        """Call ``callback`` once, when the link has space; at once if it has."""
         if self.is_pausing:
             self._waiting.append(callback)
         else:
@@ -108,14 +108,14 @@ class LinkDirection:
     # -- packets
 
     def take(self, packet: LinkPacket) -> None:
-        """A packet comes. It goes on later, and never in this call."""
+        """Take a packet, which is forwarded after this call."""
         if self._line.is_free:
             self._take(packet)
         elif not self._line.keep(packet.octets, self._take, packet.keep()):
             self.counts["over the limit"] += 1
 
     def take_all(self, link_packets: Iterator[LinkPacket], octets: int) -> None:
-        """Packets come that are made one by one; so many bytes are behind them in all."""
+        """Take packets from an iterator; ``octets`` is the memory behind all of them."""
         if not self._line.do(octets, self._begin, link_packets, octets):
             self.counts["over the limit"] += 1
 
@@ -196,7 +196,7 @@ class LinkDirection:
         self._wake()
 
     def about(self) -> dict[str, object]:
-        """Properties and counts, as values."""
+        """Return properties and counts, as values."""
         return {
             "properties": self.link.properties(),
             "on_the_way": len(self._way),

@@ -1,4 +1,4 @@
-"""What passes a link: a packet, a frame or a datagram, whatever the link layer."""
+"""The packets of a link: packets, frames or datagrams of any link layer."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class LinkPacket(Protocol):
-    """One packet on its way, and how it goes on behind the link."""
+    """A packet in flight, and the path behind the link."""
 
     @property
     def octets(self) -> int:
         """Bytes on the wire."""
 
     def keep(self) -> LinkPacket:
-        """The same with bytes of its own, which last: it will go on later."""
+        """Return the packet with bytes of its own, which stay valid until it is forwarded."""
 
     def marked(self) -> LinkPacket | None:
-        """The same with its congestion mark; None if its sender does not understand the mark."""
+        """Return the packet with a congestion mark; None if its sender does not support marks."""
 
     def corrupted(self, draw: int) -> LinkPacket | None:
-        """The same with a bit inverted, chosen by a 64-bit number; None if nobody gets it."""
+        """Return the packet with a bit inverted, chosen by a 64-bit number; None if dropped."""
 
     def go_on(self) -> None:
-        """Carry it on behind the link. Never raises."""
+        """Forward the packet behind the link. Never raises."""

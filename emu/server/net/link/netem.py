@@ -1,8 +1,8 @@
-"""What becomes of each packet of a link: a function of seed, link and the packet's number.
+"""The outcome of each packet of a link: a function of seed, link and the packet's number.
 
-So two runs that send the same packets lose, mark and delay the same ones, and time has no part in
-it. The model is that of Linux's netem (net/sched/sch_netem.c): loss and duplication first, then
-corruption, then delay or reordering.
+Two runs that send the same packets therefore lose, mark and delay the same ones, at any timing. The
+model is that of Linux's netem (net/sched/sch_netem.c): loss and duplication first, then corruption,
+then delay or reordering.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ _PER_PERCENT = _ALL / 100
 
 
 class NetemDecision(NamedTuple):
-    """What becomes of a packet."""
+    """The outcome for a packet."""
 
     lost: bool = False
     marked: bool = False
     duplicated: bool = False
     corrupted: bool = False
     overtakes: bool = False
-    """It is not delayed."""
+    """Whether the packet is sent without delay."""
     delay_ns: int = 0
     draw: int = 0
-    """A number that chooses the bit to invert."""
+    """Random number that chooses the bit to invert."""
 
 
 class NetemRandom:
-    """Throws for one direction of a link, packet by packet."""
+    """Random numbers for a direction of a link, packet by packet."""
 
     def __init__(self, name: str, seed: int) -> None:
         self._name = name
         self._seed = seed
         self.number = 0
-        """Packets so far."""
+        """Number of packets so far."""
         self._is_bad = False
-        """The state of the Gilbert-Elliott model."""
+        """State of the Gilbert-Elliott model."""
         self._since_overtaken = 0
 
     def decide(self, link: PlannedLink) -> NetemDecision:
-        """The decision of the next packet under these properties."""
+        """Return the outcome for the next packet under these properties."""
         self.number += 1
         text = f"{self._seed}/{self._name}/{self.number}".encode()
         (
@@ -67,7 +67,7 @@ class NetemRandom:
         )
 
     def _loss(self, link: PlannedLink, turn: int) -> float:
-        """The probability of loss, in percent."""
+        """Return the probability of loss, in percent."""
         if link.gemodel is None:
             return link.loss
         p, r, lost_if_bad, lost_if_good = gilbert_elliott(link.gemodel)
@@ -84,7 +84,7 @@ class NetemRandom:
 
 
 def gilbert_elliott(given: list[float]) -> tuple[float, float, float, float]:
-    """p, r, 1-h and 1-k in percent, with tc's defaults for those that are not given."""
+    """Return p, r, 1-h and 1-k in percent, with tc's defaults for missing ones."""
     p, *rest = given
     r, lost_if_bad, lost_if_good = (*rest, *(100 - p, 100.0, 0.0)[len(rest) :])
     return p, r, lost_if_bad, lost_if_good

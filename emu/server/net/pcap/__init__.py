@@ -1,1 +1,1 @@
-"""What passes the functions' ports, in a file that Wireshark and tcpdump read."""
+"""A capture of the functions' ports, in a file that Wireshark and tcpdump read."""

@@ -1,8 +1,7 @@
 """The blocks of a pcapng file (draft-ietf-opsawg-pcapng), little-endian.
 
-Each interface states its link type: Ethernet frames are as they are on the wire without frame check
-sequence, InfiniBand packets have an ERF header in front, as no other type of InfiniBand packets is
-read by Wireshark.
+Each interface states its link type. Ethernet frames appear as on the wire without FCS. InfiniBand
+packets have an ERF header, the only type for them that Wireshark reads.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ _ERF_REST = Struct(">BBHHH").pack
 _ERF_INFINIBAND, _ERF_VARYING = 21, 4
 _ERF_BYTES = 16
 _VCRC = bytes(2)
-"""Not computed; nobody checks it in a file."""
+"""Zero: Wireshark does not check the VCRC."""
 _NS = 1_000_000_000
 
 
 def section(application: str) -> bytes:
-    """The block that begins a file."""
+    """Return the block that starts a file."""
     body = _SECTION_BODY.pack(_MAGIC, 1, 0, _ANY_LENGTH)
     return _block(_SECTION, body + _text(_APPLICATION, application) + _END)
 
 
 def interface(link_type: int, name: str, description: str, address: bytes) -> bytes:
-    """An interface; its number is how many there were before. Times are nanoseconds.
+    """Return an interface block; interfaces count from 0. Times are nanoseconds.
 
     ``address``: a MAC address of 6 bytes or a GUID of 8.
     """
@@ -68,7 +67,7 @@ def interface(link_type: int, name: str, description: str, address: bytes) -> by
 
 
 def packet(number: int, time_ns: int, data: bytes, is_sent: bool, comment: str = "") -> bytes:
-    """A packet that has passed the interface with this number, in one direction."""
+    """Return a packet block: direction, and the number of the interface."""
     size = len(data)
     options = _DIRECTION[is_sent] + (_text(_COMMENT, comment) if comment else b"") + _END
     padding = _PADDING[size & 3]
@@ -78,13 +77,13 @@ def packet(number: int, time_ns: int, data: bytes, is_sent: bool, comment: str =
 
 
 def remark(number: int, time_ns: int, comment: str) -> bytes:
-    """Something to be said about an interface that no packet stands for."""
+    """Return a comment on an interface, without a packet."""
     body = _STATISTICS_BODY.pack(number, time_ns >> 32, time_ns & 0xFFFFFFFF)
     return _block(_STATISTICS, body + _text(_COMMENT, comment) + _END)
 
 
 def erf(time_ns: int, data: bytes) -> bytes:
-    """An InfiniBand packet, from local route header to invariant CRC, as an ERF record.
+    """Return an InfiniBand packet, from local route header to invariant CRC, as an ERF record.
 
     Source: Endace "ERF types", type 21.
     """

@@ -1,8 +1,8 @@
-"""``--pcap``: shows the file what passes the port of each function.
+"""``--pcap``: records the packets at the port of each function.
 
-A frame appears where it passes: one between two functions of a process at both of them. A comment
-says that it was dropped and why, and which faults have fired at the function since its last packet.
-An exception here is logged and does not keep a packet from its way: a remark stands in its place.
+A frame between two functions of a process appears at both ports. A comment states that the frame
+was dropped and why, and which faults have fired at the function since its last packet. An exception
+here is logged and delays no packet; a remark replaces the packet in the file.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _MAX_COUNTERS = 64
-"""Counter sets that are looked at for each frame: a driver has a few, programs may have more."""
+"""Maximum number of counter sets examined for each frame; a driver has a few."""
 _MAX_FAULTS = 8
-"""Faults that the comment of one packet names."""
+"""Maximum number of faults in the comment of a packet."""
 
 
 class Interface:
-    """One function in the file."""
+    """A function in the file."""
 
     def __init__(self, file: PcapFile, number: int) -> None:
         self.file = file
@@ -42,14 +42,14 @@ class Interface:
         self._left_out = 0
 
     def fault(self, text: str) -> None:
-        """A fault has fired at the function."""
+        """Record a fault that fired at the function."""
         if len(self._faults) < _MAX_FAULTS:
             self._faults.append(text)
         else:
             self._left_out += 1
 
     def comment(self, text: str) -> str:
-        """The comment of the next packet: this text, and the faults before it."""
+        """Return the comment of the next packet: the faults before it, and this text."""
         if not self._faults:
             return text
         more = [f"and {self._left_out} more"] if self._left_out else []
@@ -58,12 +58,12 @@ class Interface:
         return said
 
     def failed(self, place: str) -> bytes:
-        """Log the exception that is being handled; return a block that stands for the packet."""
+        """Log the exception in handling; return a block in place of the packet."""
         self.errors.note(place)
         return blocks.remark(self.number, time.time_ns(), f"a {place} {UNREADABLE}")
 
     def close(self) -> None:
-        """Faults after the last packet."""
+        """Write the faults after the last packet."""
         if said := self.comment(""):
             self.file.add(blocks.remark(self.number, time.time_ns(), said))
 
@@ -72,11 +72,11 @@ class EthernetInterface(Interface):
     """Implements :class:`emu.server.net.eth.function_port.FrameWatcher`."""
 
     def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
-        """The function sends a frame."""
+        """Record a frame that the function sends, and its outcome."""
         self._pass(frame, port.dropped, carry, is_sent=True)
 
     def received(self, hca: Hca, frame: Frame, carry: Callable[[], None]) -> None:
-        """The function gets a frame."""
+        """Record a frame that the function receives, and its outcome."""
         self._pass(frame, _Discarded(hca), carry, is_sent=False)
 
     def _pass(
@@ -98,7 +98,7 @@ class EthernetInterface(Interface):
         self, place: Place, now: int, frame: Frame, before: Mapping[str, int],
         dropped: Counter[str] | _Discarded, is_sent: bool,
     ) -> None:  # fmt: skip
-        """Fill the frame's place in the file, with a remark if that fails."""
+        """Fill the frame's position in the file, with a remark if that fails."""
         try:
             block = self._block(now, frame, before, dropped, is_sent)
         except Exception:
@@ -117,13 +117,13 @@ class EthernetInterface(Interface):
 
 
 class _Discarded:
-    """What a function has not taken, by reason."""
+    """Frames that a function has dropped, by reason."""
 
     def __init__(self, hca: Hca) -> None:
         self._hca = hca
 
     def items(self) -> Iterator[tuple[str, int]]:
-        """The counts of the port and its virtual port."""
+        """Yield the counts of the port and its vPort."""
         vport, counters = self._hca.nic_vport, self._hca.counters
         yield "bad, or longer than the MTU", vport.received.errors
         yield "link down", vport.received.discards
@@ -137,20 +137,20 @@ class SubnetWatcher:
     """Implements :class:`net.ib.local.PacketWatcher` for the InfiniBand functions of a process."""
 
     def __init__(self, *, wants_messages: bool) -> None:
-        """``wants_messages``: whether messages inside the process are made packets, to be seen."""
+        """Create a watcher; with ``wants_messages``, messages inside the process become packets."""
         self.wants_messages = wants_messages
         self._interfaces: dict[int, Interface] = {}
 
     def add(self, lid: int, interface: Interface) -> None:
-        """The function with this LID."""
+        """Add the interface of the function with this LID."""
         self._interfaces[lid] = interface
 
     def packet(self, lid: int, frame: Buffer, *, is_sent: bool) -> None:
-        """A packet passes the port with this LID."""
+        """Record a packet at the port with this LID."""
         self._add(lid, lambda: frame, is_sent)
 
     def datagram(self, lid: int, packet: Datagram, origin: Origin, *, is_sent: bool) -> None:
-        """A datagram passes the port with this LID."""
+        """Record a datagram at the port with this LID."""
         self._add(lid, lambda: frame_of(packet, origin), is_sent)
 
     def _add(self, lid: int, frame: Callable[[], Buffer], is_sent: bool) -> None:
@@ -167,7 +167,7 @@ class SubnetWatcher:
 
 
 def _block(interface: Interface, frame: bytes, is_sent: bool) -> bytes:
-    """The block of an InfiniBand packet; nothing if the file has no room for it."""
+    """Return the block of an InfiniBand packet; empty if the file has no space for it."""
     if not interface.file.has_room(len(frame)):
         return b""
     now = time.time_ns()

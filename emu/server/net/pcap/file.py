@@ -1,8 +1,8 @@
-"""A pcapng file that is being written: buffered, bounded, and never in the way.
+"""A pcapng file in progress: buffered, bounded and non-blocking.
 
-Blocks are written once a buffer is full or some of them have waited for a moment. When writing
-fails or the file has its size, the capture ends with one line in the log, and the device goes on. A
-pipe that is full costs packets, which the end of the file tells.
+Blocks are written once a buffer is full or FLUSH_NS after the first one. When a write fails or the
+file reaches its size, the capture ends with a line in the log, and the device continues. A full
+pipe loses packets; their number is at the end of the file.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ log = logging.getLogger(__name__)
 FLUSH_BYTES = 1 << 18
 FLUSH_NS = 200_000_000
 MAX_WAITING = 8 << 20
-"""Bytes that may wait for the reader of a pipe."""
+"""Maximum bytes queued for the reader of a pipe."""
 DEFAULT_MIB = 1024
 _BLOCKS_PER_CALL = 256
 
 Place = list[bytes]
-"""A block, in a list of its own so that it can be filled later."""
+"""A block, in a list of its own that can be filled later."""
 
 
 class PcapFile:
-    """One capture of all functions of a process."""
+    """A capture of all functions of a process."""
 
     def __init__(
         self, path: Path, clock: Clock, application: str, most_mib: int = DEFAULT_MIB
     ) -> None:
-        """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
+        """Open the file. Raises OSError if that fails, or for a pipe without a reader."""
         self._path = path
         self._clock = clock
         self._limit = most_mib << 20
@@ -50,49 +50,49 @@ class PcapFile:
         self._blocks: deque[Place] = deque([[blocks.section(application)]])
         self._waiting = len(self._blocks[0][0])
         self._is_blocked = False
-        """The pipe is full."""
+        """Whether the pipe is full."""
         self._written = 0
         self._interfaces = 0
         self._reserved = 0
-        """Places that are not filled yet."""
+        """Number of positions that are not filled yet."""
         self._lost = 0
         self._timer: Timer | None = None
         self.ended_by: OSError | None = None
-        """What has ended the capture before the run, or left out its end."""
+        """Error that ended the capture early, or prevented its last blocks."""
         self.on_end: Callable[[], None] = lambda: None
-        """Called when no more packets are wanted."""
+        """Callback for the end of the capture."""
 
     @property
     def is_open(self) -> bool:
-        """Whether packets are still wanted."""
+        """Whether the capture is still open."""
         return self._fd >= 0
 
     def interface(self, link_type: int, name: str, description: str, address: bytes) -> int:
-        """Add an interface; returns its number."""
+        """Add an interface; return its number."""
         self._add(blocks.interface(link_type, name, description, address))
         self._interfaces += 1
         return self._interfaces - 1
 
     def has_room(self, size: int) -> bool:
-        """Whether a packet of so many bytes can be kept; if not, it is lost, and counted."""
+        """Return whether a packet of this size fits; count it as lost if not."""
         if self._fd < 0:
             return False
         if self._waiting + size <= MAX_WAITING:
             return True
         if not self._lost:
-            log.warning("the capture %s: its reader is too slow, packets are left out", self._path)
+            log.warning("the capture %s: its reader is too slow, packets are lost", self._path)
         self._lost += 1
         return False
 
     def reserve(self) -> Place:
-        """A place for a packet, which :meth:`put` has to fill before the loop goes on."""
+        """Return a position for a packet; :meth:`put` must fill it in the same round."""
         place = [b""]
         self._blocks.append(place)
         self._reserved += 1
         return place
 
     def put(self, place: Place, block: bytes) -> None:
-        """Put a packet into its place; nothing for one that is lost."""
+        """Put a packet into its position; an empty block removes the position."""
         self._reserved -= 1
         if self._fd < 0:
             return
@@ -124,7 +124,7 @@ class PcapFile:
             self._timer = self._clock.call_later(FLUSH_NS if self._is_blocked else 0, self._late)
 
     def _flush(self) -> None:
-        """Write some of what waits. A pipe that is full is left alone until the timer looks."""
+        """Write queued blocks; leave a full pipe alone until the timer."""
         left = WRITTEN_PER_ROUND
         while self._blocks and left > 0 and self._fd >= 0 and not self._is_blocked:
             some = [place[0] for place in islice(self._blocks, _BLOCKS_PER_CALL)]
@@ -141,11 +141,11 @@ class PcapFile:
             self._done(count, len(some))
             left -= count
         if self._written >= self._limit:
-            said = f"it has {self._limit >> 20} MiB"
+            said = f"the limit of {self._limit >> 20} MiB is reached"
             self._end(LimitError(said), said)
 
     def _done(self, count: int, limit: int) -> None:
-        """So many bytes of the first blocks have been written."""
+        """Remove ``count`` written bytes from the first ``limit`` blocks."""
         self._written += count
         self._waiting -= count
         for _ in range(limit):
@@ -159,7 +159,7 @@ class PcapFile:
 
     def _end(self, error: OSError, why: str) -> None:
         self.ended_by = error
-        log.warning("the capture %s ends here, the run goes on: %s", self._path, why)
+        log.warning("the capture %s ends here, the run continues: %s", self._path, why)
         os.close(self._fd)
         self._fd = -1
         self._blocks.clear()
@@ -169,11 +169,11 @@ class PcapFile:
         self.on_end()
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write the queued blocks, and close the file."""
         if self._fd < 0:
             return
         if self._lost:
-            said = f"{self._lost} packets are not here: the file's reader was too slow"
+            said = f"{self._lost} packets are missing: the file's reader was too slow"
             log.warning("the capture %s: %s", self._path, said)
             self._add(blocks.remark(0, time.time_ns(), said))
         self.on_end = lambda: None
@@ -184,7 +184,7 @@ class PcapFile:
             self._timer.cancel()
             self._timer = None
         if self._blocks:
-            self.ended_by = BlockingIOError(errno.EAGAIN, "its reader is too slow")
+            self.ended_by = BlockingIOError(errno.EAGAIN, "the file's reader is too slow")
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

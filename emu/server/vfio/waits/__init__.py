@@ -1,1 +1,1 @@
-"""How the loop waits: for descriptors, for timers, and for no write that blocks."""
+"""Waits of the loop: descriptors, timers, and an alarm against writes that block."""

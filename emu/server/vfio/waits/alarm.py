@@ -1,8 +1,8 @@
-"""An alarm that ends writes to a client's eventfds that block, as a client can make them.
+"""An alarm that ends blocking writes to a client's eventfds.
 
-O_NONBLOCK belongs to the open file, which we share with the client (fcntl(2)): a client that clears
-the flag and fills the counter would block the whole process for ever. The alarm's signal ends such
-a write (EINTR) within 40 ms.
+O_NONBLOCK belongs to the open file, which is shared with the client (fcntl(2)). A client that
+clears the flag and fills the counter would block the whole process for ever. The alarm's signal
+ends such a write (EINTR) within 40 ms.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final
 
 _SECONDS: Final = 0.04
 _AGAIN_NS: Final = 20_000_000
-"""An alarm older than this is set anew: at most fifty times a second, and never when idle."""
+"""Age above which an alarm is set again: at most fifty times a second, and never when idle."""
 
 
 class Alarm:
-    """The process's interval timer. Its only instance is ALARM."""
+    """The process's interval timer; ALARM is its only instance."""
 
     def __init__(self) -> None:
         self._is_ready = False
@@ -28,11 +28,11 @@ class Alarm:
 
     @contextmanager
     def ready(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Inside this context :meth:`set` works. Only in the main thread: the signal interrupts it.
+        """Enable :meth:`set` while the body runs. Only in the main thread, which the signal
+        interrupts.
 
-        ``wake`` ends a wait: Python begins a system call anew that a signal has interrupted, with
-        the whole time limit, which would make timers late. Does nothing when SIGALRM already has
-        another handler.
+        ``wake`` ends a wait: Python restarts an interrupted system call with the whole time limit,
+        which would make timers late. Does nothing when SIGALRM already has another handler.
         """
 
         def ring(_signum: int, _frame: FrameType | None) -> None:
@@ -51,11 +51,12 @@ class Alarm:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
     def set(self) -> None:
-        """A system call that begins now and blocks ends with EINTR after 20 to 40 ms."""
+        """Set the alarm: a system call that starts now and blocks ends with EINTR after 20 to 40
+        ms."""
         if self._is_ready and (now := time.monotonic_ns()) - self._set_ns > _AGAIN_NS:
             self._set_ns = now
             signal.setitimer(signal.ITIMER_REAL, _SECONDS)
 
 
 ALARM: Final = Alarm()
-"""A process has one such timer."""
+"""The only interval timer of the process."""

@@ -1,9 +1,9 @@
-"""Looking again for a moment before a wait sleeps, where processors are idle.
+"""Spinning before a wait sleeps, if processors are idle.
 
-Who sleeps is woken by the sender's system call, on a processor that has gone idle and has to come
-back: for a small message that takes as long as all that is done about it. So a wait looks for the
-next message itself while messages come one soon after the other. It sleeps at once again when none
-came in time, and where others want the processor, as a guest does that waits busily.
+The sender's system call wakes a sleeping process on a processor that is idle and must resume. For a
+small message this takes as long as all its other work. While messages arrive in quick succession, a
+wait therefore spins for the next one. After misses, waits sleep at once again. Waits also sleep at
+once where other threads need the processor, such as a guest that spins.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from collections.abc import Callable
 from typing import Final
 
 SPIN_NS: Final = 100_000
-"""How long a wait looks before it sleeps. An answer from another process takes 50 to 80 us."""
+"""Time that a wait spins before it sleeps; a reply of another process takes 50 to 80 us."""
 SOON_NS: Final = 250_000
-"""Only a wait that begins so soon after the one before it looks: an idle server's never do."""
+"""Maximum time since the last wait for spinning; an idle server's waits are further apart."""
 ASK_AGAIN_NS: Final = 5_000_000
-"""How long an answer to the question counts whether a processor is free."""
+"""Time for which the result of ``is_free`` is valid."""
 MAX_MISSES: Final = 4
-"""A miss lets the next two waits sleep at once, each further one twice as many, up to 16."""
+"""Limit of the back-off: after a miss two waits sleep at once, after each further one twice as
+many, up to 16."""
 
 _LOAD: Final = "/proc/loadavg"
 _IDLE: Final = 2
-"""Processors that have to be idle."""
+"""Number of processors that must be idle."""
 
 
 class Spin:
-    """Whether waits look, from what has become of those before."""
+    """Decides from the outcomes of earlier waits whether a wait spins."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class Spin:
         self._misses = self._sleeps = 0
 
     def look(self, poll: select.poll, timeout_ns: int | None) -> list[tuple[int, int]]:
-        """What ``poll`` finds within a moment; nothing when the wait has to sleep.
+        """Return what ``poll`` finds within SPIN_NS; empty when the wait must sleep.
 
         ``timeout_ns`` is the wait's own, None for ever.
         """
@@ -70,11 +71,11 @@ class Spin:
 
 
 def processor_is_free(path: str = _LOAD) -> bool:
-    """Whether two more of the processors that this process may use are idle while this one looks.
+    """Return whether two more of this process's processors are idle while this one spins.
 
-    One alone is a guest's that waits for the very answer and is about to want it back: with two
-    processors and a guest of two, looking made the latency of 2 B 13 % longer. False where the
-    system does not tell. Source: proc(5), /proc/loadavg, whose fourth field counts this thread.
+    A single idle one belongs to a guest that waits for this very reply. With two processors and a
+    guest of two, spinning made the latency of 2 B 13 % longer. False on an unreadable system.
+    Source: proc(5), /proc/loadavg, whose fourth field counts this thread.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

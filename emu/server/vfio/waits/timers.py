@@ -28,7 +28,7 @@ class LoopTimer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Cancel the call; no effect when it has been made."""
+        """Cancel the call; do nothing after the call was made."""
         if self.callback is not None:
             self.callback = None
             self._queue.note_cancelled()
@@ -44,7 +44,7 @@ class TimerQueue:
         self.budget = Budget()
 
     def now_ns(self) -> int:
-        """Nanoseconds since some fixed moment."""
+        """Return the nanoseconds since a fixed moment."""
         return time.monotonic_ns()
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> LoopTimer:
@@ -54,11 +54,10 @@ class TimerQueue:
         return timer
 
     def run_due(self) -> bool:
-        """Make calls that are due now; those added by a callback wait for the next round.
+        """Make the calls that are due now; return whether any was due.
 
-        With many that are due at once, the later ones wait, too. True when any was due.
-
-        An exception from one of them is logged, and the others are made.
+        Calls that a callback adds wait for the next round. Of many due calls, the later ones wait
+        as well. An exception of a call is logged, and does not affect the others.
         """
         if not self._heap or self._heap[0][0] > (now := self.now_ns()):
             return False
@@ -80,11 +79,14 @@ class TimerQueue:
         return True
 
     def next_ns(self) -> int | None:
-        """Nanoseconds until the next timer (0: due), or None when there is none."""
+        """Return the nanoseconds until the next timer (0: due), or None without one."""
         return max(self._heap[0][0] - self.now_ns(), 0) if self._heap else None
 
     def note_cancelled(self) -> None:
-        """Keep the queue from growing when timers are set and cancelled for every packet."""
+        """Remove cancelled timers when they are the majority.
+
+        Timers may be set and cancelled for every packet.
+        """
         self._cancelled += 1
         if self._cancelled > _COMPACT_AT and 2 * self._cancelled > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].callback is not None]

@@ -1,8 +1,8 @@
-"""Waiting for descriptors with a precise timeout, or for one socket in the receive call itself.
+"""Waits for descriptors with a precise timeout, or for a socket in its receive call.
 
-The latter costs half as much as poll() before every receive. The time limit is the socket's
-SO_RCVTIMEO, because Python's own ``settimeout`` is a poll() too. The kernel counts it in scheduler
-ticks and may add two (8 ms at 250 Hz), so the last milliseconds of a wait do poll.
+The receive call costs half of poll() before every receive. The time limit is the socket's
+SO_RCVTIMEO, because Python's own ``settimeout`` is a poll() too. The kernel counts SO_RCVTIMEO in
+scheduler ticks and may add two (8 ms at 250 Hz), so the last milliseconds of a wait do poll.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNKNOWN_MS: Final = -1
 def wait_readable(
     poll: select.poll, fds: Collection[int], timeout_ns: int | None
 ) -> list[tuple[int, int]]:
-    """As ``poll.poll()``, with a precise timeout. ``fds`` are those watched for POLLIN.
+    """Wait as ``poll.poll()``, with a precise timeout. ``fds`` are those watched for POLLIN.
 
     poll() counts in milliseconds; a shorter wait uses select(), which counts in microseconds.
     """
@@ -36,14 +36,14 @@ def wait_readable(
     if 0 < timeout_ns < _POLL_STEP_NS and max(fds, default=0) < _FD_SETSIZE:
         try:
             ready, _, _ = select.select([fd for fd in fds if fd >= 0], (), (), timeout_ns / 1e9)
-        except OSError:  # one of them is closed, and poll() says which
+        except OSError:  # a descriptor is closed, and poll() reports which
             return poll.poll(0)
         return [(fd, select.POLLIN) for fd in ready]
     return poll.poll(-(-timeout_ns // _POLL_STEP_NS))
 
 
 class Waiter:
-    """Decides how a receive call on a blocking socket waits, and can cut the wait short."""
+    """Decides how a receive call on a blocking socket waits, and can shorten the wait."""
 
     def __init__(self, sock: socket.socket, spin: Spin | None = None) -> None:
         self._sock = sock
@@ -54,11 +54,11 @@ class Waiter:
         self._woken = False
 
     def prepare(self, timeout_ns: int | None) -> bool:
-        """Get ready to wait for ``timeout_ns`` at most (None: for ever).
+        """Prepare to wait for ``timeout_ns`` at most (None: for ever); return whether to block.
 
-        True when the receive call may block: it then ends with BlockingIOError when the time is up,
-        or earlier, so the caller computes the remaining time and calls again. False when it has to
-        be made with MSG_DONTWAIT, after a short wait or when there are data already.
+        If True, the receive call may block. After the time or earlier, the call ends with
+        BlockingIOError; the caller computes the remaining time and calls again. If False, the
+        caller must use MSG_DONTWAIT: after a short wait, or when data are available.
         """
         if self._spin.look(self._poll, timeout_ns):
             return False
@@ -69,7 +69,7 @@ class Waiter:
                 wait_readable(self._poll, (self._sock.fileno(),), timeout_ns)
             return False
         else:
-            # A power of two: the time left changes with every message, this limit seldom does.
+            # A power of two changes seldom, the remaining time with every message.
             limit_ms = 1 << ((timeout_ns // 1_000_000 - _TICKS_MS).bit_length() - 1)
         if limit_ms != self._limit_ms:
             self._set_limit(limit_ms)
@@ -82,8 +82,8 @@ class Waiter:
     def wake(self) -> None:
         """Make the current wait, or else the next one, end soon. For signal handlers.
 
-        Python calls receive again after a handler has run (PEP 475); the new limit then ends it.
-        The flag covers a handler that runs between setting the limit and the receive call.
+        Python repeats the receive call after a handler (PEP 475); the new limit then ends it. The
+        flag covers a handler that runs between setting the limit and the receive call.
         """
         self._woken = True
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(0, 1))

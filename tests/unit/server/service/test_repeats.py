@@ -56,7 +56,7 @@ def test_more_are_counted_and_summed_up_by_the_clock(handler, clock):
         assert len(handler.lines) == MAX_LINES
         clock.advance(1)
         (summary,) = handler.lines[MAX_LINES:]
-        assert summary == "4980 more such lines in 10 s, the last: qp 4999: wrong"
+        assert summary == "4980 more lines like this in 10 s, the last: qp 4999: wrong"
         assert not clock.waiting()
         complain(1)
         assert handler.lines[-1] == "qp 0: wrong"
@@ -68,7 +68,7 @@ def test_a_flood_that_goes_on_takes_a_few_lines_for_each_interval(handler, clock
             complain(50)
             clock.advance(INTERVAL_NS // 10)
     assert len(handler.lines) <= 11 * (MAX_LINES + 1)
-    summed = [int(line.split()[0]) for line in handler.lines if "more such lines" in line]
+    summed = [int(line.split()[0]) for line in handler.lines if "more lines like this" in line]
     assert sum(summed) + len(handler.lines) - len(summed) == 5000
 
 
@@ -77,7 +77,7 @@ def test_the_end_of_the_run_says_what_is_left(handler, clock):
         complain(MAX_LINES + 3)
         clock.advance(2_000_000_000)
     last = MAX_LINES + 2
-    assert handler.lines[MAX_LINES:] == [f"3 more such lines in 2 s, the last: qp {last}: wrong"]
+    assert handler.lines[MAX_LINES:] == [f"3 more lines like this in 2 s, the last: qp {last}: wrong"]
     complain(100)
     assert len(handler.lines) == MAX_LINES + 1 + 100
 
@@ -108,7 +108,7 @@ def test_tracebacks_are_counted_too(handler, clock):
             except ValueError:
                 log.warning("internal error", exc_info=True)
     assert sum("Traceback" in line for line in handler.lines) == MAX_LINES
-    assert handler.lines[-1].startswith("80 more such lines")
+    assert handler.lines[-1].startswith("80 more lines like this")
 
 
 def test_a_long_line_is_cut_where_it_stands_for_others(handler, clock):

@@ -1,4 +1,4 @@
-"""The subnet administrator, a part of the fabric itself: no guest has to run a subnet manager."""
+"""The subnet administrator inside the fabric; no guest needs to run a subnet manager."""
 
 from emu.server.net.ib.sa.administrator import SubnetAdministrator
 

@@ -2,7 +2,7 @@
 
 Source: IBTA volume 1, 13.4 (MADs, their checks and statuses), 13.5.3 (the general service
 interface), chapter 15 (subnet administration). A datagram that is malformed or needs no response is
-dropped with a line in the debug log; every other one gets a response, if only with a status.
+dropped with a line in the debug log. Every other one is answered, if only with a status.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ log = logging.getLogger(__name__)
 
 SM_GUID = 0x0002_C903_00E4_0000
 MAX_RECORDS = 2048
-"""In one response."""
+"""Maximum number of records in a response."""
 MAX_REQUESTS = 256
 MAX_REQUESTS_OF_A_PORT = 32
-"""Limit of queued requests; one more is dropped, as any datagram may be."""
+"""Maximum number of queued requests; more are dropped, as any datagram may be."""
 _COST_OF_A_REQUEST = 4
 _PORTS_FOR_A_STEP = 128
 
@@ -79,15 +79,15 @@ _GSI_QPN = 1
 _NO_ANSWER = (Method.SEND, Method.TRAP, Method.REPORT, Method.TRAP_REPRESS)
 _METHODS = (Method.GET, Method.SET, Method.GET_TABLE, Method.DELETE)
 _ONE_OF_MANY = SaAttr.PATH_REC
-"""For paths SubnAdmGet returns any one of several; several records of other kinds are an error."""
+"""SubnAdmGet returns any of several paths; several records of other kinds are an error."""
 
 Handler = Callable[[Query[Any]], Iterable[View | None]]
-"""Yields the records that match, and None for each one that was looked at and does not."""
+"""Yields the matching records, and None for each record that does not match."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Attribute:
-    """An attribute of the class: its record, and the methods that it supports."""
+    """An attribute of the class: its record and its supported methods."""
 
     components: Components
     handlers: dict[Method, Handler]
@@ -98,7 +98,7 @@ class _Attribute:
 
 
 class SubnetAdministrator:
-    """Gets the subnet's ports from ``ports`` and sends to them with ``send``."""
+    """Takes the subnet's ports from ``ports`` and sends datagrams with ``send``."""
 
     def __init__(
         self,
@@ -107,9 +107,10 @@ class SubnetAdministrator:
         clock: Clock,
         forward: Callable[[int, bytes, bool], None] = lambda mlid, gid, listens: None,
     ) -> None:
-        """``ports`` returns the ports that are up, without this administrator's own.
+        """Create the administrator; ``ports`` returns the active ports without the SA's own.
 
-        ``forward`` is told which ports a multicast LID leads to (``MulticastGroups``).
+        ``forward`` receives an MLID, a port's GID and whether the MLID leads there
+        (``MulticastGroups``).
         """
         port = EndPort(
             lid=SM_LID,
@@ -128,7 +129,7 @@ class SubnetAdministrator:
         """The ports of the latest sweep, by GID."""
         self.worker = Worker(clock)
         self._requests: dict[Key, None] = {}
-        """Requests that are queued or being processed."""
+        """Requests that are queued or in execution."""
         self.subscriptions = Subscriptions(self.port.gid, self._send_mad, clock, self.worker)
         self.groups = MulticastGroups(self.subscriptions.notify, forward)
         self.services = Services(clock)
@@ -137,11 +138,11 @@ class SubnetAdministrator:
 
     @property
     def port(self) -> EndPort:
-        """Where it is: the switch's management port."""
+        """The administrator's port: the switch's management port."""
         return self.switch.port
 
     def lid_of(self, gid: bytes) -> int | None:
-        """The LID of a port of the latest sweep."""
+        """Return the LID of a port of the latest sweep; None for an unknown GID."""
         port = self._known.get(gid)
         return port.lid if port is not None else None
 
@@ -169,7 +170,7 @@ class SubnetAdministrator:
         }
 
     def sweep(self) -> None:
-        """Find the ports that came and went; drop the records of those that went."""
+        """Compare the active ports with the last sweep; drop the records of ports that left."""
         now = {port.gid: port for port in self._ports()}
         before, self._known = self._known, now
         self.switch.connect(now.values())
@@ -186,7 +187,7 @@ class SubnetAdministrator:
             self.subscriptions.notify(SmTrap.GID_IN_SERVICE, gid)
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
-        """Take a datagram for QP1 at our LID; ``data`` is its payload."""
+        """Handle a datagram for QP1 at the SA's LID; ``data`` is its payload."""
         wrong = envelope_fault(data, origin)
         if wrong:
             log.debug("LID %#x: datagram dropped: %s", origin.lid, wrong)
@@ -205,7 +206,8 @@ class SubnetAdministrator:
             self._take_request(key, mad, answer_to(to, origin))
 
     def _take_rmpp(self, key: Key, mad: SaMad, to: Destination) -> None:
-        """Take an RMPP packet. Requests fit into one MAD, so we never receive segmented data."""
+        """Handle an RMPP packet; requests fit into one MAD, so the SA never receives segmented
+        data."""
         kind = mad.rmpp_hdr.rmpp_type
         if mad.rmpp_hdr.rmpp_version != RMPP_VERSION:
             self._send_mad(abort(answer_head(mad), RmppStatus.UNV), to)
@@ -215,10 +217,10 @@ class SubnetAdministrator:
             self.transfers.receive(key, mad)
 
     def _take_request(self, key: Key, mad: SaMad, back: Destination) -> None:
-        """Queue a request; it is processed after those before it."""
+        """Queue a request; drop it above the limits."""
         of_port = sum(1 for lid, _, _ in self._requests if lid == key[0])
         if of_port >= MAX_REQUESTS_OF_A_PORT or len(self._requests) >= MAX_REQUESTS:
-            log.debug("LID %#x: too many requests at once: one is dropped", key[0])
+            log.debug("LID %#x: request dropped: too many are queued", key[0])
             return
         self._requests[key] = None
         self.worker.begin(self._request(key, mad, back))
@@ -234,7 +236,7 @@ class SubnetAdministrator:
         yield _COST_OF_A_REQUEST + len(subnet.by_lid) // _PORTS_FOR_A_STEP
         requester = subnet.by_lid.get(back.lid)
         if requester is None or mad.sm_key not in (0, TRUSTED_SM_KEY):
-            log.info("LID %#x: wrong SM_Key %#x: not answered", back.lid, mad.sm_key)
+            log.info("LID %#x: wrong SM_Key %#x: no response", back.lid, mad.sm_key)
             return
         try:
             attribute, method = self._attribute_of(mad)
@@ -264,7 +266,7 @@ class SubnetAdministrator:
             self._send_mad(bytes(answer), back)
 
     def _attribute_of(self, mad: SaMad) -> tuple[_Attribute, Method]:
-        """The attribute and the method of a request. Raises SaError."""
+        """Return the attribute and the method of a request. Raises SaError."""
         hdr = mad.mad_hdr
         version = (hdr.base_version, hdr.mgmt_class, hdr.class_version)
         if version != (BASE_VERSION, MgmtClass.SUBN_ADM, CLASS_VERSION):
@@ -284,7 +286,7 @@ class SubnetAdministrator:
         records: list[View],
         back: Destination,
     ) -> None:
-        """Send one record in a MAD, or a table by RMPP, its records padded to 8 bytes (15.3.1)."""
+        """Send a record in a MAD, or a table by RMPP with records padded to 8 bytes (15.3.1)."""
         answer = answer_head(mad)
         answer.attr_offset = -(-attribute.prm.size // 8)
         if method is Method.GET_TABLE:
@@ -303,10 +305,10 @@ class SubnetAdministrator:
         self._send_mad(bytes(answer), back)
 
     def _need_room(self, mad: SaMad, back: Destination) -> Key:
-        """Check that one more table may be sent; returns its key. Raises SaError."""
+        """Check that one more table may be sent; return its key. Raises SaError."""
         key = (back.lid, back.qpn, mad.mad_hdr.tid)
         if not self.transfers.has_room(key):
-            raise SaError(MadStatus.BUSY, "too many tables on their way")
+            raise SaError(MadStatus.BUSY, "too many tables in flight")
         return key
 
     def _send_mad(self, mad: bytes, to: Destination) -> None:
@@ -315,7 +317,7 @@ class SubnetAdministrator:
 
 
 def _limit(records: list[View]) -> None:
-    """Check that a response has not too many records. Raises SaError."""
+    """Check the number of records in a response. Raises SaError."""
     if len(records) > MAX_RECORDS:
         raise SaError(SaStatus.NO_RESOURCES, f"more than {MAX_RECORDS} records")
 

@@ -1,4 +1,4 @@
-"""What surrounds requests and responses: keys, sizes, headers (IBTA volume 1, 13.4, 15.2)."""
+"""Envelope of requests and responses: keys, sizes, headers (IBTA volume 1, 13.4, 15.2)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def envelope_fault(data: bytes, origin: Origin) -> str:
-    """What is wrong with a datagram before its MAD is examined; empty when nothing is."""
+    """Return why a datagram is dropped before its MAD is parsed; empty if it is valid."""
     if len(data) != MAD_BYTES:
-        return f"{len(data)} bytes are no MAD"
+        return f"{len(data)} bytes, a MAD has {MAD_BYTES}"
     if origin.qkey != GSI_QKEY:
         return f"Q_Key {origin.qkey:#x}"
     if not is_same_partition(origin.pkey, DEFAULT_PKEY):
@@ -26,7 +26,7 @@ def envelope_fault(data: bytes, origin: Origin) -> str:
 
 
 def answer_head(mad: SaMad, status: SaStatus | MadStatus = MadStatus.SUCCESS) -> SaMad:
-    """A response without records. The response to SubnAdmSet is GetResp (15.2.2)."""
+    """Return a response without records; the response to SubnAdmSet is GetResp (15.2.2)."""
     answer = sa_mad.new(mad_hdr=mad.mad_hdr, comp_mask=mad.comp_mask)
     method = mad.mad_hdr.method
     answer.mad_hdr.method = RESPONSE | (Method.GET if method == Method.SET else method)

@@ -1,6 +1,6 @@
-"""Event forwarding: ports subscribe with InformInfo and are sent Reports (IBTA volume 1, 13.4.11).
+"""Event forwarding: ports subscribe with InformInfo and receive Reports (IBTA vol. 1, 13.4.11).
 
-A Report is sent again, a few times at most, until its receiver responds.
+A Report is retransmitted up to MAX_TRIES times, until its receiver responds.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _ALL_PRODUCERS = 0xFFFFFF
 _SUBNET_MANAGEMENT = 3
 """Notice type of the subnet manager's own traps."""
 _CLASS_MANAGER = 4
-"""Producer type."""
+"""Producer type of a class manager."""
 
 Send = Callable[[bytes, Destination], None]
 
 
 class Subscriptions:
-    """The subscriptions, and the Reports that are sent for them."""
+    """The subscriptions, and the Reports sent for them."""
 
     def __init__(self, issuer_gid: bytes, send: Send, clock: Clock, worker: Worker) -> None:
         self._worker = worker
@@ -60,17 +60,17 @@ class Subscriptions:
         self._send = send
         self._clock = clock
         self._subscriptions: dict[tuple[int, int, bytes], Destination] = {}
-        """By LID and QP of the subscriber, and the InformInfo without the fields that may differ
-        between subscribing and unsubscribing."""
+        """Subscribers by LID, QP, and the InformInfo without the fields that may differ between
+        subscribing and unsubscribing."""
         self._reports: dict[int, Destination] = {}
-        """Reports without a response so far, by transaction id."""
+        """Receivers of Reports without a response so far, by transaction id."""
         self._next_tid = 1
 
     def __len__(self) -> int:
         return len(self._subscriptions)
 
     def change(self, query: Query[InformInfo]) -> list[InformInfo]:
-        """SubnAdmSet(InformInfo): subscribe or unsubscribe."""
+        """Subscribe or unsubscribe for SubnAdmSet(InformInfo)."""
         info = inform_info.view(bytearray(bytes(query.requested)))
         subscribes, info.subscribe, info.qpn = info.subscribe, 0, 0
         subscriber = query.back
@@ -79,7 +79,7 @@ class Subscriptions:
             if self._subscriptions.pop(key, None) is None:
                 raise SaError(SaStatus.REQ_INVALID, "no such subscription")
         elif key not in self._subscriptions and len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
-            raise SaError(SaStatus.NO_RESOURCES, f"{MAX_SUBSCRIPTIONS} subscriptions are all")
+            raise SaError(SaStatus.NO_RESOURCES, f"the limit is {MAX_SUBSCRIPTIONS} subscriptions")
         else:
             self._subscriptions[key] = subscriber
         log.info("LID %#x subscribes=%d to trap %d", subscriber.lid, subscribes, info.trap_num)
@@ -87,7 +87,8 @@ class Subscriptions:
         return [info]
 
     def records(self, query: Query[InformInfoRec]) -> Iterator[InformInfoRec | None]:
-        """SubnAdmGet and GetTable(InformInfoRecord): the requester's own, or all if trusted."""
+        """Yield the requester's subscriptions, or all if trusted:
+        SubnAdmGet(Table)(InformInfoRecord)."""
         for number, (lid, qpn, data) in enumerate(list(self._subscriptions)):
             yield None
             port = query.subnet.by_lid.get(lid)
@@ -100,11 +101,11 @@ class Subscriptions:
             yield record if query.selects(record) else None
 
     def notify(self, trap: SmTrap, gid: bytes) -> None:
-        """A port or a multicast group has come or gone."""
+        """Send a notice that a port or a multicast group appeared or disappeared."""
         if not self._subscriptions:
             return
         if self._notices >= MAX_NOTICES:
-            log.info("too many notices at once: one of %s is dropped", trap.name)
+            log.info("notice %s dropped: too many are pending", trap.name)
             return
         self._notices += 1
         self._worker.begin(self._tell(trap, gid))
@@ -125,13 +126,13 @@ class Subscriptions:
             self._notices -= 1
 
     def answered(self, lid: int, tid: int) -> None:
-        """A ReportResp has come."""
+        """End the Report that a ReportResp answers."""
         report = self._reports.get(tid)
         if report is not None and report.lid == lid:
             del self._reports[tid]
 
     def drop_ports(self, lids: Set[int]) -> None:
-        """Ports have left the subnet."""
+        """Drop the subscriptions and Reports of ports that left the subnet."""
         self._subscriptions = {
             key: entry for key, entry in self._subscriptions.items() if key[0] not in lids
         }
@@ -153,7 +154,7 @@ class Subscriptions:
 
     def _report(self, to: Destination, data: bytes) -> None:
         if len(self._reports) >= MAX_REPORTS:
-            log.info("too many unanswered reports: one to LID %#x is dropped", to.lid)
+            log.info("report to LID %#x dropped: too many are unanswered", to.lid)
             return
         tid, self._next_tid = self._next_tid, self._next_tid + 1
         self._reports[tid] = to

@@ -1,4 +1,7 @@
-"""One multicast group: what its members agree on, and who they are (IBTA volume 1, 15.2.5.17)."""
+"""A multicast group: the parameters that its members share, and its members.
+
+Source: IBTA volume 1, 15.2.5.17.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ SCOPES = range(1, 15)
 _IPOIB_SIGNATURE = 0x401B
 _RESERVED_FLAGS = 0xE0
 LISTENS = JoinState.FULL_MEMBER | JoinState.NON_MEMBER
-"""Members that packets are forwarded to; the others only send (IBTA 15.2.5.17.1)."""
+"""Members that receive forwarded packets; others only send (IBTA 15.2.5.17.1)."""
 FULL = JoinState.FULL_MEMBER | JoinState.SENDONLY_FULL_MEMBER
 """Members that create a group and keep it alive."""
 
@@ -30,12 +33,12 @@ class GroupMember:
 
     join_state: int
     proxy_join: int
-    """Whether another port has joined on its behalf."""
+    """Whether another port joined on the port's behalf."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MulticastGroup:
-    """A multicast group; all fields but the last two are named as in its MCMemberRecord."""
+    """A multicast group; all fields but the last two are named after its MCMemberRecord."""
 
     mgid: bytes
     mlid: int
@@ -53,13 +56,13 @@ class MulticastGroup:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it continues to exist."""
+        """Whether the group continues to exist."""
         return self.is_permanent or any(one.join_state & FULL for one in self.members.values())
 
     def record(
         self, port_gid: bytes = bytes(16), join_state: int = 0, proxy_join: int = 0
     ) -> McmemberRec:
-        """The group's record, for one of its members or for none."""
+        """Return the group's record, for a member or, by default, for none."""
         return mcmember_rec.new(
             mgid=self.mgid, port_gid=port_gid, qkey=self.qkey, mlid=self.mlid,
             mtu_selector=Selector.EQ, mtu=self.mtu, traffic_class=self.traffic_class,
@@ -70,16 +73,16 @@ class MulticastGroup:
         )  # fmt: skip
 
     def fits(self, query: Query[McmemberRec]) -> bool:
-        """Whether MTU, rate and life time are as a query wants them."""
+        """Return whether MTU, rate and life time match a query."""
         return all(quantity.fits(query, getattr(self, quantity.name)) for quantity in QUANTITIES)
 
     def is_open_to(self, port: EndPort) -> bool:
-        """Whether a port may talk in the group's partition: one of the two is a full member."""
+        """Return whether a port may use the group's partition: a side is a full member."""
         return any(partitions.match(pkey, self.pkey) for pkey in port.pkeys)
 
 
 def ipoib_broadcast(pkey: int) -> bytes:
-    """RFC 4391, chapter 4: link-local scope, the P_Key, and 255.255.255.255."""
+    """Return the IPoIB broadcast GID of a P_Key, in link-local scope (RFC 4391, chapter 4)."""
     return (
         bytes((0xFF, 0x10 | LINK_LOCAL))
         + _IPOIB_SIGNATURE.to_bytes(2, "big")

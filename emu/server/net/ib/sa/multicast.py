@@ -1,10 +1,9 @@
-"""Multicast groups and who belongs to them: MCMemberRecord (IBTA volume 1, 15.2.5.17).
+"""Multicast groups and their members: MCMemberRecord (IBTA volume 1, 15.2.5.17).
 
-A group is created when a full member joins it and gives the parameters that all members must share,
-and deleted with its last full member; only the broadcast groups of IPoIB always exist (RFC 4391,
-chapter 5). The switches forward a group's packets, which they know by its MLID, to the ports that
-have joined it and listen, and to no others. Which queue pairs get them there depends on what is
-attached.
+A full member's join creates a group and sets the parameters that all members must share. A group is
+deleted with its last full member; only the broadcast groups of IPoIB always exist (RFC 4391,
+chapter 5). The switches forward a group's packets by MLID to the ports that joined and listen. A
+port delivers them to the attached queue pairs.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ log = logging.getLogger(__name__)
 
 MAX_GROUPS = 1024
 MAX_PARTITIONS = 512
-"""Limit of partitions with a broadcast group: ports with many partitions must leave room for
-the groups of others."""
+"""Maximum number of partitions with a broadcast group, so that ports with many partitions leave
+capacity for the groups of others."""
 
 BROADCAST_MTU = 4096
 BROADCAST_QKEY = 0x0B1B
@@ -46,20 +45,20 @@ BROADCAST_RATE = 3
 """10 Gb/s, so that any link is fast enough to join."""
 
 _ASSIGNED_SIGNATURE = 0xA01B
-"""Marks a multicast GID that the administrator has chosen."""
+"""Signature of a multicast GID that the administrator has chosen."""
 
 _CREATES = ("qkey", "traffic_class", "pkey", "flow_label", "sl")
-"""Fields that a join must give to create a group, besides those that every join gives."""
+"""Fields that a join needs to create a group, besides those that every join needs."""
 _JOINS = ("port_gid", "join_state")
 _MUST_MATCH = ("qkey", "traffic_class", "sl", "flow_label", "scope", "mlid")
 _SELECTED = tuple(name for quantity in QUANTITIES for name in quantity.fields)
 
 
 class MulticastGroups:
-    """All groups of the subnet. ``notify`` is called for those that are created and deleted.
+    """All groups of the subnet; calls ``notify`` for each created and each deleted group.
 
-    ``forward`` is called with an MLID and a port's GID when the port begins to listen, and when it
-    stops: the manager programs the switches.
+    ``forward`` is called with an MLID and a port's GID when the port starts or stops listening, so
+    that the manager can program the switches.
     """
 
     def __init__(
@@ -76,9 +75,9 @@ class MulticastGroups:
         return len(self._groups)
 
     def keep_partitions(self, tables: Collection[tuple[int, ...]]) -> None:
-        """Keep the IPoIB broadcast groups of the partitions in these P_Key tables, and no others.
+        """Keep exactly the IPoIB broadcast groups of the partitions in these P_Key tables.
 
-        The group of a partition that is in no table any more is deleted with its last member.
+        The group of a partition that left all tables is deleted with its last member.
         """
         partitions = {pkey | PKEY_FULL_MEMBER: None for pkeys in tables for pkey in pkeys}
         there = {group.pkey: group for group in self._groups.values() if group.is_permanent}
@@ -106,7 +105,7 @@ class MulticastGroups:
             del self._groups[group.mgid]
 
     def drop_ports(self, gids: Set[bytes]) -> None:
-        """Ports have left the subnet, and with it all groups."""
+        """Remove ports that left the subnet from all groups."""
         for group in list(self._groups.values()):
             gone = gids & group.members.keys()
             for gid in gone:
@@ -116,7 +115,7 @@ class MulticastGroups:
                 self._end_if_empty(group)
 
     def join(self, query: Query[McmemberRec]) -> list[McmemberRec]:
-        """SubnAdmSet: add the given join states to the port's membership."""
+        """Add the requested join states to the port's membership: SubnAdmSet."""
         query.need(*_JOINS)
         requested, port = query.requested, query.port_of_gid(query.requested.port_gid)
         if not requested.join_state:
@@ -136,7 +135,7 @@ class MulticastGroups:
         return [group.record(port.gid, member.join_state, member.proxy_join)]
 
     def leave(self, query: Query[McmemberRec]) -> list[McmemberRec]:
-        """SubnAdmDelete: remove the given join states from the port's membership."""
+        """Remove the requested join states from the port's membership: SubnAdmDelete."""
         query.need("mgid", *_JOINS)
         requested = query.requested
         group = self._groups.get(requested.mgid)
@@ -156,7 +155,7 @@ class MulticastGroups:
         return [group.record(requested.port_gid, member.join_state, member.proxy_join)]
 
     def records(self, query: Query[McmemberRec]) -> Iterator[McmemberRec | None]:
-        """SubnAdmGet and GetTable: groups, and for a trusted requester also their members."""
+        """Yield groups, and for a trusted requester also their members: SubnAdmGet and GetTable."""
         for group in list(self._groups.values()):
             yield None
             if not (query.is_trusted or group.is_open_to(query.requester)):
@@ -172,12 +171,12 @@ class MulticastGroups:
         if not requested.join_state & FULL:
             raise SaError(SaStatus.REQ_INVALID, "only a full member creates a group")
         if len(self._groups) >= MAX_GROUPS:
-            raise SaError(SaStatus.NO_RESOURCES, f"{MAX_GROUPS} groups are all")
+            raise SaError(SaStatus.NO_RESOURCES, f"the limit is {MAX_GROUPS} groups")
         mtu = MTU.choose(query, port.mtu_code)
         rate = RATE.choose(query, port.rate)
         life_time = PACKET_LIFE_TIME.choose(query, SHORTEST_LIFE)
         if mtu is None or rate is None or life_time is None:
-            raise SaError(SaStatus.REQ_INVALID, "MTU, rate or life time cannot be had")
+            raise SaError(SaStatus.REQ_INVALID, "MTU, rate or life time is not available")
         has_mgid = query.has("mgid") and any(requested.mgid)
         group = MulticastGroup(
             mgid=checked(requested.mgid) if has_mgid else self._new_mgid(query),
@@ -214,12 +213,12 @@ class MulticastGroups:
         if group.is_alive:
             return
         del self._groups[group.mgid]
-        log.info("multicast group %s has ended", group.mgid.hex())
+        log.info("multicast group %s is deleted", group.mgid.hex())
         self._notify(SmTrap.MGID_DELETED, group.mgid)
 
 
 def _check_joinable(query: Query[McmemberRec], group: MulticastGroup, port: EndPort) -> None:
-    """Check that a join fits the group's parameters and the port its rate and MTU (15.2.5.17.2)."""
+    """Check a join against the group's parameters, and the port's rate and MTU (15.2.5.17.2)."""
     record, requested = group.record(), query.requested
     for name in _MUST_MATCH:
         if query.has(name) and getattr(requested, name) != getattr(record, name):
@@ -229,13 +228,13 @@ def _check_joinable(query: Query[McmemberRec], group: MulticastGroup, port: EndP
     if not group.fits(query):
         raise SaError(SaStatus.REQ_INVALID, "group has another MTU, rate or life time")
     if MTU.is_worse(port.mtu_code, group.mtu) or RATE.is_worse(port.rate, group.rate):
-        raise SaError(SaStatus.REQ_INVALID, "port cannot keep up with the group")
+        raise SaError(SaStatus.REQ_INVALID, "port's MTU or rate is below the group's")
     if not group.is_open_to(port):
         raise SaError(SaStatus.REQ_INVALID, "port is not in the group's partition")
 
 
 def _visible(query: Query[McmemberRec], group: MulticastGroup) -> Iterator[McmemberRec]:
-    """The records of a group that the requester may see; trusted ones see members (15.4.1.2)."""
+    """Yield the visible records of a group; trusted requesters see members (15.4.1.2)."""
     if query.is_trusted:
         for gid, member in group.members.items():
             yield group.record(gid, member.join_state, member.proxy_join)

@@ -1,8 +1,8 @@
-"""PathRecord: how one port reaches another (IBTA volume 1, 15.2.5.16).
+"""PathRecord: the paths between two ports (IBTA volume 1, 15.2.5.16).
 
 Every two ports of a partition have one path, in both directions, without a router: the hop limit is
-0, so that senders use no GRH. The fabric has no quality of service, so the service level, traffic
-class and flow label that a query asks for are granted.
+0, so that senders use no GRH. The fabric has no quality of service: it grants the service level,
+traffic class and flow label of a query.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from layouts.wire.sa import PathRec
 
 MAX_PAIRS = 4096
-"""Pairs of ports that one query may ask for; a query that names one end stays far below."""
+"""Maximum pairs of ports in a query; a query that names one end stays far below."""
 
 _GRANTED = (
     "service_id_8msb", "service_id_56lsb", "flow_label", "hop_limit", "traffic_class", "qos_class",
@@ -29,11 +29,11 @@ _GRANTED = (
 
 
 def path_records(query: Query[PathRec]) -> Iterator[PathRec | None]:
-    """The paths that match a query, source by source."""
+    """Yield the paths that match a query, source by source; None for each mismatch."""
     sources = yield from _ends(query, "sgid", "slid")
     destinations = yield from _ends(query, "dgid", "dlid")
     if len(sources) * len(destinations) > MAX_PAIRS:
-        raise SaError(SaStatus.NO_RESOURCES, "more pairs of ports than one query may ask for")
+        raise SaError(SaStatus.NO_RESOURCES, f"a query has at most {MAX_PAIRS} pairs of ports")
     for source in sources:
         for destination in destinations:
             yield _path(query, source, destination)
@@ -42,9 +42,9 @@ def path_records(query: Query[PathRec]) -> Iterator[PathRec | None]:
 def _ends(
     query: Query[PathRec], gid_name: str, lid_name: str
 ) -> Generator[None, None, list[EndPort]]:
-    """The ports that match one end of the path in a query; all of them when it names none.
+    """Return the ports that match one end of the path in a query; all if it names none.
 
-    Yields after each port that is looked at.
+    Yields None after each examined port.
     """
     if query.has(gid_name):
         ends = [query.port_of_gid(getattr(query.requested, gid_name))]
@@ -61,7 +61,7 @@ def _ends(
 
 
 def _path(query: Query[PathRec], source: EndPort, destination: EndPort) -> PathRec | None:
-    """The path between two ports, or None when it does not match the query."""
+    """Return the path between two ports, or None when it does not match the query."""
     requested = query.requested
     if query.has("raw_traffic") and requested.raw_traffic:
         return None
@@ -81,7 +81,7 @@ def _path(query: Query[PathRec], source: EndPort, destination: EndPort) -> PathR
 
 
 def _pkey(query: Query[PathRec], source: EndPort, destination: EndPort) -> int | None:
-    """The first P_Key that both ends can use and that matches the query."""
+    """Return the first P_Key that both ends can use and that matches the query, or None."""
     for pkey in shared_pkeys(source, destination):
         if not query.has("pkey") or is_same_partition(pkey, query.requested.pkey):
             return pkey

@@ -1,4 +1,4 @@
-"""MTU, rate and packet life time: a query may ask for more, less, an exact value, or the best.
+"""MTU, rate and packet life time: a query may request more, less, an exact value, or the best.
 
 Source: IBTA volume 1, 15.2.5.16 (PathRecord, selectors) and 15.2.5.17 (MCMemberRecord).
 """
@@ -35,23 +35,23 @@ class Quantity:
         self._size = size
 
     def fits(self, query: Query[View], value: int) -> bool:
-        """Whether ``value`` matches the query."""
+        """Return whether ``value`` matches the query."""
         if not query.has(*self.fields):
             return True
         asked, selector = (getattr(query.requested, name) for name in self.fields)
         return _COMPARE[Selector(selector)](self._size(value), self._size(asked))
 
     def choose(self, query: Query[View], best: int) -> int | None:
-        """The best value, ``best`` or worse, that matches the query; None if none does."""
+        """Return the best value, ``best`` or worse, that matches the query; None without one."""
         available = self._ranked[self._ranked.index(best) :]
         return next((value for value in available if self.fits(query, value)), None)
 
     def is_worse(self, value: int, other: int) -> bool:
-        """Whether ``value`` is worse than ``other``."""
+        """Return whether ``value`` is worse than ``other``."""
         return self._ranked.index(value) > self._ranked.index(other)
 
     def worse(self, *values: int) -> int:
-        """The worst of several values."""
+        """Return the worst of several values."""
         return max(values, key=self._ranked.index)
 
 
@@ -65,4 +65,4 @@ PACKET_LIFE_TIME = Quantity("packet_life_time", range(64), int)
 QUANTITIES = (MTU, RATE, PACKET_LIFE_TIME)
 
 SHORTEST_LIFE = 18
-"""4.096 us * 2**18: the packet life time of this fabric, the value subnet managers usually give."""
+"""4.096 us * 2**18: the packet life time of this fabric, the usual value of subnet managers."""

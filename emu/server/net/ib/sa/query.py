@@ -1,6 +1,6 @@
 """A request to the subnet administrator, with the checks that all requests share.
 
-Source: IBTA volume 1, 15.4 (operation), 15.4.1.1 (who may see what), 15.4.4 (component mask).
+Source: IBTA volume 1, 15.4 (operation), 15.4.1.1 (visibility of records), 15.4.4 (component mask).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from layouts.wire.sa import SaStatus
 
 
 class SaError(Exception):
-    """The request gets a response with a status and no record."""
+    """A request that gets a response with a status and without records."""
 
     def __init__(self, status: SaStatus | MadStatus, why: str) -> None:
         super().__init__(why)
@@ -28,19 +28,19 @@ class SaError(Exception):
 
 
 class SubnetPorts:
-    """A snapshot of the ports that can be reached."""
+    """A snapshot of the reachable ports."""
 
     def __init__(self, ports: Iterable[EndPort]) -> None:
         self.by_lid = {port.lid: port for port in ports}
 
     @cached_property
     def ports(self) -> tuple[EndPort, ...]:
-        """All of them, in the order of their LIDs."""
+        """All ports, in the order of their LIDs."""
         return tuple(port for _, port in sorted(self.by_lid.items()))
 
     @cached_property
     def by_gid(self) -> dict[bytes, EndPort]:
-        """By their GIDs."""
+        """The ports by GID."""
         return {port.gid: port for port in self.ports}
 
 
@@ -49,7 +49,7 @@ RecordT_co = TypeVar("RecordT_co", bound=View, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Query(Generic[RecordT_co]):
-    """A request for records of one kind. ``requested`` is a view of the record that it carries."""
+    """A request for records of one kind; ``requested`` is a view of the record in it."""
 
     attr_mod: int
     components: Components
@@ -59,10 +59,10 @@ class Query(Generic[RecordT_co]):
     is_trusted: bool
     subnet: SubnetPorts
     back: Destination
-    """Where the response goes."""
+    """Destination of the response."""
 
     def has(self, *names: str) -> bool:
-        """Whether the component mask selects all of these fields."""
+        """Return whether the component mask selects all of these fields."""
         need = self.components.mask_of(*names)
         return self.comp_mask & need == need
 
@@ -72,17 +72,17 @@ class Query(Generic[RecordT_co]):
             raise SaError(SaStatus.REQ_INSUFFICIENT_COMPONENTS, f"needs {', '.join(names)}")
 
     def selects(self, record: View, *, but: Collection[str] = ()) -> bool:
-        """Whether a record (a view) matches in each selected field, except those in ``but``."""
+        """Return whether a record matches in each selected field, except those in ``but``."""
         bits = self.components.record_bits(self.comp_mask & ~self.components.mask_of(*but))
         requested, found = (int.from_bytes(bytes(view), "big") for view in (self.requested, record))
         return not (requested ^ found) & bits
 
     def sees(self, port: EndPort) -> bool:
-        """Whether the requester may see a port: they share a partition."""
+        """Return whether the requester may see a port: they share a partition."""
         return self.is_trusted or shares_partition(self.requester, port)
 
     def port_of_gid(self, gid: bytes) -> EndPort:
-        """The port with a GID. Raises SaError."""
+        """Return the port with a GID. Raises SaError."""
         port = self.subnet.by_gid.get(gid)
         if port is None:
             raise SaError(SaStatus.REQ_INVALID_GID, f"no port has GID {gid.hex()}")
@@ -90,10 +90,10 @@ class Query(Generic[RecordT_co]):
 
 
 def shared_pkeys(one: EndPort, other: EndPort) -> Iterator[int]:
-    """P_Keys of ``one`` over which it can talk to ``other`` (IBTA 10.9.3)."""
+    """Return the P_Keys of ``one`` over which it can talk to ``other`` (IBTA 10.9.3)."""
     return partitions.common(one.pkeys, other.pkeys)
 
 
 def shares_partition(one: EndPort, other: EndPort) -> bool:
-    """Whether there is a P_Key over which two ports can talk."""
+    """Return whether two ports are the same or share a usable P_Key."""
     return one.lid == other.lid or any(True for _ in shared_pkeys(one, other))

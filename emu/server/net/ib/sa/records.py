@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from layouts.wire.sa import NodeRec, PortinfoRec
 
 RESP_TIME = 18
-"""Responses come within 4.096 us * 2**18, about a second."""
+"""Code of the response time limit: 4.096 us * 2**18, about a second."""
 CAP_MASK_MATCH = 1 << 31
-"""In a PortInfoRecord query's attribute modifier: the given capability bits must be set, the others
-do not matter."""
+"""Attribute modifier bit of a PortInfoRecord query: the given capability bits must be set, the
+other ones are ignored."""
 
 
 def class_port_infos(query: Query[ClassPortInfo]) -> Iterator[ClassPortInfo]:
-    """The administrator's capabilities; no redirection, and traps only by subscription."""
+    """Yield the administrator's capabilities: no redirection, and traps only by subscription."""
     yield class_port_info.new(
         base_version=BASE_VERSION,
         class_version=CLASS_VERSION,
@@ -37,7 +37,7 @@ def class_port_infos(query: Query[ClassPortInfo]) -> Iterator[ClassPortInfo]:
 
 
 def node_records(query: Query[NodeRec]) -> Iterator[NodeRec | None]:
-    """A record for each node that the requester may see."""
+    """Yield a record for each visible and matching node, None for each other one."""
     for port in query.subnet.ports:
         record = node_rec.new(
             lid=port.lid, node_info=port.node_info(), node_desc=port.node_description
@@ -46,7 +46,7 @@ def node_records(query: Query[NodeRec]) -> Iterator[NodeRec | None]:
 
 
 def portinfo_records(query: Query[PortinfoRec]) -> Iterator[PortinfoRec | None]:
-    """A record for each port that the requester may see."""
+    """Yield a record for each visible and matching port, None for each other one."""
     by_capability = query.attr_mod & CAP_MASK_MATCH and query.has("port_info.cap_mask")
     but = ("port_info.cap_mask",) if by_capability else ()
     wanted_caps = query.requested.port_info.cap_mask if by_capability else 0

@@ -1,7 +1,7 @@
-"""The sending side of RMPP: a table of records in as many MADs as needed (IBTA volume 1, 13.6).
+"""The sending side of RMPP: a table of records in several MADs (IBTA volume 1, 13.6).
 
-Data is sent a window at a time; the receiver's ACKs open the window further. Segments that are not
-acknowledged in time are sent again, a few times, and then the transfer is given up.
+The sender sends a window of segments; the receiver's ACKs advance the window. Unacknowledged
+segments are retransmitted after ACK_TIMEOUT_NS. After MAX_TRIES the transfer is aborted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_TRIES = 4
 _COST_OF_A_SEGMENT = 2
 
 Key = tuple[int, int, int]
-"""Identifies a transfer: LID and QP of the receiver, transaction id."""
+"""Key of a transfer: LID and QP of the receiver, transaction id."""
 
 
 @dataclass(slots=True)
@@ -45,14 +45,14 @@ class _Transfer:
     table: _Table
     send: Callable[[bytes], None]
     following: int = 1
-    """The next segment to send; ``limit`` is the last one to send for now."""
+    """Next segment to send; ``limit`` is the last one to send now."""
     limit: int = 0
     is_sending: bool = False
     sent: int = 0
-    """The highest segment that has been sent; they count from 1."""
+    """Highest segment sent; segments count from 1."""
     acked: int = 0
     window: int = 1
-    """The last segment that the receiver has room for."""
+    """Last segment that the receiver's window permits."""
     tries: int = 1
     timer: Timer | None = None
 
@@ -69,11 +69,11 @@ class RmppSender:
         return len(self._transfers)
 
     def has(self, key: Key) -> bool:
-        """Whether a transfer is in progress: a repeated request does not start a second one."""
+        """Return whether a transfer is in progress: a repeated request starts no second one."""
         return key in self._transfers
 
     def has_room(self, key: Key) -> bool:
-        """Whether one more transfer can start to this receiver."""
+        """Return whether one more transfer to this receiver can start."""
         of_port = sum(1 for lid, _, _ in self._transfers if lid == key[0])
         return len(self._transfers) < MAX_TRANSFERS and of_port < MAX_TRANSFERS_OF_A_PORT
 
@@ -84,12 +84,12 @@ class RmppSender:
         self._advance(transfer)
 
     def receive(self, key: Key, mad: SaMad) -> None:
-        """An ACK, STOP or ABORT from a receiver; ignored when it belongs to no transfer."""
+        """Handle an ACK, STOP or ABORT from a receiver; ignore one without a transfer."""
         transfer = self._transfers.get(key)
         if transfer is None:
             return
         if mad.rmpp_hdr.rmpp_type != RmppType.ACK or mad.rmpp_hdr.rmpp_status:
-            log.debug("RMPP transfer %s: receiver gives up", key)
+            log.debug("RMPP transfer %s: the receiver ended it", key)
             self._end(transfer)
             return
         seg_num, window = mad.rmpp_hdr.seg_num, mad.rmpp_hdr.paylen_newwin
@@ -101,7 +101,7 @@ class RmppSender:
             self._advance(transfer)
 
     def _advance(self, transfer: _Transfer) -> None:
-        """Send the segments that fit into the window, and wait for the next ACK."""
+        """Send the segments that fit into the window, and start the ACK timer."""
         if transfer.acked == transfer.table.count:
             self._end(transfer)
             return
@@ -109,7 +109,7 @@ class RmppSender:
         self._send(transfer, max(first, transfer.acked + 1), transfer.window)
 
     def _send(self, transfer: _Transfer, first: int, last: int) -> None:
-        """Send segments, a share of them in each round."""
+        """Send segments, a limited number in each round."""
         transfer.following, transfer.limit = first, min(last, transfer.table.count)
         self._wait(transfer)
         if not transfer.is_sending:
@@ -151,7 +151,7 @@ class RmppSender:
 
 
 def abort(mad: SaMad, status: RmppStatus) -> bytes:
-    """An ABORT packet under the headers of ``mad``."""
+    """Return an ABORT packet under the headers of ``mad``."""
     view = sa_mad.new(mad_hdr=mad.mad_hdr)
     view.rmpp_hdr = {
         "rmpp_version": RMPP_VERSION,
@@ -166,18 +166,18 @@ def abort(mad: SaMad, status: RmppStatus) -> bytes:
 class _Table:
     """Records as whole MADs, each built when it is sent.
 
-    The first MAD gives the length of all data, the last one the length of its own (13.6.2.2).
+    The first MAD has the length of all data, the last one the length of its own (13.6.2.2).
     """
 
     __slots__ = ("_data", "_head", "count")
 
     def __init__(self, head: bytes, data: bytes) -> None:
-        """``head`` is the MAD whose headers all of them have."""
+        """Store the data; ``head`` is a MAD with the headers of all segments."""
         self._head, self._data = head, data
         self.count = -(-len(data) // DATA_BYTES) or 1
 
     def segment(self, number: int) -> bytes:
-        """One MAD; segments count from 1."""
+        """Return a MAD by its segment number; segments count from 1."""
         at = (number - 1) * DATA_BYTES
         part = self._data[at : at + DATA_BYTES]
         flags, length = RmppFlags.ACTIVE, 0

@@ -22,7 +22,7 @@ _SECOND_NS = 1_000_000_000
 _NO_KEY = bytes(16)
 
 _Key = tuple[int, bytes, int]
-"""What identifies a service: id, GID and P_Key."""
+"""Key of a service: id, GID and P_Key."""
 
 
 class Services:
@@ -31,13 +31,13 @@ class Services:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._services: dict[_Key, tuple[bytes, int | None]] = {}
-        """Records, and when they expire (nanoseconds), None for never."""
+        """Records, and their expiry in nanoseconds; None for never."""
 
     def __len__(self) -> int:
         return len(self._services)
 
     def announce(self, query: Query[ServiceRec]) -> list[ServiceRec]:
-        """SubnAdmSet: a new service, or new data and lease for an announced one."""
+        """Register a service, or renew data and lease of a registered one: SubnAdmSet."""
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
         record = _copy(query.requested)
@@ -49,7 +49,7 @@ class Services:
         key = _key(record)
         self._check_key(query, key)
         if key not in self._services and len(self._services) >= MAX_SERVICES:
-            raise SaError(SaStatus.NO_RESOURCES, f"{MAX_SERVICES} services are all")
+            raise SaError(SaStatus.NO_RESOURCES, f"the limit is {MAX_SERVICES} services")
         lease = record.service_lease
         end = None if lease == FOR_EVER else self._clock.now_ns() + lease * _SECOND_NS
         self._services[key] = (bytes(record), end)
@@ -57,7 +57,7 @@ class Services:
         return [record]
 
     def withdraw(self, query: Query[ServiceRec]) -> list[ServiceRec]:
-        """SubnAdmDelete."""
+        """Remove a service: SubnAdmDelete."""
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
         key = _key(query.requested)
@@ -69,7 +69,8 @@ class Services:
         return [service_rec.view(record)]
 
     def records(self, query: Query[ServiceRec]) -> Iterator[ServiceRec | None]:
-        """SubnAdmGet and GetTable with remaining leases; only trusted requesters see keys."""
+        """Yield services with remaining leases: SubnAdmGet(Table); only trusted requesters see
+        keys."""
         self._forget_old()
         for data, end in list(self._services.values()):
             record = service_rec.view(bytearray(data))
@@ -81,7 +82,7 @@ class Services:
             yield record if is_wanted else None
 
     def drop_ports(self, gids: Set[bytes]) -> None:
-        """Ports have left the subnet, and with it their services."""
+        """Remove the services of ports that left the subnet."""
         self._services = {key: entry for key, entry in self._services.items() if key[1] not in gids}
 
     def _check_key(self, query: Query[ServiceRec], key: _Key) -> None:
@@ -109,5 +110,5 @@ def _key(record: ServiceRec) -> _Key:
 
 
 def _has_pkey(query: Query[ServiceRec], pkey: int) -> bool:
-    """Whether the requester is in the service's partition."""
+    """Return whether the requester is in the service's partition."""
     return query.is_trusted or any(is_same_partition(mine, pkey) for mine in query.requester.pkeys)

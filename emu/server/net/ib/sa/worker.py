@@ -1,6 +1,6 @@
-"""The administrator's work, cut into steps: a share of each round of the loop.
+"""The administrator's work, cut into steps with a budget in each round of the loop.
 
-A job is an iterator. Each of its steps yields its cost; making or looking at one record costs 1.
+A job is an iterator. Each step yields its cost; building or examining a record costs 1.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ Job = Iterator[int]
 
 
 class Worker:
-    """Does jobs in the order in which they come."""
+    """Executes jobs in the order of their arrival."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._jobs: deque[Job] = deque()
         self._left = 0
-        """Steps of its share that are left in the round of this number."""
+        """Remaining budget in the round of this number."""
         self._budget = -1
         self._is_running = False
         self._is_waiting = False
-        """A timer gives it its share of the next round."""
+        """Whether a timer for the next round is set."""
 
     def __len__(self) -> int:
         return len(self._jobs)
 
     def begin(self, job: Job) -> None:
-        """Start a job: do as much as possible at once, and the rest in later rounds."""
+        """Start a job: execute it within the round's budget, and the rest in later rounds."""
         self._jobs.append(job)
         if not self._is_running:
             self._run()
@@ -54,7 +54,7 @@ class Worker:
                 self._clock.call_later(0, self._next_round)
 
     def _step(self) -> int:
-        """Do one step of the first job and return its cost; remove a job that ends or fails."""
+        """Execute a step of the first job and return its cost; remove a job that ends or fails."""
         job = self._jobs[0]
         try:
             cost = next(job)

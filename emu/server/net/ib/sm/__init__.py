@@ -1,4 +1,4 @@
-"""The subnet's manager and the switch that it sits in, as subnet management packets show them."""
+"""The subnet's manager and its switch, as visible in subnet management packets."""
 
 from emu.server.net.ib.sm.agent import TRUSTED_SM_KEY
 from emu.server.net.ib.sm.switch import SmpSwitch

@@ -1,7 +1,7 @@
-"""What the switch and its manager tell of themselves: the attributes of SMPs (IBTA 14.2.5).
+"""Attributes of the switch and its manager in SMPs (IBTA 14.2.5).
 
-All of it follows from which ports are connected; the manager is always the subnet's master, so that
-a manager in a guest stands by.
+All values follow from the connected ports. The manager is always the subnet's master, so a manager
+in a guest stands by.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 HIGHEST_PRIORITY = 15
 TRUSTED_SM_KEY = 1
-"""OpenSM's default: it stands by for a manager with its own key only. The administrator tells a
-requester with this key of other ports' memberships and service keys."""
+"""OpenSM's default; OpenSM stands by only for a manager with its own key. The administrator reports
+other ports' memberships and service keys to a requester with this key."""
 LIDS_OF_A_BLOCK = 64
 _NO_PORT = 255
 _LIFE_TIME = 18
 
 
 class Ports:
-    """The switch's ports: 0 is the manager's, each other one leads to a port of the subnet."""
+    """The switch's ports: port 0 is the manager's, each other one leads to a port of the subnet."""
 
     def __init__(self, own: EndPort) -> None:
         self.own = own
         self._numbers: dict[int, int] = {}
-        """By GUID. A port keeps its number while it is down."""
+        """Numbers by GUID. A port keeps its number while it is down."""
         self._by_number: dict[int, EndPort] = {}
         self._by_lid: dict[int, int] = {}
         self.queries = 0
-        """How often the manager has been request for SMInfo."""
+        """Number of SMInfo queries."""
 
     def connect(self, ports: Sequence[EndPort], *, limit: int) -> None:
-        """The ports that are up now. Those for which the switch has no port are left out."""
+        """Assign numbers to the active ports; ignore ports above ``limit``."""
         present = {port.port_guid for port in ports}
         for port in ports:
             if port.port_guid not in self._numbers:
@@ -62,7 +62,7 @@ class Ports:
         self.own = replace(self.own, num_ports=max(self.own.num_ports, *self._numbers.values(), 1))
 
     def _free(self, limit: int, present: set[int]) -> int | None:
-        """A number that nobody has; when there is none, that of a port which has gone."""
+        """Return an unused number, or that of a port which has left; None if all are in use."""
         used = set(self._numbers.values())
         for number in range(1, limit + 1):
             if number not in used:
@@ -74,37 +74,37 @@ class Ports:
         return None
 
     def number_of(self, lid: int) -> int | None:
-        """The number of the port that leads to a LID."""
+        """Return the number of the port that leads to a LID; None without one."""
         return self._by_lid.get(lid)
 
     def behind(self, number: int) -> EndPort | None:
-        """The port of the subnet that this one leads to."""
+        """Return the port of the subnet behind a port of the switch; None without one."""
         return self._by_number.get(number)
 
     def exit_to(self, lid: int) -> int:
-        """Where packets for a LID leave the switch; 0 for its own."""
+        """Return the output port for a LID; 0 for the switch's own."""
         return 0 if lid == self.own.lid else self._by_lid.get(lid, _NO_PORT)
 
 
 class SmpRequest(NamedTuple):
-    """A request, and the port that it has come in by."""
+    """A request, and the switch port at which it arrived."""
 
     ports: Ports
     entry: int
 
     @property
     def own(self) -> EndPort:
-        """The management port, as the one who asks sees it."""
+        """The management port in the view of the requester's port."""
         return replace(self.ports.own, port_num=self.entry)
 
 
 def _own(fill: sma.Handler[EndPort]) -> sma.Handler[SmpRequest]:
-    """What any port answers, of the management port as the one who asks sees it."""
+    """Return a handler that answers for the management port in the requester's view."""
     return lambda request, mad: fill(request.own, mad)
 
 
 def _switch_info(request: SmpRequest, _mad: Smp) -> bytes | None:
-    """SwitchInfo: any unicast LID may be given, and nothing has changed since the last sweep."""
+    """Return SwitchInfo: any unicast LID is valid, and nothing changed since the last sweep."""
     info = switch_info.new(
         linear_fdb_cap=MULTICAST_LID, linear_fdb_top=request.own.lid, life_time_value=_LIFE_TIME,
         default_port=_NO_PORT, default_mcast_primary=_NO_PORT,
@@ -114,7 +114,7 @@ def _switch_info(request: SmpRequest, _mad: Smp) -> bytes | None:
 
 
 def _port_info(request: SmpRequest, mad: Smp) -> bytes | None:
-    """PortInfo of one of the switch's ports: its link is that of the port behind it."""
+    """Return PortInfo of a switch port; its link has the values of the port behind it."""
     own, number = request.own, mad.attr_mod
     if number > own.num_ports:
         return None
@@ -129,7 +129,7 @@ def _port_info(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
-    """The P_Keys of port 0; the others enforce no partitions."""
+    """Return the P_Keys of port 0; other ports enforce no partitions."""
     block, number = mad.attr_mod & 0xFFFF, mad.attr_mod >> 16
     own = request.own
     if number > own.num_ports:
@@ -138,7 +138,7 @@ def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _forwarding(request: SmpRequest, mad: Smp) -> bytes | None:
-    """A block of the linear forwarding table."""
+    """Return a block of the linear forwarding table."""
     first = mad.attr_mod * LIDS_OF_A_BLOCK
     if first >= MULTICAST_LID:
         return None
@@ -147,7 +147,7 @@ def _forwarding(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _manager(request: SmpRequest, _mad: Smp) -> bytes | None:
-    """SMInfo of the subnet's master."""
+    """Return SMInfo of the subnet's master."""
     request.ports.queries += 1
     info = sm_info.new(
         guid=request.own.port_guid, sm_key=TRUSTED_SM_KEY, priority=HIGHEST_PRIORITY,

@@ -1,10 +1,10 @@
 """The switch that joins the subnet's ports, for subnet management packets (SMPs).
 
 Source: IBTA volume 1, 14.2.2 (directed routes), 18.2.4 (a switch's management port); core/smi.c.
-A port of the subnet has one of the switch's ports for as long as it is known. The manager sits at
-port 0. What SMPs show is all that there is of the switch: other packets go from port to port
-by themselves. The ends of a directed route have the permissive LID on the wire; the fabric carries
-them with the manager's LID instead.
+
+A known port of the subnet keeps a port of the switch. The manager uses port 0. The switch exists
+only for SMPs: other packets are forwarded between ports without it. The ends of a directed route
+have the permissive LID on the wire; the fabric uses the manager's LID instead.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MIN_PORTS = 40
-"""As a switch for HDR has."""
+"""Number of ports of an HDR switch."""
 MAX_PORTS = 254
 _QP0 = 0
 
 
 class SmpSwitch:
-    """Answers SMPs at the manager's LID, and takes directed ones from port to port."""
+    """Answers SMPs at the manager's LID, and forwards directed ones between ports."""
 
     def __init__(self, port: EndPort, send: Callable[[Datagram, Origin], None]) -> None:
-        """``port`` is its management port. ``send`` carries a datagram to the LID that it is to."""
+        """Create the switch with management port ``port``; ``send`` sends a datagram to its LID."""
         self._ports = Ports(replace(port, num_ports=MIN_PORTS))
         self._send = send
 
@@ -48,15 +48,15 @@ class SmpSwitch:
 
     @property
     def ports(self) -> Ports:
-        """What is connected to it."""
+        """The connected ports."""
         return self._ports
 
     def connect(self, ports: Iterable[EndPort]) -> None:
-        """Ports of the subnet, those that are up; the others have gone or have no link."""
+        """Connect exactly these ports of the subnet, which are up."""
         self._ports.connect(list(ports), limit=MAX_PORTS)
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
-        """Take a datagram for QP0 at the manager's LID; one that is no SMP for it is lost."""
+        """Handle a datagram for QP0 at the manager's LID; drop one that is no valid SMP."""
         entry = self._ports.number_of(origin.lid)
         if origin.qpn != _QP0 or not sma.is_smp(data) or entry is None:
             log.debug("LID %#x: no SMP from a port of the switch: dropped", origin.lid)
@@ -72,18 +72,18 @@ class SmpSwitch:
             self._take_on(mad, entry)
 
     def _answer(self, mad: Smp, lid: int, entry: int) -> None:
-        """The SMP is for the switch itself."""
+        """Respond to an SMP for the switch itself."""
         if mad.method in (Method.GET, Method.SET):
             request = SmpRequest(self._ports, entry)
             self._deliver(sma.respond(ATTRIBUTES, request, bytes(mad)), lid)
         elif mad.method == Method.TRAP and mad.attr_id == SmpAttr.NOTICE:
-            mad.method = Method.TRAP_REPRESS  # or it is sent again (IBTA 13.4.9)
+            mad.method = Method.TRAP_REPRESS  # an unacknowledged trap is sent again (IBTA 13.4.9)
             self._deliver(bytes(mad), lid)
 
     def _take_on(self, mad: Smp, entry: int) -> None:
-        """Take a request to the end of its route: behind our ports are no switches (C14-9:2).
+        """Forward a request to the end of its route; no switch is behind a port (C14-9:2).
 
-        When the route begins at the switch, its sender's LID has brought the packet here (C14-9:1).
+        A route that starts at the switch was forwarded here by its sender's LID (C14-9:1).
         """
         is_from_here = mad.dr_slid != PERMISSIVE_LID
         hops = 1 if is_from_here else 2
@@ -98,7 +98,7 @@ class SmpSwitch:
             self._deliver(bytes(mad), target.lid)
 
     def _take_back(self, mad: Smp) -> None:
-        """Take a response to where its route has begun (C14-13:2, C14-13:3)."""
+        """Forward a response to the start of its route (C14-13:2, C14-13:3)."""
         is_from_here = mad.dr_slid != PERMISSIVE_LID
         hops = 1 if is_from_here else 2
         if (mad.hop_ptr, mad.hop_cnt) != (hops, hops):

@@ -1,1 +1,1 @@
-"""A subnet of switches and channel adapters from a file, that a manager in a guest sets up."""
+"""A subnet of switches and channel adapters from a file, configured by a guest's manager."""

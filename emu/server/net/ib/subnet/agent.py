@@ -1,4 +1,4 @@
-"""What simulated nodes answer to SMPs, and what they let a manager set (IBTA 14.2.5)."""
+"""SMP responses of simulated nodes, and the attributes that a manager may set (IBTA 14.2.5)."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ _SWITCH_FIELDS: Final = (
     "linear_fdb_top", "default_port", "default_mcast_primary", "default_mcast_not_primary",
     "life_time_value", "multicast_fdb_top",
 )  # fmt: skip
-"""Those that a manager sets and that mean nothing else than their value."""
+"""Settable fields of SwitchInfo without side effects."""
 
 
 class SmpRequest(NamedTuple):
-    """A node that an SMP has come to, and the port by which it has."""
+    """An SMP at a node, and the port at which it arrived."""
 
     cables: Cables
     node: SimNode
     entry: int
     now: int
-    """ns."""
+    """Time in ns."""
 
 
 def may(request: SmpRequest, mad: Smp) -> bool:
-    """Whether the M_Key of a request, or of a TrapRepress, is right; see ``ManagedPort.may``."""
+    """Return whether the M_Key of a request or a TrapRepress is right; see ``ManagedPort.may``."""
     port = request.node.end(request.entry)
     return port.may(mad.mkey, request.now, is_set=mad.method != Method.GET)
 
 
 def answer(request: SmpRequest, data: bytes) -> bytes:
-    """The response to a request whose M_Key is right."""
+    """Return the response to a request with a right M_Key."""
     if request.node.is_switch:
         return respond(_SWITCH, request, data, _SETTABLE)
     return respond(_ADAPTER, request, data, SETTABLE)
@@ -93,7 +93,7 @@ def _guids(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _port(request: SmpRequest, number: int) -> ManagedPort | None:
-    """A port by its number; 0 of a channel adapter is the one that receives the SMP."""
+    """Return a port by number; 0 of a channel adapter is the port that received the SMP."""
     node = request.node
     if number > node.num_ports:
         return None
@@ -116,12 +116,12 @@ def _port_info(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _follow(request: SmpRequest, number: int, before: int, was_disabled: bool) -> None:
-    """A manager has set a port: its link goes down and trains, and ways may be others."""
+    """Update link, peer and routes after a manager has set a port."""
     cables, node = request.cables, request.node
     port = node.ports[number]
     cables.generation += 1
     if node.is_switch and number == 0:
-        port.info.port_state = PortState.ACTIVE  # it has no link
+        port.info.port_state = PortState.ACTIVE  # port 0 has no link
     elif port.info.port_state == PortState.DOWN:
         if before != PortState.DOWN:
             cables.lose(node.number, number)
@@ -130,7 +130,7 @@ def _follow(request: SmpRequest, number: int, before: int, was_disabled: bool) -
 
 
 def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
-    """A switch's external ports enforce no partitions."""
+    """Return a block of P_Keys; None for a switch's external ports, which enforce no partitions."""
     block, number = mad.attr_mod & 0xFFFF, mad.attr_mod >> 16
     if number and request.node.is_switch:
         return None
@@ -139,7 +139,7 @@ def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _sl_to_vl(request: SmpRequest, mad: Smp) -> bytes | None:
-    """A switch has one for each pair of ports: by which a packet comes in, and goes out."""
+    """Return SL-to-VL mapping for a port; a switch has one for each input and output port."""
     entry, number = mad.attr_mod >> 8 & 0xFF, mad.attr_mod & 0xFF
     port = _port(request, number)
     if port is None or entry > request.node.num_ports:
@@ -173,7 +173,7 @@ def _switch_info(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _linear(request: SmpRequest, mad: Smp) -> bytes | None:
-    """A block of the linear forwarding table (14.2.5.10)."""
+    """Return, and for a Set store, a block of the linear forwarding table (14.2.5.10)."""
     first = mad.attr_mod * LIDS_OF_A_BLOCK
     if first >= MULTICAST_LID:
         return None
@@ -187,7 +187,7 @@ def _linear(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _multicast(request: SmpRequest, mad: Smp) -> bytes | None:
-    """32 multicast LIDs' masks of 16 of the ports (14.2.5.12)."""
+    """Return, and for a Set store, 32 multicast LIDs' masks for 16 ports (14.2.5.12)."""
     first = (mad.attr_mod & _MLID_BLOCK) * MLIDS_OF_A_BLOCK
     shift = (mad.attr_mod >> _POSITION_SHIFT) * PORTS_OF_A_MASK
     if first >= MULTICAST_LIDS or shift > request.node.num_ports:
@@ -205,7 +205,7 @@ def _multicast(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _extended_port_info(request: SmpRequest, mad: Smp) -> bytes:
-    """NVIDIA's own attribute: no link runs at FDR10."""
+    """Return NVIDIA's own attribute without content: no link runs at FDR10."""
     return b""
 
 
@@ -228,4 +228,4 @@ _SWITCH: Final[Mapping[int, Handler[SmpRequest]]] = {
 _SETTABLE: Final = SETTABLE | {
     SmpAttr.SWITCH_INFO, SmpAttr.LINEAR_FORW_TABLE, SmpAttr.MCAST_FORW_TABLE,
 }  # fmt: skip
-"""Of a switch."""
+"""Settable attributes of a switch."""

@@ -1,8 +1,8 @@
-"""The wire of functions that are plugged into a simulated subnet, whose manager is in a guest.
+"""The wire of functions in a simulated subnet whose manager runs in a guest.
 
-All packets between them go by the switches' tables, those of connections, too: none is handed over
-as a message, so that switches count what passes. Management datagrams to simulated nodes are
-answered by those.
+All packets between the functions are forwarded by the switches' tables. Connected services also
+send packets instead of messages, so that switches count them. Simulated nodes respond to management
+datagrams.
 """
 
 from __future__ import annotations
@@ -38,14 +38,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _PORT: Final = 1
-"""A function's."""
+"""Port number of every function."""
 
 
 class SubnetFabric:
-    """A subnet, and the functions in it; implements :class:`emu.server.net.ib.local.Wired`."""
+    """A subnet and its functions; implements :class:`emu.server.net.ib.local.Wired`."""
 
     def __init__(self, clock: Clock, topology: Topology, guids: Iterable[int]) -> None:
-        """``guids`` are those of the functions. Raises TopologyError when they have no room."""
+        """Build the subnet for functions with ``guids``.
+
+        Raises TopologyError when the file has too few channel adapters.
+        """
         self.clock = clock
         places = places_of(topology, list(guids))
         self.cables = built(topology, places)
@@ -63,31 +66,31 @@ class SubnetFabric:
         self.cables.plug = lambda guid, has_link: self.plugs[guid].set_link(up=has_link)
 
     def key_of(self, hca: Hca) -> int:
-        """By what a function's links and its packets are known: its GUID."""
+        """Return the key of a function's links and packets: its GUID."""
         return hca.ib.guid
 
     # -- subnet management
 
     def _link_changed(self, node: SimNode, port: int) -> None:
-        """A simulated port's link has come or gone."""
+        """Count and report that a simulated port's link went up or down."""
         if node.ports[port].info.port_state == PortState.DOWN:
             self.routes.count(node.number, port, LINK_DOWNED)
         self._traps.link_changed(node)
 
     def local_change(self, plug: SubnetPort, change: LocalChange) -> None:
-        """A function's node description, or its capabilities, are others: the manager hears it."""
+        """Report a function's changed node description or capabilities to the manager."""
         self._traps.port_changed(self.cables.nodes[plug.number], change)
 
     def trap_repressed(self, plug: SubnetPort, tid: int) -> None:
-        """The manager has got a function's trap."""
+        """End a function's trap that the manager repressed."""
         self._traps.repressed(plug.number, tid)
 
     def bad_mkey(self, plug: SubnetPort, mad: Smp, slid: int) -> None:
-        """A function has got an SMP with a wrong M_Key."""
+        """Report to the manager that a function received an SMP with a wrong M_Key."""
         self._traps.bad_mkey(self.cables.nodes[plug.number], _PORT, mad, slid)
 
     def fail_link(self, place: Place, error: LinkError, count: int) -> None:
-        """A port has errors: it counts them, and tells the manager when they are too many."""
+        """Count errors of a port, and send a trap above the threshold."""
         node, port = self.cables.nodes[place[0]], place[1]
         plug = self._by_node.get(node.number)
         result = outcome(error, count, node.end(port).info)
@@ -102,7 +105,7 @@ class SubnetFabric:
     def _smp_leaves(self, place: Place, data: bytes, dlid: int, slid: int) -> None:
         node = self.cables.nodes[place[0]]
         if node.function is not None and node.has_lid(place[1], dlid):
-            self._smp_arrives(node.function, data, slid, dlid)  # the manager is there itself
+            self._smp_arrives(node.function, data, slid, dlid)  # the manager is in the same node
         else:
             self._walk.leave(place, data, dlid, slid)
 
@@ -112,7 +115,7 @@ class SubnetFabric:
         self.plugs[guid].arrive(Datagram(to, [memoryview(data)], MAD_BYTES, None, False), origin)
 
     def send_smp(self, plug: SubnetPort, packet: Datagram, origin: Origin) -> None:
-        """A function sends to QP0 of another node: only its own QP0 does so on lane 15."""
+        """Send an SMP from a function's QP0 to another node; drop other datagrams to QP0."""
         data = b"".join(packet.data)
         if origin.qpn != QP0 or not sma.is_smp(data):
             log.debug("LID %#x: no SMP to QP0: dropped", origin.lid)
@@ -124,17 +127,17 @@ class SubnetFabric:
     # -- packets
 
     def way(self, plug: SubnetPort, lid: int, octets: int, packets: int = 1) -> SubnetPort | None:
-        """The function that gets packets for a LID, which are counted on their way."""
+        """Return the function that receives packets for a LID, and count them along the route."""
         way = self.routes.way((plug.number, _PORT), lid)
         self.routes.passes(way, octets, packets)
         return self._by_node.get(way.end)
 
     def finds(self, plug: SubnetPort, lid: int) -> SubnetPort | None:
-        """The function that packets for a LID would come to."""
+        """Return the function that packets for a LID reach; None without one."""
         return self._by_node.get(self.routes.way((plug.number, _PORT), lid).end)
 
     def carry(self, plug: SubnetPort, packet: Datagram, origin: Origin) -> None:
-        """A datagram to other nodes' ports."""
+        """Send a datagram to ports of other nodes."""
         if packet.is_multicast:
             self._spread(plug, packet, origin)
             return
@@ -153,7 +156,7 @@ class SubnetFabric:
                 to.arrive(packet, origin)
 
     def _ask(self, node: SimNode, way: Path, packet: Datagram, origin: Origin) -> None:
-        """A simulated node's agent takes a datagram at QP1 (IBTA 10.2.5, 10.9.8)."""
+        """Let a simulated node's agent respond to a datagram at QP1 (IBTA 10.2.5, 10.9.8)."""
         entry = way.received[-1][1]
         keys = node.end(entry).pkeys
         if origin.qkey != GSI_QKEY or not any(partitions.match(key, origin.pkey) for key in keys):

@@ -1,7 +1,7 @@
-"""The nodes of a simulated subnet and the cables between them: values, and what follows from them.
+"""The nodes of a simulated subnet, the cables between them, and the resulting link states.
 
-A switch's port 0 is its management port (IBTA 18.2.4). A node at which a function of a guest is
-plugged in has the function's own port.
+A switch's port 0 is its management port (IBTA 18.2.4). A node that stands for a guest's function
+uses the function's own port.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from layouts.wire.mads import SwitchInfo
 
 Place = tuple[int, int]
-"""A node's number and one of its ports'."""
+"""Number of a node, and number of its port."""
 NO_PORT: Final = 0xFF
-"""In forwarding tables: drop (IBTA 14.2.5.10)."""
+"""Entry of a forwarding table that drops (IBTA 14.2.5.10)."""
 MULTICAST_LIDS: Final = 1024
 """MulticastFDBCap of each switch."""
 _LIFE_TIME: Final = 18
@@ -35,16 +35,16 @@ _ACTIVE: Final = PortState.ACTIVE
 
 @dataclass(slots=True)
 class SwitchTables:
-    """What a manager sets of a switch besides its ports."""
+    """Values that a manager sets in a switch, besides those of its ports."""
 
     info: SwitchInfo
     linear: bytearray = field(default_factory=bytearray)
-    """The exit of each LID, as far as blocks have been set."""
+    """Output port of each LID, up to the last block that was set."""
     multicast: dict[int, int] = field(default_factory=dict)
-    """The exits of each multicast LID, as a mask of ports."""
+    """Output ports of each multicast LID, as a mask."""
 
     def exit_to(self, lid: int) -> int:
-        """The port by which packets for a LID leave."""
+        """Return the output port for a LID; NO_PORT drops."""
         is_known = lid < len(self.linear) and lid <= self.info.linear_fdb_top
         return self.linear[lid] if is_known else NO_PORT
 
@@ -57,60 +57,60 @@ class SimNode:
     line: NodeLine
     num_ports: int
     ports: list[ManagedPort]
-    """By number; a channel adapter has none at 0, where its port 1 stands once more."""
+    """Ports by number; entry 0 of a channel adapter repeats its port 1."""
     peers: list[Place | None]
-    """Where the cable of each port leads."""
+    """Other end of each port's cable."""
     tables: SwitchTables | None = None
     cut: set[int] = field(default_factory=set)
-    """Ports whose cable is cut."""
+    """Ports with a cut cable."""
     function: int | None = None
-    """The GUID of the function of a guest that it is."""
+    """GUID of the guest's function that the node stands for."""
 
     @property
     def is_switch(self) -> bool:
-        """Whether it forwards packets."""
+        """Whether the node forwards packets."""
         return self.tables is not None
 
     @property
     def description(self) -> bytes:
-        """NodeDescription."""
+        """The node's NodeDescription."""
         text = self.line.description.encode()[: NODE_DESCRIPTION_BYTES - 1]
         return text.ljust(NODE_DESCRIPTION_BYTES, b"\0")
 
     def port_guid(self, number: int) -> int:
-        """A switch has its node's for all ports."""
+        """Return a port's GUID; all ports of a switch have the node's."""
         return self.line.guid + (0 if self.is_switch else number)
 
     def end(self, entry: int) -> ManagedPort:
-        """The port that has a LID, for what comes in by a port."""
+        """Return the port with the LID for packets that arrive at a port."""
         return self.ports[0 if self.is_switch else entry]
 
     def has_lid(self, entry: int, lid: int) -> bool:
-        """Whether a LID is that of the node, or of the port of an adapter."""
+        """Return whether a LID belongs to a switch, or to an adapter's port."""
         info = self.end(entry).info
         return bool(info.lid) and info.lid >> info.lmc == lid >> info.lmc
 
 
 class NoPlaceError(Exception):
-    """A subnet has no such node, or the node no cable at such a port; the text says which."""
+    """No such node in the subnet, or no cable at its port; the text says which."""
 
 
 class Cables:
-    """Nodes, and which of their links are there."""
+    """The nodes, and the state of their links."""
 
     def __init__(self, nodes: list[SimNode]) -> None:
         self.nodes = nodes
         self.generation = 0
-        """Grows with all that a packet's way depends on."""
+        """Number that grows with every change that may affect a route."""
         self.on_link: Callable[[SimNode, int], None] = lambda node, port: None
-        """Told of each port of a simulated node whose link has come or gone."""
+        """Callback for each simulated port whose link went up or down."""
         self.wants_link: Callable[[int], bool] = lambda guid: False
-        """Whether a function has its port enabled."""
+        """Callback that returns whether a function's port is enabled."""
         self.plug: Callable[[int, bool], None] = lambda guid, has_link: None
-        """Gives a function its link, or takes it."""
+        """Callback that sets a function's link up or down."""
 
     def place(self, name: str, port: int) -> Place:
-        """A port with a cable, of the node with this name. Raises NoPlaceError."""
+        """Return a port with a cable, of the node with this name. Raises NoPlaceError."""
         node = next((one for one in self.nodes if one.line.name == name), None)
         if node is None:
             raise NoPlaceError(f"no node {name!r}")
@@ -119,7 +119,7 @@ class Cables:
         return node.number, port
 
     def peer(self, node: int, port: int) -> Place | None:
-        """The other end of a port's link; None while there is none."""
+        """Return the other end of a port's link; None while the link is down."""
         far = self._cabled(node, port)
         if far is None:
             return None
@@ -130,18 +130,18 @@ class Cables:
         return self.nodes[node].ports[port].info.port_state
 
     def is_active(self, node: int, port: int) -> bool:
-        """Whether packets that are not management's pass a port."""
+        """Return whether a port forwards packets other than management packets."""
         return self._state(node, port) == _ACTIVE
 
     def _cabled(self, number: int, port: int) -> Place | None:
-        """The other end of a cable that is not cut."""
+        """Return the other end of a port's cable; None if cut or absent."""
         node = self.nodes[number]
         if not 1 <= port <= node.num_ports or port in node.cut:
             return None
         return node.peers[port]
 
     def can_train(self, number: int, port: int) -> bool:
-        """Whether a port's link comes up: there is a cable, and neither end is disabled."""
+        """Return whether a port's link can train: a cable exists and neither end is disabled."""
         far = self._cabled(number, port)
         if far is None:
             return False
@@ -154,7 +154,7 @@ class Cables:
         return not node.ports[port].is_disabled
 
     def retrain(self, number: int, port: int) -> None:
-        """A port's cable or a manager's wish for it has changed: both ends follow."""
+        """Retrain the link after its cable or a port's setting changed."""
         self.generation += 1
         has_link = self.can_train(number, port)
         far = self.nodes[number].peers[port]
@@ -172,7 +172,7 @@ class Cables:
         self.on_link(node, port)
 
     def settle(self, number: int, port: int) -> None:
-        """A port may have been set down, or enabled, at its own end: the link follows."""
+        """Update the link after a port may have been set down or enabled at its own end."""
         self.generation += 1
         is_down = self._state(number, port) == PortState.DOWN
         if is_down:
@@ -181,14 +181,14 @@ class Cables:
             self.retrain(number, port)
 
     def lose(self, number: int, port: int) -> None:
-        """A link goes down at one end: the other one sees that, before they train again."""
+        """Set the other end of a link down after this end went down."""
         far = self.nodes[number].peers[port]
         self.generation += 1
         if far is not None and self._state(*far) != PortState.DOWN:
             self._follow(self.nodes[far[0]], far[1], has_link=False)
 
     def cut(self, number: int, port: int, *, is_cut: bool) -> bool:
-        """Cut a port's cable, or mend it; False when it is so already."""
+        """Cut or repair a port's cable; return False if it is already in that state."""
         if (port in self.nodes[number].cut) is is_cut:
             return False
         far = self.nodes[number].peers[port]
@@ -201,7 +201,7 @@ class Cables:
 
 @cache
 def _template(width: int, speed: int) -> bytes:
-    """PortInfo of a port that nobody has set up."""
+    """Return PortInfo of an unconfigured port."""
     port = EndPort(
         lid=0, port_guid=0, node_guid=0, pkeys=(DEFAULT_PKEY,), node_description=b"", width=width,
         speed=speed, state=PortState.DOWN, phys_state=PhysState.POLLING, sm_lid=0,
@@ -210,16 +210,16 @@ def _template(width: int, speed: int) -> bytes:
 
 
 def managed_port(number: int, rate: tuple[int, int]) -> ManagedPort:
-    """A simulated port without a link; ``rate`` is width and speed by PTYS."""
+    """Return a simulated port without a link; ``rate`` is its width and speed in PTYS codes."""
     info = port_info.view(bytearray(_template(*rate)))
     info.local_port_num = number
     return ManagedPort(info, (DEFAULT_PKEY,), PKEY_TABLE_ENTRIES)
 
 
 def built(topology: Topology, functions: dict[int, int]) -> Cables:
-    """The subnet of a file; ``functions`` has the node that each function is, by its GUID.
+    """Build the subnet of a file; ``functions`` maps each function's GUID to its node.
 
-    Such a node has one port, where the first of its cables ends; it has none of the others.
+    A function's node has one port, with the node's first cable; other cables are ignored.
     """
     by_node = {node: function for function, node in functions.items()}
     rates: dict[Place, tuple[int, int]] = {}

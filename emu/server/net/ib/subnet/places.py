@@ -1,4 +1,4 @@
-"""Which nodes of a file are the functions of a guest."""
+"""Assignment of guest functions to nodes of a topology file."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from emu.server.net.ib.subnet.topology import NodeLine, Topology, TopologyError
 from layouts.wire.mads import NodeType
 
 FUNCTION = "function"
-"""A channel adapter named ``function0`` is function 0, and so on."""
+"""Prefix of a node's name: the channel adapter ``function0`` is function 0, and so on."""
 
 
 def places_of(topology: Topology, guids: Sequence[int]) -> dict[int, int]:
-    """The node of each function, by its GUID.
+    """Return the node of each function, by its GUID.
 
     Functions without a channel adapter of their name take the others in the file's order. Raises
-    TopologyError when there are too few.
+    TopologyError when the file has too few.
     """
     adapters = {
         number: node
@@ -43,7 +43,7 @@ def _is_named(node: NodeLine, functions: int) -> bool:
 
 
 def _check_guids(topology: Topology, numbers: dict[int, int]) -> None:
-    """A function keeps its own GUID, whatever the file says of its node."""
+    """Check that no other node has the GUID of a function, which overrides its node's GUID."""
     others = {node.guid for at, node in enumerate(topology.nodes) if at not in numbers.values()}
     for guid in numbers:
         if guid in others:

@@ -47,14 +47,14 @@ class _Counts:
 
 
 class CounterAgents:
-    """Answers for all simulated nodes."""
+    """Responds for all simulated nodes."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
         self._bases: dict[Place, dict[tuple[int, str], int]] = {}
 
     def answer(self, node: SimNode, data: bytes) -> bytes | None:
-        """The response to a MAD of 256 bytes; None when it is none that is answered."""
+        """Return the response to a MAD of 256 bytes; None without one."""
         if pma_mad.view(data).mad_hdr.mgmt_class != MgmtClass.PERF_MGMT:
             return None
         self._routes.settle()
@@ -62,7 +62,7 @@ class CounterAgents:
         return pma.respond(partial(self._selected, node), _COUNTERS, mask, data)
 
     def _selected(self, node: SimNode, number: int) -> list[_Counts] | None:
-        """The ports that a request is about; None when there is no such port."""
+        """Return the ports that a request selects; None for an invalid port."""
         first = 0 if node.is_switch else 1
         if number == pma.ALL_PORTS:
             return [self._of(node, port) for port in range(1, node.num_ports + 1)]

@@ -1,10 +1,10 @@
-"""The ways of packets through a subnet, as the switches' tables lead them.
+"""Routes of packets through a subnet, as the switches' tables define them.
 
-A way is found once and kept until a table, a link or a port's state changes; a packet adds to the
-way's counts alone, and the counters of the ports that it passes are added up when somebody asks.
+A route is found once and kept until a table, a link or a port's state changes. A packet adds only
+to its route's counts; the counters of the ports are summed on request.
 
-The tables are a guest's. What is kept is bounded by the links that it passes, and so is what is
-still to be added up: whoever sends by one way too many does that, and is charged for it.
+A guest sets the tables. The kept routes and the unsummed routes are bounded by their number of
+links. The sender that exceeds the latter bound pays for the summation.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from layouts.enums import PortState
 from layouts.wire.bth import MULTICAST_LID
 
 MAX_LINKS: Final = 64
-"""Of a way: no subnet is so wide, and tables may lead in circles."""
+"""Maximum number of links of a route; tables may contain loops."""
 MAX_KEPT: Final = 1 << 16
-"""Links of all ways that are kept."""
+"""Maximum number of links of all kept routes."""
 MAX_BRANCHES: Final = 4096
-"""Links that a multicast packet passes."""
+"""Maximum number of links of a multicast tree."""
 MAX_OWED: Final = 2048
-"""Links of ways whose packets are still to be added up."""
+"""Maximum number of links of routes with unsummed packets."""
 NOWHERE: Final = -1
 
 RELAY_ERRORS: Final = "port_rcv_switch_relay_errors"
@@ -35,11 +35,11 @@ DISCARDS: Final = "port_xmit_discards"
 LINK_DOWNED: Final = "link_downed_counter"
 
 _Names = tuple[str, str, str]
-"""Counters of all packets, of those of a kind, and of their data."""
+"""Counters of all packets, of unicast or multicast packets, and of data."""
 
 
 def _names(cast: str) -> tuple[_Names, _Names]:
-    """The counters for unicast or multicast packets: sent, received."""
+    """Return the counters for unicast or multicast packets: sent, received."""
     sent, received = (
         (f"port_{way}_packets", f"port_{cast}_{way}_packets", f"port_{way}_data")
         for way in ("xmit", "rcv")
@@ -52,22 +52,22 @@ _NAMES: Final = (_names("unicast"), _names("multicast"))
 
 @dataclass(slots=True)
 class Path:
-    """Where a packet goes, and what has gone there."""
+    """Route of unicast packets, and its unsummed counts."""
 
     end: int
-    """The node that gets it; NOWHERE when it is dropped."""
+    """Node that receives the packets; NOWHERE when they are dropped."""
     sent: tuple[Place, ...]
-    """The ports by which it leaves nodes, in this order, and then those by which it enters."""
+    """Output ports in order along the route; ``received`` has the input ports."""
     received: tuple[Place, ...]
     dropped: tuple[int, int, str] | None = None
-    """The port that drops it, and the counter that says why."""
+    """Port that drops the packets, and the counter of the reason."""
     packets: int = 0
     octets: int = 0
 
 
 @dataclass(slots=True)
 class Tree:
-    """Where a multicast packet goes; as above."""
+    """Routes of a multicast packet, with the fields of :class:`Path`."""
 
     ends: tuple[int, ...]
     sent: tuple[Place, ...]
@@ -78,7 +78,7 @@ class Tree:
 
 
 class Routes:
-    """Finds ways, and keeps the ports' counters."""
+    """Finds routes, and keeps the ports' counters."""
 
     def __init__(self, cables: Cables, round_: Budget) -> None:
         self._cables = cables
@@ -88,13 +88,13 @@ class Routes:
         self._trees: dict[tuple[int, int], Tree] = {}
         self._kept = 0
         self._owing: list[Path | Tree] = []
-        """Links that packets have passed since the links' counters were added up."""
+        """Routes with packets that are not yet in the ports' counters."""
         self._owed = 0
         self.counts: dict[Place, Counter[str]] = {}
-        """By port, the counters of PortCounters and PortCountersExtended."""
+        """Counters of PortCounters and PortCountersExtended, by port."""
 
     def way(self, place: Place, lid: int) -> Path:
-        """The way of packets for a LID out of an adapter's port, or of a switch itself: port 0."""
+        """Return the route for a LID from an adapter's port, or from a switch itself: port 0."""
         self._renew()
         way = self._ways.get((place, lid))
         if way is None:
@@ -103,7 +103,7 @@ class Routes:
         return way
 
     def tree(self, node: int, lid: int) -> Tree:
-        """The ways of packets for a multicast LID from an adapter's port 1."""
+        """Return the tree for a multicast LID from an adapter's port 1."""
         self._renew()
         tree = self._trees.get((node, lid))
         if tree is None:
@@ -112,7 +112,7 @@ class Routes:
         return tree
 
     def passes(self, way: Path | Tree, octets: int, packets: int = 1) -> None:
-        """Count packets that go by a way; ``octets`` are those of all of them."""
+        """Count packets on a route; ``octets`` is their total size."""
         if not way.packets:
             if self._owed > MAX_OWED:
                 self.settle()
@@ -133,7 +133,7 @@ class Routes:
             self._generation = self._cables.generation
 
     def settle(self) -> None:
-        """Add what has gone along the ways to the counters of the ports."""
+        """Add the routes' counts to the counters of the ports."""
         self._round.charge(self._owed * STEPS_PER_LINK_COUNTED)
         ways, self._owing, self._owed = self._owing, [], 0
         for way in ways:
@@ -187,7 +187,7 @@ class Routes:
         return NO_PORT if tables is None else tables.exit_to(lid)
 
     def _across(self, node: int, port: int) -> Place | None:
-        """The other end of a link that packets pass: this end is active, the other one armed."""
+        """Return the other end of a usable link: this end is ACTIVE, the other ARMED or ACTIVE."""
         cables = self._cables
         far = cables.peer(node, port)
         if far is None or not cables.is_active(node, port):
@@ -196,15 +196,16 @@ class Routes:
         return far if there in (PortState.ARMED, PortState.ACTIVE) else None
 
     def _back(self, far: Place) -> Place:
-        """The near end of a link: the cable's own value, which all ways share."""
+        """Return the near end of a link as the cable's own value, to share one object."""
         near = self._cables.nodes[far[0]].peers[far[1]]
         assert near is not None  # a packet has just passed it
         return near
 
     def _spread(self, node: int, lid: int) -> Tree:
-        """A switch sends it by all ports of its mask but the one by which it has come.
+        """Return the tree of a multicast LID.
 
-        By each port once, however often it comes.
+        A switch forwards to all ports of its mask except the input port, and to each port only
+        once.
         """
         ends: list[int] = []
         sent: list[Place] = []
@@ -229,7 +230,7 @@ class Routes:
 
 
 def _bits(mask: int) -> Iterator[int]:
-    """The numbers of the bits that are set, the lowest first."""
+    """Yield the numbers of the set bits, lowest first."""
     while mask:
         yield (mask & -mask).bit_length() - 1
         mask &= mask - 1

@@ -1,4 +1,4 @@
-"""Where a function is plugged into a simulated subnet: its wire."""
+"""The port of a function in a simulated subnet: its wire."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ _LINK_FIELDS: Final = (
 
 
 class SubnetPort:
-    """Implements :class:`emu.device.port.ib.wire.IbWire` for one function."""
+    """Implements :class:`emu.device.port.ib.wire.IbWire` for a function."""
 
     def __init__(self, fabric: SubnetFabric, guid: int, number: int) -> None:
-        """``number`` is that of the function's node."""
+        """Create the port of the function's node with this ``number``."""
         self.guid = guid
         self.number = number
         self._fabric = fabric
         self._hca: Hca | None = None
         self._queue = PacketQueue(fabric.clock, self._enter)
         self._has_cable = False
-        """What the function has been told last."""
+        """Last link state set in the function."""
         self._is_pulled = False
-        """A fault has pulled the cable at the function."""
+        """Whether a fault has disconnected the cable at the function."""
         self._described = (0, b"")
-        """Capabilities and node description, as the manager may know them."""
+        """Last capabilities and node description reported to the manager."""
 
     # -- the link
 
     def attach(self, hca: Hca) -> None:
-        """The function is present; after a reset it replaces the old one, and has no LID."""
+        """Connect the function; after a reset it replaces the old one, and has no LID."""
         cables, node = self._fabric.cables, self._fabric.cables.nodes[self.number]
         self._hca = hca
         if self._is_pulled:
@@ -76,20 +76,20 @@ class SubnetPort:
 
     @property
     def wants_link(self) -> bool:
-        """Whether the function is there and has its port enabled."""
+        """Whether the function is present and has its port enabled."""
         port = self._hca.ib if self._hca is not None else None
         if port is None or not port.admin_up:
             return False
         return port.managed is None or not port.managed.is_disabled
 
     def set_link(self, *, up: bool) -> None:
-        """The link of the port has come or gone."""
+        """Set the link of the function's port up or down."""
         self._has_cable = up
         if self._hca is not None:
             lifecycle.set_link(self._hca, up=up)
 
     def port_changed(self, hca: Hca) -> None:
-        """The function's port is not as it was, by its driver, a manager or a fault."""
+        """Update the subnet after a driver, a manager or a fault changed the function's port."""
         if hca is not self._hca or hca.ib.managed is None:
             return
         self._tell_changes(hca.ib)
@@ -103,11 +103,11 @@ class SubnetPort:
     # -- faults of the subnet (``emu.device.faults.points.subnet``)
 
     def cut_cable(self, node: str, port: int, *, is_cut: bool) -> bool:
-        """Cut or mend a cable; False when it is so already. Raises NoEffectError without one."""
+        """Cut or repair a cable; return False if already done. Raises NoEffectError without one."""
         return self._fabric.cables.cut(*self._place(node, port), is_cut=is_cut)
 
     def fail_link(self, node: str, port: int, error: LinkError, count: int) -> None:
-        """A port has errors. Raises NoEffectError when it has no link."""
+        """Inject errors at a port. Raises NoEffectError when it has no link."""
         place = self._place(node, port)
         if self._fabric.cables.peer(*place) is None:
             raise NoEffectError(f"no link at port {port} of {node!r}")
@@ -120,12 +120,12 @@ class SubnetPort:
             raise NoEffectError(str(error)) from None
 
     def count_error(self, name: str, number: int) -> None:
-        """The function's port counts errors."""
+        """Add errors to a counter of the function's port."""
         if self._hca is not None:
             self._hca.ib.errors[name] += number
 
     def _tell_changes(self, port: IbPort) -> None:
-        """The manager reads what is in no event, and is told by traps."""
+        """Report changed capabilities or description to the manager by traps."""
         (caps, description), now = self._described, (port.cap_mask1, port.node_description)
         self._described = now
         if now == (caps, description):
@@ -139,18 +139,18 @@ class SubnetPort:
     # -- packets out
 
     def node(self, lid: int) -> Hca | None:
-        """The function that a LID leads to, if it finds this one as well."""
+        """Return the function that a LID leads to, if this one is reachable from it."""
         far = self._fabric.finds(self, lid)
         if far is None or self._hca is None or far._hca is None:
             return None
         return far._hca if self._fabric.finds(far, self._hca.ib.lid) is self else None
 
     def reaches(self, lid: int) -> bool:
-        """All messages go in packets; datagrams' queue pairs have no LID that they lead to."""
+        """Return whether packets are needed: for all LIDs, except 0 of unconnected queue pairs."""
         return lid != 0
 
     def transmit(self, source: Hca, frame: bytes, _sqn: int = 0) -> bool:
-        """Carry a packet; False when the next one should wait."""
+        """Send a packet; return False when the next one should wait."""
         fabric = self._fabric
         if fabric.watcher is not None:
             fabric.watcher.packet(self.guid, frame, is_sent=True)
@@ -167,7 +167,7 @@ class SubnetPort:
         return True if to is None else to.take(frame)
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
-        """None: switches and watchers see each packet."""
+        """Return None: switches and watchers observe each packet."""
         return None
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
@@ -180,7 +180,7 @@ class SubnetPort:
         to._queue.when_room(callback)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Carry a datagram to its receivers; it is silently lost when there are none."""
+        """Send a datagram to its receivers; drop it silently when there are none."""
         fabric = self._fabric
         if fabric.watcher is not None:
             fabric.watcher.datagram(self.guid, packet, origin, is_sent=True)
@@ -205,7 +205,7 @@ class SubnetPort:
     # -- packets in
 
     def take(self, frame: bytes) -> bool:
-        """A packet comes to the port; False when the next one should wait."""
+        """Queue a packet for the port; return False when the next one should wait."""
         return self._queue.add(frame)
 
     def _enter(self, frame: bytes) -> None:
@@ -223,7 +223,7 @@ class SubnetPort:
         take(self._hca, frame)
 
     def arrive(self, packet: Datagram, origin: Origin) -> None:
-        """A datagram comes to the port."""
+        """Deliver a datagram to the port, through its link."""
         link = self._fabric.rx_links.get(self.guid)
         if link is None:
             self._take_datagram(packet, origin)

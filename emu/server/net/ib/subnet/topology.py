@@ -1,17 +1,16 @@
-"""The file that a subnet is described in: what ibnetdiscover prints, and what ibsim reads.
+"""The file format of a subnet: the output of ibnetdiscover, the input of ibsim.
 
 ::
 
     Switch  36 "leaf0"          # "Leaf 0" base port 0 lid 3 lmc 0
     [1]     "function0"[1]      # "node 1" lid 4 4xEDR
     [36]    "spine0"[1]
-
     Hca     1 "function0"
     [1]     "leaf0"[1]
 
-A cable is in the file at one of its ends or at both. Lines ``vendid=``, ``devid=``,
-``sysimgguid=``, ``switchguid=`` and ``caguid=`` are about the node that follows; LIDs are not taken
-over, as the manager gives them.
+A cable is listed at one of its ends or at both. Lines ``vendid=``, ``devid=``, ``sysimgguid=``,
+``switchguid=`` and ``caguid=`` describe the following node. LIDs are ignored, because the manager
+assigns them.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ KINDS: Final = {
     "ca": NodeType.CHANNEL_ADAPTER,
 }
 _WIDTHS: Final = {1: 1, 2: 2, 4: 4, 8: 8, 12: 16}
-"""Lanes to PTYS width."""
+"""PTYS width by number of lanes."""
 _SPEEDS: Final = {"SDR": 1, "DDR": 2, "QDR": 4, "FDR": 16, "EDR": 32, "HDR": 64, "NDR": 128}
-"""To PTYS speed."""
+"""PTYS speed by name."""
 DEFAULT_RATE: Final = (4, 32)
 """4xEDR."""
 
@@ -57,7 +56,7 @@ _RATE: Final = re.compile(r"\b(\d{1,2})x(SDR|DDR|QDR|FDR|EDR|HDR|NDR)\b")
 
 
 class TopologyError(UserError):
-    """A file that describes no subnet; the text says in which line and why."""
+    """A file that describes no valid subnet; the text gives line and reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class NodeLine:
     kind: NodeType
     num_ports: int
     guid: int
-    """0 where the file says none."""
+    """GUID; 0 if the file has none."""
     system_guid: int
     device_id: int
     vendor_id: int
@@ -78,7 +77,7 @@ class NodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """A cable, by numbers of nodes and of their ports; width and speed are PTYS codes."""
+    """A cable by numbers of nodes and their ports; width and speed are PTYS codes."""
 
     ends: tuple[tuple[int, int], tuple[int, int]]
     width: int
@@ -87,17 +86,17 @@ class Cable:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Nodes in the file's order, and what joins them."""
+    """Nodes in the file's order, and the cables between them."""
 
     nodes: tuple[NodeLine, ...]
     cables: tuple[Cable, ...]
     source: str = "the file"
-    """Where they have been read from, as errors name it."""
+    """Name of the source in error messages."""
 
 
 @dataclass(slots=True)
 class _Plug:
-    """A line about a port: where its cable leads."""
+    """A line about a port: the other end of its cable."""
 
     line: int
     node: int
@@ -109,15 +108,15 @@ class _Plug:
 
 @dataclass(slots=True)
 class _Reader:
-    """What has been read so far."""
+    """State of the parser."""
 
     nodes: list[NodeLine] = field(default_factory=list)
     plugs: list[_Plug] = field(default_factory=list)
     about: dict[str, int] = field(default_factory=dict)
-    """Of the node that follows."""
+    """Identifiers for the following node."""
 
     def take(self, number: int, line: str) -> str:
-        """Take a line; returns what is wrong with it."""
+        """Parse a line; return what is wrong with it, or an empty text."""
         if match := _ABOUT.fullmatch(line):
             self.about[match[1]] = int(match[2], 16)
             return ""
@@ -125,13 +124,13 @@ class _Reader:
             return self._take_node(number, match)
         if match := _PORT.fullmatch(line):
             return self._take_port(number, match)
-        return "neither a node, a port, nor an identifier of the node that follows"
+        return "neither a node, a port, nor an identifier of the following node"
 
     def _take_node(self, number: int, match: re.Match[str]) -> str:
         kind, ports, name = KINDS[match[1].lower()], int(match[2]), match[3]
         limit = MAX_SWITCH_PORTS if kind is NodeType.SWITCH else MAX_CA_PORTS
         if not name or not name.isprintable():
-            return "a node has a name"
+            return "a node needs a printable name"
         if not 1 <= ports <= limit:
             return f"{match[1]} has 1 to {limit} ports"
         if len(self.nodes) >= MAX_NODES:
@@ -149,7 +148,7 @@ class _Reader:
 
     def _take_port(self, number: int, match: re.Match[str]) -> str:
         if not self.nodes:
-            return "a port of no node"
+            return "a port before the first node"
         port, peer_port = int(match[1]), int(match[4] or 1)
         if not 1 <= port <= self.nodes[-1].num_ports:
             return f"{self.nodes[-1].name!r} has no port {port}"
@@ -164,7 +163,7 @@ class _Reader:
 
 
 def parse(text: str) -> Topology:
-    """The subnet that a file describes. Raises TopologyError."""
+    """Return the subnet that a file describes. Raises TopologyError."""
     reader = _Reader()
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > _MAX_LINE:
@@ -177,13 +176,13 @@ def parse(text: str) -> Topology:
 
 
 def _with_guids(nodes: list[NodeLine]) -> Iterator[NodeLine]:
-    """Nodes that the file gives no GUID get one. Raises TopologyError for one given twice."""
+    """Yield the nodes, with generated GUIDs if missing. Raises TopologyError for a duplicate."""
     owners: dict[int, str] = {}
     for node in nodes:
         if node.guid and (other := owners.setdefault(node.guid, node.name)) != node.name:
-            raise TopologyError(f"line {node.line}: {other!r} has this GUID, too")
+            raise TopologyError(f"line {node.line}: {other!r} has the same GUID")
         if node.guid > _LAST_GUID - _GUIDS_OF_A_NODE:
-            raise TopologyError(f"line {node.line}: no room for the GUIDs of its ports")
+            raise TopologyError(f"line {node.line}: the GUID is too high for ports' GUIDs")
     free = (guid for guid in itertools.count(_FIRST_GUID, _GUIDS_OF_A_NODE) if guid not in owners)
     for node in nodes:
         guid = node.guid or next(free)
@@ -191,7 +190,7 @@ def _with_guids(nodes: list[NodeLine]) -> Iterator[NodeLine]:
 
 
 def _cables(nodes: tuple[NodeLine, ...], plugs: list[_Plug]) -> Iterator[Cable]:
-    """Each cable once. Raises TopologyError for a port with two, or a node that is not there."""
+    """Yield each cable once. Raises TopologyError for a port with two cables or an unknown node."""
     numbers: dict[str, int] = {}
     for number, node in enumerate(nodes):
         if numbers.setdefault(node.name, number) != number:
@@ -200,7 +199,7 @@ def _cables(nodes: tuple[NodeLine, ...], plugs: list[_Plug]) -> Iterator[Cable]:
     for plug in plugs:
         peer = numbers.get(plug.peer)
         if peer is None:
-            raise TopologyError(f"line {plug.line}: there is no node {plug.peer!r}")
+            raise TopologyError(f"line {plug.line}: no node {plug.peer!r}")
         if not 1 <= plug.peer_port <= nodes[peer].num_ports:
             raise TopologyError(f"line {plug.line}: {plug.peer!r} has no port {plug.peer_port}")
         here, there = (plug.node, plug.port), (peer, plug.peer_port)

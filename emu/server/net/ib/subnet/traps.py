@@ -1,8 +1,8 @@
-"""Traps by which nodes tell the manager what has changed at them (IBTA 13.4.9, 14.2.5.1, 14.3).
+"""Traps from nodes to the manager (IBTA 13.4.9, 14.2.5.1, 14.3).
 
-Switches tell of links that have come or gone (trap 128), functions of their node description and
-capabilities (trap 144), all of errors at their ports (129 to 131) and of SMPs with a wrong M_Key
-(256). A trap is repeated until the manager represses it, or does not seem to be there.
+Switches report changed link states (trap 128). Functions report changed node descriptions and
+capabilities (trap 144). All nodes report errors at their ports (129 to 131) and SMPs with a wrong
+M_Key (256). A trap is repeated until the manager represses it, up to ten times.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
     from layouts.wire.mads import Smp
 
 _REPEAT_NS: Final = 1_000_000_000
-"""What a subnet timeout of 18 means (IBTA 13.4.9)."""
+"""Interval of repeats for a subnet timeout of 18 (IBTA 13.4.9)."""
 _MAX_REPEATS: Final = 10
 _RETURN_PATH_BYTES: Final = 30
 
 _Kind = tuple[SmaTrap, int]
-"""A trap of a node, and which port or change it is about; 0 where there is one alone."""
+"""Trap of a node, and its port or change; 0 for a trap without them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """What a node has to tell; a later one of its kind takes its place."""
+    """A report of a node; a later one of the same kind replaces it."""
 
     node: SimNode
     port: int
-    """Which has the manager's LID, and by which the trap leaves."""
+    """Port with the manager's LID, by which the trap is sent."""
     kind: _Kind
     data: bytes
-    """The notice."""
+    """Bytes of the notice."""
 
 
 @dataclass(slots=True)
@@ -65,18 +65,18 @@ class _Sent:
 
 
 class Traps:
-    """Sends nodes' traps until the manager has got them."""
+    """Sends nodes' traps until the manager represses them."""
 
     def __init__(self, clock: Clock, leave: Callable[[Place, bytes, int, int], None]) -> None:
-        """``leave`` has an SMP leave a node: from where, its bytes, destination and source LID."""
+        """Store ``leave``, which sends an SMP: port, bytes, destination and source LID."""
         self._clock = clock
         self._leave = leave
         self._sent: dict[int, dict[_Kind, _Sent]] = {}
-        """By the node's number: what awaits its repress."""
+        """Traps without a TrapRepress, by the node's number."""
         self._tids = count(1)
 
     def link_changed(self, node: SimNode) -> None:
-        """The link of a port of a node has come or gone; adapters say nothing."""
+        """Report that a link of a switch went up or down; adapters send no such trap."""
         if node.tables is None:
             return
         node.tables.info.port_state_change = 1
@@ -88,7 +88,7 @@ class Traps:
         self._tell(_Event(node, 0, (SmaTrap.LINK_STATE_CHANGE, 0), bytes(notice)))
 
     def port_changed(self, node: SimNode, change: LocalChange) -> None:
-        """An adapter's node description, or its capabilities, are others."""
+        """Report an adapter's changed node description or capabilities."""
         info = node.ports[1].info
         notice = local_change_notice.new(
             is_generic=1, trap_type=NoticeType.INFORMATIONAL,
@@ -100,7 +100,7 @@ class Traps:
         self._tell(_Event(node, 1, (SmaTrap.LOCAL_CHANGE, change), bytes(notice)))
 
     def link_failed(self, node: SimNode, port: int, trap: SmaTrap) -> None:
-        """A port has had too many errors; ``trap`` says which."""
+        """Report too many errors of a port; ``trap`` says of which kind."""
         lid = node.end(port).info.lid
         notice = port_notice.new(
             is_generic=1, trap_type=NoticeType.URGENT, producer_type=node.line.kind,
@@ -109,7 +109,7 @@ class Traps:
         self._tell(_Event(node, self._own(node, port), (trap, port), bytes(notice)), is_calm=True)
 
     def bad_mkey(self, node: SimNode, entry: int, mad: Smp, slid: int) -> None:
-        """An SMP with a wrong M_Key has come in by a port, from a LID."""
+        """Report an SMP with a wrong M_Key from a LID at a port."""
         lid = node.end(entry).info.lid
         notice = bad_mkey_notice.new(
             is_generic=1, trap_type=NoticeType.SECURITY, producer_type=node.line.kind,
@@ -129,19 +129,20 @@ class Traps:
         self._tell(_Event(node, self._own(node, entry), kind, bytes(notice)), is_calm=True)
 
     def repressed(self, node: int, tid: int) -> None:
-        """The manager has got a trap of the node with this number."""
+        """End a repressed trap of the node with this number."""
         waiting = self._sent.get(node, {})
         for kind in [kind for kind, sent in waiting.items() if sent.tid == tid]:
             self._stop(node, kind)
 
     @staticmethod
     def _own(node: SimNode, port: int) -> int:
-        """The port whose LIDs are a port's."""
+        """Return the port whose LID a port uses."""
         return 0 if node.is_switch else port
 
     def _tell(self, event: _Event, *, is_calm: bool = False) -> None:
-        """Send what has happened. ``is_calm``: while another one of its kind awaits its repress, it
-        takes that one's place and time, so that who causes it does not decide how many are sent.
+        """Send an event. A calm one replaces an unrepressed event of its kind and keeps its timer.
+
+        The sender of faulty packets thus does not control the number of traps.
         """
         before = self._sent.get(event.node.number, {}).get(event.kind)
         if before is not None and is_calm:

@@ -1,8 +1,8 @@
-"""How a subnet management packet goes from node to node, and what each does with it.
+"""Forwarding of subnet management packets between nodes, and the nodes' handling.
 
 Source: IBTA volume 1, 14.2.2 (directed routes: C14-9 for requests, C14-13 for responses); Linux
-core/smi.c. SMPs need links, but no active ports (7.2.7). A directed route may begin behind LIDs
-(DrSLID), but does not go on by them (DrDLID).
+core/smi.c. SMPs need links, but no active ports (7.2.7). A directed route may start behind LIDs
+(DrSLID), but not continue by LIDs (DrDLID).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_LINKS: Final = 128
-"""That an SMP may pass: twice the longest directed route, and tables may lead it in circles."""
+"""Maximum links of an SMP's route: twice the longest directed route; tables may contain loops."""
 _MAX_HOPS: Final = 63
 
 
 @dataclass(slots=True)
 class Smps:
-    """An SMP on its way, and the LIDs of its local route header."""
+    """An SMP in flight, and the LIDs of its local route header."""
 
     mad: Smp
     dlid: int
@@ -40,7 +40,7 @@ class Smps:
 
 
 class Walk:
-    """Carries SMPs through a subnet."""
+    """Forwards SMPs through a subnet."""
 
     def __init__(
         self,
@@ -49,9 +49,10 @@ class Walk:
         deliver: Callable[[int, bytes, int, int], None],
         traps: Traps,
     ) -> None:
-        """``deliver`` hands an SMP to a function: its number, bytes, source and destination LID.
+        """Store ``deliver``, which sends an SMP to a function: number, bytes, source and
+        destination LID.
 
-        ``traps`` hear of the manager's TrapRepress and of wrong M_Keys.
+        ``traps`` is notified of TrapRepress and of wrong M_Keys.
         """
         self._clock = clock
         self._cables = cables
@@ -59,7 +60,7 @@ class Walk:
         self._traps = traps
 
     def leave(self, place: Place, data: bytes, dlid: int, slid: int) -> None:
-        """An SMP leaves a node by a port; port 0 is a switch itself."""
+        """Send an SMP from a node's port; port 0 is a switch itself."""
         smp_ = Smps(smp.view(bytearray(data)), dlid, slid)
         node, port = place
         if port == 0:
@@ -77,7 +78,7 @@ class Walk:
         log.debug("SMP at node %d: too many hops: dropped", node)
 
     def _arrive(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
-        """The port by which it goes on; None where it ends."""
+        """Handle an SMP at a node; return its output port, or None where it ends."""
         mad = smp_.mad
         if node.function is not None:
             if smp_.dlid == PERMISSIVE_LID or node.has_lid(entry, smp_.dlid):
@@ -92,13 +93,13 @@ class Walk:
         return self._take_on(node, entry, smp_)
 
     def _exit(self, node: SimNode, smp_: Smps) -> int | None:
-        """Where a switch sends an SMP by its LID."""
+        """Return a switch's output port for the SMP's LID."""
         tables = node.tables
         port = tables.exit_to(smp_.dlid) if tables is not None else NO_PORT
         return None if port in (0, NO_PORT) else port
 
     def _take_on(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
-        """A directed request (C14-9)."""
+        """Handle a directed request (C14-9)."""
         mad = smp_.mad
         hops, at = mad.hop_cnt, mad.hop_ptr
         if hops > _MAX_HOPS or mad.dr_dlid != PERMISSIVE_LID:
@@ -118,7 +119,7 @@ class Walk:
         return None
 
     def _take_back(self, node: SimNode, smp_: Smps) -> int | None:
-        """A directed response (C14-13); simulated nodes have request nothing."""
+        """Handle a directed response (C14-13); simulated nodes send no requests."""
         mad = smp_.mad
         at = mad.hop_ptr
         if not node.is_switch or not 1 <= at <= mad.hop_cnt <= _MAX_HOPS:
@@ -136,13 +137,13 @@ class Walk:
         return port
 
     def _answer(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
-        """The SMP is for the node: answer it, and send that back."""
+        """Respond to an SMP for the node; return the response's output port."""
         mad = smp_.mad
         if mad.method not in (Method.GET, Method.SET, Method.TRAP_REPRESS):
             return None
         request = SmpRequest(self._cables, node, entry, self._clock.now_ns())
         if not may(request, mad):
-            log.debug("SMP to %s with a wrong M_Key: not answered", node.line.name)
+            log.debug("SMP to %s with a wrong M_Key: no response", node.line.name)
             self._traps.bad_mkey(node, entry, mad, smp_.slid)
             return None
         if mad.method == Method.TRAP_REPRESS:

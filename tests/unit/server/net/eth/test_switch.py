@@ -216,7 +216,7 @@ def test_two_links_into_one_network_carry_no_storm(caplog):
     a, x, y = loop.net.ports
     assert x.dropped["loop"] or y.dropped["loop"]
     assert a.got == []
-    lines = [line for line in caplog.messages if "leads back to another port" in line]
+    lines = [line for line in caplog.messages if "loops back to another port" in line]
     assert 1 <= len(lines) <= 2
     loop.net.clock.advance(loops.BLOCKED_NS)
     before = x.sent

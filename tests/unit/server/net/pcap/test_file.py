@@ -105,7 +105,7 @@ def test_a_full_disk_ends_it_with_one_line(clock, caplog):
     assert ended == [True]
     assert not capture.is_open
     assert caplog.messages == [
-        "the capture /dev/full ends here, the run goes on: No space left on device"
+        "the capture /dev/full ends here, the run continues: No space left on device"
     ]
     capture.close()
     assert not clock.waiting()
@@ -117,7 +117,7 @@ def test_it_ends_at_its_size(path, clock, caplog):
     for _ in range(40):
         capture.add(blocks.packet(0, 0, bytes(60_000), True))
     assert not capture.is_open
-    assert "it has 1 MiB" in caplog.text
+    assert "the limit of 1 MiB is reached" in caplog.text
     assert path.stat().st_size < (1 << 20) + 2 * file.FLUSH_BYTES
     assert not complaint("capture", path, capture.ended_by)
 
@@ -131,7 +131,7 @@ def test_a_pipe_that_is_full_at_the_end_lacks_what_did_not_fit(path, clock):
         capture.add(blocks.packet(0, 0, bytes(60_000), True))
     capture.close()
     os.close(reader)
-    assert complaint("capture", path, capture.ended_by).endswith("its reader is too slow")
+    assert complaint("capture", path, capture.ended_by).endswith("the file's reader is too slow")
 
 
 @pytest.mark.hostile
@@ -159,7 +159,7 @@ def test_a_pipe_that_is_read_slowly_costs_packets_and_nothing_else(path, clock, 
     found = read(data)
     assert len(found) == 1 + file.MAX_WAITING // 60_000 + 50 - lost
     capture.close()
-    assert f"{lost} packets are not here" in caplog.text
+    assert f"{lost} packets are missing" in caplog.text
 
 
 def test_a_pipe_that_nobody_reads(path, clock):
