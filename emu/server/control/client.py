@@ -162,7 +162,7 @@ class Client:
             except OSError as error:
                 raise self._lost(error) from None
             if not data or len(self._buffer) > protocol.MAX_ANSWER:
-                raise ControlError(f"{self._name}: the server ended the connection")
+                raise ControlError(f"{self._name}: the server has ended the connection")
             self._buffer += data
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]

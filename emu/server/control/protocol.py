@@ -86,11 +86,11 @@ def decode(line: bytes) -> dict[str, object]:
 def _is_too_deep(value: object) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH):
-        level = [part for one in level for part in _parts(one)]
+        level = [child for one in level for child in _children(one)]
     return any(isinstance(one, dict | list) for one in level)
 
 
-def _parts(value: object) -> Iterable[Any]:
+def _children(value: object) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()

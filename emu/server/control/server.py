@@ -125,14 +125,14 @@ class ControlServer:
                 work = result
                 while True:
                     try:
-                        part = next(work)
+                        segment = next(work)
                     except StopIteration as done:
                         result = done.value
                         break
-                    if part is not None and not has_begun:
+                    if segment is not None and not has_begun:
                         has_begun = True
-                        part = protocol.opening(head) + part
-                    yield part
+                        segment = protocol.opening(head) + segment
+                    yield segment
             yield protocol.CLOSING if has_begun else protocol.encode(head | {"result": result})
         except ControlRequestError as error:
             yield protocol.encode(head | {"error": {"message": str(error)}})
@@ -231,29 +231,29 @@ class _ControlClient:
             self._server.drop(self, str(error))
             return False
         self._work = work
-        self._turn(work)
+        self._step(work)
         return self.sock.fileno() >= 0
 
-    def _turn(self, work: Iterator[bytes | None]) -> None:
+    def _step(self, work: Iterator[bytes | None]) -> None:
         """Execute a step of the request, unless the client has much unread output."""
         if len(self._out) <= _CHUNK:
             try:
-                part = next(work)
+                segment = next(work)
             except StopIteration:
                 self._work = None
                 return
             self._clock.budget.charge(STEPS_PER_REQUEST)
-            if part is not None:
-                self._clock.budget.charge(len(part) >> LOG_ANSWER_BYTES_PER_STEP)
-                self._send(part)
-                if part.endswith(b"\n"):
+            if segment is not None:
+                self._clock.budget.charge(len(segment) >> LOG_ANSWER_BYTES_PER_STEP)
+                self._send(segment)
+                if segment.endswith(b"\n"):
                     self._work = None
                     return
-        again = partial(self._next_turn, work)
+        again = partial(self._next_step, work)
         self._clock.call_later(0 if len(self._out) <= _CHUNK else _FLUSH_NS, again)
 
-    def _next_turn(self, work: Iterator[bytes | None]) -> None:
-        self._turn(work)
+    def _next_step(self, work: Iterator[bytes | None]) -> None:
+        self._step(work)
         self._go_on()
 
     def send(self, message: Mapping[str, object]) -> None:

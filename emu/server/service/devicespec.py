@@ -186,11 +186,11 @@ def _schemes(model: Model) -> tuple[Capabilities, ...]:
     return _ODP if model.odp in _ODP else _IB_ODP
 
 
-def _with_crypto(model: Model, way: KeyImport) -> Model:
+def _with_crypto(model: Model, key_import: KeyImport) -> Model:
     if not HAS_AES:
         raise DeviceSpecError("crypto needs the package cryptography: pip install mlx5emu[crypto]")
     try:
-        return with_crypto(model, way)
+        return with_crypto(model, key_import)
     except ValueError as error:
         raise DeviceSpecError(f"crypto: {error}") from None
 

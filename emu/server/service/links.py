@@ -50,32 +50,32 @@ class Links:
 
     def set(self, link: PlannedLink, index: int) -> None:
         """Set the links of an entry at a function, from the next packet on."""
-        for way in DIRECTIONS if link.direction is None else (link.direction,):
-            self._set(index, way, link)
+        for side in DIRECTIONS if link.direction is None else (link.direction,):
+            self._set(index, side, link)
 
-    def _set(self, index: int, way: str, link: PlannedLink) -> None:
-        direction = self._links.get((index, way))
+    def _set(self, index: int, side: str, link: PlannedLink) -> None:
+        direction = self._links.get((index, side))
         if direction is None:
             if link.is_clear:
                 return
             function, clock = self._functions[index], self._cabling.clock
-            direction = self._links[index, way] = LinkDirection(
-                f"function {index} {way}", clock, lambda: function.hca.ledger, link, self.seed
+            direction = self._links[index, side] = LinkDirection(
+                f"function {index} {side}", clock, lambda: function.hca.ledger, link, self.seed
             )
         direction.change(link)
-        self._plug(index, way, None if link.is_clear else direction)
+        self._plug(index, side, None if link.is_clear else direction)
 
-    def _plug(self, index: int, way: str, direction: LinkDirection | None) -> None:
+    def _plug(self, index: int, side: str, direction: LinkDirection | None) -> None:
         ports = self._cabling.ports
         port = ports[index] if index < len(ports) else None
         if port is not None:
-            if way == TX:
+            if side == TX:
                 port.tx_link = direction
             else:
                 port.rx_link = direction
             return
         fabric = self._cabling.fabric
-        links = fabric.tx_links if way == TX else fabric.rx_links
+        links = fabric.tx_links if side == TX else fabric.rx_links
         key = fabric.key_of(self._functions[index].hca)
         if direction is None:
             links.pop(key, None)
@@ -84,5 +84,5 @@ class Links:
 
     def listing(self) -> Iterator[dict[str, object]]:
         """Yield each link that is or was set, with its counts."""
-        for (index, way), direction in sorted(self._links.items()):
-            yield {"function": index, "direction": way, **direction.about()}
+        for (index, side), direction in sorted(self._links.items()):
+            yield {"function": index, "direction": side, **direction.about()}

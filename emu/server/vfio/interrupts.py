@@ -31,7 +31,7 @@ class MsixVectors(ABC):
 
     def __init__(self) -> None:
         self.count = 0
-        self.on_blocked: Callable[[], None] = _nobody
+        self.on_blocked: Callable[[], None] = _ignore
         """Callback for a blocked write to a client's eventfd; no eventfd is written afterwards."""
         self._pending: set[int] = set()
         self._deliver: Callable[[int], bool] = self._send
@@ -183,7 +183,7 @@ class IrqTable(MsixVectors):
         return True
 
 
-def _nobody() -> None:
+def _ignore() -> None:
     """Do nothing: the initial callback."""
 
 

@@ -141,7 +141,7 @@ class Loop(TimerQueue):
         a function has pending work.
         """
         self.budget.begin()
-        if self._nudged and self._look():
+        if self._nudged and self._call_quiet_readers():
             timeout_ns = 0
         if self._heap or self.budget.is_waiting:
             self.budget.gather()
@@ -246,7 +246,7 @@ class Loop(TimerQueue):
         if self._sole is not None:
             self._sole.wake()
 
-    def _look(self) -> bool:
+    def _call_quiet_readers(self) -> bool:
         """Call the quiet readers that have data; return whether there was any."""
         self._nudged = False
         ready = select.poll()

@@ -26,11 +26,11 @@ _ADDRESS_SPACE: Final = 1 << 64
 _Window = tuple[int, int, int, mmap.mmap, memoryview]
 """First iova, end iova (exclusive), iova minus file offset, the file's mapping and its view."""
 
-_Piece = tuple[_Window, int, int]
+_Segment = tuple[_Window, int, int]
 """A segment of a range: its window, its position in the file, its size."""
 
 
-_Find = Callable[[int, int, int], list[_Piece]]
+_Find = Callable[[int, int, int], list[_Segment]]
 """Finds the segments of a range (iova, length, access). Raises :class:`DmaError`."""
 
 
@@ -69,8 +69,8 @@ class DmaMap:
     def __init__(self, *, max_maps: int = MAX_DMA_MAPS, trust_unsealed: bool = False) -> None:
         """Create an empty map; ``trust_unsealed`` accepts files that the client can shorten."""
         self.generation = 0
-        self.forget_views: Callable[[], None] = _nobody
-        self.on_lost: Callable[[], None] = _nobody
+        self.forget_views: Callable[[], None] = _ignore
+        self.on_lost: Callable[[], None] = _ignore
         """Callback for a file that has lost granted pages, which read as zeros from then on."""
         self._max_maps = max_maps
         self._files = BackingCache(lambda: self.on_lost(), trust_unsealed)
@@ -81,8 +81,8 @@ class DmaMap:
         # Caches of the last read and the last written range: most accesses stay in a range.
         self._read_window = self._no_window
         self._write_window = self._no_window
-        self._permitted_pieces: _Find = self._granted_pieces
-        self._pieces: _Find = self._permitted_pieces
+        self._permitted_segments: _Find = self._granted_segments
+        self._find: _Find = self._permitted_segments
         self._check: Callable[[int, int, bool], None] | None = None
 
     def __len__(self) -> int:
@@ -94,8 +94,8 @@ class DmaMap:
         stop = iova + length
         if start <= iova and stop <= end:
             return mapping[iova - delta : stop - delta]
-        pieces = self._pieces(iova, length, READ)
-        return b"".join(window[3][at : at + size] for window, at, size in pieces)
+        segments = self._find(iova, length, READ)
+        return b"".join(window[3][at : at + size] for window, at, size in segments)
 
     def write(self, iova: int, data: Buffer) -> None:
         """Write guest memory, as :meth:`GuestMemory.write`."""
@@ -106,7 +106,7 @@ class DmaMap:
             return
         done = 0
         source = memoryview(data)
-        for window, at, size in self._pieces(iova, len(data), WRITE):
+        for window, at, size in self._find(iova, len(data), WRITE):
             window[3][at : at + size] = source[done : done + size]
             done += size
 
@@ -127,10 +127,10 @@ class DmaMap:
         start, end, delta, _, view = self._write_window
         stop = iova + length
         if start <= iova < stop <= end:
-            piece = view[iova - delta : stop - delta]
-            return [piece if writable else piece.toreadonly()]
-        pieces = self._pieces(iova, length, READ | WRITE if writable else READ)
-        views = [window[4][at : at + size] for window, at, size in pieces]
+            segment = view[iova - delta : stop - delta]
+            return [segment if writable else segment.toreadonly()]
+        segments = self._find(iova, length, READ | WRITE if writable else READ)
+        views = [window[4][at : at + size] for window, at, size in segments]
         return views if writable else [view.toreadonly() for view in views]
 
     def equal_views(
@@ -146,13 +146,13 @@ class DmaMap:
 
     def permit(self, allowed: bool) -> None:
         """Permit or refuse all access, as :meth:`GuestMemory.permit`."""
-        self._permitted_pieces = self._granted_pieces if allowed else _no_pieces
+        self._permitted_segments = self._granted_segments if allowed else _no_segments
         self.watch(self._check)
 
     def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
         """Check every access with ``check``, as :meth:`GuestMemory.watch`."""
         self._check = check
-        self._pieces = self._permitted_pieces if check is None else self._watched_pieces
+        self._find = self._permitted_segments if check is None else self._watched_segments
         self._changed()
 
     def map(self, iova: int, size: int, offset: int, access: int, fd: int | None) -> None:
@@ -223,20 +223,20 @@ class DmaMap:
         self.generation += 1
         self._read_window = self._write_window = self._no_window
 
-    def _watched_pieces(self, iova: int, length: int, access: int) -> list[_Piece]:
+    def _watched_segments(self, iova: int, length: int, access: int) -> list[_Segment]:
         """Return the granted segments if ``check`` agrees; cache no range for the next access."""
         if self._check is not None:
             self._check(iova, length, bool(access & WRITE))
-        pieces = self._permitted_pieces(iova, length, access)
+        segments = self._permitted_segments(iova, length, access)
         self._read_window = self._write_window = self._no_window
-        return pieces
+        return segments
 
-    def _granted_pieces(self, iova: int, length: int, access: int) -> list[_Piece]:
+    def _granted_segments(self, iova: int, length: int, access: int) -> list[_Segment]:
         """Return the segments of a range by mapping.
 
         Raises :class:`DmaError` unless every byte permits ``access``.
         """
-        pieces: list[_Piece] = []
+        segments: list[_Segment] = []
         at, stop = iova, iova + length
         index = bisect_right(self._starts, iova) - 1
         while at < stop:
@@ -247,12 +247,12 @@ class DmaMap:
             if window is None or access & ~region.access:
                 raise DmaError(iova, length, region.denied(access))
             size = min(stop, region.end) - at
-            pieces.append((window, at - window[2], size))
+            segments.append((window, at - window[2], size))
             at += size
             index += 1
-        if len(pieces) == 1:
-            self._remember(pieces[0][0], region)
-        return pieces
+        if len(segments) == 1:
+            self._remember(segments[0][0], region)
+        return segments
 
     def _remember(self, window: _Window, region: DmaRegion | None) -> None:
         """Cache this range for fast access."""
@@ -262,12 +262,12 @@ class DmaMap:
                 self._write_window = window
 
 
-def _no_pieces(iova: int, length: int, _access: int) -> list[_Piece]:
+def _no_segments(iova: int, length: int, _access: int) -> list[_Segment]:
     """Refuse the lookup while bus mastering is off; permit only an empty range."""
     if length:
         raise DmaError(iova, length, "bus mastering is off")
     return []
 
 
-def _nobody() -> None:
+def _ignore() -> None:
     """Do nothing: the initial callback."""

@@ -28,7 +28,7 @@ class MsixTable(MsixVectors):
 
     def __init__(self) -> None:
         super().__init__()
-        self.post: Callable[[int, int], bool] = _nowhere
+        self.post: Callable[[int, int], bool] = _no_guest
         """Callback that writes a message (address, data) to the guest; False without a buffer."""
         self._function: PciFunction | None = None
         self._table = bytearray()
@@ -54,7 +54,7 @@ class MsixTable(MsixVectors):
 
     def clear(self) -> None:
         """Drop the state of a guest that has left."""
-        self.post = _nowhere
+        self.post = _no_guest
         super().clear()
 
     def follow(self) -> None:
@@ -98,6 +98,6 @@ def _capability(function: PciFunction) -> int:
     raise ValueError("a function without MSI-X cannot be served over vhost-user")
 
 
-def _nowhere(_address: int, _data: int) -> bool:
+def _no_guest(_address: int, _data: int) -> bool:
     """Return False: no guest is connected."""
     return False

@@ -36,12 +36,12 @@ _MSI: Final = int(PcidevOp.MSI)
 class _Setup:
     """The front end's settings of a queue."""
 
-    __slots__ = ("base", "places", "running", "size")
+    __slots__ = ("base", "rings", "running", "size")
 
     def __init__(self) -> None:
         self.size = 0
         self.base = 0
-        self.places: tuple[int, int, int] | None = None
+        self.rings: tuple[int, int, int] | None = None
         self.running: Virtqueue | None = None
 
 
@@ -71,7 +71,7 @@ class Queues:
         for index in range(NUM_QUEUES):
             self.stop(index)
         self.call_through(-1)
-        self._hang_up = _nobody
+        self._hang_up = _ignore
 
     def call_through(self, fd: int) -> None:
         """Send calls to this descriptor and own it; -1 for none."""
@@ -97,16 +97,16 @@ class Queues:
         """Handle SET_VRING_ADDR with guest addresses: set the rings of a stopped queue."""
         if desc % 16 or avail % 2 or used % 4:
             raise VhostProtocolError(f"a ring at {desc:#x}, {avail:#x}, {used:#x}: not aligned")
-        self._stopped(index).places = desc, avail, used
+        self._stopped(index).rings = desc, avail, used
 
     def start(self, index: int) -> None:
         """Handle SET_VRING_ENABLE: start a queue, unless it is running."""
         setup = self._setup(index)
         if setup.running is not None:
             return
-        if setup.places is None or not setup.size or self._call_fd < 0:
+        if setup.rings is None or not setup.size or self._call_fd < 0:
             raise VhostProtocolError(f"queue {index} is enabled before its setup")
-        setup.running = Virtqueue(self._memory, setup.size, *setup.places, setup.base)
+        setup.running = Virtqueue(self._memory, setup.size, *setup.rings, setup.base)
 
     def stop(self, index: int) -> int:
         """Stop a queue for SET_VRING_ENABLE or GET_VRING_BASE; return its next index."""
@@ -173,5 +173,5 @@ class Queues:
             self._hang_up("the front end does not read its calls")
 
 
-def _nobody(_why: str) -> None:
+def _ignore(_why: str) -> None:
     """Do nothing: the front end has left."""

@@ -115,7 +115,9 @@ def test_who_says_nothing_does_not_stay(fabric, honest, caplog):
     peer.send(HEADER.pack(12, FrameKind.HELLO)[:5])
     fabric.loop.skip(GREETING_NS)
     assert peer.is_dropped()
-    assert warnings(caplog) == ["fabric member 2: connection dropped: no HELLO within the time limit"]
+    assert warnings(caplog) == [
+        "fabric member 2: connection dropped: no HELLO within the time limit"
+    ]
 
 
 def test_crowd_at_the_door(fabric, hub, caplog):

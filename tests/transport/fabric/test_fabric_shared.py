@@ -246,7 +246,10 @@ LIES = {
     "too small": (lambda liar: liar.give(actual=4096), "memory of 4096 bytes"),
     "another size": (lambda liar: liar.give(1 << 30), "said to be 1073741824"),
     "cut off": (lambda liar: liar.say(FrameKind.MEMORY, b"\0"), "1 bytes in place of 4"),
-    "twice": (lambda liar: (liar.give(), liar.give()), "MEMORY without a descriptor, or a second MEMORY"),
+    "twice": (
+        lambda liar: (liar.give(), liar.give()),
+        "MEMORY without a descriptor, or a second MEMORY",
+    ),
     "placed nowhere": (lambda liar: liar.place(TRAIN, 10, 0), "memory that was not given"),
     "beyond the end": (given_and((TRAIN, 11, SIZE - 10)), "11 bytes at"),
     "a lap ahead": (given_and((TRAIN, 10, SIZE)), f"10 bytes at {SIZE}, behind 0"),

@@ -329,21 +329,21 @@ def test_only_the_owner_may_connect_and_the_socket_goes(serving):
 GARBAGE = [
     (b"\xff\xfe\n", "not JSON"),
     (b"[1]\n", "not a JSON object"),
-    (b'{"id":1}\n', "a request has a method"),
-    (b'{"method":"status","params":[]}\n', "a request has a method"),
+    (b'{"id":1}\n', "a request needs a method"),
+    (b'{"method":"status","params":[]}\n', "a request needs a method"),
     (b"[" * 100_000 + b"\n", "not JSON"),
     *(
         (b'{"method":"status",' + part + b"}\n", why)
         for depth in (40, 500, 976, 990)
         for nested in (b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth)
         for part, why in (
-            (b'"id":' + nested, "a line that is"),
-            (b'"params":{"x":' + nested + b"}", "a line that is"),
+            (b'"id":' + nested, "a line is nested"),
+            (b'"params":{"x":' + nested + b"}", "a line is nested"),
         )
     ),
-    (b'{"method":"status","id":[1]}\n', "a number or a text"),
-    (b'{"method":"status","id":{}}\n', "a number or a text"),
-    (b'{"method":"status","id":true}\n', "a number or a text"),
+    (b'{"method":"status","id":[1]}\n', "a number or a string"),
+    (b'{"method":"status","id":{}}\n', "a number or a string"),
+    (b'{"method":"status","id":true}\n', "a number or a string"),
     (b'{"method":"' + b"x" * 200_000 + b'"}\n', "such a long name"),
     (b"x" * (protocol.MAX_REQUEST + (64 << 10) + 1), None),
     (b'{"method":"status"}\n' * 1000, None),

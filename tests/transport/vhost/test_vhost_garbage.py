@@ -69,7 +69,12 @@ BAD_MESSAGES = {
     "payload too short": (VhostRequest.SET_VRING_NUM, b"\0" * 4, VERSION, "4 bytes, not 8"),
     "payload too long": (VhostRequest.SET_VRING_NUM, b"\0" * 12, VERSION, "12 bytes, not 8"),
     "features": (VhostRequest.SET_FEATURES, U64.pack(1 << 28), VERSION, "features 0x10000000"),
-    "no in-band kicks": (VhostRequest.SET_PROTOCOL_FEATURES, U64.pack(8), VERSION, "the required ones are"),
+    "no in-band kicks": (
+        VhostRequest.SET_PROTOCOL_FEATURES,
+        U64.pack(8),
+        VERSION,
+        "the required ones are",
+    ),
     "queue 2": (VhostRequest.SET_VRING_NUM, state(2, 16), VERSION, "queue 2"),
     "queue 2 enabled": (VhostRequest.SET_VRING_ENABLE, state(2, 1), VERSION, "queue 2"),
     "queue 2^32-1": (VhostRequest.GET_VRING_BASE, state(2**32 - 1, 0), VERSION, "queue 42949"),

@@ -30,16 +30,16 @@ class Addresses:
 
     def __init__(self, most_per_port: int = MAX_PER_PORT) -> None:
         self._limit = most_per_port
-        self._places: dict[bytes, AddressEntry] = {}
+        self._entries: dict[bytes, AddressEntry] = {}
         self._of_port: dict[SegmentPort, dict[bytes, None]] = {}
         """Addresses behind each port, oldest first."""
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._entries)
 
     def find(self, address: bytes, now_ns: int) -> SegmentPort | None:
         """Return the port of an address; None if it is unknown or aged."""
-        place = self._places.get(address)
+        place = self._entries.get(address)
         if place is None:
             return None
         if now_ns - place.heard_ns > AGE_NS:
@@ -49,28 +49,28 @@ class Addresses:
 
     def place(self, address: bytes) -> AddressEntry | None:
         """Return the entry of a source address, even an aged one."""
-        return self._places.get(address)
+        return self._entries.get(address)
 
     def learn(self, address: bytes, port: SegmentPort, now_ns: int) -> None:
         """Record that an address is now behind another port."""
-        old = self._places.get(address)
+        old = self._entries.get(address)
         if old is not None:
             self._forget(address, old)
         behind = self._of_port.setdefault(port, {})
         if len(behind) >= self._limit:
-            del self._places[next(iter(behind))], behind[next(iter(behind))]
+            del self._entries[next(iter(behind))], behind[next(iter(behind))]
         behind[address] = None
-        self._places[address] = AddressEntry(port, now_ns)
+        self._entries[address] = AddressEntry(port, now_ns)
 
     def forget(self, port: SegmentPort) -> None:
         """Forget all addresses behind a port that has gone down."""
         for address in self._of_port.pop(port, ()):
-            del self._places[address]
+            del self._entries[address]
 
     def behind(self, port: SegmentPort) -> Collection[bytes]:
         """Return the addresses behind a port, oldest first."""
         return self._of_port.get(port, {}).keys()
 
     def _forget(self, address: bytes, place: AddressEntry) -> None:
-        del self._places[address]
+        del self._entries[address]
         del self._of_port[place.port][address]

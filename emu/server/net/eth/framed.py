@@ -70,7 +70,7 @@ class FramedUplink(SegmentPort):
         """Lengths and frames to be written; the first may be partly written."""
         self._queued = 0
         self._is_blocked = False
-        self._line = Backlog(poller.budget, _logged)
+        self._backlog = Backlog(poller.budget, _logged)
         """Frames that arrived after the round's budget was used up."""
         self._buffer = bytearray(self.buffer_bytes)
         self._filled = self._done = 0
@@ -97,7 +97,7 @@ class FramedUplink(SegmentPort):
 
     def deliver(self, frame: Frame) -> None:
         """Send a frame, or count it as dropped."""
-        if not self._line.do(len(frame.data), self._send, frame):
+        if not self._backlog.do(len(frame.data), self._send, frame):
             self.dropped["queue full"] += 1
 
     def _send(self, frame: Frame) -> None:
@@ -229,7 +229,7 @@ class FramedUplink(SegmentPort):
         if sock is None:
             return
         self._queue.clear()
-        self._line.clear()
+        self._backlog.clear()
         self._queued = self._filled = self._done = 0
         self._buffer = bytearray()
         self.has_more = False

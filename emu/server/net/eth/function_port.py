@@ -117,19 +117,19 @@ class FunctionPort(SegmentPort):
         """Return whether senders to an address should pause."""
         if self.tx_link is not None and self.tx_link.is_pausing:
             return True
-        way = self._switch.way(mac)
-        return way is not None and way.is_pausing
+        port = self._switch.way(mac)
+        return port is not None and port.is_pausing
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when senders to an address need not pause."""
         if self.tx_link is not None and self.tx_link.is_pausing:
             self.tx_link.when_room(callback)
             return
-        way = self._switch.way(mac)
-        if way is None:
+        port = self._switch.way(mac)
+        if port is None:
             callback()
         else:
-            way.when_room(callback)
+            port.when_room(callback)
 
     def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int) -> int:
         """Return the number of frames that the function at an address accepts.

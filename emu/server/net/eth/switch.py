@@ -113,10 +113,10 @@ class SegmentSwitch:
 
     def train_to(self, source: SegmentPort, address: bytes) -> CarryTrain | None:
         """Return the sender of trains from a port to a MAC address; None without one."""
-        port = self._way_of_trains(source, address)
+        port = self._train_route(source, address)
         return None if port is None else partial(self._let_train_out, source, port)
 
-    def _way_of_trains(self, source: SegmentPort, address: bytes) -> SegmentPort | None:
+    def _train_route(self, source: SegmentPort, address: bytes) -> SegmentPort | None:
         port = self.way(address)
         if port is None or port is source or not (port.is_up and port.takes_trains):
             return None
@@ -138,7 +138,7 @@ class SegmentSwitch:
         """
         place = self._addresses.place(train.head[6:12])
         if place is not None and place.port is source:
-            port = self._way_of_trains(source, train.head[:6])
+            port = self._train_route(source, train.head[:6])
             if port is not None:
                 place.heard_ns = self.now_ns()
                 source.received += 1

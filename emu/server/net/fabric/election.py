@@ -26,7 +26,7 @@ RETRY_NS = 200_000_000
 JOIN_TIMEOUT_NS = 15_000_000_000
 PATIENCE_NS = 3_000_000_000
 """Delay before a log message about the wait; a busy machine needs a second."""
-_NOBODY = "no hub answers"
+_NO_HUB = "no hub answers"
 
 
 class ElectionCallbacks(HubHost, Protocol):
@@ -61,7 +61,7 @@ class Election:
         self._trying: Membership | None = None
         self._former: list[Identity] = []
         """The functions of other processes when the hub ended."""
-        self._why, self._why_lost = _NOBODY, ""
+        self._why, self._why_lost = _NO_HUB, ""
         self._is_refused = self._is_closed = False
         self._retry: Timer | None = None
 
@@ -141,7 +141,7 @@ class Election:
 
     def _settle(self, role: Hub | Membership, identities: list[Identity]) -> None:
         self.role, self._requested = role, identities
-        self._why, self._is_refused = _NOBODY, False
+        self._why, self._is_refused = _NO_HUB, False
         again, self.has_joined = self.has_joined, True
         self._candidate.role_taken(again=again)
 

@@ -95,7 +95,7 @@ class Hub:
         self._count = 0
         self._news: Timer | None = None
         """Timer of the next report of ports."""
-        self._told_ns = -NEWS_NS
+        self._reported_ns = -NEWS_NS
         """Time of the last report."""
         self._has_changed = False
         """Whether members' ports have changed since our own process was notified."""
@@ -122,7 +122,7 @@ class Hub:
 
     def announce(self, port: EndPort) -> None:
         """Report a changed port of our own to all members."""
-        self._tell()
+        self._report_all()
 
     def close(self) -> None:
         """Disconnect every member and stop listening."""
@@ -140,7 +140,7 @@ class Hub:
             sock = self._listener.accept()
             if sock is None:
                 return
-            self._make_room()
+            self._limit_ungreeted()
             self._count += 1
             connection = FabricConnection(
                 sock, self, self._site.clock, f"fabric member {self._count}"
@@ -149,7 +149,7 @@ class Hub:
             self._members[connection] = _HubMember(self._count, patience=patience)
             self.watch(connection, READ)
 
-    def _make_room(self) -> None:
+    def _limit_ungreeted(self) -> None:
         """Close the oldest connection without HELLO at the limit, lest these starve others."""
         ungreeted = [one for one, member in self._members.items() if not member.is_greeted]
         if len(ungreeted) >= MAX_UNGREETED:
@@ -214,9 +214,9 @@ class Hub:
                 self._by_lid[identity.lid] = connection
         log.info("%s has joined: %s", connection.name, ", ".join(map(str, member.identities)))
         if member.has_ethernet:
-            self._tell()  # reports the GUIDs, which PORT does not contain
+            self._report_all()  # reports the GUIDs, which PORT does not contain
         else:
-            self._tell_later()
+            self._report_later()
         connection.send(FrameKind.WELCOME, protocol.welcome(member.identities))
         if member.has_ethernet:
             self._site.ethernet.linked(connection, connection.name)
@@ -255,22 +255,22 @@ class Hub:
     def _changed(self) -> None:
         """Schedule the report that ports of a member have changed."""
         self._has_changed = True
-        self._tell()
+        self._report_all()
 
-    def _tell(self) -> None:
+    def _report_all(self) -> None:
         """Schedule a report of the ports to every member."""
         for member in self._members.values():
             member.is_informed = False
-        self._tell_later()
+        self._report_later()
 
-    def _tell_later(self) -> None:
+    def _report_later(self) -> None:
         """Schedule a report: at once after NEWS_NS without one, else at the end of that interval.
 
         The interval bounds the traffic that a member with ever-changing ports causes.
         """
         if self._news is None:
             clock = self._site.clock
-            delay = max(self._told_ns + NEWS_NS - clock.now_ns(), 0)
+            delay = max(self._reported_ns + NEWS_NS - clock.now_ns(), 0)
             self._news = clock.call_later(delay, self._publish)
 
     def _publish(self) -> None:
@@ -281,7 +281,7 @@ class Hub:
         """
         self._news = None
         clock = self._site.clock
-        self._told_ns = clock.now_ns()
+        self._reported_ns = clock.now_ns()
         if self._has_changed:
             self._has_changed = False
             self._site.ports_changed()
@@ -290,8 +290,8 @@ class Hub:
         for connection, member in list(self._members.items()):
             if not member.is_greeted or member.is_informed:
                 continue
-            if clock.budget.exhausted(TIMER_BUDGET) or not self._may_be_told(connection, member):
-                self._tell_later()
+            if clock.budget.exhausted(TIMER_BUDGET) or not self._may_report(connection, member):
+                self._report_later()
                 continue
             member.is_informed = True
             ports = [data for number, data in others.items() if number != member.number]
@@ -303,7 +303,7 @@ class Hub:
                 connection.send(FrameKind.GUIDS, guids)
             clock.budget.charge(STEPS_PER_NEWS + (len(news) >> LOG_NEWS_BYTES_PER_STEP))
 
-    def _may_be_told(self, connection: FabricConnection, member: _HubMember) -> bool:
+    def _may_report(self, connection: FabricConnection, member: _HubMember) -> bool:
         """Return whether a member has read its last report; disconnect after MAX_MISSED reports."""
         if not connection.is_behind:
             member.missed = 0

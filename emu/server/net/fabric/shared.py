@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 SIZE: Final = 1 << 21
 """Bytes of memory for a direction: more than the trains in flight on a queue pair."""
-_TELL_AFTER: Final = SIZE // 4
+_REPORT_AFTER: Final = SIZE // 4
 _PLACEABLE: Final = frozenset({FrameKind.TRAIN, FrameKind.FRAME_TRAIN})
 _ANCILLARY: Final = socket.CMSG_SPACE(array("i").itemsize)
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -96,7 +96,7 @@ class InMemory:
 
     def to_tell(self) -> int | None:
         """Return the position up to which memory is free; None when no report is due."""
-        if self._done - self._announced < _TELL_AFTER:
+        if self._done - self._announced < _REPORT_AFTER:
             return None
         self._announced = self._done
         return self._done

@@ -144,9 +144,9 @@ class LocalFabric:
             if link.is_pausing:
                 link.when_room(partial(self.when_room, lid, callback))
                 return
-        self._when_room_behind(lid, callback)
+        self._when_space_behind(lid, callback)
 
-    def _when_room_behind(self, lid: int, callback: Callable[[], None]) -> None:
+    def _when_space_behind(self, lid: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when there is space behind the sender's port."""
         self._packets.when_room(callback)
 

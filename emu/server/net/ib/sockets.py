@@ -201,10 +201,10 @@ class SocketFabric(LocalFabric):
         connection = self._connection_to(address)
         return None if connection is None else partial(connection.send_pieces, FrameKind.TRAIN)
 
-    def _when_room_behind(self, lid: int, callback: Callable[[], None]) -> None:
+    def _when_space_behind(self, lid: int, callback: Callable[[], None]) -> None:
         connection = self._connection_to(lid)
         if connection is None:
-            super()._when_room_behind(lid, callback)
+            super()._when_space_behind(lid, callback)
         else:
             connection.when_room(callback)
 

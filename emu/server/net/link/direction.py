@@ -43,7 +43,7 @@ def _logged(call: Callable[[], object]) -> None:
         log.exception("internal error: a packet of a link is lost")
 
 
-class _OnTheWay(NamedTuple):
+class _InFlight(NamedTuple):
     due_ns: int
     order: int
     packet: LinkPacket
@@ -67,9 +67,9 @@ class LinkDirection:
         self._ledger = ledger
         self.link = link
         self._netem = NetemRandom(name, seed)
-        self._way: list[_OnTheWay] = []
+        self._in_flight: list[_InFlight] = []
         self._octets = 0
-        self._line = Backlog(clock.budget, _logged)
+        self._backlog = Backlog(clock.budget, _logged)
         """Packets that arrived after the round's budget was used up."""
         self._free_ns = 0
         """Time at which the wire is free."""
@@ -90,7 +90,7 @@ class LinkDirection:
     @property
     def is_pausing(self) -> bool:
         """Whether pausable senders should wait, as for credits or pause frames."""
-        return len(self._way) * 2 >= self.link.limit or self._octets * 2 >= MAX_BYTES
+        return len(self._in_flight) * 2 >= self.link.limit or self._octets * 2 >= MAX_BYTES
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when the link has space; at once if it has."""
@@ -109,18 +109,18 @@ class LinkDirection:
 
     def take(self, packet: LinkPacket) -> None:
         """Take a packet, which is forwarded after this call."""
-        if self._line.is_free:
+        if self._backlog.is_free:
             self._take(packet)
-        elif not self._line.keep(packet.octets, self._take, packet.keep()):
+        elif not self._backlog.keep(packet.octets, self._take, packet.keep()):
             self.counts["over the limit"] += 1
 
     def take_all(self, link_packets: Iterator[LinkPacket], octets: int) -> None:
         """Take packets from an iterator; ``octets`` is the memory behind all of them."""
-        if not self._line.do(octets, self._begin, link_packets, octets):
+        if not self._backlog.do(octets, self._begin, link_packets, octets):
             self.counts["over the limit"] += 1
 
     def _begin(self, link_packets: Iterator[LinkPacket], octets: int) -> None:
-        self._line.begin(self._each(link_packets), octets)
+        self._backlog.begin(self._each(link_packets), octets)
 
     def _each(self, link_packets: Iterator[LinkPacket]) -> Portions[None]:
         budget = self._clock.budget
@@ -154,7 +154,7 @@ class LinkDirection:
     def _enqueue(self, packet: LinkPacket, delay_ns: int, *, marked: bool) -> None:
         link, now = self.link, self._clock.now_ns()
         octets = packet.octets + PACKET_BYTES
-        if len(self._way) >= link.limit or self._octets + octets > MAX_BYTES:
+        if len(self._in_flight) >= link.limit or self._octets + octets > MAX_BYTES:
             self.counts["over the limit"] += 1
             return
         leaves = now
@@ -168,12 +168,12 @@ class LinkDirection:
         ledger = self._ledger()
         ledger.hold(ACCOUNT, octets)
         self._octets += octets
-        entry = _OnTheWay(leaves + delay_ns, self._netem.number, packet.keep(), octets, ledger)
-        heapq.heappush(self._way, entry)
+        entry = _InFlight(leaves + delay_ns, self._netem.number, packet.keep(), octets, ledger)
+        heapq.heappush(self._in_flight, entry)
         self._set_timer()
 
     def _set_timer(self) -> None:
-        due = self._way[0].due_ns
+        due = self._in_flight[0].due_ns
         if self._timer is not None:
             if self._due_ns <= due:
                 return
@@ -185,13 +185,17 @@ class LinkDirection:
         self._timer = None
         now, budget = self._clock.now_ns(), self._clock.budget
         for _ in range(PACKETS_PER_POLL):
-            if not self._way or self._way[0].due_ns > now or budget.exhausted(TIMER_BUDGET):
+            if (
+                not self._in_flight
+                or self._in_flight[0].due_ns > now
+                or budget.exhausted(TIMER_BUDGET)
+            ):
                 break
-            entry = heapq.heappop(self._way)
+            entry = heapq.heappop(self._in_flight)
             self._octets -= entry.octets
             entry.ledger.give_back(ACCOUNT, entry.octets)
             _logged(entry.packet.go_on)
-        if self._way:
+        if self._in_flight:
             self._set_timer()
         self._wake()
 
@@ -199,7 +203,7 @@ class LinkDirection:
         """Return properties and counts, as values."""
         return {
             "properties": self.link.properties(),
-            "on_the_way": len(self._way),
+            "on_the_way": len(self._in_flight),
             "bytes": self._octets,
             "counts": dict(sorted(self.counts.items())),
         }

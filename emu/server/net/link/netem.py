@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from emu.device.faults.link import PlannedLink
 
-_DICE = Struct(">8Q")
+_RANDOM_NUMBERS = Struct(">8Q")
 _ALL = 1 << 64
 _PER_PERCENT = _ALL / 100
 
@@ -50,9 +50,9 @@ class NetemRandom:
         self.number += 1
         text = f"{self._seed}/{self._name}/{self.number}".encode()
         (
-            turn, loss, duplicate, corrupt, draw, jitter, reorder, mark,
-        ) = _DICE.unpack(blake2b(text, digest_size=64).digest())  # fmt: skip
-        lost = loss < self._loss(link, turn) * _PER_PERCENT
+            transition, loss, duplicate, corrupt, draw, jitter, reorder, mark,
+        ) = _RANDOM_NUMBERS.unpack(blake2b(text, digest_size=64).digest())  # fmt: skip
+        lost = loss < self._loss(link, transition) * _PER_PERCENT
         delay = link.delay
         if link.jitter:
             delay += jitter % (2 * link.jitter + 1) - link.jitter
@@ -66,12 +66,12 @@ class NetemRandom:
             draw,
         )
 
-    def _loss(self, link: PlannedLink, turn: int) -> float:
+    def _loss(self, link: PlannedLink, transition: int) -> float:
         """Return the probability of loss, in percent."""
         if link.gemodel is None:
             return link.loss
         p, r, lost_if_bad, lost_if_good = gilbert_elliott(link.gemodel)
-        if turn < (r if self._is_bad else p) * _PER_PERCENT:
+        if transition < (r if self._is_bad else p) * _PER_PERCENT:
             self._is_bad = not self._is_bad
         return lost_if_bad if self._is_bad else lost_if_good
 

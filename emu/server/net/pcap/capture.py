@@ -73,13 +73,13 @@ class EthernetInterface(Interface):
 
     def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
         """Record a frame that the function sends, and its outcome."""
-        self._pass(frame, port.dropped, carry, is_sent=True)
+        self._record(frame, port.dropped, carry, is_sent=True)
 
     def received(self, hca: Hca, frame: Frame, carry: Callable[[], None]) -> None:
         """Record a frame that the function receives, and its outcome."""
-        self._pass(frame, _Discarded(hca), carry, is_sent=False)
+        self._record(frame, _Discarded(hca), carry, is_sent=False)
 
-    def _pass(
+    def _record(
         self, frame: Frame, dropped: Counter[str] | _Discarded, carry: Callable[[], None],
         *, is_sent: bool,
     ) -> None:  # fmt: skip

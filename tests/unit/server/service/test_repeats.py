@@ -77,7 +77,8 @@ def test_the_end_of_the_run_says_what_is_left(handler, clock):
         complain(MAX_LINES + 3)
         clock.advance(2_000_000_000)
     last = MAX_LINES + 2
-    assert handler.lines[MAX_LINES:] == [f"3 more lines like this in 2 s, the last: qp {last}: wrong"]
+    summary = f"3 more lines like this in 2 s, the last: qp {last}: wrong"
+    assert handler.lines[MAX_LINES:] == [summary]
     complain(100)
     assert len(handler.lines) == MAX_LINES + 1 + 100
 

@@ -241,7 +241,7 @@ class SubnetAdministrator:
         try:
             attribute, method = self._attribute_of(mad)
             if method is Method.GET_TABLE:
-                self._need_room(mad, back)
+                self._need_capacity(mad, back)
             query = Query(
                 attr_mod=mad.mad_hdr.attr_mod,
                 components=attribute.components,
@@ -290,7 +290,7 @@ class SubnetAdministrator:
         answer = answer_head(mad)
         answer.attr_offset = -(-attribute.prm.size // 8)
         if method is Method.GET_TABLE:
-            key = self._need_room(mad, back)
+            key = self._need_capacity(mad, back)
             size = answer.attr_offset * 8
             table = b"".join(bytes(record).ljust(size, b"\0") for record in records)
             if not records:
@@ -304,7 +304,7 @@ class SubnetAdministrator:
         answer.data = bytes(records[0]).ljust(DATA_BYTES, b"\0")
         self._send_mad(bytes(answer), back)
 
-    def _need_room(self, mad: SaMad, back: Destination) -> Key:
+    def _need_capacity(self, mad: SaMad, back: Destination) -> Key:
         """Check that one more table may be sent; return its key. Raises SaError."""
         key = (back.lid, back.qpn, mad.mad_hdr.tid)
         if not self.transfers.has_room(key):

@@ -108,9 +108,9 @@ class Subscriptions:
             log.info("notice %s dropped: too many are pending", trap.name)
             return
         self._notices += 1
-        self._worker.begin(self._tell(trap, gid))
+        self._worker.begin(self._notice_job(trap, gid))
 
-    def _tell(self, trap: SmTrap, gid: bytes) -> Job:
+    def _notice_job(self, trap: SmTrap, gid: bytes) -> Job:
         data = notice.new(
             is_generic=1, trap_type=_SUBNET_MANAGEMENT, producer_type=_CLASS_MANAGER,
             trap_num=trap, issuer_lid=SM_LID, gid=gid, issuer_gid=self._issuer_gid,

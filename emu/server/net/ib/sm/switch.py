@@ -65,11 +65,11 @@ class SmpSwitch:
         if mad.mgmt_class != sma.DIRECTED:
             self._answer(mad, origin.lid, entry)
         elif mad.status & DIRECTION:
-            self._take_back(mad)
+            self._forward_response(mad)
         elif sma.arrived(mad, entry):
             self._answer(mad, origin.lid, entry)
         else:
-            self._take_on(mad, entry)
+            self._forward_request(mad, entry)
 
     def _answer(self, mad: Smp, lid: int, entry: int) -> None:
         """Respond to an SMP for the switch itself."""
@@ -80,7 +80,7 @@ class SmpSwitch:
             mad.method = Method.TRAP_REPRESS  # an unacknowledged trap is sent again (IBTA 13.4.9)
             self._deliver(bytes(mad), lid)
 
-    def _take_on(self, mad: Smp, entry: int) -> None:
+    def _forward_request(self, mad: Smp, entry: int) -> None:
         """Forward a request to the end of its route; no switch is behind a port (C14-9:2).
 
         A route that starts at the switch was forwarded here by its sender's LID (C14-9:1).
@@ -97,7 +97,7 @@ class SmpSwitch:
             mad.hop_ptr = hops
             self._deliver(bytes(mad), target.lid)
 
-    def _take_back(self, mad: Smp) -> None:
+    def _forward_response(self, mad: Smp) -> None:
         """Forward a response to the start of its route (C14-13:2, C14-13:3)."""
         is_from_here = mad.dr_slid != PERMISSIVE_LID
         hops = 1 if is_from_here else 2

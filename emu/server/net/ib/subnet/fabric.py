@@ -128,9 +128,9 @@ class SubnetFabric:
 
     def way(self, plug: SubnetPort, lid: int, octets: int, packets: int = 1) -> SubnetPort | None:
         """Return the function that receives packets for a LID, and count them along the route."""
-        way = self.routes.way((plug.number, _PORT), lid)
-        self.routes.passes(way, octets, packets)
-        return self._by_node.get(way.end)
+        path = self.routes.way((plug.number, _PORT), lid)
+        self.routes.passes(path, octets, packets)
+        return self._by_node.get(path.end)
 
     def finds(self, plug: SubnetPort, lid: int) -> SubnetPort | None:
         """Return the function that packets for a LID reach; None without one."""
@@ -141,12 +141,12 @@ class SubnetFabric:
         if packet.is_multicast:
             self._spread(plug, packet, origin)
             return
-        way = self.routes.way((plug.number, _PORT), packet.to.lid)
-        self.routes.passes(way, packet.octets)
-        if (to := self._by_node.get(way.end)) is not None:
+        path = self.routes.way((plug.number, _PORT), packet.to.lid)
+        self.routes.passes(path, packet.octets)
+        if (to := self._by_node.get(path.end)) is not None:
             to.arrive(packet, origin)
-        elif way.end != NOWHERE and packet.to.qpn == QP1:
-            self._ask(self.cables.nodes[way.end], way, packet, origin)
+        elif path.end != NOWHERE and packet.to.qpn == QP1:
+            self._ask(self.cables.nodes[path.end], path, packet, origin)
 
     def _spread(self, plug: SubnetPort, packet: Datagram, origin: Origin) -> None:
         tree = self.routes.tree(plug.number, packet.to.lid)
@@ -155,9 +155,9 @@ class SubnetFabric:
             if (to := self._by_node.get(node)) is not None and to is not plug:
                 to.arrive(packet, origin)
 
-    def _ask(self, node: SimNode, way: Path, packet: Datagram, origin: Origin) -> None:
+    def _ask(self, node: SimNode, path: Path, packet: Datagram, origin: Origin) -> None:
         """Let a simulated node's agent respond to a datagram at QP1 (IBTA 10.2.5, 10.9.8)."""
-        entry = way.received[-1][1]
+        entry = path.received[-1][1]
         keys = node.end(entry).pkeys
         if origin.qkey != GSI_QKEY or not any(partitions.match(key, origin.pkey) for key in keys):
             return

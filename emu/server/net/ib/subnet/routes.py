@@ -41,8 +41,8 @@ _Names = tuple[str, str, str]
 def _names(cast: str) -> tuple[_Names, _Names]:
     """Return the counters for unicast or multicast packets: sent, received."""
     sent, received = (
-        (f"port_{way}_packets", f"port_{cast}_{way}_packets", f"port_{way}_data")
-        for way in ("xmit", "rcv")
+        (f"port_{direction}_packets", f"port_{cast}_{direction}_packets", f"port_{direction}_data")
+        for direction in ("xmit", "rcv")
     )
     return sent, received
 
@@ -84,7 +84,7 @@ class Routes:
         self._cables = cables
         self._round = round_
         self._generation = -1
-        self._ways: dict[tuple[Place, int], Path] = {}
+        self._paths: dict[tuple[Place, int], Path] = {}
         self._trees: dict[tuple[int, int], Tree] = {}
         self._kept = 0
         self._owing: list[Path | Tree] = []
@@ -96,11 +96,11 @@ class Routes:
     def way(self, place: Place, lid: int) -> Path:
         """Return the route for a LID from an adapter's port, or from a switch itself: port 0."""
         self._renew()
-        way = self._ways.get((place, lid))
-        if way is None:
-            way = self._ways[place, lid] = self._walk(*place, lid)
-            self._keep(way)
-        return way
+        path = self._paths.get((place, lid))
+        if path is None:
+            path = self._paths[place, lid] = self._walk(*place, lid)
+            self._keep(path)
+        return path
 
     def tree(self, node: int, lid: int) -> Tree:
         """Return the tree for a multicast LID from an adapter's port 1."""
@@ -111,23 +111,23 @@ class Routes:
             self._keep(tree)
         return tree
 
-    def passes(self, way: Path | Tree, octets: int, packets: int = 1) -> None:
+    def passes(self, path: Path | Tree, octets: int, packets: int = 1) -> None:
         """Count packets on a route; ``octets`` is their total size."""
-        if not way.packets:
+        if not path.packets:
             if self._owed > MAX_OWED:
                 self.settle()
-            self._owing.append(way)
-            self._owed += len(way.sent) + 1
-        way.packets += packets
-        way.octets += octets
+            self._owing.append(path)
+            self._owed += len(path.sent) + 1
+        path.packets += packets
+        path.octets += octets
 
-    def _keep(self, way: Path | Tree) -> None:
-        self._kept += len(way.sent) + 1
-        self._round.charge(len(way.sent) * STEPS_PER_LINK_FOUND)
+    def _keep(self, path: Path | Tree) -> None:
+        self._kept += len(path.sent) + 1
+        self._round.charge(len(path.sent) * STEPS_PER_LINK_FOUND)
 
     def _renew(self) -> None:
         if self._generation != self._cables.generation or self._kept >= MAX_KEPT:
-            self._ways.clear()
+            self._paths.clear()
             self._trees.clear()
             self._kept = 0
             self._generation = self._cables.generation
@@ -135,29 +135,29 @@ class Routes:
     def settle(self) -> None:
         """Add the routes' counts to the counters of the ports."""
         self._round.charge(self._owed * STEPS_PER_LINK_COUNTED)
-        ways, self._owing, self._owed = self._owing, [], 0
-        for way in ways:
-            sent, received = _NAMES[isinstance(way, Tree)]
-            for places, names in ((way.sent, sent), (way.received, received)):
-                self._add(places, names, way)
-            if way.dropped is not None:
-                node, port, why = way.dropped
-                self.count(node, port, why, way.packets)
-            way.packets = way.octets = 0
+        paths, self._owing, self._owed = self._owing, [], 0
+        for path in paths:
+            sent, received = _NAMES[isinstance(path, Tree)]
+            for places, names in ((path.sent, sent), (path.received, received)):
+                self._add(places, names, path)
+            if path.dropped is not None:
+                node, port, why = path.dropped
+                self.count(node, port, why, path.packets)
+            path.packets = path.octets = 0
 
     def count(self, node: int, port: int, name: str, by: int = 1) -> None:
         """Add to a counter of a port."""
         self.counts.setdefault((node, port), Counter())[name] += by
 
-    def _add(self, places: tuple[Place, ...], names: _Names, way: Path | Tree) -> None:
+    def _add(self, places: tuple[Place, ...], names: _Names, path: Path | Tree) -> None:
         all_packets, packets, data = names
         for place in places:
             counts = self.counts.get(place)
             if counts is None:
                 counts = self.counts[place] = Counter()
-            counts[all_packets] += way.packets
-            counts[packets] += way.packets
-            counts[data] += way.octets // 4
+            counts[all_packets] += path.packets
+            counts[packets] += path.packets
+            counts[data] += path.octets // 4
 
     def _walk(self, node: int, port: int, lid: int) -> Path:
         cables = self._cables

@@ -92,7 +92,7 @@ class SubnetPort:
         """Update the subnet after a driver, a manager or a fault changed the function's port."""
         if hca is not self._hca or hca.ib.managed is None:
             return
-        self._tell_changes(hca.ib)
+        self._report_changes(hca.ib)
         cables, has_cable = self._fabric.cables, hca.ib.has_cable
         if has_cable is not self._has_cable:
             self._has_cable, self._is_pulled = has_cable, not has_cable
@@ -124,7 +124,7 @@ class SubnetPort:
         if self._hca is not None:
             self._hca.ib.errors[name] += number
 
-    def _tell_changes(self, port: IbPort) -> None:
+    def _report_changes(self, port: IbPort) -> None:
         """Report changed capabilities or description to the manager by traps."""
         (caps, description), now = self._described, (port.cap_mask1, port.node_description)
         self._described = now

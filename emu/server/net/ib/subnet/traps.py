@@ -85,7 +85,7 @@ class Traps:
             is_generic=1, trap_type=NoticeType.URGENT, producer_type=NodeType.SWITCH,
             trap_num=SmaTrap.LINK_STATE_CHANGE, issuer_lid=lid, lid=lid,
         )  # fmt: skip
-        self._tell(_Event(node, 0, (SmaTrap.LINK_STATE_CHANGE, 0), bytes(notice)))
+        self._report(_Event(node, 0, (SmaTrap.LINK_STATE_CHANGE, 0), bytes(notice)))
 
     def port_changed(self, node: SimNode, change: LocalChange) -> None:
         """Report an adapter's changed node description or capabilities."""
@@ -97,7 +97,7 @@ class Traps:
             other_local_changes=change is not LocalChange.CAPABILITIES,
             node_description_change=change is LocalChange.NODE_DESCRIPTION,
         )  # fmt: skip
-        self._tell(_Event(node, 1, (SmaTrap.LOCAL_CHANGE, change), bytes(notice)))
+        self._report(_Event(node, 1, (SmaTrap.LOCAL_CHANGE, change), bytes(notice)))
 
     def link_failed(self, node: SimNode, port: int, trap: SmaTrap) -> None:
         """Report too many errors of a port; ``trap`` says of which kind."""
@@ -106,7 +106,7 @@ class Traps:
             is_generic=1, trap_type=NoticeType.URGENT, producer_type=node.line.kind,
             trap_num=trap, issuer_lid=lid, lid=lid, port_num=port,
         )  # fmt: skip
-        self._tell(_Event(node, self._own(node, port), (trap, port), bytes(notice)), is_calm=True)
+        self._report(_Event(node, self._own(node, port), (trap, port), bytes(notice)), is_calm=True)
 
     def bad_mkey(self, node: SimNode, entry: int, mad: Smp, slid: int) -> None:
         """Report an SMP with a wrong M_Key from a LID at a port."""
@@ -126,7 +126,7 @@ class Traps:
                 }
             )  # fmt: skip
         kind = SmaTrap.BAD_MKEY, 0
-        self._tell(_Event(node, self._own(node, entry), kind, bytes(notice)), is_calm=True)
+        self._report(_Event(node, self._own(node, entry), kind, bytes(notice)), is_calm=True)
 
     def repressed(self, node: int, tid: int) -> None:
         """End a repressed trap of the node with this number."""
@@ -139,7 +139,7 @@ class Traps:
         """Return the port whose LID a port uses."""
         return 0 if node.is_switch else port
 
-    def _tell(self, event: _Event, *, is_calm: bool = False) -> None:
+    def _report(self, event: _Event, *, is_calm: bool = False) -> None:
         """Send an event. A calm one replaces an unrepressed event of its kind and keeps its timer.
 
         The sender of faulty packets thus does not control the number of traps.

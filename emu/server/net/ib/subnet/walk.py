@@ -89,8 +89,8 @@ class Walk:
         if mad.mgmt_class != sma.DIRECTED:
             return self._answer(node, entry, smp_)
         if mad.status & DIRECTION:
-            return self._take_back(node, smp_)
-        return self._take_on(node, entry, smp_)
+            return self._forward_response(node, smp_)
+        return self._forward_request(node, entry, smp_)
 
     def _exit(self, node: SimNode, smp_: Smps) -> int | None:
         """Return a switch's output port for the SMP's LID."""
@@ -98,7 +98,7 @@ class Walk:
         port = tables.exit_to(smp_.dlid) if tables is not None else NO_PORT
         return None if port in (0, NO_PORT) else port
 
-    def _take_on(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
+    def _forward_request(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
         """Handle a directed request (C14-9)."""
         mad = smp_.mad
         hops, at = mad.hop_cnt, mad.hop_ptr
@@ -118,7 +118,7 @@ class Walk:
         log.debug("SMP at %s with hop %d of %d: dropped", node.line.name, at, hops)
         return None
 
-    def _take_back(self, node: SimNode, smp_: Smps) -> int | None:
+    def _forward_response(self, node: SimNode, smp_: Smps) -> int | None:
         """Handle a directed response (C14-13); simulated nodes send no requests."""
         mad = smp_.mad
         at = mad.hop_ptr

@@ -74,7 +74,7 @@ def test_what_is_kept_is_bounded_by_the_links(ring):
     routes = Routes(ring, Budget())
     for lid in range(1, 3000):
         sent(routes, lid)
-        ways = routes._ways.values()
+        ways = routes._paths.values()
         assert sum(len(way.sent) + 1 for way in ways) <= MAX_KEPT + MAX_LINKS
 
 
