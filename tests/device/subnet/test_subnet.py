@@ -306,9 +306,9 @@ def test_cables_are_shown_cut_and_mended(nodes, manager, subnet):
 @pytest.mark.parametrize(
     ("params", "why"),
     [
-        ({}, "node is a name"),
-        ({"node": "leaf0", "port": "1", "is_cut": True}, "node is a name"),
-        ({"node": "leaf0", "port": True, "is_cut": True}, "node is a name"),
+        ({}, "node must be a name"),
+        ({"node": "leaf0", "port": "1", "is_cut": True}, "node must be a name"),
+        ({"node": "leaf0", "port": True, "is_cut": True}, "node must be a name"),
         ({"node": "x", "port": 1, "is_cut": True}, "no node 'x'"),
         ({"node": "leaf0", "port": 2, "is_cut": True}, "no cable at port 2"),
         ({"node": "leaf0", "port": 0, "is_cut": True}, "no cable at port 0"),

@@ -298,11 +298,11 @@ def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog
         tries += 1
         assert tries <= 52
         assert connection._other_bytes < HARD_BYTES // 100
-        role._tell()
+        role._report_all()
         role._publish()
         fabric.step()
     assert tries > 10
-    assert "the peer does not read" in warnings(caplog)[-1]
+    assert "the member does not read" in warnings(caplog)[-1]
     peer.close()
 
 

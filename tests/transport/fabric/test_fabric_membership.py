@@ -78,7 +78,7 @@ def test_numbers_that_are_taken(fabric, wanted):
 
 @pytest.mark.parametrize("name", ["", "unix:", "tcp:", "tcp:host", "tcp:host:0", "ipc:/x", "/x"])
 def test_name_that_is_none(name):
-    with Fabric(name) as fabric, pytest.raises(FabricError, match="it is called unix:PATH or tcp"):
+    with Fabric(name) as fabric, pytest.raises(FabricError, match="use unix:PATH or tcp"):
         fabric.join()
 
 
@@ -160,7 +160,7 @@ def test_port_goes_down_with_the_fabric_and_comes_back(fabric, caplog):
         assert port_events(member.node) == [
             PortChange.DOWN, PortChange.ACTIVE, PortChange.CLIENT_REREG,
         ]  # fmt: skip
-    said = [found.getMessage() for found in caplog.records if "hub has gone" in found.getMessage()]
+    said = [found.getMessage() for found in caplog.records if "hub is lost" in found.getMessage()]
     assert len(said) == 2
 
 

@@ -157,7 +157,7 @@ def test_without_files_in_memory_trains_take_the_socket(ends, monkeypatch, caplo
         one.connection.send_pieces(TRAIN, (octets(5000),))
     other.run()
     assert other.owner.got == [(TRAIN, octets(5000))] * 3
-    assert caplog.text.count("no memory to share: Operation not permitted") == 1
+    assert caplog.text.count("no shared memory: Operation not permitted") == 1
     monkeypatch.undo()
     other.connection.send_pieces(TRAIN, (octets(6000),))
     one.run()
@@ -250,7 +250,7 @@ LIES = {
         lambda liar: (liar.give(), liar.give()),
         "MEMORY without a descriptor, or a second MEMORY",
     ),
-    "placed nowhere": (lambda liar: liar.place(TRAIN, 10, 0), "memory that was not given"),
+    "placed nowhere": (lambda liar: liar.place(TRAIN, 10, 0), "PLACED without MEMORY"),
     "beyond the end": (given_and((TRAIN, 11, SIZE - 10)), "11 bytes at"),
     "a lap ahead": (given_and((TRAIN, 10, SIZE)), f"10 bytes at {SIZE}, behind 0"),
     "back": (given_and((TRAIN, 10, 10), (TRAIN, 10, 10)), "10 bytes at 10, behind 20"),

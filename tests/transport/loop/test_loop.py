@@ -236,7 +236,7 @@ def test_a_descriptor_closed_while_watched(loop, caplog):
     loop.add_reader(reader, lambda: pytest.fail("it is closed"))
     os.close(reader)
     loop.step()
-    assert "closed while it was watched" in caplog.text
+    assert "closed without remove_reader" in caplog.text
     loop.step()
 
 
@@ -248,7 +248,7 @@ def test_a_descriptor_closed_during_a_short_wait(loop, caplog):
     os.close(reader)
     loop.step(None)
     os.close(writer)
-    assert "closed while it was watched" in caplog.text
+    assert "closed without remove_reader" in caplog.text
 
 
 def test_a_removed_transport_is_left_alone(served, loop):

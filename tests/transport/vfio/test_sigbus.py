@@ -193,7 +193,7 @@ def test_a_client_whose_memory_is_lost_is_dropped(serve, tmp_path, caplog):
         file.truncate(0)
         assert own.memory.read(0, 4) == bytes(4)
     own.settle()
-    assert "has lost pages" in caplog.text
+    assert "has lost granted pages" in caplog.text
     assert own.function.resets == 1
     own.client().device_info()
 

@@ -82,7 +82,7 @@ BAD_MESSAGES = {
     "size 12": (VhostRequest.SET_VRING_NUM, state(0, 12), VERSION, "a queue of 12"),
     "size 65536": (VhostRequest.SET_VRING_NUM, state(0, 1 << 16), VERSION, "a queue of 65536"),
     "base": (VhostRequest.SET_VRING_BASE, state(0, 1 << 16), VERSION, "base 0x10000"),
-    "enabled too early": (VhostRequest.SET_VRING_ENABLE, state(0, 1), VERSION, "before it is set"),
+    "enabled too early": (VhostRequest.SET_VRING_ENABLE, state(0, 1), VERSION, "before its setup"),
     "ring nowhere": (
         VhostRequest.SET_VRING_ADDR,
         VRING_ADDR.pack(0, 0, USER, USER, USER, 0),
@@ -145,7 +145,7 @@ def test_replies_that_nobody_reads(served, peer, caplog):
         served.step()
         if not served.transport.connected:
             break
-    is_dropped(served, peer, caplog, "does not read the replies")
+    is_dropped(served, peer, caplog, "does not read its replies")
 
 
 REGIONS = {
@@ -221,7 +221,7 @@ CHAINS = {
     "outside": ([(1 << 40, 16, 0, 0)], "a buffer outside the memory"),
     "half outside": ([((1 << 20) - 8, 16, 0, 0)], "a buffer outside the memory"),
     "at the end of all": ([(2**64 - 8 - 0x100000, 16, 0, 0)], "a buffer outside the memory"),
-    "read after write": ([(0, 4, NEXT | WRITE, 1), (0, 4, 0, 0)], "follows one to write"),
+    "read after write": ([(0, 4, NEXT | WRITE, 1), (0, 4, 0, 0)], "follows a writable one"),
 }
 
 

@@ -39,4 +39,4 @@ def test_memory_that_is_taken_away(tmp_path):
         timeout=60,
     )
     assert result.returncode == 0, result.stderr
-    assert "has lost pages" in result.stderr
+    assert "has lost granted pages" in result.stderr

@@ -48,11 +48,11 @@ def test_what_passt_is_told():
         ("user,mtu=68", "1280 to 65520"),
         ("tap=a,mtu=1500", "none of segment"),
         ("user,colour=red", "none of segment, mtu and forward"),
-        ("user,forward=tcp:80", "forward is tcp:"),
-        ("user,forward=tcp:0:80", "forward is tcp:"),
-        ("user,forward=tcp:80:65536", "forward is tcp:"),
-        ("user,forward=sctp:80:80", "forward is tcp:"),
-        ("user,forward=tcp:--help/80:80", "forward is tcp:"),
+        ("user,forward=tcp:80", "use forward=tcp:"),
+        ("user,forward=tcp:0:80", "use forward=tcp:"),
+        ("user,forward=tcp:80:65536", "use forward=tcp:"),
+        ("user,forward=sctp:80:80", "use forward=tcp:"),
+        ("user,forward=tcp:--help/80:80", "use forward=tcp:"),
     ],
 )
 def test_mistakes(text, why):

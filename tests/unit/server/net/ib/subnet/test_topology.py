@@ -82,8 +82,8 @@ def test_what_ibsim_reads():
         ('Switch 4 "s"\n[1] "s"[1]', "line 2: a cable from a port to itself"),
         ('Switch 4 "s"\n[1] "s"[2]\n[3] "s"[2]', "line 3: one of the two ports has another"),
         ('Switch 4 "s"\nHca 1 "s"', "line 2: a second node 's'"),
-        ('caguid=0x5\nHca 1 "a"\ncaguid=0x5\nHca 1 "b"', "line 4: 'a' has this GUID"),
-        ('caguid=0xffffffffffffffff\nHca 1 "a"', "line 2: no room for the GUIDs"),
+        ('caguid=0x5\nHca 1 "a"\ncaguid=0x5\nHca 1 "b"', "line 4: 'a' has the same GUID"),
+        ('caguid=0xffffffffffffffff\nHca 1 "a"', "line 2: the GUID is too high"),
         ("x" * 2000, "line 1: longer than"),
     ],
 )
