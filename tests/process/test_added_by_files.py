@@ -66,7 +66,7 @@ class LinkChange(Event[bool]):
 
 SHOWN = (
     """\
-    \"""SubnetPort the cable in or pull it: raise the port event and tell the wire.\"""
+    \"""Plug the cable in or pull it: raise the port event and tell the wire.\"""
 """,
     """\
     faults, is_change = hca.faults, up != hca.vport.is_up
