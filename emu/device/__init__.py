@@ -1,1 +1,3 @@
-"""The device core: what a function is and does. It does no I/O and takes no time by itself."""
+"""The device core: the state and behaviour of a PCI function, without I/O and without a clock of
+its own.
+"""

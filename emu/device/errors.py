@@ -1,9 +1,9 @@
-"""How the device refuses a command: a status, and a reason.
+"""Command refusals: a status and a reason.
 
 A handler raises :class:`CmdError`; ``emu.device.cmdif`` catches it in one place and writes status
-and syndrome into the output. Real firmware's syndromes are opaque numbers; ours are the first 24
-bits of a CRC over the reason's text, so that a number seen in dmesg leads back to one sentence:
-``mlx5emu explain 0x1b2c3d``.
+and syndrome into the output. Real firmware's syndromes are opaque numbers. Here a syndrome is the
+first 24 bits of a CRC over the reason's text, and ``mlx5emu explain 0x1b2c3d`` maps a number from
+dmesg back to that text.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from layouts.enums import Status
 
 @cache
 def syndrome_of(reason: str) -> int:
-    """The 24-bit syndrome of a reason; never 0, which means "no syndrome"."""
+    """Return the 24-bit syndrome of a reason; never 0, which means "no syndrome"."""
     return zlib.crc32(reason.encode()) >> 8 or 1
 
 
 class CmdError(Exception):
-    """A command is refused; nothing has changed.
+    """Refuses a command, whose handler has changed nothing.
 
-    ``reason`` is fixed text and decides the syndrome; ``detail`` carries this case's numbers to the
-    log and the trace only.
+    ``reason`` is fixed text and determines the syndrome; ``detail`` carries the numbers of this
+    case, for the log and the trace only.
     """
 
     def __init__(self, status: Status, reason: str, detail: str = "") -> None:
@@ -35,5 +35,5 @@ class CmdError(Exception):
 
     @property
     def syndrome(self) -> int:
-        """What goes into the output's syndrome field."""
+        """Value of the output's syndrome field."""
         return syndrome_of(self.reason)

@@ -1,8 +1,9 @@
-"""The four small interfaces through which the device core reaches the outside.
+"""The small interfaces through which the device core reaches the outside: memory, interrupts, wire,
+clock.
 
-The core (all of ``emu`` except ``vfio``, ``net``, ``lab``, ``control``, ``host``, ``service`` and
-the command line) does no I/O. It is given objects with these interfaces: a test passes a bytearray,
-a list and a clock that it advances by hand, a service passes a vfio-user client.
+The core (``emu.device``) does no I/O. Its caller passes objects with these interfaces: a test
+passes a bytearray, a list and a clock that it advances by hand; a service passes a vfio-user
+client.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ Buffer = bytes | bytearray | memoryview
 
 
 CarryTrain = Callable[[Sequence[Buffer]], bool]
-"""Takes the pieces of a train's frame (``emu.device.port.train``), which it does not keep; returns
-what ``Wire.transmit`` does."""
+"""Takes the segments of a train's frame (``emu.device.port.train``), which it does not keep;
+returns the same as ``Wire.transmit``.
+"""
 
 
 class DmaError(Exception):
-    """An address range that the guest has not granted (not RAM, or not mapped, or read-only)."""
+    """The guest has not granted the address range (not RAM, not mapped, or read-only)."""
 
     def __init__(self, iova: int, length: int, why: str = "not mapped") -> None:
         super().__init__(f"DMA {iova:#x}+{length:#x}: {why}")
@@ -30,17 +32,17 @@ class DmaError(Exception):
 
 
 class GuestMemory(Protocol):
-    """Guest memory by IOVA (the address that the driver's DMA mapping gave it).
+    """Guest memory by IOVA (the address from the driver's DMA mapping).
 
     Every method raises :class:`DmaError` before anything changes when a byte of the range is not
     granted for the access. A memoryview is valid until control returns to the transport, where the
-    guest's map may change. Who keeps one longer compares ``generation`` before using it again, and
-    drops it in :meth:`PciFunction.forget_views`.
+    guest's memory map may change. Code that caches a view compares ``generation`` before each use,
+    and drops the view in :meth:`PciFunction.forget_views`.
     """
 
     @property
     def generation(self) -> int:
-        """A number that changes whenever a view taken before may no longer be the guest's."""
+        """Number that changes whenever views taken earlier may have become invalid."""
 
     def read(self, iova: int, length: int) -> bytes:
         """Copy ``length`` bytes out of the guest."""
@@ -49,36 +51,37 @@ class GuestMemory(Protocol):
         """Copy ``data`` into the guest."""
 
     def view(self, iova: int, length: int, *, writable: bool = True) -> memoryview:
-        """The guest's own bytes (format B) of a range inside one mapping.
+        """Return the guest's own bytes (format B) of a range inside one mapping.
 
         Memory that the guest grants for reading only needs ``writable=False``. A range over two
         mappings raises :class:`DmaError`; use ``segments`` for it.
         """
 
     def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
-        """The guest's own bytes of a range, in order, one view for each mapping."""
+        """Return the guest's own bytes of a range, in order, one view for each mapping."""
 
     def equal_views(
         self, starts: Sequence[int], size: int, *, writable: bool = True
     ) -> list[memoryview]:
-        """The guest's own bytes of ranges of the same ``size``, in order, one view for each.
+        """Return the guest's own bytes of ranges of the same ``size``, in order, one view for each.
 
-        Nothing unless the mapping that was used last grants all of them: ``segments`` tells then.
+        The list is empty unless the most recently used mapping grants all ranges; call ``segments``
+        in that case.
         """
 
     def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
         """Call ``check(iova, length, is_write)`` before each access; None removes the check.
 
-        An exception that it raises refuses the access. A new check changes ``generation``. The
-        memory does this itself because queues keep the object they were created with, so they
-        would not use a wrapper.
+        An exception from ``check`` refuses the access. A new check changes ``generation``. The
+        memory calls ``check`` itself, because queues keep the memory object that they were created
+        with and would bypass a wrapper.
         """
 
     def permit(self, allowed: bool) -> None:
-        """Whether the function may master the bus; it may until told otherwise.
+        """Allow or forbid the function to master the bus; allowed at first.
 
-        While it may not, nothing is granted and every access raises :class:`DmaError`; the mappings
-        are remembered until it may again. A new permission changes ``generation``.
+        While forbidden, nothing is granted and every access raises :class:`DmaError`; the mappings
+        are kept. A change of the permission changes ``generation``.
         """
 
 
@@ -86,55 +89,61 @@ class Interrupts(Protocol):
     """The function's MSI-X vectors."""
 
     def trigger(self, vector: int) -> None:
-        """Raise ``vector``; one that the guest has not enabled yet is latched until it is."""
+        """Raise ``vector``; a vector that the guest has not enabled is latched until the guest
+        enables it.
+        """
 
     def pending(self, vector: int) -> bool:
-        """True while ``vector`` is latched: its bit in the MSI-X pending bit array."""
+        """Return whether ``vector`` is latched: its bit in the MSI-X pending bit array."""
 
     def clear_pending(self) -> None:
-        """Forget what is latched, as a reset of the function does."""
+        """Clear all latched vectors, as a reset of the function does."""
 
     def permit(self, allowed: bool) -> None:
-        """Whether the function may master the bus, as an MSI-X message needs; allowed at first.
+        """Allow or forbid the function to master the bus, which MSI-X messages need; allowed at
+        first.
 
-        While it may not, every vector is latched; the permission sends what the guest has enabled.
+        While forbidden, every vector is latched; the permission sends the vectors that the guest
+        has enabled.
         """
 
 
 NodeT = TypeVar("NodeT")
-"""A function, as those that send to it directly know it."""
+"""A function, in the view of functions that send to it directly."""
 
 
 class Wire(Protocol[NodeT]):
-    """What lies between functions, as one of them sees it.
+    """The network between functions, in the view of one of them.
 
-    An address is what the link layer calls a node by: a LID on InfiniBand.
+    An address identifies a node on the link layer: a LID on InfiniBand.
     """
 
     def attach(self, node: NodeT, /) -> None:
-        """The function is present under its port's address; after a reset, its new state is."""
+        """Register the function under its port's address; after a reset, replace its state."""
 
     def port_changed(self, node: NodeT, /) -> None:
-        """The function's port has come up or gone down."""
+        """Record that the function's port went up or down."""
 
     def node(self, address: int, /) -> NodeT | None:
-        """The function with this address when it is in this process: messages to it go directly."""
+        """Return the function with this address if it is in this process: messages to it are direct
+        calls.
+        """
 
     def reaches(self, address: int, /) -> bool:
-        """Whether the node with this address is in another process: frames go there."""
+        """Return whether the node with this address is in another process, behind a socket."""
 
     def transmit(self, source: NodeT, frame: bytes, sqn: int = 0, /) -> bool:
-        """Carry a frame of the link layer; it may be lost.
+        """Carry a frame of the link layer, which may be lost; return False when the path is
+        congested.
 
-        ``sqn`` is the number of the queue that sends it, 0 when none is known: the frame does not
-        tell. False when the way is congested: ``when_room`` says when the next one should come.
-        What comes earlier may be dropped.
+        ``sqn`` is the number of the queue that sends the frame, 0 when unknown: the frame does not
+        contain it. After False, wait for ``when_room``: earlier frames may be dropped.
         """
 
     def train_to(self, source: NodeT, address: int, mtu: int, /) -> CarryTrain | None:
-        """What carries trains of packets with ``mtu`` bytes each to this address, for now.
+        """Return the carrier of packet trains to this address, with ``mtu`` bytes per packet.
 
-        None where each has to go alone.
+        The result is valid for now only; None where each packet has to be sent alone.
         """
 
     def when_room(self, address: int, callback: Callable[[], None], /) -> None:
@@ -145,7 +154,7 @@ class Timer(Protocol):
     """A pending call."""
 
     def cancel(self) -> None:
-        """Make the call not happen; harmless when it already has."""
+        """Cancel the call; harmless after the call."""
 
 
 class Clock(Protocol):
@@ -156,26 +165,27 @@ class Clock(Protocol):
         """Return the budget of the current round, shared by all users of the clock."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since some fixed moment."""
+        """Return nanoseconds since a fixed, arbitrary moment."""
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
         """Call ``callback`` once, ``delay_ns`` from now, from the loop that runs the device."""
 
 
 class PciFunction(Protocol):
-    """What a transport serves: one PCI function, seen from the bus.
+    """One PCI function as seen from the bus; a transport serves it.
 
-    Offsets and sizes are checked by the function: an access outside a region reads all-ones and
-    writes nothing. No method blocks or raises for anything that a guest can do.
+    The function checks offsets and sizes: an access outside a region reads all-ones and writes
+    nothing. No method blocks or raises for anything that a guest can do.
     """
 
     on_work: Callable[[], None]
-    """Called when a packet, or another function, gives it work after ``run`` has seen that there is
-    none. Accesses of its own client and the clock's calls may do so without a call."""
+    """Called when a packet or another function gives the function work after ``run`` has returned
+    False. Accesses of its own client and timer callbacks may add work without this call.
+    """
 
     @property
     def bar_sizes(self) -> tuple[int, int, int, int, int, int]:
-        """Bytes of BAR 0 to 5, 0 where there is none."""
+        """Bytes of BAR 0 to 5; 0 for a BAR that does not exist."""
 
     @property
     def msix_vectors(self) -> int:
@@ -191,13 +201,13 @@ class PciFunction(Protocol):
         """Read ``length`` bytes of a BAR."""
 
     def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
-        """Write a BAR. A doorbell is only noted here; ``run`` does the work."""
+        """Write a BAR. A doorbell is only recorded; ``run`` does the work."""
 
     def reset(self) -> None:
         """Return to the state after power-on (function-level reset, bus reset, guest reboot)."""
 
     def forget_views(self) -> None:
-        """Drop every cached view of guest memory; a view would keep unmapped memory mapped."""
+        """Drop every cached view of guest memory, because a view keeps unmapped memory mapped."""
 
     def run(self) -> bool:
-        """Do a bounded share of the pending work; True when there is more to do."""
+        """Do pending work within the budget; return whether more is pending."""

@@ -65,7 +65,7 @@ def test_table_is_read_only(entry):
 
 @every_command
 def test_opcode_has_one_handler(entry):
-    with pytest.raises(ValueError, match="is already answered by"):
+    with pytest.raises(ValueError, match="already has the handler"):
         command(entry.op, entry.layout_in, entry.layout_out)(lambda hca, cmd, out: None)
 
 

@@ -1,12 +1,11 @@
-"""An adapter: what its functions share, and which functions it has.
+"""An adapter: its functions, and the state that they share.
 
-A function has a vhca id, by which the firmware knows it, and the number of its vPort, which is also
-the ``function_id`` by which the manager's commands name it. The manager is the physical function:
-it has vPort 0. A function that is served by itself, a virtual one as well, is the manager of an
-adapter of its own. A board with two ports has two adapters (``emu.device.adapter.board``).
+A function has a vhca id, by which the firmware knows it, and a vPort number, which is also the
+``function_id`` in the manager's commands. The manager is the physical function, with vPort 0. A
+function that is served alone, including a virtual one, is the manager of its own adapter. A board
+with two ports has two adapters (``emu.device.adapter.board``).
 
-Source: PRM "Vport commands", "ENABLE_HCA"; mlx5_ifc.h: cmd_hca_cap.vhca_id,
-vport_group_manager.
+Source: PRM "Vport commands", "ENABLE_HCA"; mlx5_ifc.h: cmd_hca_cap.vhca_id, vport_group_manager.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
     from emu.device.models import Model
 
 MANAGER: Final = 0
-"""The number of the manager's vPort."""
+"""Number of the manager's vPort."""
 
 MAX_VHCAS: Final = 1 << 10
-"""Most functions of an adapter."""
+"""Maximum number of functions on a board."""
 
 
 class Vhca(Generic[NodeT]):
-    """A function's place in its adapter, which it keeps over resets."""
+    """A function's identity in its adapter, kept over resets."""
 
     __slots__ = ("adapter", "may_begin", "nic_vport", "node", "number", "vport_number")
 
@@ -47,30 +46,32 @@ class Vhca(Generic[NodeT]):
         """The vhca id."""
         self.vport_number = vport_number
         self.may_begin = True
-        """Whether its manager lets its driver begin; of a virtual function (core/sriov.c)."""
+        """Whether the manager lets the driver of a virtual function start (core/sriov.c)."""
         self.node: NodeT | None = None
-        """The function's state since its last reset; None before it has power."""
+        """State of the function since its last reset; None before power-on."""
         self.nic_vport: NicVport | None = None
-        """Its vPort since then, if that is an Ethernet one."""
+        """Ethernet vPort of the function since its last reset; None on InfiniBand."""
 
     @property
     def is_manager(self) -> bool:
-        """Whether it may name the other functions of the adapter and their vPorts."""
+        """Whether the function may name other functions of the adapter and their vPorts."""
         return self.vport_number == MANAGER
 
     def other(self, vport_number: int) -> NodeT | None:
-        """The function of another vPort of the adapter, if it has power; only for the manager."""
+        """Return the function of another vPort if it has power; None unless called by the
+        manager.
+        """
         vhca = self.adapter.by_vport(vport_number) if self.is_manager else None
         return None if vhca is None or vhca is self else vhca.node
 
     def sees(self, vport_number: int) -> bool:
-        """Whether the adapter has a vPort of this number that the function may name."""
+        """Return whether the adapter has a vPort of this number that the function may name."""
         return self.is_manager and self.adapter.has_vport(vport_number)
 
     def start_ethernet(self, guid: int, mac: bytes, node_description: bytes) -> NicVport:
-        """The vPort of the function, which starts now.
+        """Start the vPort of the function and return it.
 
-        The address of one that the manager manages stays over its resets: it may have chosen it.
+        The MAC address of a managed function survives its resets: the manager may have set it.
         """
         port = self.adapter.start_port()
         if self.is_manager:
@@ -89,42 +90,44 @@ class Adapter(Generic[NodeT]):
     def __init__(
         self, model: Model, guid: int, switch: Switch[NodeT], board: Board[NodeT] | None = None
     ) -> None:
-        """``model`` is its manager's, ``guid`` the system image GUID of a board of its own.
+        """Create the adapter of ``model``, its manager's; ``guid`` is the system image GUID.
 
-        ``board`` is the one that it is the next port of instead; ValueError when that has no room.
+        With ``board``, the adapter is that board's next port and takes its GUID. Raises ValueError
+        when the board has no free port.
         """
         self.model = model
         self.switch = switch
-        """What is between its vPorts and the physical port, if that is an Ethernet port."""
+        """Switch between the vPorts and the physical port, for an Ethernet port."""
         self.board: Board[NodeT] = board if board is not None else Board(guid)
         self.guid = self.board.guid
         """The system image GUID."""
         self.real_time = self.board.real_time
         """The board's clock of the time of day."""
         self.ports: list[Port] = []
-        """Its physical port, none before a function has power."""
+        """The physical port; empty until a function has power."""
         self._eth: EthPort | None = None
         self.forwarded = ForwardedTraffic()
-        """What has passed this port for the LAG's master; of the master, what has passed others."""
+        """Traffic of the LAG's master through this port; of the master itself, through other ports.
+        """
         self.number = self.board.add(self)
-        """The number of its port on the board, from 1 on."""
+        """Number of the port on the board, from 1 on."""
         self.manager: Vhca[NodeT] = Vhca(self, self.number - 1, MANAGER)
         self.vhcas = {self.manager.number: self.manager}
-        """The functions, by vhca id, which no other function of the board has."""
+        """The functions by vhca id, which is unique on the board."""
         self._by_vport = {MANAGER: self.manager}
 
     @property
     def serial(self) -> str:
-        """The board's serial number, as its vital product data have it."""
+        """Serial number of the board, from its vital product data."""
         return self.model.identity.with_guid(self.guid).serial_number
 
     @property
     def firmware(self) -> str:
-        """The version of the firmware, which all functions run."""
+        """Firmware version of all functions."""
         return self.model.firmware
 
     def add(self, vport_number: int) -> Vhca[NodeT]:
-        """A place for one more function, with a vPort of this number.
+        """Add a function with a vPort of this number, and return its Vhca.
 
         Raises ValueError for a number that is in use, for too many functions, and with an
         InfiniBand port, which belongs to one function.
@@ -132,18 +135,18 @@ class Adapter(Generic[NodeT]):
         if self.model.port_type is not PortType.ETH:
             raise ValueError("an InfiniBand port belongs to one function")
         if self.by_vport(vport_number) is not None:
-            raise ValueError(f"vPort {vport_number} is another function's")
+            raise ValueError(f"vPort {vport_number} belongs to another function")
         free = (number for number in range(MAX_VHCAS) if not self.board.is_taken(number))
         number = next(free, None)
         if number is None:
-            raise ValueError("no more functions")
+            raise ValueError(f"the board already has {MAX_VHCAS} functions")
         vhca = Vhca(self, number, vport_number)
         self.vhcas[number] = self._by_vport[vport_number] = vhca
         self.board.changes += 1
         return vhca
 
     def remove(self, vhca: Vhca[NodeT]) -> None:
-        """The function is no more. The caller has stopped it; the manager stays."""
+        """Remove a function that the caller has stopped; the manager cannot be removed."""
         assert vhca is not self.manager
         self.switch.detach(vhca)
         del self.vhcas[vhca.number], self._by_vport[vhca.vport_number]
@@ -151,19 +154,19 @@ class Adapter(Generic[NodeT]):
         self.board.changes += 1
 
     def by_vport(self, vport_number: int) -> Vhca[NodeT] | None:
-        """The function with the vPort of a number, if there is one."""
+        """Return the function with the vPort of this number, or None."""
         return self._by_vport.get(vport_number)
 
     def has_vport(self, vport_number: int) -> bool:
-        """Whether there is a vPort of a number: a function's, or the one that is the cable."""
+        """Return whether a vPort of this number exists: a function's, or the uplink."""
         return vport_number == UPLINK or vport_number in self._by_vport
 
     def nodes(self) -> Iterator[NodeT]:
-        """The functions that have power."""
+        """Return the functions that have power."""
         return (vhca.node for vhca in self.vhcas.values() if vhca.node is not None)
 
     def passed(self) -> tuple[Direction, Direction]:
-        """What has left and entered by the physical port."""
+        """Return the traffic sent and received by the physical port."""
         sent, received = self.switch.passed()
         if self.board.most_ports == 1:
             return sent, received
@@ -172,9 +175,10 @@ class Adapter(Generic[NodeT]):
         return sent + self.forwarded.sent, received + self.forwarded.received
 
     def start_port(self) -> EthPort:
-        """The Ethernet port for a function that starts.
+        """Return the Ethernet port for a function that starts.
 
-        It starts anew with the only function. The others' link goes on while one of several starts.
+        An only function restarts the port. The link of several functions stays up while one of them
+        starts.
         """
         if self._eth is None or len(self.vhcas) == 1:
             modes = LinkModes.of(self.model.eth_speed, is_extended=self.model.eth_is_extended)

@@ -1,17 +1,17 @@
-"""Link aggregation (LAG): the ports of a board as one, for the function of the first port.
+"""Link aggregation (LAG) of a board's ports, for the function of the first port.
 
-That function, the master, has the RoCE traffic of both ports: each of its queue pairs has an
-affinity to a port, and a map tells by which port an affinity's packets leave. When a port goes
-down, or a bond chooses another one, the master's driver changes the map (core/lag/lag.c:
-mlx5_modify_lag). Frames of the interfaces go by their own ports as before.
+That function, the master, owns the RoCE traffic of both ports. Each queue pair has an affinity to a
+port, and a map gives the egress port of each affinity. When a port goes down, or a bond selects
+another port, the master's driver changes the map (core/lag/lag.c: mlx5_modify_lag). Frames of the
+interfaces still use their own ports.
 
-In a LAG of switches their forwarding databases (FDB) decide about frames. With native selection a
-vPort's frames pass that of its own switch, and the map tells by which port those leave that the
-tables lead to a cable. Else the map tells whose FDB a vPort's frames pass.
+In a LAG of switches the forwarding databases (FDB) route frames. With native selection a vPort's
+frames pass the FDB of their own switch, and the map gives the egress port of frames that the tables
+send to a cable. Without it, the map selects the FDB that a vPort's frames pass.
 
-Where the adapter has port selection, flow tables of the master can choose a packet's port instead
-of affinities and map, by a hash over its headers (``emu.device.engine.lag.selection``). In a
-multi-port E-Switch nothing chooses: packets leave by the port that the FDB leads them to.
+On an adapter with port selection, flow tables of the master can select a packet's port by a hash
+over its headers, instead of affinities and map (``emu.device.engine.lag.selection``). In a
+multi-port E-Switch, packets leave by the port that the FDB entry names.
 
 Source: PRM "LAG"; mlx5_ifc.h: lagc.
 """
@@ -28,7 +28,7 @@ MASTER_PORT: Final = 1
 
 
 class Lag:
-    """One that its master has made."""
+    """An active LAG."""
 
     __slots__ = ("active", "has_vports", "is_native", "mode", "of_switches", "remap")
 
@@ -41,34 +41,39 @@ class Lag:
         active: int = 0,
     ) -> None:
         self.remap = remap
-        """By which port the packets leave that have an affinity to port 1, to port 2, and so on."""
+        """Egress ports by affinity: index 0 for packets with an affinity to port 1, and so on."""
         self.of_switches = of_switches
-        """Tables decide where frames go."""
+        """Whether the switches' tables route frames."""
         self.is_native = is_native
-        """A vPort's frames pass the FDB of its own switch (fdb_selection_mode)."""
+        """Whether a vPort's frames pass the FDB of its own switch (fdb_selection_mode)."""
         self.mode = mode
-        """What chooses a packet's port."""
+        """Selects a packet's port: affinity, hash or FDB."""
         self.active = active
-        """Where flow tables choose: the ports, a bit for each, by which packets may leave that
-        have an affinity, past these tables. 0: none, for these tables choose in any case."""
+        """With port selection by flow tables: ports, one bit each, at which packets with an
+        affinity bypass these tables. 0: the tables apply to all packets.
+        """
         self.has_vports = False
-        """The vPorts are one, too: what comes for the master's GIDs by any port is the master's."""
+        """Whether the vPorts are bonded: packets to the master's GIDs belong to the master on every
+        port.
+        """
 
     def is_open(self, port: int) -> bool:
-        """Whether packets with an affinity to this port leave by it, where flow tables choose."""
+        """Return whether packets with an affinity to this port bypass the flow tables and leave by
+        it.
+        """
         return port > 0 and bool(self.active >> port - 1 & 1)
 
     def port_of(self, affinity: int, number: int) -> int:
-        """By which port packets leave; those without an affinity by the ``number`` of their queue.
+        """Return the egress port; without an affinity, by the ``number`` of the queue.
 
-        An affinity to a port that the board has not got is that of a queue that has none.
+        An affinity to a port that the board does not have counts as none.
         """
         ports = len(self.remap)
         return self.remap[affinity - 1 if 0 < affinity <= ports else number % ports]
 
 
 class ForwardedTraffic:
-    """What of the master's traffic has passed another port: it counts there, and not at its own."""
+    """Traffic of the master through another port: counted at that port, not at the master's own."""
 
     __slots__ = ("received", "sent")
 
@@ -76,13 +81,14 @@ class ForwardedTraffic:
         self.sent, self.received = Direction(), Direction()
 
     def count_sent(self, frame: bytes) -> None:
-        """Count a frame of RoCE, as vPorts do."""
+        """Count a RoCE frame that was sent, as vPorts do."""
         _count(self.sent, frame)
 
     def count_received(self, frame: bytes) -> None:
-        """The same of one that has come."""
+        """Count a RoCE frame that was received."""
         _count(self.received, frame)
 
 
-def _count(way: Direction, frame: bytes) -> None:
-    way.add_to(way.rdma_multicast if frame[0] & 1 else way.rdma_unicast, 1, len(frame))
+def _count(direction: Direction, frame: bytes) -> None:
+    counter = direction.rdma_multicast if frame[0] & 1 else direction.rdma_unicast
+    direction.add_to(counter, 1, len(frame))

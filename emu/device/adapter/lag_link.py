@@ -1,4 +1,4 @@
-"""RoCE of a function whose board has two ports: as the master of a LAG it has both."""
+"""RoCE link of a function whose board has two ports: the master of a LAG uses both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LagLink(RoceLink, Generic[NodeT]):
-    """Implements ``emu.device.port.base.Link``; up as long as one of the LAG's ports is."""
+    """Implements ``emu.device.port.base.Link``; up while at least one of the LAG's ports is up."""
 
     def __init__(self, vport: NicVport, gids: GidTable, vhca: Vhca[NodeT]) -> None:
         super().__init__(vport, gids)

@@ -1,9 +1,9 @@
-"""What is between the vPorts of an adapter and the cable of its physical port.
+"""The switch between the vPorts of an adapter and the cable of its physical port.
 
-A function's frames go from its vPort to :meth:`Switch.forward`, those that come by the cable go to
-:meth:`Switch.receive`, which gives them to vPorts. The plain switch has one vPort, the manager's;
-an embedded switch (E-Switch: ``emu.device.engine.esw``) has several, and decides by tables where
-each frame goes.
+Frames of a function pass from its vPort to :meth:`Switch.forward`. Frames from the cable pass to
+:meth:`Switch.receive`, which delivers them to vPorts. The plain switch has one vPort, the
+manager's; an embedded switch (E-Switch: ``emu.device.engine.esw``) has several and routes frames by
+tables.
 """
 
 from __future__ import annotations
@@ -21,52 +21,54 @@ if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
 
 Deliver = Callable[[NodeT, Frame], None]
-"""Gives a frame to a function, which does not raise (``emu.device.engine.eth.receive.arrive``)."""
+"""Delivers a frame to a function and does not raise (``emu.device.engine.eth.receive.arrive``)."""
 
 
 class Switch(Protocol[NodeT]):
     """A switch, as functions and the cable see it."""
 
     uplink: EthWire[NodeT]
-    """The cable of the physical port."""
+    """Wire of the physical port."""
 
     def segment_of(self, vhca: Vhca[NodeT], /) -> EthWire[NodeT]:
-        """The wire as a function behind the switch sees it: who of this process is there, and how
-        full the ways are. What it transmits there is forwarded."""
+        """Return the wire of a function behind the switch: its nodes in this process, and the
+        congestion of its paths. The switch forwards frames transmitted there.
+        """
 
     def attach(self, vhca: Vhca[NodeT], /) -> None:
-        """A function with an Ethernet vPort has power; after a reset, its new state replaces it."""
+        """Attach a function with an Ethernet vPort that has power; after a reset, replace its
+        state.
+        """
 
     def detach(self, vhca: Vhca[NodeT], /) -> None:
-        """A function is no more."""
+        """Detach a function that is removed."""
 
     def vport_changed(self, node: NodeT, /) -> None:
-        """A function's vPort has come up or gone down, or has other addresses."""
+        """Record that a function's vPort went up or down, or has other addresses."""
 
     def tables_changed(self) -> None:
-        """The manager's tables have begun to decide where frames go, or do so no more."""
+        """Record that the manager's tables have started or stopped to route frames."""
 
     def is_decided(self, source: NodeT, /) -> bool:
-        """Whether tables decide what becomes of all frames of a function, even if they are for
-        the function itself."""
+        """Return whether tables route all frames of a function, including frames to itself."""
 
     def forward(self, source: NodeT, frame: Frame, /) -> None:
-        """Carry a frame of a function's vPort; it may be lost. Never blocks, never raises."""
+        """Carry a frame of a function's vPort, which may be lost. Never blocks, never raises."""
 
     def receive(self, frame: Frame, /) -> None:
-        """Take a frame that has come by the cable."""
+        """Process a frame received from the cable."""
 
     def give(self, number: int, frame: Frame, /) -> None:
-        """A vPort gets a frame that has passed tables of a switch of the board."""
+        """Deliver a frame that has passed tables of a switch of the board to a vPort."""
 
     def passed(self) -> tuple[Direction, Direction]:
-        """What has left and entered by the physical port."""
+        """Return the traffic sent and received by the physical port."""
 
 
 class PlainSwitch(Generic[NodeT]):
     """Implements :class:`Switch`: the manager's vPort, and the cable.
 
-    Nothing is decided, so nothing is on the way. The vPort of another function leads nowhere.
+    This switch has no tables and no backlog. The vPort of another function is not connected.
     """
 
     def __init__(self, uplink: EthWire[NodeT], deliver: Deliver[NodeT]) -> None:
@@ -77,24 +79,24 @@ class PlainSwitch(Generic[NodeT]):
         self.receive: Callable[[Frame], None] = _lose
 
     def segment_of(self, vhca: Vhca[NodeT]) -> EthWire[NodeT]:
-        """The cable itself."""
+        """Return the cable itself."""
         return self.uplink
 
     def tables_changed(self) -> None:
-        """There are none."""
+        """Do nothing: this switch has no tables."""
 
     def is_decided(self, source: NodeT) -> bool:
-        """No table decides."""
+        """Return False: this switch has no tables."""
         return False
 
     def give(self, number: int, frame: Frame) -> None:
-        """No table leads here."""
+        """Do nothing: no table delivers here."""
 
     def detach(self, vhca: Vhca[NodeT]) -> None:
-        """The vPort of another function leads nowhere anyway."""
+        """Do nothing: the vPort of another function is not connected."""
 
     def attach(self, vhca: Vhca[NodeT]) -> None:
-        """SubnetPort the manager into the cable."""
+        """Connect the manager to the cable; ignore other functions."""
         if not vhca.is_manager:
             return
         node = vhca.node
@@ -104,14 +106,14 @@ class PlainSwitch(Generic[NodeT]):
         self.uplink.attach(node)
 
     def vport_changed(self, node: NodeT) -> None:
-        """Tell the cable, which knows whether it is about the function that is plugged in."""
+        """Notify the cable, which ignores functions that are not connected."""
         self.uplink.port_changed(node)
 
     def passed(self) -> tuple[Direction, Direction]:
-        """What has passed the vPort, without what came back to the function."""
+        """Return the traffic of the vPort, without frames looped back to the function."""
         vport = self._vhca.nic_vport if self._vhca is not None else None
         return vport.passed() if vport is not None else (Direction(), Direction())
 
 
 def _lose(frame: Frame) -> None:
-    """No function is there yet."""
+    """Drop a frame, because no function has power yet."""

@@ -1,1 +1,1 @@
-"""The command interface: how a firmware command is read, dispatched and answered."""
+"""The command interface: reads, dispatches and completes firmware commands."""

@@ -1,6 +1,8 @@
-"""From a delivered command to its handler: what is checked first, and how a long one goes on.
+"""Dispatch of a delivered command to its handler: the checks before it, and the steps of a long
+one.
 
-The state of the HCA, the sender and the lengths are checked here; everything else is the handler's.
+This module checks the state of the HCA, the sender and the lengths; the handler checks everything
+else.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ log = logging.getLogger(__name__)
 
 
 def dispatch(hca: Hca, request: CommandRequest, command: Command | None) -> Portions[None]:
-    """Check a command and run its handler; its output is in ``request.out`` then.
+    """Check a command and run its handler, which writes ``request.out``.
 
-    ``command`` is None for an opcode that nothing answers. Raises CmdError.
+    ``command`` is None for an opcode without a handler. Raises CmdError.
     """
     if command is None:
         raise _unknown(hca.unhandled, request.opcode)
@@ -47,7 +49,7 @@ def dispatch(hca: Hca, request: CommandRequest, command: Command | None) -> Port
 
 
 def _check_standing(hca: Hca, uid: int, command: Command) -> None:
-    """Check that the HCA is up far enough, and that the caller exists and may send this."""
+    """Refuse unless the HCA's state and the sender allow this command."""
     if hca.state < command.needs:
         raise CmdError(
             Status.BAD_SYS_STATE_ERR,
@@ -67,7 +69,7 @@ def _check_standing(hca: Hca, uid: int, command: Command) -> None:
 def _in_portions(
     hca: Hca, request: CommandRequest, command: Command, work: Portions[None]
 ) -> Portions[None]:
-    """Do a handler's portions, as long as the state that it began with still exists."""
+    """Run a handler step by step; refuse when the HCA is torn down in between."""
     teardowns = hca.teardowns
     try:
         for _ in work:
@@ -96,7 +98,7 @@ def _unknown(unhandled: Unhandled, opcode: int) -> CmdError:
 
 
 def _check_lengths(request: CommandRequest, command: Command) -> None:
-    """Check the lengths of input and output. Raises BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR."""
+    """Refuse unsupported lengths of input and output with BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR."""
     if len(request.data) < command.least_in:
         raise CmdError(
             Status.BAD_INP_LEN_ERR,

@@ -1,7 +1,8 @@
-"""A slot's 64-byte queue entry with its mailboxes: taken from the driver, and given back to it.
+"""A slot's 64-byte command queue entry with its mailboxes: fetched from the driver and written
+back.
 
-The last byte of the entry says who owns it: it is written last. Entry and mailboxes have signatures
-when the driver has asked for them (PRM "Command interface").
+The last byte of the entry holds the ownership bit and is written last. Entry and mailboxes have
+signatures when the driver has enabled them (PRM "Command interface").
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from layouts.cmd import CmdLayout
 
 STATUS_OWN_OFFSET: Final = 0x3F
-"""Delivery status, and the bit that gives the entry to the device."""
+"""Offset of the delivery status and the ownership bit."""
 _HEADER_BYTES: Final = 8
 _OUT_OFFSET: Final = 0x20
 _ENTRY: Final = cmd_layout.packer("type", "inlen", "in_ptr", "in", "out_ptr", "outlen", "token")
@@ -34,7 +35,7 @@ _OUT_LENGTH: Final = DeliveryStat.OUT_LENGTH_ERR
 def fetch(
     hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: CmdLayout
 ) -> Portions[CommandRequest]:
-    """Check the entry and both mailbox chains. Raises DeliveryError."""
+    """Check the entry and both mailbox chains, and return the request. Raises DeliveryError."""
     kind, inlen, in_ptr, inline, out_ptr, outlen, token = _ENTRY.unpack(entry.buf)
     if kind != CMD_TYPE_PCIE:
         raise DeliveryError(DeliveryStat.CMD_DESCR_ERR, f"command type {kind:#x}")
@@ -65,7 +66,7 @@ def fetch(
 
 
 def complete(hca: Hca, request: CommandRequest, delivery: int = DeliveryStat.OK) -> Portions[None]:
-    """Give the command's output and its slot back to the driver. Raises DmaError."""
+    """Write the command's output and return its slot to the driver. Raises DmaError."""
     if request.out_blocks:
         yield from mailbox.scatter(hca.memory, request.out_blocks, request.out)
         if _is_signed(hca.caps):
@@ -75,7 +76,7 @@ def complete(hca: Hca, request: CommandRequest, delivery: int = DeliveryStat.OK)
 
 
 def write_back(hca: Hca, at: int, entry: CmdLayout, delivery: int) -> None:
-    """Write output and signature, and the ownership byte last."""
+    """Write output and signature, then the ownership byte."""
     entry.buf[STATUS_OWN_OFFSET] = delivery << 1
     if _is_signed(hca.caps):
         entry.sig = 0

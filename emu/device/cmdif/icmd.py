@@ -1,8 +1,8 @@
 """Register access by tools and boot firmware, through the gateway in configuration space.
 
-The mailbox has an operation (which register, read or write), then the register itself. What
-answers is the ACCESS_REG command, so every way to a register sees the same one. It works whether or
-not a driver has enabled the HCA.
+The mailbox holds an operation TLV (register, read or write), then the register TLV. The ACCESS_REG
+command answers, so every path to a register reaches the same register. The gateway works before and
+after a driver has enabled the HCA.
 
 Source: mlx_reg_access.c of iPXE; reg_access and mtcr_ul of mstflint, which name the statuses.
 """
@@ -33,21 +33,21 @@ _CAPABILITIES: Final = bytes(
 )
 _OPERATION: Final = 1
 _REGISTER: Final = 3
-"""Types of the two parts."""
+"""Types of the two TLVs."""
 _OPERATION_WORDS: Final = 4
 _REGISTER_AT: Final = operation_tlv.size
 _DATA_AT: Final = operation_tlv.size + reg_tlv.size
 
 
 class IcmdStatus(IntEnum):
-    """How the interface itself answers."""
+    """Results of the ICMD interface itself."""
 
     OK = 0
     INVALID_OPCODE = 1
 
 
 class AccessStatus(IntEnum):
-    """How a register access ends, in the status of its operation."""
+    """Results of a register access, in the status of its operation TLV."""
 
     OK = 0
     UNKNOWN_TLV = 3
@@ -56,7 +56,7 @@ class AccessStatus(IntEnum):
 
 
 _OP_MOD: Final = {1: 1, 2: 0}
-"""Of ACCESS_REG, by the operation's method: 1 reads (op_mod 1), 2 writes (op_mod 0)."""
+"""op_mod of ACCESS_REG by the operation's method: 1 reads (op_mod 1), 2 writes (op_mod 0)."""
 
 
 class ToolCommands:
@@ -67,7 +67,7 @@ class ToolCommands:
         self._hca = hca
 
     def run(self, opcode: int, mailbox: bytearray) -> int:
-        """Run FLASH_REG_ACCESS, or QUERY_CAP, which says that it reaches every register."""
+        """Run FLASH_REG_ACCESS, or QUERY_CAP, which reports access to every register."""
         if opcode == QUERY_CAP:
             mailbox[: icmd_query_cap_general.size] = _CAPABILITIES
             return IcmdStatus.OK
@@ -99,7 +99,9 @@ class ToolCommands:
         return AccessStatus.OK
 
     def _run(self, register_id: int, op_mod: int, data: bytes) -> bytes:
-        """Have ACCESS_REG answer; returns the register, as long as ``data``. Raises CmdError."""
+        """Run ACCESS_REG and return the register's bytes, of the same length as ``data``. Raises
+        CmdError.
+        """
         command = self._commands[Op.ACCESS_REG]
         given, out = command.layout_in, command.layout_out
         request = given.view(bytearray(given.size) + data)

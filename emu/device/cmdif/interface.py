@@ -1,12 +1,12 @@
-"""The command interface: doorbell, slots, turns, completion (PRM "Command interface").
+"""The command interface: doorbell, slots, polling, completion (PRM "Command interface").
 
-A doorbell names slots. Each slot's command is taken from its entry (``entry.py``), runs
-(``dispatch.py``), and is given back with its output. If the driver has an EQ for CMD events, one
+A doorbell names slots. The interface fetches each slot's command from its entry (``entry.py``),
+runs it (``dispatch.py``), and writes its output back. If the driver has an EQ for CMD events, one
 EQE then names all slots that were finished in this round.
 
-A command may carry megabytes, and a handler may have much to do. Such a command runs in portions,
-one per round, while short commands in other slots overtake it. Only the first of the long commands
-is in progress; the input of the others has not been read yet.
+A command may carry megabytes, and a handler may need many milliseconds. Such a command runs in
+steps, one per round, while short commands in other slots overtake it. Only the first of the long
+commands is in progress; the input of the others has not been read yet.
 """
 
 from __future__ import annotations
@@ -43,30 +43,33 @@ log = logging.getLogger(__name__)
 COMMAND_POINT: Final[FaultPoint[[CommandInterface, CommandRequest], Portions[bool]]] = FaultPoint(
     "cmd"
 )
-"""A delivered command; tells whether it is done and its completion may be reported."""
+"""A delivered command; returns whether it is done and its completion may be reported."""
 
 LOG_SLOTS: Final = 5
 LOG_STRIDE: Final = 6
 SHORT_BYTES = 16 << 10
-"""Largest input plus output of a command that is served at once; a longer one is queued."""
+"""Largest input plus output of a command that is served at once, in bytes; longer ones are queued.
+"""
 
 
 _CMD: Final = EventType.CMD
 
 
 class CommandTracer(Protocol):
-    """Where the trace points of commands go."""
+    """Receives the trace points of commands."""
 
     def on_command(
         self, hca: Hca, request: CommandRequest, command: Command | None
     ) -> Callable[[CmdError | None], None]:
-        """A command begins; ``command`` is None for an opcode that is not modelled.
+        """Record the start of a command; ``command`` is None for an opcode without a handler.
 
-        The caller calls the returned function when the command has run, with its refusal if any.
+        Returns a function that the caller calls when the command has run, with its refusal if any.
         """
 
     def undelivered(self, slot: int, entry: CmdLayout, error: DeliveryError) -> None:
-        """A command was not taken; ``entry`` is a view of its queue entry (cmd_layout)."""
+        """Record a command that was not accepted; ``entry`` is a view of its queue entry
+        (cmd_layout).
+        """
 
 
 class CommandInterface:
@@ -80,27 +83,28 @@ class CommandInterface:
         self._commands = commands
         self._address = 0
         self._waiting = 0
-        """Slots whose doorbell has rung, one bit each."""
+        """Slots with a pending doorbell, one bit each."""
         self._working = 0
-        """Slots whose command has begun and not ended."""
+        """Slots with a command in progress, one bit each."""
         self.line: deque[Portions[None]] = deque()
-        """Commands of several portions; only the first one is in progress.
+        """Commands of several steps; only the first is in progress.
 
-        All that belongs to one driver's command queue: another line is another driver's."""
+        All belong to the command queue of one driver: a new driver gets a new deque.
+        """
         self._finished = 0
         self.busy = False
-        """Whether slots wait to be served, or to be finished."""
+        """Whether slots are pending or long commands are queued."""
         self._is_left = False
-        """The driver has disabled the interface."""
+        """Whether the driver has disabled the interface."""
         self.executed = 0
-        """Commands that were run or refused since power-on."""
+        """Number of commands that were run or refused since power-on."""
         self.refused = 0
-        """Those that were refused."""
+        """Number of refused commands since power-on."""
 
     def set_address(self, address: int) -> None:
-        """Set the address of the command queue (a page); done before the first doorbell.
+        """Set the address of the command queue (a page), before the first doorbell.
 
-        If the address changes, commands in progress in the old queue are dropped.
+        A changed address drops the commands in progress in the old queue.
         """
         if address != self._address:
             self._drop()
@@ -108,13 +112,13 @@ class CommandInterface:
         self._is_left = False
 
     def forget(self) -> None:
-        """The driver is gone: serve no slot until the next driver sets the queue's address."""
+        """Stop serving slots until the next driver sets the queue's address."""
         self._drop()
         self._address = 0
         self._is_left = True
 
     def _drop(self) -> None:
-        """Drop all pending commands without an answer."""
+        """Drop all pending commands without a completion."""
         self._waiting = self._working = self._finished = 0
         self.busy = False
         for work in self.line:
@@ -123,13 +127,11 @@ class CommandInterface:
         self.line = deque()
 
     def doorbell(self, vector: int) -> None:
-        """Note the slots that the driver has filled, except those whose command is in progress."""
+        """Record the slots that the driver has filled, except those with a command in progress."""
         if not self._address:
-            # A driver's unstopped work (6.1: its cache of keys) may ring the doorbell once more.
+            # A driver's late work (6.1: its cache of keys) may ring the doorbell once more.
             level = logging.DEBUG if self._is_left else logging.WARNING
-            log.log(
-                level, "command doorbell %#x ignored: the queue's address has not been set", vector
-            )
+            log.log(level, "command doorbell %#x ignored: no command queue address is set", vector)
             return
         self._waiting |= vector & ~self._working
         self.busy = bool(self._waiting or self.line)
@@ -137,7 +139,8 @@ class CommandInterface:
     def run(self) -> None:
         """Run the first long command, start up to COMMANDS_PER_ROUND slots, and report.
 
-        Freeing a long list takes milliseconds: it is charged, and slots wait when that is enough.
+        Freeing a long list takes milliseconds: it is charged, and slots wait when the budget is
+        used up.
         """
         budget, ledger = self._hca.budget, self._hca.ledger
         used = ledger.used
@@ -165,7 +168,7 @@ class CommandInterface:
             line.appendleft(work)
 
     def begin(self, work: Portions[None]) -> None:
-        """Do the first portion of some work; queue it if it is not finished then."""
+        """Run the first step of ``work``; queue the rest unless that finished it."""
         line = self.line
         if goes_on(work):
             line.append(work)
@@ -186,7 +189,9 @@ class CommandInterface:
             self._finished |= 1 << slot
 
     def _serve_entry(self, slot: int, address: int) -> Portions[bool]:
-        """False when nothing is returned to the driver, or only later. Raises DmaError."""
+        """Serve an owned entry; return False when the completion is missing or deferred. Raises
+        DmaError.
+        """
         entry = cmd_layout.view(bytearray(self._hca.memory.read(address, cmd_layout.size)))
         if not entry.buf[STATUS_OWN_OFFSET] & 1:
             log.warning(
@@ -196,12 +201,12 @@ class CommandInterface:
         size = entry.inlen + entry.outlen
         if size <= SHORT_BYTES:
             return (yield from self._answer(slot, address, entry))
-        yield  # a place in the line
+        yield  # queue behind the other long commands
         with self._hca.ledger.at_work(size):
             return (yield from self._answer(slot, address, entry))
 
     def _answer(self, slot: int, address: int, entry: CmdLayout) -> Portions[bool]:
-        """As ``_serve_entry``, for an entry that the device owns."""
+        """Serve an entry that the device owns; return the same as ``_serve_entry``."""
         try:
             request = yield from fetch(self._hca, self._commands, slot, address, entry)
         except DeliveryError as error:
@@ -217,22 +222,22 @@ class CommandInterface:
         return True
 
     def _show(self, faults: FaultPoints, request: CommandRequest) -> Portions[bool]:
-        """As ``_answer``, for a command that fault rules may match."""
+        """Show the command to the fault rules; return the same as ``_answer``."""
         return not faults.is_gone and (yield from faults.show(COMMAND_POINT, self, request))
 
     def deliver(self, request: CommandRequest, delivery: int = DeliveryStat.OK) -> Portions[None]:
-        """As :func:`emu.device.cmdif.entry.complete`."""
+        """Write the output back, see :func:`emu.device.cmdif.entry.complete`."""
         return complete(self._hca, request, delivery)
 
     def finish(self, slot: int) -> None:
-        """Name a slot in the next report, if the driver wants events now."""
+        """Name a slot in the next report, if the driver has an EQ for CMD events now."""
         if self._hca.event_eq(_CMD) is not None:
             self._finished |= 1 << slot
 
     def execute(self, request: CommandRequest, refusal: CmdError | None = None) -> Portions[None]:
-        """Run one delivered command; its output, status and syndrome are in ``request.out``.
+        """Run one delivered command and write output, status and syndrome into ``request.out``.
 
-        With a ``refusal``, the command does not run and is answered with that refusal.
+        With a ``refusal``, the command does not run and completes with that refusal.
         """
         hca = self._hca
         self.executed += 1
@@ -246,7 +251,7 @@ class CommandInterface:
             yield from dispatch(hca, request, command)
         except CmdError as refused:
             error = refused.with_traceback(None)  # its frames refer to it again
-            if command is not None:  # an unknown one has had its line, and is counted
+            if command is not None:  # an unknown opcode has been logged and counted
                 name = op_name(request.opcode)
                 log.warning("%s refused: %s: %s", name, refused.status.name, refused)
         except Exception:
@@ -263,7 +268,9 @@ class CommandInterface:
             traced(error)
 
     def report(self) -> None:
-        """Send one CMD event for all slots finished since the last one, if the driver wants any."""
+        """Send one CMD event for all slots finished since the last one, if the driver has an EQ for
+        it.
+        """
         finished, self._finished = self._finished, 0
         if finished:
             eq_engine.raise_event(self._hca, _CMD, bytes(eqe_cmd.new(vector=finished)))

@@ -2,9 +2,8 @@
 
 A command's first 16 bytes are in the queue entry, the rest in blocks of 512 bytes that the driver
 has linked beforehand (PRM "Command mailboxes"; core/cmd.c:mlx5_copy_to_msg, calc_block_sig). A
-chain is walked once, before the command runs, and every link is checked on the way; a circular
-chain fails on a wrong block number. A chain may have thousands of blocks, so all work on it is done
-in portions.
+chain is walked once, before the command runs, with a check of every link; a circular chain fails on
+a wrong block number. A chain may have thousands of blocks, so all work on it runs in steps.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
 from layouts.enums import DeliveryStat
 
 MAX_COMMAND_BYTES: Final = 8 << 20
-"""Longest input or output taken: twice what the largest page list of CREATE_MKEY needs."""
+"""Longest accepted input or output, in bytes: twice the largest page list of CREATE_MKEY."""
 
 
 _LINK: Final = cmd_prot_block.packer("next", "block_num", "token")
@@ -28,7 +27,7 @@ _ALIGNMENT: Final = MAILBOX_DATA_BYTES
 
 
 class DeliveryError(Exception):
-    """A command could not be taken: the delivery status says why; the command did not run."""
+    """A command is not accepted and does not run; ``status`` is its delivery status."""
 
     def __init__(self, status: DeliveryStat, why: str) -> None:
         super().__init__(why)
@@ -36,7 +35,7 @@ class DeliveryError(Exception):
 
 
 def xor8(data: Buffer) -> int:
-    """The exclusive or of all bytes; 0xff for correctly signed data."""
+    """Return the exclusive or of all bytes; 0xff for correctly signed data."""
     whole = int.from_bytes(data, "big")
     bits = 1 << max(len(data) * 8 - 1, 0).bit_length()
     while bits > 8:  # fold one half onto the other
@@ -48,16 +47,15 @@ def xor8(data: Buffer) -> int:
 def walk(
     memory: GuestMemory, pointer: int, length: int, token: int, side: DeliveryStat
 ) -> Portions[list[int]]:
-    """The addresses of the blocks that carry ``length`` bytes beyond the inline ones.
+    """Return the addresses of the blocks that carry ``length`` bytes beyond the inline ones.
 
-    ``side`` is IN_LENGTH_ERR or OUT_LENGTH_ERR; it identifies the side in the error raised.
-
-    The chain of an input may end before: iPXE's golan.c gives 2RST_QP the length of a context, and
-    no block; OpenBSD's if_mcx.c counts the page list of CREATE_SQ twice, and gives the blocks of
-    one. The input is what is there.
+    ``side`` is IN_LENGTH_ERR or OUT_LENGTH_ERR; it identifies the side in the error raised. The
+    chain of an input may be shorter than ``length``: iPXE's golan.c declares the length of a
+    context for 2RST_QP, without a block; OpenBSD's if_mcx.c counts the page list of CREATE_SQ twice
+    and links the blocks of one. The input is then the data of the existing blocks.
     """
     if length > MAX_COMMAND_BYTES:
-        raise DeliveryError(side, f"{length} bytes are more than any command has")
+        raise DeliveryError(side, f"{length} bytes, at most {MAX_COMMAND_BYTES}")
     misaligned = (
         DeliveryStat.IN_PTR_ALIGN_ERR
         if side is DeliveryStat.IN_LENGTH_ERR
@@ -81,7 +79,7 @@ def walk(
 def _next_block(
     memory: GuestMemory, address: int, number: int, token: int, side: DeliveryStat
 ) -> int:
-    """Check one whole block before the command runs, so that its output has a valid place."""
+    """Check one whole block before the command runs, so that writing its output cannot fail."""
     try:
         following, block_num, block_token = _LINK.unpack(memory.read(address, _LINK.size))
         if side is DeliveryStat.OUT_LENGTH_ERR:
@@ -90,7 +88,7 @@ def _next_block(
         raise DeliveryError(DeliveryStat.FW_ERR, f"mailbox block {number}: {error}") from None
     if block_num != number:
         raise DeliveryError(
-            DeliveryStat.BAD_BLK_NUM_ERR, f"mailbox block {number} says it is {block_num}"
+            DeliveryStat.BAD_BLK_NUM_ERR, f"mailbox block {number} has block_num {block_num}"
         )
     if block_token != token:
         raise DeliveryError(
@@ -102,7 +100,7 @@ def _next_block(
 def gather(
     memory: GuestMemory, inline: bytes, blocks: Sequence[int], length: int
 ) -> Portions[bytearray]:
-    """The whole input: the inline bytes and the contents of the blocks."""
+    """Return the whole input: the inline bytes and the contents of the blocks."""
     data = bytearray(inline[:length])
     for first in range(0, len(blocks), BLOCKS_PER_PORTION):
         if first:
@@ -114,7 +112,7 @@ def gather(
 
 
 def scatter(memory: GuestMemory, blocks: Sequence[int], output: Buffer) -> Portions[None]:
-    """Write the part of an output beyond the inline bytes into its blocks."""
+    """Write the bytes of an output beyond the inline ones into its blocks."""
     at = INLINE_BYTES
     for first in range(0, len(blocks), BLOCKS_PER_PORTION):
         if first:
@@ -125,7 +123,9 @@ def scatter(memory: GuestMemory, blocks: Sequence[int], output: Buffer) -> Porti
 
 
 def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Portions[None]:
-    """Raise SIGNAT_ERR for a block whose control part, or the whole of it, has a bad signature."""
+    """Raise SIGNAT_ERR for a block with a bad signature, of the control fields or of the whole
+    block.
+    """
     for first in range(0, len(blocks), BLOCKS_PER_PORTION):
         if first:
             yield

@@ -1,9 +1,9 @@
-"""The reasons in our own sources that a syndrome can stand for, to map a syndrome back to text.
+"""Collection of all refusal reasons in the sources, to map a syndrome back to its text.
 
-Every refusal is a call ``CmdError(Status.X, reason, detail)`` whose reason is fixed text, or what a
-class of such errors hands to ``super().__init__``, so the calls in the sources are the complete
-list. A reason is a string, a constant of its module, or an f-string over ``self.kind``, which means
-every kind of object that the device has: a table takes its kind from the class of its objects.
+Every refusal is a call ``CmdError(Status.X, reason, detail)``, or the ``super().__init__`` call of
+a class derived from CmdError. The reason is fixed text, so these calls are the complete list. A
+reason is a string, a constant of its module, or an f-string over ``self.kind``, which stands for
+every kind of object: a table takes its kind from the class of its objects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KIND: Final = "self.kind"
 
 
 class ReasonError(Exception):
-    """A reason is not fixed text, so its syndrome could not be explained."""
+    """A reason that is not fixed text, so its syndrome cannot be explained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Reason:
 
     text: str
     status: str
-    """The status's name; empty where a fault rule chooses it."""
+    """Name of the status; empty where a fault rule chooses it."""
     module: str
     line: int
     function: str
-    """The function that refuses, with the enclosing one (``create_eq``, ``Table.need``)."""
+    """The refusing function with the enclosing class (``create_eq``, ``Table.need``)."""
 
     @property
     def syndrome(self) -> int:
@@ -45,15 +45,15 @@ class Reason:
 
 
 def kinds() -> tuple[str, ...]:
-    """The device's names for its kinds of objects."""
+    """Return the device's names for its kinds of objects."""
     return tuple(of.kind for of in tables.kinds())
 
 
 @cache
 def collect(*packages: ModuleType) -> Sequence[Reason]:
-    """Every reason in the packages' sources, module by module.
+    """Return every reason in the packages' sources, module by module.
 
-    Raises :class:`ReasonError` for one that is no fixed text.
+    Raises :class:`ReasonError` for a reason that is not fixed text.
     """
     reasons: list[Reason] = []
     for package in packages:
@@ -66,7 +66,7 @@ def collect(*packages: ModuleType) -> Sequence[Reason]:
 
 
 def reasons_in(source: str, module: str) -> Iterator[Reason]:
-    """The reasons in one module. Raises :class:`ReasonError` for one that is no fixed text."""
+    """Yield the reasons in one module. Raises :class:`ReasonError` unless all are fixed text."""
     if CmdError.__name__ not in source:
         return
     tree = ast.parse(source)
@@ -80,7 +80,7 @@ def reasons_in(source: str, module: str) -> Iterator[Reason]:
     for call, function in _refusals(tree, ()):
         where = f"{module}, line {call.lineno}"
         if len(call.args) < 2:
-            raise ReasonError(f"{where}: status and reason are to be given by position")
+            raise ReasonError(f"{where}: pass status and reason by position")
         status, reason = call.args[:2]
         name = _status_name(ast.unparse(status))
         for text in _texts(reason, constants, where):
@@ -93,7 +93,7 @@ def _status_name(source: str) -> str:
 
 
 def _refusals(node: ast.AST, around: tuple[str, ...]) -> Iterator[tuple[ast.Call, str]]:
-    """Each call that makes a CmdError below a node, with the name of the function around it."""
+    """Yield each call below a node that makes a CmdError, with the enclosing function's name."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
             if isinstance(child, ast.ClassDef) and CmdError.__name__ in map(_name, child.bases):
@@ -106,28 +106,28 @@ def _refusals(node: ast.AST, around: tuple[str, ...]) -> Iterator[tuple[ast.Call
 
 
 def _inherited(derived: ast.ClassDef, around: tuple[str, ...]) -> Iterator[tuple[ast.Call, str]]:
-    """What a class of such errors hands to CmdError's own ``__init__``."""
+    """Yield the calls of CmdError's ``__init__`` in a class derived from it."""
     for node in ast.walk(derived):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__":
             yield node, ".".join((*around, derived.name))
 
 
 def _name(called: ast.expr) -> str:
-    """The name of what is called or derived from, without the module in front of it."""
+    """Return the name of a called function or base class, without its module."""
     if isinstance(called, ast.Attribute):
         return called.attr
     return called.id if isinstance(called, ast.Name) else ""
 
 
 def _texts(reason: ast.expr, constants: Mapping[str, str], where: str) -> list[str]:
-    """What the reason can say."""
+    """Return the texts that the reason can have."""
     if isinstance(reason, ast.Constant) and isinstance(reason.value, str):
         return [reason.value]
     if isinstance(reason, ast.Name) and reason.id in constants:
         return [constants[reason.id]]
     if isinstance(reason, ast.JoinedStr):
         return [_filled(reason, kind, where) for kind in kinds()]
-    raise ReasonError(f"{where}: the reason is no fixed text: {ast.unparse(reason)}")
+    raise ReasonError(f"{where}: the reason is not fixed text: {ast.unparse(reason)}")
 
 
 def _filled(reason: ast.JoinedStr, kind: str, where: str) -> str:
@@ -140,6 +140,6 @@ def _filled(reason: ast.JoinedStr, kind: str, where: str) -> str:
                 parts.append(kind)
             case _:
                 raise ReasonError(
-                    f"{where}: only {{{_KIND}}} has known values: {ast.unparse(reason)}"
+                    f"{where}: an f-string may only contain {{{_KIND}}}: {ast.unparse(reason)}"
                 )
     return "".join(parts)

@@ -1,7 +1,7 @@
-"""The two decorators that make a function part of the device, and the tables they fill.
+"""The decorator that registers a firmware command, and the table of commands.
 
-``@command`` registers a firmware command. Its module is found by ``firmware_cmds``, which hands the
-finished table to the device: adding a command is a layout, a decorated function and a test.
+``@command`` registers a firmware command. ``firmware_cmds`` imports the modules and passes the
+finished table to the device: a new command is a layout, a decorated function and a test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from layouts.enums import Op, op_name
 from layouts.prm import Prm
 
 _LIST_BYTES: Final = 8
-"""The lists behind a layout (pages, destinations, pairs of numbers) are in units of so many."""
+"""Unit of the lists behind a layout (pages, destinations, pairs of numbers), in bytes."""
 
 InT = TypeVar("InT", bound=View)
 OutT = TypeVar("OutT", bound=View)
@@ -29,28 +29,32 @@ Handler = Callable[[Hca, InT, OutT], Portions[None] | None]
 """``handler(hca, cmd, out)``: views of the input and of the zeroed output, which mypy knows from
 the layouts: ``cmd: layout.CreateCqIn``.
 
-``hca`` is the function that the command means (``emu.device.cmdif.scope``), mostly the sender.
+``hca`` is the function that the command addresses (``emu.device.cmdif.scope``), usually the sender.
 A handler first checks everything and then changes state; it refuses by raising
-:class:`emu.device.errors.CmdError`. It never sees mailboxes, tokens or events. If it may take more
-than a few milliseconds, it yields between portions of its work. Other commands run meanwhile:
-objects that it has looked up may be gone, unless it holds them
+:class:`emu.device.errors.CmdError`. It never handles mailboxes, tokens or events. A handler that
+may take more than a few milliseconds yields between steps of its work. Other commands run meanwhile
+and may destroy objects that the handler has looked up, unless it holds them
 (:func:`emu.device.objects.object.holding`).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class OpenField:
-    """A field that the layout leaves open, because other fields decide which structure it contains.
+    """A field without a fixed layout, because other fields determine which structure it contains.
 
-    The handler knows the structure itself; this tells observers such as the trace.
+    The handler knows the structure itself; an OpenField describes it to observers such as the
+    trace.
     """
 
     field: str
-    """The field's name, in the input's layout, the output's or both."""
+    """Name of the field, in the input's layout, the output's or both."""
     layout: Callable[[Any], Prm | None]
-    """The structure in it, from a view of the input; None if the field has no known structure."""
+    """Returns the structure in the field, from a view of the input; None if no structure is known.
+    """
     current: Callable[[Hca, Any], bytes | None] | None = None
-    """For a field that replaces a value: that value, from the device and a view of the input."""
+    """For a field that replaces a value: returns that value, from the device and a view of the
+    input.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,47 +66,49 @@ class Command:
     layout_out: Prm
     handler: Handler[Any, Any]
     needs: HcaState
-    """The earliest state in which the command is allowed; before, it gets BAD_SYS_STATE_ERR."""
+    """Earliest state in which the command is allowed; before, it gets BAD_SYS_STATE_ERR."""
     opened: OpenField | None = None
     newer: str = ""
-    """An input field that drivers leave out, with what is behind it, if they are older than it;
-    ``structure.field`` for one inside a field."""
+    """First input field that older drivers leave out, with all fields behind it;
+    ``structure.field`` for one inside a structure.
+    """
     privileged: bool = False
-    """Only the driver itself may send it; with the uid of a user context it is refused."""
+    """Whether the command is refused with the uid of a user context."""
     of_others: bool = False
-    """The manager of an adapter may send it about another function.
+    """Whether the manager of an adapter may send the command about another function.
 
-    Never where objects are made: those are the sender's.
+    Never set for commands that create objects: objects belong to the sender.
     """
     of_vports: bool = False
-    """It is about what the sender's switch has for a vPort, or what it knows of a sub-function: its
-    handler looks that up."""
+    """Whether the command is about a vPort of the sender's switch, or about a sub-function record;
+    its handler does the lookup.
+    """
     least_in: int = field(init=False)
-    """Bytes of the shortest input that is accepted; bytes missing from the layout count as zero.
+    """Bytes of the shortest accepted input; bytes missing from the layout count as zero.
 
-    Drivers omit what carries no information: reserved bytes after the last named field (iPXE's
-    golan.c in RST2INIT_QP), and the rest of an open field (of the 4096 bytes of SET_HCA_CAP it
-    sends 256). A shorter input gets BAD_INP_LEN_ERR.
+    Drivers omit bytes without information: reserved bytes after the last named field (iPXE's
+    golan.c in RST2INIT_QP), and the rest of an open field (golan.c sends 256 of the 4096 bytes of
+    SET_HCA_CAP). A shorter input gets BAD_INP_LEN_ERR.
     """
     most_in: int = field(init=False)
-    """Bytes of the longest input that is accepted: a mailbox block more than the layout has.
+    """Bytes of the longest accepted input: the layout and one mailbox block more.
 
     A longer input gets BAD_INP_LEN_ERR, unless the layout ends with a list, whose length the
-    handler knows. No public source tells which lengths real firmware refuses, and programs have
-    lengths of their own (DEVX hands on a process's; OpenBSD's if_mcx.c counts the page list of
-    CREATE_SQ twice). So the bound is one that structures of newer drivers and sloppy lengths keep,
-    and what is within it is ignored.
+    handler checks. No public source documents which lengths real firmware refuses, and lengths of
+    programs differ (DEVX forwards a process's length; OpenBSD's if_mcx.c counts the page list of
+    CREATE_SQ twice). The limit therefore admits structures of newer drivers and inexact lengths;
+    additional bytes are ignored.
     """
     least_out: int = field(init=False)
-    """Bytes of the shortest output that is accepted: what stands in the command queue entry itself.
+    """Bytes of the shortest accepted output: the inline bytes of the command queue entry.
 
-    The answer is cut to fit, as drivers that are older than a field have no room for it: Snabb's
+    The output is truncated to fit, because older drivers have no space for newer fields: Snabb's
     (apps/mellanox/connectx.lua) has 16 bytes for QUERY_SPECIAL_CONTEXTS, which has grown to 28. A
     shorter output gets BAD_OUTP_LEN_ERR.
     """
 
     scope: tuple[Resolver, ...] = field(init=False)
-    """How the function that the command means is found."""
+    """Resolvers that find the function that the command addresses."""
 
     def __post_init__(self) -> None:
         not_functions = ("other_vport", "embedded_cpu_function") if self.of_vports else ()
@@ -128,7 +134,7 @@ class Command:
 
     @property
     def name(self) -> str:
-        """The PRM's name of the command."""
+        """Name of the command in the PRM."""
         return op_name(self.op)
 
 
@@ -147,16 +153,16 @@ def command(
     of_others: bool = False,
     of_vports: bool = False,
 ) -> Callable[[Handler[InT, OutT]], Handler[InT, OutT]]:
-    """Register the handler of a command. Raises ValueError for an opcode that has one.
+    """Register the handler of a command. Raises ValueError for an opcode that already has one.
 
-    ``privileged`` is for commands that no driver forwards for a process: those that are not in the
-    lists of mlx5_ib (devx.c: devx_is_obj_create_cmd and its neighbours, devx_is_general_cmd) and
-    that it does not itself send with a uid.
+    ``privileged`` is for commands that no driver forwards for a process: commands that are not in
+    the lists of mlx5_ib (devx.c: devx_is_obj_create_cmd and its neighbours, devx_is_general_cmd)
+    and that mlx5_ib itself never sends with a uid.
     """
 
     def register(handler: Handler[InT, OutT]) -> Handler[InT, OutT]:
         if op in COMMANDS:
-            raise ValueError(f"{op.name} is already answered by {COMMANDS[op].handler}")
+            raise ValueError(f"{op.name} already has the handler {COMMANDS[op].handler}")
         COMMANDS[op] = Command(
             op, layout_in, layout_out, handler, needs, opened, newer, privileged, of_others,
             of_vports,

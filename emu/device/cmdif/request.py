@@ -1,4 +1,4 @@
-"""A command as the interface has read it from its slot (PRM "Command queue entry")."""
+"""A command as read from its slot (PRM "Command queue entry")."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class CommandRequest:
-    """One command in a slot, as delivered: its input and where its output goes."""
+    """One delivered command in a slot: its input, and the buffers of its output."""
 
     __slots__ = ("address", "data", "entry", "in_blocks", "out", "out_blocks", "slot")
 
@@ -23,7 +23,7 @@ class CommandRequest:
         in_blocks: list[int],
         out_blocks: list[int],
     ) -> None:
-        """``address`` is that of the slot's entry."""
+        """Store the fields; ``address`` is the address of the slot's entry."""
         self.slot = slot
         self.address = address
         self.entry = entry
@@ -34,12 +34,12 @@ class CommandRequest:
 
     @property
     def opcode(self) -> int:
-        """The command's opcode, known or not."""
+        """Opcode of the command, known or not."""
         return int.from_bytes(self.data[:2], "big")
 
     @property
     def uid(self) -> int:
-        """The user context that the driver sends the command for."""
+        """User context for which the driver sends the command."""
         return int.from_bytes(self.data[2:4], "big")
 
     @property

@@ -1,11 +1,11 @@
-"""Which function a command means: the sender, or one that it names by number.
+"""Resolution of the function that a command addresses: the sender, or one that it names by number.
 
 A command names another function by ``function_id``, another virtual port by ``other_vport`` and
-``vport_number``, and a port by its number; a register names a port as well. The dispatcher resolves
-what a command's structure can name before the handler runs, and hands the handler the function that
-is meant, so that no handler asks by itself. Who is there is up to the adapter
-(``emu.device.adapter``): the manager may name its other functions, in commands that say so
-(``Command.of_others``). Whoever may not is told the same as of a function that is not there.
+``vport_number``, and a port by its number; a register names a port too. The dispatcher resolves the
+function from the command's structure before the handler runs, and passes it to the handler. The
+adapter (``emu.device.adapter``) knows which functions exist. The manager may name its other
+functions, in commands with ``Command.of_others``. Other senders get the same refusal as for a
+function that does not exist.
 
 Source: PRM "Vport commands", "ENABLE_HCA"; core/vport.c, core/pagealloc.c: mlx5_get_ec_function.
 """
@@ -22,25 +22,25 @@ from layouts.enums import Status
 from layouts.prm import Prm
 
 Resolver = Callable[[Hca, Any], Hca]
-"""From the sender and a view of the input to the function that is meant."""
+"""Returns the addressed function, from the sender and a view of the input."""
 
 NUM_PORTS: Final = 1
 
 
 def other_function(hca: Hca, function_id: int) -> Hca:
-    """Another function, by its number. Raises BAD_PARAM_ERR when the sender manages none such."""
+    """Return another function, by its number. Raises BAD_PARAM_ERR unless the sender manages it."""
     other = hca.vhca.other(function_id)
     if other is None:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "no such function to manage", f"function_id {function_id:#x}"
+            Status.BAD_PARAM_ERR, "sender manages no such function", f"function_id {function_id:#x}"
         )
     return other
 
 
 def other_vport(hca: Hca, number: int) -> Hca:
-    """The function of another virtual port. Raises BAD_PARAM_ERR when the sender manages none.
+    """Return the function of another vPort. Raises BAD_PARAM_ERR unless the sender manages it.
 
-    Who manages a switch names its own one like the others (core/eswitch.c of Linux 6.1:
+    The manager of a switch may also name its own vPort (core/eswitch.c of Linux 6.1:
     esw_vport_change_handle_locked).
     """
     if hca.eswitch is not None and number == hca.vhca.vport_number:
@@ -52,7 +52,7 @@ def other_vport(hca: Hca, number: int) -> Hca:
 
 
 def port(hca: Hca, number: int) -> Hca:
-    """The function of a port; 0 leaves the choice to the device. Raises BAD_PARAM_ERR."""
+    """Return the function of a port; for port 0, the sender. Raises BAD_PARAM_ERR."""
     if number > NUM_PORTS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{number}")
     return hca
@@ -61,13 +61,13 @@ def port(hca: Hca, number: int) -> Hca:
 def _embedded(hca: Hca, flag: int) -> Hca:
     if flag:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "there is no embedded CPU", "a function of one is named"
+            Status.BAD_PARAM_ERR, "no embedded CPU exists", "embedded CPU function named"
         )
     return hca
 
 
 def _vport(hca: Hca, flag: int, number: int) -> Hca:
-    """The sender's own virtual port is number 0, without the flag."""
+    """Return the function of a vPort; number 0 without the flag is the sender's own."""
     return other_vport(hca, number) if flag or number else hca
 
 
@@ -80,7 +80,7 @@ def _other_table_vport(hca: Hca, cmd: Any) -> Hca:
 
 
 def _other_function(hca: Hca, cmd: Any) -> Hca:
-    """``function_id`` counts only with ``other_function``, which is never the sender."""
+    """Return the function of ``function_id``, which counts only with ``other_function`` set."""
     if not cmd.other_function:
         return hca
     return other_function(_embedded(hca, cmd.ec_vf_function), cmd.function_id)
@@ -101,22 +101,22 @@ _BY_FIELD: Final[dict[str, Resolver]] = {
     "port": lambda hca, cmd: port(hca, cmd.port),
     "local_port": lambda hca, reg: port(hca, reg.local_port),
 }
-"""What tells that a structure can name another function, and how it is found."""
+"""Fields by which a structure can name another function, with their resolvers."""
 
 
 def resolvers(layout: Prm, besides: tuple[str, ...] = ()) -> tuple[Resolver, ...]:
-    """How the function is found that a command or register of this structure means.
+    """Return the resolvers for a command or register of this structure.
 
-    ``besides``: fields that name something else.
+    ``besides``: fields that do not name a function here.
     """
     names = {field.name for field in layout.fields}.difference(besides)
     return tuple(resolve for name, resolve in _BY_FIELD.items() if name in names)
 
 
 def meant(hca: Hca, view: View, by: tuple[Resolver, ...], *, of_others: bool = False) -> Hca:
-    """The function that a command or register means. Raises CmdError when there is none.
+    """Return the function that a command or register addresses. Raises CmdError when there is none.
 
-    ``of_others``: it may be another one than the sender.
+    ``of_others``: whether it may be another function than the sender.
     """
     target = hca
     for resolve in by:
@@ -124,7 +124,7 @@ def meant(hca: Hca, view: View, by: tuple[Resolver, ...], *, of_others: bool = F
     if target is not hca and not of_others:
         raise CmdError(
             Status.BAD_PARAM_ERR,
-            "command is only about the function that sends it",
+            "command may not address another function",
             f"vport {target.vhca.vport_number}",
         )
     return target

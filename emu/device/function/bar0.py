@@ -2,7 +2,7 @@
 
 Source: PRM "Initialization segment" and "UAR page format"; device.h (``mlx5_init_seg``), core/uar.c
 and include/linux/mlx5/doorbell.h of Linux 6.12. Unused offsets inside the BAR read as zero; a write
-there is noted in the trace and changes nothing.
+there appears in the trace and changes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DOORBELL_POINT: Final[FaultPoint[[int, bytes, Callable[[], object]], None]] = Fa
 
 CMD_INTERFACE_REV: Final = 5
 HEALTH_TICK_NS: Final = 10_000_000
-"""The health counter advances every 10 ms; the driver looks every 2 s (core/health.c)."""
+"""Period of the health counter: 10 ms; the driver polls it every 2 s (core/health.c)."""
 
 CMDQ_ADDR_H: Final = 0x010
 CMDQ_ADDR_L: Final = 0x014
@@ -40,7 +40,7 @@ CMD_DBELL: Final = 0x018
 INTERNAL_TIMER_H: Final = 0x1000
 HEALTH_COUNTER: Final = 0x1010
 CLOCKS_END: Final = 0x1048
-"""Where the real-time clock ends, the last of what changes by itself."""
+"""End of the real-time clock, the last of the registers that change by themselves."""
 HEALTH_SYNDROME: Final = 0x23D
 _FIRST_UAR: Final = 2 * PAGE
 _CRITICAL: Final = 2
@@ -62,7 +62,8 @@ class Bar0:
             },
             fw_rev={"fw_rev_minor": hca.model.fw_minor, "fw_rev_major": hca.model.fw_major},
             # Disabled until a driver sets the address of its command queue. A driver that was
-            # running when the function was reset sees this at its next health poll, and recovers.
+            # running when the function was reset detects this at its next health poll, and
+            # recovers.
             cmdq_addr_l_sz={
                 "nic_interface": NicInterface.DISABLED,
                 "log_cmdq_size": LOG_SLOTS,
@@ -72,7 +73,7 @@ class Bar0:
         self._seg.health.fw_ver = int.from_bytes(self._seg.buf[0:4], "big")
         self._seg.health.hw_id = hca.model.hw_id
         self.is_stalled = False
-        """Whether the health counter stands still."""
+        """Whether the health counter is stopped."""
 
     @property
     def segment(self) -> InitSeg:
@@ -83,12 +84,12 @@ class Bar0:
         return bool(self._seg.cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED)
 
     def report_fatal(self) -> None:
-        """Report that the firmware has asserted and wants the function to be reset."""
+        """Report a firmware assert and request a reset of the function in the health buffer."""
         self._seg.health.synd = HealthSyndrome.FW_INTERNAL_ERR
         self._seg.health.rfr_severity = {"rfr": 1, "valid": 1, "severity": _CRITICAL}
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read from the initialization segment or device memory; UAR pages have nothing to read."""
+        """Read from the initialization segment or device memory; UAR pages read as zero."""
         if offset >= self._memic_first and self._hca.memic is not None:
             return self._hca.memic.read(offset, length)
         if offset < CLOCKS_END and offset + length > INTERNAL_TIMER_H:
@@ -97,7 +98,7 @@ class Bar0:
         return data.ljust(length, b"\0")
 
     def _tick(self) -> None:
-        """Update the timer and the health counter, all for the same point in time."""
+        """Update the clocks and the health counter, all for the same point in time."""
         ticks, now = self._hca.ticks(), self._hca.clock.now_ns()
         self._seg.internal_timer_h = ticks >> 32 & 0xFFFFFFFF
         self._seg.internal_timer_l = ticks & 0xFFFFFFFF
@@ -109,7 +110,7 @@ class Bar0:
             self._seg.health_counter = now // HEALTH_TICK_NS % 0xFFFFFFFE + 1
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Take a register or doorbell write, or one to device memory."""
+        """Write a register, a doorbell or device memory."""
         if offset >= self._memic_first and self._hca.memic is not None:
             self._hca.memic.write(offset, data)
         elif offset >= _FIRST_UAR:
@@ -123,7 +124,7 @@ class Bar0:
             log.debug("write of %d bytes at %#x ignored: read-only", len(data), offset)
 
     def _uar_write(self, faults: FaultPoints, offset: int, data: Buffer) -> None:
-        """Take a store to a UAR page while there is a plan for faults."""
+        """Process a store to a UAR page while fault rules are loaded."""
         if not is_doorbell(offset % PAGE, data):
             self._doorbells.write(offset, data)
             return
@@ -153,7 +154,7 @@ class Bar0:
 
     @staticmethod
     def _nic_interface(value: int) -> int:
-        """The interface state that the driver requests; states that it may not request are ignored.
+        """Return the requested interface state; full driver for an unsupported one.
 
         DISABLED is the second half of a fast teardown (core/fw.c: mlx5_cmd_fast_teardown_hca).
         """

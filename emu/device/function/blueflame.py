@@ -1,12 +1,12 @@
-"""BlueFlame: a program copies its work request behind the doorbell, and the copy is executed.
+"""BlueFlame: a program copies its WQE behind the doorbell, and the device executes the copy.
 
-The copy comes in stores of up to 64 bytes, of which the first is the doorbell itself. So a queue
-whose doorbell has come waits a moment for the rest; what has come then is in its ring, where
-memory has the same request (``emu.device.objects.queues.send_queue.SendRing.take_copy``). A page to
-whose doorbells nothing is copied, as those of mlx5e, is not waited for a second time.
+The copy consists of stores of up to 64 bytes; the first one is the doorbell itself. After a
+doorbell, the queue therefore waits briefly for the rest. The bytes received until then replace the
+same bytes in the queue's ring (``emu.device.objects.queues.send_queue.SendRing.take_copy``). A page
+whose doorbells are never followed by a copy, such as mlx5e's, causes this wait only once.
 
-A copy counts when it comes in order and is of the request that is next in the queue. All else is
-read from memory, so that a program that copies nonsense harms nobody but itself.
+A copy counts when its stores are in order and it is the next WQE of the queue. All other WQEs are
+read from memory, so a bad copy affects only the program that wrote it.
 
 Source: PRM "BlueFlame"; core/wc.c: mlx5_wc_post_nop; rdma-core providers/mlx5/qp.c: post_send_db.
 """
@@ -31,22 +31,24 @@ if TYPE_CHECKING:
 BUFFER_BYTES: Final = 0x100
 """Each doorbell register has two buffers of this size (log_bf_reg_size is 9)."""
 HOLD_NS: Final = 100_000
-"""How long a queue waits for the next piece of a copy."""
+"""Longest wait of a queue for the next segment of a copy, in ns."""
 _CTRL: Final = Struct(">II")
 
 Ring = Callable[[int, int, Buffer], None]
-"""Ring the queue of a number by a store to an offset of a page."""
+"""Rings a queue, from its number, the offset in a UAR page and the stored bytes."""
 
 
 class BlueFlame:
-    """Puts copies together for one function."""
+    """Assembles the copies of one function."""
 
     def __init__(self, hca: Hca, ring: Ring) -> None:
         self._hca = hca
         self._ring = ring
 
     def take(self, uar: Uar, offset: int, data: Buffer) -> bool:
-        """Take a store to the send doorbells of a page; False when it is an ordinary one."""
+        """Process a store to the send doorbells of a page; return False for an ordinary
+        doorbell.
+        """
         at = offset % BUFFER_BYTES
         start = offset - at
         copy = self._hca.copies.get((uar.handle, start))
@@ -61,7 +63,9 @@ class BlueFlame:
         return len(data) >= _CTRL.size and self._begin(uar, start, data)
 
     def _begin(self, uar: Uar, start: int, data: Buffer) -> bool:
-        """Wait for the rest of a request whose first bytes have come."""
+        """Start a copy from its first bytes, and wait for the rest; return False for an ordinary
+        doorbell.
+        """
         _, qpn_ds = _CTRL.unpack_from(data)
         number, size = qpn_ds >> 8, (qpn_ds & 0x3F) * DS
         if not 0 < size <= BUFFER_BYTES or not self._ring_of(number):
@@ -85,18 +89,18 @@ class BlueFlame:
             copy.timer = self._hca.clock.call_later(HOLD_NS, late)
 
     def _give_up(self, uar: Uar, start: int, copy: Copy) -> None:
-        """No more has come: the doorbell was an ordinary one."""
+        """End the copy after its timeout; a bare doorbell was an ordinary one."""
         copy.timer = None
         uar.gets_copies = len(copy.data) > _CTRL.size
         self._end(uar, start, copy)
 
     def _end(self, uar: Uar, start: int, copy: Copy) -> None:
-        """Ring the queue now."""
+        """End the copy and ring the queue."""
         copy.stop_waiting()
         del self._hca.copies[uar.handle, start]
         self._ring(copy.number, start, bytes(copy.data[: _CTRL.size]))
 
     def _ring_of(self, number: int) -> SendRing | None:
-        """The send ring of a queue; None for a number that has none."""
+        """Return the send ring of a queue, or None if the number has none."""
         queue = self._hca.queues.holders.get(number)
         return queue.send_ring if isinstance(queue, Queue) else None

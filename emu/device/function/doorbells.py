@@ -1,18 +1,18 @@
 """The UAR pages of BAR 0: doorbells of CQs, EQs and send queues.
 
-A doorbell of eight bytes comes as one store or as two of four bytes (doorbell.h, ``mlx5_write64``,
-on 32-bit processors; programs whose compiler copies the words). Behind a send doorbell a program
-may copy its whole work request (BlueFlame), by stores of any size. The queue's ring in memory has
-the same bytes, so without ``bf`` the copy changes nothing; with it ``blueflame.py`` takes it.
+A doorbell of eight bytes is one store, or two of four bytes (doorbell.h, ``mlx5_write64``, on
+32-bit processors; programs whose compiler copies the words). Behind a send doorbell a program may
+copy its whole WQE (BlueFlame), by stores of any size. The queue's ring in memory has the same
+bytes, so without ``bf`` the copy is ignored; with ``bf`` ``blueflame.py`` processes it.
 
-How far a program has posted is in the doorbell record, which may be ahead of the doorbells: these,
-like all stores to a BAR, wait in QEMU and in a socket. On PCI the adapter cannot see that: what it
-reads from memory never overtakes stores that were made before (PCI Express Base 5.0, 2.4.1). It
-matters to stores to device memory that come with a request, so while there are any, a queue works
-only on what its doorbells have announced.
+The doorbell record holds the posted index and may be ahead of the doorbells: doorbells, like all
+stores to a BAR, are buffered in QEMU and in a socket. On PCI the adapter cannot observe that: its
+reads from memory never overtake earlier stores (PCI Express Base 5.0, 2.4.1). The order matters for
+stores to device memory that precede a WQE. While device memory is allocated, a queue therefore
+processes only WQEs that its doorbells have announced.
 
-Source: PRM "UAR page format" and "BlueFlame"; core/uar.c and include/linux/mlx5/doorbell.h of
-Linux 6.12.
+Source: PRM "UAR page format" and "BlueFlame"; core/uar.c and include/linux/mlx5/doorbell.h of Linux
+6.12.
 """
 
 from __future__ import annotations
@@ -41,29 +41,30 @@ _IN_PAGE: Final = PAGE - 1
 
 UAR_CQ_ARM: Final = 0x20
 UAR_CQ_ARM_CQN: Final = UAR_CQ_ARM + 4
-"""Where the second half of a CQ's doorbell is."""
+"""Offset of the second half of a CQ's doorbell."""
 UAR_EQ_ARM: Final = 0x40
 UAR_EQ_CI: Final = 0x48
 UAR_SEND_NO_DBR: Final = 0x600
-"""Where queues without a doorbell record are told of requests, by whole doorbells."""
+"""Offset of the doorbells of queues without a doorbell record; only whole doorbells count."""
 UAR_SEND: Final = 0x800
 SEND_SPACING: Final = 0x100
 """Each doorbell register for sending has two buffers of this size (log_bf_reg_size is 9)."""
 
 _IN_BUFFER: Final = SEND_SPACING - 1
 _QPN: Final = 4
-"""Where a send doorbell has the queue's number, three bytes long."""
+"""Offset of the queue's number, three bytes long, in a send doorbell."""
 _QPN_DS: Final = Struct(">4xI")
-"""The half of a whole doorbell that has it."""
+"""Second half of a whole doorbell, which has the number."""
 _WHOLE: Final = _QPN_DS.size
 _CTRL: Final = Struct(">II")
-"""opmod_idx_opcode and qpn_ds of the last request that a program has posted."""
+"""opmod_idx_opcode and qpn_ds of the last WQE that a program has posted."""
 
 
 def send_number(offset: int, data: Buffer) -> int | None:
-    """The queue that a store in the send doorbells of a page rings; None where it rings none.
+    """Return the queue that a store in the send doorbells of a page rings; None where it rings
+    none.
 
-    The store has to bring all three bytes of the number. ``offset`` counts from the page's start.
+    The store has to contain all three bytes of the number. ``offset`` counts from the page's start.
     """
     at = offset & _IN_BUFFER
     if not at and len(data) >= _WHOLE:
@@ -77,9 +78,10 @@ def send_number(offset: int, data: Buffer) -> int | None:
 
 
 def announced(offset: int, data: Buffer) -> int | None:
-    """The block behind the request that a send doorbell is about, modulo 65536.
+    """Return the index after the WQE that a send doorbell announces, in WQE basic blocks, modulo
+    65536.
 
-    None where the store does not say: it has but half of the doorbell, or no length.
+    None for a store with only half of the doorbell, or without a WQE length.
     """
     if offset % SEND_SPACING or len(data) < _CTRL.size:
         return None
@@ -91,7 +93,7 @@ def announced(offset: int, data: Buffer) -> int | None:
 
 
 def is_doorbell(offset: int, data: Buffer) -> bool:
-    """Whether a store to this offset of a UAR page rings a doorbell."""
+    """Return whether a store to this offset of a UAR page rings a doorbell."""
     if offset >= UAR_SEND_NO_DBR:
         return send_number(offset, data) is not None
     if offset == UAR_CQ_ARM:
@@ -100,17 +102,17 @@ def is_doorbell(offset: int, data: Buffer) -> bool:
 
 
 class Doorbells:
-    """Takes the stores to UAR pages."""
+    """Processes the stores to UAR pages."""
 
     def __init__(self, hca: Hca, is_disabled: Callable[[], bool]) -> None:
-        """``is_disabled`` tells whether the driver has disabled the interface."""
+        """Store the HCA; ``is_disabled`` returns whether the driver has disabled the interface."""
         self._hca = hca
         self._is_disabled = is_disabled
         self._blueflame = BlueFlame(hca, self._ring) if hca.caps.general.bf else None
 
-    def write(self, place: int, data: Buffer) -> None:
-        """Take a store at an offset of BAR 0; a doorbell needs a page that is allocated."""
-        index, offset = place >> LOG_PAGE, place & _IN_PAGE
+    def write(self, address: int, data: Buffer) -> None:
+        """Process a store at an offset of BAR 0; ignore doorbells in unallocated pages."""
+        index, offset = address >> LOG_PAGE, address & _IN_PAGE
         uar = self._hca.uars.get(index)
         if uar is None:
             # A driver that has disabled the interface may ring again while its queues still exist.
@@ -121,8 +123,8 @@ class Doorbells:
         elif offset >= UAR_SEND:
             if self._blueflame is not None and self._blueflame.take(uar, offset, data):
                 return
-            # It may come by any page, not only by the one that the queue's context names: all that
-            # it does is to let the queue look at its own doorbell record, which it may at any time.
+            # Any page may ring any queue, not only the page in the queue's context: a doorbell only
+            # makes the queue read its own doorbell record, which it may do at any time.
             number = send_number(offset, data)
             if number is not None:
                 self._ring(number, offset, data)
@@ -150,10 +152,10 @@ class Doorbells:
         cq_engine.arm(self._hca, index, int.from_bytes(cqn, "big") & 0xFFFFFF, command)
 
     def _post(self, offset: int, data: Buffer) -> None:
-        """A doorbell that says how far a queue without a doorbell record has been filled."""
+        """Record the posted index of a queue without a doorbell record, and schedule the queue."""
         number, index = send_number(offset, data), announced(offset, data)
         if number is None or index is None:
-            log.debug("part of a doorbell ignored at %#x: %s", offset, bytes(data).hex())
+            log.debug("incomplete doorbell ignored at %#x: %s", offset, bytes(data).hex())
             return
         queue = self._hca.queues.holders.get(number)
         ring = queue.send_ring if isinstance(queue, Queue) else None
@@ -161,10 +163,10 @@ class Doorbells:
             ring.posted = index
             self._hca.schedule(queue)
         else:
-            log.warning("doorbell ignored, no queue without a record: %s", bytes(data).hex())
+            log.warning("doorbell for %#x ignored: no such queue without a doorbell record", number)
 
     def _ring(self, number: int, offset: int, data: Buffer) -> None:
-        """A doorbell has these first eight bytes of a control segment, or some of them."""
+        """Ring a queue; ``data`` are the first eight bytes of a control segment, or fewer."""
         hca = self._hca
         queue = hca.queues.holders.get(number)
         if isinstance(queue, Queue):
@@ -178,4 +180,4 @@ class Doorbells:
             if not queue.is_ready:
                 hca.schedule(queue)
         else:
-            log.warning("send doorbell ignored, no queue has this number: %s", bytes(data).hex())
+            log.warning("send doorbell for %#x ignored: no such queue", number)

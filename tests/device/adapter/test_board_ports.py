@@ -77,7 +77,7 @@ def test_sub_functions_of_both_have_vhca_ids_of_their_own(clock):
 def test_a_board_has_two_ports_of_one_model(functions):
     board = functions[0].adapter.board
     model = MODELS["connectx6dx"]
-    with pytest.raises(ValueError, match="no more than 2 ports"):
+    with pytest.raises(ValueError, match="has only 2 ports"):
         Adapter(model, 1, PlainSwitch(NoWire(), arrive), board)
     other = Board(1, MAX_PORTS)
     Adapter(model, 1, PlainSwitch(NoWire(), arrive), other)

@@ -66,7 +66,7 @@ def test_doorbell_for_an_entry_of_the_driver_does_nothing(driver, caplog):
 
 def test_doorbell_before_the_queue_has_an_address(cold, caplog):
     cold.ring(1)
-    assert "doorbell 0x1 ignored: the queue's address has not been set" in caplog.text
+    assert "doorbell 0x1 ignored: no command queue address is set" in caplog.text
 
 
 def test_doorbell_after_the_driver_has_disabled_the_interface_is_no_surprise(driver, caplog):

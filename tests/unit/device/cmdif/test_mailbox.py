@@ -75,7 +75,7 @@ def test_input_is_what_its_chain_has(memory):
 @pytest.mark.parametrize("side", [IN, OUT])
 def test_longer_than_any_command(memory, side):
     """No block of it is looked at."""
-    with pytest.raises(DeliveryError, match="more than any command has") as caught:
+    with pytest.raises(DeliveryError, match=f"at most {MAX_COMMAND_BYTES}") as caught:
         finish(walk(memory, 0, MAX_COMMAND_BYTES + 1, TOKEN, side))
     assert caught.value.status == side
 
