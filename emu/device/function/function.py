@@ -46,7 +46,7 @@ MMIO_WRITE_POINT: Final[FaultPoint[[int, Buffer], bool]] = FaultPoint("mmio.writ
 
 
 _SUB_FUNCTIONS: Final = 2
-"""The BAR that sub-functions are in."""
+"""The BAR of the sub-functions."""
 
 
 class Function:
@@ -66,11 +66,11 @@ class Function:
         vhca: Vhca[Hca] | None = None,
         board: Board[Hca] | None = None,
     ) -> None:
-        """Only an Ethernet function may be without a ``wire``.
+        """Create the function; only an Ethernet function may have no ``wire``.
 
-        ``vhca`` is its place in an adapter; without one it gets an adapter of its own, which is the
-        next port of ``board`` if that is given. ``eth_wire`` is what that adapter's Ethernet port
-        is plugged into.
+        ``vhca`` is its identity in an adapter; without one the function gets an adapter of its own,
+        as the next port of ``board`` if that is given. ``eth_wire`` is the wire of that adapter's
+        Ethernet port.
         """
         self.model = model
         if vhca is None:
@@ -91,11 +91,11 @@ class Function:
         if wire is None:
             raise ValueError("an InfiniBand function needs a wire")
         self.wire: IbWire[Hca] = wire
-        """What carries transport packets; an Ethernet function's are frames."""
+        """Carries transport packets; for an Ethernet function, in frames."""
         self._injector: FaultInjector | None = None
         self.unhandled = Unhandled()
         self.deferred_free = DeferredFree()
-        """Objects from before earlier resets of the function that still have to be freed."""
+        """Objects from before a reset, still to be freed."""
         self.restarts = 0
         self._commands = commands
         self._make_hca = partial(
@@ -116,23 +116,23 @@ class Function:
             icmd=ToolCommands(commands, lambda: self.hca),
         )
         self._decoded = self._decoded2 = 0
-        """How many bytes of BAR 0 and BAR 2 are decoded; 0 while Memory Space Enable is off."""
+        """Decoded bytes of BAR 0 and BAR 2; 0 while Memory Space Enable is off."""
         self._mastering: bool | None = None
         self._commands_before = 0
         self._last_round = -1
-        """The round in which it has run last."""
+        """Number of the round of the last :meth:`run`."""
         self.on_work: Callable[[], None] = lambda: None
-        """As :class:`emu.device.ports.PciFunction` has it."""
+        """See :class:`emu.device.ports.PciFunction`."""
         self._power_on("start")
 
     def use_faults(self, injector: FaultInjector) -> None:
-        """Allow faults to be injected from now on."""
+        """Enable fault injection by ``injector``."""
         self._injector = injector
         injector.attach()
 
     @property
     def _is_gone(self) -> bool:
-        """Whether a rule has taken it off the bus."""
+        """Whether a fault rule has removed the function from the bus."""
         faults = self.hca.faults
         return faults is not None and faults.is_gone
 
@@ -149,7 +149,7 @@ class Function:
         self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)
         self.bar0 = Bar0(self.hca, self.cmdif)
         self.parts: SubFunctionParts | None = None
-        """Its sub-functions, if it can have any."""
+        """Sub-functions of the function; None if its model has none."""
         if self._bar2_size:
             self.parts = SubFunctionParts(self.hca, self._commands, self.deferred_free)
             self.hca.sub_functions = self.parts.all
@@ -177,7 +177,7 @@ class Function:
 
     @property
     def bar_sizes(self) -> tuple[int, int, int, int, int, int]:
-        """BAR 0, and BAR 2 for sub-functions; both have 64 bits."""
+        """Bytes of BAR 0, and of BAR 2 for sub-functions; both have 64-bit addresses."""
         return (self.model.bar0_size, 0, self._bar2_size, 0, 0, 0)
 
     @property
@@ -205,8 +205,7 @@ class Function:
     def bar_read(self, bar: int, offset: int, length: int) -> bytes:
         """Read BAR 0 or 2; all-ones outside them and while Memory Space Enable is off.
 
-        All-ones as well for a read that fails because of a bug in the emulator, which stops the
-        function.
+        A read that fails because of a bug in the emulator stops the function and returns all-ones.
         """
         if bar or offset < 0 or offset + length > self._decoded:
             if bar == _SUB_FUNCTIONS and 0 <= offset <= self._decoded2 - length:
@@ -219,7 +218,7 @@ class Function:
             return b"\xff" * length
 
     def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
-        """Write BAR 0 or 2; nothing happens outside them and while Memory Space Enable is off."""
+        """Write BAR 0 or 2; ignore writes outside them and while Memory Space Enable is off."""
         if bar or offset < 0 or offset + len(data) > self._decoded:
             if bar == _SUB_FUNCTIONS and 0 <= offset <= self._decoded2 - len(data):
                 self._bar2_write(offset, data)
@@ -271,7 +270,7 @@ class Function:
             self.parts.forget_views()
 
     def reset(self) -> None:
-        """Power-on state: a new HCA, configuration space at its defaults."""
+        """Return to the power-on state: a new HCA, and configuration space with its defaults."""
         log.info("%s: reset", self.model.name)
         try:
             self.config.reset()
@@ -285,7 +284,7 @@ class Function:
         self.restart("flr")
 
     def restart(self, cause: str) -> None:
-        """Start with a new HCA; configuration space stays as it is."""
+        """Start with a new HCA; configuration space stays unchanged."""
         if not self.hca.has_failed:
             lifecycle.quiesce(self.hca)
             self.cmdif.forget()
@@ -296,10 +295,10 @@ class Function:
         self._power_on(cause)
 
     def run(self) -> bool:
-        """Do some of the HCA's pending work, as the round allows; True when there is more.
+        """Do pending work of the HCA within the budget; return whether more is pending.
 
-        Each function does so once in a round: a second call begins the next one. A function that is
-        off the bus, or has failed, only ends what others wait for.
+        Each function runs once in a round: a second call begins the next round. A function that is
+        off the bus, or has failed, only frees objects that others wait for.
         """
         hca = self.hca
         budget = hca.budget
@@ -317,9 +316,9 @@ class Function:
             if self.deferred_free.is_left and not budget.exhausted(POLL_BUDGET):
                 budget.charge(self.deferred_free.free_some())
             more = self.parts.run() if self.parts else False
-            has_turns = hca.ready or hca.broken_cqs or hca.stopping is not None
+            has_polls = hca.ready or hca.broken_cqs or hca.stopping is not None
             return (
-                (bool(has_turns) and lifecycle.run(hca))
+                (bool(has_polls) and lifecycle.run(hca))
                 or more
                 or self.cmdif.busy
                 or self.deferred_free.is_left
@@ -332,9 +331,9 @@ class Function:
     # -- bugs in the emulator itself
 
     def _on_failure(self) -> None:
-        """Report a firmware assert in the health buffer; the driver finds it there and recovers.
+        """Report a firmware assert in the health buffer, where the driver finds it and recovers.
 
-        The link goes down, too: peers that wait for this function get no answer.
+        The link goes down too, because peers of this function get no response.
         """
         hca = self.hca
         try:

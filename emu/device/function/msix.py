@@ -1,7 +1,7 @@
-"""The MSI-X table and the pending bit array, as they stand in BAR 0 (PCIe 5.0, 6.1.4 and 7.7.2).
+"""The MSI-X table and the pending bit array in BAR 0 (PCIe 5.0, 6.1.4 and 7.7.2).
 
-The client programs the vectors itself, by DEVICE_SET_IRQS, so the table only has to hold what the
-guest writes.
+The client programs the vectors itself, by DEVICE_SET_IRQS, so the table only stores what the guest
+writes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ _MASKED_ENTRY: Final = bytes(12) + b"\x01\0\0\0"
 
 
 class MsixStructures:
-    """One function's table, all of it masked at first, and its pending bits."""
+    """The MSI-X table of one function, fully masked at first, and its pending bits."""
 
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
         self._table = bytearray(_MASKED_ENTRY * MSIX_VECTORS)
 
     def write(self, offset: int, data: Buffer) -> bool:
-        """Write at this offset of BAR 0, not in front of the table; False when it is behind it."""
+        """Write to the table at this offset of BAR 0; return False for an offset behind the table.
+
+        The offset must not be below the table.
+        """
         at = offset - MSIX_TABLE
         if at + len(data) > len(self._table):
             return False
@@ -33,7 +36,7 @@ class MsixStructures:
         return True
 
     def read(self, offset: int, length: int) -> bytes | None:
-        """The bytes at this offset of BAR 0; None when they are in neither structure."""
+        """Return the bytes at this offset of BAR 0; None outside both structures."""
         at = offset - MSIX_TABLE
         if at >= 0 and at + length <= len(self._table):
             return bytes(self._table[at : at + length])

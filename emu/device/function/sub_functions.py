@@ -1,8 +1,8 @@
-"""The sub-functions behind a physical function: parts of its BAR 2, each with an HCA of its own.
+"""The sub-functions of a physical function: slots of its BAR 2, each with an HCA of its own.
 
-They share the physical function's way to memory, its MSI-X vectors by number, its clock, and what
-host memory its guest may use. Whatever resets or ends it ends them. Faults, traces and the recovery
-from a failure are the physical function's alone.
+All share the physical function's memory, MSI-X vectors (by number), clock, and host memory limit. A
+reset or failure of the physical function ends them. Only the physical function has faults, traces
+and recovery from a failure.
 
 Source: PRM "Sub-Function (SF)"; core/sf/dev/dev.c: mlx5_sf_dev_add, core/sf/dev/driver.c.
 """
@@ -35,13 +35,13 @@ _GUIDS_APART: Final = 1 << 16
 
 
 def bar2_size(model: Model) -> int:
-    """Bytes of BAR 2: a part for each sub-function; 0 without any."""
+    """Return the size of BAR 2 in bytes: one slot for each sub-function; 0 without any."""
     max_num_sf = int(model.general.get("max_num_sf", 0))
     return sub_function_of(model).bar0_size << (max_num_sf - 1).bit_length() if max_num_sf else 0
 
 
 class _Behind:
-    """What is behind one part of BAR 2."""
+    """The device behind one slot of BAR 2."""
 
     def __init__(self, hca: Hca, commands: Mapping[int, Command]) -> None:
         self.hca = hca
@@ -49,21 +49,21 @@ class _Behind:
         self.bar = Bar0(hca, self.cmdif)
 
     def on_failure(self) -> None:
-        """As for a function: it stops, and its driver finds why."""
+        """Stop the sub-function, and report a firmware assert in its health buffer."""
         lifecycle.quiesce(self.hca)
         self.cmdif.forget()
         lifecycle.take_down(self.hca)
         self.bar.report_fatal()
 
     def end(self) -> None:
-        """Stop it, and drop what its driver has made."""
+        """Stop the sub-function, and drop its driver's objects."""
         if not self.hca.has_failed:
             lifecycle.quiesce(self.hca)
             self.cmdif.forget()
         self.hca.drop_objects()
 
     def run(self) -> bool:
-        """Do some of its pending work; True when there is more."""
+        """Do pending work within the budget; return whether more is pending."""
         hca = self.hca
         hca.is_awake = False
         if hca.has_failed:
@@ -78,7 +78,7 @@ class _Behind:
 
 
 class SubFunctionParts:
-    """The parts of BAR 2 of one physical function, from one of its resets to the next."""
+    """The slots of BAR 2 of one physical function, from one of its resets to the next."""
 
     def __init__(
         self, manager: Hca, commands: Mapping[int, Command], deferred_free: DeferredFree
@@ -90,7 +90,7 @@ class SubFunctionParts:
         general = manager.model.general
         self._first = int(general["sf_base_id"])
         self._behind: dict[int, _Behind] = {}
-        """By number, in the order of the next round."""
+        """Devices by vPort number, in the poll order of the next round."""
         max_num_sf = int(general["max_num_sf"])
         self.all = SubFunctions(self._first, max_num_sf, self._start, self._stop)
 
@@ -120,7 +120,9 @@ class SubFunctionParts:
         self._manager.adapter.remove(hca.vhca)
 
     def _at(self, offset: int, length: int) -> tuple[_Behind, int] | None:
-        """What is behind an offset of BAR 2, and the offset in its part; None if nobody is."""
+        """Return the device behind an offset of BAR 2, and the offset in its slot; None if
+        unused.
+        """
         at, within = divmod(offset, self._model.bar0_size)
         behind = self._behind.get(self._first + at)
         if behind is None or within + length > self._model.bar0_size:
@@ -128,10 +130,10 @@ class SubFunctionParts:
         return behind, within
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read BAR 2; all-ones where there is no sub-function.
+        """Read BAR 2; all-ones where no sub-function exists.
 
-        One that its driver has just left can still be read: the driver's health poll goes on until
-        after DISABLE_HCA, and takes all-ones for a fatal error (core/main.c:
+        A sub-function that its driver has just left stays readable: the driver's health poll
+        continues until after DISABLE_HCA, and takes all-ones for a fatal error (core/main.c:
         mlx5_function_disable, core/health.c: sensor_pci_not_working).
         """
         part = self._at(offset, length)
@@ -145,7 +147,7 @@ class SubFunctionParts:
             return b"\xff" * length
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Write BAR 2; nothing happens where no sub-function is enabled."""
+        """Write BAR 2; ignore writes where no sub-function is enabled."""
         part = self._at(offset, len(data))
         if part is None:
             return
@@ -159,13 +161,13 @@ class SubFunctionParts:
             behind.hca.fail()
 
     def run(self) -> bool:
-        """Do some of their pending work, as the round allows; True when there is more."""
+        """Poll the sub-functions within the budget; return whether more work is pending."""
         more = False
         for number, behind in [*self._behind.items()]:
             if self._behind.get(number) is not behind:
                 continue
             if self._manager.budget.exhausted(POLL_BUDGET):
-                # Those that have had no turn begin the next round.
+                # The sub-functions not yet polled are first in the next round.
                 rest = [*self._behind]
                 first = rest.index(number)
                 for late in rest[:first]:
@@ -175,6 +177,6 @@ class SubFunctionParts:
         return more
 
     def forget_views(self) -> None:
-        """As for the physical function."""
+        """Drop all views of guest memory of the sub-functions."""
         for behind in self._behind.values():
             behind.hca.forget_views()

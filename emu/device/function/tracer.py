@@ -1,4 +1,6 @@
-"""All trace points of a function, and the containment of the tracer that receives them."""
+"""The interface of all trace points of a function, and the containment of its tracer's
+exceptions.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +32,16 @@ class Tracer(DeviceTracer, CommandTracer, Protocol):
     """Receives all trace points of a function; ``emu.device.trace.recorder`` implements it."""
 
     def undecoded(self, point: str, known: Mapping[str, object], raw: Buffer) -> None:
-        """A trace point could not be decoded: ``known`` are fields of its event, ``raw`` its bytes.
+        """Record an undecodable trace point: ``known`` are fields of its event, ``raw`` its bytes.
 
         ``point`` is its name in a trace (``emu.device.trace.event``).
         """
 
 
 class ContainedTracer:
-    """Implements :class:`Tracer` by another tracer, whose exceptions do not reach the device.
+    """Implements :class:`Tracer` over another tracer and keeps its exceptions from the device.
 
-    What an exception has kept out of the trace is told by :meth:`Tracer.undecoded`.
+    An event lost by an exception is recorded by :meth:`Tracer.undecoded`.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -50,21 +52,21 @@ class ContainedTracer:
         return bool(self._tracer)
 
     def power_on(self, model: str) -> None:
-        """Pass on a function's power-on."""
+        """Forward a function's power-on."""
         try:
             self._tracer.power_on(model)
         except Exception:
             self._failed("reset", {"model": model})
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
-        """Pass on a BAR 0 access."""
+        """Forward a BAR 0 access."""
         try:
             self._tracer.mmio(kind, offset, data)
         except Exception:
             self._failed("mmio", {"access": kind, "offset": offset, "length": len(data)}, data)
 
     def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
-        """Pass on an event queue entry."""
+        """Forward an event queue entry."""
         try:
             self._tracer.eqe(eqn, event, sub_type, data)
         except Exception:
@@ -72,14 +74,14 @@ class ContainedTracer:
             self._failed("eqe", known, data)
 
     def irq(self, vector: int, eqn: int) -> None:
-        """Pass on an interrupt."""
+        """Forward an interrupt."""
         try:
             self._tracer.irq(vector, eqn)
         except Exception:
             self._failed("irq", {"vector": vector, "eqn": eqn})
 
     def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
-        """Pass on a work request."""
+        """Forward a work request."""
         try:
             self._tracer.wqe(hca, queue, wqe)
         except Exception:
@@ -87,14 +89,14 @@ class ContainedTracer:
             self._failed("wqe", known, wqe.buf)
 
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
-        """Pass on a completion queue entry."""
+        """Forward a completion queue entry."""
         try:
             self._tracer.cqe(cqn, entry, op_own)
         except Exception:
             self._failed("cqe", {"cqn": cqn}, entry + bytes((op_own & 0xFF,)))
 
     def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
-        """Pass on the end of a page fault."""
+        """Forward the end of a page fault."""
         try:
             self._tracer.page_fault(fault, outcome, took_ns)
         except Exception:
@@ -103,7 +105,7 @@ class ContainedTracer:
     def on_command(
         self, hca: Hca, request: CommandRequest, command: Command | None
     ) -> Callable[[CmdError | None], None]:
-        """Pass on the begin of a command, and later its end."""
+        """Forward the start of a command, and later its end."""
         try:
             done = self._tracer.on_command(hca, request, command)
         except Exception:
@@ -129,7 +131,7 @@ class ContainedTracer:
         self._undecoded("cmd", known, request.data)
 
     def undelivered(self, slot: int, entry: CmdLayout, error: DeliveryError) -> None:
-        """Pass on a command that was not taken."""
+        """Forward a command that was not accepted."""
         try:
             self._tracer.undelivered(slot, entry, error)
         except Exception:
@@ -138,11 +140,11 @@ class ContainedTracer:
             self._failed("cmd", known | {"delivery": error.status.name}, inline)
 
     def undecoded(self, point: str, known: Mapping[str, object], raw: Buffer) -> None:
-        """Pass on what could not be decoded."""
+        """Forward an undecodable event."""
         self._undecoded(point, known, raw)
 
     def summary(self) -> Iterator[str]:
-        """Yield the tracer's lines, and how many events could not be decoded, if any."""
+        """Yield the tracer's lines, and the number of undecodable events, if any."""
         lines: list[str] = []
         try:
             lines += self._tracer.summary()
@@ -153,7 +155,7 @@ class ContainedTracer:
             yield f"{count} events could not be decoded"
 
     def _failed(self, point: str, known: Mapping[str, object], raw: Buffer = b"") -> None:
-        """Log the exception that is being handled, and have the event told by its raw bytes."""
+        """Log the current exception, and record the event by its raw bytes."""
         self._errors.note(point)
         self._undecoded(point, known, raw)
 

@@ -1,9 +1,8 @@
 """The adapters that can be emulated: identity, firmware, link and capabilities of each.
 
-A model says what the device is and what it can do; a capability bit is set only if the emulator has
-what the bit promises. Device ids are those of core/main.c: mlx5_core_pci_table, capability names
-those of mlx5_ifc.h. PCI ids and generations are real, serial numbers, board ids and firmware builds
-are not.
+A model defines the device's identity and capabilities; a capability bit is set only if the emulator
+implements it. Device ids are those of core/main.c: mlx5_core_pci_table, capability names those of
+mlx5_ifc.h. PCI ids and generations are real; serial numbers, board ids and firmware builds are not.
 """
 
 from emu.device.models.adapters import DEFAULT_MODEL, LINKS, MODELS

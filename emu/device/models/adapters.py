@@ -1,4 +1,4 @@
-"""The adapters themselves, each as a physical and as a virtual function."""
+"""The table of adapters, each as a physical and as a virtual function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from layouts.enums import CapType, PortType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Product:
-    """What the physical and the virtual functions of an adapter have in common."""
+    """Properties that the physical and virtual functions of an adapter share."""
 
     name: str
     title: str
@@ -38,7 +38,7 @@ class _Product:
 
 
 LATER_VF = 0x101E
-"""All virtual functions since ConnectX-6 Dx have this id."""
+"""Device id of all virtual functions since ConnectX-6 Dx."""
 
 _PRODUCTS = (
     _Product(
@@ -209,7 +209,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
 
 
 def _links(product: _Product) -> tuple[PortType, ...]:
-    """The link layers that its port can be set to, the default first."""
+    """Return the link layers that the port can be configured for, the default first."""
     return (PortType.ETH,) if product.ib is None else (PortType.IB, PortType.ETH)
 
 
@@ -227,6 +227,6 @@ LINKS: Mapping[str, Mapping[PortType, Model]] = MappingProxyType(
 MODELS: Mapping[str, Model] = MappingProxyType(
     {name: next(iter(links.values())) for name, links in LINKS.items()}
 )
-"""Every model by name, with its default link layer: InfiniBand where it has it."""
+"""Every model by name, with its default link layer: InfiniBand where available."""
 
 DEFAULT_MODEL = "connectx6"

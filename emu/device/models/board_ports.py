@@ -1,8 +1,8 @@
 """A board with two physical ports, each with a physical function.
 
-It is an option of adapters, see :func:`with_port`. The driver makes a LAG of the ports by what is
-here (core/lag/lag.h: mlx5_lag_is_supported). Without port selection, an option of its own, queues
-have affinities, whatever the bond's mode is.
+A second port is an option of adapters, see :func:`with_port`. These capabilities let the driver
+create a LAG of the ports (core/lag/lag.h: mlx5_lag_is_supported). Without port selection, a
+separate option, queues have affinities in every mode of the bond.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ LAG: Capabilities = MappingProxyType(
         "lag_master": 1,
         "num_lag_ports": MAX_PORTS,
         # Queue pairs and TISes have an affinity to a port (hw/mlx5_ib.h:
-        # mlx5_ib_lag_should_assign_affinity), which may be chosen up to RTR, and changed in RTS by
-        # who sends that command (rdma-core: mlx5dv_modify_qp_lag_port).
+        # mlx5_ib_lag_should_assign_affinity). The affinity can be set up to RTR, and changed in RTS
+        # by a separate command (rdma-core: mlx5dv_modify_qp_lag_port).
         "lag_tx_port_affinity": 1,
         "init2_lag_tx_port_affinity": 1,
         "rts2rts_lag_tx_port_affinity": 1,
@@ -37,13 +37,13 @@ SHARED_GENERAL: Capabilities = MappingProxyType({"lag_native_fdb_selection": 1})
 """General capability of boards whose switches can share a forwarding database (FDB)."""
 SHARED: Capabilities = MappingProxyType(
     {
-        # Tables may lead to vPorts of the other switch, and match from which one a packet comes.
+        # Tables may forward to vPorts of the other switch, and match a packet's source switch.
         "merged_eswitch": 1,
-        # A switch's packets may begin in the other one's FDB, behind the ACLs of their own.
+        # A switch's packets may start in the other switch's FDB, after the ACLs of their own.
         "root_ft_on_other_esw": 1,
         "esw_shared_ingress_acl": 1,
-        # Counters of entries are those of the FDB's owner, not of the switch that a packet comes
-        # from (core/en_tc.c: mlx5e_flow_esw_attr_init; MLX5_COUNTER_FLOW_ESWITCH).
+        # Counters of entries belong to the FDB's owner, not to the switch of the packet's source
+        # (core/en_tc.c: mlx5e_flow_esw_attr_init; MLX5_COUNTER_FLOW_ESWITCH).
         "counter_eswitch_affinity": 1,
     }
 )
@@ -56,9 +56,9 @@ PORT_SELECTION_GENERAL: Capabilities = MappingProxyType(
 _SELECTING = {**TABLES, "max_ft_level": 8, "flow_counter": 0, "log_max_flow_counter": 0}
 PORT_SELECTION: Capabilities = MappingProxyType(
     {
-        # A bond that hashes has flow tables that do (core/lag/port_sel.c).
+        # A bond in a hash mode uses flow tables that hash (core/lag/port_sel.c).
         "port_select_flow_table": 1,
-        # Queues with an affinity pass them by, once a driver has asked for that.
+        # Queues with an affinity bypass them after a driver has requested that.
         "port_select_flow_table_bypass": 1,
         "flow_table_properties_port_selection": _SELECTING,
         "ft_field_support_2_port_selection": {"outer_l4_type": 1, "inner_l4_type": 1},
@@ -67,31 +67,32 @@ PORT_SELECTION: Capabilities = MappingProxyType(
 """Group PORT_SELECTION."""
 
 _LAG_LEVELS = 128
-"""Levels of NIC_RX tables: Linux has the one of LAGs in level 85 (core/fs_core.c: LAG_MIN_LEVEL),
-and without it mlx5_ib makes no LAG of the vPorts."""
+"""Levels of NIC_RX tables: Linux uses level 85 for LAG tables (core/fs_core.c: LAG_MIN_LEVEL), and
+without that level mlx5_ib makes no LAG of the vPorts.
+"""
 
 
 def with_port_selection(model: Model) -> Model:
-    """The model with flow tables that choose the ports of a LAG, and multi-port E-Switches.
+    """Return the model with port selection flow tables for LAGs, and with multi-port E-Switches.
 
     Real adapters have both when LAG_RESOURCE_ALLOCATION is set in their configuration. Raises
-    ValueError for one that can have none: it is of those that share an FDB.
+    ValueError for a model that cannot share an FDB.
     """
     if not (can_switch(model) and can_own_tables(model)):
-        raise ValueError(f"{model.name} has no flow tables that choose ports")
+        raise ValueError(f"{model.name} has no port selection flow tables")
     objects = model.general["general_obj_types"] | 1 << GeneralObject.MATCH_DEFINER
     general = {**model.general, **PORT_SELECTION_GENERAL, "general_obj_types": objects}
     return replace(model, general=MappingProxyType(general), port_selection=PORT_SELECTION)
 
 
 def with_port(model: Model, number: int) -> Model:
-    """The model as the function of a board's port ``number``, from 1 on.
+    """Return the model as the function of a board's port ``number``, from 1 on.
 
-    It manages the switch behind its port, if the model can have one, and only then its board can
-    have a LAG: drivers end a LAG before they leave one of its functions where they disable that
-    one's switch (core/eswitch.c: mlx5_eswitch_disable); else Linux 6.1 panics.
+    The function manages the switch behind its port, if the model can have one. Only then can the
+    board have a LAG: drivers end a LAG in the code that disables a function's switch
+    (core/eswitch.c: mlx5_eswitch_disable); without it Linux 6.1 panics.
 
-    Raises ValueError for one that cannot share a board: its port is not its own, or not Ethernet.
+    Raises ValueError for a model without an Ethernet port of its own.
     """
     if model.port_type is not PortType.ETH or model.identity.is_vf:
         raise ValueError("only physical functions with Ethernet ports share a board")

@@ -36,8 +36,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "vport_group_manager": 0,
         "gid_table_size": 0,
         "pkey_table_size": 0,
-        # Queues: their number, length and entry sizes. A table is as large as what is in it, and
-        # what is in all of them is bounded by the host's memory (``emu.device.objects.ledger``).
+        # Queues: their number, length and entry sizes. A table grows with its contents; the host's
+        # memory limits the contents of all tables (``emu.device.objects.ledger``).
         "log_max_qp": 17,
         "log_max_cq": 24,
         "log_max_qp_sz": 15,
@@ -50,25 +50,26 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "log_max_eq_sz": 13,
         "max_wqe_sz_sq": 1024,
         "max_wqe_sz_rq": 512,
-        # A READ into more pieces than this had better use a memory key. With 0 the kernel's
-        # targets size their queues for the pieces instead (core/rw.c: rdma_rw_mr_factor), those
-        # with T10-PI beyond log_max_qp_sz.
+        # A READ into more segments than this should use a memory key. With 0 the kernel's targets
+        # size their queues for the segments instead (core/rw.c: rdma_rw_mr_factor), those with
+        # T10-PI beyond log_max_qp_sz.
         "max_sgl_for_optimized_performance": 16,
         "basic_cyclic_rcv_wqe": 0,
-        # Completions name queues by what the process calls them (libmlx5: cq.c: get_resp_ctx_v1);
-        # mlx5_ib wants that for raw packets (ib/qp.c: check_valid_flow).
+        # CQEs name queues by the process's user index (libmlx5: cq.c: get_resp_ctx_v1); mlx5_ib
+        # requires that for raw packets (ib/qp.c: check_valid_flow).
         "cqe_version": 1,
         "cq_moderation": 1,
-        # mlx5e then makes its receive CQs so (core/en/params.c: mlx5e_set_rx_cq_mode_params).
+        # With this bit mlx5e sets the mode in its receive CQs (core/en/params.c:
+        # mlx5e_set_rx_cq_mode_params).
         "cq_period_start_from_cqe": 1,
         "cq_resize": 1,
         "cq_oi": 1,
         "cqe_128_always": 1,
-        # Short messages and answers in completions.
+        # Short messages and responses in CQEs.
         "sctr_data_cqe": 1,
         "dc_req_scat_data_cqe": 1,
-        # Completions of packets that come together can share an entry: DPDK's default, and mlx5e's
-        # private flag rx_cqe_compress. What a session holds at most is a guess.
+        # CQEs of consecutive packets can share an entry: DPDK's default, and mlx5e's private flag
+        # rx_cqe_compress. The maximum of a session is an assumption.
         "cqe_compression": 1,
         "cqe_compression_max_num": 64,
         "block_lb_mc": 1,
@@ -87,14 +88,14 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "umr_extended_translation_offset": 1,
         "umr_fence": 1,
         "imaicl": 1,
-        # An order of reads and writes, and a length of writes, that nothing here makes use of.
+        # Relaxed ordering of reads and writes, and padded writes; without effect in the emulator.
         "relaxed_ordering_write": 1,
         "relaxed_ordering_read": 1,
         "relaxed_ordering_read_pci_enabled": 1,
         "relaxed_ordering_write_umr": 1,
         "relaxed_ordering_read_umr": 1,
         "end_pad": 1,
-        # Processes that send commands themselves (DEVX), and the memory (umems) that these name.
+        # Processes that send commands themselves (DEVX), and the memory (umems) named in these.
         "log_max_uctx": 12,
         "log_max_umem": 16,
         # Block signatures: T10-DIF and CRCs; SIG_ERR completions name domain and type.
@@ -116,14 +117,14 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "log_bf_reg_size": 9,
         "uar_4k": 1,
         "num_of_uars_per_page": 1,
-        # Fast teardown, for a machine that goes down (core/main.c: shutdown).
+        # Fast teardown, for a machine that shuts down (core/main.c: shutdown).
         "fast_teardown": 1,
         "force_teardown": 1,
-        # The driver says what it is called (core/main.c: mlx5_set_driver_version).
+        # The driver reports its version (core/main.c: mlx5_set_driver_version).
         "driver_version": 1,
-        # Registers about the firmware, of which devlink shows the version.
+        # Registers about the firmware; devlink shows the version.
         "mcam_reg": 1,
-        # Events about cables, heat, and the slot's power.
+        # Events about cables, temperature, and the slot's power.
         "port_module_event": 1,
         "temp_warn_event": 1,
         "general_notification_event": 1,
@@ -137,14 +138,15 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "log_max_dci_stream_channels": 5,
         "log_max_dci_errored_streams": 5,
         "qpc_extension": 1,
-        # The rest. A counter set's number has 8 bits; checksum 3 is "signatures can be checked".
+        # Others. A counter set's number has 8 bits; checksum 3 means that signatures can be
+        # checked.
         "max_qp_cnt": 64,
         "max_flow_counter_15_0": 0x8000,
         "out_of_seq_cnt": 1,
         "retransmission_q_counters": 1,
         "rts2rts_qp_counters_set_id": 1,
         "enhanced_error_q_counters": 1,
-        # What devlink's vnic reporter shows (core/diag/reporter_vnic.c).
+        # Counters of devlink's vnic reporter (core/diag/reporter_vnic.c).
         "eq_overrun_count": 1,
         "vnic_env_cq_overrun": 1,
         "invalid_command_count": 1,
@@ -152,8 +154,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "cmdif_checksum": 3,
         "log_max_current_uc_list": 0,
         "atomic": 1,
-        # On-demand paging; the null key and buffers of a fixed size are what implicit keys need.
-        # The dump-fill key is what ibv_alloc_null_mr gives.
+        # On-demand paging; implicit keys need the null key and buffers of a fixed size.
+        # ibv_alloc_null_mr returns the dump-fill key.
         "pg": 1,
         "null_mkey": 1,
         "dump_fill_mkey": 1,
@@ -186,7 +188,7 @@ NO_DOORBELL_RECORD: Capabilities = MappingProxyType(
 """Group GENERAL_2: queue pairs that need no doorbell record for sending."""
 
 MEMORY_COPIES: Capabilities = MappingProxyType({"dma_mmo_qp": 1, "log_dma_mmo_max_size": 21})
-"""Queue pairs that copy within the host's memory, 2 MiB with a request (mlx5dv_wr_memcpy)."""
+"""Queue pairs that copy within the host's memory, up to 2 MiB per WQE (mlx5dv_wr_memcpy)."""
 
 TAG_MATCHING: Capabilities = MappingProxyType(
     {"tag_matching": 1, "rndv_offload_rc": 1, "log_tag_matching_list_sz": 7, "log_max_xrq": 23}
@@ -196,9 +198,10 @@ TAG_MATCHING: Capabilities = MappingProxyType(
 ANY_ORDER: Capabilities = MappingProxyType(
     {f"dp_ordering_ooo_all_{service}": 1 for service in ("rc", "uc", "ud", "xrc", "dc")}
 )
-"""Queue pairs whose data and receive requests may come in any order; here they keep the sender's.
+"""Queue pairs whose data and receive WQEs may be processed in any order; the emulator keeps the
+sender's order.
 
-Group GENERAL_2 has ``dp_ordering_force`` beside it (Linux 7.2, ib/qp.c: get_dp_ooo_cap).
+Group GENERAL_2 also has ``dp_ordering_force`` (Linux 7.2, ib/qp.c: get_dp_ooo_cap).
 """
 
 BASE_ATOMIC: Capabilities = MappingProxyType(
@@ -211,11 +214,11 @@ BASE_ATOMIC: Capabilities = MappingProxyType(
         "atomic_size_dc": 4 | 8,
     }
 )  # fmt: skip
-"""Compare-and-swap and fetch-and-add of 8 bytes, and with masks of 4 or 8 (size masks hold powers
-of two, in bytes).
+"""Compare-and-swap and fetch-and-add of 8 bytes, and of 4 or 8 bytes with masks (size masks hold
+powers of two, in bytes).
 
-The endianness mode is 0 for big-endian operands in memory and 1 for the host's byte order, which
-the driver chooses (core/main.c: handle_hca_cap_atomic).
+The endianness mode is 0 for big-endian operands in memory and 1 for the host's byte order; the
+driver sets it (core/main.c: handle_hca_cap_atomic).
 """
 
 _ODP_CONNECTED = {"send": 1, "receive": 1, "write": 1, "read": 1, "srq_receive": 1}
@@ -237,17 +240,17 @@ def _odp_schemes(atomic: int, ud_srq_receive: int) -> tuple[Capabilities, Capabi
 
 
 TRANSPORT_ODP, MEMORY_ODP = _odp_schemes(atomic=0, ud_srq_receive=0)
-"""On-demand paging with the faults of queue pairs, which every driver knows; with the faults of
-memory keys beside them, which Linux 6.12 and later choose.
+"""On-demand paging: the first by page faults of queue pairs, which every driver supports; the
+second also by page faults of memory keys, which Linux 6.12 and later use.
 
-The operations are those that ``ibv_devinfo -v`` shows of real adapters, in three outputs that were
-published (ConnectX-4 and 5): no atomics for RC, XRC and DC, and SEND alone for UD. What UC can do
-is not known, as the driver does not show it.
+The operations are those in three published outputs of ``ibv_devinfo -v`` (ConnectX-4 and 5): no
+atomics for RC, XRC and DC, and only SEND for UD. The driver does not show the operations of UC, so
+these are an assumption.
 """
 
 IB_TRANSPORT_ODP, IB_MEMORY_ODP = _odp_schemes(atomic=1, ud_srq_receive=0)
-"""The same of InfiniBand ports since ConnectX-6, with atomics: so says a fourth such output, of
-firmware 20.37; a ConnectX-6 Dx on Ethernet (firmware 22.36) has none.
+"""The same for InfiniBand ports since ConnectX-6, with atomics, from a fourth published output of
+firmware 20.37. A ConnectX-6 Dx on Ethernet (firmware 22.36) has none.
 """
 
 ALL_TRANSPORT_ODP, ALL_MEMORY_ODP = _odp_schemes(atomic=1, ud_srq_receive=1)
@@ -261,7 +264,7 @@ DEVICE_MEMORY: Capabilities = MappingProxyType(
         "memic_bar_start_addr": BAR0_BYTES - MEMIC_BYTES,
         "memic_bar_size": MEMIC_BYTES,
         "max_memic_size": MEMIC_BYTES,
-        # In 64 bytes: allocations begin at a page.
+        # log of 64 bytes; allocations are page-aligned anyway.
         "log_max_memic_addr_alignment": 6,
         "memic_operations": sum(1 << operation for operation in MemicOperation),
         "increment_sizes": _ONE_BYTE,
@@ -280,4 +283,4 @@ VF_LIMITS: Capabilities = MappingProxyType(
         **{"port_module_event": 0, "temp_warn_event": 0, "general_notification_event": 0},
     }
 )
-"""What a virtual function lacks; firmware and link are the physical function's, too."""
+"""Capabilities that a virtual function lacks; firmware and link belong to the physical function."""

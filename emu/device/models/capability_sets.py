@@ -1,6 +1,6 @@
-"""The capabilities of all models in one table: what each function has, and since which generation.
+"""The capabilities of all models in one table, by generation, link layer and kind of function.
 
-What is said here is what the emulator has; a real adapter of the generation has it as well.
+The table lists what the emulator implements; real adapters of the generation have it as well.
 """
 
 from __future__ import annotations
@@ -72,81 +72,83 @@ PARTS = (
     Part(CapType.FLOW_TABLE, NIC_FLOW_TABLES, link=_ETH),
     Part(CapType.FLOW_TABLE, TUNNEL_FLOW_TABLES, since=_CX5, link=_ETH),
     Part(CapType.ROCE, ROCE, link=_ETH),
-    # On-demand paging: Linux calls what came with ConnectX-7 the memory scheme.
+    # On-demand paging: Linux names the scheme of ConnectX-7 the memory scheme.
     Part(CapType.ODP, TRANSPORT_ODP, until=_CX6DX),
     Part(CapType.ODP, IB_TRANSPORT_ODP, since=_CX6, until=_CX6DX, link=_IB),
     Part(CapType.ODP, MEMORY_ODP, since=_CX7),
     Part(CapType.ODP, IB_MEMORY_ODP, since=_CX7, link=_IB),
     # Copies within the host's memory.
     Part(CapType.GENERAL, MEMORY_COPIES, since=_CX7),
-    # Sends whose doorbells need no record in memory.
+    # Send queues whose doorbells need no record in memory.
     Part(CapType.GENERAL_2, NO_DOORBELL_RECORD, since=_CX7),
-    # An order of packets that nothing here makes use of.
+    # Out-of-order processing, without effect in the emulator.
     Part(CapType.GENERAL, ANY_ORDER, since=_CX7),
     Part(CapType.GENERAL_2, {"dp_ordering_force": 1}, since=_CX7),
-    # Shared receive queues that match tags, with rendezvous by the adapter. Public outputs of
-    # ``ibv_devinfo -v`` have them on InfiniBand alone, and rdma-core and UCX cannot connect the
+    # Shared receive queues that match tags, with rendezvous by the adapter. Published outputs of
+    # ``ibv_devinfo -v`` show them on InfiniBand only, and rdma-core and UCX cannot connect the
     # queue pair for their commands on Ethernet.
     Part(CapType.GENERAL, TAG_MATCHING, since=_CX5, link=_IB),
-    # Public outputs of ConnectX-6 with Ethernet have twice as many queue pairs as others, and
-    # tinygrad's driver asks for them without a look at the maximum (support/mlx/mlxdev.py).
+    # Published outputs of ConnectX-6 with Ethernet have twice the queue pairs of others, and
+    # tinygrad's driver requests them without reading the maximum (support/mlx/mlxdev.py).
     Part(CapType.GENERAL, {"log_max_qp": 18}, since=_CX6, until=_CX6, link=_ETH),
-    # A driver that is a process's own has no user context (rdma-core's mlx5_vfio.c).
+    # A driver in user space has no user context (rdma-core's mlx5_vfio.c).
     Part(CapType.GENERAL, {"umem_uid_0": 1}, since=_CX6),
-    # The error that has stopped a queue pair: QUERY_QP's extension has it, mlx5_ib logs it.
+    # The error that stopped a queue pair: in QUERY_QP's extension, logged by mlx5_ib.
     Part(CapType.GENERAL, {"qp_error_syndrome": 1}, since=_CX5),
     # Memory on the adapter.
     Part(CapType.GENERAL, {"device_memory": 1}, since=_CX5),
     Part(CapType.DEV_MEM, DEVICE_MEMORY, since=_CX5),
-    # Striding receive queues with few strides: mlx5e then gives packets of up to a page one each
-    # (core/en/params.c: mlx5e_build_rq_params). Several frames in one send request: its private
-    # flags skb_tx_mpwqe and xdp_tx_mpwqe.
+    # Striding receive queues with few strides: mlx5e then uses one stride for packets of up to a
+    # page (core/en/params.c: mlx5e_build_rq_params). Several frames in one send WQE: mlx5e's
+    # private flags skb_tx_mpwqe and xdp_tx_mpwqe.
     Part(CapType.GENERAL, {"ext_stride_num_range": 1}, since=_CX5, link=_ETH),
     Part(CapType.ETHERNET_OFFLOADS, {"enhanced_multi_pkt_send_wqe": 1}, since=_CX5, link=_ETH),
-    # What compressed completions tell of each packet: hash or checksum on all adapters, the stride
-    # too since ConnectX-5 (core/en/params.c wants it for striding queues). DPDK has two formats
-    # more. In the enhanced layout, Linux since 6.2 finds blocks of them without titles.
+    # Fields of compressed CQEs for each packet: hash or checksum on all adapters, the stride too
+    # since ConnectX-5 (core/en/params.c needs it for striding queues). DPDK has two more formats.
+    # In the enhanced layout, Linux since 6.2 finds blocks of them without titles.
     Part(CapType.GENERAL, {"cqe_compression_128": 1, "mini_cqe_resp_stride_index": 1}, since=_CX5),
     Part(CapType.GENERAL, _LATER_COMPRESSION, since=_CX6DX),
-    # Packets that are sent on without the driver: tc's redirection between ports, and DPDK's
-    # hairpin queues.
+    # Packets forwarded without the driver: tc's redirection between ports, and DPDK's hairpin
+    # queues.
     Part(CapType.GENERAL, HAIRPIN, since=_CX5, link=_ETH),
-    # Counters that are written into memory, many by a command: DPDK has its counters that way.
+    # Counters written into memory, many by one command: DPDK reads its counters with it.
     Part(CapType.GENERAL, {"flow_counters_dump": 1}, since=_CX5, link=_ETH),
-    # Headers apart from data: mlx5e's HW-GRO and tcp-data-split since Linux 6.12, which map
-    # the buffer for headers by entries of 256 bytes.
+    # Header-data split: mlx5e's HW-GRO and tcp-data-split since Linux 6.12, which map the header
+    # buffer by entries of 256 bytes.
     Part(CapType.GENERAL, {"shampo": 1}, since=_CX7, link=_ETH),
     Part(CapType.GENERAL_2, _SMALL_ENTITIES, since=_CX7, link=_ETH),
     Part(CapType.DEV_SHAMPO, SHAMPO, since=_CX7, link=_ETH),
-    # ConnectX-4 Lx wants to see the Ethernet header in the send request, with the VLAN tag if there
-    # is one; the others insert the tag.
+    # ConnectX-4 Lx requires the Ethernet header in the send WQE, including any VLAN tag; the others
+    # insert the tag.
     Part(CapType.ETHERNET_OFFLOADS, _HEADER_IN_WQE, until=_CX4, link=_ETH),
     Part(CapType.ETHERNET_OFFLOADS, _NO_HEADER_IN_WQE, since=_CX5, link=_ETH),
-    # Rates of single send queues, on InfiniBand those of IPoIB; trees of rates and shares.
+    # Rates of single send queues, on InfiniBand those of IPoIB; trees of rates and bandwidth
+    # shares.
     Part(CapType.QOS, PACING, link=_ETH, is_vf=False),
     Part(CapType.QOS, PACING, since=_CX5, link=_IB, is_vf=False),
     Part(CapType.QOS, SCHEDULING, since=_CX6DX, is_vf=False),
     Part(CapType.GENERAL, SCHEDULING_OBJECTS, since=_CX6DX, is_vf=False),
     Part(CapType.GENERAL, {"qos": 1}, since=_CX5, link=_IB, is_vf=False),
-    # Tunnels of IP in IP, and those where a request says where the inner packet is (software
-    # parsing), which mlx5e does for Geneve.
+    # Tunnels of IP in IP, and tunnels where a WQE gives the offset of the inner packet (software
+    # parsing), which mlx5e uses for Geneve.
     Part(CapType.ETHERNET_OFFLOADS, _LATER_TUNNELS, since=_CX5, link=_ETH),
-    # What flow groups match of Geneve's header, and of ICMP's: from general capabilities the driver
-    # learns that the parser knows them (core/en_tc.c, en/tc_tun_geneve.c, esw/bridge_mcast.c).
+    # Fields of Geneve's and ICMP's headers that flow groups match: the driver reads from general
+    # capabilities that the parser supports them (core/en_tc.c, en/tc_tun_geneve.c,
+    # esw/bridge_mcast.c).
     Part(CapType.GENERAL, {"flex_parser_protocols": FLEX_PROTOCOLS}, since=_CX5, link=_ETH),
-    # A completion for each packet that leaves by the port: the private flag tx_port_ts.
+    # A CQE for each packet that leaves by the port: the private flag tx_port_ts.
     Part(CapType.GENERAL, {"ts_cqe_to_dest_cqn": 1}, since=_CX6DX, link=_ETH),
     Part(CapType.GENERAL_2, {"ts_cqe_metadata_size2wqe_counter": 8}, since=_CX6DX, link=_ETH),
     # The free-running timer.
     Part(CapType.GENERAL, {"device_frequency_khz": 156_250}, until=_CX6),
-    # What steering entries look like that software writes.
+    # Format of steering entries that software writes.
     Part(CapType.GENERAL, {"steering_format_version": 1}, since=_CX6DX, link=_ETH),
     Part(CapType.GENERAL, {"steering_format_version": 2}, since=_CX7, link=_ETH),
-    # How many RSS tables there are.
+    # Number of RSS tables.
     Part(CapType.GENERAL, {"log_max_rqt": 20}, until=_CX5, link=_ETH),
-    # The dump of objects, and what only a physical function may ask the firmware.
+    # The dump of objects, and commands for physical functions only.
     Part(CapType.DEBUG, DEBUG, is_vf=False),
-    # For how long a port may ask others to wait (ethtool's pfc-prevention-tout).
+    # Longest pause that a port may request from others (ethtool's pfc-prevention-tout).
     Part(CapType.DEBUG, {"stall_detect": 1}, link=_ETH, is_vf=False),
     Part(CapType.GENERAL, VF_LIMITS, is_vf=True),
     Part(CapType.GENERAL, ETHERNET_VF_LIMITS, link=_ETH, is_vf=True),

@@ -1,4 +1,6 @@
-"""Which capabilities a function has: parts of capability groups, each with its condition."""
+"""The conditions of capabilities: parts of capability groups, by generation and kind of
+function.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from layouts.enums import CapType, PortType
 
 
 class Generation(IntEnum):
-    """Chips, in the order in which they came.
+    """Chip generations, in the order of their release.
 
-    ConnectX-6 Lx and BlueField-2 are of the generation of ConnectX-6 Dx, BlueField-3 is of that of
+    ConnectX-6 Lx and BlueField-2 belong to the generation of ConnectX-6 Dx, BlueField-3 to that of
     ConnectX-7.
     """
 
@@ -27,7 +29,7 @@ class Generation(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelKind:
-    """What conditions are about."""
+    """The properties that conditions test."""
 
     generation: Generation
     link: PortType
@@ -36,19 +38,21 @@ class ModelKind:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Fields of a group, and which functions have them; without a condition all do."""
+    """Fields of a group, and the condition for them; without a condition all functions have
+    them.
+    """
 
     group: CapType
     fields: Capabilities
     since: Generation = Generation.CONNECTX4
     until: Generation = Generation.CONNECTX7
-    """The last generation that has them."""
+    """Last generation with these fields."""
     link: PortType | None = None
     is_vf: bool | None = None
-    """Whether it is for virtual functions, or for physical ones; None for both."""
+    """True for virtual functions only, False for physical ones only; None for both."""
 
     def is_of(self, kind: ModelKind) -> bool:
-        """Whether a kind of function has it."""
+        """Return whether a kind of function has these fields."""
         return (
             self.since <= kind.generation <= self.until
             and self.link in (None, kind.link)
@@ -57,9 +61,9 @@ class Part:
 
 
 def assembled(parts: Iterable[Part], kind: ModelKind) -> Mapping[CapType, Capabilities]:
-    """Every group that a kind of function has; of several parts with a field the last one counts.
+    """Return every group of a kind of function; the last of several parts with a field counts.
 
-    A group of which it has no part is not there.
+    A group without a matching part is omitted.
     """
     groups: dict[CapType, dict[str, object]] = {}
     for part in parts:

@@ -1,9 +1,10 @@
-"""Adapters that encrypt: AES-XTS by keys that processes bring, in plaintext or wrapped.
+"""Adapters that encrypt: AES-XTS with keys from processes, in plaintext or wrapped.
 
-It is an option of an adapter, see :func:`with_crypto`, as real ones are sold with it or without.
+Encryption is an option of an adapter, see :func:`with_crypto`; real adapters are sold with or
+without it.
 
 Source: mlx5dv_dek_create(3), mlx5dv_crypto_login_create(3); DPDK's guide to its mlx5 crypto driver,
-which says since which adapter and how one is made operational.
+which lists the adapters and how to make one operational.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from layouts.enums import GeneralObject
 
 
 class KeyImport(IntEnum):
-    """How keys come to an adapter: an adapter has one way or the other."""
+    """Import methods of keys; an adapter has one of them."""
 
     PLAINTEXT = 1
     WRAPPED = 2
 
 
 FIRST_HW_ID: Final = 0x20F
-"""ConnectX-6; the numbers of chips rise."""
+"""ConnectX-6; later chips have higher numbers."""
 _MULTI_BLOCK_SINCE: Final = 0x218
 
 IMPORT_KEK: Final = bytes(range(16))
-"""The key that wraps others (import KEK 0), of an adapter whose keys come wrapped."""
+"""The key that wraps others (import KEK 0), of an adapter with wrapped keys."""
 CREDENTIAL: Final = bytes(range(0x80, 0xA8))
-"""What a login has to show (credential 0). The officer of a real adapter chooses both."""
+"""The credential of a login (credential 0). On a real adapter the crypto officer sets both."""
 
 _OBJECTS: Final = 1 << GeneralObject.ENCRYPTION_KEY
 _LOGINS: Final = 1 << GeneralObject.CRYPTO_LOGIN
@@ -48,22 +49,22 @@ OF_WRAPPED: Capabilities = MappingProxyType(
         "num_nv_credentials": 1,
     }
 )
-"""The same group, if keys come wrapped: it is operational, with one KEK and one credential."""
+"""The same group for wrapped keys: operational, with one KEK and one credential."""
 
 KEY_IMPORTS: Mapping[str, KeyImport] = MappingProxyType(
-    {way.name.lower(): way for way in KeyImport}
+    {method.name.lower(): method for method in KeyImport}
 )
-"""By what the command line calls them."""
+"""Import methods by their command line names."""
 
 
-def with_crypto(model: Model, way: KeyImport) -> Model:
-    """The model with AES-XTS. Raises ValueError for one that never has it.
+def with_crypto(model: Model, method: KeyImport) -> Model:
+    """Return the model with AES-XTS. Raises ValueError for a model that never has it.
 
     Up to ConnectX-6 Dx a message is one data unit; since ConnectX-7 it may be several.
     """
     if model.hw_id < FIRST_HW_ID:
         raise ValueError(f"{model.name} has no encryption")
-    is_wrapped = way is KeyImport.WRAPPED
+    is_wrapped = method is KeyImport.WRAPPED
     multi = model.hw_id >= _MULTI_BLOCK_SINCE
     tweak = "aes_xts_multi_block_be_tweak" if multi else "aes_xts_single_block_le_tweak"
     objects = model.general["general_obj_types"] | _OBJECTS | (_LOGINS if is_wrapped else 0)

@@ -1,6 +1,6 @@
 """Capabilities of an Ethernet port, by their names in mlx5_ifc.h.
 
-Which of them the driver cannot do without: core/dev.c: mlx5_eth_supported.
+The driver requires those in core/dev.c: mlx5_eth_supported.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "ib_virt": 0,
         "eth_net_offloads": 1,
         "nic_flow_table": 1,
-        # The vPort can keep frames from coming back to their sender. Linux has it so until a second
-        # process opens the RDMA device (ib/main.c: mlx5_ib_enable_lb).
+        # The vPort can block frames from looping back to their sender. Linux enables the block
+        # until a second process opens the RDMA device (ib/main.c: mlx5_ib_enable_lb).
         "disable_local_lb_uc": 1,
         "disable_local_lb_mc": 1,
         "roce": 1,
@@ -34,7 +34,7 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "cc_modify_allowed": 1,
         "uctx_cap": UctxCap.RAW_TX,
         # Queues. mlx5e makes 8 TISs and, for each channel, a TIR, an RQT, an RQ and a few SQs; it
-        # has twice as many while it changes their parameters (core/en_main.c:
+        # has twice that number while it changes their parameters (core/en_main.c:
         # mlx5e_safe_switch_params).
         "log_max_rq": 23,
         "log_max_sq": 14,
@@ -48,15 +48,15 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         # Striding receive queues (core/en/params.c: mlx5e_build_rq_params).
         "striding_rq": 1,
         "umr_ptr_rlky": 1,
-        # Registers about the port, of which PCAM tells: error correction.
+        # Registers about the port that PCAM lists: error correction.
         "pcam_reg": 1,
-        # The physical function manages the port: pause frames, and by the next four what dcb sets
-        # (core/en_ethtool.c: mlx5e_ethtool_set_pauseparam, core/en_dcbnl.c). There is no embedded
-        # switch behind it (eswitch_manager 0).
+        # The physical function manages the port: pause frames, and by the next four the settings of
+        # dcb (core/en_ethtool.c: mlx5e_ethtool_set_pauseparam, core/en_dcbnl.c). No embedded switch
+        # exists behind it (eswitch_manager 0).
         "vport_group_manager": 1,
-        # The register MLCR: a LED that blinks (core/en_ethtool.c: mlx5e_set_phys_id).
+        # The register MLCR: a blinking LED (core/en_ethtool.c: mlx5e_set_phys_id).
         "beacon_led": 1,
-        # The register PCMR: whether frames with a wrong check sequence are dropped (rx-all).
+        # The register PCMR: whether frames with a bad check sequence are dropped (rx-all).
         "ports_check": 1,
         "qos": 1,
         "ets": 1,
@@ -65,18 +65,19 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "sbcam_reg": 1,
         # Counters of dropped packets (core/en_stats.c: vnic_env).
         "nic_receive_steering_discard": 1,
-        # The driver asks for the counters of tc's rules by ranges of at least four
+        # The driver queries the counters of tc's rules by ranges of at least four
         # (core/fs_counters.c: mlx5_fc_stats_query_counter_range).
         "log_max_flow_counter_bulk": 10,
-        # Counters of tc's rules are of bulks of 512 (core/fs_counters.c: mlx5_fc_bulk_create).
+        # Counters of tc's rules are allocated in bulks of 512 (core/fs_counters.c:
+        # mlx5_fc_bulk_create).
         "flow_counter_bulk_alloc": 4,
-        # Raw packet queue pairs and work queues of verbs count what they drop (ib/qp.c:
+        # Raw packet queue pairs and work queues of verbs count their drops (ib/qp.c:
         # modify_raw_packet_qp_rq, mlx5_ib_modify_wq).
         "modify_rq_counter_set_id": 1,
         "eth_wqe_too_small": 1,
         # ethtool -C needs it on Linux 6.12 (core/en_ethtool.c: mlx5e_ethtool_set_coalesce).
         "cq_period_mode_modify": 1,
-        # What the vPort context can list.
+        # Lists of the vPort context.
         "log_max_current_uc_list": 7,
         "log_max_current_mc_list": 11,
         "log_max_vlan_list": 12,
@@ -96,7 +97,7 @@ ETHERNET_VF_LIMITS: Capabilities = MappingProxyType(
         "sbcam_reg": 0,
     }
 )
-"""What a virtual function lacks: the port is the physical function's."""
+"""Capabilities that a virtual function lacks, because the port is the physical function's."""
 
 ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
     {
@@ -104,8 +105,8 @@ ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
         "cqe_checksum_full": 1,
         "vlan_cap": 1,
         "max_lso_cap": 18,
-        # Packets of a TCP stream that come together can be merged: ethtool -K lro on. The driver
-        # takes the first period of 32 us or more (core/en/params.c: mlx5e_choose_lro_timeout).
+        # Consecutive packets of a TCP stream can be merged: ethtool -K lro on. The driver uses the
+        # first period of 32 us or more (core/en/params.c: mlx5e_choose_lro_timeout).
         "lro_cap": 1,
         "lro_psh_flag": 1,
         "lro_time_stamp": 1,
@@ -127,14 +128,14 @@ ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
 HAIRPIN: Capabilities = MappingProxyType(
     {
         "hairpin": 1,
-        # A pair has a send queue, of which there are no more than so many.
+        # A pair has a send queue, of which at most 2**14 exist.
         "log_max_hairpin_queues": 14,
         "log_min_hairpin_wq_data_sz": 13,
         "log_max_hairpin_wq_data_sz": 16,
         "log_max_hairpin_num_packets": 14,
     }
 )
-"""General capabilities: queues whose packets are sent on within the adapter."""
+"""General capabilities: queues whose packets are forwarded within the adapter."""
 
 SHAMPO: Capabilities = MappingProxyType(
     {
@@ -146,7 +147,7 @@ SHAMPO: Capabilities = MappingProxyType(
         "shampo_log_max_headers_entry_size": 9,
     }
 )
-"""Group DEV_SHAMPO: headers of received packets apart from their data."""
+"""Group DEV_SHAMPO: headers of received packets are stored separately from their data."""
 
 _FIELDS: Capabilities = MappingProxyType(
     dict.fromkeys(
@@ -166,10 +167,10 @@ _FIELDS: Capabilities = MappingProxyType(
         1,
     )
 )  # fmt: skip
-"""What a flow group can match (``emu.device.engine.eth.steering.fields``)."""
+"""Fields that a flow group can match (``emu.device.engine.eth.steering.fields``)."""
 
 METADATA: Capabilities = MappingProxyType({f"metadata_reg_c_{n}": 1 for n in range(8)})
-"""The registers beside a packet, as far as flow groups can match them."""
+"""Registers C of a packet that flow groups can match."""
 
 TABLES: Capabilities = MappingProxyType(
     {
@@ -179,8 +180,8 @@ TABLES: Capabilities = MappingProxyType(
         "identified_miss_table_mode": 1,
         "flow_table_modify": 1,
         "log_max_ft_size": 22,
-        # Linux leaves out every priority that needs more levels, and does not load without
-        # the anchor's, which on 7.2 needs 59 (core/fs_core.c: init_root_tree_recursive).
+        # Linux omits every priority that needs more levels, and does not load without the anchor's,
+        # which on 7.2 needs 59 (core/fs_core.c: init_root_tree_recursive).
         "max_ft_level": 64,
         "log_max_ft_num": 10,
         "log_max_destination": 6,
@@ -191,25 +192,25 @@ TABLES: Capabilities = MappingProxyType(
         "ft_field_bitmask_support": _FIELDS,
     }
 )
-"""What all types of tables can do."""
+"""Capabilities of all types of tables."""
 
 _RECEIVE: Capabilities = MappingProxyType(
     {
         **TABLES,
         "ignore_flow_level": 1,
-        # What entries change in packets; tc flower needs it for its chains (core/lib/fs_chains.c:
-        # create_chain_restore). The registers C are what entries can write and match.
+        # Header modifications by entries; tc flower needs them for its chains
+        # (core/lib/fs_chains.c: create_chain_restore). Entries can write and match the registers C.
         "log_max_modify_header_context": 13,
         "max_modify_header_actions": 32,
         "ft_field_support": {**_FIELDS, **METADATA},
         "ft_field_bitmask_support": {**_FIELDS, **METADATA},
     }
 )
-"""What the tables of received packets can do."""
+"""Capabilities of the tables of received packets."""
 
 NIC_FLOW_TABLES: Capabilities = MappingProxyType(
     {
-        # A packet may reach several TIRs, by way of several tables: flows that do not trap want it
+        # A packet may reach several TIRs, through several tables: flows that do not trap need it
         # (core/fs_core.c: fwd_next_prio_supported).
         "nic_rx_multi_path_tirs": 1,
         "nic_rx_multi_path_tirs_fts": 1,
@@ -219,8 +220,8 @@ NIC_FLOW_TABLES: Capabilities = MappingProxyType(
         "flow_table_properties_nic_transmit_rdma": TABLES,
         "ft_field_support_2_nic_receive_rdma": {"bth_opcode": 1},
         "ft_field_support_2_nic_transmit_rdma": {"bth_opcode": 1},
-        # Copies of all packets for sniffers, whose TIRs may take other packets as well (verbs'
-        # IBV_FLOW_ATTR_SNIFFER, by which libpcap captures on RDMA devices).
+        # Copies of all packets for sniffers, whose TIRs may also receive other packets (verbs'
+        # IBV_FLOW_ATTR_SNIFFER, used by libpcap to capture on RDMA devices).
         "allow_sniffer_and_nic_rx_shared_tir": 1,
         "flow_table_properties_nic_receive_sniffer": TABLES,
         "flow_table_properties_nic_transmit_sniffer": TABLES,
@@ -243,7 +244,7 @@ FLEX_PROTOCOLS = FlexProtocol.GENEVE | FlexProtocol.ICMP | FlexProtocol.ICMPV6
 """General capability flex_parser_protocols."""
 TUNNEL_FLOW_TABLES: Capabilities = MappingProxyType(
     {
-        # Entries put packets into tunnels where they leave, and end tunnels where they come in.
+        # Entries encapsulate packets that leave, and decapsulate packets that arrive.
         "encap_general_header": 1,
         "log_max_packet_reformat_context": 13,
         "max_encap_header_size": 256,
@@ -256,7 +257,7 @@ TUNNEL_FLOW_TABLES: Capabilities = MappingProxyType(
             "ft_field_support": _TUNNEL_FIELDS,
             "ft_field_bitmask_support": _TUNNEL_FIELDS,
         },
-        # What Ethernet send queues send (egress flows of verbs).
+        # Packets of Ethernet send queues (egress flows of verbs).
         "flow_table_properties_nic_transmit": {
             **_RECEIVE,
             "reformat": 1,
@@ -267,7 +268,7 @@ TUNNEL_FLOW_TABLES: Capabilities = MappingProxyType(
         },
     }
 )
-"""Group FLOW_TABLE, since ConnectX-5: tables for packets that are sent, tunnels in both."""
+"""Group FLOW_TABLE, since ConnectX-5: tables for sent packets, and tunnels in both directions."""
 
 PACING: Capabilities = MappingProxyType(
     {
@@ -287,8 +288,8 @@ _KBPS_PER_MBPS: Final = 1000
 def with_port_rate(model: Model) -> Model:
     """Return the model with its port's speed as the fastest rate of packet pacing.
 
-    In public logs of adapters with ports of 25, 100 and 200 Gb/s Linux tells this rate, in units of
-    1024 kb/s, as 24414, 97656 and 195312 Mbps (core/rl.c: mlx5_init_rl_table).
+    In public logs of adapters with ports of 25, 100 and 200 Gb/s Linux prints this rate, in units
+    of 1024 kb/s, as 24414, 97656 and 195312 Mbps (core/rl.c: mlx5_init_rl_table).
     """
     if not model.qos.get("packet_pacing"):
         return model
@@ -310,21 +311,23 @@ SCHEDULING: Capabilities = MappingProxyType(
         "nic_tsar_type": _DWRR,
     }
 )
-"""Group QOS: trees of rates and shares (tc's htb and mqprio, offloaded; queue pairs of verbs)."""
+"""Group QOS: trees of rates and bandwidth shares (tc's htb and mqprio, offloaded; queue pairs of
+verbs).
+"""
 
 _OBJECTS: int = BASE_GENERAL["general_obj_types"]
 SCHEDULING_OBJECTS: Capabilities = MappingProxyType(
     {"general_obj_types": _OBJECTS | 1 << GeneralObject.SCHEDULING_ELEMENT}
 )
-"""Processes make such trees as general objects (rdma-core asks for the types of elements only)."""
+"""Processes create such trees as general objects (rdma-core checks the types of elements only)."""
 
 _ROCE_V1, _ROCE_V2 = 1 << RoceVersion.VERSION_1, 1 << RoceVersion.VERSION_2
 _IPV4, _IPV6 = 1 << 1, 1 << 2
 
 ROCE: Capabilities = MappingProxyType(
     {
-        # Without both kinds of addresses mlx5_ib has no RoCE at all (hw/main.c:
-        # get_core_cap_flags). Each address is in the GID table twice, first for version 1.
+        # mlx5_ib needs both kinds of addresses to offer RoCE (hw/main.c: get_core_cap_flags). Each
+        # address is in the GID table twice, first for version 1.
         "l3_type": _IPV4 | _IPV6,
         "roce_version": _ROCE_V1 | _ROCE_V2,
         "roce_address_table_size": 255,

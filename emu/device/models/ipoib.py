@@ -17,7 +17,7 @@ IPOIB_GENERAL: Capabilities = MappingProxyType(
         "ipoib_basic_offloads": 1,
         "ipoib_enhanced_offloads": 1,
         "uctx_cap": UctxCap.RAW_TX,
-        # As many queues as an Ethernet function has.
+        # The same number of queues that an Ethernet function has.
         "log_max_rq": 14,
         "log_max_sq": 14,
         "log_max_tir": 14,
@@ -31,7 +31,7 @@ IPOIB_GENERAL: Capabilities = MappingProxyType(
         "flow_counter_bulk_alloc": 4,
     }
 )
-"""General capabilities, besides those of the port."""
+"""General capabilities, in addition to those of the port."""
 
 IPOIB_ENHANCED: Capabilities = MappingProxyType(
     {"csum_cap": 1, "max_lso_cap": 18, "rss_ind_tbl_cap": 8, "self_lb_en_modifiable": 1}

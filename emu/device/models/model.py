@@ -1,4 +1,4 @@
-"""The parts of a model."""
+"""The data of a model: identity, firmware version, link and capability groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from layouts.enums import CapType, PortType
 BAR0_BYTES = 32 << 20
 
 BOARD_ID_BYTES = 16
-"""Room for the board id (vsd_contd_psid of QUERY_ADAPTER)."""
+"""Bytes of the board id (vsd_contd_psid of QUERY_ADAPTER)."""
 
 Capabilities = Mapping[str, Any]
 """Fields of one capability group by PRM name; a nested structure is a mapping."""
@@ -32,7 +32,7 @@ class IbSpeed(IntEnum):
 
 
 IB_LANES: Final = {1: 1, 2: 2, 4: 4, 8: 8, 16: 12}
-"""PTYS width to lanes."""
+"""Number of lanes by PTYS width."""
 IB_LANE_MBPS: Final = {
     1: 2500,
     2: 5000,
@@ -43,19 +43,19 @@ IB_LANE_MBPS: Final = {
     64: 50000,
     128: 100000,
 }
-"""PTYS speed (SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR) to what one lane carries, in Mb/s."""
+"""Data rate of one lane in Mb/s by PTYS speed (SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """One adapter, as a physical or a virtual function.
 
-    The capability groups hold MAX values; a field that is not named is 0. A group with a gate in
-    the general one (``emu.device.state.caps``) is empty while its gate is 0.
+    The capability groups hold MAX values; an omitted field is 0. A group with a gate in the general
+    one (``emu.device.state.caps``) is empty while its gate is 0.
     """
 
     name: str
-    """Its name on the command line."""
+    """Name of the model on the command line."""
     title: str
     identity: PciIdentity
     general: Capabilities
@@ -80,21 +80,23 @@ class Model:
     psid: str
     """Board id, ASCII, at most 16 characters."""
     hw_id: int
-    """The chip, as the health buffer and the CR space tell it."""
+    """Chip number, in the health buffer and the CR space."""
     ib_proto_oper: IbSpeed = IbSpeed.EDR
     """Speed of an InfiniBand port."""
     ib_link_width_oper: int = 4
-    """Lanes, in PTYS encoding: 1, 2, 4, 8, and 16 for 12X."""
+    """Link width in PTYS encoding: 1, 2, 4, 8, and 16 for 12X."""
     eth_speed: int = 100_000
-    """The highest speed of an Ethernet port, Mb/s."""
+    """Highest speed of an Ethernet port, Mb/s."""
     eth_is_extended: bool = True
     """Whether the port has extended link modes (``emu.device.port.eth.physical.speed``)."""
     has_real_time: bool = False
-    """Whether its clock can tell the time of day, if it is told to."""
+    """Whether the clock can report the time of day, once the driver has set it."""
     host_bytes: int = 4 << 30
-    """Most host memory for one function's guest, in bytes; see :mod:`emu.device.objects.ledger`."""
+    """Maximum host memory for one function's guest, in bytes; see
+    :mod:`emu.device.objects.ledger`.
+    """
     bar0_size: int = BAR0_BYTES
-    """Bytes; a UAR page of 4 KiB each, up to the device memory at the end, if there is any."""
+    """Bytes of BAR 0: UAR pages of 4 KiB each, up to the device memory at the end, if any."""
 
     def __post_init__(self) -> None:
         if not self.psid.isascii() or len(self.psid) > BOARD_ID_BYTES:
@@ -102,7 +104,7 @@ class Model:
 
     @property
     def capabilities(self) -> Mapping[CapType, Capabilities]:
-        """Every group's MAX values."""
+        """MAX values of every group."""
         return {
             CapType.GENERAL: self.general,
             CapType.ATOMIC: self.atomic,
@@ -129,7 +131,7 @@ class Model:
 
     @property
     def port_mbps(self) -> int:
-        """The highest speed of the function's port, in Mb/s."""
+        """Highest speed of the function's port, in Mb/s."""
         if self.port_type is PortType.ETH:
             return self.eth_speed
         return IB_LANE_MBPS[self.ib_proto_oper] * IB_LANES[self.ib_link_width_oper]

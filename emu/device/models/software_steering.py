@@ -1,6 +1,6 @@
-"""Adapters whose flow tables software may own: drivers write steering entries into ICM.
+"""Adapters with flow tables that software owns: drivers write steering entries into ICM.
 
-Adapters from ConnectX-6 Dx on have it, as real ones do; an option takes it away. The formats of
+Adapters from ConnectX-6 Dx on have them, like real ones; an option removes them. The formats of
 entries are those of ConnectX-6 Dx and ConnectX-7.
 """
 
@@ -22,7 +22,7 @@ from emu.device.objects.memory.sw_icm import (
 from layouts.enums import GeneralObject
 
 _UPLINK = 0xFFFF
-"""The vPort that is the cable (emu.device.port.eth.headers)."""
+"""The vPort of the cable (emu.device.port.eth.headers)."""
 _OWNED: Capabilities = MappingProxyType({"sw_owner_v2": 1})
 
 ICM: Capabilities = MappingProxyType(
@@ -47,11 +47,11 @@ ADDRESSES: Capabilities = MappingProxyType(
         "sw_steering_nic_tx_action_allow_icm_address": icm_address(IcmKind.TX_ALLOW),
     }
 )
-"""Group FLOW_TABLE: where entries lead."""
+"""Group FLOW_TABLE: target addresses of entries."""
 
 
 def _cable(port: int) -> dict[str, int]:
-    """Where entries lead to the cable of a board's port."""
+    """Return the target addresses of entries that forward to the cable of a board's port."""
     return {
         "sw_steering_uplink_icm_address_rx": vport_address(IcmKind.VPORT_RX, port, _UPLINK),
         "sw_steering_uplink_icm_address_tx": vport_address(IcmKind.VPORT_TX, port, _UPLINK),
@@ -70,7 +70,9 @@ FDB_ADDRESSES: Capabilities = MappingProxyType(
 LOOPED: Capabilities = MappingProxyType(
     {"fl_rc_qp_when_roce_disabled": 1, "fl_rc_qp_when_roce_enabled": 1}
 )
-"""Group ROCE: the queue pairs that write entries are their own peers, and need no address."""
+"""Group ROCE: the queue pairs that write entries are connected to themselves, and need no
+address.
+"""
 
 
 _TABLES = ("flow_table_properties_nic_receive", "flow_table_properties_nic_transmit")
@@ -79,15 +81,19 @@ _OBJECTS = 1 << GeneralObject.SW_ICM | 1 << GeneralObject.SAMPLER
 
 
 def can_own_tables(model: Model) -> bool:
-    """Whether software may own flow tables of the model: an Ethernet port, of an adapter with a
-    format of entries that there is here."""
+    """Return whether software may own flow tables: an Ethernet port with a supported entry
+    format.
+    """
     return bool(model.general.get("steering_format_version"))
 
 
 def with_software_steering(model: Model) -> Model:
-    """The model with flow tables of software. Raises ValueError for one that can have none."""
+    """Return the model with flow tables of software.
+
+    Raises ValueError for one that can have none.
+    """
     if not can_own_tables(model):
-        raise ValueError(f"{model.name} has no flow tables that software may own")
+        raise ValueError(f"{model.name} does not support flow tables owned by software")
     objects = model.general["general_obj_types"] | _OBJECTS
     general = {**model.general, "general_obj_types": objects, "fl_rc_qp_when_roce_disabled": 1}
     tables = {**model.flow_table, **ADDRESSES}
@@ -103,7 +109,7 @@ def with_software_steering(model: Model) -> Model:
 
 
 def without_software_steering(model: Model) -> Model:
-    """The model whose flow tables only firmware owns."""
+    """Return the model with flow tables that only firmware owns."""
     general = _but(model.general, {"fl_rc_qp_when_roce_disabled"})
     general["general_obj_types"] &= ~_OBJECTS
     tables = _but(model.flow_table, ADDRESSES)
@@ -124,13 +130,13 @@ def _but(group: Capabilities, names: Collection[str]) -> dict[str, Any]:
 
 
 def software_fdb(tables: Capabilities) -> Capabilities:
-    """The capabilities of a switch's tables, with those that software may own."""
+    """Return the capabilities of a switch's tables, with those that software may own."""
     fdb = {**tables["flow_table_properties_nic_esw_fdb"], **_OWNED}
     return MappingProxyType({**tables, **FDB_ADDRESSES, "flow_table_properties_nic_esw_fdb": fdb})
 
 
 def fdb_of_port(model: Model, port: int) -> Capabilities:
-    """The capabilities of the tables of the switch behind a board's port."""
+    """Return the capabilities of the tables of the switch behind a board's port."""
     tables = model.eswitch_flow_table
     has_any = FDB_ADDRESSES.keys() <= tables.keys()
     return MappingProxyType({**tables, **_cable(port)}) if has_any else tables

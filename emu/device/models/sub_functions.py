@@ -1,7 +1,7 @@
-"""Adapters with sub-functions: what their manager and each of them can do.
+"""Adapters with sub-functions: the capabilities of their manager and of each sub-function.
 
 Sub-functions are an option of an adapter with an embedded switch, see :func:`with_sub_functions`.
-What the driver does with them: ``emu/device/adapter/README.md``.
+``emu/device/adapter/README.md`` describes the driver's use of them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from emu.device.models.switching import with_switch
 
 MAX_SUB_FUNCTIONS = 256
 FIRST_NUMBER = 0x8000
-"""The number of the first one's vPort (sf_base_id)."""
+"""vPort number of the first sub-function (sf_base_id)."""
 LOG_BYTES = 20
-"""Size of each one's part of BAR 2: an initialization segment and 254 UAR pages."""
+"""Log size of each BAR 2 slot, in bytes: an initialization segment and 254 UAR pages."""
 _LOG_PAGE = 12
 
 _EVENTS = ("allocated", "active", "in_use", "teardown_request")
 
 
 def with_sub_functions(model: Model, limit: int) -> Model:
-    """The model with a switch and so many sub-functions, 1 to MAX_SUB_FUNCTIONS.
+    """Return the model with a switch and up to ``limit`` sub-functions, 1 to MAX_SUB_FUNCTIONS.
 
-    Raises ValueError for one that can have no switch.
+    Raises ValueError for a model that can have no switch.
     """
     model = with_switch(model)
     general = {
@@ -45,15 +45,15 @@ def with_sub_functions(model: Model, limit: int) -> Model:
 
 
 def _with_event_queues(model: Model, values: Capabilities) -> Capabilities:
-    """The number of event queues where a manager sets those of its sub-functions (max_io_eqs)."""
+    """Return group GENERAL_2 with the event queue limit that a manager sets (max_io_eqs)."""
     limit = {"max_num_eqs_24b": model.general["max_num_eqs"]}
     return MappingProxyType({**model.general_2, **limit, **values})
 
 
 def sub_function_of(model: Model) -> Model:
-    """What each sub-function of an adapter can do: as much as a virtual function.
+    """Return the model of an adapter's sub-functions, with the capabilities of a virtual function.
 
-    It has no device memory: there is none in its part of BAR 2.
+    A sub-function has no device memory, because its slot of BAR 2 has none.
     """
     vf = LINKS[f"{model.name}-vf"][model.port_type]
     return replace(

@@ -1,7 +1,7 @@
 """An adapter whose embedded switch (E-Switch) the physical function manages.
 
-It is an option of an adapter, see :func:`with_switch`. Which capability lets the driver do what:
-``emu/device/adapter/README.md``.
+The switch is an option of an adapter, see :func:`with_switch`. ``emu/device/adapter/README.md``
+lists what each capability enables in the driver.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ FLEX_PARSERS: Capabilities = MappingProxyType(
         "flex_parser_id_outer_first_mpls_over_udp_label": MPLS_OVER_UDP,
     }
 )
-"""General capabilities: the FDB matches an option of Geneve (core/en/tc_tun_geneve.c), as OVN has
-one in each packet, and MPLS over UDP (core/en/tc_tun_mplsoudp.c)."""
+"""General capabilities: the FDB matches a Geneve option (core/en/tc_tun_geneve.c), which OVN puts
+in each packet, and MPLS over UDP (core/en/tc_tun_mplsoudp.c).
+"""
 
 _LATER: Capabilities = MappingProxyType({"reg_c_preserve": 1})
-"""Those of ConnectX-6 Dx and later: what a table has written into a packet's registers C stays when
-the packet begins anew at the root (core/en/tc/int_port.c: internal ports of Open vSwitch)."""
+"""Capability of ConnectX-6 Dx and later: a packet's registers C keep their values when the packet
+restarts at the root (core/en/tc/int_port.c: internal ports of Open vSwitch).
+"""
 
 _FIELDS: Capabilities = MappingProxyType(
     {
@@ -64,7 +66,7 @@ _FDB_FIELDS: Capabilities = MappingProxyType(
 _SWITCHING: Capabilities = MappingProxyType(
     {
         **TABLES,
-        # What an entry changes in a packet before the packet goes on.
+        # Header modifications by an entry.
         "log_max_modify_header_context": 13,
         "max_modify_header_actions": 32,
         "ft_field_support": _FIELDS,
@@ -74,38 +76,38 @@ _SWITCHING: Capabilities = MappingProxyType(
 
 ESWITCH_FLOW_TABLES: Capabilities = MappingProxyType(
     {
-        # An entry of the FDB may be for packets from the cable alone, or for all others: up to 6.1
-        # Linux uses the registers below only with that.
-        # Registers C0 and C1 of a packet come with it from the forwarding database (FDB) to a
-        # vPort: Linux tells by them which vPort has sent it (core/eswitch_offloads.c:
-        # mlx5_esw_vport_match_metadata_supported).
+        # An entry of the FDB may apply only to packets from the cable, or only to all others: up to
+        # 6.1 Linux uses the registers below only with that. Registers C0 and C1 of a packet are
+        # passed from the forwarding database (FDB) to a vPort: Linux identifies the sending vPort
+        # by them (core/eswitch_offloads.c: mlx5_esw_vport_match_metadata_supported).
         "fdb_to_vport_reg_c_id": FdbToVport.REG_C_0 | FdbToVport.REG_C_1,
         "flow_source": 1,
         "multi_fdb_encap": 1,
         "fdb_modify_header_fwd_to_table": 1,
         "fdb_multi_path_to_table": 1,
-        # Any table's entries may have several destinations, and lead packets that have come by the
-        # cable back to it: multicast of bridges (core/esw/bridge.c: mlx5_esw_bridge_mcast_set).
+        # Entries of any table may have several destinations, and may return packets from the cable
+        # to the cable: multicast of bridges (core/esw/bridge.c: mlx5_esw_bridge_mcast_set).
         "fdb_multi_path_any_table": 1,
         "fdb_uplink_hairpin": 1,
-        # What a vPort would get goes to another one: bonds of representors (core/en/rep/bond.c).
+        # Packets to a vPort are forwarded to another one: bonds of representors
+        # (core/en/rep/bond.c).
         "egress_acl_forward_to_vport": 1,
         "flow_table_properties_nic_esw_fdb": {
             **_SWITCHING, "ignore_flow_level": 1, "max_ft_level": 255,
             "pop_vlan": 1, "pop_vlan_2": 1, "push_vlan": 1, "push_vlan_2": 1,
-            # Tunnels, and what bridges need for VLANs (core/esw/bridge.c).
+            # Tunnels, and the VLAN actions of bridges (core/esw/bridge.c).
             "reformat": 1, "decap": 1, "reformat_and_vlan_action": 1,
             "reformat_and_modify_action": 1, "reformat_and_fwd_to_table": 1,
             "reformat_insert": 1, "reformat_remove": 1,
             # Tunnels of IP packets: MPLS over UDP (core/en/tc_tun_mplsoudp.c).
             "reformat_l3_tunnel_to_l2": 1, "reformat_l2_to_l3_tunnel": 1,
-            # A table whose entries end a packet's way; they may lead back to where it comes from.
+            # A table whose entries are final; they may return a packet to its source.
             "termination_table": 1, "termination_table_raw_traffic": 1,
             "execute_aso": 1,
             "ft_field_support": _FDB_FIELDS, "ft_field_bitmask_support": _FDB_FIELDS,
         },
-        # A virtual function's VLAN (VST): its tag comes in the one and goes in the other
-        # (core/eswitch.h: esw_vst_mode_is_steering).
+        # A virtual function's VLAN (VST): the ingress ACL adds the tag and the egress ACL removes
+        # it (core/eswitch.h: esw_vst_mode_is_steering).
         "flow_table_properties_esw_acl_ingress": {**_SWITCHING, "push_vlan": 1},
         "flow_table_properties_esw_acl_egress": {**_SWITCHING, "pop_vlan": 1},
     }
@@ -162,9 +164,9 @@ MOVED_HEADERS: Capabilities = MappingProxyType(
 
 
 def can_switch(model: Model) -> bool:
-    """Whether the model can have a switch: a physical function's Ethernet port, from ConnectX-5 on.
+    """Return whether the model can have a switch: a PF's Ethernet port, from ConnectX-5 on.
 
-    ConnectX-4 Lx has one, too, but without registers beside its packets.
+    Real ConnectX-4 Lx adapters have a switch too, but without packet registers.
     """
     return (
         model.port_type is PortType.ETH
@@ -174,7 +176,7 @@ def can_switch(model: Model) -> bool:
 
 
 def with_switch(model: Model) -> Model:
-    """The model with its switch. Raises ValueError for one that can have none."""
+    """Return the model with its switch. Raises ValueError for a model that can have none."""
     if not can_switch(model):
         raise ValueError(f"{model.name} has no embedded switch")
     objects = model.general["general_obj_types"]

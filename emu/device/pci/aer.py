@@ -1,7 +1,7 @@
-"""Advanced Error Reporting (PCI Express Base 5.0, 7.8.4), and how an error is recorded in it.
+"""Advanced Error Reporting (PCI Express Base 5.0, 7.8.4), and the recording of errors in it.
 
-vfio-user carries no error messages, so a guest sees an error only when it reads these registers or
-Device Status.
+vfio-user carries no error messages, so a guest detects an error only when it reads these registers
+or Device Status.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _CORRECTABLE_MASKED: Final = frozenset(
 
 @cache
 def aer_capability() -> ExtendedCapability:
-    """The capability, version 1, without ECRC; the header log stays empty."""
+    """Return the capability, version 1, without ECRC; the header log stays empty."""
     return ExtendedCapability(
         "aer",
         CAP_ID,
@@ -96,7 +96,7 @@ def _setting(errors: type[IntEnum], ones: Set[IntEnum]) -> list[RegisterField]:
 def record_error(
     aer: RegisterWindow, express: RegisterWindow, *, correctable: bool, status_bit: int
 ) -> None:
-    """Record an error as the function that detects it does (6.2.4.1, 6.2.5).
+    """Record an error like the function that detects it (6.2.4.1, 6.2.5).
 
     A mask suppresses the error message, not the status bit. Raises ValueError for a bit that the
     status register does not have.

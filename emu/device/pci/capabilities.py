@@ -1,9 +1,9 @@
 """The type 0 header, and the capabilities whose registers have no side effects.
 
-Such a capability is made once for all functions that have it.
+Each such capability is built once and shared by all functions that have it.
 
-Sections cited are those of PCI Express Base 5.0. Capabilities with behaviour have modules of
-their own: ``express``, ``aer``, ``vpd`` and ``vsc``.
+Sections cited are those of PCI Express Base 5.0. Capabilities with behaviour have modules of their
+own: ``express``, ``aer``, ``vpd`` and ``vsc``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Capability:
     registers: tuple[Register, ...]
 
     def linked(self, next_at: int) -> Block:
-        """The block with its head, pointing to the next capability (0 ends the list)."""
+        """Return the block with its head, which points to the next capability (0 ends the list)."""
         head = word("head", 0, ro("id", 0, 8, self.cap_id), ro("next", 8, 8, next_at))
         return Block(self.name, self.size, (head, *self.registers))
 
@@ -63,7 +63,7 @@ class ExtendedCapability:
     registers: tuple[Register, ...]
 
     def linked(self, next_at: int) -> Block:
-        """The block with its head, pointing to the next capability (0 ends the list)."""
+        """Return the block with its head, which points to the next capability (0 ends the list)."""
         head = dword(
             "head",
             0,
@@ -86,9 +86,9 @@ def chain(
 
 
 def header(identity: PciIdentity, bar0_size: int, bar2_size: int, first_capability: int) -> Block:
-    """The type 0 header (7.5.1): no INTx, no expansion ROM.
+    """Return the type 0 header (7.5.1): no INTx, no expansion ROM.
 
-    It has a 64-bit prefetchable memory BAR, and a second one unless its size is 0.
+    The header has a 64-bit prefetchable memory BAR, and a second one unless its size is 0.
     """
     return Block(
         "header",
@@ -117,8 +117,10 @@ def header(identity: PciIdentity, bar0_size: int, bar2_size: int, first_capabili
 
 
 def _bar_pair(size: int, number: int) -> tuple[Register, Register]:
-    """A BAR and its upper half. Address bits below the size are hardwired to 0, which is how
-    software finds the size."""
+    """Return a BAR and its upper half.
+
+    Address bits below the size are hardwired to 0; software computes the size from them.
+    """
     shift = size.bit_length() - 1
     low, high = min(shift, 32), max(shift - 32, 0)
     return (
@@ -135,7 +137,7 @@ def _bar_pair(size: int, number: int) -> tuple[Register, Register]:
 
 @cache
 def power_management() -> Capability:
-    """Power management version 3 (7.5.2): D0 and D3hot, no PME, no reset on the way back to D0."""
+    """Return power management version 3 (7.5.2): D0 and D3hot, no PME, no reset on return to D0."""
     return Capability(
         "power",
         0x01,
@@ -154,14 +156,14 @@ def power_management() -> Capability:
 
 
 def _refuse_missing_states(regs: RegisterWindow, before: int) -> None:
-    """D1 and D2 are not supported: a write that asks for them is ignored (7.5.2.2)."""
+    """Ignore a write that requests D1 or D2, which are not supported (7.5.2.2)."""
     if regs["control"] & 3 not in (D0, D3_HOT):
         regs["control"] = before
 
 
 @cache
 def msix(vectors: int, table_offset: int, pba_offset: int) -> Capability:
-    """MSI-X (7.7.2): table and pending bits in BAR 0."""
+    """Return the MSI-X capability (7.7.2), with table and pending bits in BAR 0."""
     return Capability(
         "msix",
         0x11,
@@ -182,13 +184,13 @@ def msix(vectors: int, table_offset: int, pba_offset: int) -> Capability:
 
 @cache
 def alternative_routing() -> ExtendedCapability:
-    """Alternative Routing-ID Interpretation (7.8.7): no function follows, and no groups exist."""
+    """Return Alternative Routing-ID Interpretation (7.8.7): no next function, and no groups."""
     return ExtendedCapability("ari", 0x000E, 1, 8, (word("capabilities", 4), word("control", 6)))
 
 
 @cache
 def secondary_express(lanes: int) -> ExtendedCapability:
-    """Secondary PCI Express (7.7.3): no lane has had an error, and nothing can be set here."""
+    """Return Secondary PCI Express (7.7.3): no lane errors, and no writable fields."""
     return ExtendedCapability(
         "secondary_express",
         0x0019,
@@ -200,5 +202,7 @@ def secondary_express(lanes: int) -> ExtendedCapability:
 
 @cache
 def access_control() -> ExtendedCapability:
-    """Access Control Services (7.7.8): none of them, as the function sends nothing to others."""
+    """Return Access Control Services (7.7.8): none, because the function sends nothing to
+    others.
+    """
     return ExtendedCapability("acs", 0x000D, 1, 8, (word("capabilities", 4), word("control", 6)))

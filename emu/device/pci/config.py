@@ -1,9 +1,9 @@
 """Configuration space of one function, 4096 bytes, as the bus reads and writes it.
 
-The capabilities are at the offsets that real ConnectX adapters use, and in their order, so that
-``lspci -vv`` looks alike (``examples/real-cards``).
-A virtual function has neither Vital Product Data nor the vendor-specific gateway: mlx5_core looks
-for these on a PF only (core/lib/pci_vsc.c: mlx5_pci_vsc_init).
+The capabilities are at the offsets of real ConnectX adapters, and in their order, so that the
+output of ``lspci -vv`` matches (``examples/real-cards``). A virtual function has neither Vital
+Product Data nor the vendor-specific gateway: mlx5_core uses these on a PF only (core/lib/pci_vsc.c:
+mlx5_pci_vsc_init).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class ConfigSpace:
     """One function's configuration space.
 
     No read or write by a guest raises; offsets and lengths must not be negative. ``on_flr`` is
-    called after a function-level reset of these registers, to reset the rest of the function. It
-    must not call :meth:`reset`, which would also clear the sticky fields.
+    called after a function-level reset of these registers, to reset the rest of the function.
+    ``on_flr`` must not call :meth:`reset`, which would also clear the sticky fields.
     """
 
     def __init__(
@@ -64,9 +64,10 @@ class ConfigSpace:
         crspace: CrSpace,
         icmd: Icmd,
     ) -> None:
-        """``bar2_size`` is 0 or a power of two of at least 4 KiB.
+        """Build the registers; ``bar2_size`` is 0 or a power of two of at least 4 KiB.
 
-        Raises ValueError for an impossible BAR 0, or MSI-X structures that do not fit in it."""
+        Raises ValueError for an invalid BAR 0 size, or MSI-X structures that do not fit in it.
+        """
         _check_bar0(bar0_size, msix_vectors, msix_table_offset, msix_pba_offset)
         self._on_flr = on_flr
         self._flr_requested = False
@@ -171,7 +172,7 @@ def _check_bar0(size: int, vectors: int, table: int, pba: int) -> None:
     if size < _SMALLEST_BAR or size & size - 1:
         raise ValueError(f"BAR 0 of {size:#x} bytes: not a power of two of at least 4 KiB")
     if not 1 <= vectors <= MAX_MSIX_VECTORS:
-        raise ValueError(f"{vectors} MSI-X vectors, 1 to {MAX_MSIX_VECTORS} can be described")
+        raise ValueError(f"{vectors} MSI-X vectors: not 1 to {MAX_MSIX_VECTORS}")
     table_end = table + vectors * _MSIX_ENTRY_BYTES
     pba_end = pba + -(-vectors // _PBA_WORD_VECTORS) * _PBA_WORD_BYTES
     apart = table_end <= pba or pba_end <= table

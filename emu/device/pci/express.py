@@ -1,8 +1,8 @@
 """The PCI Express capability, version 2, of an endpoint (PCI Express Base 5.0, 7.5.3).
 
-Only what the function does is advertised: function-level reset, and requests for atomic operations
-where software allows them, but no active-state power management, no latency tolerance reporting.
-The link is always up at its best speed and width.
+The capability advertises only what is implemented: function-level reset, and requests for atomic
+operations where software allows them, but no active-state power management and no latency tolerance
+reporting. The link is always up at its best speed and width.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAYLOAD_512: Final = 2
 _READ_REQUEST_512: Final = 2
 _TIMEOUT_RANGES_ABC: Final = 0x7
 _NO_LIMIT: Final = 7
-"""Of the latency with which the link may come back; it never goes away."""
+"""Acceptable exit latency of link power states; the link never enters them."""
 
 _DEVICE_CONTROL: Final = (
     rw("correctable_reporting", 0),
@@ -38,11 +38,11 @@ _DEVICE_CONTROL: Final = (
 
 
 def express_capability(identity: PciIdentity, start_flr: Callable[[], None]) -> Capability:
-    """The capability; ``start_flr`` is called when software writes Initiate Function Level Reset.
+    """Return the capability; Initiate Function Level Reset calls ``start_flr``.
 
-    It has to reset these registers, so that the bit reads as 0 afterwards. The sticky fields are
-    those that a function-level reset must leave alone (6.6.2): they describe the link, which the
-    function shares with its port.
+    ``start_flr`` has to reset these registers, so that the bit reads as 0 afterwards. A
+    function-level reset must leave the sticky fields alone (6.6.2): they describe the link, which
+    the function shares with its port.
     """
     return Capability(
         "express",
@@ -57,7 +57,9 @@ def express_capability(identity: PciIdentity, start_flr: Callable[[], None]) -> 
 
 
 def _device_registers(identity: PciIdentity, start_flr: Callable[[], None]) -> tuple[Register, ...]:
-    long_tags = int(identity.link_speed >= LinkSpeed.GT_16)  # which the specification demands then
+    long_tags = int(
+        identity.link_speed >= LinkSpeed.GT_16
+    )  # the specification requires it at this speed
 
     def control_written(regs: RegisterWindow, _before: int) -> None:
         if regs["device_control"] & INITIATE_FLR:

@@ -1,9 +1,9 @@
 """The ICMD space behind the vendor-specific gateway: commands of tools and of boot firmware.
 
-A control word, the size of the mailbox, and the mailbox itself. A program takes the lock of this
-interface in the semaphore space, writes opcode and input, sets the busy bit, waits until it is
-clear, and reads status and output. Words are numbers; the bytes of a structure are in big-endian
-order in them.
+The space has a control word, the size of the mailbox, and the mailbox itself. A program acquires
+the lock of this interface in the semaphore space, writes opcode and input, sets the busy bit, polls
+until it is clear, and reads status and output. Words are numbers; the bytes of a structure are
+big-endian in them.
 
 Source: mlx_icmd.c and mlx_pci_gw.c of iPXE; mtcr_ul of mstflint.
 """
@@ -27,14 +27,15 @@ class Icmd(Protocol):
     """Runs the commands."""
 
     def run(self, opcode: int, mailbox: bytearray) -> int:
-        """Run a command; ``mailbox`` has its input and gets its output. Returns the status, 8 bits.
+        """Run a command, replace its input in ``mailbox`` by its output, and return the 8-bit
+        status.
 
-        It never raises.
+        Never raises.
         """
 
 
 class IcmdSpace:
-    """The space, in words. A command has finished before the busy bit can be read."""
+    """The ICMD space, in words. A command finishes before the busy bit can be read."""
 
     def __init__(self, icmd: Icmd) -> None:
         self._icmd = icmd
@@ -46,22 +47,22 @@ class IcmdSpace:
         self._mailbox = bytearray(MAILBOX_BYTES)
 
     def read(self, address: int) -> int | None:
-        """The word at a byte address; None where there is none."""
+        """Return the word at a byte address; None for an unused address."""
         if address == CONTROL:
             return self._control
         if address == MAILBOX_SIZE:
             return MAILBOX_BYTES
-        at = self._place(address)
+        at = self._mailbox_offset(address)
         return None if at is None else int.from_bytes(self._mailbox[at : at + 4], "big")
 
     def write(self, address: int, value: int) -> bool:
-        """Store a word; returns whether the address takes one."""
+        """Store a word; return whether the address is writable."""
         if address == CONTROL:
             self._control = value
             if value & BUSY:
                 self._go(value >> _OPCODE_SHIFT)
             return True
-        at = self._place(address)
+        at = self._mailbox_offset(address)
         if at is None:
             return False
         self._mailbox[at : at + 4] = value.to_bytes(4, "big")
@@ -72,6 +73,6 @@ class IcmdSpace:
         self._control = opcode << _OPCODE_SHIFT | status << _STATUS_SHIFT
 
     @staticmethod
-    def _place(address: int) -> int | None:
+    def _mailbox_offset(address: int) -> int | None:
         at = address - MAILBOX
         return at if 0 <= at < MAILBOX_BYTES and not at % 4 else None

@@ -1,4 +1,4 @@
-"""A function's identity: the numbers and strings that configuration space contains."""
+"""A function's identity: the numbers and strings in configuration space."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LinkSpeed(IntEnum):
 class PciIdentity:
     """Identity of one PCI function.
 
-    mlx5_core decides by ``device_id`` alone whether a function is a PF or a VF (core/main.c:
+    mlx5_core derives from ``device_id`` alone whether a function is a PF or a VF (core/main.c:
     mlx5_core_pci_table), so ``is_vf`` has to agree with it. Strings are ASCII, up to 255
     characters.
     """
@@ -42,7 +42,7 @@ class PciIdentity:
     is_vf: bool = False
     link_speed: LinkSpeed
     link_width: int = 16
-    """Lanes."""
+    """Number of lanes."""
     product_name: str
     """VPD identifier string."""
     part_number: str
@@ -52,11 +52,12 @@ class PciIdentity:
     serial_number: str = "EMU0"
     """VPD keyword SN."""
     board_uuid: str = "0" * 32
-    """VPD keyword V3. Linux 7.2 takes functions with the same V3 for one board and gives them one
-    shared devlink instance (core/sh_devlink.c: mlx5_shd_init)."""
+    """VPD keyword V3. Linux 7.2 assigns functions with the same V3 to one board, with one shared
+    devlink instance (core/sh_devlink.c: mlx5_shd_init).
+    """
 
     def with_guid(self, guid: int) -> PciIdentity:
-        """This identity with the serial numbers of the device with this GUID."""
+        """Return this identity with the serial numbers of the device with this GUID."""
         text = f"{guid:016X}"
         return replace(
             self,

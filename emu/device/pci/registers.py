@@ -1,13 +1,13 @@
-"""Configuration registers as data: fields, the masks that follow from them, and a register bank.
+"""Configuration registers as data: fields, the masks derived from them, and a register bank.
 
 A capability is declared once, as registers made of fields. Four values of the same width follow
 from the fields: the reset value, and the masks of the bits that software may write, that writing a
-one clears, and that a function-level reset leaves alone (PCI Express Base 5.0, 7.4 "Configuration
-Register Types": RO, RW, RW1C, and their sticky forms). The bank keeps these for the whole space, so
-one masked write works for every register, size and alignment.
+one clears, and that a function-level reset keeps (PCI Express Base 5.0, 7.4 "Configuration Register
+Types": RO, RW, RW1C, and their sticky forms). The bank keeps these for the whole space, so one
+masked write works for every register, size and alignment.
 
-A register with side effects has hooks. They access the registers of their block through a
-:class:`RegisterWindow`, by name and without the masks, as the hardware behind the registers would.
+A register with side effects has hooks. Hooks access the registers of their block through a
+:class:`RegisterWindow`, by name and without the masks, like the hardware behind the registers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SPACE_BYTES: Final = 4096
 
 
 class WriteEffect(Enum):
-    """What a write from the bus does to a field."""
+    """The effect of a write from the bus on a field."""
 
     RO = "read-only"
     RW = "read-write"
@@ -40,33 +40,33 @@ class RegisterField:
     access: WriteEffect
     reset: int = 0
     sticky: bool = False
-    """A function-level reset leaves it alone."""
+    """Whether a function-level reset keeps the field."""
 
     @property
     def mask(self) -> int:
-        """The field's bits, in place."""
+        """Mask of the field in its register."""
         return (1 << self.width) - 1 << self.at
 
     @property
     def value(self) -> int:
-        """The field's reset value, in place."""
+        """Reset value of the field, shifted to its bits in the register."""
         return self.reset << self.at
 
 
 def ro(name: str, at: int, width: int = 1, value: int = 1) -> RegisterField:
-    """A field that software only reads."""
+    """Return a field that software only reads."""
     return RegisterField(name, at, width, WriteEffect.RO, value)
 
 
 def rw(
     name: str, at: int, width: int = 1, reset: int = 0, *, sticky: bool = False
 ) -> RegisterField:
-    """A field that software reads and writes."""
+    """Return a field that software reads and writes."""
     return RegisterField(name, at, width, WriteEffect.RW, reset, sticky)
 
 
 def w1c(name: str, at: int, width: int = 1, *, sticky: bool = False) -> RegisterField:
-    """A status field: the function sets its bits, software clears those it writes as one."""
+    """Return a status field: the function sets its bits, software clears bits by writing ones."""
     return RegisterField(name, at, width, WriteEffect.W1C, 0, sticky)
 
 
@@ -74,9 +74,9 @@ def w1c(name: str, at: int, width: int = 1, *, sticky: bool = False) -> Register
 class Register:
     """A register of ``size`` bytes at ``offset`` from its block's start.
 
-    ``on_read`` runs before any byte of it is read. ``on_write`` runs after a write has been stored
-    and is given the value before; with ``trigger`` it runs only when a byte with one of those bits
-    is written, so that a command made of several narrow writes starts once.
+    ``on_read`` runs before any byte of it is read. ``on_write`` runs after a write has been stored,
+    with the value before the write. With ``trigger`` it runs only when a byte with one of those
+    bits is written, so that a command made of several narrow writes starts once.
     """
 
     name: str
@@ -87,8 +87,9 @@ class Register:
     on_write: Callable[[RegisterWindow, int], None] | None = None
     trigger: int = 0
     pictures: tuple[bytes, bytes, bytes, bytes] = field(init=False, repr=False, compare=False)
-    """Little-endian: the value after reset, and the bits that software writes, that writing a one
-    clears, and that a function-level reset leaves alone."""
+    """Little-endian: the reset value, and the masks of the bits that software may write, that
+    writing a one clears, and that a function-level reset keeps.
+    """
 
     def __post_init__(self) -> None:
         bits = reset = writable = clearable = sticky = 0
@@ -111,12 +112,12 @@ class Register:
 
 
 def word(name: str, offset: int, *fields: RegisterField) -> Register:
-    """A register of 16 bits without side effects."""
+    """Return a register of 16 bits without side effects."""
     return Register(name, offset, 2, fields)
 
 
 def dword(name: str, offset: int, *fields: RegisterField) -> Register:
-    """A register of 32 bits without side effects."""
+    """Return a register of 32 bits without side effects."""
     return Register(name, offset, 4, fields)
 
 
@@ -133,7 +134,7 @@ class Bank:
     """Configuration space, 4096 bytes little-endian; bytes without a register read as zero."""
 
     def __init__(self, blocks: Iterable[tuple[int, Block]]) -> None:
-        """Place each block at its address.
+        """Put each block at its address.
 
         Raises ValueError for a register outside its block or over another one.
         """
@@ -151,10 +152,10 @@ class Bank:
         for base, block in blocks:
             window = self._windows[block.name] = RegisterWindow(self._value, base, block)
             for register in block.registers:
-                self._place(register, window, used)
+                self._add_register(register, window, used)
         self.reset()
 
-    def _place(self, register: Register, window: RegisterWindow, used: set[int]) -> None:
+    def _add_register(self, register: Register, window: RegisterWindow, used: set[int]) -> None:
         span = window.span(register)
         if not used.isdisjoint(span) or register.offset + register.size > window.block.size:
             raise ValueError(f"{window.block.name}.{register.name} overlaps or leaves its block")
@@ -169,18 +170,18 @@ class Bank:
             self._writers.append((started_by, window, register, register.on_write))
 
     def __getitem__(self, block: str) -> RegisterWindow:
-        """A block's registers by name."""
+        """Return the registers of a block by name."""
         return self._windows[block]
 
     def read(self, offset: int, length: int) -> bytes:
-        """Up to ``length`` bytes from ``offset``, as far as the space goes."""
+        """Return up to ``length`` bytes from ``offset``, truncated at the end of the space."""
         for span, window, on_read in self._readers:
             if _overlap(span, offset, length):
                 on_read(window)
         return bytes(self._value[offset : offset + length])
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Write the bytes that are inside the space; the masks decide what happens to each bit."""
+        """Write the bytes that are inside the space, subject to the masks."""
         data = bytes(data[: max(0, SPACE_BYTES - offset)])
         started = [
             (on_write, window, window[register.name])
@@ -192,7 +193,7 @@ class Bank:
             on_write(window, before)
 
     def _store(self, offset: int, data: bytes) -> None:
-        """One masked write; as little-endian integers, so that any width takes one step."""
+        """Store one masked write, as little-endian integers, so that any width takes one step."""
         end = offset + len(data)
         given = int.from_bytes(data, "little")
         old, writable, clearable = (
@@ -203,7 +204,7 @@ class Bank:
         self._value[offset:end] = new.to_bytes(len(data), "little")
 
     def reset(self, *, keep_sticky: bool = False) -> None:
-        """Set every register to its reset value, except for sticky bits if these are to be kept."""
+        """Set every register to its reset value; sticky bits are kept with ``keep_sticky``."""
         old, fresh, sticky = (
             int.from_bytes(picture, "little")
             for picture in (self._value, self._reset, self._sticky)
@@ -224,7 +225,7 @@ class RegisterWindow:
         self.block = block
 
     def span(self, register: Register) -> range:
-        """The register's bytes in the space."""
+        """Return the addresses of the register's bytes in the space."""
         return range(self._base + register.offset, self._base + register.offset + register.size)
 
     def __getitem__(self, name: str) -> int:
@@ -237,7 +238,7 @@ class RegisterWindow:
 
 
 def _trigger_span(register: Register, span: range) -> range:
-    """Those bytes of a register (at ``span``) of which a write runs its hook."""
+    """Return the bytes of a register (at ``span``) whose write runs its hook."""
     if not register.trigger:
         return span
     lowest = (register.trigger & -register.trigger).bit_length() - 1

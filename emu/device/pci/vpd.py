@@ -2,8 +2,8 @@
 
 PCI Local Bus 3.0, appendix I: resources in PnP format (identifier string, read-only keywords, end
 tag), read four bytes at a time through an address register with a flag. Its readers are
-drivers/pci/vpd.c and, from Linux 7.2, core/sh_devlink.c: mlx5_shd_init, where a VPD that exists but
-cannot be read makes the probe of a PF fail.
+drivers/pci/vpd.c and, from Linux 7.2, core/sh_devlink.c: mlx5_shd_init, where an unreadable VPD
+makes the probe of a PF fail.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _READ_ONLY: Final = 0x90
 _END: Final = 0x78
 _MAX_KEYWORD_BYTES: Final = 255
 _FIELDS: Final = "MLX:MN=EMU:CSKU=V2:UUID=V3:PCI=V0"
-"""What tools of the vendor call the others, and the manufacturer."""
+"""Names of the other keywords for the vendor's tools, and the manufacturer."""
 
 
 def build_image(identity: PciIdentity) -> bytes:
-    """The VPD of a product, padded to whole words.
+    """Return the VPD of a product, padded to whole words.
 
     Raises ValueError for a string that is not ASCII or too long for its keyword.
     """
@@ -43,7 +43,7 @@ def build_image(identity: PciIdentity) -> bytes:
             (b"V0", _text(f"PCIeGen{identity.link_speed.value} x{identity.link_width}")),
         )
     )
-    # RV comes last. Its one byte makes the sum of all bytes up to here zero.
+    # RV is the last keyword. Its one byte makes the sum of all bytes up to here zero.
     image = name + _resource(_READ_ONLY, fields + b"RV\x01\x00")
     image = image[:-1] + bytes([-sum(image) & 0xFF]) + bytes([_END])
     return image + bytes(-len(image) % 4)
@@ -52,17 +52,17 @@ def build_image(identity: PciIdentity) -> bytes:
 def _text(value: str) -> bytes:
     text = value.encode("ascii")
     if len(text) > _MAX_KEYWORD_BYTES:
-        raise ValueError(f"VPD string of {len(text)} characters, {_MAX_KEYWORD_BYTES} fit")
+        raise ValueError(f"VPD string of {len(text)} characters, at most {_MAX_KEYWORD_BYTES}")
     return text
 
 
 def _resource(tag: int, body: bytes) -> bytes:
-    """A large resource: tag, 16-bit length, body."""
+    """Return a large resource: tag, 16-bit length, body."""
     return bytes([tag]) + len(body).to_bytes(2, "little") + body
 
 
 def vpd_capability(image: bytes) -> Capability:
-    """The capability that reads ``image``.
+    """Return the capability that reads ``image``.
 
     Writing an address with the flag clear loads the data register and sets the flag. Writing it
     with the flag set requests a write, which a read-only image ignores: only the flag is cleared.

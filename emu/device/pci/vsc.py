@@ -1,9 +1,10 @@
 """The vendor-specific capability: a gateway into the device's own address spaces.
 
-Registers and protocol as core/lib/pci_vsc.c drives them: lock the gateway by writing a ticket from
-the counter into the semaphore, select a space, then read or write one word at a time through an
-address register whose top bit gives the direction, and tells when it is done. core/diag/crdump.c
-dumps the scan space this way for devlink health; iPXE and mstflint access registers by ICMD.
+Registers and protocol follow core/lib/pci_vsc.c: a driver locks the gateway by writing a ticket
+from the counter into the semaphore, selects a space, then reads or writes one word at a time
+through an address register, whose top bit gives the direction and signals completion.
+core/diag/crdump.c dumps the scan space this way for devlink health; iPXE and mstflint access
+registers by ICMD.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SYNDROME: Final = 1 << 30
 ADDRESS_MASK: Final = SYNDROME - 1
 
 BAD_WORD: Final = 0xBADACCE5
-"""The data register after a refused read; crdump.c writes the same for words it could not read."""
+"""The data register after a refused read; crdump.c writes the same for unreadable words."""
 
 _SIZE: Final = 0x18
 _SIZE_VALID: Final = 1 << 28
@@ -45,21 +46,21 @@ class CrSpace(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes, a multiple of 4."""
+        """Size in bytes, a multiple of 4."""
 
     @property
     def far_words(self) -> Mapping[int, int]:
-        """Words at addresses from ``size`` on; they cannot be written, and no scan reads them."""
+        """Read-only words at addresses from ``size`` on; scans exclude them."""
 
     def read(self, address: int) -> int:
-        """The word at a byte address."""
+        """Return the word at a byte address."""
 
     def write(self, address: int, value: int) -> None:
         """Store a word at a byte address."""
 
 
 class _Refused(Exception):  # noqa: N818  # an answer, not a failure
-    """The space has no such address, or does not take writes."""
+    """The space has no such address, or is read-only."""
 
 
 class _Space(Protocol):
@@ -67,11 +68,11 @@ class _Space(Protocol):
 
     @property
     def size(self) -> int:
-        """The size in bytes that the driver is told; 0 for none."""
+        """Size in bytes in the driver's view; 0 for none."""
 
     @property
     def step(self) -> int:
-        """How far a read advances the address."""
+        """Increment of the address after a read."""
 
     def read(self, address: int) -> int: ...
 
@@ -79,7 +80,7 @@ class _Space(Protocol):
 
 
 class _Cr:
-    """CR space: read by address, or scanned from the start; it cannot be written."""
+    """CR space: read by address, or scanned from the start; read-only."""
 
     def __init__(self, crspace: CrSpace, *, scan: bool) -> None:
         self._crspace = crspace
@@ -105,7 +106,7 @@ class _Cr:
 
 
 class _Icmd:
-    """The ICMD space; it has no end that a driver is told of."""
+    """The ICMD space; the driver reads no size for it."""
 
     size = 0
     step = 0
@@ -124,13 +125,16 @@ class _Icmd:
             raise _Refused
 
     def clear(self) -> None:
-        """Forget what a command has left in the mailbox."""
+        """Clear the mailbox."""
         self._space.clear()
 
 
 class _Locks:
-    """Lock registers: a free one takes the first value written, 0 frees it, and a loser reads the
-    owner's value back (core/lib/pci_vsc.c: mlx5_vsc_sem_set_space)."""
+    """Lock registers: a free one stores the first value written, 0 frees it.
+
+    A program that did not get the lock reads the owner's value back (core/lib/pci_vsc.c:
+    mlx5_vsc_sem_set_space).
+    """
 
     size = 0
     step = 0
@@ -157,7 +161,7 @@ class _Locks:
 
 
 def _contend(owner: int, value: int) -> int:
-    """A lock's owner after ``value`` was written."""
+    """Return a lock's owner after ``value`` was written."""
     return owner if owner and value else value
 
 
@@ -177,7 +181,7 @@ class Vsc:
         }
 
     def capability(self) -> Capability:
-        """The capability; the third byte of its head is its length."""
+        """Return the capability; the third byte of its head is its length."""
         control = (rw("space", 0, 16), ro("size_valid", 28, 1, 0), ro("status", 29, 3, 0))
         address = (rw("address", 0, 30), ro("syndrome", 30, 1, 0), rw("flag", 31))
         return Capability(
@@ -188,7 +192,7 @@ class Vsc:
                 Register("length", 2, 1, (ro("bytes", 0, 8, _SIZE),)),
                 Register("control", 4, 4, control, on_write=self._select),
                 Register("counter", 8, 4, on_read=_next_ticket),
-                Register("semaphore", 0xC, 4, (rw("owner", 0, 32),), on_write=_take_or_free),
+                Register("semaphore", 0xC, 4, (rw("owner", 0, 32),), on_write=_acquire_or_free),
                 Register("address", 0x10, 4, address, on_write=self._access, trigger=FLAG),
                 dword("data", 0x14, rw("word", 0, 32)),
             ),
@@ -200,7 +204,9 @@ class Vsc:
         self._icmd.clear()
 
     def _select(self, regs: RegisterWindow, _before: int) -> None:
-        """Select a space: status 0 means that there is none; the address register gets its size."""
+        """Select a space and load its size into the address register; status 0 marks an unknown
+        space.
+        """
         number = regs["control"] & _SPACE_MASK
         space = self._spaces.get(number)
         if space is None:
@@ -210,8 +216,7 @@ class Vsc:
         regs["address"] = space.size & ADDRESS_MASK
 
     def _access(self, regs: RegisterWindow, _before: int) -> None:
-        """Read or write one word; it is done at once, so the flag flips before the driver reads
-        it."""
+        """Read or write one word at once; the flag flips before the driver can read it."""
         address = regs["address"] & ADDRESS_MASK
         writing = regs["address"] & FLAG
         space = self._spaces.get(regs["control"] & _SPACE_MASK)
@@ -230,9 +235,9 @@ class Vsc:
 
 
 def _next_ticket(regs: RegisterWindow) -> None:
-    """Each read returns another number, never 0: a free semaphore reads as 0."""
+    """Return a different number on each read, never 0: a free semaphore reads as 0."""
     regs["counter"] = regs["counter"] % _WORD_MASK + 1
 
 
-def _take_or_free(regs: RegisterWindow, before: int) -> None:
+def _acquire_or_free(regs: RegisterWindow, before: int) -> None:
     regs["semaphore"] = _contend(before, regs["semaphore"])

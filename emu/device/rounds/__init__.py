@@ -1,1 +1,3 @@
-"""A round of the loop: its budget, what waits for the next ones, and work cut into portions."""
+"""Rounds of the event loop: their budget, the backlogs for later rounds, and work cut into
+steps.
+"""

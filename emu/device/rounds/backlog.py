@@ -1,7 +1,7 @@
-"""What waits at a receiver because the round has done enough.
+"""Work that a receiver defers because the round's budget is used up.
 
-It goes on in the next rounds, in order: nothing that waits there is overtaken by what comes after
-it. What has no more room there is lost, and its receiver counts it.
+The work continues in later rounds, in order: later work never overtakes it. Work beyond the
+backlog's capacity is dropped, and its receiver counts it.
 """
 
 from __future__ import annotations
@@ -16,41 +16,42 @@ from emu.device.rounds.costs import STEPS_PER_WAIT
 from emu.device.rounds.portions import Portions, goes_on
 
 MAX_WAITING: Final = 1024
-"""Frames, packets or datagrams in one line."""
+"""Maximum number of frames, packets or datagrams in one backlog."""
 MAX_WAITING_BYTES: Final = 16 << 20
-"""Their bytes."""
+"""Maximum number of their bytes."""
 
 _ITEM_BYTES: Final = 300
-"""What the host needs for something that waits, besides its bytes."""
+"""Host memory for one deferred item, in bytes, in addition to its own bytes."""
 
 Contain = Callable[[Callable[[], object]], None]
-"""Makes a call, and deals with its exceptions."""
+"""Makes a call, and handles its exceptions."""
 
 
-def _nobody(_: int) -> None:
-    """Charge nobody."""
+def _charge_none(_: int) -> None:
+    """Charge no account."""
 
 
 class Backlog:
-    """What waits at one receiver."""
+    """The deferred work of one receiver."""
 
     __slots__ = ("_budget", "_contain", "_hold", "_is_waiting", "_octets", "_work")
 
     def __init__(
-        self, budget: Budget, contain: Contain, hold: Callable[[int], object] = _nobody
+        self, budget: Budget, contain: Contain, hold: Callable[[int], object] = _charge_none
     ) -> None:
-        """``contain`` makes the calls in later rounds, when no caller is there to do so.
+        """Create an empty backlog; ``contain`` makes the deferred calls, in rounds without a
+        caller.
 
-        ``hold`` is told how many bytes are kept, or given back when the number is negative.
+        ``hold`` is called with the number of stored bytes, negative when they are removed.
         """
         self._budget = budget
         self._contain = contain
         self._hold = hold
         self._work: deque[tuple[int, Any, tuple[Any, ...] | None]] = deque()
-        """Bytes, a call and its arguments; or a generator, without."""
+        """Bytes, a call and its arguments; or a generator, without arguments."""
         self._octets = 0
         self._is_waiting = False
-        """It is in one of the round's lists."""
+        """Whether the backlog is in one of the budget's lists."""
 
     def __len__(self) -> int:
         return len(self._work)
@@ -62,20 +63,20 @@ class Backlog:
 
     @property
     def is_free(self) -> bool:
-        """Whether something that comes now may be done at once."""
+        """Whether work that arrives now may be done at once."""
         return not self._work and not self._budget.exhausted(self._budget.limit)
 
     def do(self, octets: int, call: Callable[..., object], *arguments: object) -> bool:
-        """Call it now, or later if it must not be done now; False when it is lost."""
+        """Make a call now, or defer it; return False when it is dropped."""
         if not self._work and not self._budget.exhausted(self._budget.limit):
             call(*arguments)
             return True
         return self.keep(octets, call, *arguments)
 
     def keep(self, octets: int, call: Callable[..., object], *arguments: object) -> bool:
-        """Call it in one of the next rounds; False when there is no room to keep it.
+        """Make a call in one of the next rounds; return False when the backlog is full.
 
-        The arguments, with so many bytes, have to last until then.
+        The arguments, of ``octets`` bytes, have to stay valid until then.
         """
         if len(self._work) >= MAX_WAITING or self._octets + octets > MAX_WAITING_BYTES:
             return False
@@ -85,9 +86,10 @@ class Backlog:
         return True
 
     def begin(self, work: Portions[None], octets: int = 0) -> None:
-        """Do a portion of some work now, and the others in the next rounds, before what waits.
+        """Run the first step of ``work`` now, and the rest in the next rounds, ahead of the
+        backlog.
 
-        It yields when ``Budget.is_full``.
+        ``work`` yields when ``Budget.is_full``.
         """
         if not goes_on(work):
             return
@@ -96,7 +98,7 @@ class Backlog:
         self._wait()
 
     def go_on(self) -> None:
-        """Do some of the work, up to a round."""
+        """Process the backlog until it is empty or the budget is exhausted."""
         work, budget = self._work, self._budget
         self._is_waiting = False
         while work and not budget.exhausted(POLL_BUDGET):
@@ -121,7 +123,7 @@ class Backlog:
             self._budget.wait(self)
 
     def clear(self) -> None:
-        """Nothing that waits is wanted any more."""
+        """Drop all deferred work."""
         while self._work:
             octets, call, arguments = self._work.popleft()
             self._octets -= octets

@@ -1,10 +1,10 @@
 """The budget of one round of the event loop, shared by everything that runs in it.
 
 All users of a clock share its budget: the functions of a process, their links, segments and
-uplinks, captures, the subnet manager and the control socket. As with the budget of a NAPI poll, a
-user asks :meth:`Budget.exhausted` before it begins a poll, a timer's call, a client's request or a
-part of a long command, and charges what the work costs. The hot path compares ``Budget.steps`` with
-a level itself: in CPython 3.11 a call costs three comparisons.
+uplinks, captures, the subnet manager and the control socket. Like a NAPI poll, a user checks
+:meth:`Budget.exhausted` before it begins a poll, a timer's call, a client's request or a step of a
+long command, and charges the cost of the work. The hot path compares ``Budget.steps`` with a level
+itself: in CPython 3.11 a call costs three comparisons.
 
 Work that exceeds the budget waits: in its queue, in the receiver's
 :class:`~emu.device.rounds.backlog.Backlog`, or in its generator (``portions.py``). Costs are in
@@ -96,10 +96,10 @@ class Budget:
         return min(self.steps + SEGMENT_BUDGET, POLL_BUDGET)
 
     def begin(self) -> None:
-        """Begin a round: waiters of earlier rounds go on.
+        """Begin a round and call the waiters of earlier rounds.
 
         Each waiter goes on for a round at most, then all queues are polled, then the next waiters
-        go on: nobody waits longer than for one round of everybody else.
+        go on. No user waits longer than one round of every other user.
         """
         self.number += 1
         self.steps = 0

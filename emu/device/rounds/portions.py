@@ -1,9 +1,8 @@
-"""Work cut into portions, so that no round of the loop takes long.
+"""Long work cut into steps, so that no round of the loop takes long.
 
-A function that may have much to do is a generator: it yields after a portion, and its return value
-is the result. Who runs it gives it a turn in each round, that is ``next`` once; short work ends at
-the first call. Anything may have changed between two portions. How much one of them holds is in
-``sizes.py``.
+A function with long work is a generator: it yields after each step, and its return value is the
+result. Its owner calls ``next`` once in each round; short work ends at the first call. Any state
+may have changed between two steps. Step sizes are in ``sizes.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Portions = Generator[None, None, T]
 
 
 def goes_on(work: Portions[None]) -> bool:
-    """Do a portion of some work; True when there is another one."""
+    """Run one step of ``work``; return whether another one is left."""
     try:
         next(work)
     except StopIteration:
@@ -26,7 +25,7 @@ def goes_on(work: Portions[None]) -> bool:
 
 
 def finish(work: Portions[T]) -> T:
-    """Do all portions at once, for work that is known to be short."""
+    """Run all steps at once and return the result, for work that is known to be short."""
     while True:
         try:
             next(work)

@@ -1,8 +1,8 @@
-"""A call that somebody else will make, and that its owner can take back.
+"""A call that another party will make, and that its owner can cancel.
 
-Who waits for room on a wire hands in what to call. A wire does not know when the waiting one stops,
-and it may be another process that makes the room, or never does. So the owner takes the call back:
-what the wire still holds then refers to nothing.
+A sender that waits for capacity on a wire registers a callback. The wire does not know when that
+sender stops, and another process may provide the capacity, or never does. The owner therefore
+cancels the call, and the callback that the wire still holds refers to nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class CancellableCall:
-    """Calls ``call`` once, unless it is cancelled before; implements :class:`ports.Timer`."""
+    """Calls ``call`` once, unless cancelled before; implements :class:`ports.Timer`."""
 
     __slots__ = ("_call",)
 
@@ -25,9 +25,9 @@ class CancellableCall:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the call is still to be made."""
+        """Whether the call is pending."""
         return self._call is not None
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
         self._call = None

@@ -1,9 +1,8 @@
-"""The device's capability pages: what it supports at most, and what the driver has chosen.
+"""The device's capability pages: the maximum that it supports, and the driver's current values.
 
-The maximum (MAX) comes from the model; of a sub-function the adapter's manager chooses it. The
-current values (CUR) start equal to it, and SET_HCA_CAP may lower a field but never raise it above
-MAX. Every limit that the device enforces is read from CUR, so a driver always gets exactly what it
-is told.
+The maximum (MAX) comes from the model; for a sub-function the adapter's manager sets it. The
+current values (CUR) start equal to it. SET_HCA_CAP may lower a field but never raise it above MAX.
+Every limit that the device enforces is read from CUR, so enforced and reported limits agree.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ An older driver must not get behaviour that it does not know (core/main.c: handl
 _WRITABLE: Final = {CapType.ATOMIC: ("atomic_req_8B_endianness_mode",)}
 """Groups for which the driver sends only the fields that it sets, with all others 0.
 
-For the other groups it sends back a complete copy (core/main.c: handle_hca_cap_*).
+For the other groups the driver sends back a complete copy (core/main.c: handle_hca_cap_*).
 """
 
 _GATES: Final = {
@@ -90,7 +89,7 @@ _GATES: Final = {
     CapType.CRYPTO: ("crypto",),
     CapType.PORT_SELECTION: ("port_selection_cap",),
 }
-"""A group is there with any of these capabilities (core/fw.c: mlx5_query_hca_caps)."""
+"""General capabilities that enable a group; any one suffices (core/fw.c: mlx5_query_hca_caps)."""
 
 _EMPTY_WITHOUT_GATE: Final = frozenset(
     {
@@ -102,7 +101,8 @@ _EMPTY_WITHOUT_GATE: Final = frozenset(
 )
 """Groups that are empty, not unknown, where their gates are 0: an InfiniBand port lacks the first
 two, an Ethernet port the third, ConnectX-4 Lx device memory, a virtual function the dump of
-objects, most functions a switch."""
+objects, most functions a switch.
+"""
 
 
 _NIC_PROPERTIES: Final[dict[FlowTableType, str]] = {
@@ -117,11 +117,13 @@ _NIC_PROPERTIES: Final[dict[FlowTableType, str]] = {
 
 _MAX_PAGES: Final = 256
 _PAGES: Final[dict[tuple[CapType, int], tuple[Mapping[str, Any], bytes]]] = {}
-"""Pages that have been filled, by the group and the identity of the values, which stay."""
+"""Cache of filled pages, by group and identity of the values, which the cache keeps alive."""
 
 
 def _page(group: CapType, values: Mapping[str, Any] | None) -> bytes:
-    """A group's page. Its fields are hundreds, and a model's values are the same each time."""
+    """Return a group's page, cached: it has hundreds of fields, and a model's values never
+    change.
+    """
     if not values:
         return bytes(PAGE_BYTES)
     key = group, id(values)
@@ -137,9 +139,8 @@ def _page(group: CapType, values: Mapping[str, Any] | None) -> bytes:
 class Caps:
     """Capability pages of one function.
 
-    ``values`` gives each group's fields by their PRM names; a nested structure is a mapping. They
-    must not change afterwards.
-    ``vhca_id`` is the function's in its adapter.
+    ``values`` gives each group's fields by their PRM names; a nested structure is a mapping. The
+    caller must not change them afterwards. ``vhca_id`` identifies the function in its adapter.
     """
 
     def __init__(self, values: Mapping[CapType, Mapping[str, Any]], vhca_id: int = 0) -> None:
@@ -174,11 +175,11 @@ class Caps:
             self._opt_out(group)
 
     def _opt_out(self, group: CapType) -> None:
-        """Turn off what a driver must ask for itself."""
+        """Turn off the fields that a driver must opt in to."""
         self._view(group, CapMode.CUR).assign(_OFF_AT_RESET[group])
 
     def flow_properties(self, table_type: FlowTableType) -> Any:
-        """Return what flow tables of a type can do (flow_table_prop_layout)."""
+        """Return the capabilities of flow tables of a type (flow_table_prop_layout)."""
         if table_type is FlowTableType.FDB:
             return self.eswitch_tables.flow_table_properties_nic_esw_fdb
         if table_type is FlowTableType.ESW_INGRESS_ACL:
@@ -193,12 +194,11 @@ class Caps:
         return GROUPS[group].view(self._pages[group, mode])
 
     def page(self, group: int, mode: int) -> bytes:
-        """The page that QUERY_HCA_CAP returns.
+        """Return the page for QUERY_HCA_CAP.
 
-        All zeros for a group that is not modelled at all, and for some that the model lacks:
-        rdma-core's tests read pages to decide whether to skip (test_mlx5_dm_ops).
-        Raises BAD_PARAM_ERR for a number that is not a group, and for any other group that was
-        turned off.
+        The page is zero for a group that is not implemented at all, and for some that the model
+        lacks: rdma-core's tests read pages to decide whether to skip (test_mlx5_dm_ops). Raises
+        BAD_PARAM_ERR for a number that is not a group, and for any other group that was turned off.
         """
         is_empty = group in _EMPTY_WITHOUT_GATE and not self.has(group)
         if is_empty or (group in CapType._value2member_map_ and group not in GROUPS):
@@ -206,7 +206,7 @@ class Caps:
         return bytes(self._pages[self._known(group), self._mode(mode)])
 
     def set(self, group: int, page: bytes) -> None:
-        """Apply the driver's choice; fields that it cannot choose keep their value.
+        """Apply the driver's values; fields that it cannot set keep their value.
 
         Raises BAD_PARAM_ERR for an unknown group, and for a field above its maximum.
         """
@@ -222,9 +222,9 @@ class Caps:
             self._pages[known, CapMode.CUR][: prm.size] = page[: prm.size]
 
     def grant(self, group: int, page: bytes) -> None:
-        """Set what another function may have at most, as its manager chooses.
+        """Set the maximum of another function to its manager's values.
 
-        The manager reads MAX, changes a field and sends the page back, again and again
+        The manager reads MAX, changes a field and sends the page back, repeatedly
         (core/eswitch_offloads.c: mlx5_devlink_port_fn_max_io_eqs_set, ..._get). Raises
         BAD_PARAM_ERR for an unknown group, and for a field above the model's maximum.
         """
@@ -239,9 +239,10 @@ class Caps:
             self._opt_out(known)
 
     def lower(self, values: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-        """Lower general fields, given by dotted names, in both MAX and CUR.
+        """Lower general fields, given by dotted names, in both MAX and CUR, and return the old
+        values.
 
-        Returns the old values; a value that is not lower changes nothing.
+        A value that is not lower changes nothing.
         """
         before = {}
         views = [self._view(CapType.GENERAL, mode) for mode in (CapMode.MAX, CapMode.CUR)]
@@ -262,7 +263,7 @@ class Caps:
                 setattr(holder, last, old)
 
     def has(self, group: int) -> bool:
-        """Whether the device has the group: it is modelled and its gate is open."""
+        """Return whether the device has the group: implemented, with its gate enabled."""
         if group not in GROUPS:
             return False
         gates = _GATES.get(CapType(group))
@@ -282,9 +283,9 @@ class Caps:
 
 
 def _holder(view: object, path: str) -> tuple[Any, str]:
-    """The view that contains the last component of a dotted path, and that component."""
-    *way, name = path.split(".")
-    for step in way:
+    """Return the view that contains the last component of a dotted path, and that component."""
+    *parents, name = path.split(".")
+    for step in parents:
         view = getattr(view, step)
     return view, name
 

@@ -1,10 +1,10 @@
-"""Containment of unexpected exceptions: one stops only the function in which it was raised.
+"""Containment of unexpected exceptions: each stops only the function in which it was raised.
 
-It may be raised in the function's turn, in one of its timers, by an access of the driver to its
-registers, or for a packet that arrives for it.
-The exception is logged once with its traceback, and the function goes down as it would after an
-assert in its firmware: the health buffer shows a fatal syndrome, and the driver recovers. The other
-functions of the process continue. In the tests such an exception is a failure.
+An exception may occur in the function's poll, in one of its timers, during a register access of the
+driver, or while an arriving packet is processed. It is logged once with its traceback, and the
+function goes down as after an assert in its firmware: the health buffer shows a fatal syndrome, and
+the driver recovers. The other functions of the process continue. In the tests such an exception is
+a failure.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from emu.device.ports import Clock, Timer
 
 
 class Owner(Protocol):
-    """The object that is responsible for a piece of work: a function, or a connection."""
+    """The object that is responsible for some work: a function, or a connection."""
 
     @property
     def has_failed(self) -> bool:
-        """It has failed, and none of its work runs any more."""
+        """Whether the owner has failed, and its work has stopped."""
 
     def fail(self) -> None:
-        """Fail because of the exception that is being handled."""
+        """Fail because of the current exception."""
 
 
 class Lifetime:
@@ -61,7 +61,7 @@ class ContainedClock:
 
 
 def contain(owner: Owner, call: Callable[[], object]) -> None:
-    """Do some work of an owner that has not failed; an exception fails the owner."""
+    """Make ``call`` unless its owner has failed; an exception fails the owner."""
     if owner.has_failed:
         return
     try:
@@ -72,9 +72,10 @@ def contain(owner: Owner, call: Callable[[], object]) -> None:
 
 RESTART_NS = 10_000_000_000
 RESTART_WHEN_SEEN_NS: Final = 500_000_000
-"""A driver polls the health buffer every two to three seconds (core/health.c: poll_health). Then
-it waits two seconds for a disabled interface, which shows that the firmware has restarted
-(core/health.c: mlx5_error_sw_reset)."""
+"""Delay of the restart, in ns. A driver polls the health buffer every two to three seconds
+(core/health.c: poll_health). Then it waits two seconds for a disabled interface, which indicates
+that the firmware has restarted (core/health.c: mlx5_error_sw_reset).
+"""
 
 
 class Recovery:
@@ -87,17 +88,17 @@ class Recovery:
         self._is_seen = False
 
     def begin(self) -> None:
-        """The function has failed."""
+        """Start the timeout after a failure of the function."""
         self._set(RESTART_NS)
 
     def seen(self) -> None:
-        """The driver has read the failure from the health buffer."""
+        """Shorten the delay: the driver has read the failure from the health buffer."""
         if not self._is_seen:
             self._is_seen = True
             self._set(RESTART_WHEN_SEEN_NS)
 
     def end(self) -> None:
-        """The function has been reset."""
+        """Cancel the restart after a reset of the function."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,8 +1,8 @@
-"""What the manager of an embedded switch (E-Switch) has made of it, between two resets.
+"""The configuration of an embedded switch (E-Switch) by its manager, between two resets.
 
 Its objects are the manager's own: tables of the FDB and of ACLs are among the manager's flow
-tables. Here is what they do: where packets begin, and what each vPort's context says. How frames
-pass is in ``emu.device.engine.esw``.
+tables. This module holds their use: the root tables, and the context of each vPort.
+``emu.device.engine.esw`` forwards the frames.
 
 Source: PRM "E-Switch"; mlx5_ifc.h: esw_vport_context; core/lib/mpfs.c.
 """
@@ -18,23 +18,23 @@ from layouts.eth_enums import FlowTableType
 
 
 class EswVport:
-    """A vPort, as the switch has it."""
+    """The switch's state of a vPort."""
 
     __slots__ = ("egress", "element", "ingress", "reg_c_id")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ingress = FlowDomain(ledger)
-        """The ACL of what the vPort sends, before the FDB."""
+        """ACL of packets that the vPort sends, before the FDB."""
         self.egress = FlowDomain(ledger)
-        """The ACL of what it gets, after the FDB."""
+        """ACL of packets to the vPort, after the FDB."""
         self.reg_c_id = 0
-        """Which registers C come with a packet, one bit each (fdb_to_vport_reg_c_id)."""
+        """Registers C that are passed with a packet, one bit each (fdb_to_vport_reg_c_id)."""
         self.element: SchedulingElement | None = None
-        """What limits the rate at which its function sends."""
+        """Limits the send rate of the vPort's function."""
 
 
 class L2Entry(NamedTuple):
-    """An address of the table of the physical port (MPFS): its frames are for this adapter.
+    """A unicast address in the table of the physical port (MPFS).
 
     The table distributes unicast frames among several physical functions behind one port. This port
     has one, which gets all of them.
@@ -45,7 +45,7 @@ class L2Entry(NamedTuple):
 
 
 class ForeignRoot(NamedTuple):
-    """A table in the FDB of another switch of the board, where packets begin."""
+    """A root table in the FDB of another switch of the board."""
 
     owner: int
     """The vhca id of that switch's manager."""
@@ -57,24 +57,25 @@ class Eswitch:
     """The switch of a manager."""
 
     def __init__(self, ledger: Ledger) -> None:
-        """``ledger`` has the manager's accounts."""
+        """Create a switch without tables; ``ledger`` has the manager's accounts."""
         self._ledger = ledger
         self.fdb = FlowDomain(ledger)
-        """The forwarding database: where each packet goes. Without a root there is the manager's
-        vPort and the cable, and nothing else."""
+        """The forwarding database. Without a root it connects only the manager's vPort and the
+        cable.
+        """
         self.foreign_root: ForeignRoot | None = None
-        """Instead of the FDB's own root: the switches share an FDB, and this one's is not asked."""
+        """Replaces the root of the own FDB, when switches share an FDB."""
         self._vports: dict[int, EswVport] = {}
         self.l2_table: dict[int, L2Entry] = {}
-        """By index."""
+        """Entries by index."""
 
     @property
     def decides(self) -> bool:
-        """Whether there is a table where packets begin."""
+        """Whether packets have a root table."""
         return self.fdb.root is not None or self.foreign_root is not None
 
     def begin(self) -> tuple[FlowDomain, FlowTable | None]:
-        """The FDB that decides about packets, and where they begin there: None for its root."""
+        """Return the FDB for packets, and their first table there: None for its root."""
         foreign = self.foreign_root
         if foreign is None:
             return self.fdb, None
@@ -82,13 +83,13 @@ class Eswitch:
         return foreign.fdb, None if is_root else foreign.table
 
     def vport(self, number: int) -> EswVport:
-        """The vPort with this number, which the caller has found to exist."""
+        """Return the vPort with this number, which the caller has found to exist."""
         vport = self._vports.get(number)
         if vport is None:
             vport = self._vports[number] = EswVport(self._ledger)
         return vport
 
     def acl(self, kind: FlowTableType, number: int) -> FlowDomain:
-        """The ACL of a vPort; ``kind`` says which of the two."""
+        """Return the ACL of a vPort, ingress or egress by ``kind``."""
         vport = self.vport(number)
         return vport.ingress if kind is FlowTableType.ESW_INGRESS_ACL else vport.egress

@@ -1,7 +1,7 @@
-"""Firmware pages: memory that the driver lends to the device (PRM "ICM memory").
+"""Firmware pages: memory that the driver gives to the device on loan (PRM "ICM memory").
 
-Real devices keep their contexts in host memory. This one does not need any, but can still ask for
-some, to exercise the driver's code that gives pages, takes them back and handles page requests.
+Real devices keep their contexts in host memory. This device needs none, but can still request some,
+to exercise the driver's code that gives pages, reclaims them and handles page requests.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Final
 from emu.device.objects.ledger import Ledger
 
 MAX_PAGES = 1 << 17
-"""512 MiB: more than any firmware asks for."""
+"""Limit of 512 MiB, above the request of any firmware."""
 
 _KIND: Final = "firmware page"
 _BYTES: Final = 128
-"""What it costs the host to remember one page."""
+"""Host memory for the record of one page, in bytes."""
 
 
 class FirmwarePages:
-    """The pages that the driver has given, and how many more the device wants."""
+    """The pages that the driver has given, and the number that the device requests."""
 
     def __init__(self, boot_pages: int, ledger: Ledger) -> None:
         self.boot_pages = boot_pages
-        """Pages wanted at boot, and the same number again at init."""
+        """Pages requested at boot, and the same number again at init."""
         self._given: dict[int, None] = {}
         self._ledger = ledger
 
@@ -31,7 +31,7 @@ class FirmwarePages:
         return len(self._given)
 
     def holds_any(self, pages: dict[int, None]) -> bool:
-        """Whether the device holds any of the pages."""
+        """Return whether the device holds any of the pages."""
         return not self._given.keys().isdisjoint(pages)
 
     def give(self, pages: dict[int, None]) -> None:
@@ -40,12 +40,12 @@ class FirmwarePages:
         self._given.update(pages)
 
     def take(self, count: int) -> list[int]:
-        """Return up to ``count`` pages, the newest first."""
+        """Return up to ``count`` pages to the driver, the newest first."""
         pages = [self._given.popitem()[0] for _ in range(min(count, len(self._given)))]
         self._ledger.give_back(_KIND, len(pages) * _BYTES)
         return pages
 
     def forget(self) -> None:
-        """Forget all pages; the driver does not want them back."""
+        """Drop all pages without a return to the driver."""
         self._given.clear()
         self._ledger.close(_KIND)
