@@ -1,14 +1,14 @@
-"""Faults: the device fails exactly where a plan says, the same way every time.
+"""Fault injection: the device fails exactly where a plan says, reproducibly.
 
-A plan (:mod:`emu.device.faults.plan`) is a list of rules. Each names a point that the device's
-dispatchers pass, the events there that it is about, which of them fail (in the words of the
-kernel's Documentation/fault-injection: probability, interval, times, space) and what happens.
-Handlers know nothing of it: the points lie in the command interface, the writers of EQEs and CQEs,
-the doorbells, and around memory, interrupts and wire, where they are only while rules want them.
-Each is declared once, in :mod:`emu.device.faults.points`.
+A plan (:mod:`emu.device.faults.plan`) is a list of rules. Each names a point of the device's
+dispatchers, the events there that it matches, which of them fail (in the terms of the kernel's
+Documentation/fault-injection: probability, interval, times, space) and the action. Handlers are not
+involved: the points are in the command interface, the writers of EQEs and CQEs, and the doorbells.
+Memory, interrupts and wire are wrapped only while rules need it. Each point is declared once, in
+:mod:`emu.device.faults.points`.
 
-A fault is always one that a rule injects; the faults of on-demand paging are page faults.
+"Fault" always means an injected one; the faults of on-demand paging are page faults.
 
-Whether a rule fires depends on the plan's seed and on how many events the rule has met, and on
-nothing else: the same plan and the same actions of the driver give the same faults.
+Whether a rule fires depends only on the plan's seed and on the number of events that the rule has
+matched: the same plan and the same actions of the driver give the same faults.
 """

@@ -1,7 +1,7 @@
-"""Whether a rule fires, in the words of the kernel's Documentation/fault-injection.
+"""The decision whether a rule fires, in the terms of the kernel's Documentation/fault-injection.
 
-It is a pure function of the plan's seed, the rule and the number of events that the rule has
-matched, so neither a random generator's state nor time can make two runs differ.
+The decision is a pure function of the plan's seed, the rule and the number of events that the rule
+has matched. Neither a random generator's state nor time can make two runs differ.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 from emu.device.faults.event import Event
 from emu.device.faults.rule import Rule
 
-_DICE = 1 << 64
+_RANDOM_RANGE = 1 << 64
 
 
 def percent(seed: int, name: str, number: int) -> float:
-    """The random number of one event, from 0 to 100 (exclusive)."""
-    thrown = blake2b(f"{seed}/{name}/{number}".encode(), digest_size=8).digest()
-    return int.from_bytes(thrown, "big") * 100 / _DICE
+    """Return the random number of one event, from 0 to 100 (exclusive)."""
+    random = blake2b(f"{seed}/{name}/{number}".encode(), digest_size=8).digest()
+    return int.from_bytes(random, "big") * 100 / _RANDOM_RANGE
 
 
 class RuleState:
@@ -30,23 +30,26 @@ class RuleState:
         self.rule = rule
         self.seed = seed
         self.met = 0
-        """Matching events so far."""
+        """Number of matching events."""
         self.fired = 0
         self.without_effect = 0
-        """How often it would have fired, but its action has changed nothing."""
+        """Number of times that it fired but its action changed nothing."""
         self.why = ""
-        """Why the last time had none."""
+        """Reason for the last action without effect."""
         self.is_armed = False
         """Whether it is armed, by ``after``."""
         self._index = frozenset(rule.index) if rule.index is not None else None
 
     @property
     def is_spent(self) -> bool:
-        """Whether it has fired as often as it may."""
+        """Whether it has reached its maximum number of firings."""
         return 0 <= self.rule.times <= self.fired + self.without_effect
 
     def fires(self, event: Event[Any], *, is_settled: bool = False) -> bool:
-        """Count the event if it matches, and decide; another rule's event is only counted."""
+        """Count the event if it matches, and return whether the rule fires.
+
+        An event settled by another rule is only counted.
+        """
         rule = self.rule
         if rule.match and not event.agrees(rule.match):
             return False
@@ -65,7 +68,7 @@ class RuleState:
         return True
 
     def take_back(self, why: str) -> None:
-        """What has fired has had no effect."""
+        """Undo the count of a firing without effect, and keep the reason."""
         self.why = why
         self.fired -= 1
         self.without_effect += 1

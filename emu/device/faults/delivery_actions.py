@@ -1,7 +1,7 @@
-"""Actions that apply to anything that is sent from one place to another.
+"""Actions for events that send something: drop, delay, duplicate, reorder.
 
-The events of a point have those that fit as base classes; one that overrides a method gives the
-action its own description.
+The events of a point have the applicable classes as bases; an override of a method gives the action
+its own description.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from emu.device.faults.rule import Rule
 
 
 class Losable(Event[Result]):
-    """A rule can lose it."""
+    """An event that a rule can drop."""
 
     __slots__ = ()
 
     @action("it is lost")
     def drop(self, _rule: Rule) -> Any:
-        """Do not go on."""
+        """Drop the event."""
         return self.instead
 
 
 class Delayable(Event[Result]):
-    """A rule can delay it."""
+    """An event that a rule can delay."""
 
     __slots__ = ()
 
     @action("it comes later, by ms", needs=[MS])
     def delay(self, rule: Rule) -> Any:
-        """Go on after ``ms`` of the device's clock."""
+        """Perform the event after ``ms`` of the device's clock."""
         self.keep()
         self.faults.later(rule, self.go_on_late, self)
         return self.instead
 
 
 class Repeatable(Event[Result]):
-    """A rule can repeat it."""
+    """An event that a rule can repeat."""
 
     __slots__ = ()
 
     @action("it is repeated, count times (1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> Any:
-        """Go on, and then ``count`` times more."""
+        """Perform the event, and then ``count`` times more."""
         result = self.go_on()
         for _ in range(rule["count"] or 1):
             result = self.go_on()
@@ -53,13 +53,13 @@ class Repeatable(Event[Result]):
 
 
 class Reorderable(Event[Result]):
-    """A rule can move it behind the next one."""
+    """An event that a rule can move behind the next one."""
 
     __slots__ = ()
 
     @action("it comes after the next one of the point")
     def reorder(self, _rule: Rule) -> Any:
-        """Go on after the next event of the point."""
+        """Perform the event after the next event of the point."""
         self.keep()
         self.faults.behind_next(self)
         return self.instead

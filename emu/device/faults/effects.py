@@ -1,8 +1,8 @@
-"""The effects of rules on a device as a whole that have begun, and how each ends.
+"""Effects of rules on a device as a whole: their start and their end.
 
 An effect ends after ``ms`` if the rule has it, when the rule is removed, or when the function is
-reset, unless it is outside of the function; what it has changed is then restored.
-:mod:`emu.device.faults.points.device` and ``subnet`` declare them.
+reset, unless the effect is outside of the function; its change is then undone.
+:mod:`emu.device.faults.points.device` and ``subnet`` declare effects.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from emu.device.ports import Timer
 
 Begin = Callable[["Effects", Rule], "Ending | None"]
 Ending = Callable[[], object]
-"""Undoes what an effect has done."""
+"""Undoes an effect."""
 
 
 class Lasting:
@@ -25,7 +25,7 @@ class Lasting:
         self._undo = undo
 
     def __call__(self) -> None:
-        """Undo what the effect has done."""
+        """Undo the effect."""
         self._undo()
 
 
@@ -36,15 +36,15 @@ class Effects:
         self.faults = faults
         self._endings: dict[str, list[Ending]] = {}
         self._timers: dict[Timer, bool] = {}
-        """Whether each of them goes on when the function is reset."""
+        """Whether each timer continues when the function is reset."""
         self.is_gone = False
         """Whether the function is off the bus."""
         self.wanted_pages: int | None = None
-        """How many pages the firmware waits for; it creates no object until it has them."""
+        """Number of pages that the firmware waits for; it creates no object until it has them."""
 
     @property
     def is_any(self) -> bool:
-        """Whether the device has to be watched although no rule is left."""
+        """Whether an effect needs the device's points although no rule is left."""
         return self.is_gone
 
     def lacks_pages(self) -> bool:
@@ -55,16 +55,16 @@ class Effects:
         return self.wanted_pages is not None
 
     def in_force(self, name: str) -> int:
-        """How many effects of a rule have begun and not ended."""
+        """Return the number of effects of a rule that have started and not ended."""
         return len(self._endings.get(name, ()))
 
     @property
     def count(self) -> int:
-        """How many effects have begun and not ended."""
+        """Number of effects that have started and not ended."""
         return sum(map(len, self._endings.values()))
 
     def begin(self, rule: Rule, effect: Begin) -> None:
-        """Begin the effect of a rule that has fired."""
+        """Start the effect of a rule that has fired."""
         ending = effect(self, rule)
         if ending is None:
             return
@@ -74,11 +74,10 @@ class Effects:
             self.after(rule, lambda: self._over(rule.name, ending), is_lasting=is_lasting)
 
     def after(self, rule: Rule, call: Callable[[], None], *, is_lasting: bool = False) -> Ending:
-        """Call after the rule's time, unless the function is reset before; returns what ends that.
+        """Call after the rule's time, unless the function is reset before; return the canceller.
 
-        ``is_lasting``: a reset changes nothing about it.
-
-        By the clock of the function, which lasts: one that is off the bus comes back after a reset.
+        ``is_lasting``: a reset changes nothing about it. The timer uses the clock of the function,
+        which outlives resets: a function that is off the bus returns after one.
         """
 
         def go() -> None:
@@ -90,14 +89,14 @@ class Effects:
         return timer.cancel
 
     def end(self, rule: Rule) -> None:
-        """The rule is removed: end its effects."""
+        """End the effects of a rule that is removed."""
         for ending in reversed(self._endings.pop(rule.name, [])):
             ending()
 
     def forget(self) -> None:
-        """The function was reset, which has undone the effects on its registers.
+        """Drop the effects that a reset of the function has undone.
 
-        A function that is off the bus stays there.
+        A function that is off the bus stays off.
         """
         self.wanted_pages = None
         if not self.is_gone:

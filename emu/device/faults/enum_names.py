@@ -1,4 +1,4 @@
-"""Names and numbers: a plan says either, an event has an enumeration's member or a number."""
+"""Names and numbers of enumerations: plans contain either, events a member or a number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def number_of(value: str | int, kind: type[IntEnum]) -> int:
-    """The number behind a name of ``kind``, or the number itself. Raises ValueError."""
+    """Return the number of a name of ``kind``, or the number itself. Raises ValueError."""
     if isinstance(value, str):
         for name, member in kind.__members__.items():
             if name.lstrip("_") == value:
@@ -18,22 +18,22 @@ def number_of(value: str | int, kind: type[IntEnum]) -> int:
 
 
 def names_of(kind: type | tuple[str, ...]) -> list[str]:
-    """The names that values of a kind can have; none where it is numbers, or any name."""
+    """Return the names that values of a kind can have; none for numbers or free names."""
     if isinstance(kind, tuple):
         return list(kind)
     return [name.lstrip("_") for name in kind.__members__] if issubclass(kind, Enum) else []
 
 
 def name_of(value: object) -> Any:
-    """The name of an enumeration's member; other values as they are."""
+    """Return the name of an enumeration's member; other values unchanged."""
     return value.name.lstrip("_") if isinstance(value, Enum) else value
 
 
 def agrees(requested: object, value: object) -> bool:
-    """Whether a field's value is one that ``match`` wants.
+    """Return whether a field's value matches ``requested``, a value from ``match``.
 
-    Wanted are a number, a range (``"4..7"``), a name or a pattern of one (``"CREATE_*"``), bytes as
-    hexadecimal digits, or a list of such.
+    ``requested`` is a number, a range (``"4..7"``), a name or a pattern of one (``"CREATE_*"``),
+    bytes as hexadecimal digits, or a list of such.
     """
     if isinstance(requested, list):
         return any(agrees(one, value) for one in requested)

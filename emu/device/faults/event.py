@@ -1,8 +1,8 @@
-"""An event at a fault point: what a dispatcher is about to do, and what a rule can do instead.
+"""An event at a fault point: a step of a dispatcher, and the actions of rules instead of it.
 
-Each point declares a subclass of :class:`Event` (:mod:`emu.device.faults.registry`). The fields
-that a rule may match are its attributes; ``go_on`` does what the dispatcher was about to do; each
-action that a rule can take there is a method.
+Each point declares a subclass of :class:`Event` (:mod:`emu.device.faults.registry`). Its attributes
+are the fields that a rule may match, ``go_on`` performs the dispatcher's step, and each action of a
+rule is a method.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 FieldKind = type[int] | type[str] | type[Enum] | tuple[str, ...]
-"""The values that a field has: numbers, any names, an enumeration's members, or these names."""
+"""Values of a field: numbers, any names, an enumeration's members, or these names."""
 
 
 class NoEffectError(Exception):
-    """What a rule wants changes nothing; the text says why. Nothing has been changed."""
+    """A rule's action would change nothing, and nothing has been changed; the text gives the
+    reason.
+    """
 
 
 MISSING = object()
@@ -39,7 +41,7 @@ class RuleInjector(Protocol):
 
     @property
     def function(self) -> Function:
-        """The function that the rules are about."""
+        """The function of the rules."""
 
     @property
     def hca(self) -> Hca:
@@ -55,37 +57,38 @@ class RuleInjector(Protocol):
     def show(
         self, point: FaultPoint[Shown, Result], *shown: Shown.args, **named: Shown.kwargs
     ) -> Result:
-        """Show an event of another point that follows from this one."""
+        """Show an event of another point that follows from this one; return its result."""
 
     def later(
         self, rule: Rule, call: Callable[[], object], event: Event[Any], ms: float | None = None
     ) -> None:
-        """Call back after ``ms``, or after the rule's time if None, by the device's clock.
+        """Make ``call`` after ``ms``, or after the rule's time if None, by the device's clock.
 
-        Does nothing if the function is reset before, or its objects go and the event with them.
+        The call is cancelled by a reset of the function, and with the objects of its event.
         """
 
     def behind_next(self, event: Event[Any]) -> None:
-        """Let an event go on after the next event of its point."""
+        """Perform an event after the next event of its point."""
 
     def guarded(self, call: Callable[[], object]) -> None:
         """Run a delayed action; an exception in it is logged and does not end the loop."""
 
     def attach(self) -> None:
-        """Watch the points that rules are about, and no others."""
+        """Enable the points of the loaded rules, and no others."""
 
     def follow(self) -> None:
-        """A command has run: arm the rules that are now due, remove those that end here."""
+        """Arm rules and remove rules that are due after a command."""
 
 
 class EventField:
-    """A field that the events of a point have; its name is that of their attribute."""
+    """A field of the events of a point, named after their attribute."""
 
     __slots__ = ("is_recorded", "kind", "name")
 
     def __init__(self, name: str, kind: FieldKind, *, is_recorded: bool = False) -> None:
-        """``is_recorded`` fields go into the record: they identify the event and do not change from
-        run to run."""
+        """Create a field; ``is_recorded`` fields identify the event in records, equally in every
+        run.
+        """
         self.name = name
         self.kind = kind
         self.is_recorded = is_recorded
@@ -99,7 +102,7 @@ class Opened:
     def __init__(
         self, about: str, layout: Callable[[Mapping[str, Any]], Prm | None], prefix: str = ""
     ) -> None:
-        """``about`` names the structure for readers of the table.
+        """Store the fields; ``about`` names the structure for readers of the table.
 
         ``layout`` returns it for a rule's ``match``, None if ``match`` does not determine it.
         ``prefix`` precedes its fields' names.
@@ -118,30 +121,30 @@ class Event(Generic[Result]):
     declared: ClassVar[Mapping[str, EventField]]
     """The declaration's fields, by name."""
     ends_with_objects: ClassVar[bool] = False
-    """Whether it is of an object, and must not happen when all objects have gone."""
+    """Whether the event belongs to an object, and is dropped with all objects."""
     instead: ClassVar[Any] = None
-    """What the dispatcher gets back when a rule keeps the event from going on now."""
+    """Result for the dispatcher when a rule drops or delays the event."""
 
     def __init__(self, faults: RuleInjector) -> None:
         self.faults = faults
 
     def go_on(self) -> Result:
-        """Do what the dispatcher was about to do."""
+        """Perform the dispatcher's step, and return its result."""
         raise NotImplementedError
 
     def go_on_late(self) -> object:
-        """As ``go_on``, later, when the dispatcher has already gone on."""
+        """Perform the step later, when the dispatcher has already continued."""
         return self.go_on()
 
     def keep(self) -> None:
-        """Copy what would not outlive the call that showed the event."""
+        """Copy the data that does not outlive the call that showed the event."""
 
     def views(self) -> Mapping[str, View]:
-        """Views of the structures that it carries, by the prefix of their fields' names."""
+        """Return views of the structures that it carries, by the prefix of their fields' names."""
         return {}
 
     def get(self, name: str) -> Any:
-        """A field's value, or MISSING."""
+        """Return a field's value, or MISSING."""
         if name in self.declared:
             return getattr(self, name)
         for prefix, view in self.views().items():
@@ -150,18 +153,18 @@ class Event(Generic[Result]):
         return MISSING
 
     def agrees(self, match: Mapping[str, Any]) -> bool:
-        """Whether every field in ``match`` has a wanted value."""
+        """Return whether every field in ``match`` has a requested value."""
         return all(agrees(requested, self.get(name)) for name, requested in match.items())
 
     def summary(self) -> dict[str, Any]:
-        """Names and numbers that identify the event; nothing that changes from run to run."""
+        """Return the names and numbers that identify the event, equal in every run."""
         values = ((field.name, self.get(field.name)) for field in self.declared.values()
                 if field.is_recorded)  # fmt: skip
         return {name: name_of(value) for name, value in values if value is not MISSING}
 
 
 def field_of(view: object, path: str) -> Any:
-    """The value at a dotted path of a view, or MISSING."""
+    """Return the value at a dotted path of a view, or MISSING."""
     for name in path.split("."):
         if not isinstance(view, View) or name not in {field.name for field in view.prm.fields}:
             return MISSING
@@ -170,17 +173,17 @@ def field_of(view: object, path: str) -> Any:
 
 
 def change_fields(views: Iterable[Any], values: Mapping[str, Any]) -> None:
-    """Set fields of views. Raises :class:`NoEffectError` when none of them has any."""
+    """Set fields of views. Raises :class:`NoEffectError` when no view accepts any value."""
     if all(set(set_fields(view, values)) == values.keys() for view in views):
-        raise NoEffectError(f"it has no field {', '.join(values)} that takes the value")
+        raise NoEffectError(f"no field {', '.join(values)} takes the value")
 
 
 def set_fields(view: object, values: Mapping[str, Any]) -> list[str]:
-    """Set fields of a view; returns the names of those that could not be set."""
+    """Set fields of a view; return the names of those that could not be set."""
     refused = []
     for path, value in values.items():
-        *way, name = path.split(".")
-        holder = field_of(view, ".".join(way)) if way else view
+        *parents, name = path.split(".")
+        holder = field_of(view, ".".join(parents)) if parents else view
         if not isinstance(holder, View) or field_of(holder, name) is MISSING:
             refused.append(path)
             continue

@@ -1,4 +1,6 @@
-"""The functions of a run that an entry of a plan is for: one index, several, or all by default."""
+"""The functions of a run that an entry of a plan applies to: one index, several, or all
+(default).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 MAX_FUNCTIONS: Final = 16
-"""Functions of one run that entries of a plan can name."""
+"""Maximum number of functions of one run that entries of a plan can name."""
 
 FunctionIndex = Annotated[int, Field(strict=True, ge=0, lt=MAX_FUNCTIONS)]
 Functions = (
@@ -24,13 +26,14 @@ def listed(functions: int | list[int] | None) -> list[int] | None:
 
 
 def includes(functions: int | list[int] | None, index: int) -> bool:
-    """Return whether an entry for ``functions`` is for the function with this index."""
+    """Return whether an entry for ``functions`` applies to the function with this index."""
     indices = listed(functions)
     return indices is None or index in indices
 
 
 def restricted(functions: int | list[int] | None, allowed: list[int]) -> list[int]:
-    """Return the indices that remain of ``functions`` when only ``allowed`` ones may be meant.
+    """Return the indices of ``functions``, which must be in ``allowed``; None means all allowed
+    ones.
 
     Raises ValueError for an index that is not allowed.
     """
@@ -38,5 +41,5 @@ def restricted(functions: int | list[int] | None, allowed: list[int]) -> list[in
     if indices is None:
         return allowed
     if others := [index for index in indices if index not in allowed]:
-        raise ValueError(f"function {others[0]} is another guest's; choose of {allowed}")
+        raise ValueError(f"function {others[0]} belongs to another guest; choose from {allowed}")
     return indices

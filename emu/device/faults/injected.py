@@ -22,5 +22,5 @@ class InjectedError(CmdError):
 
     @property
     def syndrome(self) -> int:
-        """The rule's syndrome, or that of the reason."""
+        """Syndrome of the rule, or of the reason."""
         return super().syndrome if self._syndrome is None else self._syndrome

@@ -1,7 +1,7 @@
-"""The rules that are loaded for one function, and how they decide about its events.
+"""The rules that are loaded for one function, and their decisions about its events.
 
-``hca.faults`` is None while there are no rules, so without a plan a point costs one attribute
-test. With rules it is the function's :class:`Injector`.
+``hca.faults`` is None while no rule is loaded, so without a plan a point costs one attribute test.
+With rules it is the function's :class:`Injector`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_DELAYED = 10_000
-"""How many events may be held back at a time; further ones are not delayed."""
+"""Maximum number of delayed events; further ones are not delayed."""
 
 
 class Injector:
-    """Implements :class:`state.points.FaultInjector`: one function fails as its rules say."""
+    """Implements :class:`state.points.FaultInjector`: one function fails by its rules."""
 
     def __init__(
         self, function: Function, index: int = 0, sink: Callable[[Fired], None] | None = None
     ) -> None:
-        """``sink`` is given each fault that fires; ``index`` is the function's in the run."""
+        """Start without rules; ``sink`` receives each fault that fires.
+
+        ``index`` is the function's index in the run.
+        """
         self.function = function
         self.index = index
         self._sink = sink
@@ -48,11 +51,11 @@ class Injector:
         self._by_point: dict[str, list[RuleState]] = {}
         self._held: Counter[str] = Counter()
         self._timers: dict[Timer, tuple[str, Event[Any] | None]] = {}
-        """What is held back: its rule, and the event if it is one that ends with its objects."""
+        """Pending timers: the rule of each, and the event if it ends with its objects."""
         self._behind: dict[str, list[Event[Any]]] = {}
         """Events that wait for the next one of their point."""
         self._to_come: list[tuple[int, Callable[[], None]]] = []
-        """Calls for when the function has run so many commands."""
+        """Calls, by the number of commands after which they are due."""
         self._is_inside = False
         self._is_timed = False
         self._errors = ObserverErrors("record of faults")
@@ -66,7 +69,7 @@ class Injector:
     # -- rules
 
     def start(self, plan: Plan) -> None:
-        """Load a plan before the driver starts; the function's power-on is then an event, too."""
+        """Load a plan before the driver starts; the function's power-on is then also an event."""
         self.load(plan)
         self.show(POWER_ON_POINT, "start")
 
@@ -76,12 +79,12 @@ class Injector:
         self.add(plan.rule, plan.seed)
 
     def add(self, rules: Iterable[Rule], seed: int) -> None:
-        """Add rules; each needs a name that no other rule has."""
+        """Add rules. Raises ValueError for a name that another rule has."""
         names = {state.rule.name for state in self.states}
         added = []
         for rule in rules:
             if rule.name in names:
-                raise ValueError(f"there is a rule {rule.name!r} already")
+                raise ValueError(f"a rule {rule.name!r} already exists")
             names.add(rule.name)
             if rule.applies_to(self.index):
                 added.append(RuleState(rule, seed))
@@ -89,7 +92,9 @@ class Injector:
         self._arm()
 
     def at(self, commands: int, call: Callable[[], None]) -> None:
-        """Call when the function has run so many commands; now if it has."""
+        """Make ``call`` when the function has run ``commands`` commands, at once if it already
+        has.
+        """
         self._to_come.append((commands, call))
         self._call_due()
         self._sort()
@@ -102,7 +107,7 @@ class Injector:
             call()
 
     def remove(self, name: str) -> bool:
-        """Remove a rule and end its effects; False when there is no rule of that name."""
+        """Remove a rule and end its effects; return False when no rule has that name."""
         states = [state for state in self.states if state.rule.name == name]
         self.states = [state for state in self.states if state not in states]
         for state in states:
@@ -116,7 +121,7 @@ class Injector:
             self.remove(state.rule.name)
 
     def follow(self) -> None:
-        """A command has run: arm the rules that are now due, and remove those that end here."""
+        """Arm rules and remove rules that are due after a command."""
         if self._is_timed:
             count = self.function.commands
             self._call_due()
@@ -126,7 +131,7 @@ class Injector:
             self._arm()
 
     def _arm(self) -> None:
-        """Arm the rules that are now due; rules for the point ``rule`` fire at once."""
+        """Arm the rules that are now due; rules for the point ``load`` fire at once."""
         count = self.function.commands
         new = [one for one in self.states if not one.is_armed and one.rule.after <= count]
         for state in new:
@@ -150,7 +155,7 @@ class Injector:
     # -- the device
 
     def power_on(self, cause: str) -> None:
-        """The function has a new Hca."""
+        """Attach to the new Hca of the function, without delayed events."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -162,7 +167,7 @@ class Injector:
             self.show(POWER_ON_POINT, cause)
 
     def forget_objects(self) -> None:
-        """The function's objects are about to go: so do the events of theirs that are held back."""
+        """Drop the delayed events of objects, before all objects are dropped."""
         for timer, (name, event) in list(self._timers.items()):
             if event is not None:
                 timer.cancel()
@@ -172,7 +177,7 @@ class Injector:
             self._behind[point] = [event for event in waiting if not event.ends_with_objects]
 
     def attach(self) -> None:
-        """Watch the points that rules are about, and no others."""
+        """Enable the points of the loaded rules, and no others."""
         is_wanted = self.states or self._to_come or self.effects.is_any
         self.hca.faults = self if is_wanted else None
         for names, stand in MOUNTS:
@@ -195,7 +200,7 @@ class Injector:
     # -- listing
 
     def listing(self) -> list[dict[str, object]]:
-        """Each rule as plain values: its name, point and action, and its counts."""
+        """Return each rule as plain values: its name, point and action, and its counts."""
         return [
             {"name": state.rule.name, "point": state.rule.point, "action": state.rule.action}
             | {name: value for name, value in self.counts_of(state).items() if name != "function"}
@@ -203,7 +208,7 @@ class Injector:
         ]
 
     def counts_of(self, state: RuleState) -> dict[str, object]:
-        """A rule's counts at this function, as plain values."""
+        """Return a rule's counts at this function, as plain values."""
         name = state.rule.name
         return {
             "function": self.index, "met": state.met, "fired": state.fired,
@@ -214,12 +219,12 @@ class Injector:
 
     @property
     def held(self) -> int:
-        """How many events are held back now."""
+        """Number of delayed events."""
         return self._held.total()
 
     @property
     def in_force(self) -> int:
-        """How many effects on the device have begun and not ended."""
+        """Number of effects on the device that have started and not ended."""
         return self.effects.count
 
     # -- events
@@ -227,9 +232,9 @@ class Injector:
     def show(
         self, point: FaultPoint[Shown, Result], *shown: Shown.args, **named: Shown.kwargs
     ) -> Result:
-        """Show what is about to happen at a point. It then happens, unless a rule changes that.
+        """Show an event at a point, which happens unless a rule changes it; return its result.
 
-        Raises what the event or the rule's action raises.
+        Raises the exceptions of the event or of the rule's action.
         """
         declared = POINTS.get(point.name)
         if declared is None:
@@ -245,7 +250,9 @@ class Injector:
         return cast(Result, result)
 
     def _act(self, state: RuleState, event: Event[Any]) -> Any:
-        """What a rule makes of an event; the event itself where that changes nothing."""
+        """Perform a rule's action on an event; perform the event itself if the action has no
+        effect.
+        """
         actions = POINTS[event.point].actions
         try:
             return actions[state.rule.action].carry_out(event, state.rule)
@@ -254,13 +261,13 @@ class Injector:
         return event.go_on()
 
     def behind_next(self, event: Event[Any]) -> None:
-        """Let an event go on after the next event of its point."""
+        """Perform an event after the next event of its point."""
         self._behind.setdefault(event.point, []).append(event)
 
     def _verdict(self, event: Event[Any]) -> RuleState | None:
-        """The rule that decides about an event, if any.
+        """Return the rule that decides about an event, or None.
 
-        Effects on the device begin here; events that they cause are not shown to rules.
+        Effects on the device start here; events that they cause are not shown to rules.
         """
         if self._is_inside:
             return None
@@ -274,24 +281,24 @@ class Injector:
         return verdict
 
     def _strike(self, state: RuleState, event: Event[Any]) -> None:
-        """A rule has fired: begin its effect, if it has one, and tell."""
+        """Start the effect of a rule that has fired, if it has one, and report the firing."""
         effect = EFFECTS.get(state.rule.action)
         if effect is None:
-            self._tell(state, event)
+            self._report(state, event)
             return
-        # Events that it causes are not shown to rules.
+        # Events that the effect causes are not shown to rules.
         was_inside, self._is_inside = self._is_inside, True
         try:
             self.effects.begin(state.rule, effect.begin)
         except NoEffectError as error:
             self._take_back(state, event, str(error))
         else:
-            self._tell(state, event)
+            self._report(state, event)
         finally:
             self._is_inside = was_inside
 
-    def _tell(self, state: RuleState, event: Event[Any], why: str = "") -> None:
-        """Note what has fired or, with ``why``, that it has had no effect."""
+    def _report(self, state: RuleState, event: Event[Any], why: str = "") -> None:
+        """Log and record a firing or, with ``why``, that it had no effect."""
         rule, summary = state.rule, self._summary(event)
         if why:
             log.warning("fault %s: %s has no effect: %s", rule.name, rule.action, why)
@@ -306,7 +313,7 @@ class Injector:
             self._errors.note("record")
 
     def _summary(self, event: Event[Any]) -> dict[str, Any]:
-        """Return the record's fields of an event, as far as they can be read."""
+        """Return the recorded fields of an event, or an error if they cannot be read."""
         try:
             return event.summary()
         except Exception:
@@ -315,7 +322,7 @@ class Injector:
 
     def _take_back(self, state: RuleState, event: Event[Any], why: str) -> None:
         state.take_back(why)
-        self._tell(state, event, why)
+        self._report(state, event, why)
 
     def later(
         self, rule: Rule, call: Callable[[], object], event: Event[Any], ms: float | None = None
@@ -326,7 +333,7 @@ class Injector:
         """
         held, ms = self._held, (rule["ms"] or 0) if ms is None else ms
         if held.total() >= MAX_DELAYED:
-            log.warning("%d events are held back already: this one is not delayed", held.total())
+            log.warning("%d events are already delayed: event not delayed", held.total())
             ms = 0
 
         def go() -> None:

@@ -1,7 +1,7 @@
-"""What a link does to the packets that pass it, in the words of Linux's netem queueing discipline.
+"""Properties of a link, in the terms of Linux's netem queueing discipline.
 
-A plan has ``[[link]]`` tables, and ``mlx5emu net set`` takes the same keys. A link lies between the
-port of a function and what is behind it. :mod:`emu.server.net.link` carries it out.
+A plan has ``[[link]]`` tables, and ``mlx5emu net set`` takes the same keys. A link connects the
+port of a function to the network behind it. :mod:`emu.server.net.link` implements it.
 
 Times and rates have the units of tc(8): ``"10ms"``, ``"250us"``, ``"1gbit"``. Probabilities are in
 percent.
@@ -39,7 +39,7 @@ _RATES = {
     "bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9,
     "bps": 8, "kbps": 8 * 10**3, "mbps": 8 * 10**6, "gbps": 8 * 10**9,
 }  # fmt: skip
-"""As in tc(8), where "bps" stands for bytes per second."""
+"""Units of tc(8), where "bps" stands for bytes per second."""
 
 
 def _quantity(value: object, units: Mapping[str, int], example: str) -> int:
@@ -50,7 +50,7 @@ def _quantity(value: object, units: Mapping[str, int], example: str) -> int:
     try:
         return int(Decimal(match[1]) * unit)
     except InvalidOperation:
-        raise ValueError(f"no number like {example!r}") from None
+        raise ValueError(f"not a number like {example!r}") from None
 
 
 def _time(value: object) -> int:
@@ -66,12 +66,12 @@ def _percent(value: object) -> Any:
 
 
 def time_text(ns: int) -> str:
-    """A time as a link takes it, in the largest unit that has it as a whole number."""
+    """Return a time as text for a link, in the largest unit that gives a whole number."""
     return _text(ns, {"s": _NS_PER_S, "ms": 1_000_000, "us": 1000, "ns": 1})
 
 
 def rate_text(bits: int) -> str:
-    """A rate, likewise."""
+    """Return a rate as text for a link, in the largest unit that gives a whole number."""
     return _text(bits, {"gbit": 10**9, "mbit": 10**6, "kbit": 1000, "bit": 1})
 
 
@@ -92,8 +92,8 @@ Percent = Annotated[float, BeforeValidator(_percent), Field(ge=0, le=100)]
 class PlannedLink(BaseModel):
     """The properties of one link, in one direction or both.
 
-    An entry replaces all that an earlier one for the same function and direction has set; one
-    without properties leaves a link that does nothing.
+    An entry replaces all properties from earlier ones for the same function and direction; an entry
+    without properties leaves a link without effects.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=False)
@@ -101,15 +101,18 @@ class PlannedLink(BaseModel):
     function: Functions = None
     """Index in the run of the function to apply to, or a list of them; all functions by default."""
     direction: Literal["tx", "rx"] | None = None
-    """``tx``: what the function sends; ``rx``: what it receives; both by default."""
+    """``tx``: packets that the function sends; ``rx``: packets that it receives; both by
+    default.
+    """
     after: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
-    """It holds once the function has run this many commands."""
+    """Number of commands after which the entry takes effect."""
 
     delay: Time = 0
-    """Time on the way, in nanoseconds."""
+    """Transit time, in nanoseconds."""
     jitter: Time = 0
-    """The delay differs from packet to packet by as much in either direction, equally distributed.
-    Packets with less delay overtake others."""
+    """Maximum deviation of the delay in either direction, uniformly distributed, in nanoseconds.
+    Packets with less delay overtake others.
+    """
     rate: Annotated[
         int, BeforeValidator(_rate), Field(ge=1000, le=MAX_RATE),
         PlainSerializer(rate_text, return_type=str),
@@ -119,33 +122,40 @@ class PlannedLink(BaseModel):
     gemodel: Annotated[list[Percent], Field(min_length=1, max_length=4)] | None = None
     """Bursts of loss by Gilbert and Elliott: p, r, 1-h, 1-k. From packet to packet the link turns
     bad with probability p, good again with r (default: 100 - p); 1-h of the packets are lost while
-    it is bad (default: all), 1-k while it is good (default: none)."""
+    it is bad (default: all), 1-k while it is good (default: none).
+    """
     reorder: Percent = 0.0
-    """So many packets are not delayed and overtake the others."""
+    """Share of packets that are not delayed and overtake the others."""
     gap: Annotated[int, Field(strict=True, ge=1, le=_U64)] = 1
     """Only every ``gap``-th packet may overtake."""
     duplicate: Percent = 0.0
     corrupt: Percent = 0.0
-    """One bit is inverted. A port of InfiniBand notices that and drops the packet."""
+    """Share of packets with one bit inverted. An InfiniBand port detects that and drops the
+    packet.
+    """
     ecn: StrictBool = False
-    """Packets of ECN-capable senders are marked where others are lost by ``loss``."""
+    """Whether packets of ECN-capable senders are marked instead of lost by ``loss``."""
     mark: Percent = 0.0
-    """So many packets are marked: "congestion experienced" in the IP header, FECN on InfiniBand."""
+    """Share of packets that are marked: "congestion experienced" in the IP header, FECN on
+    InfiniBand.
+    """
     ce_threshold: Time | None = None
-    """Packets that have waited longer for the line are marked; for links with a rate."""
+    """Packets that have waited longer for transmission are marked; for links with a rate."""
     limit: Annotated[int, Field(strict=True, ge=1, le=MAX_PACKETS)] = DEFAULT_LIMIT
-    """Packets on the way and waiting; more are lost. RDMA's sender waits from half of it on."""
+    """Maximum number of packets in transit and waiting; more are lost. RDMA senders pause at
+    half.
+    """
 
     @model_validator(mode="after")
     def _fits(self) -> PlannedLink:
         if self.jitter > self.delay:
-            raise ValueError("jitter needs a delay that is no smaller")
+            raise ValueError("jitter needs a delay of at least the same time")
         if self.reorder and not self.delay:
             raise ValueError("reorder needs a delay: only delayed packets can be overtaken")
         if self.gap > 1 and not self.reorder:
             raise ValueError("gap needs reorder")
         if self.ce_threshold is not None and self.rate is None:
-            raise ValueError("ce_threshold needs a rate: without one no packet waits for the line")
+            raise ValueError("ce_threshold needs a rate: without a rate no packet waits")
         if self.ecn and not self.loss:
             raise ValueError("ecn needs loss: it marks packets instead of losing them")
         if self.loss and self.gemodel is not None:
@@ -154,23 +164,23 @@ class PlannedLink(BaseModel):
 
     @property
     def functions(self) -> list[int] | None:
-        """Return the indices of the functions that the entry is for; None for all."""
+        """Indices of the functions that the entry applies to; None for all."""
         return listed(self.function)
 
     def applies_to(self, function: int) -> bool:
-        """Return whether the entry is for the function with this index."""
+        """Return whether the entry applies to the function with this index."""
         return includes(self.function, function)
 
     @property
     def is_clear(self) -> bool:
-        """Whether it does nothing to packets."""
+        """Whether the entry has no effect on packets."""
         return not self.properties()
 
     def properties(self) -> dict[str, object]:
-        """What it does to packets, as in a plan."""
+        """Return the properties, by their keys in a plan."""
         table = self.to_table()
         return {key: table[key] for key in table if key not in ("function", "direction", "after")}
 
     def to_table(self) -> dict[str, object]:
-        """The entry as in a plan, without the keys that have their defaults."""
+        """Return the entry as in a plan, without the keys that have their defaults."""
         return self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

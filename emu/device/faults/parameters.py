@@ -17,7 +17,7 @@ from layouts.prm import Prm
 MAX_MS = 24 * 3600 * 1000
 MAX_COPIES = 1000
 MAX_LISTED: Final = 40
-"""Names of a closed set that a message or page lists: all sets but the commands."""
+"""Maximum number of names that a message or page lists: all sets but the commands."""
 
 NameOrNumber: Final = StrictStr | StrictInt
 
@@ -30,7 +30,9 @@ DATA = Parameter(
 
 
 def one_of(name: str, kind: type[IntEnum], limit: int | None = None) -> Parameter:
-    """A name or a number of an enumeration; with ``limit``, any number up to that."""
+    """Return a parameter for a name or number of an enumeration; with ``limit``, any number up to
+    it.
+    """
 
     def check(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
         yield from ((name, why) for why in _unknown(value, kind, limit))
@@ -39,7 +41,7 @@ def one_of(name: str, kind: type[IntEnum], limit: int | None = None) -> Paramete
 
 
 def number(name: str, bits: int, what: str) -> Parameter:
-    """A number of so many bits, where other actions may have a name."""
+    """Return a parameter for a number of ``bits`` bits, where other actions may have a name."""
 
     def check(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
         if not isinstance(value, int) or not 0 <= value < 1 << bits:
@@ -49,7 +51,9 @@ def number(name: str, bits: int, what: str) -> Parameter:
 
 
 def set_of(known: Iterable[str], is_known: Callable[[str], bool] | None = None) -> Parameter:
-    """New values of the fields that are ``known``; names in them, where ``is_known`` says so."""
+    """Return a parameter for new values of ``known`` fields, or of names that ``is_known``
+    accepts.
+    """
     names = list(known)
     takes = is_known or names.__contains__
 
@@ -62,12 +66,12 @@ def set_of(known: Iterable[str], is_known: Callable[[str], bool] | None = None) 
 
 
 def set_in(prm: Prm) -> Parameter:
-    """New values of fields of a structure, by dotted names."""
+    """Return a parameter for new values of fields of a structure, by dotted names."""
     return set_of(names_in(prm), lambda name: has_field(prm, name))
 
 
 def has_field(prm: Prm, path: str) -> bool:
-    """Whether a dotted path leads to a field of a structure."""
+    """Return whether a dotted path leads to a field of a structure."""
     name, _, rest = path.partition(".")
     for field in prm.fields:
         if field.name == name:
@@ -76,13 +80,13 @@ def has_field(prm: Prm, path: str) -> bool:
 
 
 def names_in(prm: Prm) -> list[str]:
-    """The fields of a structure."""
+    """Return the names of the fields of a structure."""
     return [field.name for field in prm.fields]
 
 
 def listing(names: Sequence[str]) -> str:
     """Return all names of a closed set as the end of a sentence, or "" for too many to list."""
-    return f"; there are {', '.join(names)}" if 0 < len(names) <= MAX_LISTED else ""
+    return f"; known are {', '.join(names)}" if 0 < len(names) <= MAX_LISTED else ""
 
 
 def _unknown(value: Any, kind: type[IntEnum], limit: int | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Plans as TOML: read with the place of every mistake, and written."""
+"""Plans as TOML: read with the location of every mistake, and written."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ _LONGEST_VALUE = 60
 
 
 class PlanError(ValueError):
-    """A plan that cannot be used; each line of the text names a place, a key and what is wrong."""
+    """An invalid plan; each line of the text gives a location, a key and the mistake."""
 
 
 def load(text: str, source: str = "plan") -> Plan:
-    """The plan in a TOML text. Raises :class:`PlanError`; ``source`` is the file's name in it."""
+    """Return the plan in a TOML text.
+
+    Raises :class:`PlanError`; ``source`` is the file's name in it.
+    """
     return finish(loading(text, source))
 
 
 def loading(text: str, source: str = "plan") -> Portions[Plan]:
-    """As :func:`load`, in portions of some milliseconds."""
+    """Return the plan like :func:`load`, in steps of some milliseconds."""
     if len(text) > MAX_BYTES:
         raise PlanError(f"{source}: more than {MAX_BYTES >> 20} MiB")
     try:
@@ -42,16 +45,19 @@ def loading(text: str, source: str = "plan") -> Portions[Plan]:
     except TooComplexError as error:
         raise PlanError(f"{source}:{error.line}: {error}") from None
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise PlanError(f"{source}: no TOML: {error or 'too deep'}") from None
+        raise PlanError(f"{source}: invalid TOML: {error or 'too deep'}") from None
     return (yield from _made(table, source, text))
 
 
 def _parsed(text: str, offsets: Sequence[int]) -> Portions[dict[str, Any]]:
-    """What a text says whose pieces begin at these offsets. Raises ValueError for no TOML."""
+    """Return the table of a text that is cut at these offsets.
+
+    Raises ValueError for invalid TOML.
+    """
     table: dict[str, Any] = {}
     named = {header_name(text, start) for start in offsets[1:]}
     start = lines = 0
-    # What stands before the first [[name]] cannot be continued by one, and is parsed with it.
+    # Text before the first [[name]] cannot be continued by one, and is parsed with it.
     for end in (*offsets[2:], len(text)):
         if end - start < CHARACTERS_PER_PORTION and end < len(text):
             continue
@@ -70,7 +76,7 @@ def _parsed(text: str, offsets: Sequence[int]) -> Portions[dict[str, Any]]:
 
 
 def from_table(table: object, source: str = "plan") -> Plan:
-    """The plan in what TOML or JSON has given. Raises :class:`PlanError`."""
+    """Return the plan in a table from TOML or JSON. Raises :class:`PlanError`."""
     return finish(_made(table, source))
 
 
@@ -82,7 +88,7 @@ def _made(table: object, source: str, text: str = "") -> Portions[Plan]:
 
 
 def _checked(table: Any, source: str, text: str = "") -> Portions[Plan]:
-    """A plan without mistakes. ``text``, if there is one, tells their lines."""
+    """Return a plan without mistakes. ``text``, if given, provides their lines."""
     plan, mistakes = _validated(table)
     yield
     if plan is not None:
@@ -97,7 +103,7 @@ def _checked(table: Any, source: str, text: str = "") -> Portions[Plan]:
 
 
 def rule_from_table(table: object, source: str = "rule") -> Rule:
-    """One rule, which may have no name. Raises :class:`PlanError`."""
+    """Return one rule, which may have no name. Raises :class:`PlanError`."""
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
     try:
@@ -108,7 +114,7 @@ def rule_from_table(table: object, source: str = "rule") -> Rule:
 
 
 def link_from_table(table: object, source: str = "link") -> PlannedLink:
-    """One link. Raises :class:`PlanError`."""
+    """Return one link. Raises :class:`PlanError`."""
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
     try:
@@ -119,13 +125,13 @@ def link_from_table(table: object, source: str = "link") -> PlannedLink:
 
 
 def dump(plan: Plan) -> str:
-    """The plan as TOML."""
+    """Return the plan as TOML."""
     text: str = tomli_w.dumps(plan.to_table())
     return text
 
 
 def _named(plan: Plan) -> Plan:
-    """Every rule has a name: its own, or its number."""
+    """Name every rule without a name by its number."""
     rules = [
         rule if rule.name else rule.model_copy(update={"name": f"rule-{number}"})
         for number, rule in enumerate(plan.rule, 1)
@@ -135,7 +141,7 @@ def _named(plan: Plan) -> Plan:
 
 
 def _validated(table: object) -> tuple[Plan | None, list[tuple[Place, str]]]:
-    """The plan if every part is of its type, or else the mistakes."""
+    """Return the plan if every value has its type, or else the mistakes."""
     if not isinstance(table, Mapping):
         return None, [((), "a plan is a table")]
     try:
@@ -146,7 +152,7 @@ def _validated(table: object) -> tuple[Plan | None, list[tuple[Place, str]]]:
 
 
 def _misfits(plan: Plan) -> Portions[list[tuple[Place, str]]]:
-    """Place the parts of rules do not fit together."""
+    """Return the mistakes in combinations of a rule's keys."""
     mistakes: list[tuple[Place, str]] = []
     names: set[str] = set()
     for number, rule in enumerate(plan.rule):
@@ -162,7 +168,7 @@ def _misfits(plan: Plan) -> Portions[list[tuple[Place, str]]]:
 
 
 def _key(loc: tuple[str | int, ...]) -> Place:
-    """The part of a pydantic location that stands in the text: no names of types."""
+    """Return the components of a pydantic location that are in the text: no names of types."""
     return tuple(part for part in loc if isinstance(part, int) or part.islower() or "." in part)[:4]
 
 

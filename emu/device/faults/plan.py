@@ -1,8 +1,8 @@
-"""Plans: rules, the seed of their random decisions, and how a stock driver reacts to them.
+"""Plans: rules, the seed of their random decisions, and the reaction of a stock driver.
 
-What a rule may say is in :class:`emu.device.faults.rule.Rule`; the names of points and actions, and
-the parameters, come from the declarations of the fault points. :mod:`emu.device.faults.validation`
-checks how the parts of a rule fit together.
+:class:`emu.device.faults.rule.Rule` has the keys of a rule; the names of points and actions, and
+the parameters, are derived from the declarations of the fault points.
+:mod:`emu.device.faults.validation` checks the combination of a rule's keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from emu.device.faults.schema import ACTIONS, PARAMETERS, POINTS
 
 LOADING: Final = "loading"
 LOADED: Final = "loaded"
-"""When a plan begins: before the driver loads, so with the guest's boot; or once it is up."""
+"""Start of a plan: before the driver loads, so with the guest's boot; or once it is up."""
 When = Literal["loading", "loaded"]
 MAX_RULES = 1000
 MAX_LINKS = 1000
@@ -38,30 +38,30 @@ else:
 
 
 class Expectation(BaseModel):
-    """How a stock driver reacts to a plan: the plan's own test, and its row in the table."""
+    """The reaction of a stock driver to a plan: the plan's own test, and its row in the table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     row: Annotated[StrictStr, Field(max_length=200)] = ""
     """A phrase for the injected failure, in the table of the library."""
     does: Annotated[StrictStr, Field(max_length=_MAX_TEXT)] = ""
-    """How the driver reacts, in a sentence, for the same table."""
+    """The driver's reaction, in a sentence, for the same table."""
     when: When = LOADED
-    """``loaded``: the plan begins while the driver is up; ``loading``: before it loads."""
+    """``loaded``: the plan starts while the driver is up; ``loading``: before it loads."""
     run: Annotated[StrictStr, Field(max_length=_MAX_TEXT)] = ""
     """The shell command that triggers the fault; empty if waiting for the log is enough."""
     status: StrictInt | None = 0
-    """Its exit status; -1 stands for any but 0."""
+    """Exit status of the command; -1 stands for any but 0."""
     says: StrictStr = ""
-    """A regular expression that its output must match."""
+    """A regular expression that the command's output must match."""
     dmesg: list[StrictStr] = Field(default_factory=list)
     """Regular expressions, each for one line of the kernel's log."""
     reporter: StrictStr = ""
-    """The devlink health reporter whose error count goes up."""
+    """The devlink health reporter whose error count increases."""
     panics: StrictBool = False
-    """Whether the kernel panics; ``dmesg`` is then looked for on the console."""
+    """Whether the kernel panics; ``dmesg`` is then matched on the console."""
     heals: Annotated[StrictStr, Field(pattern="^(by itself|reload|reboot|no)$")] = "by itself"
-    """What restores traffic when the plan is over: nothing, a reload of the driver, a reboot."""
+    """Action that restores traffic after the plan: none, a reload of the driver, a reboot."""
     model: StrictStr = "connectx6-vf"
     quick: StrictBool = False
     """Whether every test run includes it, not only the one of all plans."""
@@ -77,7 +77,7 @@ class Plan(BaseModel):
     name: Annotated[StrictStr, Field(max_length=80)] = ""
     about: Annotated[StrictStr, Field(max_length=_MAX_TEXT)] = ""
     when: When | None = None
-    """When it begins; without, as the expectation says, and with the boot if there is none."""
+    """Start of the plan; by default from the expectation, or with the boot if there is none."""
     seed: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
     rule: list[WholeRule] = Field(default_factory=list, max_length=MAX_RULES)
     link: list[PlannedLink] = Field(default_factory=list, max_length=MAX_LINKS)
@@ -85,13 +85,13 @@ class Plan(BaseModel):
 
     @property
     def begins(self) -> str:
-        """Return when it begins: ``loaded`` or ``loading``."""
+        """Start of the plan: ``loaded`` or ``loading``."""
         if self.when is not None:
             return self.when
         return LOADING if self.expect is None else self.expect.when
 
     def to_table(self) -> dict[str, Any]:
-        """The plan as in TOML or JSON."""
+        """Return the plan as a table for TOML or JSON."""
         table: dict[str, Any] = {}
         for key in ("name", "about", "when", "seed"):
             if value := getattr(self, key):

@@ -29,8 +29,8 @@ CLIENT_BUDGET: Final = POLL_BUDGET + TIMER_BUDGET
 RX_BUDGET: Final = 2 * POLL_BUDGET + 64
 """Steps after which packets from sockets wait in their receiver's backlog, or are dropped.
 
-Only packets that the requester asks for again (READ responses) are dropped. Polls of queues stop
-earlier, so they never keep out received packets."""
+Only packets that the requester requests again (READ responses) are dropped. Polls of queues stop
+earlier, so they never starve received packets."""
 
 SEGMENT_BUDGET: Final = POLL_BUDGET // 4
 """Steps of one segment of long work: of a command, a message, page prefetch or subnet manager.

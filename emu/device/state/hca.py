@@ -2,7 +2,7 @@
 
 A reset creates a new ``Hca`` on the same ports. An ``Hca`` does no I/O and does nothing by itself:
 firmware commands (``emu.device.cmdif``) and the engine (``emu.device.engine``) operate on it, and
-``emu.device.engine.lifecycle`` stops it and gives its queues their turns.
+``emu.device.engine.lifecycle`` stops it and polls its queues.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ log = logging.getLogger(__name__)
 
 MSIX_VECTORS: Final = 64
 ARRIVALS: Final = "arrivals"
-"""The ledger's account of what waits in ``Hca.rx_backlog``."""
+"""Ledger account of ``Hca.rx_backlog``."""
 CROSSING: Final = "crossing"
-"""The same of ``Hca.esw_backlog``."""
+"""Ledger account of ``Hca.esw_backlog``."""
 EGRESS: Final = "egress"
-"""The same of ``Hca.egress``."""
+"""Ledger account of ``Hca.egress``."""
 SNIFFED: Final = "sniffed"
-"""The same of ``Hca.sniffed``."""
+"""Ledger account of ``Hca.sniffed``."""
 
 
 class HcaState(IntEnum):
-    """How far the driver has brought the function up; each state allows more commands."""
+    """Stage of the function's initialization by the driver; each one allows more commands."""
 
     DISABLED = 0
     ENABLED = 1
@@ -80,18 +80,20 @@ class HcaState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class HcaOptions:
-    """Options of a function besides its model."""
+    """Options of a function in addition to its model."""
 
     guid: int
     lid: int = 1
     boot_pages: int = 0
-    """Pages requested before INIT_HCA, and as many after it; 0 skips MANAGE_PAGES."""
+    """Pages requested before INIT_HCA, and the same number after it; 0 skips MANAGE_PAGES."""
     windows_2a: bool = False
-    """Type 2 memory windows are of type 2A: access through one checks the QPN, not the PD."""
+    """Whether type 2 memory windows are of type 2A: access through one checks the QPN, not the
+    PD.
+    """
     mac: int = 0
     """MAC address of an Ethernet port; 0 derives it from the GUID."""
     pkeys: tuple[int, ...] = ()
-    """P_Keys of an InfiniBand port, behind the default one."""
+    """P_Keys of an InfiniBand port, after the default one."""
 
 
 class Hca(ObjectTables):
@@ -112,7 +114,7 @@ class Hca(ObjectTables):
         deferred_free: DeferredFree | None = None,
         host: Ledger | None = None,
     ) -> None:
-        """``vhca`` is the function's place in its adapter.
+        """Create the function in its power-on state; ``vhca`` is its identity in its adapter.
 
         ``on_failure`` is called when the function fails because of a bug in the emulator.
         ``deferred_free`` receives the objects that a reset drops; they may outlive this Hca.
@@ -125,19 +127,19 @@ class Hca(ObjectTables):
         self.memory = memory
         self.interrupts = interrupts
         self.bare_clock = clock
-        """What does not know which function it calls."""
+        """The clock without containment of exceptions."""
         self.port_clock: Clock = ContainedClock(clock, self)
-        """For what lasts when all objects are dropped: wires, fault rules."""
+        """Clock of wires and fault rules, which outlive the objects."""
         self.lifetime = Lifetime(self)
-        """Whether the objects of now are still there."""
+        """Lifetime of the current objects."""
         self.clock: Clock = ContainedClock(clock, self.lifetime)
-        """For objects: none of their timers acts when they have been dropped."""
+        """Clock of objects: none of their timers fires after they have been dropped."""
         self.sub_functions: SubFunctions | None = None
-        """Those that the function manages; None if it can have none."""
+        """Sub-functions that the function manages; None if it can have none."""
         self.sub_function: SubFunction | None = None
-        """What its manager knows of it, if it is one itself."""
+        """The manager's record of this function, if it is a sub-function."""
         self.ticks = free_running(self.clock, model.general["device_frequency_khz"])
-        """The free-running timer: what completions are stamped with (internal_timer)."""
+        """The free-running timer, which time-stamps CQEs (internal_timer)."""
         self.tracer = tracer
         self.faults: FaultPoints | None = None
         self.state = HcaState.DISABLED
@@ -150,60 +152,62 @@ class Hca(ObjectTables):
         """The GID table of an Ethernet port."""
         self._roce = _roce_link(self._nic_vport, self.gids, vhca)
         self.link: Link = self._ib or self.roce
-        """By which transport services reach their peers."""
+        """Link of the transport services."""
         self.wire: IbWire[Hca] = wire
-        """What carries transport packets."""
+        """Carries transport packets."""
         self.switch = vhca.adapter.switch
-        """What carries the frames of an Ethernet vPort."""
+        """Carries the frames of an Ethernet vPort."""
         self.segment = self.switch.segment_of(vhca)
-        """The wire as the function sees it."""
+        """Wire behind the switch, as the function sees it."""
         self.deferred_free = deferred_free if deferred_free is not None else DeferredFree()
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
         self.issi = 0
         self.driver = ""
-        """What the driver calls itself (SET_DRIVER_VERSION); empty if it has not said so."""
+        """Version string of the driver (SET_DRIVER_VERSION); empty before that command."""
         self.internal_errors = 0
         self.error_completions = 0
-        """CQEs of failed requests, flushed ones included."""
+        """Number of CQEs of failed requests, including flushed ones."""
         self.compressed_completions = 0
-        """Packets whose completions share an entry with others."""
+        """Number of packets whose CQEs share an entry with others."""
         self.cq_overruns = 0
-        """CQs that have overrun and take no more completions."""
+        """Number of CQs that have overrun and take no more CQEs."""
         self.teardowns = 0
-        """How many times all objects have been dropped at once."""
+        """Number of times that all objects have been dropped at once."""
         self.has_failed = False
-        """An unexpected exception has stopped it permanently (see ``state.containment``)."""
+        """Whether an unexpected exception has stopped it permanently (see
+        ``state.containment``).
+        """
         self._on_failure = on_failure
         self.has_signatures = False
-        """A key has or had block signatures, so its segments may be longer on the wire."""
+        """Whether a key has or had block signatures, so segments may be longer on the wire."""
         self.budget = clock.budget
-        """What all functions have done in this round of the loop."""
+        """Budget of the current round, shared by all functions."""
         self.rx_backlog = Backlog(
             self.budget, partial(contain, self), partial(self.ledger.hold, ARRIVALS)
         )
-        """What has come to the port and waits for the next rounds: frames, datagrams."""
+        """Frames and datagrams received by the port, deferred to the next rounds."""
         self.esw_backlog = Backlog(
             self.budget, partial(contain, self), partial(self.ledger.hold, CROSSING)
         )
-        """What has come to the switch that the function manages, and waits as well."""
+        """Frames received by the switch that the function manages, deferred to the next rounds."""
         self.egress = Backlog(
             self.budget, partial(contain, self), partial(self.ledger.hold, EGRESS)
         )
-        """Frames of send queues that wait on their way through the tables of NIC_TX."""
+        """Frames of send queues that wait inside the tables of NIC_TX."""
         self.sniffed = Backlog(
             self.budget, partial(contain, self), partial(self.ledger.hold, SNIFFED)
         )
-        """Frames whose copies for sniffers have still to be made."""
+        """Frames to be copied to sniffers."""
         self.sessions = Sessions()
-        """Packets that are held to be merged with those that come soon."""
+        """Received packets that may be merged with later ones."""
         self.link_partner = LinkPartner()
-        """What it knows of the port at the other end of its cable."""
+        """State of the port at the other end of its cable."""
         self.repacing = Backlog(self.budget, partial(contain, self))
-        """Send queues that find out anew by which rates they go."""
+        """Send queues that look up their rate limits again."""
         self.has_new_rates = False
-        """A rate has changed since they began to."""
+        """Whether a rate has changed since ``repacing`` started."""
         self.roce_pacing: Pacing | None = None
-        """What its RoCE has to keep to; None while its vPort has no scheduling element."""
+        """Rate limits of its RoCE; None while its vPort has no scheduling element."""
         self.kept_views = 0
         """Number of views that keys have cached since all views were last dropped."""
         self.keys_with_views: set[int] = set()
@@ -211,31 +215,31 @@ class Hca(ObjectTables):
         self.unhandled = unhandled if unhandled is not None else Unhandled()
         self._event_eqs: dict[EventType, Eq] = {}
         self.seldom_looks = ErrorQueuePoller(self.clock)
-        """At queues in ERR that have had no new requests for a while."""
+        """Polls queues in ERR that have had no new WQEs for a while."""
         self.copies: dict[tuple[int, int], Copy] = {}
-        """Requests that are being copied behind send doorbells, by page and offset (BlueFlame)."""
+        """WQEs that are being copied behind send doorbells, by page and offset (BlueFlame)."""
         self.ready: deque[Queue] = deque()
-        """Queues that wait for a turn (``emu.device.engine.lifecycle.run``)."""
+        """Queues that wait for a poll (``emu.device.engine.lifecycle.run``)."""
         self.is_awake = True
-        """Whether the function is going to run."""
+        """Whether the function is scheduled to run."""
         self.on_work: Callable[[], None] = lambda: None
-        """Called when that becomes true by :meth:`wake`."""
+        """Called when :meth:`wake` schedules the function."""
         self.dumped: dict[str, array[int]] = {}
-        """The numbers of the queues that a resource dump lists, from its first access to its last.
-        """
+        """Numbers of the queues that a resource dump lists, from its first access to its last."""
         self.holding: list[Cq] = []
-        """CQs that hold packets until the round's gathering ends."""
+        """CQs that hold packets until :meth:`Budget.release` of the round."""
         self.broken_cqs: list[Cq] = []
         """CQs that have just failed, whose queues must be stopped."""
         self.stopping: Iterator[bool] | None = None
-        """The queues that are being stopped for such CQs, as far as they are still to be looked at:
-        for each one, whether it has been stopped."""
+        """Iterates over the queues to be stopped for such CQs; yields whether each has been
+        stopped.
+        """
         self.rate_limits: dict[int, RateLimit] = {}
         """The table of packet pacing, by index."""
         self.vector_moderation: dict[int, VectorModeration] = {}
-        """Interrupt vectors whose interrupts are kept apart."""
+        """Interrupt vectors with a minimum interval between interrupts."""
         self.pins = pins()
-        """Where pulses go out and come in."""
+        """Pins of outgoing and incoming pulses."""
         self.held_room = HeldRoom(self.ledger)
         self.page_faults = PageFaultTable(self.ledger)
         """Page faults that wait for the driver."""
@@ -245,65 +249,65 @@ class Hca(ObjectTables):
 
     @property
     def adapter(self) -> Adapter[Hca]:
-        """The adapter that it is a function of."""
+        """The adapter of the function."""
         return self.vhca.adapter
 
     @property
     def managed_by(self) -> Hca:
-        """The function that manages its adapter, which may be itself."""
+        """The function that manages the adapter, possibly this one."""
         node = self.adapter.manager.node
         assert node is not None  # its sub-functions have no power without it
         return node
 
     @property
     def eth_wire(self) -> EthWire[Hca]:
-        """The cable of the adapter's Ethernet port."""
+        """Wire of the adapter's Ethernet port."""
         return self.switch.uplink
 
     @property
     def port(self) -> Port:
-        """The physical port, whatever its link layer."""
+        """The physical port, independent of its link layer."""
         return self._ib or self.eth
 
     @property
     def vport(self) -> Vport:
-        """The function's vPort, whatever its link layer."""
+        """The function's vPort, independent of its link layer."""
         return self._ib or self.nic_vport
 
     @property
     def ib(self) -> IbPort:
-        """The InfiniBand port. Raises BAD_OP_ERR when the function has none."""
+        """The InfiniBand port. Raises BAD_OP_ERR for an Ethernet function."""
         if self._ib is None:
             raise CmdError(Status.BAD_OP_ERR, "not an InfiniBand port")
         return self._ib
 
     @property
     def eth(self) -> EthPort:
-        """The physical Ethernet port. Raises BAD_OP_ERR when the function has none."""
+        """The physical Ethernet port. Raises BAD_OP_ERR for an InfiniBand function."""
         return self.nic_vport.port
 
     @property
     def nic_vport(self) -> NicVport:
-        """The vPort of an Ethernet function. Raises BAD_OP_ERR for any other one."""
+        """The vPort of an Ethernet function. Raises BAD_OP_ERR for any other function."""
         if self._nic_vport is None:
             raise CmdError(Status.BAD_OP_ERR, "not an Ethernet port")
         return self._nic_vport
 
     @property
     def roce(self) -> RoceLink:
-        """RoCE on the Ethernet port. Raises BAD_OP_ERR when the function has none."""
+        """RoCE on the Ethernet port. Raises BAD_OP_ERR for an InfiniBand function."""
         if self._roce is None:
             raise CmdError(Status.BAD_OP_ERR, "not an Ethernet port")
         return self._roce
 
     def initialize(self) -> None:
-        """INIT_HCA: the driver's capability choices take effect."""
+        """Apply the driver's capability settings at INIT_HCA, with new tables."""
         self.make_tables()
         self.driver = ""
         self.state = HcaState.INITIALIZED
 
     def forget_views(self) -> None:
-        """Drop the cached views of every key; never costs more than creating them did."""
+        """Drop the cached views of every key, at no more than the cost of their creation."""
         for index in self.keys_with_views:
             if (mkey := self.mkeys.get(index)) is not None:
                 mkey.forget_views()
@@ -311,9 +315,9 @@ class Hca(ObjectTables):
         self.kept_views = 0
 
     def end_lifetime(self) -> None:
-        """From now on no timer acts that an object has set, and none of those who wait for it.
+        """Disable all timers and pending calls of the current objects.
 
-        They are cancelled when the objects are freed; there may be many.
+        They are cancelled later, when the objects are freed, because they may be numerous.
         """
         self.lifetime.is_over = True
         self.lifetime = Lifetime(self)
@@ -321,7 +325,7 @@ class Hca(ObjectTables):
         self.seldom_looks = ErrorQueuePoller(self.clock)
 
     def drop_objects(self) -> None:
-        """Forget all objects at once. The caller must have stopped all work on them before."""
+        """Drop all objects at once. The caller must have stopped all work on them before."""
         self.teardowns += 1
         self._event_eqs.clear()
         self.dumped.clear()
@@ -332,9 +336,9 @@ class Hca(ObjectTables):
             self.switch.tables_changed()
 
     def fail(self) -> None:
-        """Stop permanently because of the exception that is being handled.
+        """Stop permanently because of the current exception.
 
-        No timer, packet or turn reaches a function that has failed.
+        No timer, packet or poll reaches a function that has failed.
         """
         if self.has_failed:
             return
@@ -350,17 +354,17 @@ class Hca(ObjectTables):
                 self._event_eqs[event] = eq
 
     def unsubscribe(self, eq: Eq) -> None:
-        """The EQ is going away."""
+        """Remove the subscriptions of an EQ that is being destroyed."""
         self._event_eqs = {
             kind: owner for kind, owner in self._event_eqs.items() if owner is not eq
         }
 
     def event_eq(self, event: EventType) -> Eq | None:
-        """The EQ that has subscribed to an asynchronous event type."""
+        """Return the EQ that has subscribed to an asynchronous event type, or None."""
         return self._event_eqs.get(event)
 
     def schedule(self, queue: Queue) -> None:
-        """Give the queue a turn: it has work, or may have some."""
+        """Add the queue to the ready list, and wake the function."""
         if not queue.is_ready:
             queue.is_ready = True
             self.ready.append(queue)
@@ -368,7 +372,7 @@ class Hca(ObjectTables):
                 self.wake()
 
     def wake(self) -> None:
-        """There is work, so the function has to run."""
+        """Schedule the function to run, if it is not scheduled."""
         if not self.is_awake:
             self.is_awake = True
             self.on_work()
@@ -399,5 +403,5 @@ def _roce_link(vport: NicVport | None, gids: GidTable, vhca: Vhca[Hca]) -> RoceL
 
 
 def _described(model: Model) -> bytes:
-    """The node description until the guest sets another one (rdma-ndd does)."""
+    """Return the node description until the guest sets another one (rdma-ndd does)."""
     return f"{model.title}, mlx5emu".encode().ljust(NODE_DESCRIPTION_BYTES, b"\0")

@@ -1,8 +1,8 @@
-"""Packets held at a responder, while they wait for a page or for packets before them.
+"""Packets held at a responder until a page, or the packets before them, arrive.
 
-Their number is limited. The requester retransmits what is not held, so it is enough to have the
-room that a busy device needs. There is one limit for each queue pair and one for the whole
-function, and the function's ledger has to have room for them as well.
+Their number is limited. The requester retransmits dropped packets, so the limits only fit the needs
+of a busy device. One limit applies to each queue pair and one to the whole function; the function's
+ledger has to have capacity as well.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ HELD: Final = "held packets"
 """The ledger's account."""
 
 MAX_HELD: Final = 256
-"""Packets of one queue pair: twice as many as a requester has in flight, all of those in trains."""
+"""Maximum number of packets of one queue pair: twice a requester's packets in flight, all in
+trains.
+"""
 MAX_HELD_BYTES = 16 << 20
-"""Bytes of all queue pairs of a function together."""
+"""Maximum number of bytes of all queue pairs of a function."""
 _OVERHEAD_BYTES: Final = 1 << 10
-"""What a packet costs in addition to its payload."""
+"""Cost of a packet in addition to its payload, in bytes."""
 
 
 class HeldRoom:
-    """The bytes that are left for all queue pairs together."""
+    """The bytes left for all queue pairs of a function."""
 
     __slots__ = ("_ledger", "left")
 
@@ -34,7 +36,7 @@ class HeldRoom:
         self.left = MAX_HELD_BYTES
 
     def admit(self, packet: Packet) -> bool:
-        """Charge a packet, and copy its payload, which is lent; False when there is no room."""
+        """Charge a packet and copy its payload, a view on loan; return False beyond the limit."""
         cost = _cost(packet)
         if cost > self.left or self._ledger.used + cost > self._ledger.limit:
             return False
@@ -47,7 +49,7 @@ class HeldRoom:
         self._charge(_cost(packet))
 
     def release(self, packet: Packet) -> None:
-        """A packet is held no more."""
+        """Credit a packet that is no longer held."""
         self._charge(-_cost(packet))
 
     def _charge(self, size: int) -> None:
@@ -56,7 +58,7 @@ class HeldRoom:
 
 
 class HeldPackets:
-    """The packets of one queue pair."""
+    """The held packets of one queue pair, in order."""
 
     __slots__ = ("_room", "packets")
 
@@ -65,31 +67,31 @@ class HeldPackets:
         self.packets: deque[Packet] = deque()
 
     def add(self, packet: Packet) -> bool:
-        """Keep a packet, with a copy of its payload; False when there is no room."""
+        """Hold a packet, with a copy of its payload; return False beyond the limits."""
         if len(self.packets) >= MAX_HELD or not self._room.admit(packet):
             return False
         self.packets.append(packet)
         return True
 
     def pop(self) -> Packet:
-        """Take the oldest one out."""
+        """Remove and return the oldest packet."""
         packet = self.packets.popleft()
         self._room.release(packet)
         return packet
 
     def put_back(self, packet: Packet) -> None:
-        """Return the packet that ``pop`` gave, because it has to wait again."""
+        """Hold the packet that ``pop`` returned again, as the oldest."""
         self._room.readmit(packet)
         self.packets.appendleft(packet)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all packets."""
         while self.packets:
             self.pop()
 
 
 class EarlyPackets:
-    """The packets of one queue pair that came before others that precede them, by PSN."""
+    """The packets of one queue pair that arrived before their predecessors, by PSN."""
 
     __slots__ = ("_room", "packets")
 
@@ -98,26 +100,26 @@ class EarlyPackets:
         self.packets: dict[int, Packet] = {}
 
     def add(self, packet: Packet) -> None:
-        """Keep a packet, with a copy of its payload, if there is room and it is not here yet."""
+        """Hold a packet, with a copy of its payload, within the limits and unless already held."""
         if packet.psn in self.packets or len(self.packets) >= MAX_HELD:
             return
         if self._room.admit(packet):
             self.packets[packet.psn] = packet
 
     def pop(self, psn: int) -> Packet | None:
-        """Take the packet with this PSN out; None if it has not come."""
+        """Remove and return the packet with this PSN; None if it has not arrived."""
         packet = self.packets.pop(psn, None)
         if packet is not None:
             self._room.release(packet)
         return packet
 
     def forget_before(self, psn: int) -> None:
-        """Forget packets that are not awaited any more."""
+        """Drop packets whose PSN precedes ``psn``."""
         for old in [one for one in self.packets if precedes(one, psn)]:
             self.pop(old)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all packets."""
         for psn in list(self.packets):
             self.pop(psn)
 

@@ -1,6 +1,6 @@
-"""Fault points as the core sees them: the places where rules may make the device fail.
+"""Fault points as the core sees them: locations where rules may make the device fail.
 
-A dispatcher that is about to do something shows it at its point, if there are rules::
+With rules loaded, a dispatcher shows each event at its point before the event happens::
 
     if hca.faults is None:
         write(hca, eq, event)
@@ -21,10 +21,10 @@ Result = TypeVar("Result")
 
 
 class FaultPoint(Generic[Shown, Result]):
-    """The key of a fault point: its name in plans, and the types of what it handles.
+    """The key of a fault point: its name in plans, and the types of its arguments and result.
 
-    ``Shown`` are the arguments that the dispatcher shows, ``Result`` is what it gets back: the
-    result of what it was about to do, or a substitute if a rule has changed what happens.
+    ``Shown`` are the arguments that the dispatcher shows. ``Result`` is the result of the event, or
+    a substitute if a rule has changed the event.
     """
 
     __slots__ = ("name",)
@@ -34,11 +34,11 @@ class FaultPoint(Generic[Shown, Result]):
 
 
 class FaultPoints(Protocol):
-    """The rules of one function; ``hca.faults`` is such an object while there are rules."""
+    """The rules of one function; ``hca.faults`` is such an object while rules are loaded."""
 
     @property
     def is_gone(self) -> bool:
-        """Whether the function is off the bus: it reads as all-ones and does nothing."""
+        """Whether the function is off the bus: reads return all-ones, writes are ignored."""
 
     @property
     def wants_packets(self) -> bool:
@@ -47,28 +47,28 @@ class FaultPoints(Protocol):
     def show(
         self, point: FaultPoint[Shown, Result], *shown: Shown.args, **named: Shown.kwargs
     ) -> Result:
-        """Show what is about to happen at a point. It then happens, unless a rule changes that."""
+        """Show an event at a point, which happens unless a rule changes it; return its result."""
 
     def forget_objects(self) -> None:
-        """All objects are about to go: so do the events of theirs that rules are holding back."""
+        """Drop the delayed events of objects, before all objects are dropped."""
 
     @property
     def held(self) -> int:
-        """How many events rules are holding back now."""
+        """Number of events that rules are delaying."""
 
     @property
     def in_force(self) -> int:
-        """How many effects on the device have begun and not ended."""
+        """Number of effects on the device that have started and not ended."""
 
     def listing(self) -> list[dict[str, object]]:
-        """Each rule as plain values: its name, point, action and current state."""
+        """Return each rule as plain values: its name, point, action and current state."""
 
 
 class FaultInjector(FaultPoints, Protocol):
-    """What a function needs in order to keep its rules across resets."""
+    """The interface by which a function keeps its rules across resets."""
 
     def attach(self) -> None:
-        """Set ``faults`` of the function's current HCA to this object, if there are rules."""
+        """Set ``faults`` of the function's current HCA to this object, if rules are loaded."""
 
     def power_on(self, cause: str) -> None:
-        """The function has a new HCA; ``cause`` is start, reset, flr, bus or firmware."""
+        """Attach to the function's new HCA; ``cause`` is start, reset, flr, bus or firmware."""

@@ -1,8 +1,8 @@
-"""What a function holds of TCP streams, so that packets which come one by one can be merged.
+"""The TCP sessions of a function: received packets that may be merged with later ones.
 
-A session is the packets of one stream for one receive queue; how they are merged is the engine's
-(``emu.device.engine.eth.sessions``). Its packets have been received but are nowhere in the guest's
-memory yet: with their queue, they just go.
+A session holds the packets of one stream for one receive queue; the engine merges them
+(``emu.device.engine.eth.sessions``). The packets have been received but are not yet in the guest's
+memory. They are dropped with their queue.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from emu.device.objects.eth.rq import Rq
 from emu.device.ports import Timer
 
 MAX_SESSIONS: Final = 64
-"""Of a function at a time; each one's packets are no longer than one of 64 KiB."""
+"""Maximum number of sessions of a function; the packets of each fit into one of 64 KiB."""
 MAX_HELD: Final = 512
-"""Packets of all of them."""
+"""Maximum number of packets in all sessions of a function."""
 
 Key = tuple[int, bytes]
 """A receive queue's number, a stream's addresses and ports."""
@@ -29,10 +29,10 @@ class Sessions:
     def __init__(self) -> None:
         self.open: dict[Key, Any] = {}
         self.packet_count = 0
-        """Packets in them."""
+        """Number of packets in all sessions."""
         self.timer: Timer | None = None
         self.due_ns = 0
-        """When that is due."""
+        """Due time of the timer."""
 
     @property
     def are_too_many(self) -> bool:
@@ -40,13 +40,13 @@ class Sessions:
         return len(self.open) > MAX_SESSIONS or self.packet_count > MAX_HELD
 
     def forget(self, rq: Rq) -> None:
-        """The queue stops or goes away: nothing is written for it any more."""
+        """Drop the packets of a queue that stops or is destroyed."""
         for key in [key for key in self.open if key[0] == rq.handle]:
             self.packet_count -= len(self.open.pop(key).packets)
         rq.session_packets = 0
 
     def clear(self) -> None:
-        """All queues stop."""
+        """Drop all packets, because all queues stop."""
         self.open.clear()
         self.packet_count = 0
         if self.timer is not None:

@@ -1,7 +1,7 @@
-"""The sub-functions (SF) of an adapter, as its manager knows them: how far each of them has come.
+"""The sub-functions (SF) of an adapter: the manager's record of the state of each number.
 
-Each number can be asked for and watched, whether there is such a function or not. What a
-sub-function consists of is up to ``emu.device.function.sub_functions``.
+Each number can be queried and armed, with or without a function.
+``emu.device.function.sub_functions`` implements the functions.
 
 Source: PRM "Sub-Function (SF)", "vHCA state"; core/sf/vhca_event.c, core/sf/hw_table.c.
 """
@@ -28,51 +28,55 @@ class SubFunction:
         self.number = number
         """The function_id, which is also the vPort's number."""
         self.node: Hca | None = None
-        """The function; None in state INVALID alone."""
+        """The function; None only in state INVALID."""
         self.state = VhcaState.INVALID
         self.sw_function_id = 0
-        """What the manager's driver calls it."""
+        """Number that the manager's driver has assigned."""
         self.armed = False
-        """The next change of the state is told to the manager."""
+        """Whether the next change of the state raises an event at the manager."""
         self.reported = VhcaState.INVALID
-        """The state that the manager has seen last."""
+        """The last state reported to the manager."""
 
     @property
     def is_there(self) -> bool:
-        """Whether its driver can begin or go on: writes into its part of BAR 2 do something."""
+        """Whether its driver can start or continue: writes into its slot of BAR 2 have an
+        effect.
+        """
         return self.state in _THERE
 
 
 class SubFunctions:
-    """All of an adapter's, from the number ``first`` on."""
+    """All sub-functions of an adapter, from the number ``first`` on."""
 
     def __init__(
         self, first: int, limit: int, start: Callable[[int], Hca], stop: Callable[[Hca], None]
     ) -> None:
-        """``start`` makes the function of a number, ``stop`` ends it at once."""
+        """Create ``limit`` records; ``start`` creates the function of a number, ``stop`` ends it at
+        once.
+        """
         self.all = [SubFunction(number) for number in range(first, first + limit)]
         self._first = first
         self._start = start
         self._stop = stop
 
     def find(self, number: int) -> SubFunction | None:
-        """The one of a number, if it is a sub-function's."""
+        """Return the record of a number, or None if the number is not a sub-function's."""
         at = number - self._first
         return self.all[at] if 0 <= at < len(self.all) else None
 
     def start(self, one: SubFunction) -> None:
-        """Make its function."""
+        """Create its function."""
         one.node = self._start(one.number)
         one.node.sub_function = one
 
     def stop(self, one: SubFunction) -> None:
-        """End its function, whatever it does."""
+        """End its function, in any state."""
         node, one.node = one.node, None
         if node is not None:
             self._stop(node)
 
     def stop_all(self) -> None:
-        """Their manager goes: all of them end, and nobody is told."""
+        """End all sub-functions without events, because their manager stops."""
         for one in self.all:
             self.stop(one)
             one.state = one.reported = VhcaState.INVALID

@@ -1,7 +1,7 @@
-"""The tables of one function's objects, each with the limit that the driver has been told.
+"""The tables of one function's objects, each with the limit that the driver was given.
 
-Every handle, index or number that a guest names is looked up in one of these. There is one for each
-class below ``emu.device.objects``, or beside a command, that declares itself.
+Every handle, index or number from a guest is looked up in one of these. Each class below
+``emu.device.objects``, or next to a command, that declares a kind has a table.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ if TYPE_CHECKING:
     from emu.device.models import Model
 
 MULTICAST: Final = "multicast"
-"""The ledger's account of queue pairs in multicast groups."""
+"""Ledger account of queue pairs in multicast groups."""
 
 for _module in walk_packages(objects.__path__, f"{objects.__name__}."):
     import_module(_module.name)
 
 
 def kinds() -> list[type[Object]]:
-    """The classes that have declared themselves, by the names of their kinds."""
+    """Return the classes that declare a kind, sorted by the names of their kinds."""
     return [of for _, of in sorted(kinds_below(Object).items())]
 
 
 @cache
 def numberings() -> tuple[dict[type[Object], Numbering], list[Numbering]]:
-    """How the objects of each kind are numbered, and the numberings that some share.
+    """Return the numbering of the objects of each kind, and the distinct number spaces.
 
-    Asked for by the first function, which is handed the table of all commands: the modules that
-    declare kinds are there.
+    The first function calls this, after the table of all commands exists, so all modules that
+    declare kinds have been imported.
     """
     declared = {of: of.numbering for of in kinds() if of.numbering is not None}
     return declared, [*dict.fromkeys(how.space for how in declared.values())]
@@ -75,20 +75,22 @@ def numberings() -> tuple[dict[type[Object], Numbering], list[Numbering]]:
 class ByClass(Protocol):
     """The tables by the class of their objects: ``hca.objects[Eq]`` is a ``Table[Eq]``.
 
-    It is a dictionary; only mypy has to be told that the key decides the type.
+    At run time it is a dictionary; this protocol tells mypy that the key determines the type.
     """
 
     def __getitem__(self, of: type[T], /) -> Table[T]: ...
 
     def values(self) -> Collection[Table[Any]]:
-        """Every table."""
+        """Return every table."""
 
 
 class ObjectTables:
-    """What a driver's commands have made, and what it takes of the host's memory."""
+    """The objects that a driver's commands have created, and the host memory that they use."""
 
     def __init__(self, model: Model, vhca_id: int = 0, host: Ledger | None = None) -> None:
-        """``host`` are the accounts of the function that this one is a part of."""
+        """Create empty tables; ``host`` is the ledger of the parent function, for a
+        sub-function.
+        """
         self.model = model
         self.caps = Caps(model.capabilities, vhca_id)
         self.ledger = Ledger(model.host_bytes, host)
@@ -97,7 +99,7 @@ class ObjectTables:
         self.make_tables()
 
     def make_tables(self) -> None:
-        """Create empty tables: the limits are what the capabilities say now."""
+        """Create empty tables, with the limits of the current capabilities."""
         has_memic = self.caps.general.device_memory
         self.memic = MemicArea(self.model.bar0_size) if has_memic else None
         """Memory at the end of BAR 0, on adapters that have it."""
@@ -105,8 +107,9 @@ class ObjectTables:
         self.icm = IcmMemory(self.ledger) if has_icm else None
         """Memory for flow tables that drivers write themselves, on adapters that have it."""
         self.steering_memory: Any = None
-        """What knows the entries there (``emu.device.engine.eth.ste.walk.SteeringMemory``); None
-        before the first table of that kind."""
+        """Decodes the entries there (``emu.device.engine.eth.ste.walk.SteeringMemory``); None
+        before the first table of that kind.
+        """
         self._make_object_tables()
         self.pds = self.objects[Pd]
         self.xrcds = self.objects[Xrcd]
@@ -145,7 +148,7 @@ class ObjectTables:
         """Datagram queue pairs by the multicast GID that they are attached to."""
 
     def _make_object_tables(self) -> None:
-        """A table for each class that declares a kind, and the numbers that some share."""
+        """Create a table for each class that declares a kind, and the shared number spaces."""
         declared, spaces = numberings()
         numbers = {space: Numbers(space.first, space.limit(self)) for space in spaces}
         on = (self.ledger, self.caller)
@@ -159,22 +162,24 @@ class ObjectTables:
 
     @property
     def doorbell_end(self) -> int:
-        """Where the pages end in BAR 0 that may be doorbell pages, in bytes."""
+        """End of the pages in BAR 0 that may be doorbell pages, in bytes."""
         return self.memic.first if self.memic is not None else self.model.bar0_size
 
     def _make_flow_domains(self) -> None:
-        """Nothing steers packets yet. Received ones, sent ones and RoCE's both ways can be."""
+        """Create empty flow domains: for received packets, sent packets and RoCE in both
+        directions.
+        """
         caps = self.caps.flow_table
         ledger = self.ledger
         self.rdma_rx, self.rdma_tx = FlowDomain(ledger), FlowDomain(ledger)
-        """The flow tables of RoCE packets, which never have a root without ``ft_support``."""
+        """Flow tables of RoCE packets, which never have a root without ``ft_support``."""
         nic_rx, self.nic_tx = FlowDomain(ledger), FlowDomain(ledger)
         self.sniffer_rx, self.sniffer_tx = FlowDomain(ledger), FlowDomain(ledger)
-        """The flow tables that copies of all received packets and of all sent ones go through."""
+        """Flow tables for copies of all received packets and of all sent ones."""
         self.is_sniffed = False
-        """Whether one of these two has a root."""
+        """Whether one of the sniffer domains has a root."""
         self.port_sel = FlowDomain(ledger)
-        """Those that choose by which port of a LAG packets leave."""
+        """Flow tables that select the egress port of a LAG."""
         port_selection = self.caps.port_selection.flow_table_properties_port_selection
         domains = (
             (FlowTableType.NIC_RX, caps.flow_table_properties_nic_receive, nic_rx),
@@ -199,21 +204,21 @@ class ObjectTables:
         """By flow_table_type; the types with ``ft_support``, without those of a switch."""
         knows_mpls = self.caps.general.flex_parser_protocols & FlexProtocol.CW_MPLS_UDP
         self.parser = Parser(mpls_port=MPLS_PORT if knows_mpls else 0)
-        """What the switch, flow tables and offloads look for in packets."""
+        """Packet parser of the switch, flow tables and offloads."""
         self.eswitch = Eswitch(ledger) if self.caps.general.eswitch_manager else None
         """The embedded switch that the function manages."""
         self._look_for(self.parser)
 
     def note_sniffers(self) -> None:
-        """Set ``is_sniffed`` after a root has changed."""
+        """Update ``is_sniffed`` after a root has changed."""
         self.is_sniffed = self.sniffer_rx.root is not None or self.sniffer_tx.root is not None
 
     def look_for_vxlan(self, ports: frozenset[int]) -> None:
-        """Take packets to these UDP ports for VXLAN's."""
+        """Parse packets to these UDP ports as VXLAN."""
         self._look_for(self.parser._replace(vxlan_ports=ports))
 
     def look_for_geneve_option(self, header: bytes | None) -> None:
-        """Look for this option in Geneve's header (``Parser.geneve_option``)."""
+        """Parse this option in Geneve's header (``Parser.geneve_option``)."""
         self._look_for(self.parser._replace(geneve_option=header))
 
     def _look_for(self, parser: Parser) -> None:
@@ -226,7 +231,7 @@ class ObjectTables:
             domain.flush()
 
     def flow_domain(self, table_type: int, vport: int = 0) -> FlowDomain | None:
-        """The flow tables of a type, those of a vPort if it is a type of ACLs.
+        """Return the flow tables of a type; of a vPort, if it is a type of ACLs.
 
         None for a type that the function does not have. The vPort must exist.
         """

@@ -1,4 +1,4 @@
-"""The adapter's free-running timer, which stamps completions and makes the driver's clock.
+"""The adapter's free-running timer, which time-stamps CQEs and drives the driver's clock.
 
 Source: mlx5_ifc.h: initial_seg.internal_timer_h, cmd_hca_cap.device_frequency_khz;
 core/lib/clock.c: mlx5_timecounter_init.
@@ -16,7 +16,7 @@ _KHZ_OF_NS: Final = 1_000_000
 
 
 def free_running(clock: Clock, khz: int) -> Callable[[], int]:
-    """What tells the timer's value: how many of its periods have passed in the clock's time."""
+    """Return a function that reads the timer: the number of its periods since the clock's zero."""
     now_ns = clock.now_ns
     if khz == _KHZ_OF_NS:
         return now_ns

@@ -1,7 +1,7 @@
 """The trace interface of the running device, as the core sees it.
 
 ``hca.tracer`` is a :class:`DeviceTracer` or None, and the core always calls its trace points as
-``if tracer: tracer.point(...)``. The core does not know who listens; ``emu.device.trace`` does.
+``if tracer: tracer.point(...)``. ``emu.device.trace`` implements it.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ class DeviceTracer(Protocol):
     """Receives the device's trace points. Without a tracer, each point costs an attribute test."""
 
     def power_on(self, model: str) -> None:
-        """A function of this model is in its power-on state: just created, or reset."""
+        """Record that a function of this model is in its power-on state: just created, or reset."""
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
-        """A BAR 0 access; ``kind`` is read or write."""
+        """Record a BAR 0 access; ``kind`` is read or write."""
 
     def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
-        """An event queue entry was written."""
+        """Record an event queue entry that was written."""
 
     def irq(self, vector: int, eqn: int) -> None:
-        """An interrupt was raised for an event queue."""
+        """Record an interrupt that was raised for an event queue."""
 
     def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
-        """A work request is about to be executed, or is retried."""
+        """Record a work request that is about to be executed, or is retried."""
 
     def summary(self) -> Iterator[str]:
-        """Lines for the end of a run: how many of each kind there were."""
+        """Yield lines for the end of a run: the number of events of each kind."""
 
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
-        """A completion queue entry was written: its first 63 bytes, and the last one."""
+        """Record a completion queue entry that was written: its first 63 bytes, and the last
+        one.
+        """
 
     def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
-        """A page fault is over, ``took_ns`` after it was raised.
+        """Record the end of a page fault, ``took_ns`` after it was raised.
 
         ``outcome`` is resumed, error (the driver gave up) or cancelled (the queue pair stopped).
         """

@@ -1,4 +1,4 @@
-"""What drivers used that is not modelled: the summary at the end of a run."""
+"""Commands, registers and capability groups that drivers used without an implementation here."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from layouts.enums import CapType, RegId, op_name
 
 @dataclass(slots=True)
 class Unhandled:
-    """How often each item was used; counted over a whole run, across resets."""
+    """Number of uses of each item, over a whole run, across resets."""
 
     commands: Counter[int] = field(default_factory=Counter)
     registers: Counter[int] = field(default_factory=Counter)
     cap_groups: Counter[int] = field(default_factory=Counter)
 
     def lines(self) -> Iterator[str]:
-        """One line for each item."""
+        """Yield one line for each item."""
         for opcode, count in sorted(self.commands.items()):
             yield f"command {op_name(opcode)} ({opcode:#x}), {count} times"
         for register, count in sorted(self.registers.items()):

@@ -1,4 +1,4 @@
-"""The fault points, by family: what is shown at each, and what rules can do there.
+"""The fault points, by family: the events of each, and the actions of rules.
 
 Importing the package imports its modules, and each fills the registry of
 :mod:`emu.device.faults.registry`.
