@@ -41,5 +41,5 @@ def restricted(functions: int | list[int] | None, allowed: list[int]) -> list[in
     if indices is None:
         return allowed
     if others := [index for index in indices if index not in allowed]:
-        raise ValueError(f"function {others[0]} belongs to another guest; choose from {allowed}")
+        raise ValueError(f"function {others[0]} is another guest's; choose of {allowed}")
     return indices

@@ -86,7 +86,7 @@ def names_in(prm: Prm) -> list[str]:
 
 def listing(names: Sequence[str]) -> str:
     """Return all names of a closed set as the end of a sentence, or "" for too many to list."""
-    return f"; known are {', '.join(names)}" if 0 < len(names) <= MAX_LISTED else ""
+    return f"; there are {', '.join(names)}" if 0 < len(names) <= MAX_LISTED else ""
 
 
 def _unknown(value: Any, kind: type[IntEnum], limit: int | None) -> Iterator[str]:

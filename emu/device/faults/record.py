@@ -1,19 +1,19 @@
-"""The record of a run: what was planned, and every fault that fired, in JSON lines.
+"""The record of a run: its plan, and every fault that fired, in JSON lines.
 
 The first line is the header: ``record`` (the format's version, 2), ``versions``, ``seed``,
-``devices``, ``run`` (the guest, if there is one) and ``plan``. Each further line is a fault:
-``function`` (its index), ``rule`` (its name), ``n`` (the number of the event among those that the
-rule matched), ``point``, ``action`` and ``event`` (its identity). One with ``without_effect`` (why)
-has changed nothing; it has not fired, whatever a line before it says of the same event. Lines with
-``added`` (a rule) or ``removed`` (its name, and the ``functions`` where it went if it stays at
-others) are about rules that came or went during the run, those with ``link`` about links that were
-set, and one with ``seed`` about a plan that was loaded; ``commands`` is how many commands each
-function had run by then, the only clock that two runs have in common. What becomes of a link's
-packets is not told: seed and link decide it.
+``devices``, ``run`` (the guest, if any) and ``plan``. Each further line is a fault: ``function``
+(its index), ``rule`` (its name), ``n`` (the number of the event among those that the rule matched),
+``point``, ``action`` and ``event`` (its identity). A line with ``without_effect`` (the reason)
+changed nothing and has not fired, even if an earlier line lists the same event. Lines with
+``added`` (a rule) or ``removed`` (its name, and the ``functions`` concerned if the rule stays at
+others) are about rules that were added or removed during the run. Lines with ``link`` are about
+links that were set, and a line with ``seed`` is about a plan that was loaded. ``commands`` is the
+number of commands that each function had run by then, the only clock that two runs share. The
+outcome of a link's packets is not recorded: it follows from seed and link.
 
-Each line after the header has ``seconds`` since the record began, which is when the server did. A
-replay takes no notice of them. Records of version 1 have none, and are read as well. But for the
-seconds the same plan and the same actions of the driver give the same record; it has no addresses.
+Each line after the header has ``seconds`` since the server started; a replay ignores them. Records
+of version 1 have none and are read as well. Apart from the seconds, the same plan and the same
+actions of the driver give the same record. A record holds no addresses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _VERSIONS = (1, VERSION)
 """The versions that are read."""
 MAX_LINES = 1_000_000
 MAX_BYTES = 256 << 20
-"""Far longer than any record's line."""
+"""Limit for the text of a record, far above real ones, in bytes."""
 
 _U64 = (1 << 64) - 1
 _MAX_SECONDS = 1e12
@@ -57,12 +57,12 @@ class Fired:
     action: str
     event: Mapping[str, Any] = field(default_factory=dict)
     without_effect: str = ""
-    """Why it has changed nothing; it has not fired then."""
+    """Reason for a firing without effect; empty if it had an effect."""
     seconds: float | None = field(default=None, compare=False)
-    """When it fired, in seconds since the record began; None if nobody has noted it."""
+    """Time of the firing in seconds since the record began; None if unknown."""
 
     def to_line(self) -> str:
-        """Its line in the record, including the line end."""
+        """Return its line in the record, including the line end."""
         why = {"without_effect": self.without_effect} if self.without_effect else {}
         when = {} if self.seconds is None else {"seconds": self.seconds}
         return line(
@@ -75,14 +75,14 @@ class Fired:
 
 @dataclass(slots=True)
 class RuleSpan:
-    """When a rule came and went, as the number of commands that each function had run."""
+    """Span of a rule, from its addition to its removal, in commands that each function had run."""
 
     came: Sequence[int] = ()
     went: dict[int, int] = field(default_factory=dict)
-    """By function, when the rule was removed there."""
+    """Number of commands at the removal of the rule, by function."""
 
     def at(self, function: int) -> dict[str, int]:
-        """As ``after`` and ``until`` of a rule for one function."""
+        """Return ``after`` and ``until`` of a rule for one function."""
         times = {"after": self.came[function]} if function < len(self.came) else {}
         if function in self.went:
             times["until"] = self.went[function]
@@ -94,16 +94,18 @@ class FaultRecord:
     """The contents of a record."""
 
     plan: Plan
-    """The run's plan; its rules and links are followed by those that came during the run."""
+    """Plan of the run, followed by the rules and links that were added during the run."""
     fired: tuple[Fired, ...]
     head: Mapping[str, Any]
     without_effect: tuple[Fired, ...] = ()
-    """What would have fired, but changed nothing."""
+    """Firings that changed nothing."""
     spans: Mapping[str, RuleSpan] = field(default_factory=dict)
-    """By name, when the rules came and went that were not there for the whole run."""
+    """Spans of the rules that were not present for the whole run, by name."""
 
     def replayed(self, only: Iterable[tuple[int, str, int]] | None = None) -> Plan:
-        """A plan that fires exactly what has fired, or ``only`` those (function, rule, n)."""
+        """Return a plan that fires exactly the recorded faults, or ``only`` these (function, rule,
+        n).
+        """
         chosen = [(fired.function, fired.rule, fired.n) for fired in self.fired]
         if only is not None:
             selected = set(only)
@@ -130,14 +132,14 @@ class FaultRecord:
 
 
 def line(values: Mapping[str, Any]) -> str:
-    """One line of a record."""
+    """Return one line of a record."""
     return json.dumps(values, separators=(",", ":")) + "\n"
 
 
 def head(
     plan: Plan, versions: Mapping[str, str], devices: Sequence[str], run: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The first line's values."""
+    """Return the values of the first line."""
     return {
         "record": VERSION, "versions": dict(versions), "seed": plan.seed,
         "devices": list(devices), "run": dict(run), "plan": plan.to_table(),
@@ -145,18 +147,18 @@ def head(
 
 
 def read(text: str, source: str = "record") -> FaultRecord:
-    """The record in a text. Raises :class:`RecordError`.
+    """Return the record in a text. Raises :class:`RecordError`.
 
-    A last line that is cut short, as on a full disk, is ignored.
+    A truncated last line, as on a full disk, is ignored.
     """
     lines = text.splitlines(keepends=True)
     if not lines or len(lines) > MAX_LINES:
-        raise RecordError(f"{source}: {len(lines)} lines are no record")
+        raise RecordError(f"{source}: {len(lines)} lines are not a record")
     first = _object(lines[0], source, 1)
     if first.get("record") not in _VERSIONS:
-        raise RecordError(f"{source}: no record of version {' or '.join(map(str, _VERSIONS))}")
+        raise RecordError(f"{source}: not a record of version {' or '.join(map(str, _VERSIONS))}")
     if why := _wrong_head(first):
-        raise RecordError(f"{source}:1: {why} in a record")
+        raise RecordError(f"{source}:1: {why}")
     try:
         plan = from_table(first.get("plan"), source)
     except PlanError as error:
@@ -173,7 +175,7 @@ def read(text: str, source: str = "record") -> FaultRecord:
 
 
 class _RecordReader:
-    """Follows the rules that come and go; a name that is used again is made unique."""
+    """Tracks rules as they are added and removed; a name that is used again is made unique."""
 
     def __init__(self, plan: Plan) -> None:
         self.rules: list[Rule] = list(plan.rule)
@@ -186,9 +188,9 @@ class _RecordReader:
         self._names = {rule.name: rule.name for rule in plan.rule}
 
     def take(self, values: dict[str, Any], place: str) -> None:
-        """One line's values. Raises RecordError."""
+        """Process one line's values. Raises RecordError."""
         if not _is_time(values.get("seconds")):
-            raise RecordError(f"{place}: no seconds of a record")
+            raise RecordError(f"{place}: bad seconds in a record")
         if "rule" in values:
             fired = _fired(values, place)
             fired = replace(fired, rule=self._names.get(fired.rule, fired.rule))
@@ -203,7 +205,7 @@ class _RecordReader:
             self._removed(values, place)
 
     def with_effect(self) -> tuple[Fired, ...]:
-        """What has fired; not what was taken back later."""
+        """Return the faults that fired, without those that a later line marks as without effect."""
         taken_back = {(one.function, one.rule, one.n) for one in self.without}
         return tuple(one for one in self.fired if (one.function, one.rule, one.n) not in taken_back)
 
@@ -213,7 +215,7 @@ class _RecordReader:
         except PlanError as error:
             raise RecordError(str(error)) from None
         if not rule.name or rule.name in self._names or len(self.rules) >= MAX_RULES:
-            raise RecordError(f"{place}: no rule that could be added")
+            raise RecordError(f"{place}: not a rule that can be added")
         name, number = rule.name, 1
         while name in self._used:
             number += 1
@@ -224,7 +226,7 @@ class _RecordReader:
         self.spans[name] = RuleSpan(_commands(values, place))
 
     def _removed(self, values: dict[str, Any], place: str) -> None:
-        """A rule went: everywhere, or at some ``functions`` only."""
+        """Record the removal of a rule, everywhere or only at some ``functions``."""
         given, functions = str(values["removed"]), values.get("functions")
         name = self._names.get(given)
         if name is None:
@@ -232,20 +234,22 @@ class _RecordReader:
         if functions is None:
             del self._names[given]
         elif not _are_functions(functions):
-            raise RecordError(f"{place}: no functions of a record")
+            raise RecordError(f"{place}: functions is not a list of function indices")
         went = self.spans.setdefault(name, RuleSpan()).went
         for function, commands in enumerate(_commands(values, place)):
             if functions is None or function in functions:
                 went.setdefault(function, commands)
 
     def _seeded(self, values: dict[str, Any], place: str) -> None:
-        """Another plan was loaded: its seed decides what becomes of links' packets."""
+        """Set the seed of another plan that was loaded, which determines the outcome of links'
+        packets.
+        """
         if not _is_number(values["seed"], 0, _U64):
-            raise RecordError(f"{place}: no seed of a record")
+            raise RecordError(f"{place}: seed is not a 64-bit number")
         self.seed = values["seed"]
 
     def _linked(self, values: dict[str, Any], place: str) -> None:
-        """A link was set at one function or all: an entry for each, with its commands."""
+        """Add an entry for each function at which a link was set, with its commands."""
         try:
             link = link_from_table(values["link"], place)
         except PlanError as error:
@@ -259,16 +263,18 @@ class _RecordReader:
 
 
 def _wrong_head(head: Mapping[str, Any]) -> str:
-    """What in the header, besides its plan, has a wrong type."""
+    """Return what is wrong with the types in the header, apart from its plan; empty if nothing
+    is.
+    """
     if not _are_words(head.get("devices", [])):
-        return "devices that are no list of words"
+        return "devices is not a list of strings"
     run = head.get("run", {})
     if not isinstance(run, dict):
-        return "a run that is no object"
+        return "run is not an object"
     for key in _WORDS:
         if not isinstance(run.get(key), str | None):
-            return f"run.{key} that is no word"
-    return "" if _are_words(run.get("packages") or []) else "run.packages that are no list of words"
+            return f"run.{key} is not a string"
+    return "" if _are_words(run.get("packages") or []) else "run.packages is not a list of strings"
 
 
 def _are_words(value: object) -> bool:
@@ -276,7 +282,7 @@ def _are_words(value: object) -> bool:
 
 
 def _are_functions(value: object) -> bool:
-    """Whether a value of a line is a list of indices of functions."""
+    """Return whether a value of a line is a list of indices of functions."""
     return (
         isinstance(value, list)
         and len(value) <= MAX_FUNCTIONS
@@ -291,7 +297,7 @@ def _commands(values: dict[str, Any], place: str) -> list[int]:
         or len(counts) > MAX_FUNCTIONS
         or not all(_is_number(one, 0, _U64) for one in counts)
     ):
-        raise RecordError(f"{place}: no counts of commands in a record")
+        raise RecordError(f"{place}: commands is not a list of counts")
     return counts
 
 
@@ -310,7 +316,7 @@ def _object(text: str, source: str, number: int) -> dict[str, Any]:
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
-        raise RecordError(f"{source}:{number}: no JSON object")
+        raise RecordError(f"{source}:{number}: not a JSON object")
     return values
 
 
@@ -329,5 +335,5 @@ def _fired(values: dict[str, Any], place: str) -> Fired:
         )
         and isinstance(fired.event, dict)
     ):
-        raise RecordError(f"{place}: no fault of a record")
+        raise RecordError(f"{place}: not a fault")
     return fired

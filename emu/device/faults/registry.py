@@ -1,4 +1,4 @@
-"""How fault points are declared, and the tables that the declarations fill.
+"""Declarations of fault points, and the tables that they fill.
 
 A module of ``emu.device.faults.points`` declares its points::
 
@@ -30,10 +30,10 @@ from emu.device.state.points import FaultPoint, Result, Shown
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 
 Problem = tuple[str, str]
-"""A key of a rule, and what is wrong with it."""
+"""A key of a rule, and its mistake."""
 
 Check = Callable[[Any, Mapping[str, object]], Iterator[Problem]]
-"""What is wrong with a parameter's value, in a rule given as its table."""
+"""Yields the mistakes of a parameter's value, in a rule given as its table."""
 
 
 class DeclarationError(TypeError):
@@ -46,13 +46,13 @@ class Parameter:
 
     name: str
     type: Any
-    """As in pydantic; the same wherever the parameter is declared."""
+    """A type for pydantic; the same wherever the parameter is declared."""
     check: Check | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PointAction:
-    """Something that a rule can do with the events of one point."""
+    """An action of a rule on the events of one point."""
 
     name: str
     about: str
@@ -69,7 +69,7 @@ class PointAction:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a rule does to the device as a whole; the event that triggers it goes on."""
+    """An action of a rule on the device as a whole; the event that triggers it still happens."""
 
     action: PointAction
     begin: Begin
@@ -83,20 +83,23 @@ class DeclaredPoint:
 
     name: str
     about: str
-    """What an event of this point is."""
+    """Description of an event of this point."""
     fields: Mapping[str, EventField]
     opened: Opened | None
     actions: Mapping[str, PointAction]
     event: type[Event[Any]]
     is_of_packets: bool
-    """Messages inside the process become packets while a rule is about it."""
+    """Whether messages inside the process become packets while a rule is about it."""
 
 
 class Mount(Protocol):
-    """Puts a wrapper around a port of the device that shows its accesses, or removes it."""
+    """Wraps a port of the device to show its accesses to the rules, or unwraps it."""
 
     def __call__(self, faults: RuleInjector, *, requested: bool) -> None:
-        """``requested``: a rule is about one of its points. Called whenever rules come or go."""
+        """Wrap the port if ``requested``: a rule is about one of its points.
+
+        Called at each change of rules.
+        """
 
 
 POINTS: dict[str, DeclaredPoint] = {}
@@ -113,7 +116,7 @@ _Mount = TypeVar("_Mount", bound=Mount)
 def action(
     about: str, needs: Sequence[Parameter] = (), takes: Sequence[Parameter] = ()
 ) -> Callable[[_Method], _Method]:
-    """Declare a method of an event as an action; its name is the action's."""
+    """Declare a method of an event as an action of the same name."""
 
     def declare(method: _Method) -> _Method:
         name = method.__name__
@@ -133,10 +136,10 @@ def point(
     [Callable[Concatenate[RuleInjector, Shown], Event[Result]]],
     Callable[Concatenate[RuleInjector, Shown], Event[Result]],
 ]:
-    """Declare a class of events as what passes a point.
+    """Declare a class as the events of a point.
 
-    ``fields`` are what rules match, each an attribute of the class. The class is called with the
-    injector and with what the dispatcher shows.
+    ``fields`` are the fields that rules match, each an attribute of the class. The class is called
+    with the injector and with the dispatcher's arguments of ``show``.
     """
 
     def declare(
@@ -166,7 +169,7 @@ def effect(
 ) -> Callable[[_Begin], _Begin]:
     """Declare a function as an action on the device as a whole, at all points or ``at`` some.
 
-    The function begins the effect and returns what ends it, or None.
+    The function starts the effect and returns its ending, or None.
     """
 
     def declare(begin: _Begin) -> _Begin:
@@ -195,7 +198,7 @@ def mount(*keys: FaultPoint[..., Any]) -> Callable[[_Mount], _Mount]:
 
 
 def _actions(cls: type) -> Iterator[tuple[str, PointAction]]:
-    """The declared methods: first those of the class in their order, then the inherited ones.
+    """Yield the declared methods: first those of the class in their order, then the inherited ones.
 
     A method that overrides an inherited one keeps its description unless it is declared anew.
     """
@@ -209,7 +212,7 @@ def _actions(cls: type) -> Iterator[tuple[str, PointAction]]:
 
 
 def _gaps(declared: DeclaredPoint, field_count: int) -> Iterator[str]:
-    """What a declaration lacks, as a sentence for each."""
+    """Yield the omissions of a declaration, as a sentence for each."""
     cls = declared.event
     if not (isinstance(cls, type) and issubclass(cls, Event)):
         yield "it is not a subclass of Event"

@@ -1,8 +1,8 @@
-"""One rule of a plan: which events of a point it is about, and which of those fail.
+"""One rule of a plan: the events of a point that it matches, and the selection of those that fail.
 
-The keys that decide when it fires have the names of the kernel's Documentation/fault-injection.
-Two are ours: ``match``, values of the event's fields, and ``index``, numbers of matching events.
-``action`` names what happens; :mod:`emu.device.faults.plan` adds the parameters that actions
+The keys that select events have the names of the kernel's Documentation/fault-injection. Two are
+specific to mlx5emu: ``match``, values of the event's fields, and ``index``, numbers of matching
+events. ``action`` names the action; :mod:`emu.device.faults.plan` adds the parameters that actions
 declare.
 """
 
@@ -22,7 +22,7 @@ Value = bool | int | str
 
 
 def _flat(table: object) -> Any:
-    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``: TOML's dotted keys come as tables."""
+    """Return ``{"a": {"b": 1}}`` as ``{"a.b": 1}``: TOML's dotted keys are parsed to tables."""
     return dict(_leaves(table, "")) if isinstance(table, Mapping) else table
 
 
@@ -44,7 +44,7 @@ Assignments = Annotated[dict[str, Value], BeforeValidator(_flat), Field(min_leng
 
 
 class Rule(BaseModel):
-    """What happens at a point, and to which of its events.
+    """A rule: the action at a point, and the events that it applies to.
 
     The n-th event that matches ``match`` fires the rule when n is above ``space``, ``n - space`` a
     multiple of ``interval``, n is in ``index`` (if given), the random number of (seed, name, n) is
@@ -61,26 +61,26 @@ class Rule(BaseModel):
     """Index in the run of the function to apply to, or a list of them; all functions by default."""
     index: Annotated[list[Count], BeforeValidator(_listed)] | None = None
     probability: Annotated[float, Field(ge=0, le=100)] = 100.0
-    """In percent."""
+    """Probability in percent."""
     interval: Count = 1
     times: Annotated[int, Field(strict=True, ge=-1, le=_U64)] = -1
-    """How often it fires at most; -1 for no limit."""
+    """Maximum number of firings; -1 for no limit."""
     space: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
-    """How many matching events pass before one can fail."""
+    """Number of matching events before the first that can fail."""
     after: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
-    """The rule is armed after the function has run this many commands."""
+    """Number of commands of the function after which the rule is armed."""
     until: Annotated[int, Field(strict=True, ge=0, le=_U64)] | None = None
-    """The rule is removed after the function has run this many commands."""
+    """Number of commands of the function after which the rule is removed."""
 
     def applies_to(self, function: int) -> bool:
-        """Return whether the rule is for the function with this index."""
+        """Return whether the rule applies to the function with this index."""
         return includes(self.function, function)
 
     def __getitem__(self, parameter: str) -> Any:
-        """A parameter of the action; None when the rule does not give it."""
+        """Return a parameter of the action; None when the rule does not give it."""
         return getattr(self, parameter)
 
     def to_table(self) -> dict[str, Any]:
-        """The rule as in a plan, without the keys that have their defaults."""
+        """Return the rule as in a plan, without the keys that have their defaults."""
         table = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
         return {"name": table.pop("name", ""), **table} if self.name else table

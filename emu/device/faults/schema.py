@@ -1,4 +1,6 @@
-"""The words of a plan, as the fault points declare them: points, actions, parameters."""
+"""The vocabulary of a plan, from the declarations of the fault points: points, actions,
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,19 @@ class Action:
 
     name: str
     uses: Mapping[str, registry.PointAction]
-    """What it does at each point, by the point's name."""
+    """Its declarations, by the point's name."""
 
     @property
     def needs(self) -> frozenset[str]:
-        """Parameters that it cannot do without."""
+        """Parameters that are required."""
         return frozenset(one.name for use in self.uses.values() for one in use.needs)
 
     @property
     def takes(self) -> frozenset[str]:
-        """Parameters with a default. One that means nothing at a rule's point is accepted there."""
+        """Parameters with a default.
+
+        A parameter without an effect at a rule's point is accepted there.
+        """
         return frozenset(one.name for use in self.uses.values() for one in use.takes) - self.needs
 
     @property
@@ -38,7 +43,9 @@ class Action:
 
 
 def _actions() -> dict[str, Action]:
-    """Actions in the order of their first declaration; those on the device as a whole come last."""
+    """Return actions in the order of their first declaration; those on the whole device come
+    last.
+    """
     uses: dict[str, dict[str, registry.PointAction]] = {}
     for point in registry.POINTS.values():
         for name, use in point.actions.items():

@@ -1,4 +1,6 @@
-"""The page beside the plans: what a plan may say, and what a stock driver makes of each of ours."""
+"""The generated page about plans: their vocabulary, and the reaction of a stock driver to each
+one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from emu.device.faults.registry import DeclaredPoint, PointAction
 from emu.device.faults.schema import ACTIONS, POINTS
 
 _FEW = 8
-"""Names of an enumeration that a field's cell lists."""
+"""Number of an enumeration's names up to which a field's cell lists them."""
 _COMMANDS = "the [commands of the PRM](../../firmware_cmds/README.md)"
 
 _HEAD = """\
@@ -78,7 +80,7 @@ traffic back when the plan is over: nothing, a reload of the driver, or a reboot
 
 
 def markdown(plans: Mapping[str, Plan]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _HEAD + _points() + _actions() + _LIBRARY + _library(plans)
 
 
@@ -89,7 +91,7 @@ def _points() -> str:
 
 
 def _values() -> Iterator[str]:
-    """The names of the fields that have too many for a cell."""
+    """Yield the table of field names that are too many for a cell."""
     yield from ("", "Names of further fields:", "", "| points | field | names |", "|---|---|---|")
     holders: dict[tuple[str, str], list[str]] = {}
     for declared in POINTS.values():
@@ -103,7 +105,7 @@ def _values() -> Iterator[str]:
 
 
 def fields_of(point: DeclaredPoint) -> str:
-    """What a rule can match at a point, with the names that fields have where they are few."""
+    """Return the fields that a rule can match at a point, with their names where they are few."""
     fields = ", ".join(map(_field, point.fields.values()))
     return f"{fields}; {point.opened.about}" if point.opened is not None else fields
 
@@ -127,12 +129,12 @@ def _actions() -> str:
 
 
 def parameters_of(use: PointAction) -> str:
-    """The parameters of an action at a point, those that it needs in bold."""
+    """Return the parameters of an action at a point, required ones in bold."""
     return ", ".join([f"**{one.name}**" for one in use.needs] + [one.name for one in use.takes])
 
 
 def _alike(uses: Mapping[str, PointAction]) -> Iterator[tuple[list[str], PointAction]]:
-    """Points at which an action is the same."""
+    """Return the points at which an action is the same."""
     groups: dict[tuple[str, str], list[str]] = {}
     for point, use in uses.items():
         groups.setdefault((use.about, parameters_of(use)), []).append(point)
@@ -159,7 +161,7 @@ def _library(plans: Mapping[str, Plan]) -> str:
 
 
 def _command(expect: Expectation) -> str:
-    """The exit status of a plan's command, and what it says."""
+    """Return the exit status of a plan's command, and the expected output."""
     if not expect.run or expect.status is None:
         return ""
     status = str(expect.status) if expect.status >= 0 else "not 0"

@@ -1,7 +1,7 @@
-"""The shape of a plan's text, looked at before anybody parses it.
+"""Limits for the text of a plan, checked before it is parsed.
 
-A parser of TOML takes time with the square of a key's parts and with the depth of its brackets, and
-everything that walks through the values goes as deep. No plan needs either.
+A TOML parser takes time quadratic in the components of a key and in the depth of its brackets, and
+every walk through the values recurses to that depth. No plan needs either.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import TOKENS_PER_PORTION
 
 MAX_DEPTH = 16
-"""Brackets inside brackets."""
+"""Maximum nesting of brackets."""
 
 MAX_BITS = 4096
-"""Bits of a number. Python refuses to print what has many more."""
+"""Maximum bits of a number. Python refuses to print much larger ones."""
 
 MAX_PARTS = 16
-"""Parts of a key: ``match.cq_context.log_cq_size`` has three."""
+"""Maximum components of a key: ``match.cq_context.log_cq_size`` has three."""
 
 MAX_TOKENS = 3000
 MAX_PIECE = 32 << 10
-"""Words and characters of a rule with its tables, and of what stands before the first rule."""
+"""Maximum tokens and characters of a rule with its tables, and of the text before the first
+rule.
+"""
 
 _HEADER = re.compile(r"\[\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\]\]")
 
-# Every alternative consumes what it looks at, an unclosed string up to the end: linear time.
+# Every alternative consumes the text that it examines, an unclosed string up to the end: linear
+# time.
 _TOKEN = re.compile(
     r"""
     (?P<string> "{3} (?: [^\\"]+ | \\(?:[\s\S]|\Z) | "(?!"") )* (?: "{3,5} | \Z )
@@ -47,7 +50,7 @@ _TOKEN = re.compile(
 
 
 class TooComplexError(ValueError):
-    """A text that no plan has; ``line`` is where."""
+    """A text beyond the limits of plans; ``line`` is the line number."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(why)
@@ -55,10 +58,9 @@ class TooComplexError(ValueError):
 
 
 def cuts(text: str) -> Portions[list[int]]:
-    """Where a TOML text can be cut into pieces that are parsed one by one: at every ``[[name]]``.
+    """Return the offsets at which a TOML text can be cut for parsing: 0, and every ``[[name]]``.
 
-    Returns the offsets of the pieces, 0 first. Raises TooComplexError for a text that goes too deep
-    or has a piece that is too large.
+    Raises TooComplexError for a text that is nested too deep or has a segment that is too large.
     """
     offsets = [0]
     depth = dots = parts = 0
@@ -95,13 +97,13 @@ def cuts(text: str) -> Portions[list[int]]:
 
 
 def header_name(text: str, start: int) -> str:
-    """The name in the ``[[name]]`` at this offset."""
+    """Return the name in the ``[[name]]`` at this offset."""
     header = _HEADER.match(text, start)
     return header[1] if header is not None else ""
 
 
 def unfit(value: object) -> str:
-    """Why no plan can have such values, which JSON or TOML has given; empty when it may be one."""
+    """Return why no plan can have such values from JSON or TOML; empty for a possible plan."""
     level: list[object] = [value]
     for _ in range(MAX_DEPTH + 1):
         if any(isinstance(one, int) and one.bit_length() > MAX_BITS for one in level):

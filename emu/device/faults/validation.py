@@ -1,4 +1,4 @@
-"""Checks that the parts of a rule fit together, beyond the type of each.
+"""Checks of the combinations of a rule's keys, beyond the type of each.
 
 Fields and their possible values, commands, registers and capabilities are checked against their
 declarations, so that a typing error is reported when the plan is read.
@@ -20,7 +20,7 @@ from layouts.enums import Op
 
 
 def problems(rule: Rule) -> Iterator[Problem]:
-    """The key and an explanation for each part that does not fit."""
+    """Yield the key and an explanation for each mistake."""
     given = rule.model_dump(exclude_none=True, exclude_unset=True)
     point, action = POINTS[rule.point], ACTIONS[rule.action]
     use = action.uses.get(point.name)
@@ -47,7 +47,7 @@ def _those_of(point: DeclaredPoint) -> str:
 def _parameter(
     action: Action, use: registry.PointAction, name: str, given: Mapping[str, object]
 ) -> Iterator[Problem]:
-    """What is wrong with a parameter, at this point or at any other that has the action."""
+    """Yield the mistakes of a parameter, unless any point with the action accepts it."""
     declared = [one for one in use.parameters if one.name == name] or [
         one for other in action.uses.values() for one in other.parameters if one.name == name
     ]
@@ -74,11 +74,11 @@ def _opened(opened: Opened, name: str, match: Mapping[str, object]) -> Iterator[
 
 
 def _value(field: EventField, value: object) -> Iterator[str]:
-    """What is wrong with a name; numbers, ranges and patterns that never occur are allowed."""
+    """Yield the mistakes of a name; numbers, ranges and patterns that never match are allowed."""
     if not isinstance(value, str) or any(mark in value for mark in "*?[") or _is_range(value):
         return
     if field.kind is int:
-        yield f"{value!r} is no number and no range like 4..7"
+        yield f"{value!r} is not a number or a range like 4..7"
     elif (names := names_of(field.kind)) and value not in names:
         what = "command" if field.kind is Op else field.name
         yield f"no {what} {value!r}{near(value, names)}{listing(names)}"

@@ -1,8 +1,8 @@
 """Converts views of declared structures to plain values: non-zero fields by their PRM names.
 
-Work and sizes are bounded, whatever a guest sends: a long list becomes its length and its first
-items, bytes are cut after ``MAX_BYTES``, and nothing behind the first ``MAX_READ`` bytes of a
-structure, a list or bytes is read.
+Work and sizes are bounded for any input of a guest: a long list becomes its length and its first
+items, bytes are cut after ``MAX_BYTES``, and only the first ``MAX_READ`` bytes of a structure, a
+list or bytes are read.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from layouts.rings.eqe import (
 
 MAX_BYTES = 64
 MAX_READ = 8192
-"""Bytes of a command's input or output, and of each list in it, that are looked at."""
+"""Maximum bytes that are decoded of a command's input or output, and of each list in it."""
 _MAX_RAW = 1024
-"""Bytes that are shown of an event that could not be decoded: any WQE, or a mailbox and more."""
+"""Maximum bytes that are shown of an undecodable event: any WQE, or a mailbox and more."""
 _FIRST_ITEMS = 4
 _SHORTEST_TEXT = 4
 _EVENT_DATA_BYTES = 28
@@ -86,7 +86,7 @@ _COMPLETIONS: Mapping[CqeOpcode, tuple[Prm, str]] = {
     CqeOpcode.RESP_ERR: (err_cqe, "s_wqe_opcode_qpn"),
     CqeOpcode.SIG_ERR: (sig_err_cqe, "qpn"),
 }
-"""Layout and the field with the QP's number, for what differs from ``_COMPLETION``."""
+"""Layout and the field with the QP's number, for opcodes that differ from ``_COMPLETION``."""
 _COMPLETION: tuple[Prm, str] = (cqe64, "sop_drop_qpn")
 _FORMAT = 0b11
 _QPN_MASK = 0xFFFFFF
@@ -94,7 +94,7 @@ _QPN_MASK = 0xFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """The structure inside a field that the layout leaves open, such as ``register_data``."""
+    """The structure inside a field without a fixed layout, such as ``register_data``."""
 
     field: str
     layout: Prm
@@ -103,11 +103,13 @@ class Inner:
 
 
 def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str, object]:
-    """The fields of a command's input or output, or its bytes if too short for the layout."""
+    """Return the fields of a command's input or output, or its bytes if too short for the
+    layout.
+    """
     if len(data) < layout.named_size(inner.field if inner is not None else ""):
         return unknown(data)
     whole = data if len(data) >= layout.size else bytes(data).ljust(layout.size, b"\0")
-    view = layout.view(whole)  # of all bytes, of which only those are copied that are shown
+    view = layout.view(whole)  # of all bytes; only the shown bytes are copied
     shown: dict[str, object] = {}
     for field in layout.fields:
         if inner is not None and field.name == inner.field:
@@ -121,17 +123,17 @@ def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str
 
 
 def fields(view: Any) -> dict[str, object]:
-    """The fields of a view that are not zero."""
+    """Return the fields of a view that are not zero."""
     return {field.name: value for field in view.prm.fields if (value := _shown(view, field))}
 
 
 def unknown(data: Buffer) -> dict[str, object]:
-    """Data that cannot be decoded: its bytes as the field ``data``."""
+    """Return undecodable data: its bytes as the field ``data``."""
     return {"data": found} if (found := octets(data)) else {}
 
 
 def octets(data: Buffer) -> str:
-    """Bytes as a string: empty when all are zero, text where it is text, else hexadecimal.
+    """Return bytes as a string: empty when all are zero, text if printable, else hexadecimal.
 
     More than ``MAX_READ`` bytes are always hexadecimal.
     """
@@ -151,20 +153,22 @@ def octets(data: Buffer) -> str:
 
 
 def raw(data: Buffer) -> str:
-    """Bytes as they are, for an event that could not be decoded."""
+    """Return unmodified bytes as hexadecimal digits, for an undecodable event."""
     shown = f"0x{bytes(data[:_MAX_RAW]).hex()}"
     return shown if len(data) <= _MAX_RAW else f"{shown}... {len(data)} bytes"
 
 
 def event_layout(event: EventType, sub_type: int) -> Prm | None:
-    """The structure of an event's own data."""
+    """Return the structure of an event's own data."""
     if event is EventType.PAGE_FAULT and sub_type < len(_PAGE_FAULTS):
         return _PAGE_FAULTS[sub_type]
     return _EVENT_DATA.get(event)
 
 
 def event_data(event: EventType, sub_type: int, data: Buffer) -> dict[str, object]:
-    """The fields of an event's own data, which may be shorter than the entry has room for."""
+    """Return the fields of an event's own data, which may be shorter than its space in the
+    entry.
+    """
     layout = event_layout(event, sub_type)
     if layout is None:
         return unknown(data)
@@ -172,11 +176,11 @@ def event_data(event: EventType, sub_type: int, data: Buffer) -> dict[str, objec
 
 
 def completion(entry: Buffer) -> dict[str, object]:
-    """The keys of a cqe event from ``qpn`` on, for the 64 bytes of an entry.
+    """Return the keys of a cqe event from ``qpn`` on, for the 64 bytes of an entry.
 
-    Data that are scattered to it, or stand in 64 bytes before it, have a key of their own.
-    A received Ethernet packet, which alone has a checked Ethernet header, has no queue's number but
-    its flow tag in that place.
+    Data that are scattered to the entry, or precede it in 64 bytes, have a key of their own. The
+    CQE of a received Ethernet packet, recognised by its checked Ethernet header, has a flow tag
+    instead of the queue's number.
     """
     entry, scattered = _without_data(bytes(entry))
     opcode = entry[-1] >> 4
@@ -199,7 +203,7 @@ def completion(entry: Buffer) -> dict[str, object]:
 
 
 def _without_data(entry: bytes) -> tuple[bytes, bytes]:
-    """A completion without the data that are scattered to it, and these."""
+    """Return a CQE without the data that are scattered to it, and these data."""
     form = entry[-1] & (SCATTER_32 | SCATTER_64)
     if form == SCATTER_32:
         return bytes(SCATTER_32_BYTES) + entry[SCATTER_32_BYTES:], entry[:SCATTER_32_BYTES]
@@ -214,7 +218,7 @@ def _member(enum: type[_Named], value: int) -> _Named | None:
 
 
 def _inside(view: View, field: Field, inner: Inner) -> dict[str, object] | None:
-    """The inner structure's fields; None when the bytes are too few for it."""
+    """Return the inner structure's fields; None when its bytes are too few."""
     content = _raw(view, field)
     if len(content) < inner.layout.size:
         return None
@@ -225,7 +229,7 @@ def _inside(view: View, field: Field, inner: Inner) -> dict[str, object] | None:
 
 
 def _changes(now: Any, before: Any) -> dict[str, object]:
-    """The fields whose value has changed, including those that are now zero."""
+    """Return the fields whose value has changed, including those that are now zero."""
     shown: dict[str, object] = {}
     for field in now.prm.fields:
         value, was = getattr(now, field.name), getattr(before, field.name)
@@ -241,9 +245,9 @@ def _changes(now: Any, before: Any) -> dict[str, object]:
 
 
 def _shown(view: View, field: Field) -> Any:
-    """A field's value; a false value when all of it is zero.
+    """Return a field's value; a false value when all of it is zero.
 
-    A list of more than ``MAX_READ`` bytes is shown whatever it holds.
+    A list of more than ``MAX_READ`` bytes is always shown.
     """
     value = getattr(view, field.name)
     if isinstance(value, ArrayView):
@@ -262,9 +266,9 @@ def _plain(value: object) -> Any:
 
 
 def listed(count: int, item: Callable[[int], object]) -> Any:
-    """A list of ``count`` items as it is shown: whole, or as its length and its first items.
+    """Return a list of ``count`` items in its shown form: whole, or its length and its first items.
 
-    ``item`` is called for those that are shown.
+    ``item`` is called for the shown items.
     """
     if count <= MAX_ITEMS:
         return [item(at) for at in range(count)]
@@ -276,7 +280,7 @@ def _list(items: ArrayView[Any]) -> Any:
 
 
 def _raw(view: View, field: Field) -> bytes:
-    """The first ``MAX_READ`` of a field's bytes; for a tail, of all bytes that follow."""
+    """Return the first ``MAX_READ`` of a field's bytes; for a tail, of all bytes that follow."""
     start = view.base + field.offset // 8
     size = min(field.width // 8 or MAX_READ, MAX_READ)
     return bytes(view.buf[start : start + size])

@@ -20,7 +20,7 @@ irq    ``vector``, ``eqn``
 wqe    ``qpn``, ``index`` (its number in the send queue), ``op`` (its opcode's name; of a UMR, what
        it is used for: ``UMR register``, ``invalidate``, ``bind``, ``layout``, ``translations``,
        ``change``), ``ds``, ``flags`` and ``imm`` of the control segment, and its other segments by
-       name: ``umr`` (flags and mask by name), ``mkc`` (what the mask selects), ``list``, ``bsf``,
+       name: ``umr`` (flags and mask by name), ``mkc`` (selected fields), ``list``, ``bsf``,
        ``eth_seg``, ``headers`` (the length of those inline), ``data``. A request that is tried
        again is another event.
 cqe    ``cqn``, ``qpn`` (of a received Ethernet packet: ``flow_tag``), ``type`` (its opcode's
@@ -29,18 +29,18 @@ cqe    ``cqn``, ``qpn`` (of a received Ethernet packet: ``flow_tag``), ``type`` 
        ``scattered`` (the message's bytes that stand in it)
 fault  a page fault is over: ``token``, ``qpn``, ``side`` (requester, responder), ``kind`` (name),
        ``outcome`` (resumed, error, cancelled), ``duration_us`` since its event, ``key``, ``va`` and
-       ``length`` of what was absent
-log    a line of the log of a guest's kernel: ``text``; the lab puts it in (emu.guests.timeline)
-call   a call that a guest's ftrace has seen: ``name``, ``caller``, ``task``, ``pid``, ``cpu``
+       ``length`` of the absent bytes
+log    a line of the log of a guest's kernel: ``text``; added by emu.guests.timeline
+call   a call recorded by a guest's ftrace: ``name``, ``caller``, ``task``, ``pid``, ``cpu``
 ====== ============================================================================================
 
 An event that the recorder could not decode has ``error`` (``UNDECODED``), ``raw`` (its first bytes)
 and those keys of its point that are known without decoding. The log then has a traceback.
 
-Fields carry the PRM's names. Those that are zero are left out, except where a change is shown.
+Fields have the PRM's names. Zero fields are left out, except where a change is shown.
 Numbers are JSON numbers of up to 64 bits. Nested structures are objects. A list of more than
 ``MAX_ITEMS`` is ``{"count": all, "first": [some]}``. Bytes are a hexadecimal string, ``0x...``, or
-their text where they are one. Keys may be added; none changes its meaning.
+their text if printable. Later versions may add keys; no key changes its meaning.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ MAX_ITEMS = 16
 """Longest list that is shown whole."""
 
 UNDECODED = "could not be decoded"
-"""The ``error`` of an event that an exception in the decoder has kept from being told."""
+"""The ``error`` of an event that an exception in the decoder kept out of the trace."""
 
 KERNEL = -1
-"""In place of a function's index: the event is the guest's kernel's."""
+"""Replaces a function's index in events of the guest's kernel."""
 
 _COMMON = ("t_ns", "function", "point")
 
@@ -85,26 +85,26 @@ class TraceEvent:
     t_ns: int
     function: int
     point: str
-    """A :class:`TracePoint`, or one that a later version has added."""
+    """A :class:`TracePoint`, or a point of a later version."""
     fields: Mapping[str, Any]
 
     def to_json(self) -> str:
-        """The JSON form, without the end of line."""
+        """Return the JSON form, without the end of line."""
         common = {"t_ns": self.t_ns, "function": self.function, "point": self.point}
         return json.dumps(common | dict(self.fields), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str) -> TraceEvent:
-        """The event of a JSON line. Raises ValueError for anything else."""
+        """Return the event of a JSON line. Raises ValueError for any other text."""
         try:
             values = json.loads(line)
         except (ValueError, RecursionError):
-            raise ValueError("no JSON") from None
+            raise ValueError("not JSON") from None
         if not isinstance(values, dict):
-            raise ValueError("no JSON object")
+            raise ValueError("not a JSON object")
         t_ns, function, point = (values.pop(key, None) for key in _COMMON)
         if type(t_ns) is not int or type(function) is not int or not isinstance(point, str):
-            raise ValueError(f"{', '.join(_COMMON)} are not all there")
+            raise ValueError(f"{', '.join(_COMMON)} are not all present")
         return cls(t_ns, function, point, values)
 
     @property

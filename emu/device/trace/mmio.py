@@ -1,8 +1,8 @@
-"""Names for what lies in BAR 0: initialization segment, MSI-X structures, doorbells.
+"""Names of the registers in BAR 0: initialization segment, MSI-X structures, doorbells.
 
-Source of the doorbells: PRM "UAR page format"; cq.h (``mlx5_cq_arm``), core/eq.c
-(``eq_update_ci``) and hw/wr.c (``mlx5r_ring_db``, which rings with the first 8 bytes of the WQE's
-control segment) of Linux 6.12. MSI-X entries: PCI Express Base 5.0, 6.1.4.2; little-endian.
+Source of the doorbells: PRM "UAR page format"; cq.h (``mlx5_cq_arm``), core/eq.c (``eq_update_ci``)
+and hw/wr.c (``mlx5r_ring_db``, which rings with the first 8 bytes of the WQE's control segment) of
+Linux 6.12. MSI-X entries: PCI Express Base 5.0, 6.1.4.2; little-endian.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from layouts.prm import Prm, bits, rsvd
 
 _LONGEST_NUMBER = 8
 _WIDEST_REGISTER = 64
-"""Bits; a nested structure up to this width is one register, a wider one holds several."""
+"""Width limit in bits; a nested structure up to it is one register, a wider one holds several."""
 
 _MEMIC = BAR0_BYTES - AREA_BYTES
-"""Where device memory begins in the models that have it."""
+"""Offset of device memory in the models that have it."""
 
 _MSIX_ENTRY = ("message_address", "message_upper_address", "message_data", "vector_control")
 
@@ -86,17 +86,19 @@ _ISEG = tuple(_registers(init_seg))
 
 
 def describe(offset: int, data: Buffer) -> dict[str, object]:
-    """The keys of an mmio event from ``register`` on, for an access at ``offset`` of BAR 0."""
+    """Return the keys of an mmio event from ``register`` on, for an access at ``offset`` of BAR
+    0.
+    """
     if MSIX_TABLE <= offset < MSIX_TABLE + MSIX_VECTORS * MSIX_ENTRY_BYTES:
         vector, at = divmod(offset - MSIX_TABLE, MSIX_ENTRY_BYTES)
         register = f"msix_table.{_MSIX_ENTRY[at // 4]}"
         return {"register": register, "vector": vector, "value": _value(data, "little")}
     if MSIX_PBA <= offset < MSIX_PBA + MSIX_VECTORS // 8:
         return {"register": "msix_pba", "value": _value(data, "little")}
-    return {"value": _value(data, "big")} | _place(offset, data)
+    return {"value": _value(data, "big")} | _register_of(offset, data)
 
 
-def _place(offset: int, data: Buffer) -> dict[str, object]:
+def _register_of(offset: int, data: Buffer) -> dict[str, object]:
     if offset < init_seg.size:
         return _in_segment(offset, data)
     if offset >= _MEMIC:
@@ -126,7 +128,7 @@ def _in_segment(offset: int, data: Buffer) -> dict[str, object]:
 
 
 def _sent(at: int) -> tuple[str, Prm | None]:
-    """A send doorbell, its second half, or what BlueFlame copies behind it."""
+    """Return the name and layout of a send doorbell, its second half, or a BlueFlame copy."""
     within = at % SEND_SPACING
     if within == 0:
         return "SEND_DB", _SEND_DOORBELL
@@ -140,6 +142,6 @@ def _in_uar(offset: int, data: Buffer) -> dict[str, object]:
     if name:
         shown["register"] = name
     if layout is not None and len(data) >= layout.size:
-        # A doorbell's zero means something: index 0, or an opcode.
+        # Zero fields of a doorbell are significant: index 0, or an opcode.
         shown["fields"] = layout.view(data).as_dict()
     return shown

@@ -1,4 +1,4 @@
-"""The tracer that records: it decodes trace points into events and passes them to a sink."""
+"""The recording tracer: decodes trace points into events and passes them to a sink."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _SUB_TYPES = {EventType.PORT_CHANGE: PortChange, EventType.PAGE_FAULT: PageFault
 
 
 class Sink(Protocol):
-    """Where events go."""
+    """Receives events."""
 
     @property
     def is_open(self) -> bool:
-        """False once no more events are wanted."""
+        """Whether more events are accepted."""
 
     def write(self, event: TraceEvent) -> None:
-        """Take an event. Never raises: the trace must not disturb the device."""
+        """Store an event. Never raises: the trace must not disturb the device."""
 
 
 class EventList(list[TraceEvent]):
@@ -49,11 +49,11 @@ class EventList(list[TraceEvent]):
     is_open = True
 
     def write(self, event: TraceEvent) -> None:
-        """Take an event."""
+        """Append an event."""
         self.append(event)
 
     def of(self, point: TracePoint) -> list[TraceEvent]:
-        """The events of one point."""
+        """Return the events of one point."""
         return [event for event in self if event.point == point]
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class EventList(list[TraceEvent]):
 
 
 class TextStream(Protocol):
-    """What a :class:`LineSink` writes to."""
+    """The output stream of a :class:`LineSink`."""
 
     def write(self, text: str, /) -> object:
         """Write whole lines, without buffering more than one call. Raises OSError."""
@@ -70,14 +70,14 @@ class TextStream(Protocol):
 class LineSink:
     """Writes a line for each event to a stream that may fail.
 
-    The first failure (a full disk, a reader that has gone) ends the trace and is logged; the device
-    keeps running.
+    The first failure (a full disk, a closed reader) ends the trace and is logged; the device
+    continues.
     """
 
     def __init__(self, stream: TextStream, form: Callable[[TraceEvent], str]) -> None:
         self.is_open = True
         self.ended_by: OSError | None = None
-        """What has ended the trace before the run."""
+        """The error that ended the trace; None while it is open."""
         self._stream = stream
         self._form = form
 
@@ -90,26 +90,27 @@ class LineSink:
         except OSError as error:
             self.is_open = False
             self.ended_by = error
-            log.warning("the trace ends here, the device goes on: %s", error)
+            log.warning("the trace ends here, the device continues: %s", error)
 
 
 class Recorder:
     """Implements :class:`emu.device.function.tracer.Tracer` for one function.
 
-    It is false once its sink is closed, so that trace points cost almost nothing from then on.
+    A recorder is false once its sink is closed, so that trace points cost almost nothing from then
+    on.
     """
 
     def __init__(self, sink: Sink, clock: Clock, function: int = 0, guest: str = "") -> None:
         """Record on ``clock``, the function's own; ``function`` is its index in a run.
 
-        ``guest`` is the name of the guest that the function belongs to, where it has one.
+        ``guest`` is the name of the guest that the function belongs to, if any.
         """
         self._sink = sink
         self._clock = clock
         self._function = function
         self._guest = {"guest": guest} if guest else {}
         self.requests: Counter[str] = Counter()
-        """How many work requests of each kind there were."""
+        """Number of work requests of each kind."""
 
     def __bool__(self) -> bool:
         return self._sink.is_open
@@ -119,18 +120,18 @@ class Recorder:
         self._sink.write(TraceEvent(self._clock.now_ns(), self._function, point, fields))
 
     def power_on(self, model: str) -> None:
-        """The function's power-on state, at the start or after a reset."""
+        """Record the function's power-on state, at the start or after a reset."""
         self._record(TracePoint.RESET, {"model": model} | self._guest)
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
-        """A BAR 0 access, with the register's name."""
-        place = {"access": kind, "offset": offset, "length": len(data)}
-        self._record(TracePoint.MMIO, place | mmio.describe(offset, data))
+        """Record a BAR 0 access, with the register's name."""
+        access = {"access": kind, "offset": offset, "length": len(data)}
+        self._record(TracePoint.MMIO, access | mmio.describe(offset, data))
 
     def on_command(
         self, hca: Hca, request: CommandRequest, command: Command | None
     ) -> Callable[[CmdError | None], None]:
-        """A command, with its input and output or the reason of its refusal."""
+        """Record a command, with its input and output or the reason of its refusal."""
         # The handler may change state that is needed to decode the input, so decode that first.
         given = _input(hca, request, command)
         return partial(self._command_done, request, command, given, self._clock.now_ns())
@@ -158,7 +159,7 @@ class Recorder:
         self._record(TracePoint.CMD, fields)
 
     def undelivered(self, slot: int, entry: object, error: DeliveryError) -> None:
-        """A command that was not taken."""
+        """Record a command that was not delivered."""
         inline = getattr(entry, "in")
         fields = _named(slot, int.from_bytes(inline[:2], "big"))
         fields |= {"delivery": error.status.name, "reason": str(error)}
@@ -166,7 +167,7 @@ class Recorder:
         self._record(TracePoint.CMD, fields)
 
     def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
-        """An EQE, decoded by its event type."""
+        """Record an EQE, decoded by its event type."""
         fields: dict[str, Any] = {"eqn": eqn, "type": event.name}
         if event in _SUB_TYPES:
             names = {member.value: member.name for member in _SUB_TYPES[event]}
@@ -177,11 +178,11 @@ class Recorder:
         self._record(TracePoint.EQE, fields)
 
     def irq(self, vector: int, eqn: int) -> None:
-        """An interrupt."""
+        """Record an interrupt."""
         self._record(TracePoint.IRQ, {"vector": vector, "eqn": eqn})
 
     def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
-        """A work request, decoded by its opcode."""
+        """Record a work request, decoded by its opcode."""
         key = hca.mkeys.get(wqe.imm >> 8)
         mode = key.mode if key is not None else None
         if isinstance(queue, Qp):
@@ -193,21 +194,21 @@ class Recorder:
         self._record(TracePoint.WQE, {"qpn": queue.handle} | shown)
 
     def undecoded(self, point: str, known: Mapping[str, object], raw: Buffer) -> None:
-        """An event that could not be decoded, by its first bytes."""
+        """Record an undecodable event, by its first bytes."""
         fields = {**known, "error": UNDECODED, "raw": decode.raw(raw)}
         self._record(TracePoint(point), fields)
 
     def summary(self) -> Iterator[str]:
-        """What was seen, for the end of a run: one line for each kind of work request."""
+        """Yield one line for each kind of work request, for the end of a run."""
         for kind, count in sorted(self.requests.items()):
             yield f"{count} work requests {kind}"
 
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
-        """A CQE, decoded by its opcode."""
+        """Record a CQE, decoded by its opcode."""
         self._record(TracePoint.CQE, {"cqn": cqn} | decode.completion(entry + bytes((op_own,))))
 
     def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
-        """A page fault, at its end."""
+        """Record a page fault, at its end."""
         fields = {
             "token": fault.token, "qpn": fault.qp.handle, "side": fault.side.value,
             "kind": fault.access.kind.name, "outcome": outcome,

@@ -11,7 +11,7 @@ from typing import Protocol
 from emu.device.trace.event import TraceEvent, TracePoint
 
 MAX_LINE_BYTES = 1 << 20
-"""Far longer than any line that a recorder writes."""
+"""Limit of a line in bytes, far above the lines of a recorder."""
 
 REFUSED = "refused"
 """Selects every status except OK."""
@@ -21,30 +21,35 @@ _TEXT_FORM = re.compile(r" *\d+\.\d{6} (?:\S+/)?f\d+ +[a-z]+ ")
 
 
 class StoredTextError(Exception):
-    """This is a trace in text form, which says less than the JSON form and is not read back."""
+    """The trace is in text form, which has less data than the JSON form and cannot be read back."""
 
 
 class ByteLines(Protocol):
-    """The part of a binary file's interface that is needed here."""
+    """The required subset of a binary file's interface."""
 
     def readline(self, size: int, /) -> bytes:
-        """A line, or as much of one; empty at the end."""
+        """Return a line, or its first ``size`` bytes; empty at the end."""
 
 
 class TraceReader:
     """Events of a stored trace, one by one; lines that are not events are skipped."""
 
     def __init__(self, stream: ByteLines, warn: Callable[[int, str], None]) -> None:
-        """``warn`` gets the number of the first bad line (from 1), and what is wrong with it."""
+        """Read from ``stream``; ``warn`` gets the number of the first bad line (from 1), and its
+        mistake.
+        """
         self._stream = stream
         self._warn = warn
         self.broken = 0
-        """Lines left out so far."""
+        """Number of skipped lines so far."""
         self.events = 0
-        """Lines with an event so far."""
+        """Number of lines with an event so far."""
 
     def __iter__(self) -> Iterator[tuple[str, TraceEvent]]:
-        """Each line with its event. Raises StoredTextError when the first line is in text form."""
+        """Yield each line with its event.
+
+        Raises StoredTextError when the first line is in text form.
+        """
         for number, raw in enumerate(self._lines(), 1):
             try:
                 line = raw.decode("ascii")
@@ -58,7 +63,7 @@ class TraceReader:
                 yield line, event
 
     def _lines(self) -> Iterator[bytes]:
-        """The lines; only the beginning of a line that is too long."""
+        """Yield the lines; only the beginning of a line that is too long."""
         while line := self._stream.readline(MAX_LINE_BYTES):
             yield line
             while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
@@ -90,7 +95,7 @@ class EventChoice:
     until: float | None = None
 
     def takes(self, event: TraceEvent, origin_ns: int) -> bool:
-        """Whether the event is wanted, in a trace that began at ``origin_ns``."""
+        """Return whether the event matches, in a trace that started at ``origin_ns``."""
         if self.points and event.point not in self.points:
             return False
         if self.function is not None and event.function != self.function:
@@ -114,7 +119,7 @@ class EventChoice:
 
 
 def kind_of(event: TraceEvent) -> tuple[str, str]:
-    """How an event is counted: by its point, and its name there including what went wrong."""
+    """Return the counting key of an event: its point, and its name there including any error."""
     words = [event.fields.get(_NAMES.get(event.point, ""), "")]
     if event.is_refusal:
         words.append(event.fields.get("status", "not delivered"))
@@ -136,4 +141,4 @@ _NAMES: Mapping[str, str] = {
     TracePoint.RESET: "model",
     TracePoint.CALL: "name",
 }
-"""The field that says which kind it is."""
+"""The field that names the kind of event."""

@@ -1,4 +1,4 @@
-"""The text form of an event: one line, made for reading and for grep.
+"""The text form of an event: one line, for reading and for grep.
 
 ::
 
@@ -9,7 +9,7 @@
 
 Time is in seconds since the first line. A number that counts something is decimal, any other from
 10 on hexadecimal. The form is derived from the event's fields alone, so that a stored trace gives
-the same lines; whatever a field holds, the line is one line of printable characters.
+the same lines. Any content of a field gives one line of printable characters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DECIMAL = re.compile(
 )
 _MAX_NESTED = 6
 _MAX_NAMED = 64
-"""Functions whose guest is remembered: more than a server has."""
+"""Maximum number of functions whose guest is remembered: more than a server has."""
 _MAX_NAME_CHARACTERS = 32
 
 
@@ -50,13 +50,15 @@ LEGEND = """\
 
 
 def seconds(ns: int) -> str:
-    """A time span in seconds, to the microsecond."""
+    """Return a time span in seconds, to the microsecond."""
     sign, microseconds = "-" if ns < 0 else "", abs(ns) // _NS_PER_US
     return f"{sign}{microseconds // _US_PER_S}.{microseconds % _US_PER_S:06}"
 
 
 class FunctionNames:
-    """Names of a trace's functions: ``f1``, or ``GUEST/f1`` once a reset has told the guest."""
+    """Names of a trace's functions: ``f1``, or ``GUEST/f1`` once a reset event has named the
+    guest.
+    """
 
     def __init__(self) -> None:
         self.width = 2
@@ -64,7 +66,7 @@ class FunctionNames:
         self._guests: dict[int, str] = {}
 
     def learn(self, event: TraceEvent) -> None:
-        """Take the guest's name from a reset event; other events tell nothing."""
+        """Read the guest's name from a reset event; ignore other events."""
         if event.point != TracePoint.RESET or not event.fields.get("guest"):
             return
         if event.function in self._guests or len(self._guests) < _MAX_NAMED:
@@ -72,7 +74,7 @@ class FunctionNames:
             self.width = max(self.width, len(self.of(event.function)))
 
     def guest(self, function: int) -> str | None:
-        """Return the name of a function's guest; None if no event has told it."""
+        """Return the name of a function's guest; None if no event has named it."""
         return self._guests.get(function)
 
     def of(self, function: int) -> str:
@@ -84,24 +86,24 @@ class FunctionNames:
 
 
 class TextForm:
-    """Produces each event's line; time begins at the first event."""
+    """Produces each event's line; time starts at the first event."""
 
     def __init__(self) -> None:
         self._origin_ns: int | None = None
         self.names = FunctionNames()
 
     def origin_ns(self, event: TraceEvent) -> int:
-        """The time origin: that of this event, if it is the first one asked about."""
+        """Return the time origin: the time of this event, if it is the first."""
         if self._origin_ns is None:
             self._origin_ns = event.t_ns
         return self._origin_ns
 
     def __call__(self, event: TraceEvent) -> str:
-        """The line, without its end."""
+        """Return the line, without its end."""
         return " ".join(self.columns(event))
 
     def columns(self, event: TraceEvent) -> tuple[str, str, str, str]:
-        """Time, function, point and what happened, padded to stand in columns."""
+        """Return time, function, point and description, padded to columns."""
         time = f"{seconds(event.t_ns - self.origin_ns(event)):>12}"
         self.names.learn(event)
         whose = f"{self.names.of(event.function):{self.names.width}}"
@@ -114,7 +116,7 @@ def number(value: object) -> str:
 
 
 def body(event: TraceEvent) -> str:
-    """What happened, in words if the point has some, otherwise as ``name=value``."""
+    """Return a description, in words if the point has some, otherwise as ``name=value``."""
     is_decoded = event.fields.get("error") != UNDECODED
     words = _WORDS.get(event.point) if is_decoded else _undecoded
     return " ".join(words(event.fields) if words else _pairs(event.fields)).rstrip()
@@ -241,7 +243,7 @@ def _value(name: str, value: object, depth: int = 0) -> str:
 
 
 def _word(value: object) -> str:
-    """A value as it is, or quoted if it contains anything that could affect a terminal."""
+    """Return a value unchanged, or quoted if it contains anything that could affect a terminal."""
     if isinstance(value, (Mapping, list)):
         return _value("", value)
     text = str(value)

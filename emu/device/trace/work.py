@@ -1,8 +1,8 @@
 """Work requests in words: the segments of a WQE, by opcode and transport service.
 
-A UMR says what it changes by flag and field names; the context shows only what its mask selects.
-``kind`` tells apart what it is used for: the driver registers, invalidates, binds a window or moves
-translations, all with the one opcode (hw/wr.c, hw/umr.c; rdma-core's mlx5).
+A UMR is shown with its changes by flag and field names; the context shows only the fields that its
+mask selects. ``kind`` distinguishes the uses of a UMR: the driver registers, invalidates, binds a
+window or moves translations, all with the same opcode (hw/wr.c, hw/umr.c; rdma-core's mlx5).
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ _SEGMENTS: Mapping[int, tuple[Prm, ...]] = {
     Opcode.ATOMIC_MASKED_CS: (wqe_raddr_seg, wqe_masked_atomic_seg),
     Opcode.ATOMIC_MASKED_FA: (wqe_raddr_seg, wqe_masked_fa_seg),
 }
-"""What stands between the control segment and the data."""
+"""Segments between the control segment and the data."""
 
 _OF_4_BYTES: Mapping[int, tuple[Prm, ...]] = {
     Opcode.ATOMIC_MASKED_CS: (wqe_raddr_seg, wqe_masked_cs4_seg),
     Opcode.ATOMIC_MASKED_FA: (wqe_raddr_seg, wqe_masked_fa4_seg),
 }
-"""The same where opmod says so."""
+"""Segments of 4-byte atomics, which opmod selects."""
 
 _WITH_VECTOR = (QpType.UD, QpType.QP0, QpType.QP1, QpType.DCI)
 _EXTENDED_AV = 1 << 31
 _BASE_AV_BYTES = 16
 _PAD_BYTES = 16
-"""Between the address vector and the Ethernet segment (mlx5_wqe_eth_pad)."""
+"""Padding between the address vector and the Ethernet segment (mlx5_wqe_eth_pad)."""
 _FENCE_SHIFT = 5
 _SOLICITED, _SIGNALED = 1 << 1, 0b10 << 2
 _MAX_SEGMENTS = 32
@@ -80,13 +80,13 @@ _MKC_FIELDS: Mapping[MkeyMask, tuple[str, ...]] = {
     MkeyMask.KEY: ("mkey_7_0",),
     MkeyMask.SMALL_FENCE: ("small_fence_on_rdma_read_response",),
 }
-"""Fields of the context that a bit selects, where they do not have its name."""
+"""Fields of the context that a bit selects, for fields without the bit's name."""
 
 
 def kind(wqe: Wqe) -> str:
-    """What a request is for: its opcode, or for a UMR what it is used for."""
-    there = min(wqe.ds * DS, len(wqe.buf))
-    if wqe.opcode != Opcode.UMR or there < DS + wqe_umr_ctrl_seg.size + mkc.size:
+    """Return the purpose of a request: its opcode, or the use of a UMR."""
+    present = min(wqe.ds * DS, len(wqe.buf))
+    if wqe.opcode != Opcode.UMR or present < DS + wqe_umr_ctrl_seg.size + mkc.size:
         return _opcode(wqe)
     mask = wqe_umr_ctrl_seg.view(wqe.buf, DS).mkey_mask
     if mask & MkeyMask.FREE and mkc.view(wqe.buf, DS + wqe_umr_ctrl_seg.size).free:
@@ -148,7 +148,9 @@ def _names(enum: type[IntFlag], bits: int) -> str:
 
 
 def _segment(layout: Prm, body: bytes, at: int) -> dict[str, Any]:
-    """A segment by its name, without the driver's prefix; nothing where the WQE is too short."""
+    """Return a segment by its name, without the driver's prefix; empty where the WQE is too
+    short.
+    """
     if at + layout.size > len(body):
         return {}
     return {layout.prm_name.removeprefix("wqe_"): decode.fields(layout.view(body, at))}
@@ -177,7 +179,7 @@ def _message(opcode: int, opmod: int, body: bytes, st: QpType, is_ipoib: bool) -
 
 
 def _frame(body: bytes, at: int) -> dict[str, Any]:
-    """The Ethernet segment; the headers that are inline, by their length; the data."""
+    """Return the Ethernet segment; the length of the inline headers; the data."""
     shown = _segment(wqe_eth_seg, body, at)
     if not shown:
         return {}
@@ -233,13 +235,13 @@ def _umr(body: bytes, mode: AccessMode | None) -> dict[str, Any]:
 
 
 def _context(ctx: object, mask: int) -> dict[str, Any]:
-    """The fields that the mask selects, zero or not."""
+    """Return the fields that the mask selects, including zero ones."""
     names = (_MKC_FIELDS.get(flag, (str(flag.name).lower(),)) for flag in MkeyMask if flag & mask)
     return {name: getattr(ctx, name) for group in names for name in group}
 
 
 def _entries(xlt: bytes, mode: AccessMode | None) -> Any:
-    """The translations, without the padding after them."""
+    """Return the translations, without the padding after them."""
     layout: Prm = mtt if mode is AccessMode.MTT else klm
     used = len(xlt.rstrip(b"\0"))
     count = min(-(-used // layout.size), len(xlt) // layout.size)

@@ -49,7 +49,7 @@ _FIELDS = (
 
 
 def _named(rule: Mapping[str, Any]) -> Command | None:
-    """The command that a rule's ``match`` names; None when it matches several."""
+    """Return the command that a rule's ``match`` names; None when it matches several."""
     op = rule.get("op")
     return COMMANDS.get(Op[op]) if isinstance(op, str) and op in Op.__members__ else None
 
@@ -60,7 +60,9 @@ def _layout_in(match: Mapping[str, Any]) -> Prm | None:
 
 
 def _new_fields(*, is_out: bool) -> Parameter:
-    """New values for fields of the command; they can be checked if the rule names one."""
+    """Return a parameter for new values of the command's fields, checked if the rule names one
+    command.
+    """
 
     def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
         match = rule.get("match", {})
@@ -79,10 +81,10 @@ def _new_fields(*, is_out: bool) -> Parameter:
 def _holder(
     command: Command, match: Mapping[str, Any], path: str, *, is_out: bool
 ) -> tuple[Prm | None, str]:
-    """The structure that has a field of the command, and the field's name in it.
+    """Return the structure that has a field of the command, and the field's name in it.
 
-    ``capability.num_ports`` is in the group of capabilities that ``match`` asks for by op_mod,
-    ``register_data.oper_speed`` in the register; None where ``match`` does not say which one.
+    ``capability.num_ports`` is in the group of capabilities that ``match`` selects by op_mod,
+    ``register_data.oper_speed`` in the register; None where ``match`` does not determine which one.
     """
     layout = command.layout_out if is_out else command.layout_in
     field, dot, name = path.partition(".")
@@ -100,7 +102,7 @@ _DELIVERY = one_of("delivery", DeliveryStat, 127)
 
 
 class _OfCommand(Event[Result]):
-    """An event of a command; the dispatcher gets whether the completion may be reported now."""
+    """An event of a command; its result is whether the completion may be reported now."""
 
     __slots__ = ("_line", "cmdif", "request")
 
@@ -114,26 +116,28 @@ class _OfCommand(Event[Result]):
 
     @property
     def op(self) -> int:
-        """Its opcode."""
+        """Opcode of the command."""
         op = self.request.opcode
         return Op(op) if op in Op._value2member_map_ else op
 
     @property
     def op_mod(self) -> int:
-        """Its opcode modifier."""
+        """Opcode modifier of the command."""
         return self.request.op_mod
 
     @property
     def slot(self) -> int:
-        """Its slot of the command queue."""
+        """Slot of the command in the command queue."""
         return self.request.slot
 
     def views(self) -> Mapping[str, View]:
-        """Its input."""
+        """Return a view of its input."""
         return self._view(is_out=False)
 
     def _view(self, *, is_out: bool) -> dict[str, View]:
-        """A view of its input or output, if that is as long as the declared structure."""
+        """Return a view of its input or output, if that has at least the size of the declared
+        structure.
+        """
         request = self.request
         command = COMMANDS.get(request.opcode)
         if command is None:
@@ -153,10 +157,10 @@ class _OfCommand(Event[Result]):
                 else:
                     refused += set_fields(view, {path: value})
         if len(refused) == len(rule["set"]) or not self._view(is_out=is_out):
-            raise NoEffectError(f"it has no field {', '.join(rule['set'])} that takes the value")
+            raise NoEffectError(f"no field {', '.join(rule['set'])} takes the value")
 
     def _opened(self, view: View) -> tuple[str, View | None]:
-        """The prefix of the fields in the open field of a view, and a view of that field.
+        """Return the prefix of the fields in the open field of a view, and a view of that field.
 
         None where no structure is known, or the output is too short for it.
         """
@@ -172,7 +176,9 @@ class _OfCommand(Event[Result]):
 
     @property
     def _is_dropped(self) -> bool:
-        """Whether the driver has left its command queue since, so that nobody waits any more."""
+        """Whether the driver has left its command queue since, so that no completion is
+        expected.
+        """
         return self.cmdif.line is not self._line
 
     def _finish(self) -> None:
@@ -181,7 +187,7 @@ class _OfCommand(Event[Result]):
             self.cmdif.report()
 
     def _begin_late(self, work: Portions[None]) -> None:
-        """Go on later; the slot's memory may be gone by then, which is only logged."""
+        """Continue later; only log when the slot's memory is unmapped by then."""
         if self._is_dropped:
             return
 
@@ -196,7 +202,7 @@ class _OfCommand(Event[Result]):
 
 
 def _never() -> Portions[bool]:
-    """Not done: the slot stays the device's for now."""
+    """Return False: the device keeps the slot."""
     yield from ()
     return False
 
@@ -208,7 +214,7 @@ class CommandRuns(_OfCommand[Portions[bool]]):
     __slots__ = ()
 
     def go_on(self) -> Portions[bool]:
-        """Run it and give its output to the driver."""
+        """Run it and return its output to the driver."""
         return self._followed(self._run(self._starved()))
 
     @action("the command does not run and gets status and syndrome", takes=[STATUS, SYNDROME])
@@ -218,7 +224,7 @@ class CommandRuns(_OfCommand[Portions[bool]]):
 
     @action("the command does not run and never completes")
     def drop(self, _rule: Rule) -> Portions[bool]:
-        """Do nothing: its slot stays the device's."""
+        """Drop it: the device keeps its slot."""
         return self._followed(_never())
 
     @action("it is delayed by ms", needs=[MS])
@@ -245,7 +251,7 @@ class CommandRuns(_OfCommand[Portions[bool]]):
         return (yield from self.faults.show(DONE_POINT, self.cmdif, self.request))
 
     def _followed(self, work: Portions[bool]) -> Portions[bool]:
-        """The command has run, or never will: rules that count commands look again."""
+        """Finish ``work``, then notify rules that count commands."""
         is_done = yield from work
         self.faults.follow()
         return is_done
@@ -267,7 +273,7 @@ class CommandHasRun(_OfCommand[Portions[bool]]):
 
     @property
     def status(self) -> int:
-        """Its status."""
+        """Status of the command."""
         status = self.request.out[0]
         return Status(status) if status in Status._value2member_map_ else status
 
@@ -289,7 +295,7 @@ class CommandHasRun(_OfCommand[Portions[bool]]):
 
     @action("the command has run and never completes")
     def drop(self, _rule: Rule) -> Portions[bool]:
-        """Do nothing: its slot stays the device's."""
+        """Drop the completion: the device keeps its slot."""
         return _never()
 
     @action("it is delayed by ms", needs=[MS])
@@ -334,7 +340,7 @@ class CommandCompletes(_OfCommand[bool], Losable[bool], Delayable[bool]):
     instead = False
 
     def go_on(self) -> bool:
-        """The next CMD event may name its slot."""
+        """Allow the next CMD event to name its slot."""
         return True
 
     def go_on_late(self) -> None:

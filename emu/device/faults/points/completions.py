@@ -37,7 +37,7 @@ _VENDOR = Parameter("vendor", Annotated[int, Bounds(strict=True, ge=0, le=255)])
 
 
 def _opcode(number: int) -> int:
-    """The opcode's name where it has one."""
+    """Return the opcode as a member of its enumeration if it has a name."""
     return Opcode(number) if number in Opcode._value2member_map_ else number
 
 
@@ -77,22 +77,22 @@ class WorkRequest(Event[Failure | None]):
 
     @property
     def opcode(self) -> int:
-        """Its opcode."""
+        """Opcode of the work request."""
         return _opcode(self._wqe.opcode)
 
     @property
     def qpn(self) -> int:
-        """The number of its queue pair, or of its Ethernet queue."""
+        """Number of its queue pair, or of its Ethernet queue."""
         return self._queue.handle
 
     @property
     def service(self) -> Any:
-        """Its queue pair's transport service; an Ethernet queue has none."""
+        """Transport service of its queue pair; missing for an Ethernet queue."""
         return self._queue.st if isinstance(self._queue, Qp) else MISSING
 
     @property
     def index(self) -> int:
-        """Its wqe_index, as the driver counts."""
+        """The wqe_index, as the driver counts."""
         number: int = self._wqe.index
         return number
 
@@ -101,7 +101,7 @@ class WorkRequest(Event[Failure | None]):
 
     @action("the work request gets an error syndrome and its queue stops", takes=[_SYNDROME])
     def fail(self, rule: Rule) -> Failure:
-        """The request fails, and is not executed."""
+        """Return the failure with which the dispatcher completes the request unexecuted."""
         return Failure(_syndrome(rule), f"fault {rule.name}")
 
 
@@ -114,7 +114,7 @@ class WorkRequest(Event[Failure | None]):
     opened=Opened("those of the entry", lambda _match: cqe64, "cqe."),
 )  # fmt: skip
 class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
-    """An entry for a completion queue. The dispatcher takes one that a rule loses for written."""
+    """An entry for a completion queue. A dropped entry counts as written for the dispatcher."""
 
     __slots__ = ("_cq", "_entry", "_front", "_op_own", "_queue", "_solicited", "_whole", "opcode")
     ends_with_objects = True
@@ -129,39 +129,39 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
         self._entry = entry
         self._op_own = op_own
         self._solicited = solicited
-        # Data that are scattered to a CQE of 128 bytes stand in front.
+        # Data that are scattered to a CQE of 128 bytes precede the CQE.
         self._front, self._whole = entry[:-OP_OWN], bytearray((*entry[-OP_OWN:], op_own))
         self.opcode = CqeOpcode(op_own >> _OPCODE_SHIFT)
-        """Its opcode."""
+        """Opcode of the completion."""
 
     @property
     def qpn(self) -> int:
-        """The number of its queue pair, or of its Ethernet queue."""
+        """Number of its queue pair, or of its Ethernet queue."""
         return self._queue.handle
 
     @property
     def cqn(self) -> int:
-        """The completion queue's number."""
+        """Number of the completion queue."""
         return self._cq.handle
 
     @property
     def service(self) -> Any:
-        """Its queue pair's transport service; an Ethernet queue has none."""
+        """Transport service of its queue pair; missing for an Ethernet queue."""
         return self._queue.st if isinstance(self._queue, Qp) else MISSING
 
     @property
     def wqe_counter(self) -> Any:
-        """Its work request's wqe_counter; a signature error has none of these three."""
+        """The wqe_counter of its work request; a signature error has none of these three fields."""
         return self._view.wqe_counter if self._is_of_request else MISSING
 
     @property
     def wqe_opcode(self) -> Any:
-        """The opcode of its work request."""
+        """Opcode of its work request."""
         return _opcode(self._wqe_opcode) if self._is_of_request else MISSING
 
     @property
     def byte_cnt(self) -> Any:
-        """Its byte count."""
+        """Byte count of the completion."""
         return self._view.byte_cnt if self._is_of_request else MISSING
 
     @property
@@ -178,11 +178,11 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
         return self.opcode is not CqeOpcode.SIG_ERR
 
     def views(self) -> Mapping[str, View]:
-        """The entry, with and without its prefix."""
+        """Return the entry, with and without its prefix."""
         return {"cqe.": self._view, "": self._view}
 
     def go_on(self) -> bool:
-        """As :func:`emu.device.engine.events.cq.write`."""
+        """Write the entry, see :func:`emu.device.engine.events.cq.write`."""
         return self._write(self._entry, self._op_own, solicited=self._solicited)
 
     @action(
@@ -191,7 +191,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
         takes=[_SYNDROME, _VENDOR],
     )
     def fail(self, rule: Rule) -> bool:
-        """Complete its request in error instead."""
+        """Complete its request in error instead, and stop the queue."""
         if not self._is_of_request:
             return self.go_on()
         is_send = self.opcode in (CqeOpcode.REQ, CqeOpcode.REQ_ERR)
@@ -207,7 +207,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
 
     @action("fields of the completion get the values in set", needs=[set_in(cqe64)])
     def corrupt(self, rule: Rule) -> bool:
-        """Write other fields."""
+        """Write the entry with other fields."""
         change_fields([self._view], rule["set"])
         return self._write_whole()
 
@@ -224,7 +224,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
         return self._write(entry, whole[OP_OWN] & ~1, solicited=self._solicited)
 
     def _write(self, entry: bytes, op_own: int, *, solicited: bool) -> bool:
-        """Append an entry, unless either of its queues has gone meanwhile."""
+        """Append an entry, unless either of its queues has been destroyed."""
         hca, cq = self.faults.hca, self._cq
         if hca.cqs.get(cq.handle) is not cq or not _exists(hca, self._queue):
             return True

@@ -1,7 +1,7 @@
 """The fault points of a function as a whole, and effects on it: health, link, bus, pages, ...
 
-An effect is possible at every point unless it names some; the event that triggers it goes on. Each
-function begins an effect and returns what ends it.
+An effect is possible at every point unless it names some; the event that triggers it still happens.
+Each function starts an effect and returns its ending.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PowerOn(Event[None]):
         self.cause = cause
 
     def go_on(self) -> None:
-        """Do nothing: it is on."""
+        """Do nothing: the function has power."""
 
 
 def _small(name: str, limit: int) -> Parameter:
@@ -106,7 +106,7 @@ def health(effects: Effects, rule: Rule) -> Ending:
         values["health.rfr_severity.valid"] = _SEVERITY_VALID
     was_stalled = bar0.is_stalled
     if not values and (was_stalled or not rule["stalled"]):
-        raise NoEffectError("the health buffer stays as it is")
+        raise NoEffectError("the health buffer is unchanged")
     restore = _assign(bar0.segment, values) if values else lambda: None
     bar0.is_stalled = bool(rule["stalled"]) or was_stalled
 
@@ -122,7 +122,7 @@ def health(effects: Effects, rule: Rule) -> Ending:
     needs=[set_in(init_seg)], takes=[MS],
 )  # fmt: skip
 def registers(effects: Effects, rule: Rule) -> Ending:
-    """Change what registers show."""
+    """Change the values of registers."""
     return _assign(effects.faults.function.bar0.segment, rule["set"])
 
 
@@ -130,7 +130,7 @@ def _assign(segment: object, values: Mapping[str, object]) -> Ending:
     before = {name: field_of(segment, name) for name in values}
     refused = set_fields(segment, values)
     if len(refused) == len(values):
-        raise NoEffectError(f"no register {', '.join(values)} that takes the value")
+        raise NoEffectError(f"no register {', '.join(values)} takes the value")
     for name in refused:
         log.warning("register %s cannot hold %r", name, values[name])
 
@@ -142,7 +142,7 @@ def _assign(segment: object, values: Mapping[str, object]) -> Ending:
 
 @effect("the link goes down (or up), for ms or for good", takes=[_flag("up"), MS])
 def link(effects: Effects, rule: Rule) -> Ending:
-    """Pull the cable, or plug it in."""
+    """Disconnect or connect the cable."""
     faults, up = effects.faults, bool(rule["up"])
     hca, restarts = faults.hca, faults.function.restarts
     if hca.port.has_cable == up:
@@ -166,7 +166,7 @@ def gone(effects: Effects, _rule: Rule) -> Ending:
     effects.is_gone = True
 
     def back() -> None:
-        """Restart the firmware; the settings of the bus stay."""
+        """Restart the firmware; the settings of the bus are kept."""
         effects.is_gone = False
         effects.faults.function.restart("bus")
         effects.faults.attach()
@@ -191,7 +191,7 @@ def restart(effects: Effects, rule: Rule) -> Ending:
     needs=[one_of("event", EventType)], takes=[_small("sub_type", 255), SET, DATA, COUNT],
 )  # fmt: skip
 def event(effects: Effects, rule: Rule) -> None:
-    """Raise an event of something that has not happened."""
+    """Raise a spurious event."""
     kind = EventType(number_of(rule["event"], EventType))
     sub_type = rule["sub_type"] or 0
     given = bytes.fromhex(rule["data"] or "")
@@ -216,7 +216,7 @@ def event(effects: Effects, rule: Rule) -> None:
     needs=[_small("celsius", 250)], takes=[MS],
 )  # fmt: skip
 def temperature(effects: Effects, rule: Rule) -> Ending:
-    """Warm the chip."""
+    """Set the temperature of the chip."""
     hca = effects.faults.hca
     before = hca.adapter.board.asic.temperature
     board.warm(hca, rule["celsius"] * UNITS_PER_DEGREE)
@@ -225,7 +225,7 @@ def temperature(effects: Effects, rule: Rule) -> Ending:
 
 @effect("a spurious interrupt", needs=[_small("vector", 63)], takes=[COUNT])
 def interrupt(effects: Effects, rule: Rule) -> None:
-    """Raise an interrupt without a cause."""
+    """Raise a spurious interrupt."""
     for _ in range(max(rule["count"] or 1, 0)):
         try:
             effects.faults.function.interrupts.trigger(rule["vector"])
@@ -239,7 +239,7 @@ def interrupt(effects: Effects, rule: Rule) -> None:
     needs=[COUNT], takes=[_flag("starve")],
 )  # fmt: skip
 def pages(effects: Effects, rule: Rule) -> Ending:
-    """Ask the driver for pages, or give some back."""
+    """Request pages from the driver, or return some."""
     hca, count = effects.faults.hca, rule["count"]
     data = eqe_page_req.new(num_pages=count & 0xFFFFFFFF)
     is_asked = eq_engine.raise_event(hca, EventType.PAGE_REQUEST, bytes(data))

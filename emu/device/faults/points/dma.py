@@ -25,11 +25,11 @@ class _Access(Event[None]):
         self.length = length
 
     def go_on(self) -> None:
-        """Do nothing: the access goes on."""
+        """Do nothing: the access continues."""
 
     @action("the access is refused")
     def fail(self, rule: Rule) -> NoReturn:
-        """Raises DmaError."""
+        """Refuse the access. Raises DmaError."""
         raise DmaError(self.address, self.length, f"fault {rule.name}")
 
 
@@ -49,7 +49,7 @@ class Write(_Access):
 
 @mount(READ_POINT, WRITE_POINT)
 def watch_memory(faults: RuleInjector, *, requested: bool) -> None:
-    """Have guest memory ask the rules before each access, or stop it."""
+    """Install the rules' check of guest memory accesses, or remove it."""
 
     def ask(iova: int, length: int, is_write: bool) -> None:
         faults.show(WRITE_POINT if is_write else READ_POINT, iova, length)

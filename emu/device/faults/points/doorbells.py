@@ -42,7 +42,7 @@ class Doorbell(Losable[None], Delayable[None], Repeatable[None]):
 
 
 def _decoded(offset: int, data: bytes) -> tuple[str, int]:
-    """The doorbell at an offset of BAR 0, and the queue number in its data."""
+    """Return the kind of the doorbell at an offset of BAR 0, and the queue number in its data."""
     if offset == CMD_DBELL:
         return "cmd", int.from_bytes(data, "big")
     within = offset & PAGE - 1

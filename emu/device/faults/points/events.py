@@ -31,7 +31,7 @@ _DATA = "data."
     opened=Opened("`data.` and those of the event's data", lambda _match: None, _DATA),
 )  # fmt: skip
 class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reorderable[bool]):
-    """An entry for an event queue. The dispatcher takes one that a rule loses for written."""
+    """An entry for an event queue. A dropped entry counts as written for the dispatcher."""
 
     __slots__ = ("_data", "_eq", "sub_type", "type")
     ends_with_objects = True
@@ -48,16 +48,18 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
 
     @property
     def eqn(self) -> int:
-        """The event queue's number."""
+        """Number of the event queue."""
         return self._eq.handle
 
     def views(self) -> Mapping[str, View]:
-        """A view of its data, if its type has a declared structure."""
+        """Return a view of its data, if its type has a declared structure."""
         layout = event_layout(self.type, self.sub_type)
         return {_DATA: layout.view(self._data)} if layout is not None else {}
 
     def go_on(self) -> bool:
-        """As :func:`emu.device.engine.events.eq.write`, unless its queue has gone meanwhile."""
+        """Write the entry (:func:`emu.device.engine.events.eq.write`) unless its queue is
+        destroyed.
+        """
         hca, eq = self.faults.hca, self._eq
         return hca.eqs.get(eq.handle) is eq and eq_engine.write(
             hca, eq, self.type, self.sub_type, self._data
@@ -102,19 +104,19 @@ class ShownInterrupts:
         self._inner = inner
 
     def trigger(self, vector: int) -> None:
-        """Show a vector to the rules, which may lose, delay or repeat it."""
+        """Show a vector to the rules, which may drop, delay or repeat it."""
         self._faults.show(IRQ_POINT, vector, self._inner.trigger)
 
     def permit(self, allowed: bool) -> None:
-        """As the others."""
+        """Forward to the wrapped interrupts."""
         self._inner.permit(allowed)
 
     def clear_pending(self) -> None:
-        """As the others."""
+        """Forward to the wrapped interrupts."""
         self._inner.clear_pending()
 
     def pending(self, vector: int) -> bool:
-        """As the others say."""
+        """Return the result of the wrapped interrupts."""
         return self._inner.pending(vector)
 
 

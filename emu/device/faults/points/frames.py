@@ -1,4 +1,4 @@
-"""The points of Ethernet frames and of the receive requests that they fill."""
+"""The points of Ethernet frames and of the receive WQEs that they fill."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
         change: Callable[[bytearray], None],
         frame: Callable[[bytes], Frame] = Frame,
     ) -> None:
-        """Go on with other bytes, of which nobody vouches for the checksums any more.
+        """Continue with other bytes, whose checksums are not validated any more.
 
-        Of a super-frame, the first packet changes.
+        In a super-frame only the first packet changes.
         """
         try:
             first, *others = plain(self.frame)
@@ -81,7 +81,7 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])
     def replace(self, rule: Rule) -> None:
-        """Other bytes; the length stays."""
+        """Replace bytes; the length is kept."""
         new = bytes.fromhex(rule["data"])
 
         def change(data: bytearray) -> None:
@@ -92,7 +92,7 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
 
     @action("the byte at the offset ``at``, or the last one, is inverted", takes=[_AT])
     def corrupt(self, rule: Rule) -> None:
-        """One byte other than it was."""
+        """Invert one byte."""
 
         self._changed(lambda data: _invert(data, rule))
 
@@ -110,13 +110,13 @@ class FrameLeaves(_OfFrame):
     __slots__ = ()
 
     def go_on(self) -> None:
-        """Hand it to the wire."""
+        """Send it on the wire."""
         transmit.put_on_wire(self.faults.hca, self.frame)
 
 
 @point(FRAME_RX_POINT, "an Ethernet frame arrives", *_FIELDS)
 class FrameArrives(_OfFrame):
-    """A frame that nobody has looked at yet."""
+    """A received frame before any processing."""
 
     __slots__ = ()
 
@@ -132,7 +132,9 @@ class FrameArrives(_OfFrame):
         takes=[_AT],
     )
     def damage(self, rule: Rule) -> None:
-        """The port drops it and counts an error, unless it is told not to check (rx-all)."""
+        """Invert one byte: the port drops the frame and counts an error, unless checks are off
+        (rx-all).
+        """
         right = b""
 
         def change(data: bytearray) -> None:
@@ -148,7 +150,7 @@ class FrameArrives(_OfFrame):
     EventField("rqn", int), EventField("index", int), EventField("length", int, is_recorded=True),
 )  # fmt: skip
 class ReceiveRequest(Event[bool]):
-    """The request that the queue has given for a packet; whether the packet may fill it."""
+    """The receive WQE for a packet; its result is whether the packet may fill it."""
 
     __slots__ = ("_rq", "_wqe", "index", "length", "rqn")
 
@@ -159,18 +161,18 @@ class ReceiveRequest(Event[bool]):
         self.rqn, self.index, self.length = rq.handle, wqe.index, length
 
     def go_on(self) -> bool:
-        """It may."""
+        """Allow the packet to fill it."""
         return True
 
     @action("the packet is lost, as if no request were posted")
     def drop(self, _rule: Rule) -> bool:
-        """Count it, and leave the request for the next packet."""
+        """Count the packet as dropped, and keep the WQE for the next one."""
         self._rq.queue.give_back(self._wqe)
         self._rq.count("out_of_buffer")
         return False
 
     @action("the request completes in error and its queue stops")
     def fail(self, rule: Rule) -> bool:
-        """As when its key allowed nothing."""
+        """Complete the WQE in error, like a key without access rights."""
         queues.fail_receive(self.faults.hca, self._rq, self._wqe.index, f"fault {rule.name}")
         return False

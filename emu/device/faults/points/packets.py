@@ -1,7 +1,7 @@
-"""The fault points of packets: a wrapper of the wire that can lose, repeat and reorder them.
+"""The fault points of packets: a wrapper of the wire that can drop, repeat and reorder them.
 
 While a rule is about packets, messages to a function of the same process are sent as packets, so
-that the rule can act on them. Datagrams pass ``pkt.tx`` alone.
+that the rule can act on them. Datagrams pass only ``pkt.tx``.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ class PacketFields(NamedTuple):
 
 
 class Outgoing(Protocol):
-    """A packet or a datagram on its way to the wire."""
+    """A packet or a datagram that is about to be sent."""
 
     @property
     def headers(self) -> PacketFields:
-        """What rules match."""
+        """Fields that rules match."""
 
     def send(self) -> object:
-        """Hand it to the wire."""
+        """Send it on the wire."""
 
     def keep(self) -> None:
-        """Copy its bytes: the guest's memory may change before it is sent."""
+        """Copy its bytes, because the guest's memory may change before it is sent."""
 
     def change(self, values: Mapping[str, Any]) -> None:
         """Overwrite ``payload`` and ``psn``, if they are given."""
@@ -93,7 +93,7 @@ class _OfPacket(Losable[Result], Delayable[Result], Repeatable[Result], Reordera
     is_of_packets=True,
 )  # fmt: skip
 class PacketLeaves(_OfPacket[object]):
-    """A packet or a datagram; the sender gets whether the wire has room for more."""
+    """A packet or a datagram; its result is whether the wire has capacity for more."""
 
     __slots__ = ("_outgoing",)
     instead = True
@@ -103,11 +103,11 @@ class PacketLeaves(_OfPacket[object]):
         self._outgoing = outgoing
 
     def go_on(self) -> object:
-        """Hand it to the wire."""
+        """Send it on the wire."""
         return self._outgoing.send()
 
     def keep(self) -> None:
-        """Copy what refers to guest memory."""
+        """Copy the data that refer to guest memory."""
         self._outgoing.keep()
 
     @action("payload and psn of the packet get the values in set", needs=[_PAYLOAD_AND_PSN])
@@ -130,16 +130,16 @@ class PacketArrives(_OfPacket[None]):
         self._octets = length
 
     def go_on(self) -> None:
-        """As :func:`emu.device.engine.rc.packets.intake.take`."""
+        """Process the packet, see :func:`emu.device.engine.rc.packets.intake.take`."""
         intake.take(self.faults.hca, self._packet, self._octets)
 
     def keep(self) -> None:
-        """Copy what refers to the frame that it came in."""
+        """Copy the payload, a view of the frame in which it arrived."""
         self._packet.payload = memoryview(bytearray(self._packet.payload))
 
     @action("payload and psn of the packet get the values in set", needs=[_PAYLOAD_AND_PSN])
     def corrupt(self, rule: Rule) -> None:
-        """Change its bytes and take it."""
+        """Change its bytes and process it."""
         self.keep()
         _overwrite(self._packet.payload, rule["set"])
         self._packet.psn = int(rule["set"].get("psn", self._packet.psn)) & bth.PSN_MASK
@@ -147,7 +147,7 @@ class PacketArrives(_OfPacket[None]):
 
     @action("a request gets an RNR NAK", takes=[_TIMER])
     def rnr(self, rule: Rule) -> None:
-        """Send an RNR NAK for an RC request; lose anything else."""
+        """Send an RNR NAK for an RC request; drop any other packet."""
         hca, packet = self.faults.hca, self._packet
         qp = hca.qps.get(packet.qpn)
         if qp is None or packet.op.kind in RESPONSES or SERVICES.get(qp.st) is not Service.RC:
@@ -160,7 +160,7 @@ class _PacketBytes:
     """A packet as bytes, with its parsed headers."""
 
     def __init__(self, inner: IbWire[Hca], source: Hca, frame: bytes, sqn: int) -> None:
-        """Raises BadPacketError."""
+        """Parse the frame. Raises BadPacketError."""
         self._inner = inner
         self._sqn = sqn
         self._source = source
@@ -169,18 +169,18 @@ class _PacketBytes:
 
     @property
     def headers(self) -> PacketFields:
-        """What rules match."""
+        """Fields that rules match."""
         return _headers(self._packet, len(self._frame))
 
     def send(self) -> bool:
-        """Hand it to the wire."""
+        """Send it on the wire."""
         return self._inner.transmit(self._source, bytes(self._frame), self._sqn)
 
     def keep(self) -> None:
-        """Nothing to do: it has bytes of its own."""
+        """Do nothing: the packet has bytes of its own."""
 
     def change(self, values: Mapping[str, Any]) -> None:
-        """Overwrite payload and PSN, in a packet that is whole all the same."""
+        """Overwrite payload and PSN, and recompute the checksum."""
         _overwrite(self._packet.payload, values)
         psn = values.get("psn")
         if psn is not None:
@@ -190,7 +190,7 @@ class _PacketBytes:
 
 
 class _OutgoingDatagram:
-    """An unreliable datagram; its PSN does not matter."""
+    """An unreliable datagram, whose PSN is ignored."""
 
     def __init__(self, inner: IbWire[Hca], source: Hca, packet: Datagram, origin: Origin) -> None:
         self._inner = inner
@@ -200,7 +200,7 @@ class _OutgoingDatagram:
 
     @property
     def headers(self) -> PacketFields:
-        """What rules match."""
+        """Fields that rules match."""
         packet = self._packet
         return PacketFields(
             PacketKind.SEND, Service.UD, packet.to.qpn, 0, packet.to.lid, self._origin.lid,
@@ -208,7 +208,7 @@ class _OutgoingDatagram:
         )  # fmt: skip
 
     def send(self) -> bool:
-        """Send it; the wire always has room for a datagram."""
+        """Send it and return True: the wire always accepts a datagram."""
         self._inner.datagram(self._source, self._packet, self._origin)
         return True
 
@@ -223,7 +223,7 @@ class _OutgoingDatagram:
 
 
 class ShownWire:
-    """Implements :class:`ports.Wire` over another one, and shows what is sent to the rules."""
+    """Implements :class:`ports.Wire` over another one, and shows sent packets to the rules."""
 
     def __init__(self, faults: RuleInjector, inner: IbWire[Hca]) -> None:
         self._faults = faults
@@ -242,19 +242,19 @@ class ShownWire:
         return self._inner.node(lid)
 
     def reaches(self, lid: int) -> bool:
-        """Every peer is reached by packets."""
+        """Return whether the wrapped wire knows the peer: every peer is reached by packets."""
         return self._inner.reaches(lid) or self._inner.node(lid) is not None
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
-        """None: the rules are shown each packet."""
+        """Return None, because the rules are shown each packet."""
         return None
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
-        """As the other."""
+        """Forward to the wrapped wire."""
         self._inner.when_room(lid, callback)
 
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
-        """Show a packet to the rules; carry it unless one decides otherwise."""
+        """Show a packet to the rules; carry it unless one drops or changes it."""
         try:
             outgoing = _PacketBytes(self._inner, source, frame, sqn)
         except BadPacketError:
@@ -262,7 +262,7 @@ class ShownWire:
         return bool(self._faults.show(PKT_TX_POINT, outgoing))
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Show a datagram to the rules; carry it unless one decides otherwise."""
+        """Show a datagram to the rules; carry it unless one drops or changes it."""
         self._faults.show(PKT_TX_POINT, _OutgoingDatagram(self._inner, source, packet, origin))
 
 

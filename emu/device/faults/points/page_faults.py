@@ -1,7 +1,7 @@
-"""The fault points of page faults: before the driver gets the event, and when it resumes one.
+"""The fault points of page faults: before the event is posted, and when the driver resumes one.
 
-Both schemes pass them. A rule can match the queue pair, the side that waits and the key; the bytes
-of the event pass the point ``eqe``.
+Page faults of both schemes use these points. A rule can match the queue pair, the waiting side and
+the key; the bytes of the event pass the point ``eqe``.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class _OfPageFault(Event[None]):
 
     @property
     def kind(self) -> PageFaultType:
-        """Its page_fault_type."""
+        """The page_fault_type."""
         return self._page_fault.access.kind
 
     @property
     def side(self) -> Side:
-        """Which half of the queue pair waits."""
+        """The half of the queue pair that waits."""
         return self._page_fault.side
 
     @property
@@ -56,11 +56,11 @@ class _OfPageFault(Event[None]):
 
     @property
     def length(self) -> int:
-        """How much is absent, in bytes."""
+        """Number of absent bytes."""
         return self._page_fault.page.length
 
     def _end(self, *, refused: bool) -> None:
-        """End the wait, unless it has ended meanwhile."""
+        """End the wait, unless it has ended already."""
         if self._page_fault.is_open:
             page_faults.end(self.faults.hca, self._page_fault, refused=refused)
 
@@ -72,7 +72,9 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
     __slots__ = ()
 
     def go_on(self) -> None:
-        """As :func:`emu.device.engine.mr.page_faults.announce`, if it still waits."""
+        """Post the event (:func:`emu.device.engine.mr.page_faults.announce`) if the fault is still
+        open.
+        """
         if self._page_fault.is_open:
             page_faults.announce(self.faults.hca, self._page_fault)
 
@@ -94,7 +96,7 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
         self._post(int(rule["set"].get("token", self._page_fault.token)))
 
     def _post(self, token: int) -> None:
-        """Post an event directly; it is lost when the queue has no room."""
+        """Post an event directly; it is lost when the EQ is full."""
         hca = self.faults.hca
         eq = hca.event_eq(EventType.PAGE_FAULT)
         if eq is not None:
@@ -115,13 +117,13 @@ class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
         self.error = int(error)
 
     def go_on(self) -> None:
-        """As :func:`engine.mr.page_faults.end`, unless something has ended it meanwhile."""
+        """End the wait with the driver's result, unless it has ended already."""
         self._end(refused=bool(self.error))
 
     @action("the command gets status and syndrome, and the page fault stays open",
             takes=[STATUS, SYNDROME])  # fmt: skip
     def fail(self, rule: Rule) -> None:
-        """Raises CmdError."""
+        """Refuse the command and keep the page fault open. Raises CmdError."""
         raise InjectedError(rule)
 
     @action("the command succeeds, but the queue pair goes on waiting")

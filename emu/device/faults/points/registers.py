@@ -25,12 +25,12 @@ class _Access:
 
     @property
     def length(self) -> int:
-        """Its size in bytes."""
+        """Size of the access in bytes."""
         return len(self.data)
 
     @property
     def register(self) -> str:
-        """The register's name as in the trace, empty if it has none."""
+        """Name of the register in traces, empty if it has none."""
         from emu.device.trace.mmio import (
             describe,  # imported late: it builds a table of all registers
         )
@@ -53,7 +53,7 @@ class RegisterRead(_Access, Event[bytes]):
         self.data = data
 
     def go_on(self) -> bytes:
-        """Return what is there."""
+        """Return the register's bytes."""
         return bytes(self.data)
 
     @action("it reads the value in set", needs=[set_of(["value"])])
@@ -71,7 +71,7 @@ class RegisterRead(_Access, Event[bytes]):
 
 @point(MMIO_WRITE_POINT, "the driver writes BAR 0", *_FIELDS)
 class RegisterWritten(_Access, Event[bool]):
-    """A write; the dispatcher gets whether it takes effect."""
+    """A write; its result is whether it takes effect."""
 
     __slots__ = ("data", "offset")
 
@@ -81,10 +81,10 @@ class RegisterWritten(_Access, Event[bool]):
         self.data = data
 
     def go_on(self) -> bool:
-        """It takes effect."""
+        """Let the write take effect."""
         return True
 
     @action("it is lost")
     def drop(self, _rule: Rule) -> bool:
-        """It has no effect."""
+        """Ignore the write."""
         return False

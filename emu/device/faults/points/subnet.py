@@ -1,4 +1,4 @@
-"""Effects on the simulated subnet that a function is plugged into (--subnet)."""
+"""Effects on the simulated subnet that a function is connected to (--subnet)."""
 
 from __future__ import annotations
 
@@ -35,16 +35,19 @@ class SubnetWire(Protocol):
     """A function's wire that leads into a simulated subnet."""
 
     def cut_cable(self, node: str, port: int, *, is_cut: bool) -> bool:
-        """Cut or mend a cable; False when it is so already. Raises NoEffectError without one."""
+        """Cut or mend a cable; return False when it already is.
+
+        Raises NoEffectError without one.
+        """
 
     def fail_link(self, node: str, port: int, error: LinkError, count: int) -> None:
-        """A port has errors. Raises NoEffectError when it has no link."""
+        """Count errors at a port. Raises NoEffectError when it has no link."""
 
 
 def _wire(effects: Effects) -> SubnetWire:
     wire = effects.faults.function.wire
     if not isinstance(wire, SubnetWire):
-        raise NoEffectError("the function is not plugged into a simulated subnet (--subnet)")
+        raise NoEffectError("the function is not connected to a simulated subnet (--subnet)")
     return wire
 
 
@@ -66,6 +69,6 @@ def cable(effects: Effects, rule: Rule) -> Ending:
     needs=[_NODE, _PORT, _KIND], takes=[COUNT],
 )  # fmt: skip
 def port_errors(effects: Effects, rule: Rule) -> None:
-    """Make errors at a port."""
+    """Count errors at a port."""
     count = max(rule["count"] or 1, 1)
     _wire(effects).fail_link(rule["node"], rule["port"], LinkError(rule["kind"]), count)

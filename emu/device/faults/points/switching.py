@@ -19,7 +19,9 @@ from layouts.eth_enums import VhcaState
     EventField("vport", int, is_recorded=True), EventField("length", int, is_recorded=True),
 )  # fmt: skip
 class Passage(Event[bool]):
-    """A packet of the vPort ``vport``, 65535 for one of the cable; whether tables decide of it."""
+    """A packet of the vPort ``vport``, 65535 for the uplink; its result is whether it passes the
+    tables.
+    """
 
     __slots__ = ("length", "vport")
 
@@ -28,12 +30,12 @@ class Passage(Event[bool]):
         self.vport, self.length = source_port, len(frame.data)
 
     def go_on(self) -> bool:
-        """They do."""
+        """Let the packet pass the tables."""
         return True
 
     @action("no entry matches the packet: it is lost")
     def miss(self, _rule: Rule) -> bool:
-        """No table is asked, and nothing is counted."""
+        """Drop the packet before any table, without a count."""
         return False
 
 
@@ -55,7 +57,7 @@ class StateChange(Losable[None], Delayable[None]):
         self.function_id, self.state = one.number, state
 
     def go_on(self) -> None:
-        """It is, if it is still the same function in the same state."""
+        """Change the state, if the function and its state are still those of the event."""
         one = self._one
         if one.node is self._node and one.state is self._before:
             vhca_state.take(one, self.faults.hca, self.state)
