@@ -1,7 +1,7 @@
 """A board: the chip's sensor and clock, and the physical ports, each with an adapter of its own.
 
 On boards with two ports, each port has a physical function with a switch and a vPort 0 of its own:
-an :class:`Adapter`. This module holds the state that the ports share. Drivers recognise the
+an :class:`Adapter`. The board holds the state that the ports share. Drivers recognise the
 functions of one board by the system image GUID (core/main.c: mlx5_register_hca_devcom_comp), and
 the port of each by ``native_port_num``.
 

@@ -1,9 +1,9 @@
 """Link aggregation (LAG) of a board's ports, for the function of the first port.
 
-That function, the master, owns the RoCE traffic of both ports. Each queue pair has an affinity to a
-port, and a map gives the egress port of each affinity. When a port goes down, or a bond selects
-another port, the master's driver changes the map (core/lag/lag.c: mlx5_modify_lag). Frames of the
-interfaces still use their own ports.
+The function of port 1, the master, owns the RoCE traffic of both ports. Each queue pair has an
+affinity to a port, and a map gives the egress port of each affinity. When a port goes down, or a
+bond selects another port, the master's driver changes the map (core/lag/lag.c: mlx5_modify_lag).
+Frames of the interfaces still use their own ports.
 
 In a LAG of switches the forwarding databases (FDB) route frames. With native selection a vPort's
 frames pass the FDB of their own switch, and the map gives the egress port of frames that the tables

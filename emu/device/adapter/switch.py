@@ -68,7 +68,7 @@ class Switch(Protocol[NodeT]):
 class PlainSwitch(Generic[NodeT]):
     """Implements :class:`Switch`: the manager's vPort, and the cable.
 
-    This switch has no tables and no backlog. The vPort of another function is not connected.
+    The plain switch has no tables and no backlog. The vPort of another function is not connected.
     """
 
     def __init__(self, uplink: EthWire[NodeT], deliver: Deliver[NodeT]) -> None:

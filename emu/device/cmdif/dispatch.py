@@ -1,7 +1,7 @@
 """Dispatch of a delivered command to its handler: the checks before it, and the steps of a long
 one.
 
-This module checks the state of the HCA, the sender and the lengths; the handler checks everything
+Dispatch checks the state of the HCA, the sender and the lengths; the handler checks everything
 else.
 """
 

@@ -4,7 +4,7 @@ A doorbell names slots. The interface fetches each slot's command from its entry
 runs it (``dispatch.py``), and writes its output back. If the driver has an EQ for CMD events, one
 EQE then names all slots that were finished in this round.
 
-A command may carry megabytes, and a handler may need many milliseconds. Such a command runs in
+A command may carry megabytes, and a handler may need many milliseconds. A long command runs in
 steps, one per round, while short commands in other slots overtake it. Only the first of the long
 commands is in progress; the input of the others has not been read yet.
 """

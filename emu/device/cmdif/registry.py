@@ -31,9 +31,9 @@ the layouts: ``cmd: layout.CreateCqIn``.
 
 ``hca`` is the function that the command addresses (``emu.device.cmdif.scope``), usually the sender.
 A handler first checks everything and then changes state; it refuses by raising
-:class:`emu.device.errors.CmdError`. It never handles mailboxes, tokens or events. A handler that
-may take more than a few milliseconds yields between steps of its work. Other commands run meanwhile
-and may destroy objects that the handler has looked up, unless it holds them
+:class:`emu.device.errors.CmdError`. Handlers never access mailboxes, tokens or events. A handler
+that may take more than a few milliseconds yields between steps of its work. Other commands run
+meanwhile and may destroy objects that the handler has looked up, unless it holds them
 (:func:`emu.device.objects.object.holding`).
 """
 

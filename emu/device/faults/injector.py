@@ -327,9 +327,9 @@ class Injector:
     def later(
         self, rule: Rule, call: Callable[[], object], event: Event[Any], ms: float | None = None
     ) -> None:
-        """Call back after ``ms``, or after the rule's time if that is None, by the device's clock.
+        """Make ``call`` after ``ms``, or after the rule's time if None, by the device's clock.
 
-        Does nothing if the function is reset before.
+        A reset of the function cancels the call.
         """
         held, ms = self._held, (rule["ms"] or 0) if ms is None else ms
         if held.total() >= MAX_DELAYED:

@@ -120,7 +120,7 @@ class PlannedLink(BaseModel):
     """Bits per second."""
     loss: Percent = 0.0
     gemodel: Annotated[list[Percent], Field(min_length=1, max_length=4)] | None = None
-    """Bursts of loss by Gilbert and Elliott: p, r, 1-h, 1-k. From packet to packet the link turns
+    """Bursts of loss by Gilbert and Elliott: p, r, 1-h, 1-k. From packet to packet the link becomes
     bad with probability p, good again with r (default: 100 - p); 1-h of the packets are lost while
     it is bad (default: all), 1-k while it is good (default: none).
     """

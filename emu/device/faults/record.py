@@ -263,7 +263,7 @@ class _RecordReader:
 
 
 def _wrong_head(head: Mapping[str, Any]) -> str:
-    """Return what is wrong with the types in the header, apart from its plan; empty if nothing
+    """Return the type mistakes in the header, apart from its plan; empty if nothing
     is.
     """
     if not _are_words(head.get("devices", [])):

@@ -10,9 +10,9 @@ A module of ``emu.device.faults.points`` declares its points::
         @action("it is lost")
         def drop(self, rule): ...
 
-Everything else follows from it: what a plan may say, how it is checked, the table in the plans'
-README, the words of the record. A new point takes such a class, the line in its dispatcher that
-shows the event, and a test. An incomplete declaration raises :class:`DeclarationError` on import.
+The keys of plans, their checks, the table in the plans' README and the record's names derive from
+the declaration. A new point needs such a class, the line in its dispatcher that shows the event,
+and a test. An incomplete declaration raises :class:`DeclarationError` on import.
 """
 
 from __future__ import annotations

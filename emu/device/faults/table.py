@@ -37,12 +37,12 @@ index = 3                   # the third event that matches
 status = "NO_RES_ERR"
 ```
 
-`probability` (percent), `interval` (every n-th event), `times` (how often at most; -1 for no limit)
-and `space` (how many events pass first) have the names and meanings of the kernel's
-Documentation/fault-injection. `function = 0` limits a rule to the first function of a run, `[0, 2]`
-to the first and the third. `after`
-and `until` count commands: the rule is armed when the function has run `after` of them, and removed
-when it has run `until`. A record has them for rules that were added to a running guest.
+`probability` (percent), `interval` (every n-th event), `times` (maximum number; -1 for no limit)
+and `space` (number of events before the first that can fail) have the names and meanings of the
+kernel's Documentation/fault-injection. `function = 0` limits a rule to the first function of a run,
+`[0, 2]` to the first and the third. `after` and `until` count commands: the rule is armed when the
+function has run `after` of them, and removed when it has run `until`. A record has them for rules
+that were added to a running guest.
 
 ```
 mlx5emu run --faults examples/faults/probe-create-eq-fails.toml --record record -- ibv_devinfo
@@ -54,17 +54,17 @@ mlx5emu fault list
 
 A plan begins with the guest's boot. With `when = "loaded"` at its top, or `run --faults-when
 loaded`, it begins once the driver is up. `fault load` begins any plan at once. `mlx5emu fault check
-PLAN` tells the mistakes of a plan without a guest. An action that changes nothing, such as an event
-for which there is no event queue, counts as without effect and not as fired.
+PLAN` reports the mistakes of a plan without a guest. An action that changes nothing, such as an
+event without an event queue, counts as without effect and not as fired.
 
-`[expect]` says how a stock driver reacts, for tests of the library: `when` (which is `loaded` by
-default there and holds for the plan), `run`, `status`, `says`, `dmesg` and more.
+`[expect]` describes the reaction of a stock driver, for tests of the library: `when` (which is
+`loaded` by default there and holds for the plan), `run`, `status`, `says`, `dmesg` and more.
 
 """
 
 _LIBRARY = """\
 
-QEMU's vfio-user-pci does not pass its device's error messages on, so what `aer` records can only be
+QEMU's vfio-user-pci does not forward its device's error messages, so errors of `aer` can only be
 read from the capability. The port above the function can report an error, and the driver's error
 handlers are then called: `pcie_aer_inject_error port0 COMP_TIME` in QEMU's monitor, in a test
 `guest.control("human-monitor-command", **{"command-line": ...})`.
@@ -72,9 +72,9 @@ handlers are then called: `pcie_aer_inject_error port0 COMP_TIME` in QEMU's moni
 ## The library
 
 Each plan here is a test: `scripts/test --faults` carries all of them out on Debian's stock driver.
-The table says what the driver does, what a line of the kernel's log has, how the command that meets
-the fault ends (124: it waits for ever), which health reporter counts an error, and what brings
-traffic back when the plan is over: nothing, a reload of the driver, or a reboot.
+The table lists the driver's reaction, a line of the kernel's log, the exit status of the command
+that meets the fault (124: it waits forever), the health reporter that counts an error, and the
+action that restores traffic after the plan: none, a reload of the driver, or a reboot.
 
 """
 

@@ -1,8 +1,8 @@
 """A board with two physical ports, each with a physical function.
 
-A second port is an option of adapters, see :func:`with_port`. These capabilities let the driver
-create a LAG of the ports (core/lag/lag.h: mlx5_lag_is_supported). Without port selection, a
-separate option, queues have affinities in every mode of the bond.
+A second port is an option of adapters, see :func:`with_port`. The capabilities of this module let
+the driver create a LAG of the ports (core/lag/lag.h: mlx5_lag_is_supported). Without port
+selection, a separate option, queues have affinities in every mode of the bond.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Backlog:
 
     @property
     def octets(self) -> int:
-        """Bytes of all that waits."""
+        """Bytes of all deferred work."""
         return self._octets
 
     @property

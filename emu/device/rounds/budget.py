@@ -64,13 +64,13 @@ class Budget:
         self.limit = POLL_BUDGET
         """Level above which received packets wait in a backlog."""
         self.number = 0
-        """Number of rounds that have begun."""
+        """Number of rounds so far."""
         self.is_waiting = False
         """Whether a user waits for the next round."""
         self._cycle: deque[RoundWaiter] = deque()
-        """Waiters that go on before the queues are polled."""
+        """Waiters that continue before the queues are polled."""
         self._later: deque[RoundWaiter] = deque()
-        """Waiters that go on after these polls."""
+        """Waiters that continue after these polls."""
         self.is_gathering = False
         """Whether writes are collected, to be written together by :meth:`release`."""
         self._at_end: list[Callable[[], None]] = []
@@ -98,8 +98,8 @@ class Budget:
     def begin(self) -> None:
         """Begin a round and call the waiters of earlier rounds.
 
-        Each waiter goes on for a round at most, then all queues are polled, then the next waiters
-        go on. No user waits longer than one round of every other user.
+        Each waiter continues for one round at most, then all queues are polled, then the next
+        waiters continue. No user waits longer than one round of every other user.
         """
         self.number += 1
         self.steps = 0
@@ -157,7 +157,7 @@ class Budget:
         self.limit = RX_BUDGET
 
     def wait(self, waiter: RoundWaiter) -> None:
-        """Have ``waiter`` go on in one of the next rounds."""
+        """Let ``waiter`` continue in one of the next rounds."""
         self._later.append(waiter)
         self.is_waiting = True
 

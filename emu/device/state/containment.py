@@ -1,10 +1,10 @@
 """Containment of unexpected exceptions: each stops only the function in which it was raised.
 
 An exception may occur in the function's poll, in one of its timers, during a register access of the
-driver, or while an arriving packet is processed. It is logged once with its traceback, and the
-function goes down as after an assert in its firmware: the health buffer shows a fatal syndrome, and
-the driver recovers. The other functions of the process continue. In the tests such an exception is
-a failure.
+driver, or while an arriving packet is processed. The handler logs it once with its traceback, and
+the function goes down as after an assert in its firmware: the health buffer shows a fatal syndrome,
+and the driver recovers. The other functions of the process continue. In the tests such an exception
+is a failure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Owner(Protocol):
         """Whether the owner has failed, and its work has stopped."""
 
     def fail(self) -> None:
-        """Fail because of the current exception."""
+        """Stop permanently because of the current exception."""
 
 
 class Lifetime:
@@ -38,7 +38,7 @@ class Lifetime:
 
     @property
     def has_failed(self) -> bool:
-        """Whether no such work is to be done any more."""
+        """Whether this work has stopped."""
         return self.is_over or self._owner.has_failed
 
     def fail(self) -> None:

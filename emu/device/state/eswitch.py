@@ -1,7 +1,7 @@
 """The configuration of an embedded switch (E-Switch) by its manager, between two resets.
 
 Its objects are the manager's own: tables of the FDB and of ACLs are among the manager's flow
-tables. This module holds their use: the root tables, and the context of each vPort.
+tables. :class:`Eswitch` holds their use: the root tables, and the context of each vPort.
 ``emu.device.engine.esw`` forwards the frames.
 
 Source: PRM "E-Switch"; mlx5_ifc.h: esw_vport_context; core/lib/mpfs.c.
@@ -36,8 +36,8 @@ class EswVport:
 class L2Entry(NamedTuple):
     """A unicast address in the table of the physical port (MPFS).
 
-    The table distributes unicast frames among several physical functions behind one port. This port
-    has one, which gets all of them.
+    The table distributes unicast frames among several physical functions behind one port. The
+    emulated port has one, which gets all of them.
     """
 
     mac: bytes

@@ -1,7 +1,7 @@
 """Firmware pages: memory that the driver gives to the device on loan (PRM "ICM memory").
 
-Real devices keep their contexts in host memory. This device needs none, but can still request some,
-to exercise the driver's code that gives pages, reclaims them and handles page requests.
+Real devices keep their contexts in host memory. The emulator needs none, but can still request
+some, to exercise the driver's code that gives pages, reclaims them and handles page requests.
 """
 
 from __future__ import annotations

@@ -317,7 +317,7 @@ class Hca(ObjectTables):
     def end_lifetime(self) -> None:
         """Disable all timers and pending calls of the current objects.
 
-        They are cancelled later, when the objects are freed, because they may be numerous.
+        Cancellation follows when the objects are freed, because timers may be numerous.
         """
         self.lifetime.is_over = True
         self.lifetime = Lifetime(self)

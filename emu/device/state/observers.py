@@ -35,4 +35,4 @@ class ObserverErrors:
         self.count += 1
         if place not in self._places and len(self._places) < MAX_PLACES:
             self._places.add(place)
-            log.exception("%s: internal error at %s: the device goes on", self._observer, place)
+            log.exception("%s: internal error at %s: the device continues", self._observer, place)

@@ -7,9 +7,9 @@ With rules loaded, a dispatcher shows each event at its point before the event h
     else:
         hca.faults.show(EQE, eq, event)
 
-``hca.faults`` is None while no rule is loaded, so a point only costs an attribute test. What rules
-can match and do at a point is declared in ``emu.device.faults.points``; the core only knows the
-point's name and the types of what it shows there.
+``hca.faults`` is None while no rule is loaded, so a point only costs an attribute test.
+``emu.device.faults.points`` declares the fields and actions of each point; the core only knows the
+point's name and the types of the arguments that it shows there.
 """
 
 from __future__ import annotations

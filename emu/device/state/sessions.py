@@ -2,7 +2,7 @@
 
 A session holds the packets of one stream for one receive queue; the engine merges them
 (``emu.device.engine.eth.sessions``). The packets have been received but are not yet in the guest's
-memory. They are dropped with their queue.
+memory. The packets are dropped with their queue.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Sessions:
 
     @property
     def are_too_many(self) -> bool:
-        """Whether one has to end."""
+        """Whether a session has to end."""
         return len(self.open) > MAX_SESSIONS or self.packet_count > MAX_HELD
 
     def forget(self, rq: Rq) -> None:

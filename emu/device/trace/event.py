@@ -11,22 +11,21 @@ reset  ``model``: the function is in its power-on state, at the start or after a
        the name of its guest, where several guests have functions of the server
 cmd    ``slot``, ``op`` (the PRM's name), ``opcode``, ``status`` (name), ``duration_us``, ``in`` and
        ``out`` (fields of input and output); when refused, ``syndrome``, ``reason`` and ``detail``
-       instead of ``out``; when not even taken, ``delivery`` (name) instead of ``status``
+       instead of ``out``; when not delivered, ``delivery`` (name) instead of ``status``
 mmio   ``access`` (read, write), ``offset`` in BAR 0, ``length``, ``register`` (its name, where it
        has one), ``uar`` (index) or ``vector`` (MSI-X entry) it belongs to, ``value`` (a number up
        to 8 bytes, else a hexadecimal string), ``fields`` of the value
 eqe    ``eqn``, ``type`` (name), ``sub_type`` (name or number), ``data`` (fields of the event)
 irq    ``vector``, ``eqn``
-wqe    ``qpn``, ``index`` (its number in the send queue), ``op`` (its opcode's name; of a UMR, what
-       it is used for: ``UMR register``, ``invalidate``, ``bind``, ``layout``, ``translations``,
-       ``change``), ``ds``, ``flags`` and ``imm`` of the control segment, and its other segments by
-       name: ``umr`` (flags and mask by name), ``mkc`` (selected fields), ``list``, ``bsf``,
-       ``eth_seg``, ``headers`` (the length of those inline), ``data``. A request that is tried
-       again is another event.
+wqe    ``qpn``, ``index`` (its number in the send queue), ``op`` (its opcode's name; of a UMR, its
+       use: ``UMR register``, ``invalidate``, ``bind``, ``layout``, ``translations``, ``change``),
+       ``ds``, ``flags`` and ``imm`` of the control segment, and its other segments by name: ``umr``
+       (flags and mask by name), ``mkc`` (selected fields), ``list``, ``bsf``, ``eth_seg``,
+       ``headers`` (the length of those inline), ``data``. A retried request is another event.
 cqe    ``cqn``, ``qpn`` (of a received Ethernet packet: ``flow_tag``), ``type`` (its opcode's
        name), ``syndrome`` (name) when it is an error, ``compressed`` when it shares an entry with
-       others, ``data`` (fields of the entry, of a compressed one as if it were by itself),
-       ``scattered`` (the message's bytes that stand in it)
+       others, ``data`` (fields of the entry, of a compressed one in uncompressed form),
+       ``scattered`` (the message's bytes in the entry)
 fault  a page fault is over: ``token``, ``qpn``, ``side`` (requester, responder), ``kind`` (name),
        ``outcome`` (resumed, error, cancelled), ``duration_us`` since its event, ``key``, ``va`` and
        ``length`` of the absent bytes
@@ -109,5 +108,5 @@ class TraceEvent:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether this is a command that did not succeed."""
+        """Whether the event is a command that did not succeed."""
         return self.point == TracePoint.CMD and self.fields.get("status") != "OK"

@@ -61,7 +61,7 @@ _DOORBELLS = {
 
 @dataclass(frozen=True, slots=True)
 class _NamedRegister:
-    """A named place of the initialization segment; offset and width in bits."""
+    """A named field of the initialization segment; offset and width in bits."""
 
     name: str
     offset: int

@@ -232,7 +232,7 @@ def _input(hca: Hca, request: CommandRequest, command: Command | None) -> dict[s
 def _inner(
     command: Command, request: CommandRequest, hca: Hca | None = None
 ) -> decode.Inner | None:
-    """The structure in the command's open field, if its other fields determine one."""
+    """Return the structure in the command's open field, if its other fields determine one."""
     opened = command.opened
     if opened is None or len(request.data) < command.layout_in.size:
         return None

@@ -81,10 +81,10 @@ class TraceReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventChoice:
-    """Which events are wanted; a criterion that is left empty matches everything.
+    """Criteria that select events; an empty criterion matches everything.
 
     ``ops`` and ``status`` select commands and exclude everything else. ``status`` is the name of a
-    status or a delivery status, or ``REFUSED``. Times are seconds since the trace began.
+    status or a delivery status, or ``REFUSED``. Times are seconds since the start of the trace.
     """
 
     points: frozenset[str] = frozenset()

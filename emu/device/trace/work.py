@@ -103,11 +103,11 @@ def kind(wqe: Wqe) -> str:
 def request(
     wqe: Wqe, st: QpType | None, mode: AccessMode | None, *, is_ipoib: bool = False
 ) -> dict[str, Any]:
-    """The keys of a wqe event from ``index`` on.
+    """Return the keys of a wqe event from ``index`` on.
 
     ``st`` is the transport service, None for a request of an Ethernet send queue. ``mode`` is the
-    access mode of the key that a UMR changes, where there is one. ``is_ipoib``: a datagram with an
-    Ethernet segment.
+    access mode of the key that a UMR changes, if any. ``is_ipoib``: a datagram with an Ethernet
+    segment.
     """
     shown: dict[str, Any] = {"index": wqe.index, "op": kind(wqe), "ds": wqe.ds}
     if flags := _control_flags(wqe.fm_ce_se):

@@ -299,7 +299,7 @@ REFUSED = [
     ("fault.add", {}, "rule"),
     ("fault.remove", {"name": "none"}, "no rule 'none'"),
     ("fault.load", {"plan": 3}, "plan must be the text"),
-    ("fault.load", {"plan": "["}, "no TOML"),
+    ("fault.load", {"plan": "["}, "invalid TOML"),
 ]
 
 

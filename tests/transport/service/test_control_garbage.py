@@ -182,8 +182,8 @@ def test_plan_of_many_rules_takes_many_rounds(served):
         ("x = '" + "a" * 100_000 + "'", "a rule that is too long"),
         (RULES + "\n" + RULES + "\nx = [" + "1," * 5000, "plan:8001: a rule that is too long"),
         (RULES + "\n[expect]\n" + RULES + "\n[expect]\n", "expect is declared twice"),
-        ("rule = []\n" + RULES, "no TOML"),
-        (RULES + "\n[[rule]]\n[rule]", "no TOML"),
+        ("rule = []\n" + RULES, "invalid TOML"),
+        (RULES + "\n[[rule]]\n[rule]", "invalid TOML"),
         (RULES + "\n[[rule]]\nbad bad", "at line 4002, column"),
     ],
 )

@@ -213,7 +213,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])
     def replace(self, rule: Rule) -> bool:
-        """Write other bytes; op_own stays."""
+        """Write other bytes; op_own is kept."""
         new = bytes.fromhex(rule["data"])[:OP_OWN]
         self._whole[: len(new)] = new
         return self._write_whole()

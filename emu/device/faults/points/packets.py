@@ -230,15 +230,15 @@ class ShownWire:
         self._inner = inner
 
     def attach(self, hca: Hca) -> None:
-        """As the other."""
+        """Forward to the wrapped wire."""
         self._inner.attach(hca)
 
     def port_changed(self, hca: Hca) -> None:
-        """As the other."""
+        """Forward to the wrapped wire."""
         self._inner.port_changed(hca)
 
     def node(self, lid: int) -> Hca | None:
-        """As the other."""
+        """Return the result of the wrapped wire."""
         return self._inner.node(lid)
 
     def reaches(self, lid: int) -> bool:

@@ -103,7 +103,7 @@ MISTAKES = [
     ('seed = "x"', r"p:1: seed: .*integer, not 'x'"),
     ("sed = 1", r"p:1: sed: no such key"),
     ("rule = 3", r"p:1: rule: .*list"),
-    ("[[rule]", r"p: no TOML: .*line 1"),
+    ("[[rule]", r"p: invalid TOML: .*line 1"),
     (
         '[[rule]]\nname="a"\npoint="irq"\naction="drop"\n' * 2,
         r"p:6: rule\[2\].name: 'a' is the name of another rule",

@@ -229,7 +229,7 @@ def test_two_functions_are_the_ports_of_a_board():
         (["connectx6-vf,link=eth,board=1"] * 2, "board=1: only physical functions"),
         (["connectx6,board=1"] * 2, "board needs link=eth"),
         (["connectx6dx,port_select=1"], "port_select needs board=N"),
-        (["connectx5,link=eth,board=1,port_select=1"] * 2, "has no flow tables that choose ports"),
+        (["connectx5,link=eth,board=1,port_select=1"] * 2, "has no port selection flow tables"),
         (["connectx6dx,board=256"] * 2, "board=0x100 is not between 0x0 and 0xff"),
     ],
 )
