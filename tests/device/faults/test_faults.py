@@ -62,7 +62,7 @@ def run(node, clock, rounds=200):
         ('action="event"\nevent="PPS_EVENT"', "no event queue for PPS_EVENT"),
         ('action="pages"\ncount=3', "no event queue for PAGE_REQUEST"),
         ('action="link"\nup=true', "the link is up already"),
-        ('action="health"', "the health buffer stays as it is"),
+        ('action="health"', "the health buffer is unchanged"),
         ('action="capabilities"\nset.num_ports=200', "num_ports is above its value"),
     ],
 )

@@ -411,7 +411,7 @@ class TestSinks:
         assert not second
         assert len(stream.getvalue().splitlines()) == 3
         assert [record.getMessage() for record in caplog.records] == [
-            "the trace ends here, the device goes on: [Errno 28] No space left on device"
+            "the trace ends here, the device continues: [Errno 28] No space left on device"
         ]
 
 

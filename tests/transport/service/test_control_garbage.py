@@ -223,7 +223,7 @@ def test_a_view_that_fails_is_answered_and_logged_once(served, monkeypatch, capl
         (answer,) = served.exchange(b'{"method":"status","id":1}\n')[1:]
         assert answer == {"id": 1, "error": {"message": "internal error"}}
     said = [record.getMessage() for record in caplog.records if record.exc_info]
-    assert said == ["control: internal error at status: the device goes on"]
+    assert said == ["control: internal error at status: the device continues"]
     caplog.clear()
     monkeypatch.undo()
     (answer,) = served.exchange(b'{"method":"status","id":2}\n')[1:]

@@ -175,7 +175,7 @@ class TestBadFiles:
         assert result.exit_code == 0
         assert result.stdout.splitlines() == LINES[:2]
         assert result.stderr.splitlines() == [
-            f"mlx5emu: {path}:2: left out: no JSON",
+            f"mlx5emu: {path}:2: left out: not JSON",
             f"mlx5emu: {path}: 2 lines left out in all",
         ]
 
@@ -190,12 +190,12 @@ class TestBadFiles:
         ("raw", "why"),
         [
             (b"\xff\xfe{}\n", "not ASCII"),
-            (b"[" * 5000 + b"\n", "no JSON"),
-            (b"1\n", "no JSON object"),
-            (b'{"t_ns":1,"function":0}\n', "t_ns, function, point are not all there"),
+            (b"[" * 5000 + b"\n", "not JSON"),
+            (b"1\n", "not a JSON object"),
+            (b'{"t_ns":1,"function":0}\n', "t_ns, function, point are not all present"),
             (b'{"t_ns":"1","function":0,"point":"irq"}\n', "t_ns, function, point"),
-            (b'{"t_ns":' + b"9" * 5000 + b',"function":0,"point":"irq"}\n', "no JSON"),
-            (b"\n", "no JSON"),
+            (b'{"t_ns":' + b"9" * 5000 + b',"function":0,"point":"irq"}\n', "not JSON"),
+            (b"\n", "not JSON"),
         ],
     )
     def test_reasons(self, raw, why):
