@@ -1,4 +1,4 @@
-"""Captures, views and records that fail: the device goes on, and what they say has a gap."""
+"""Captures, views and records that fail: the device continues, and what they say has a gap."""
 
 import json
 import logging
@@ -81,7 +81,7 @@ def test_a_frame_passes_a_capture_that_fails(
     assert cables[1].sent == 3
     assert not any(function.hca.has_failed for function in functions)
     said = expected()
-    assert f"capture: internal error at {place}: the device goes on" in said
+    assert f"capture: internal error at {place}: the device continues" in said
     assert len(said) <= 2 * len(functions)
     monkeypatch.undo()
     captured.close()
@@ -118,7 +118,7 @@ def test_packets_pass_a_capture_that_fails(monkeypatch, tmp_path, clock, model, 
             clock.advance(1_000_000)
     assert [len(qp.cq.drain()) for qp in (left, right)] == [1, 1]
     said = expected()
-    assert said == ["capture: internal error at packet: the device goes on"] * 2
+    assert said == ["capture: internal error at packet: the device continues"] * 2
     captured.close()
     assert b"a packet could not be read" in (tmp_path / "it.pcapng").read_bytes()
 
@@ -171,7 +171,7 @@ def test_an_object_that_cannot_be_read(monkeypatch, function, expected):
     assert table["total"] == len(table["items"]) > 0
     for item in table["items"]:
         assert set(item) == {"handle", "refs", "error"}
-    assert expected() == ["objects: internal error at mkey: the device goes on"]
+    assert expected() == ["objects: internal error at mkey: the device continues"]
 
 
 @pytest.mark.parametrize("mode", [AccessMode.KLMS, AccessMode.KSM])

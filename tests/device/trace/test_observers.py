@@ -217,7 +217,7 @@ def test_a_point_that_cannot_be_decoded(started, clock, expected, point):
     events = EventList()
     node = started(Defective(events, clock, [point]))
     traffic(node)
-    assert expected() == [f"trace: internal error at {point}: the device goes on"]
+    assert expected() == [f"trace: internal error at {point}: the device continues"]
     told = events.of(point)
     assert told
     for event in told:

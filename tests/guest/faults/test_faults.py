@@ -177,7 +177,7 @@ def test_full_disk_under_record_and_trace(boot, suite):
         assert traffic_flows(guest, 30)
         assert [rule["counts"][0]["fired"] for rule in control.rules()] == [1]
     log = (guest.logs / "server.log").read_text()
-    assert log.count("the trace ends here, the device goes on") == 1
+    assert log.count("the trace ends here, the device continues") == 1
     assert log.count("ends here, the run continues") == 1
 
 
