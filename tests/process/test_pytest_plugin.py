@@ -123,7 +123,7 @@ def test_a_tap_file_that_cannot_be_written_is_told_before_the_tests(tmp_path):
         (["--mlx5-out", "/etc/passwd"], "--mlx5-out: /etc/passwd cannot be made: File exists"),
         (["--mlx5-suite", "sid", "--mlx5-suite", "trixi"], "--mlx5-suite: 'trixi' is not one of"),
         (["--mlx5-device", "connectx6d"], "--mlx5-device: unknown model 'connectx6d'; near it"),
-        (["--mlx5-net", "usr"], "--mlx5-net: 'usr': it is user, stream=PATH or tap=NAME"),
+        (["--mlx5-net", "usr"], "--mlx5-net: 'usr': use user, stream=PATH or tap=NAME"),
         (["--mlx5-transport", "vfio"], "--mlx5-transport: no transport 'vfio'; near it"),
     ],
 )

@@ -157,7 +157,7 @@ def test_places_come_and_go(adapter):
 def test_places_are_bounded(adapter):
     for number in range(1, MAX_VHCAS):
         adapter.add(number)
-    with pytest.raises(ValueError, match="no more"):
+    with pytest.raises(ValueError, match="board already has"):
         adapter.add(MAX_VHCAS)
 
 

@@ -81,7 +81,7 @@ def test_a_board_has_two_ports_of_one_model(functions):
         Adapter(model, 1, PlainSwitch(NoWire(), arrive), board)
     other = Board(1, MAX_PORTS)
     Adapter(model, 1, PlainSwitch(NoWire(), arrive), other)
-    with pytest.raises(ValueError, match="of one model"):
+    with pytest.raises(ValueError, match="must have the same model"):
         Adapter(MODELS["connectx7"], 1, PlainSwitch(NoWire(), arrive), other)
     assert [len(found.adapters) for found in (board, other)] == [2, 1]
 

@@ -47,7 +47,7 @@ def test_a_stream(tmp_path):
 )
 def test_a_link_that_cannot_be_made(tmp_path, options, said):
     with serve(tmp_path, *options) as process:
-        assert process.wait(20) == 1
+        assert process.wait(20) == 2
         error = process.stderr.read()
     assert said in error
     assert len(error.splitlines()) == 1
@@ -56,5 +56,5 @@ def test_a_link_that_cannot_be_made(tmp_path, options, said):
 def test_without_passt(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     with serve(tmp_path, "--net", "user") as process:
-        assert process.wait(20) == 1
+        assert process.wait(20) == 2
         assert "apt-get install passt" in process.stderr.read()

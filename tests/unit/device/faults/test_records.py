@@ -63,7 +63,7 @@ def test_what_had_no_effect_has_not_fired():
 def test_the_seed_of_a_plan_that_was_loaded_is_the_replays():
     read = record.read(text() + record.line({"seed": 77, "commands": [1]}))
     assert read.replayed().seed == 77
-    with pytest.raises(RecordError, match="no seed"):
+    with pytest.raises(RecordError, match="seed is not a 64-bit number"):
         record.read(text() + record.line({"seed": -1, "commands": [1]}))
 
 
@@ -82,7 +82,7 @@ def test_when_a_fault_fired_and_a_record_of_before_that_was_noted():
 @pytest.mark.parametrize("kind", ["fired", "seed"])
 def test_seconds_that_are_none(seconds, kind):
     line = FIRED if kind == "fired" else {"seed": 7, "commands": [1]}
-    with pytest.raises(RecordError, match="record:2: no seconds"):
+    with pytest.raises(RecordError, match="record:2: bad seconds"):
         record.read(HEAD + record.line(line | {"seconds": seconds}))
 
 
@@ -151,7 +151,7 @@ def broken_head(**values):
     [
         (broken_head(devices="connectx6"), "devices"),
         (broken_head(devices=[1]), "devices"),
-        (broken_head(run=[]), "run that is no object"),
+        (broken_head(run=[]), "run is not an object"),
         (broken_head(run={"kernel": 5}), r"run\.kernel"),
         (broken_head(run={"modules": ["a"]}), r"run\.modules"),
         (broken_head(run={"suite": {}}), r"run\.suite"),
@@ -179,7 +179,7 @@ FIRED = {"function": 0, "rule": "a", "n": 1, "point": "irq", "action": "drop", "
     ],
 )  # fmt: skip
 def test_faults_of_wrong_types(wrong):
-    with pytest.raises(RecordError, match="record:2: no fault"):
+    with pytest.raises(RecordError, match="record:2: not a fault"):
         record.read(HEAD + record.line(FIRED | wrong))
 
 

@@ -93,7 +93,7 @@ def test_it_ends_at_its_size_with_a_whole_line(tmp_path, caplog):
     text = path.read_text()
     assert (1 << 20) - 200 < len(text) <= 1 << 20
     assert text.endswith("}\n")
-    assert "the trace ends here, the device continues: it has 1 MiB" in caplog.text
+    assert "the trace ends here, the device continues: the limit of 1 MiB is reached" in caplog.text
 
 
 def test_events_count_among_the_steps_of_a_round(tmp_path):

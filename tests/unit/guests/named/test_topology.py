@@ -116,7 +116,7 @@ def test_every_mistake_has_its_line(read, text, messages):
             '[[guest]]\nname = "a"\n[[guest]]\nname = "b{n}"\ncount = 2\n'
             'devices = ["connectx6,lid={n}00000"]\n',
             [
-                "topo.toml:2: --net 'x': it is user",
+                "topo.toml:2: --net 'x': use user",
                 "topo.toml:4: .*y",
                 "topo.toml:5: no file .*none.toml",
                 "topo.toml:6: no directory .*/no",

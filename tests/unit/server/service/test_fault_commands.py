@@ -109,8 +109,8 @@ def test_keys_that_lead_in_a_circle_are_shown_once():
         (["fault", "remove", "--control", "/nowhere"], "the names of rules, or --all"),
         (["fault", "add", "--control", "/nowhere", "x"], "'x' is no KEY=VALUE"),
         (["fault", "points", "cdm"], "no point 'cdm'; near it: cmd; there are cmd, "),
-        (["replay", "/dev/null", "--", "true"], "no record"),
-        (["minimize", "/dev/null", "--", "true"], "no record"),
+        (["replay", "/dev/null", "--", "true"], "not a record"),
+        (["minimize", "/dev/null", "--", "true"], "not a record"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(words, says, tmp_path):

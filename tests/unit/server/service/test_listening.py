@@ -148,7 +148,7 @@ def test_a_lab_has_the_line(taken, tmp_path):
         (("--socket", "none/s"), "none/s: "),
         (("--socket", "s", "--control", "live"), "live: another process listens here"),
         (("--socket", "s", "--net", "stream=file"), "file: exists and is no socket"),
-        (("--socket", "s", "--net", "user,forward=tcp:0:1"), "forward is tcp:"),
+        (("--socket", "s", "--net", "user,forward=tcp:0:1"), "use forward=tcp:"),
         (("--socket", "s", "--fabric", "unix:file"), "exists and is no socket"),
         (("--socket", "s", "--device", "x"), "unknown model 'x'"),
     ],
