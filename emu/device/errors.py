@@ -1,9 +1,9 @@
 """Command refusals: a status and a reason.
 
-A handler raises :class:`CmdError`; ``emu.device.cmdif`` catches it centrally and writes status
-and syndrome into the output. Real firmware's syndromes are opaque numbers. Here a syndrome is the
-first 24 bits of a CRC over the reason's text, and ``mlx5emu explain 0x1b2c3d`` maps a number from
-dmesg back to that text.
+A handler raises :class:`CmdError`; ``emu.device.cmdif`` catches it centrally and writes status and
+syndrome into the output. Real firmware's syndromes are opaque numbers. Here a syndrome is the first
+24 bits of a CRC over the reason's text. ``mlx5emu explain 0x1b2c3d`` maps a number from dmesg back
+to that text.
 """
 
 from __future__ import annotations

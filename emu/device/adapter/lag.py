@@ -6,12 +6,12 @@ bond selects another port, the master's driver changes the map (core/lag/lag.c: 
 Frames of the interfaces still use their own ports.
 
 In a LAG of switches the forwarding databases (FDB) route frames. With native selection a vPort's
-frames pass the FDB of their own switch, and the map gives the egress port of frames that the tables
-send to a cable. Without it, the map selects the FDB that a vPort's frames pass.
+frames pass the FDB of their own switch. The map then gives the egress port of frames that the
+tables send to a cable. Without it, the map selects the FDB that a vPort's frames pass.
 
-On an adapter with port selection, flow tables of the master can select a packet's port by a hash
-over its headers, instead of affinities and map (``emu.device.engine.lag.selection``). In a
-multi-port E-Switch, packets leave by the port that the FDB entry names.
+With port selection, flow tables of the master replace affinities and map. The tables select a
+packet's port by a hash over its headers (``emu.device.engine.lag.selection``). In a multi-port
+E-Switch, packets leave by the port that the FDB entry names.
 
 Source: PRM "LAG"; mlx5_ifc.h: lagc.
 """

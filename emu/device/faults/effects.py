@@ -1,7 +1,7 @@
 """Effects of rules on a device as a whole: their start and their end.
 
-An effect ends after ``ms`` if the rule has it, when the rule is removed, or when the function is
-reset, unless the effect is outside of the function; its change is then undone.
+An effect ends after ``ms`` if the rule has it, or when the rule is removed. A reset of the function
+also ends it, unless the effect is outside of the function. The end of an effect undoes its change.
 :mod:`emu.device.faults.points.device` and ``subnet`` declare effects.
 """
 

@@ -5,11 +5,11 @@ The first line is the header: ``record`` (the format's version, 2), ``versions``
 (its index), ``rule`` (its name), ``n`` (the number of the event among those that the rule matched),
 ``point``, ``action`` and ``event`` (its identity). A line with ``without_effect`` (the reason)
 changed nothing and has not fired, even if an earlier line lists the same event. Lines with
-``added`` (a rule) or ``removed`` (its name, and the ``functions`` concerned if the rule stays at
-others) are about rules that were added or removed during the run. Lines with ``link`` are about
-links that were set, and a line with ``seed`` is about a plan that was loaded. ``commands`` is the
-number of commands that each function had run by then, the only clock that two runs share. The
-outcome of a link's packets is not recorded: it follows from seed and link.
+``added`` (a rule) or ``removed`` (its name) are about rules that were added or removed during the
+run. ``functions`` lists the functions concerned if a removed rule stays at others. Lines with
+``link`` are about links that were set, and a line with ``seed`` is about a plan that was loaded.
+``commands`` is the number of commands that each function had run by then, the only clock that two
+runs share. The outcome of a link's packets is not recorded: it follows from seed and link.
 
 Each line after the header has ``seconds`` since the server started; a replay ignores them. Records
 of version 1 have none and are read as well. Apart from the seconds, the same plan and the same

@@ -1,7 +1,7 @@
 """Limits for the text of a plan, checked before it is parsed.
 
-A TOML parser takes time quadratic in the components of a key and in the depth of its brackets, and
-every walk through the values recurses to that depth. No plan needs either.
+A TOML parser takes time quadratic in the components of a key and in the depth of its brackets.
+Every walk through the values recurses to that depth. No plan needs either.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # Not supported.
         "roce": 0,
         "qos": 0,
-        # Libraries read the second group without asking whether it is there (UCX:
+        # Libraries read the second group without checking this bit (UCX:
         # uct_ib_mlx5_devx_query_cap_2).
         "hca_cap_2": 1,
     }
@@ -264,7 +264,7 @@ DEVICE_MEMORY: Capabilities = MappingProxyType(
         "memic_bar_start_addr": BAR0_BYTES - MEMIC_BYTES,
         "memic_bar_size": MEMIC_BYTES,
         "max_memic_size": MEMIC_BYTES,
-        # log of 64 bytes; allocations are page-aligned anyway.
+        # In units of 64 bytes: allocations are page-aligned.
         "log_max_memic_addr_alignment": 6,
         "memic_operations": sum(1 << operation for operation in MemicOperation),
         "increment_sizes": _ONE_BYTE,

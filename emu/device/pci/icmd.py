@@ -1,9 +1,9 @@
 """The ICMD space behind the vendor-specific gateway: commands of tools and of boot firmware.
 
 The space has a control word, the size of the mailbox, and the mailbox itself. A program acquires
-the lock of this interface in the semaphore space, writes opcode and input, sets the busy bit, polls
-until it is clear, and reads status and output. Words are numbers; the bytes of a structure are
-big-endian in them.
+the lock of this interface in the semaphore space, writes opcode and input, and sets the busy bit.
+The program polls until the bit is clear, then reads status and output. Words are numbers; the bytes
+of a structure are big-endian in them.
 
 Source: mlx_icmd.c and mlx_pci_gw.c of iPXE; mtcr_ul of mstflint.
 """

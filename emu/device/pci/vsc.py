@@ -1,8 +1,8 @@
 """The vendor-specific capability: a gateway into the device's own address spaces.
 
 Registers and protocol follow core/lib/pci_vsc.c: a driver locks the gateway by writing a ticket
-from the counter into the semaphore, selects a space, then reads or writes one word at a time
-through an address register, whose top bit gives the direction and signals completion.
+from the counter into the semaphore, then selects a space. The driver reads or writes one word at a
+time through an address register, whose top bit gives the direction and signals completion.
 core/diag/crdump.c dumps the scan space this way for devlink health; iPXE and mstflint access
 registers by ICMD.
 """

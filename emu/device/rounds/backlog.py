@@ -89,7 +89,7 @@ class Backlog:
         """Run the first step of ``work`` now, and the rest in the next rounds, ahead of the
         backlog.
 
-        ``work`` yields when ``Budget.is_full``.
+        ``work`` yields when the budget is exhausted.
         """
         if not goes_on(work):
             return

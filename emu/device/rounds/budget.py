@@ -2,8 +2,8 @@
 
 All users of a clock share its budget: the functions of a process, their links, segments and
 uplinks, captures, the subnet manager and the control socket. Like a NAPI poll, a user checks
-:meth:`Budget.exhausted` before it begins a poll, a timer's call, a client's request or a step of a
-long command, and charges the cost of the work. The hot path compares ``Budget.steps`` with a level
+:meth:`Budget.exhausted` before a poll, a timer's call, a client's request or a step of a long
+command. Each user charges the cost of its work. The hot path compares ``Budget.steps`` with a level
 itself: in CPython 3.11 a call costs three comparisons.
 
 Work that exceeds the budget waits: in its queue, in the receiver's

@@ -27,7 +27,7 @@ LOG_FREED_PER_STEP: Final = 1
 LOG_FREED_BYTES_PER_STEP: Final = 14
 """Bytes of lists that a command frees."""
 STEPS_PER_STOP: Final = 16
-"""A queue that is stopped because its CQ is full or in error; to check one costs a single step."""
+"""A queue that is stopped because its CQ takes no more CQEs; to check one costs a single step."""
 LOG_LISTED_PER_STEP: Final = 8
 """Objects of a table that are put into a list."""
 STEPS_PER_REPACING: Final = 2

@@ -1,10 +1,10 @@
 """Containment of unexpected exceptions: each stops only the function in which it was raised.
 
-An exception may occur in the function's poll, in one of its timers, during a register access of the
-driver, or while an arriving packet is processed. The handler logs it once with its traceback, and
-the function goes down as after an assert in its firmware: the health buffer shows a fatal syndrome,
-and the driver recovers. The other functions of the process continue. In the tests such an exception
-is a failure.
+An exception may occur in the function's poll or timers, during a register access of the driver, or
+while an arriving packet is processed. The handler logs it once with its traceback, and the function
+goes down as after an assert in its firmware: the health buffer shows a fatal syndrome, and the
+driver recovers. The other functions of the process continue. In the tests such an exception is a
+failure.
 """
 
 from __future__ import annotations

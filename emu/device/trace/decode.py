@@ -1,7 +1,7 @@
 """Converts views of declared structures to plain values: non-zero fields by their PRM names.
 
 Work and sizes are bounded for any input of a guest: a long list becomes its length and its first
-items, bytes are cut after ``MAX_BYTES``, and only the first ``MAX_READ`` bytes of a structure, a
+items, and bytes are cut after ``MAX_BYTES``. Only the first ``MAX_READ`` bytes of a structure, a
 list or bytes are read.
 """
 
