@@ -178,7 +178,7 @@ def effect(
         if name in EFFECTS or any(name in one.actions for one in POINTS.values()):
             raise DeclarationError(f"effect {name!r}: an action has this name already")
         if not about:
-            raise DeclarationError(f"effect {name!r}: it does not say what happens")
+            raise DeclarationError(f"effect {name!r}: no description")
         _take_parameters(declared)
         points = None if at is None else frozenset(key.name for key in at)
         EFFECTS[name] = Effect(declared, begin, points)
@@ -215,16 +215,16 @@ def _gaps(declared: DeclaredPoint, field_count: int) -> Iterator[str]:
     """Yield the omissions of a declaration, as a sentence for each."""
     cls = declared.event
     if not (isinstance(cls, type) and issubclass(cls, Event)):
-        yield "it is not a subclass of Event"
+        yield "not a subclass of Event"
         return
     if not _NAME.fullmatch(declared.name):
-        yield "its name is not lower-case words separated by dots"
+        yield "the name is not lower-case words separated by dots"
     if declared.name in POINTS:
         yield f"{POINTS[declared.name].event.__qualname__} is declared as that point already"
     if not declared.about:
-        yield "it does not describe its events"
+        yield "no description of its events"
     if cls.go_on is Event.go_on:
-        yield "it does not define go_on"
+        yield "no method go_on"
     if (declared.opened is None) != (cls.views is Event.views):
         yield "opened and a method views are needed together"
     if len(declared.fields) != field_count:
@@ -233,12 +233,12 @@ def _gaps(declared: DeclaredPoint, field_count: int) -> Iterator[str]:
         if hasattr(Event, name) or name in declared.actions:
             yield f"field {name!r} has the name of a method"
         elif not hasattr(cls, name):
-            yield f"it has no attribute for its field {name!r}"
+            yield f"no attribute for field {name!r}"
     for one in declared.actions.values():
         if not one.about:
-            yield f"its action {one.name!r} does not say what happens"
+            yield f"action {one.name!r} has no description"
         if one.name in EFFECTS:
-            yield f"its action {one.name!r} is an effect on the device already"
+            yield f"action {one.name!r} is an effect on the device already"
 
 
 def _take_parameters(declared: PointAction) -> None:

@@ -76,15 +76,15 @@ QPN = EventField("qpn", int)
 @pytest.mark.parametrize(
     ("key", "about", "fields", "event", "why"),
     [
-        ("test.part", "", [QPN], Whole, "does not describe its events"),
-        ("Test Part", "it happens", [QPN], Whole, "its name is not lower-case words"),
+        ("test.part", "", [QPN], Whole, "no description of its events"),
+        ("Test Part", "it happens", [QPN], Whole, "the name is not lower-case words"),
         ("test.part", "it happens", [QPN, QPN], Whole, "two fields have the same name"),
         (
             "test.part",
             "it happens",
             [EventField("cqn", int)],
             Whole,
-            "no attribute for its field 'cqn'",
+            "no attribute for field 'cqn'",
         ),
         (
             "test.part",
@@ -100,9 +100,9 @@ QPN = EventField("qpn", int)
             Whole,
             "'drop' has the name of a method",
         ),
-        ("test.part", "it happens", [], without(go_on=Event.go_on), "it does not define go_on"),
+        ("test.part", "it happens", [], without(go_on=Event.go_on), "no method go_on"),
         ("test.part", "it happens", [], without(views=dict), "opened and a method views are"),
-        ("test.part", "it happens", [], object, "it is not a subclass of Event"),
+        ("test.part", "it happens", [], object, "not a subclass of Event"),
     ],
 )
 def test_a_declaration_with_a_gap(key, about, fields, event, why):
@@ -129,7 +129,7 @@ def test_fields_beside_the_declared_ones_need_views():
 @pytest.mark.usefixtures("own_registry")
 def test_actions_say_what_happens_and_are_no_effects():
     for name, about, why in (
-        ("lose", "", "'lose' does not say"),
+        ("lose", "", "'lose' has no description"),
         ("gone", "x", "'gone' is an eff"),
     ):
 
@@ -159,5 +159,5 @@ def test_effects_are_declared_once_and_whole():
 
     with pytest.raises(DeclarationError, match="'drop': an action has this name already"):
         effect("it happens")(drop)
-    with pytest.raises(DeclarationError, match="'melt': it does not say what happens"):
+    with pytest.raises(DeclarationError, match="'melt': no description"):
         effect("")(melt)
