@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -50,6 +51,7 @@ class FakeGuest:
 
     def popen(self, words, sink):
         self.words = words
+        return SimpleNamespace(name=" ".join(words))
 
     def wait(self, _job, _timeout):
         self.end()
