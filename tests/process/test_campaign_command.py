@@ -102,6 +102,7 @@ def test_only_what_no_run_is_called(matrix, tmp_path, command):
 
 
 MAIN = """
+import signal
 from emu.cli.commands.trials import campaign
 from emu.cli.main import main
 from emu.guests.image import image
@@ -109,6 +110,7 @@ from emu.guests.machine import qemu
 
 campaign.GUEST_RUN = "helpers.instruments.fake_runs:carry_out"
 qemu.ensure = image.ensure = lambda *_: None
+signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may run in the background
 main()
 """
 
