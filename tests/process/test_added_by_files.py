@@ -66,7 +66,7 @@ class LinkChange(Event[bool]):
 
 SHOWN = (
     """\
-    \"""Plug the cable in or pull it: raise the port event and tell the wire.\"""
+    \"""Insert or pull the cable: raise the port event and notify the wire.\"""
 """,
     """\
     faults, is_change = hca.faults, up != hca.vport.is_up
