@@ -168,11 +168,11 @@ def test_a_finding_is_minimized_once(matrix, tmp_path, monkeypatch):
     )
     asked = []
 
-    def minimal(run, record, title, carry_out):
+    def minimize_plan(run, record, title, carry_out):
         asked.append((run.name, record, title))
         return "seed = 7\n"
 
-    monkeypatch.setattr(command, "minimal", minimal)
+    monkeypatch.setattr(command, "minimize_plan", minimize_plan)
     for _ in range(2):
         invoke("report", store.path, "--minimize")
     assert asked == [(run.name, fake_runs.RECORD, title)]

@@ -34,7 +34,7 @@ ORDER = (
     *below("emu.guests", "errors workdir cache archive options timeline channel inside kernel"),
     *below("emu.guests", "requested image machine guest named conformance"),
     "emu.guests",
-    *below("emu.instruments", "outcome coverage traceview smallest campaign fuzz testing"),
+    *below("emu.instruments", "outcome coverage traceview minimize campaign fuzz testing"),
     "emu.pytest_plugin",
     *below("emu.cli", "shared options runs commands"),
     "emu.cli",

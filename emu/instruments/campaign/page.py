@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from html import escape
 
 from emu.instruments.campaign.description import Ended, RunResult
-from emu.instruments.campaign.minimal import slug
+from emu.instruments.campaign.minimize import slug
 from emu.instruments.campaign.report import AXES, CampaignReport, FindingGroup, cell
 from emu.instruments.campaign.store import output_name
 

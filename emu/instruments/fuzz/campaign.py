@@ -19,7 +19,7 @@ from emu.instruments.fuzz.executor import GuestExecutor
 from emu.instruments.fuzz.grammar import FaultTarget
 from emu.instruments.fuzz.later import Later
 from emu.instruments.fuzz.loop import Feedback, FuzzLoop, InputExecutor, Step
-from emu.instruments.fuzz.minimal import minimal
+from emu.instruments.fuzz.minimize import minimize_input
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.plot import svg
 from emu.instruments.fuzz.schedule import Schedule
@@ -127,7 +127,7 @@ class FuzzCampaign:
                     if found is None:
                         made, parent = loop.take()
                 if found is not None:
-                    self._smaller(*found, executor)
+                    self._minimized(*found, executor)
                     with self._lock:
                         self._later.done()
                     continue
@@ -175,7 +175,7 @@ class FuzzCampaign:
                 self._say(f"found: {titles[0]}")
         is_tried = is_new and not step.feedback.is_stuck
         if is_tried and len(self._executors) == 1:
-            made = self._smaller(made, titles[0], executor) or made
+            made = self._minimized(made, titles[0], executor) or made
         with self._lock:
             if is_tried and len(self._executors) > 1:
                 self._later.add(made, titles[0])
@@ -192,7 +192,7 @@ class FuzzCampaign:
         with self._lock:
             return self._corpus.note_finding(about, dump(made.plan), feedback.log)
 
-    def _smaller(self, made: Input, title: str, executor: InputExecutor) -> Input | None:
+    def _minimized(self, made: Input, title: str, executor: InputExecutor) -> Input | None:
         """The smallest part of an input that brings ``title`` up; None when it does not again.
 
         Other titles that come up on the way are kept, too. The smallest is tried again, and how
@@ -205,14 +205,14 @@ class FuzzCampaign:
                 self._note_finding(one, feedback)
             return title in feedback.titles
 
-        smallest = minimal(made, shows)
-        if smallest is not None:
-            trials = [executor.run(smallest) for _ in range(REPRODUCTIONS)]
+        minimized = minimize_input(made, shows)
+        if minimized is not None:
+            trials = [executor.run(minimized) for _ in range(REPRODUCTIONS)]
             shown = [one for one in trials if title in one.titles]
             if shown and shown[-1].titles[0] == title:
-                self._note_finding(smallest, shown[-1], len(shown))
+                self._note_finding(minimized, shown[-1], len(shown))
             self._say(f"{title}: came up in {len(shown)} of {REPRODUCTIONS} more trials")
-        return smallest
+        return minimized
 
     def _count(self, loop: FuzzLoop) -> None:
         seconds = time.monotonic() - self._begun

@@ -28,7 +28,7 @@ from emu.instruments.campaign.drive import RunExecutor, drive
 from emu.instruments.campaign.guest_run import NAME as GUEST_RUN
 from emu.instruments.campaign.local import Local
 from emu.instruments.campaign.matrix import read
-from emu.instruments.campaign.minimal import minimal, slug
+from emu.instruments.campaign.minimize import minimize_plan, slug
 from emu.instruments.campaign.page import page
 from emu.instruments.campaign.report import (
     AXES,
@@ -236,7 +236,7 @@ def _minimize(store: Store) -> None:
                 continue
             click.echo(f"minimizing {one_line(group.title)} of {name}", err=True)
             text = store.record(name).read_text()
-            plan = minimal(store.runs[name], text, group.title, child.result_of)
+            plan = minimize_plan(store.runs[name], text, group.title, child.result_of)
             if plan is None:
                 click.echo("it did not come again with the same faults", err=True)
             else:

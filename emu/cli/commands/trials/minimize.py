@@ -25,9 +25,8 @@ from emu.guests.options import Use
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import write_outfile
-from emu.instruments.smallest import search as smallest
-from emu.instruments.smallest.search import One, Search
-from emu.instruments.smallest.verdict import Outcome, Verdicts
+from emu.instruments.minimize.search import One, Search, minimize_faults
+from emu.instruments.minimize.verdict import Outcome, Verdicts
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -71,7 +70,7 @@ def minimize(
 
     search = Search[list[One]](Verdicts(run).shows, frozenset)
     try:
-        rest = search.run(partial(smallest.faults, recorded))
+        rest = search.run(partial(minimize_faults, recorded))
     except BaseException:
         if search.best is not None:
             _conclude(recorded, search.best, output, "suffice so far; fewer may")

@@ -10,7 +10,7 @@ import firmware_cmds  # noqa: F401  (declares the commands)
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.faults.parser import from_table
 from emu.instruments.fuzz.grammar import key_of, targets
-from emu.instruments.fuzz.minimal import minimal
+from emu.instruments.fuzz.minimize import minimize_input
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.rules import Maker
 from emu.instruments.fuzz.seen import Culprits, Seen
@@ -95,7 +95,7 @@ def test_a_smaller_input_has_the_rule_and_the_field_that_matter():
         tried.append(one)
         return any(rule.get("set", {}).get("cqn") == 1 for rule in one.rules)
 
-    found = minimal(an_input(PULSE, both, PULSE), shows)
+    found = minimize_input(an_input(PULSE, both, PULSE), shows)
     (rule,) = found.rules
     assert rule == {**CQ, "name": "rule-2"}
     assert found.plan.seed == 5
@@ -103,10 +103,10 @@ def test_a_smaller_input_has_the_rule_and_the_field_that_matter():
 
 
 def test_a_smaller_input_is_none_when_it_does_not_come_up_again():
-    assert minimal(an_input(CQ, PULSE), lambda one: False) is None
+    assert minimize_input(an_input(CQ, PULSE), lambda one: False) is None
 
 
 def test_a_smaller_input_is_what_was_smallest_when_trials_are_used_up():
     one = an_input(PULSE, CQ, PULSE, PULSE)
-    found = minimal(one, lambda tried: any("set" in rule for rule in tried.rules), limit=2)
+    found = minimize_input(one, lambda tried: any("set" in rule for rule in tried.rules), limit=2)
     assert len(found.rules) == 2

@@ -12,8 +12,7 @@ from functools import partial
 from emu.device.faults.parser import dump
 from emu.device.faults.record import RecordError, read
 from emu.instruments.campaign.description import Description, RunResult
-from emu.instruments.smallest.search import One, Search
-from emu.instruments.smallest.search import faults as faults_of
+from emu.instruments.minimize.search import One, Search, minimize_faults
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +25,7 @@ def slug(title: str) -> str:
     return f"{words}-{hashlib.sha256(title.encode()).hexdigest()[:8]}"
 
 
-def minimal(
+def minimize_plan(
     run: Description, record: str, title: str, carry_out: Callable[[Description], RunResult]
 ) -> str | None:
     """The plan as TOML; None when the record cannot be read or the finding does not come again.
@@ -45,7 +44,7 @@ def minimal(
         return any(one.title == title for one in result.findings)
 
     search = Search[list[One]](shows, frozenset, MAX_TRIALS)
-    best = search.run(partial(faults_of, recorded))
+    best = search.run(partial(minimize_faults, recorded))
     if search.is_cut:
         logger.warning("%s: not the smallest plan, as %d trials were made", title, MAX_TRIALS)
     return None if best is None else dump(recorded.replayed(best))

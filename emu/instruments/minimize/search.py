@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from emu.device.faults.record import FaultRecord
-from emu.instruments.smallest.ddmin import ddmin
+from emu.instruments.minimize.ddmin import ddmin
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Search(Generic[T]):
         return self._known[key]
 
 
-def faults(recorded: FaultRecord, shows: Shows[list[One]]) -> None:
+def minimize_faults(recorded: FaultRecord, shows: Shows[list[One]]) -> None:
     """The strategy for a run's faults: rules are left out, then the single times that others fired.
 
     Nothing is tried when none has fired, and nothing else when all of them do not show it.

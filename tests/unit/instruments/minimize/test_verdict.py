@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.instruments.smallest.ddmin import ddmin
-from emu.instruments.smallest.verdict import MAX_RUNS, Outcome, Verdicts
+from emu.instruments.minimize.ddmin import ddmin
+from emu.instruments.minimize.verdict import MAX_RUNS, Outcome, Verdicts
 
 FAULTS = [(0, "a", 1), (0, "b", 1)]
 

@@ -5,9 +5,9 @@ import json
 from helpers.instruments.fake_runs import descriptions
 
 from emu.device.faults.parser import load
-from emu.instruments.campaign import minimal as module
+from emu.instruments.campaign import minimize as module
 from emu.instruments.campaign.description import Ended, RunFinding, RunResult
-from emu.instruments.campaign.minimal import minimal, slug
+from emu.instruments.campaign.minimize import minimize_plan, slug
 from emu.instruments.outcome import Kind
 
 RULES = [
@@ -49,14 +49,14 @@ def faults(plan):
 def test_what_does_not_matter_is_left_out():
     (run,) = descriptions(1)
     carry_out, trials = bench("t", {("b", 2)})
-    assert faults(minimal(run, RECORD, "t", carry_out)) == {("b", 2)}
+    assert faults(minimize_plan(run, RECORD, "t", carry_out)) == {("b", 2)}
     assert len(trials) == len({frozenset(trial) for trial in trials})
 
 
 def test_another_finding_does_not_count():
     (run,) = descriptions(1)
     carry_out, trials = bench("something else", set())
-    assert minimal(run, RECORD, "t", carry_out) is None
+    assert minimize_plan(run, RECORD, "t", carry_out) is None
     assert len(trials) == 1
 
 
@@ -64,14 +64,14 @@ def test_the_smallest_so_far_is_kept_when_trials_are_used_up(monkeypatch):
     monkeypatch.setattr(module, "MAX_TRIALS", 5)
     (run,) = descriptions(1)
     carry_out, trials = bench("t", {("b", 2)})
-    found = faults(minimal(run, RECORD, "t", carry_out))
+    found = faults(minimize_plan(run, RECORD, "t", carry_out))
     assert {("b", 2)} <= found < set(FIRED)
     assert len(trials) == 5
 
 
 def test_what_is_no_record_has_no_plan():
     (run,) = descriptions(1)
-    assert minimal(run, "{", "t", None) is None
+    assert minimize_plan(run, "{", "t", None) is None
 
 
 def test_names_of_files_differ_where_titles_do():

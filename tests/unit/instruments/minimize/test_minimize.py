@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.instruments.smallest.ddmin import ddmin
-from emu.instruments.smallest.search import Search
+from emu.instruments.minimize.ddmin import ddmin
+from emu.instruments.minimize.search import Search
 
 
 @given(st.integers(1, 40), st.data())

@@ -11,8 +11,8 @@ from typing import Any
 from emu.device.faults.parser import from_table
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.rules import Table
-from emu.instruments.smallest.ddmin import ddmin
-from emu.instruments.smallest.search import Search, Shows
+from emu.instruments.minimize.ddmin import ddmin
+from emu.instruments.minimize.search import Search, Shows
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,9 @@ MAX_TRIALS = 12
 _TIMES = ("probability", "space", "index", "times")
 
 
-def minimal(one: Input, shows: Callable[[Input], bool], limit: int = MAX_TRIALS) -> Input | None:
+def minimize_input(
+    one: Input, shows: Callable[[Input], bool], limit: int = MAX_TRIALS
+) -> Input | None:
     """Rules are left out, then fields that they set, then conditions on when they fire.
 
     ``shows`` tries an input; at most so many are tried, and what was smallest by then is returned.
@@ -31,13 +33,13 @@ def minimal(one: Input, shows: Callable[[Input], bool], limit: int = MAX_TRIALS)
         return Input(from_table({"seed": one.plan.seed, "rule": rules}), one.workload)
 
     search = Search[list[Table]](lambda rules: shows(made(rules)), repr, limit)
-    best = search.run(partial(_smaller, one.rules))
+    best = search.run(partial(_strategy, one.rules))
     if search.is_cut:
         logger.info("not the smallest plan, as %d trials were made", limit)
     return None if best is None else made(best)
 
 
-def _smaller(rules: list[Table], shows: Shows[list[Table]]) -> None:
+def _strategy(rules: list[Table], shows: Shows[list[Table]]) -> None:
     """The strategy for the rules of an input, of which one stays at least."""
 
     def does(some: list[Table]) -> bool:

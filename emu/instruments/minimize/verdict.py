@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from emu.instruments.smallest.search import One
+from emu.instruments.minimize.search import One
 
 MAX_RUNS: Final = 3
 """Of one trial, until two of them agree."""
