@@ -1,1 +1,1 @@
-"""Campaigns: many runs of guests from one matrix, on this machine or on a cluster; one report."""
+"""Campaigns: carries out a matrix of guest runs, locally or on a cluster, and reports them."""

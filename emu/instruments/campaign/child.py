@@ -1,4 +1,4 @@
-"""A worker's process as its parent sees it: gets runs, may die, is replaced."""
+"""Runs and restarts one worker process (:mod:`emu.instruments.campaign.worker`)."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from emu.host.process_identity import module_command
 from emu.instruments.campaign.description import Description, Ended, RunResult
 
 MAX_ATTEMPTS = 3
-"""How often a run is begun whose worker dies over it."""
+"""Attempts at a run whose worker process dies."""
 
 _STOP_SECONDS = 20.0
 _CHUNK = 1 << 20
 
 
 class WorkerLostError(Exception):
-    """The process has ended, or was killed because it took too long; its run has no result."""
+    """The worker process ended or exceeded its time limit; its run has no result."""
 
 
 class Child:
-    """One process of :mod:`emu.instruments.campaign.worker`, started when it is needed."""
+    """One process of :mod:`emu.instruments.campaign.worker`, started on demand."""
 
     def __init__(self, runner: str) -> None:
-        """``runner`` is ``MODULE:FUNCTION``."""
+        """Take ``runner`` as ``MODULE:FUNCTION``."""
         self._runner = runner
         self._process: subprocess.Popen[bytes] | None = None
         self._is_over = False
 
     def result_of(self, run: Description) -> RunResult:
-        """Carry a run out, again when the worker dies, at most :data:`MAX_ATTEMPTS` times."""
+        """Carry out a run; retry up to :data:`MAX_ATTEMPTS` times if the worker dies."""
         why = ""
         for _ in range(MAX_ATTEMPTS):
             if self._is_over:
@@ -42,16 +42,16 @@ class Child:
             except WorkerLostError as error:
                 why = str(error)
                 self.stop()
-        return RunResult(name=run.name, ended=Ended.ERROR, why=f"{MAX_ATTEMPTS} times: {why}")
+        return RunResult(name=run.name, ended=Ended.ERROR, why=f"{MAX_ATTEMPTS} attempts: {why}")
 
     def end(self) -> None:
-        """From another thread: end the process, and start none any more."""
+        """Terminate the process and start no other; callable from any thread."""
         self._is_over = True
         if (process := self._process) is not None:
             process.terminate()
 
     def stop(self) -> None:
-        """End the process, with the guest that it has. Harmless when there is none."""
+        """Terminate the process and its guest, if there is one."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -76,8 +76,8 @@ class Child:
             process.stdin.flush()
             answer = _read_line(process.stdout.fileno(), run.patience)
         except (OSError, ValueError) as error:
-            # A stopped worker's pipes are closed under us.
-            raise WorkerLostError(f"the worker has gone: {error}") from None
+            # stop() may close the pipes at any time.
+            raise WorkerLostError(f"the worker's pipe broke: {error}") from None
         if not answer:
             process.kill()
             raise WorkerLostError(f"the worker ended with status {process.wait()}")
@@ -89,7 +89,7 @@ class Child:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             self.stop()
-            # A session of its own: Ctrl-C is for us, who then end it in order.
+            # With its own session, the worker gets no SIGINT from Ctrl-C; the parent terminates it.
             self._process = subprocess.Popen(
                 [*module_command("emu.instruments.campaign.worker"), self._runner],
                 stdin=subprocess.PIPE,
@@ -100,7 +100,7 @@ class Child:
 
 
 def _read_line(descriptor: int, patience: float) -> bytes:
-    """One line; empty when the writer is gone or has taken longer than ``patience`` seconds."""
+    """Return one line; empty at end of file or after ``patience`` seconds."""
     deadline = time.monotonic() + patience
     data = bytearray()
     while not data.endswith(b"\n"):

@@ -1,8 +1,8 @@
-"""Runs on a Dask distributed cluster: its workers each carry out one run for each thread.
+"""Carries runs out on a Dask distributed cluster, one run per worker thread.
 
-A worker's guest lives in a process of its own below it (:mod:`emu.instruments.campaign.child`),
-which goes when the worker goes. Dask repeats the runs of workers that die. A scheduler that comes
-back gets what is not finished; what is finished is ours already.
+Each worker thread has a child process with the guest (:mod:`emu.instruments.campaign.child`), which
+ends with the worker. Dask repeats the runs of workers that die. After a lost connection, unfinished
+runs are submitted again; finished results are already stored here.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ logger = logging.getLogger(__name__)
 CONNECT_SECONDS = 5
 WORKERS_SECONDS = 10
 RETURN_SECONDS = 60
-"""How long a scheduler may be away that was there."""
+"""Seconds to wait for a scheduler that was connected before."""
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _MIN_AHEAD = 16
 _threads = threading.local()
 
 
 class ClusterError(UserError):
-    """The cluster cannot be used, or has gone; what is finished is kept."""
+    """The cluster cannot be used or is lost; finished results are kept."""
 
 
 class _SchedulerLostError(Exception):
-    """The scheduler has gone or has forgotten our runs."""
+    """The scheduler is unreachable or has forgotten the submitted runs."""
 
 
 def fingerprint() -> str:
-    """The version, and a digest of the sources: two equal ones carry a run out alike."""
+    """Return the version and a digest of the sources; equal values mean equal results."""
     root = Path(emu.__file__).parent
     digest = hashlib.sha256()
     for path in sorted([*root.rglob("*.py"), *root.parent.glob("firmware_cmds/**/*.py")]):
@@ -59,7 +59,10 @@ def fingerprint() -> str:
 
 
 def run_here(description: str, runner: str, expected: str) -> str:
-    """What a worker does: the result of a run, both as JSON. Raises RuntimeError elsewhere."""
+    """Carry out a run in a worker; description and result are JSON.
+
+    Raises RuntimeError if the worker's fingerprint is not ``expected``.
+    """
     if (own := _own_fingerprint()) != expected:
         raise RuntimeError(f"mlx5emu {own}, not {expected}")
     if not hasattr(_threads, "child"):
@@ -75,7 +78,7 @@ def _own_fingerprint() -> str:
 
 
 class Cluster:
-    """Carries runs out by the workers of a scheduler at ``address``."""
+    """Carries runs out on the workers of the scheduler at ``address``."""
 
     def __init__(self, address: str, runner: str) -> None:
         self._address = address
@@ -83,7 +86,7 @@ class Cluster:
         self._expected = fingerprint()
 
     def results(self, runs: Sequence[Description]) -> Generator[RunResult, None, None]:
-        """The results as they come. Raises :class:`ClusterError`."""
+        """Yield results in order of completion. Raises :class:`ClusterError`."""
         pending = {run.name: run for run in runs}
         deadline = time.monotonic()
         while pending:
@@ -94,17 +97,18 @@ class Cluster:
                         del pending[result.name]
                         yield result
             except _SchedulerLostError as error:
-                logger.warning("the scheduler %s is away: %s", self._address, error)
+                logger.warning("lost the scheduler %s: %s", self._address, error)
                 deadline = time.monotonic() + RETURN_SECONDS
 
     @contextlib.contextmanager
     def _connected(self, deadline: float) -> Iterator[Client]:
-        """A client, tried for until a deadline. Raises ClusterError."""
+        """Hold a connected client while the body runs; retry until ``deadline``. Raises
+        ClusterError."""
         try:
             from distributed import Client
         except ModuleNotFoundError:
             raise ClusterError(
-                "--dask wants Dask distributed: pip install 'mlx5emu[cluster]'"
+                "--dask needs Dask distributed: pip install 'mlx5emu[cluster]'"
             ) from None
         while True:
             try:
@@ -117,7 +121,7 @@ class Cluster:
                 if time.monotonic() >= deadline:
                     why = one_line(str(error) or type(error).__name__)
                     raise ClusterError(f"no scheduler at {self._address}: {why}") from None
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
         try:
             yield client
         finally:
@@ -125,7 +129,7 @@ class Cluster:
                 client.close(timeout=CONNECT_SECONDS)
 
     def _check(self, client: Client) -> None:
-        """Refuse a cluster without workers, or with one that has other sources."""
+        """Refuse a cluster without workers, or with a worker that has other sources."""
         try:
             client.wait_for_workers(1, timeout=WORKERS_SECONDS)
         except TimeoutError:
@@ -142,7 +146,7 @@ class Cluster:
                 )
 
     def _served(self, client: Client, pending: Mapping[str, Description]) -> Iterator[RunResult]:
-        """Results until all are there. A few more are with the scheduler than it has threads."""
+        """Yield results until all runs are done; submit a few more runs than there are threads."""
         done: queue.SimpleQueue[Future] = queue.SimpleQueue()
         waiting = list(pending.values())[::-1]
         flying: dict[str, tuple[str, Future]] = {}
@@ -159,7 +163,7 @@ class Cluster:
                 for finished in _drained(done, client):
                     name, future = flying.pop(finished.key)
                     yield _result_of(name, future)
-        except (OSError, RuntimeError) as error:  # what the client says without a scheduler
+        except (OSError, RuntimeError) as error:  # the client lost its scheduler
             raise _SchedulerLostError(one_line(str(error))) from error
         finally:
             with contextlib.suppress(Exception):
@@ -168,7 +172,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Dask's own log: it shows a traceback for each connection that is lost."""
+    """Silence Dask's log while the body runs: Dask logs a traceback for each lost connection."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
     levels = [one.level for one in loggers]
     for one in loggers:
@@ -181,9 +185,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _drained(done: queue.SimpleQueue[Future], client: Client) -> Iterator[Future]:
-    """What has finished by now, after waiting a little. Raises _SchedulerLostError."""
+    """Wait up to a second, then yield the finished futures. Raises _SchedulerLostError."""
     try:
-        yield done.get(timeout=_LOOK_SECONDS)
+        yield done.get(timeout=_POLL_SECONDS)
         while True:
             yield done.get_nowait()
     except queue.Empty:
@@ -192,27 +196,30 @@ def _drained(done: queue.SimpleQueue[Future], client: Client) -> Iterator[Future
 
 
 def _result_of(name: str, future: Future) -> RunResult:
-    """A future's result. Raises ClusterError when its worker is another, _SchedulerLostError."""
+    """Return a future's result.
+
+    Raises ClusterError if the worker has other sources, _SchedulerLostError if it was cancelled.
+    """
     if future.cancelled():
-        raise _SchedulerLostError("it has forgotten our runs")
+        raise _SchedulerLostError("the scheduler has forgotten the runs")
     error = future.exception()
     if error is None:
         return RunResult.model_validate_json(future.result())
     why = one_line(f"{type(error).__name__}: {error}")
     if isinstance(error, RuntimeError) and str(error).startswith("mlx5emu "):
         raise ClusterError(f"a worker has {error}: install the same there")
-    # Its worker has died over it, too often for Dask.
+    # Dask gives up on a run after several workers died.
     return RunResult(name=name, ended=Ended.ERROR, why=why)
 
 
 def _asked(client: Client) -> dict[str, object]:
-    """Each worker's fingerprint, or the exception that it has raised instead."""
+    """Return each worker's fingerprint, or the exception that it raised."""
     answers: dict[str, object] = client.run(fingerprint, on_error="return")
     return answers
 
 
 def _reach(address: str) -> None:
-    """Connect and hang up: a port that refuses tells so at once. Raises OSError, ValueError."""
+    """Connect and close, to find a refused port at once. Raises OSError, ValueError."""
     scheme, _, rest = address.rpartition("://")
     host, _, port = rest.rpartition(":")
     if scheme in ("", "tcp", "tls") and host and port.isdecimal() and int(port) < 1 << 16:

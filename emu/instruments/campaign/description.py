@@ -1,8 +1,7 @@
-"""A run's description and its result: values that go to other processes and machines as JSON.
+"""Descriptions and results of runs: JSON values for other processes and machines.
 
-But for times (how long it took, when its faults fired) a result is a function of its description
-alone: it holds no place and no name of a worker, so that equal results make equal reports, whoever
-has carried the runs out, in any order.
+Except for times, a result depends only on its description: it has no path and no worker's name.
+Equal results therefore make equal reports, on any machine and in any order.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from emu.instruments.outcome import Finding, Kind
 LONGEST_OUTPUT = 4000
 MAX_OTHERWISE = 1000
 MAX_RECORD = 4 << 20
-"""Characters of a record that are kept; what follows is cut at a line's end."""
+"""Most characters of a record; the rest is cut at a line's end."""
 
 When = Annotated[StrictStr, Field(pattern="^(loading|loaded)$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
@@ -32,27 +31,27 @@ class _Value(BaseModel):
 
 @has_options(Use.CAMPAIGN)
 class GuestPart(OptionTable):
-    """The guest of a run; paths in it are absolute."""
+    """Guest options of a run; paths are absolute."""
 
 
 class Ended(StrEnum):
-    """How a run has ended."""
+    """The end of a run."""
 
     PASSED = "passed"
     SKIPPED = "skipped"
     FAILED = "failed"
     FOUND = "found"
     ERROR = "error"
-    """It could not be carried out; a campaign that goes on tries it again."""
+    """The run could not be carried out; a continued campaign tries again."""
 
 
 class Expected(_Value):
-    """What is expected of a run: how it ends, or what its plan says of the kernel."""
+    """Expected result of a run: its ends, or the kernel's log and panic."""
 
     ends: tuple[Ended, ...] = ()
-    """Any of these; the rest counts for nothing then."""
+    """Accepted ends; if set, ``dmesg`` and ``panics`` are ignored."""
     dmesg: tuple[StrictStr, ...] = ()
-    """Regular expressions, each for one line of the kernel's log."""
+    """Regular expressions; each must match a line of the kernel's log."""
     panics: bool = False
 
 
@@ -60,12 +59,12 @@ _BESIDE = {"suite": "suite", "kernels": "kernel", "devices": "devices", "probe":
 
 
 class Description(_Value):
-    """One run: what boots, what it runs, what fails meanwhile.
+    """One run: the guest, the command, the faults.
 
-    ``plan`` is a fault plan as TOML, or empty; the seed is the plan's, and the command's $SEED. The
-    plan begins before the guest boots, or, if ``when`` says so, once its driver is up.
-    With ``turns`` the command runs so many times more: slab caches must not grow with it, and not
-    every turn may leave objects in the device. ``expected`` is None if nobody has said.
+    ``plan`` is a fault plan as TOML, or empty; ``seed`` is the plan's seed and the command's $SEED.
+    The plan starts before the guest boots or, if ``when`` is ``loaded``, once its driver is up.
+    With ``turns`` the command runs that many more times. Slab caches must not grow and device
+    objects must not increase in every one. ``expected`` is None if nothing is declared.
     """
 
     name: Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9_.+-]{0,239}$")]
@@ -85,17 +84,17 @@ class Description(_Value):
     @model_validator(mode="before")
     @classmethod
     def _of_old(cls, said: object) -> Any:
-        """In campaigns that were begun earlier some of the guest's options stand beside it."""
+        """Accept campaigns of older versions, which store some guest options outside ``guest``."""
         if not isinstance(said, dict):
             return said
         beside = {word: said.get(key) for key, word in _BESIDE.items()}
-        moved = {word: value for word, value in beside.items() if value not in (None, [], ())}
+        inner = {word: value for word, value in beside.items() if value not in (None, [], ())}
         rest = {key: value for key, value in said.items() if key not in _BESIDE}
-        return {**rest, "guest": {**said.get("guest", {}), **moved}} if moved else rest
+        return {**rest, "guest": {**said.get("guest", {}), **inner}} if inner else rest
 
     @property
     def patience(self) -> float:
-        """Seconds after which whoever carries the run out must be stuck itself."""
+        """Seconds after which the executor of the run is considered stuck."""
         return 120 + 2 * float(self.guest.value("boot_timeout")) + (self.turns + 2) * self.timeout
 
 
@@ -109,7 +108,7 @@ class RunFinding(_Value):
 
     @classmethod
     def of(cls, finding: Finding) -> RunFinding:
-        """The finding's."""
+        """Return the JSON form of a finding."""
         return cls(
             kind=finding.kind,
             title=finding.title,
@@ -119,23 +118,23 @@ class RunFinding(_Value):
 
 
 class RunResult(_Value):
-    """What became of a run."""
+    """The result of a run."""
 
     name: StrictStr
     ended: Ended
     status: int | None = None
     why: Annotated[StrictStr, Field(max_length=1000)] = ""
     release: Annotated[StrictStr, Field(max_length=200)] = ""
-    """The kernel's release, as uname tells it."""
+    """Output of ``uname -r``."""
     output: Annotated[StrictStr, Field(max_length=8 * LONGEST_OUTPUT)] = ""
-    """The end of what the command has written."""
+    """The end of the command's output."""
     seconds: float = 0.0
-    """How long it took."""
+    """Duration of the run."""
     ended_at: float = 0.0
-    """When that was, in seconds since 1970; 0 in results of before this was noted."""
+    """End of the run, in seconds since 1970; 0 in results of older versions."""
     fired: int = 0
     otherwise: Annotated[StrictStr, Field(max_length=MAX_OTHERWISE)] | None = None
-    """In what it differs from what was expected: empty if in nothing, None if nobody has said."""
+    """Difference from the expectation: empty if there is none, None without an expectation."""
     findings: Annotated[tuple[RunFinding, ...], Field(max_length=200)] = ()
     record: StrictStr = ""
-    """The record of the faults that fired, when a plan was loaded and something went wrong."""
+    """Record of the fired faults, if a plan was loaded and the run did not pass."""

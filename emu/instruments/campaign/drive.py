@@ -1,4 +1,4 @@
-"""Carries out what a campaign lacks, keeps each result as it comes, and tells how far it is."""
+"""Carries out a campaign's pending runs, stores each result, reports progress."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from emu.instruments.campaign.description import Description, Ended, RunResult
 from emu.instruments.campaign.store import Store
 
 MAX_ERRORS = 10
-"""Runs in a row that cannot be carried out before a campaign gives up."""
+"""Consecutive runs with :attr:`Ended.ERROR` after which a campaign stops."""
 
 
 class RunExecutor(Protocol):
-    """Carries runs out somewhere."""
+    """Carries runs out, locally or on a cluster."""
 
     def results(self, runs: Sequence[Description]) -> Generator[RunResult, None, None]:
-        """The results as they come, in any order; closing the iterator ends what still runs."""
+        """Yield results in order of completion; closing the iterator ends running guests."""
         ...
 
 
 OnProgress = Callable[[int, int, RunResult | None], None]
-"""Called with how many runs have a result, how many there are, and the last result."""
+"""Called with the number of results, the number of runs, and the last result."""
 
 
 def drive(
     store: Store, executor: RunExecutor, tell: OnProgress, names: Collection[str] | None = None
 ) -> None:
-    """Carry out the runs that have no result, or those of ``names``.
+    """Carry out the runs without a result, or those of ``names``.
 
-    Whatever it raises, or is interrupted by: what was finished has been kept.
-    Raises UserError, and OSError on a full disk.
+    Finished results stay stored after an exception or interrupt. Raises UserError, and OSError on a
+    full disk.
     """
     pending = store.pending(names)
     total = len(store.runs if names is None else names)
@@ -48,4 +48,4 @@ def drive(
             tell(done, total, result)
             errors = errors + 1 if result.ended is Ended.ERROR else 0
             if errors >= MAX_ERRORS:
-                raise UserError(f"{errors} runs in a row could not be carried out: {result.why}")
+                raise UserError(f"{errors} consecutive runs could not be carried out: {result.why}")

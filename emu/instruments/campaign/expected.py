@@ -1,8 +1,8 @@
-"""What a run is expected to do, and in what it has done otherwise.
+"""Compares a run with its expectation.
 
-A fault plan says by its ``[expect]`` what a stock driver does about it. Of that a campaign compares
-what does not depend on the command: the lines of the kernel's log, and whether it panics. The
-matrix can name the ends of a plan's runs instead (``[[plan]] expect``).
+``[expect]`` of a fault plan says what a stock driver does. A campaign compares the items that do
+not depend on the command: lines of the kernel's log, and a panic. The matrix can declare the ends
+of a plan's runs instead (``[[plan]] expect``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\] ", re.M)
 
 
 def expected(plan: Plan | None, ends: Sequence[str] | None) -> Expected | None:
-    """Return what is expected of runs with a plan; None if neither it nor the matrix says.
+    """Return the expectation for runs with a plan; None if neither plan nor matrix has one.
 
-    ``ends`` are the matrix's words. Raises ValueError for a line of the plan's that is no regular
-    expression.
+    ``ends`` are the words of the matrix. Raises ValueError for a dmesg line of the plan that is not
+    a regular expression.
     """
     if ends is not None:
         return Expected(ends=tuple(Ended(word) for word in ends))
@@ -35,9 +35,9 @@ def expected(plan: Plan | None, ends: Sequence[str] | None) -> Expected | None:
 
 
 def otherwise(wanted: Expected, ended: Ended, log: str, *, fired: int, has_panicked: bool) -> str:
-    """Return in what a run differs from what was expected; empty if in nothing.
+    """Return the difference between a run and its expectation; empty if there is none.
 
-    ``log`` is the kernel's, or the console of a guest that is gone; ``fired`` counts faults.
+    ``log`` is the kernel's log, or the console of a lost guest; ``fired`` counts faults.
     """
     if wanted.ends:
         words = " or ".join(one.value for one in wanted.ends)
@@ -45,7 +45,7 @@ def otherwise(wanted: Expected, ended: Ended, log: str, *, fired: int, has_panic
     if not fired:
         return "no fault has fired"
     if has_panicked != wanted.panics:
-        return f"the kernel has {'' if has_panicked else 'not '}panicked"
+        return "unexpected kernel panic" if has_panicked else "expected a kernel panic"
     lines = _STAMP.sub("", log).splitlines()
     missing = [one for one in wanted.dmesg if not any(re.search(one, line) for line in lines)]
-    return f"the kernel has not logged {missing[0]}" if missing else ""
+    return f"not in the kernel's log: {missing[0]}" if missing else ""

@@ -1,4 +1,4 @@
-"""Carries one run out in a guest: boots it, runs the command, reads the kernel's log."""
+"""Carries out one run in a guest: boots it, runs the command, reads the kernel's log."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from emu.instruments.outcome.objects import MIN_TURNS
 from emu.server.control import Client
 
 NAME = "emu.instruments.campaign.guest_run:carry_out"
-"""This module's function, as :func:`emu.instruments.campaign.worker.find_runner` takes it."""
+"""The name of :func:`carry_out` for :func:`emu.instruments.campaign.worker.find_runner`."""
 
 _READ_SECONDS = 60.0
 _MAX_KEPT = 8 << 20
 _SLABS = """
 for cache in /sys/kernel/slab/*/shrink; do echo 1 > $cache; done 2> /dev/null; cat /proc/slabinfo
 """
-# Memory is called leaked only once a scan has seen it twice.
+# kmemleak reports an object after two scans.
 _LEAKS = """
 leaks=/sys/kernel/debug/kmemleak
 [ ! -e $leaks ] || { echo scan > $leaks; sleep 5; echo scan > $leaks; cat $leaks; }
@@ -51,7 +51,7 @@ leaks=/sys/kernel/debug/kmemleak
 
 
 class _Trial:
-    """What is learned of a run on its way."""
+    """Observations collected during a run."""
 
     def __init__(self) -> None:
         self.status: int | None = None
@@ -63,13 +63,13 @@ class _Trial:
         self.has_panicked = False
 
     def take(self, _kind: int, data: bytes) -> None:
-        """A part of the command's output; only the end is kept."""
+        """Append output of the command; keep only the end."""
         self.output += data
         del self.output[: -4 * LONGEST_OUTPUT]
 
 
 def carry_out(run: Description) -> RunResult:
-    """Boot a guest for a run and tell what became of it. Raises LabError when none can boot."""
+    """Boot a guest, run the command and return the result. Raises LabError if no guest can boot."""
     trial = _Trial()
     began = time.monotonic()
     with work_directory() as directory:
@@ -102,7 +102,7 @@ def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
 
 
 def _work(guest: Guest, run: Description, trial: _Trial) -> None:
-    """The command, then what can be asked of a guest that still answers. Raises GuestError."""
+    """Run the command, then read slab counts, leaks and log. Raises GuestError."""
     try:
         trial.status = _once(guest, run, trial)
         if run.turns and trial.status == 0:
@@ -110,14 +110,14 @@ def _work(guest: Guest, run: Description, trial: _Trial) -> None:
             for _ in range(run.turns):
                 trial.status = trial.status or _once(guest, run, trial)
                 counts.append(_census(guest))
-            # The first turn has warmed up what the driver keeps.
+            # The first turn only filled the driver's caches.
             trial.ends += left(counts) if run.turns >= MIN_TURNS and not trial.status else ()
             trial.ends += growth(before, _read(guest, _SLABS), run.turns)
             trial.ends += findings(_read(guest, _LEAKS))
     except CommandTimeoutError as error:
         trial.why = str(error)
         trial.ends.append(of_error(error))
-        # The stacks of all tasks that wait: one of them may be the reason.
+        # SysRq-w logs the stacks of blocked tasks, which may show the cause.
         guest.run("echo w > /proc/sysrq-trigger", timeout=_READ_SECONDS)
     trial.log = _read(guest, "dmesg --raw")
 
@@ -138,7 +138,7 @@ def _read(guest: Guest, command: str) -> str:
 
 
 def _failed(guest: Guest, error: GuestError, trial: _Trial) -> None:
-    """The guest is gone, or answers no more: its console is all there is."""
+    """Record a guest that is lost or does not respond; only its console can be read."""
     trial.why = str(error)
     trial.has_panicked = isinstance(error, GuestPanicError)
     trial.log = "" if isinstance(error, CommandTimeoutError) else _console(guest, error)
@@ -148,7 +148,7 @@ def _failed(guest: Guest, error: GuestError, trial: _Trial) -> None:
 def _console(guest: Guest, error: GuestError) -> str:
     try:
         return guest.console
-    except GuestError:  # it has been stopped already, as it did not come up
+    except GuestError:  # already stopped: boot failed
         return error.console
 
 
@@ -173,11 +173,10 @@ def _result(run: Description, trial: _Trial, record: str) -> RunResult:
 
 
 def _otherwise(run: Description, trial: _Trial, ended: Ended, fired: int) -> str | None:
-    """Return in what a run differs from what was expected of it, if anything was."""
+    """Return the difference from the run's expectation; None without an expectation."""
     if run.expected is None:
         return None
-    panicked = trial.has_panicked
-    why = otherwise(run.expected, ended, trial.log, fired=fired, has_panicked=panicked)
+    why = otherwise(run.expected, ended, trial.log, fired=fired, has_panicked=trial.has_panicked)
     return one_line(why)[:MAX_OTHERWISE]
 
 
@@ -188,7 +187,8 @@ def _ended(status: int | None, has_findings: bool) -> Ended:
 
 
 def _bounded(record: Path) -> str:
-    """A record's whole lines, as many as are kept; empty when there is none."""
+    """Return a record's complete lines up to :data:`MAX_RECORD` characters; empty without a
+    record."""
     try:
         with record.open(encoding="utf-8", errors="replace") as file:
             text = file.read(MAX_RECORD)
@@ -198,7 +198,7 @@ def _bounded(record: Path) -> str:
 
 
 def _count(record: str) -> int:
-    """How many faults have fired, as far as the record is kept."""
+    """Return the number of fired faults in a record."""
     try:
         return len(read(record).fired) if record else 0
     except RecordError:

@@ -1,4 +1,4 @@
-"""Runs on this machine: so many worker processes, each with a thread that gives it runs."""
+"""Carries runs out on this machine, in several worker processes, each served by a thread."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from emu.instruments.campaign.description import Description, RunResult
 
 
 class Local:
-    """Carries runs out by ``jobs`` processes."""
+    """Carries runs out in ``jobs`` worker processes."""
 
     def __init__(self, jobs: int, runner: str) -> None:
         self._jobs = jobs
         self._runner = runner
 
     def results(self, runs: Sequence[Description]) -> Generator[RunResult, None, None]:
-        """The results as they come. When the iterator is closed the workers end."""
+        """Yield results in order of completion; closing the iterator terminates the workers."""
         waiting: queue.SimpleQueue[Description] = queue.SimpleQueue()
         for run in runs:
             waiting.put(run)

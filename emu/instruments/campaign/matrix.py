@@ -1,7 +1,7 @@
-"""A campaign's matrix: kernels, devices, workloads, plans and seeds, each run one of each.
+"""Reads a campaign's matrix: kernels, devices, workloads, plans, seeds; a run has one of each.
 
-``[[exclude]]`` leaves combinations out by patterns of their names. Plans are read here, so that a
-description needs no file, and a mistake in one is told before anything boots.
+``[[exclude]]`` removes combinations by name patterns. Plans are read here, so descriptions need no
+files and mistakes are reported before a guest boots.
 """
 
 from __future__ import annotations
@@ -53,26 +53,26 @@ class _MatrixTable(BaseModel):
 
 @has_options(Use.CAMPAIGN, "guest")
 class MatrixGuestTable(OptionTable):
-    """``[guest]``: what all guests are like."""
+    """``[guest]``: options of all guests."""
 
 
 @has_options(Use.CAMPAIGN, "kernel")
 class KernelTable(OptionTable):
-    """``[[kernel]]``: a suite, with its kernel or another one (as ``--kernel`` takes it)."""
+    """``[[kernel]]``: a suite, with its own kernel or the one that ``--kernel`` accepts."""
 
     name: Name
 
 
 @has_options(Use.CAMPAIGN, "device")
 class DeviceTable(OptionTable):
-    """``[[device]]``: the functions of a guest."""
+    """``[[device]]``: the PCI functions of a guest."""
 
     name: Name
 
 
 @has_options(Use.CAMPAIGN, "workload")
 class WorkloadTable(OptionTable):
-    """``[[workload]]``: a shell command in the guest."""
+    """``[[workload]]``: a shell command for the guest."""
 
     name: Name
     run: Annotated[StrictStr, Field(min_length=1, max_length=100_000)]
@@ -81,11 +81,11 @@ class WorkloadTable(OptionTable):
 
 
 class PlanTable(_MatrixTable):
-    """``[[plan]]``: files with fault plans, by a pattern; without any, runs without faults.
+    """``[[plan]]``: fault plan files, by a pattern; without files, runs without faults.
 
-    ``when`` is ``loading`` (the plan begins before the guest boots) or ``loaded`` (once the driver
-    is up); by default what the plan's own expectation says, else ``loading``. ``expect`` is how its
-    runs end, or several such words; by default the plan's own expectation is compared.
+    ``when`` is ``loading`` (before the guest boots) or ``loaded`` (once the driver is up). Its
+    default is the plan's own, else ``loading``. ``expect`` is one end of the runs or a list of
+    ends. Its default is the plan's own expectation.
     """
 
     name: Name | None = None
@@ -95,7 +95,7 @@ class PlanTable(_MatrixTable):
 
 
 class ExcludeTable(_MatrixTable):
-    """``[[exclude]]``: patterns of names; a run that matches all of them is left out."""
+    """``[[exclude]]``: name patterns; a run that matches all of them is left out."""
 
     kernel: StrictStr = "*"
     device: StrictStr = "*"
@@ -103,7 +103,7 @@ class ExcludeTable(_MatrixTable):
     plan: StrictStr = "*"
 
     def takes(self, run: Description) -> bool:
-        """Whether it is about a run."""
+        """Return whether all patterns match a run."""
         return all(
             fnmatchcase(name, pattern)
             for name, pattern in (
@@ -119,7 +119,7 @@ Seed = Annotated[int, Field(strict=True, ge=0, lt=1 << 64)]
 
 
 class Matrix(_MatrixTable):
-    """The whole file."""
+    """A matrix file."""
 
     name: Name | None = None
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MAX_RUNS)] = (0,)
@@ -154,7 +154,7 @@ class Campaign:
 
 
 def read(path: Path) -> Campaign:
-    """The campaign of a matrix. Raises UserError with a line for each mistake, and OSError."""
+    """Read a matrix. Raises UserError with a line for each mistake, and OSError."""
     file = TomlFile(path, Matrix, _TABLES)
     matrix = file.content
     for key in ("kernel", "device", "workload"):
@@ -170,7 +170,7 @@ def read(path: Path) -> Campaign:
         if not any(table.takes(run) for table in matrix.exclude)
     ]
     if not runs:
-        raise UserError(f"{path}: no run is left: [[exclude]] takes all of them")
+        raise UserError(f"{path}: no run is left: [[exclude]] matches all runs")
     return Campaign(matrix.name or path.stem, tuple(runs))
 
 
@@ -181,7 +181,7 @@ def _check_names(file: TomlFile[Matrix], key: str, names: list[str]) -> None:
 
 
 def _check_parts(file: TomlFile[Matrix]) -> None:
-    """What the options of a guest and the specifications of functions say to it."""
+    """Refuse invalid guest options and invalid device specifications."""
     matrix, base = file.content, file.path.resolve().parent
     parts: dict[str, tuple[OptionTable, ...]] = {
         "kernel": matrix.kernel, "device": matrix.device, "workload": matrix.workload,
@@ -204,7 +204,9 @@ def _check_parts(file: TomlFile[Matrix]) -> None:
         except (UserError, ValueError) as error:
             raise file.mistake(("device", number, "devices"), error) from None
         if not devices:
-            raise file.mistake(("device", number, "devices"), "devices: one at least")
+            raise file.mistake(
+                ("device", number, "devices"), "devices: empty, at least 1 is needed"
+            )
     for number, kernel in enumerate(matrix.kernel):
         for word in _placed(kernel, base).get("kernel", ()):
             if not word.startswith("debian:") and not Path(word).exists():
@@ -212,7 +214,7 @@ def _check_parts(file: TomlFile[Matrix]) -> None:
 
 
 def _check_options(said: Mapping[str, Any]) -> None:
-    """Raise LabError for options that cannot be; what is a path is there where the run is."""
+    """Raise LabError for invalid options; paths are checked where the run executes."""
     GuestOptions(**{
         name: value for name, value in said.items()
         if not isinstance(option_named(name).kind, Directory | File | Kernel)
@@ -220,7 +222,7 @@ def _check_options(said: Mapping[str, Any]) -> None:
 
 
 class _Planned(NamedTuple):
-    """A plan of the matrix: None for runs without faults."""
+    """A plan of the matrix with its start and expectation; ``plan`` is None without faults."""
 
     plan: Plan | None
     begins: When
@@ -290,6 +292,6 @@ def _runs(matrix: Matrix, plans: dict[str, _Planned], base: Path) -> Iterator[De
 
 
 def _placed(part: OptionTable, base: Path) -> dict[str, Any]:
-    """A part's options by their words, with paths relative to the matrix as absolute ones."""
+    """Return the options of a table by word, with absolute paths."""
     declared = {option_named(name): value for name, value in part.given().items()}
     return {one.word: one.kind.placed(value, base) for one, value in declared.items()}

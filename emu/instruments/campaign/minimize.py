@@ -1,4 +1,4 @@
-"""The smallest plan that still brings a finding about: trials of one run with fewer faults."""
+"""Minimizes the plan behind a finding: repeats one run with fewer faults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_TRIALS = 60
 
 
 def slug(title: str) -> str:
-    """A finding's file name: its words, and a digest by which two with the same words differ."""
+    """Return a finding's file name: the words of its title and a digest that makes it unique."""
     words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60]
     return f"{words}-{hashlib.sha256(title.encode()).hexdigest()[:8]}"
 
@@ -28,12 +28,13 @@ def slug(title: str) -> str:
 def minimize_plan(
     run: Description, record: str, title: str, carry_out: Callable[[Description], RunResult]
 ) -> str | None:
-    """The plan as TOML; None when the record cannot be read or the finding does not come again.
+    """Return the minimized plan as TOML.
 
-    After :data:`MAX_TRIALS` trials it is the smallest so far.
+    Returns None if the record cannot be read or the finding does not appear again. The plan may not
+    be minimal after :data:`MAX_TRIALS` trials; a warning is logged then.
     """
     try:
-        # Trials begin their plan when the run did: what came during the run is there at once.
+        # Faults recorded while the run was under way are loaded at the start of a trial.
         recorded = replace(read(record, run.name), spans={})
     except RecordError as error:
         logger.warning("%s", error)
@@ -46,5 +47,5 @@ def minimize_plan(
     search = Search[list[One]](shows, frozenset, MAX_TRIALS)
     best = search.run(partial(minimize_faults, recorded))
     if search.is_cut:
-        logger.warning("%s: not the smallest plan, as %d trials were made", title, MAX_TRIALS)
+        logger.warning("%s: plan may not be minimal: limit of %d trials reached", title, MAX_TRIALS)
     return None if best is None else dump(recorded.replayed(best))

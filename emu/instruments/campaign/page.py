@@ -1,4 +1,4 @@
-"""A campaign's report as one HTML page that needs nothing else."""
+"""Renders a campaign's report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DOWN, _ACROSS = "plan", "kernel"
 
 
 def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[str]:
-    """The page, in parts; ``has_file`` tells whether a file lies beside it."""
+    """Yield the page in chunks; ``has_file`` returns whether a file is beside the page."""
     name = escape(report.name)
     yield f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{name}</title>'
     yield f"<style>{_STYLE}</style>\n<h1>Campaign {name}</h1>\n"
@@ -46,7 +46,7 @@ def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[st
 
 
 def _when(results: Sequence[RunResult]) -> str:
-    """From when to when, and how long all runs took together, as far as results tell."""
+    """Return first start, last end and total duration of the results with a date."""
     dated = [one for one in results if one.ended_at]
     if not dated:
         return ""
@@ -61,9 +61,9 @@ def _day(when: float) -> str:
 
 
 def _matrix(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[str]:
-    """A row for each plan and a column for each kernel: the worst end, of how many, how long.
+    """Yield a table with a row per plan and a column per kernel: worst end, count, duration.
 
-    A cell links to the outputs of its runs.
+    Each cell links to the outputs of its runs.
     """
     rows, columns = report.counts(_DOWN), report.counts(_ACROSS)
     results = report.crossed(_DOWN, _ACROSS)
@@ -78,24 +78,24 @@ def _cell(results: Sequence[RunResult], has_file: Callable[[str], bool]) -> str:
     if not results:
         return "<td>"
     worst, words = cell(results)
-    told = f"{escape(words)}, {sum(one.seconds for one in results):.0f} s"
+    text = f"{escape(words)}, {sum(one.seconds for one in results):.0f} s"
     if len(results) == 1:
         why = escape(results[0].otherwise or "")
         name = output_name(results[0].name)
-        link = f'<a href="{escape(name)}">{told}</a>' if has_file(name) else told
+        link = f'<a href="{escape(name)}">{text}</a>' if has_file(name) else text
         title = f' title="{why}"' if why else ""
         return f'<td class="{worst.value}"{title}>{link}'
     links = "".join(_output(one, has_file) for one in results[:MAX_RUNS_SHOWN])
     more = len(results) - MAX_RUNS_SHOWN
     end = f"<li>and {more} more" if more > 0 else ""
     return (
-        f'<td class="{worst.value}"><details><summary>{told}</summary>'
+        f'<td class="{worst.value}"><details><summary>{text}</summary>'
         f"<ul>{links}{end}</ul></details>"
     )
 
 
 def _output(result: RunResult, has_file: Callable[[str], bool]) -> str:
-    """Return a line of a cell's list: how a run has ended, and its output."""
+    """Return a list item of a cell: a run's end and a link to its output."""
     words = escape(cell([result])[1])
     why = f": {escape(result.otherwise)}" if result.otherwise else ""
     return f"<li>{escape(result.name)}: {words}{why}" + _link(

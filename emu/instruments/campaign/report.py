@@ -1,8 +1,8 @@
-"""What a campaign has found: a pure function of its results, equal for equal ones.
+"""Computes a campaign's report from its results, without I/O.
 
-JSON, JUnit and TAP of two campaigns of one matrix are compared: they have a guest's texts without
-addresses, registers, processes and times, and findings in an order of their own. Only how long the
-runs took differs, in one field. The whole texts are in ``results/`` and on the page.
+JSON, JUnit and TAP reports of the same matrix can be compared. Guest texts have no addresses,
+registers, processes and times, and findings are sorted. Only the durations differ, in one field.
+The unmodified texts are in ``results/`` and on the page.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _VERDICTS = {
 _GOOD = frozenset({Ended.PASSED, Ended.SKIPPED})
 _SEVERITY = list(Kind)
 TIMES = "seconds"
-"""The one part of :func:`summary` that differs between two campaigns of the same matrix."""
+"""The one field of :func:`summary` that differs between two campaigns of the same matrix."""
 _OTHER_TIMES = "ended_at"
-"""What a result has of the day, which is on the page only."""
+"""A result's date, shown only on the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingGroup:
-    """Runs with the same finding; ``first`` is the first of them, by the order of the matrix."""
+    """Runs with the same finding; ``first`` is the first run in matrix order."""
 
     kind: Kind
     title: str
@@ -50,7 +50,7 @@ class FindingGroup:
 
 @dataclass(frozen=True, slots=True)
 class CampaignReport:
-    """A campaign's results."""
+    """A campaign's runs, results and grouped findings."""
 
     name: str
     runs: Mapping[str, Description]
@@ -59,16 +59,16 @@ class CampaignReport:
 
     @property
     def missing(self) -> int:
-        """Runs that have no result yet."""
+        """Number of runs without a result."""
         return len(self.runs) - len(self.results)
 
     @property
     def is_good(self) -> bool:
-        """Whether every run is there and has passed, or was skipped."""
+        """Whether every run has a result and passed or was skipped."""
         return not self.missing and all(one.ended in _GOOD for one in self.results.values())
 
     def counts(self, axis: str = "") -> dict[str, Counter[Ended]]:
-        """How runs have ended, by the names on one of :data:`AXES`, or all together."""
+        """Count the ends of runs by the names on one of :data:`AXES`, or of all runs."""
         counts: dict[str, Counter[Ended]] = {}
         for name, run in self.runs.items():
             counter = counts.setdefault(value_of(run, axis) if axis else "all", Counter())
@@ -77,7 +77,7 @@ class CampaignReport:
         return counts
 
     def crossed(self, down: str, across: str) -> dict[tuple[str, str], list[RunResult]]:
-        """The results by their names on two of :data:`AXES`."""
+        """Return the results by their names on two of :data:`AXES`."""
         results: dict[tuple[str, str], list[RunResult]] = defaultdict(list)
         for name, result in self.results.items():
             run = self.runs[name]
@@ -86,7 +86,7 @@ class CampaignReport:
 
 
 def cell(results: Sequence[RunResult]) -> tuple[Ended, str]:
-    """Return the worst end of some results, and words for all: how many, and as expected or not."""
+    """Return the worst end of results, and a text with its count and the comparison."""
     order = list(Ended)
     worst = max((one.ended for one in results), key=order.index)
     many = sum(one.ended is worst for one in results)
@@ -96,17 +96,17 @@ def cell(results: Sequence[RunResult]) -> tuple[Ended, str]:
 
 
 def comparison(results: Sequence[RunResult]) -> str:
-    """Return words for how results compare with what was expected; none if nobody has said."""
-    told = [one.otherwise for one in results if one.otherwise is not None]
-    if not told:
+    """Return a text that compares results with expectations; empty without expectations."""
+    compared = [one.otherwise for one in results if one.otherwise is not None]
+    if not compared:
         return ""
-    differing = sum(map(bool, told))
-    of_them = f" {differing} of {len(told)}" if len(told) > 1 else ""
+    differing = sum(map(bool, compared))
+    of_them = f" {differing} of {len(compared)}" if len(compared) > 1 else ""
     return f"otherwise{of_them}" if differing else "as expected"
 
 
 def value_of(run: Description, axis: str) -> str:
-    """A run's name on an axis."""
+    """Return a run's name on an axis."""
     return {
         "kernel": run.kernel,
         "device": run.device,
@@ -118,7 +118,7 @@ def value_of(run: Description, axis: str) -> str:
 def report(
     name: str, runs: Mapping[str, Description], results: Mapping[str, RunResult]
 ) -> CampaignReport:
-    """The report of what is there so far."""
+    """Return the report of the results so far."""
     ordered = {name: results[name] for name in runs if name in results}
     by_title: dict[str, list[tuple[Description, RunFinding]]] = defaultdict(list)
     for run_name, result in ordered.items():
@@ -153,7 +153,7 @@ def _group(title: str, members: Sequence[tuple[Description, RunFinding]]) -> Fin
 
 
 def cases(campaign: CampaignReport) -> list[Case]:
-    """The results for JUnit: a suite for each kernel."""
+    """Return the results for JUnit, one suite per kernel."""
     return [
         Case(
             f"{campaign.name}.{run.kernel}",
@@ -183,12 +183,12 @@ def _detail(result: RunResult) -> str:
 
 
 def _ordered(findings: Sequence[RunFinding]) -> list[RunFinding]:
-    """Findings of one run, the worst first: their order in a log differs from run to run."""
+    """Return a run's findings, worst first, as their order in a log varies between runs."""
     return sorted(findings, key=lambda one: (_SEVERITY.index(one.kind), one.title))
 
 
 def summary(campaign: CampaignReport) -> dict[str, Any]:
-    """All of it as plain values."""
+    """Return the report as plain values for JSON."""
     return {
         "campaign": campaign.name,
         "runs": len(campaign.runs),

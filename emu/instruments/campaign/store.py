@@ -1,12 +1,12 @@
-"""A campaign's directory: its runs, the results that are finished, records, the report.
+"""Stores a campaign in a directory: runs, finished results, records, the report.
 
-    campaign.json   the format's version, the name, every run's description
-    results/*.json  a result each, written whole or not at all
-    outputs/*.txt   for people: a run's command, the end of its output, how it ended
-    records/*.jsonl the record of a run with faults in which something went wrong: for ``replay``
-    minimized/      smallest plans, by finding
+    campaign.json   format version, name, description of every run
+    results/*.json  one result per run, written atomically
+    outputs/*.txt   for people: a run's command, the end of its output, its end
+    records/*.jsonl record of a run with faults that did not pass, for ``replay``
+    minimized/      minimized plans, by finding
 
-Whoever dies, whatever disk is full: a result that is there is whole, and stays.
+A result file is complete and stays, even if a process dies or the disk is full.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_RESULT = 32 << 20
 
 
 class _CampaignFile(BaseModel):
-    """campaign.json."""
+    """Content of campaign.json."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,23 +43,21 @@ class _CampaignFile(BaseModel):
 
 
 class Store:
-    """The directory of one campaign. Every method raises OSError, with the file's name."""
+    """The directory of one campaign. Every method raises OSError with the file's name."""
 
     def __init__(self, path: Path, name: str, runs: Sequence[Description]) -> None:
-        """Use :meth:`create` or :meth:`open`."""
+        """Take the directory's content; callers use :meth:`create` or :meth:`open`."""
         self.path = path
         self.name = name
         self.runs: Mapping[str, Description] = {run.name: run for run in runs}
 
     @classmethod
     def create(cls, path: Path, name: str, runs: Sequence[Description]) -> Store:
-        """Make the directory, or take one that has the same runs. Raises UserError for another."""
+        """Create the directory, or open one with the same runs. Raises UserError for other runs."""
         if (path / "campaign.json").exists():
             there = cls.open(path)
             if not _are_same(list(there.runs.values()), runs):
-                raise UserError(
-                    f"{path} holds another campaign, or the matrix has changed: another --out"
-                )
+                raise UserError(f"{path} has a campaign with other runs: choose another --out")
             return there
         (path / "results").mkdir(parents=True, exist_ok=True)
         (path / "records").mkdir(exist_ok=True)
@@ -71,10 +69,10 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> Store:
-        """The campaign in a directory. Raises UserError when there is none."""
+        """Open the campaign in a directory. Raises UserError if there is none."""
         file = path / "campaign.json"
         if not file.is_file():
-            raise UserError(f"{path} is no campaign's directory: it has no campaign.json")
+            raise UserError(f"{path} is no campaign directory: campaign.json is missing")
         try:
             content = _CampaignFile.model_validate_json(read_infile(file, _MAX_BYTES))
         except ValidationError as error:
@@ -83,7 +81,8 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only one who works on it. Raises UserError when another process is."""
+        """Lock the campaign while the body runs. Raises UserError if another process holds the
+        lock."""
         with (self.path / "lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,7 +91,7 @@ class Store:
             yield
 
     def put(self, result: RunResult) -> None:
-        """Keep a result, and its record in a file of its own; the result comes last."""
+        """Write the record, the output and finally the result of a run."""
         if result.record:
             _write_whole(self.record(result.name), result.record)
         self.write(output_name(result.name), _shown(self.runs[result.name], result))
@@ -100,7 +99,7 @@ class Store:
         _write_whole(self._result(result.name), short.model_dump_json() + "\n")
 
     def results(self) -> dict[str, RunResult]:
-        """The results by name, in the order of the runs; a damaged file counts as none."""
+        """Return the results by name in matrix order; damaged files are skipped."""
         results = {}
         for name in self.runs:
             with contextlib.suppress(OSError, ValidationError, UserError):
@@ -111,24 +110,25 @@ class Store:
         return results
 
     def pending(self, names: Collection[str] | None = None) -> list[Description]:
-        """The runs without a result, and those that could not be carried out; of ``names`` only."""
+        """Return runs of ``names`` (all by default) without a result or with
+        :attr:`Ended.ERROR`."""
         done = {name for name, result in self.results().items() if result.ended is not Ended.ERROR}
         asked = self.runs if names is None else names
         return [run for name, run in self.runs.items() if name in asked and name not in done]
 
     def selected(self, patterns: Sequence[str]) -> Collection[str] | None:
-        """Return the names of the runs that one of ``patterns`` matches; None without any.
+        """Return the names of runs that any of ``patterns`` matches; None without patterns.
 
-        Raises UserError for a pattern that matches none.
+        Raises UserError for a pattern without a match.
         """
         return selected(self.runs, patterns)
 
     def record(self, name: str) -> Path:
-        """Where a run's record is, if there is one."""
+        """Return the path of a run's record, which may not exist."""
         return self.path / "records" / f"{name}.jsonl"
 
     def write(self, name: str, text: str) -> Path:
-        """Write a file of the report; its path."""
+        """Write a file of the report; return its path."""
         path = self.path / name
         path.parent.mkdir(exist_ok=True)
         _write_whole(path, text)
@@ -139,9 +139,9 @@ class Store:
 
 
 def selected(names: Iterable[str], patterns: Sequence[str]) -> Collection[str] | None:
-    """Return the names that one of ``patterns`` (as of a shell) matches; None without any pattern.
+    """Return the names that any of the shell ``patterns`` matches; None without patterns.
 
-    Raises UserError for a pattern that matches none.
+    Raises UserError for a pattern without a match.
     """
     if not patterns:
         return None
@@ -149,19 +149,19 @@ def selected(names: Iterable[str], patterns: Sequence[str]) -> Collection[str] |
     for pattern, matched in by_pattern.items():
         if not matched:
             raise UserError(
-                f"--only {pattern}: no run has such a name, as {next(iter(names))} is one;"
-                " mlx5emu campaign list shows all"
+                f"--only {pattern} matches no run; an example is {next(iter(names))};"
+                " mlx5emu campaign list prints all"
             )
     return {name: None for matched in by_pattern.values() for name in matched}
 
 
 def output_name(name: str) -> str:
-    """Return the file of a run's output, in the campaign's directory."""
+    """Return the path of a run's output in the campaign's directory."""
     return f"outputs/{name}.txt"
 
 
 def _shown(run: Description, result: RunResult) -> str:
-    """Return a run's output as a text for people."""
+    """Return a run's output with its end, for people."""
     output = result.output if result.output.endswith("\n") else f"{result.output}\n"
     status = [] if result.status is None else [f"status {result.status}"]
     findings = [f"{one.kind.value}: {one.title}" for one in result.findings]
@@ -176,9 +176,9 @@ def _shown(run: Description, result: RunResult) -> str:
 
 
 def _are_same(there: Sequence[Description], asked: Sequence[Description]) -> bool:
-    """Return whether runs are those of a campaign that has begun, maybe by an older mlx5emu.
+    """Return whether the stored runs equal the requested ones.
 
-    That one has noted nothing of what is expected.
+    Campaigns of older versions have no expectations; those are ignored then.
     """
     has_none = all(run.expected is None for run in there)
     update = {"expected": None}
@@ -186,12 +186,12 @@ def _are_same(there: Sequence[Description], asked: Sequence[Description]) -> boo
 
 
 def as_json(value: object) -> str:
-    """JSON for a report: sorted, so that equal values are equal bytes."""
+    """Return JSON with sorted keys, so equal values are equal bytes."""
     return json.dumps(value, indent=1, sort_keys=True) + "\n"
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole, or as before. Raises OSError with its name."""
+    """Write a file atomically. Raises OSError with the file's name."""
     temporary: Path | None = None
     try:
         descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)

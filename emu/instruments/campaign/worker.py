@@ -1,9 +1,9 @@
-"""A process that carries runs out: a description a line on its input, a result a line as answer.
+"""The worker process: reads a description per line on stdin, writes a result per line on stdout.
 
-``python -m emu.instruments.campaign.worker MODULE:FUNCTION``; the function takes a description and
-returns a result. A process of its own because a run may take its process with it, and because the
-kernel ends a guest's processes only with the main thread that has started them. When its input
-ends, so does it, with the guest that it has: whoever has started it is gone.
+``python -m emu.instruments.campaign.worker MODULE:FUNCTION``; the function maps a description to a
+result. Runs have their own process for two reasons: a run may crash its process, and the kernel
+kills a guest's processes when the main thread that started them ends (PR_SET_PDEATHSIG). At end of
+input the worker and its guest end, because the parent is gone.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Runner = Callable[[Description], RunResult]
 
 
 def find_runner(name: str) -> Runner:
-    """The function that ``MODULE:FUNCTION`` names."""
+    """Return the function that ``MODULE:FUNCTION`` names."""
     module, _, function = name.partition(":")
     return cast(Runner, getattr(importlib.import_module(module), function))
 
 
 def main() -> None:
-    """Serve standard input to its end."""
+    """Serve standard input until its end."""
     (name,) = sys.argv[1:]
-    # A run's own words must not come between the results.
+    # Prints of a run go to stderr; stdout carries only results.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def carry_out(runner: Runner, run: Description) -> RunResult:
-    """A run's result; an exception is told as one that could not be carried out."""
+    """Carry out a run; return an exception as a result with :attr:`Ended.ERROR`."""
     try:
         return runner(run)
     except UserError as error:
@@ -62,7 +62,7 @@ def carry_out(runner: Runner, run: Description) -> RunResult:
 
 
 def _lines(descriptor: int) -> Iterator[bytes]:
-    """Lines as they come; their end ends the process, whatever it is doing."""
+    """Yield input lines; at end of input send SIGTERM to this process."""
     lines: queue.Queue[bytes] = queue.Queue()
 
     def read() -> None:

@@ -1,1 +1,1 @@
-"""The search for a smallest part of something that still shows a failure."""
+"""Minimizes inputs that show a failure: removes what the failure does not need."""

@@ -1,4 +1,4 @@
-"""Delta debugging: a smallest part of a list that still shows the failure.
+"""Delta debugging: minimizes a list that shows a failure.
 
 Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), algorithm ddmin.
 """
@@ -13,10 +13,9 @@ T = TypeVar("T")
 
 
 def ddmin(items: Sequence[T], fails: Callable[[list[T]], bool]) -> list[T]:
-    """A sublist that fails and of which no part without one item does.
+    """Return a sublist that fails and that passes without any one of its items.
 
-    ``fails`` is asked about sublists in their order, about the same one never twice. The whole list
-    is taken to fail.
+    ``fails`` gets sublists in their original order, each at most once. The whole list must fail.
     """
     asked: dict[tuple[int, ...], bool] = {}
 
@@ -50,7 +49,7 @@ def ddmin(items: Sequence[T], fails: Callable[[list[T]], bool]) -> list[T]:
 
 
 def _chunks(items: list[int], parts: int) -> list[list[int]]:
-    """The list in so many parts of nearly equal length."""
+    """Split the list into ``parts`` chunks of nearly equal length."""
     parts = min(parts, len(items))
     edges = [len(items) * part // parts for part in range(parts + 1)]
     return [items[start:end] for start, end in pairwise(edges)]

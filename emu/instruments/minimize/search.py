@@ -1,7 +1,8 @@
-"""The search for a smallest candidate that still shows something, for all that make one smaller.
+"""Searches for a minimal candidate that still shows a failure, with a limit on trials.
 
-What a candidate is, and in which steps it is made smaller, is a strategy: :func:`faults` is the one
-for faults that have fired in a run; the fuzzer has one for what it makes up.
+A strategy defines candidates and the steps that minimize them. :func:`minimize_faults` is the
+strategy for faults that fired in a run. The fuzzer has its own
+(:mod:`emu.instruments.fuzz.minimize`).
 """
 
 from __future__ import annotations
@@ -18,33 +19,34 @@ One = tuple[int, str, int]
 """Function, rule and the number of the event."""
 
 Shows = Callable[[T], bool]
-"""Whether a candidate shows it."""
+"""Returns whether a candidate shows the failure."""
 
 
 class _EnoughError(Exception):
-    """The trials that a search may take are used up."""
+    """The search has used its limit of trials."""
 
 
 class Search(Generic[T]):
-    """Trials, each made once, at most so many; what was smallest by then is the result."""
+    """Makes each trial once, at most ``limit`` of them, and keeps the smallest candidate that
+    fails."""
 
     def __init__(
         self, shows: Shows[T], key: Callable[[T], Hashable], limit: int | None = None
     ) -> None:
-        """``shows`` makes a trial; candidates with equal keys are the same one."""
+        """Take ``shows``, which makes a trial, and ``key``, equal for equal candidates."""
         self._shows = shows
         self._key = key
         self._limit = limit
         self._known: dict[Hashable, bool] = {}
         self.best: T | None = None
-        """The smallest candidate so far that shows it."""
+        """The smallest candidate so far that shows the failure; None before the first."""
         self.is_cut = False
-        """Whether trials that would have come were one too many."""
+        """Whether the limit ended the search."""
 
     def run(self, strategy: Callable[[Shows[T]], object]) -> T | None:
-        """The last candidate that a strategy has tried with success; None when there was none.
+        """Return the last candidate that showed the failure; None if none did.
 
-        A strategy tries parts of what has shown it alone, so the last one is the smallest.
+        A strategy tries only subsets of candidates that failed, so the last one is the smallest.
         """
         try:
             strategy(self._try)
@@ -64,9 +66,10 @@ class Search(Generic[T]):
 
 
 def minimize_faults(recorded: FaultRecord, shows: Shows[list[One]]) -> None:
-    """The strategy for a run's faults: rules are left out, then the single times that others fired.
+    """Remove rules from a run's faults, then single firings of the other rules.
 
-    Nothing is tried when none has fired, and nothing else when all of them do not show it.
+    Stops without a trial if no fault fired, and after one trial if all faults together do not show
+    the failure.
     """
     everything = [(one.function, one.rule, one.n) for one in recorded.fired]
     if not everything or not shows(everything):

@@ -1,8 +1,7 @@
-"""Verdicts about trials whose command may also fail by chance, as on a busy machine.
+"""Judges trials whose command may also fail by chance, for example on a busy machine.
 
-A guest that boots too slowly, or a command that a busy machine has made too late, says nothing
-about the faults of its trial. So a failure counts when it has come twice in the same way, and only
-as the one that is searched for if all faults together have brought about that same one.
+A guest that boots too slowly says nothing about the faults of its trial. A failure therefore counts
+when two runs fail in the same manner. The wanted failure is the one that all faults together cause.
 """
 
 from __future__ import annotations
@@ -15,31 +14,31 @@ from typing import Final
 from emu.instruments.minimize.search import One
 
 MAX_RUNS: Final = 3
-"""Of one trial, until two of them agree."""
+"""Most runs of one trial; fewer if two agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one run of a trial has ended."""
+    """The result of one run of a trial."""
 
     kind: str
-    """How it has failed, such as the command's status; empty when it has succeeded."""
+    """Kind of failure, such as the command's status; empty after success."""
     fired: int
-    """How many of the trial's faults have come up again."""
+    """Number of the trial's faults that fired again."""
 
 
 class Verdicts:
-    """Judges trials; the first one has all faults and says which failure is searched for."""
+    """Judges trials; the first trial has all faults and defines the wanted failure."""
 
     def __init__(self, run: Callable[[list[One]], Outcome]) -> None:
-        """``run`` carries a trial out, each time in a fresh guest."""
+        """Take ``run``, which carries a trial out in a fresh guest at each call."""
         self._run = run
         self._wanted = ""
 
     def shows(self, faults: list[One]) -> bool:
-        """Return whether these faults bring the failure about.
+        """Return whether these faults cause the wanted failure.
 
-        One success says that they do not if all of them have fired in it.
+        One success is enough for False if all faults fired in it.
         """
         seen: Counter[str] = Counter()
         for _ in range(MAX_RUNS):
