@@ -1,1 +1,1 @@
-"""What looks on at guests and judges them: coverage, outcomes, campaigns, fuzzing, pages."""
+"""Instruments: observe guests, judge their runs, and drive many runs."""

@@ -1,1 +1,1 @@
-"""Which functions of a guest's kernel modules ran."""
+"""Coverage: functions of a guest's kernel modules that ran."""

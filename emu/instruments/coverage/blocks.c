@@ -1,12 +1,12 @@
 /*
- * A QEMU TCG plugin: which blocks of guest code in a range of addresses ran.
+ * A QEMU TCG plugin: records which blocks of guest code in an address range ran.
  *
- * The file that the argument "map" names is shared with the host program: a header, then for each
- * block its address, its length in bytes, and a byte that is 1 once it has run. A block is what QEMU
- * translates at a time. Each store is of one byte or one word and needs no lock; the table that finds
- * a block's entry by its address is used at translation only.
+ * The argument "map" names a file that is shared with the host program: a header, then for each
+ * block its address, its length in bytes, and a byte that is 1 once the block ran. A block is one
+ * translation unit of QEMU. Each store is one byte or one word and needs no lock. The hash table of
+ * addresses is used only at translation.
  *
- * Debian's QEMU has the plugin interface and no header for it, so the functions are declared here:
+ * Debian's QEMU has the plugin interface without its header, so the functions are declared here:
  * include/plugins/qemu-plugin.h of QEMU 10.2 to 11.1, version 7 of the interface.
  */
 #include <fcntl.h>
@@ -34,10 +34,10 @@ EXPORT int qemu_plugin_version = 7;
 
 struct header {
     uint64_t magic;
-    uint64_t low, high;    /* addresses of interest, the last one not included */
-    uint64_t capacity;     /* how many blocks there is room for */
+    uint64_t low, high;    /* address range, high excluded */
+    uint64_t capacity;     /* most blocks in the file */
     volatile uint64_t count;
-    volatile uint64_t lost; /* blocks for which there was none */
+    volatile uint64_t lost; /* blocks beyond the capacity */
 };
 
 #define MAGIC 0x31534b434f4c42ULL /* "BLOCKS1" */
@@ -46,11 +46,11 @@ static struct header *header;
 static uint64_t *addresses;
 static uint32_t *lengths;
 static uint8_t *ran;
-static uint64_t *table; /* number of a block plus one, by its hashed address */
+static uint64_t *table; /* block number plus one, by hashed address */
 static uint64_t mask;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The number of a block; capacity when there is no room for another one. */
+/* Return the number of a block; capacity if the file is full. */
 static uint64_t number_of(uint64_t address)
 {
     uint64_t at = (address * 0x9e3779b97f4a7c15ULL >> 32) & mask;
@@ -89,7 +89,7 @@ static void translated(void *tb, void *data)
     length = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last) - start;
     pthread_mutex_lock(&lock);
     number = number_of(start);
-    /* What is translated again for an access to a device is cut short. */
+    /* A block translated again for a device access is shorter. */
     if (number < header->capacity && length > lengths[number])
         lengths[number] = length;
     pthread_mutex_unlock(&lock);

@@ -1,9 +1,9 @@
-"""Coverage by block, of any kernel under TCG: the QEMU plugin ``blocks.c``, and what it has seen.
+"""Block coverage of any kernel under TCG: builds the QEMU plugin ``blocks.c`` and reads its map.
 
-The plugin is compiled on first use and kept in the cache. It notes blocks as QEMU translates them;
-what is counted are basic blocks of the module's ``.text``, as objdump shows it: a block begins at a
-function, at a jump's target, or behind a jump, call or return. It ran when QEMU ran a block of its
-own that holds the beginning.
+The plugin is compiled on first use and cached. It records blocks as QEMU translates them. Counted
+are basic blocks of the module's ``.text`` in objdump's listing. A basic block begins at a function,
+at a jump's target, or after a jump, call or return. It ran if QEMU ran a block that contains its
+beginning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from emu.guests.errors import LabError
 from emu.instruments.coverage.data import Blocks
 
 MODULE_AREA = (0xFFFFFFFFC0000000, 0xFFFFFFFFFF000000)
-"""Where x86-64's modules are (Documentation/arch/x86/x86_64/mm.rst)."""
+"""Address range of x86-64's modules (Documentation/arch/x86/x86_64/mm.rst)."""
 
 _MAGIC = 0x31534B434F4C42
 _HEADER = struct.Struct("<6Q")
@@ -37,7 +37,7 @@ _COMPILER_FLAGS = ("-O2", "-Wall", "-fPIC", "-shared", "-fvisibility=hidden")
 
 
 def plugin() -> Path:
-    """The compiled plugin. Raises LabError when there is no compiler."""
+    """Return the compiled plugin; compile it if needed. Raises LabError without a compiler."""
     source = resources.files("emu.instruments.coverage").joinpath("blocks.c").read_bytes()
     name = f"blocks-{hashlib.sha256(source).hexdigest()[:16]}.so"
     target = cache.subdir("plugins") / name
@@ -52,13 +52,13 @@ def plugin() -> Path:
         command = [compiler, *_COMPILER_FLAGS, "-o", str(made), str(code)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise LabError(f"{compiler} does not compile QEMU's plugin: {done.stderr.strip()}")
+            raise LabError(f"{compiler} cannot compile QEMU's plugin: {done.stderr.strip()}")
         made.replace(target)
     return target
 
 
 class BlockMap:
-    """The file that the plugin and we share; removed with :meth:`close`."""
+    """The file shared with the plugin; :meth:`close` removes it."""
 
     def __init__(self, area: tuple[int, int] = MODULE_AREA, capacity: int = _CAPACITY) -> None:
         shared = Path("/dev/shm")
@@ -71,11 +71,11 @@ class BlockMap:
         self._memory[: _HEADER.size] = _HEADER.pack(_MAGIC, *area, capacity, 0, 0)
 
     def arguments(self) -> tuple[str, ...]:
-        """What QEMU is to be told."""
+        """Return QEMU's arguments that load the plugin."""
         return ("-plugin", f"{plugin()},map={self.path}")
 
     def executed(self) -> list[tuple[int, int]]:
-        """Address and length of each of QEMU's blocks that ran so far, by address."""
+        """Return address and length of each QEMU block that ran, sorted by address."""
         count = min(_HEADER.unpack_from(self._memory)[4], self._capacity)
         at = _HEADER.size
         addresses = struct.unpack_from(f"<{count}Q", self._memory, at)
@@ -87,14 +87,14 @@ class BlockMap:
         )
 
     def clear(self) -> None:
-        """Forget what ran so far; the guest may go on meanwhile."""
+        """Mark all blocks as not run; the guest may continue meanwhile."""
         count = min(_HEADER.unpack_from(self._memory)[4], self._capacity)
         at = _HEADER.size + 12 * self._capacity
         self._memory[at : at + count] = bytes(count)
 
     @property
     def lost(self) -> int:
-        """How many translations found the file full; their blocks are not counted."""
+        """Number of translations that found the file full; their blocks are not counted."""
         return int(_HEADER.unpack_from(self._memory)[5])
 
     def close(self) -> None:
@@ -112,18 +112,18 @@ _PADDING = re.compile(r"(nop\w*|int3|xchg)$")
 
 
 def leaders(module: Path) -> list[int]:
-    """Offsets in ``.text`` of a module file at which basic blocks begin. Raises LabError."""
+    """Return offsets of basic blocks in a module file's ``.text``. Raises LabError."""
     command = ["objdump", "-d", "-j", ".text", "--no-show-raw-insn", str(module)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         starts = leaders_of(process.stdout)
     if process.returncode or not starts:
-        raise LabError(f"objdump does not read {module.name}")
+        raise LabError(f"objdump cannot read {module.name}")
     return starts
 
 
 def leaders_of(listing: Iterable[str]) -> list[int]:
-    """The same, of objdump's listing. Padding between functions is none."""
+    """Return offsets of basic blocks in objdump's listing, without padding between functions."""
     begins: set[int] = set()
     known: set[int] = set()
     padding: set[int] = set()
@@ -149,7 +149,7 @@ def leaders_of(listing: Iterable[str]) -> list[int]:
 def measure(
     shared: BlockMap, files: Mapping[str, Path], bases: Mapping[str, int]
 ) -> dict[str, Blocks]:
-    """The blocks of modules that ran, of their files and where their ``.text`` is."""
+    """Return the blocks that ran, for modules with these ``files`` and ``.text`` addresses."""
     executed = shared.executed()
     result = {}
     for module, path in files.items():
@@ -159,7 +159,8 @@ def measure(
 
 
 def ran(begins: list[int], blocks: Iterable[tuple[int, int]], base: int) -> Iterator[int]:
-    """The beginnings in any of the blocks (address and length); ``.text`` is at ``base``."""
+    """Yield the ``begins`` inside any of ``blocks`` (address, length); ``base`` is ``.text``'s
+    address."""
     done = -1
     for address, length in sorted(blocks):
         start, end = address - base, address - base + length

@@ -1,8 +1,8 @@
-"""Coverage as it is stored: a JSON file with how often each function of some modules was called.
+"""Stored coverage: a JSON file with the number of calls of each function of some modules.
 
-By kernel release and module, so that runs and kernels can be put together. A function's place is
-its offset in the module's ``.text``: names alone are not unique, and load addresses change.
-Functions that run while the module loads and whose memory is then freed have no place.
+Counts are kept by kernel release and module, so runs and kernels can be merged. The offset in the
+module's ``.text`` identifies a function, as names are not unique and load addresses change.
+Functions in memory that is freed after loading (``__init``) have no offset.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Strict(BaseModel):
 
 
 class CoveredFunction(_Strict):
-    """A function of a module; ``offset`` is in its ``.text``, None for one that is gone by then."""
+    """A function of a module; ``offset`` is in its ``.text``, None for freed init code."""
 
     name: _Name
     offset: int | None
@@ -35,7 +35,7 @@ class CoveredFunction(_Strict):
 
 
 class Blocks(_Strict):
-    """Basic blocks of a module's ``.text``: how many there are, and where those begin that ran."""
+    """Basic blocks of a module's ``.text``: their total, and the offsets of those that ran."""
 
     total: NonNegativeInt
     ran: list[NonNegativeInt] = Field(max_length=2_000_000)
@@ -50,12 +50,12 @@ class CoveredModule(_Strict):
 
     @property
     def ran(self) -> int:
-        """How many of the functions were called."""
+        """Number of functions that were called."""
         return sum(function.calls > 0 for function in self.functions)
 
 
 class CoveredKernel(_Strict):
-    """A kernel: the modules, in how many runs, and how many calls were not seen in them."""
+    """A kernel: its modules, the number of runs, the number of missed calls."""
 
     runs: NonNegativeInt
     missed: NonNegativeInt
@@ -63,29 +63,29 @@ class CoveredKernel(_Strict):
 
 
 class Coverage(_Strict):
-    """What one file holds: kernels by their release."""
+    """Content of a coverage file: kernels by release."""
 
     mlx5emu_coverage: Literal[1]
     kernels: dict[_Name, CoveredKernel] = Field(max_length=100)
 
 
 def load(path: Path) -> Coverage:
-    """Read a file. Raises UserError when it holds something else."""
+    """Read a coverage file. Raises UserError for other content."""
     try:
         return Coverage.model_validate_json(read_infile(path, MAX_BYTES))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path} is no coverage file: {place}: {first['msg']}") from None
+        raise UserError(f"{path} is not a coverage file: {place}: {first['msg']}") from None
 
 
 def save(path: Path, coverage: Coverage) -> None:
-    """Write a file. Raises OSError."""
+    """Write a coverage file. Raises OSError."""
     write_outfile(path, coverage.model_dump_json() + "\n")
 
 
 def merge(parts: Iterable[Coverage]) -> Coverage:
-    """All parts as one: calls of the same function of the same kernel add up."""
+    """Merge coverage; calls of the same function of the same kernel add up."""
     kernels: dict[str, CoveredKernel] = {}
     for part in parts:
         for release, kernel in part.kernels.items():

@@ -1,7 +1,7 @@
-"""Coverage by KCOV, for kernels that are built with it: functions and blocks that tasks ran.
+"""Coverage by KCOV, for kernels built with it: functions and blocks that tasks ran.
 
-A block is what the compiler takes for one: it begins with a call of ``__sanitizer_cov_trace_pc``,
-and KCOV tells that call's return address. A function has run when its first block has.
+A block begins with a call of ``__sanitizer_cov_trace_pc``; KCOV records the return address of that
+call. A function ran if its first block ran.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from emu.instruments.coverage.session import CoverageSession
 
 _LABEL = re.compile(r"([0-9a-f]+) <(.+)>:$")
 _CALL = re.compile(r"\s+([0-9a-f]+): R_X86_64_\w+\s+__sanitizer_cov_trace_pc\b")
-_RELOCATED_BYTES = 4  # the call's operand; behind it is where it returns to
+_RELOCATED_BYTES = 4  # size of the call's operand; the return address follows
 _MAX_PLACES = 4_000_000
 
 
 @dataclass(frozen=True)
 class Sites:
-    """Offsets in a module's ``.text``, in order: of its functions, and of all blocks."""
+    """Offsets in a module's ``.text``, in order: of its functions and of all blocks."""
 
     functions: list[tuple[str, int, int]] = field(default_factory=list)
-    """Name, offset, and offset of the first block; those without a block are left out."""
+    """Name, offset, and offset of the first block; functions without a block are left out."""
 
     blocks: list[int] = field(default_factory=list)
 
 
 def sites(module: Path) -> Sites:
-    """Those of a module's file. Raises LabError when objdump is missing, or KCOV is not used."""
+    """Return the sites of a module file. Raises LabError without objdump, or without KCOV calls."""
     command = ["objdump", "-d", "-r", "-j", ".text", "--no-show-raw-insn", str(module)]
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -52,14 +52,14 @@ def sites(module: Path) -> Sites:
     except FileNotFoundError:
         raise LabError("coverage by KCOV needs objdump: install the package binutils") from None
     if process.returncode:
-        raise LabError(f"objdump does not read {module.name}")
+        raise LabError(f"objdump cannot read {module.name}")
     if not result.blocks:
         raise LabError(f"{module.name} is not built for KCOV: set CONFIG_KCOV_INSTRUMENT_ALL")
     return result
 
 
 def sites_of(listing: Iterable[str]) -> Sites:
-    """The same, of objdump's listing."""
+    """Return the sites in objdump's listing."""
     result = Sites()
     name, offset = "", None
     for line in listing:
@@ -75,29 +75,32 @@ def sites_of(listing: Iterable[str]) -> Sites:
 
 
 class KcovSession(CoverageSession):
-    """Modules that are counted by KCOV: their loading, and the tasks of the host's commands."""
+    """Counts by KCOV: the loading of modules, and the tasks of the host's commands."""
 
     def _program(self) -> str:
         return inside.program("ptrace", "kcov", "tasks")
 
     def finish(self) -> Coverage:
-        """Stop counting. Raises GuestError when the guest cannot tell, LabError of its files."""
+        """Stop counting; return the counts.
+
+        Raises GuestError if the guest does not answer, LabError for the modules' files.
+        """
         answer = self._end()
         with work_directory() as work:
             known = {name: sites(path) for name, path in self.files(work).items()}
         try:
             return coverage(answer, known)
         except (KeyError, TypeError, ValueError) as error:
-            raise GuestError(f"coverage: the guest sent what is no coverage: {error}") from None
+            raise GuestError(f"coverage: invalid answer of the guest: {error}") from None
 
 
 def coverage(answer: Mapping[str, Any], known: Mapping[str, Sites]) -> Coverage:
-    """The counts of one run, from the guest's answer.
+    """Return the counts of one run from the guest's answer.
 
-    Raises KeyError, TypeError or ValueError when it is none.
+    Raises KeyError, TypeError or ValueError for an invalid answer.
     """
     if len(answer["places"]) > _MAX_PLACES:
-        raise ValueError(f"more than {_MAX_PLACES} places")
+        raise ValueError(f"more than {_MAX_PLACES} addresses")
     places = {int(address): int(times) for address, times in answer["places"]}
     modules = {name: _module(answer["modules"][name], places, known[name]) for name in known}
     missed = int(answer["full"]) + int(answer["without"])

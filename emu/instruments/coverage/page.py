@@ -1,4 +1,4 @@
-"""Coverage as one HTML page that needs nothing else: the table, and each module's functions."""
+"""Renders coverage as one self-contained HTML page: the table, and each module's functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ tr.never { color: #a33 } summary { cursor: pointer; font-weight: 600 }
 
 
 def page(coverage: Coverage, tree: Tree | None) -> Iterator[str]:
-    """The page, in parts."""
+    """Yield the page in chunks."""
     yield '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Coverage</title>'
     yield f"<style>{_STYLE}</style>\n<h1>Functions that ran</h1>\n"
     yield "<table><tr><th>module<th>directory<th>kernel<th>ran<th>of<th>percent<th></tr>\n"
@@ -43,7 +43,7 @@ def page(coverage: Coverage, tree: Tree | None) -> Iterator[str]:
 def _functions(name: str, module: CoveredModule, tree: Tree | None) -> Iterator[str]:
     places = tree.places(module.directory, module.functions) if tree is not None else {}
     yield f"<details><summary>{escape(name)}: {module.ran} of {len(module.functions)}</summary>\n"
-    yield "<table><tr><th>function<th>place<th>calls</tr>\n"
+    yield "<table><tr><th>function<th>source<th>calls</tr>\n"
     for function in module.functions:
         place = places.get(function)
         where = str(place) if place is not None else ""

@@ -1,4 +1,4 @@
-"""Coverage for people and other tools: rows of a table, plain values for JSON, lcov's format."""
+"""Coverage reports: rows of a table, plain values for JSON, lcov's format."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ ALL_KERNELS = "all kernels"
 
 
 LOST = "a function called only then counts as not run"
-"""What it means that a tracer has lost calls."""
+"""Consequence of calls that the tracer lost."""
 
 
 def lost(kernel: CoveredKernel) -> str:
-    """Return what a reader of a kernel's counts has to know of what was lost; ``missed`` > 0."""
+    """Return a note about a kernel's lost calls; ``missed`` > 0."""
     return f"{kernel.missed} calls were lost by the tracer: {LOST}"
 
 
 @dataclass(frozen=True, slots=True)
 class CoveredShare:
-    """How many of some functions ran."""
+    """Number of functions that ran, out of a total."""
 
     ran: int
     total: int
 
     @property
     def percent(self) -> float:
-        """The share in percent."""
+        """Percentage of functions that ran."""
         return 100 * self.ran / self.total if self.total else 0.0
 
     def __str__(self) -> str:
@@ -39,10 +39,10 @@ class CoveredShare:
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """Functions that are counted together: a module's, or those of one directory of its source.
+    """Functions counted together: a module's, or those of one source directory.
 
-    ``shares`` is by kernel; a kernel that has none of these is missing. Where there are several
-    kernels, :data:`ALL_KERNELS` counts each function once, by its name.
+    ``shares`` is by kernel; kernels without these functions are missing. With several kernels,
+    :data:`ALL_KERNELS` counts each function once, by name.
     """
 
     module: str
@@ -51,7 +51,8 @@ class CoverageRow:
 
 
 def rows(coverage: Coverage, tree: Tree | None) -> list[CoverageRow]:
-    """The table: by module, with a source tree by directory, at last the total."""
+    """Return the table: rows by module, with a source tree also by directory, and the total
+    last."""
     groups: dict[tuple[str, str], dict[str, list[CoveredFunction]]] = defaultdict(dict)
     for release, kernel in coverage.kernels.items():
         for name, module in kernel.modules.items():
@@ -88,7 +89,7 @@ def _shares(parts: list[dict[str, list[CoveredFunction]]]) -> dict[str, CoveredS
 
 
 def summary(coverage: Coverage, tree: Tree | None) -> dict[str, object]:
-    """The table and each function's calls, as plain values."""
+    """Return the number of runs, missed calls and the table as plain values."""
     return {
         "runs": {release: kernel.runs for release, kernel in coverage.kernels.items()},
         "missed": {release: kernel.missed for release, kernel in coverage.kernels.items()},
@@ -107,10 +108,10 @@ def summary(coverage: Coverage, tree: Tree | None) -> dict[str, object]:
 
 
 def lcov(coverage: Coverage, tree: Tree) -> Iterator[str]:
-    """Lines of a tracefile as geninfo(1) describes it: functions, and the line of each.
+    """Yield the lines of a tracefile (geninfo(1)): functions and the line of each.
 
-    One record for each kernel, module and source file; the kernel is the test's name. Functions
-    whose line is not known (a macro has made them) are left out.
+    Writes one record for each kernel, module and source file; the kernel is the test's name.
+    Functions without a known line (made by a macro) are left out.
     """
     for release, kernel in sorted(coverage.kernels.items()):
         test = "".join(letter if letter.isalnum() else "_" for letter in release)

@@ -1,4 +1,4 @@
-"""Counts calls in a guest that runs: starts :mod:`coverage.inside` in it, reads its answer."""
+"""Counts calls in a running guest: starts :mod:`coverage.inside` there and reads its answers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredKern
 
 LOAD_SECONDS = 240.0
 READ_SECONDS = 60.0
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 _MAX_BYTES = 64 << 20
 
 
 class CoverageSession:
-    """Modules whose calls are counted from their loading on.
+    """Counts calls of modules, beginning with their loading.
 
-    The guest has booted without loading them (``GuestOptions.probe`` false); :meth:`start` loads
-    them and lets the driver probe the functions, :meth:`finish` ends the counting. The modules
-    cannot be unloaded in between: the kernel keeps what has a counter.
+    The guest has booted without loading them (``GuestOptions.probe`` false). :meth:`start` loads
+    them and lets the driver probe the functions, :meth:`finish` stops counting. The modules cannot
+    be unloaded in between, as the counters hold references.
     """
 
     def __init__(self, guest: Guest, modules: Sequence[str]) -> None:
         self.bases: dict[str, int] = {}
-        """Where the ``.text`` of each module was, once counting has ended."""
+        """Address of each module's ``.text``, set by :meth:`finish`."""
         self._guest = guest
         self._modules = modules
         self._output = bytearray()
@@ -47,25 +47,25 @@ class CoverageSession:
     def start(self) -> None:
         """Wait until the modules are loaded and the functions probed. Raises GuestError."""
         deadline = time.monotonic() + LOAD_SECONDS
-        while not self._first_line.wait(LOOK_SECONDS):
+        while not self._first_line.wait(POLL_SECONDS):
             if self._job.status is not None or not self._guest.is_running:
                 self._guest.wait(self._job, READ_SECONDS)
                 break
             if time.monotonic() > deadline:
-                raise GuestError(f"coverage: the modules are not loaded after {LOAD_SECONDS:g} s")
+                raise GuestError(f"coverage: modules not loaded after {LOAD_SECONDS:g} s")
         self._answer(0)
 
     def finish(self) -> Coverage:
-        """Stop counting. Raises GuestError when the guest cannot tell."""
+        """Stop counting; return the counts. Raises GuestError for a missing or invalid answer."""
         answer = self._end()
         try:
             self.bases = {name: int(about["base"]) for name, about in answer["modules"].items()}
             return _coverage(answer)
         except (KeyError, TypeError, ValueError, ValidationError) as error:
-            raise GuestError(f"coverage: the guest sent what is no coverage: {error}") from None
+            raise GuestError(f"coverage: invalid answer of the guest: {error}") from None
 
     def _end(self) -> dict[str, Any]:
-        """Let the program end; what it has counted, as it says it."""
+        """Stop the program; return its counts."""
         self._job.close_input()
         self._guest.wait(self._job, READ_SECONDS)
         return self._answer(1)
@@ -82,7 +82,7 @@ class CoverageSession:
             raise GuestError(f"coverage: the guest sent more than {_MAX_BYTES >> 20} MiB")
 
     def _answer(self, number: int) -> dict[str, Any]:
-        """The line of that number. Raises GuestError when it tells of an error, or is missing."""
+        """Return one line of the answer. Raises GuestError if it is missing or has an error."""
         lines = bytes(self._output).split(b"\n")
         try:
             answer = json.loads(lines[number])
@@ -90,26 +90,26 @@ class CoverageSession:
             last = self._stderr.decode(errors="replace").strip().splitlines()[-1:]
             raise GuestError(": ".join(["coverage: the guest gave no answer", *last])) from None
         if not isinstance(answer, dict):
-            raise GuestError("coverage: the guest sent what is no answer")
+            raise GuestError("coverage: the guest's answer is not a JSON object")
         if "error" in answer:
             raise GuestError(f"coverage: {answer['error']}")
         return answer
 
     def files(self, directory: Path) -> dict[str, Path]:
-        """Copies of the modules' files, uncompressed. Raises GuestError."""
+        """Copy the modules' files, uncompressed, into ``directory``. Raises GuestError."""
         copies = {}
         for module in self._modules:
             name = self._guest.run(["modinfo", "-n", module], timeout=READ_SECONDS).check().stdout
             job = self._guest.popen(["cat", name.strip()])
             if self._guest.wait(job, READ_SECONDS):
-                raise GuestError(f"coverage: the guest does not show {module}")
+                raise GuestError(f"coverage: cannot read the guest's {module}")
             copies[module] = directory / f"{module}.ko"
             copies[module].write_bytes(unpack_module(name.strip(), bytes(job.stdout)))
         return copies
 
 
 def _coverage(answer: dict[str, Any]) -> Coverage:
-    """The counts of one run, from the guest's answer."""
+    """Return the counts of one run from the guest's answer."""
     loading: dict[str, set[str]] = defaultdict(set)
     for name, module in answer["loading"]:
         loading[module].add(name)

@@ -1,7 +1,7 @@
-"""Where a kernel's functions stand in its source tree, found by the look of their definitions.
+"""Finds the source lines of a kernel's functions by matching their definitions.
 
-A stock module has no debug information, and its symbol table no files. In the kernel's style a
-definition begins in the first column and its body's brace stands alone, which a pattern finds.
+A stock module has neither debug information nor file names in its symbol table. In the kernel's
+coding style a definition begins in column 1 and its opening brace has its own line.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from emu.instruments.coverage.data import CoveredFunction
 
 _DEFINITION = re.compile(rb"^(?=[A-Za-z_])[^;{}()=#\n]*?\b(\w+)\((?:[^;{}]*)\)[^;{}()=]*\n\{", re.M)
 _SUFFIX = re.compile(r"\..*")
-"""What the compiler appends to copies of a function: ``.isra.0``, ``.constprop.0``, ``.cold``."""
+"""Compiler's suffixes of a function's copies: ``.isra.0``, ``.constprop.0``, ``.cold``."""
 
 _EVENT = re.compile(rb"^(?:TRACE_EVENT|DEFINE_EVENT)\(\s*(?:\w+\s*,\s*)?(\w+)\s*,\s*TP_PROTO", re.M)
-"""A trace event, of a class or not; a header has it."""
+"""Definition of a trace event in a header."""
 _EVENTS_FUNCTION = re.compile(r"__(?:traceiter|probestub)_(\w+)")
 _MAKES_EVENTS = b"#define CREATE_TRACE_POINTS"
-"""Behind it a file includes the headers whose events' functions it is to have."""
+"""Precedes the includes of headers whose events' functions this file defines."""
 _INCLUDE = re.compile(rb'^#include "(?:[^"\n]*/)?([^"/\n]+)"', re.M)
 
 _MAX_FILE_BYTES = 4 << 20
@@ -31,9 +31,9 @@ _MAX_FILE_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class SourcePlace:
-    """A function's definition: the file, relative to the tree, and its line.
+    """Location of a function's definition: the file, relative to the tree, and its line.
 
-    The line is 0 where only the file is known: a macro has made the function.
+    The line is 0 if only the file is known: a macro defined the function.
     """
 
     file: str
@@ -52,9 +52,9 @@ class Tree:
     """A kernel's source tree."""
 
     def __init__(self, root: Path) -> None:
-        """Raises UserError when there is no such tree."""
+        """Take the tree's root. Raises UserError if it has no drivers/."""
         if not (root / "drivers").is_dir():
-            raise UserError(f"{root} is no kernel source tree: it has no drivers/")
+            raise UserError(f"{root} is not a kernel source tree: drivers/ is missing")
         self.root = root
         self._known: dict[str, Mapping[str, list[SourcePlace]]] = {}
         self._events: dict[str, Mapping[str, str]] = {}
@@ -62,11 +62,11 @@ class Tree:
     def places(
         self, directory: str, functions: Iterable[CoveredFunction]
     ) -> dict[CoveredFunction, SourcePlace]:
-        """Where functions of the module in ``directory`` are.
+        """Return the source locations of functions of the module in ``directory``.
 
-        A file's functions are side by side in the module. So of several functions of one name,
-        each is in the same file as what stands before it, and so is one that a macro has made.
-        Those of a trace event are in the file that makes it, of which they are the first.
+        Functions of one file are adjacent in the module. A name defined in several files, or by a
+        macro, is therefore assigned to the file of the preceding function. Functions of a trace
+        event are the first of the file that defines CREATE_TRACE_POINTS.
         """
         if directory not in self._known:
             self._known[directory] = self._scan(directory)
@@ -96,7 +96,7 @@ class Tree:
         return definitions
 
     def _scan_events(self, directory: str) -> dict[str, str]:
-        """By a trace event's name the file that makes its functions."""
+        """Return by trace event the file that defines its functions."""
         headers: dict[str, list[str]] = {}
         makers: dict[str, str] = {}
         for name, text in self._files(directory):
@@ -114,7 +114,7 @@ class Tree:
         }
 
     def _files(self, directory: str) -> Iterator[tuple[str, bytes]]:
-        """The sources below a directory: their names, relative to the tree, and texts."""
+        """Yield relative name and text of the sources below a directory."""
         for path in sorted((self.root / directory).rglob("*.[ch]")):
             if path.is_file() and path.stat().st_size <= _MAX_FILE_BYTES:
                 yield path.relative_to(self.root).as_posix(), path.read_bytes()

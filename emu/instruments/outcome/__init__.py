@@ -1,4 +1,4 @@
-"""What became of a guest: findings, from its kernel's log and from how its run has ended."""
+"""Judges a guest's run: findings from its kernel's log and from the end of the run."""
 
 from emu.instruments.outcome.ending import EX_DATAERR, of_error, of_status, together
 from emu.instruments.outcome.finding import Finding, Kind

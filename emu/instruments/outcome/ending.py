@@ -1,4 +1,4 @@
-"""What a run's end tells: an error of the guest, or the status of a command in it."""
+"""Findings from the end of a run: an error of the guest, or the status of a command in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CRASHES = frozenset({Kind.PANIC, Kind.OOPS, Kind.KASAN, Kind.HANG})
 _EXPLAINED = frozenset({Kind.PANIC, Kind.HANG, Kind.LOST, Kind.TIMEOUT})
 
 EX_DATAERR = os.EX_DATAERR
-"""65: the status of a command that has got other data than were sent (sysexits.h)."""
+"""65, the exit status of a command that received other data than were sent (sysexits.h)."""
 
 _ENDS: tuple[tuple[type[GuestError], Kind, str], ...] = (
     (GuestPanicError, Kind.PANIC, ""),
@@ -31,7 +31,7 @@ _ENDS: tuple[tuple[type[GuestError], Kind, str], ...] = (
 
 
 def of_error(error: GuestError) -> Finding:
-    """What an error of the lab tells by itself; a log's findings say more where there are some."""
+    """Return the finding for an error of the guest; the log's findings are more precise."""
     for kind_of_error, kind, title in _ENDS:
         if isinstance(error, kind_of_error):
             reason = str(error).removeprefix("the guest panicked: ")
@@ -42,14 +42,14 @@ def of_error(error: GuestError) -> Finding:
 
 
 def of_status(status: int) -> Finding | None:
-    """What a command's status tells: data that were wrong, or nothing in particular."""
+    """Return the finding for a command's exit status; None unless it is :data:`EX_DATAERR`."""
     if status == EX_DATAERR:
         return made(Kind.CORRUPTION, "corrupted data")
     return None
 
 
 def together(logged: Sequence[Finding], ends: Iterable[Finding]) -> tuple[Finding, ...]:
-    """A log's findings and those of the run's end, without the ends that a crash explains."""
+    """Merge findings of the log and of the run's end; drop ends that a logged crash explains."""
     is_explained = any(one.kind in _CRASHES for one in logged)
     rest = [one for one in ends if not (is_explained and one.kind in _EXPLAINED)]
     by_title: dict[str, Finding] = {}

@@ -1,8 +1,8 @@
-"""A finding: one thing that went wrong, under a title that is the same in every run.
+"""A finding: one failure, under a title that is equal in every run.
 
-The titles are those of syzkaller (pkg/report) where it has one, so that a finding can be looked up
-on its dashboard: what happened, and in which function. Addresses, offsets, numbers of processes
-and processors, and what a compiler appends to a function's name are not in it.
+Titles are those of syzkaller (pkg/report) where it has one, so they can be searched on its
+dashboard. A title names the failure and the function. It has no addresses, offsets, numbers of
+processes and processors, and no suffixes of the compiler.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from emu.host.printable import one_line
 LONGEST_TITLE = 160
 LONGEST_LINE = 240
 MAX_LINES = 60
-"""Lines of a stack that a finding keeps."""
+"""Most report lines that a finding keeps."""
 
 UNKNOWN = "unknown function"
 
@@ -29,7 +29,7 @@ _OFFSET = re.compile(r"\+0x[0-9a-f]+(?:/0x[0-9a-f]+)?")
 
 
 class Kind(StrEnum):
-    """What sort of thing went wrong; the worst first."""
+    """Kinds of failures, worst first."""
 
     PANIC = "panic"
     OOPS = "oops"
@@ -49,10 +49,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that went wrong; all texts are bounded and printable.
+    """One failure; all texts are bounded and printable.
 
-    ``function`` is the kernel's function that the title names, empty when there is none.
-    ``lines`` are those of the log that tell of it, without times.
+    ``function`` is the kernel function in the title, or empty. ``lines`` are the log's lines about
+    the failure, without times.
     """
 
     kind: Kind
@@ -62,18 +62,18 @@ class Finding:
 
 
 def made(kind: Kind, title: str, function: str = "", lines: Iterable[str] = ()) -> Finding:
-    """A finding of texts that a guest may have written: they are cut and made printable."""
+    """Return a finding; cut its texts and make them printable, as a guest may have written them."""
     shown = tuple(one_line(line, LONGEST_LINE) for line, _ in zip(lines, range(MAX_LINES)))
     name = one_line(function, LONGEST_TITLE)
     return Finding(kind, one_line(title.strip(), LONGEST_TITLE), name, shown)
 
 
 def plain_function(name: str) -> str:
-    """A function's name without what the compiler has appended (``.isra.0``, ``.cold``)."""
+    """Return a function's name without the compiler's suffixes (``.isra.0``, ``.cold``)."""
     return _DECORATION.sub("", name)
 
 
 def plain_text(text: str) -> str:
-    """A message without what differs from run to run: addresses, offsets, numbers."""
+    """Replace addresses, offsets and numbers, which differ between runs, in a message."""
     text = _PCI.sub("PCI", _OFFSET.sub("", text))
     return _NUMBER.sub("N", _ADDRESS.sub("ADDR", text))

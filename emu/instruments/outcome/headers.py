@@ -1,4 +1,4 @@
-"""The lines with which the kernel's reports begin, with kind and title of each."""
+"""The first lines of the kernel's reports, with kind and title of each."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _FUNCTION = r"(?P<function>[A-Za-z_][\w.]*)"
 
 @dataclass(frozen=True)
 class Header:
-    """A line that begins a report; groups of the expression are words of the title.
+    """The first line of a report; groups of the expression are words of the title.
 
-    A report with a stack has further lines, and may go on with headers of the ``parts`` named:
-    an oops, for instance, with the panic that it causes.
+    A report with a stack has more lines. It may continue with headers named in ``parts``: an oops,
+    for example, with the panic that it causes.
     """
 
     kind: Kind
@@ -26,7 +26,7 @@ class Header:
     has_stack: bool = True
 
     def takes(self, other: Header) -> bool:
-        """Whether the other's line is a part of this one's report."""
+        """Return whether the other header continues this header's report."""
         return other.name in self.parts
 
 
@@ -129,7 +129,7 @@ HEADERS = (
     ),
     _header(
         Kind.HANG,
-        r"^task:\S+ +state:D ",  # SysRq-w lists them
+        r"^task:\S+ +state:D ",  # from SysRq-w
         "INFO: task hung in {function}",
         name="task",
     ),
@@ -198,7 +198,7 @@ HEADERS = (
     _line(Kind.WARNING, r"irq \d+: nobody cared", "irq: nobody cared"),
     _header(
         Kind.WARNING,
-        r"DMA-API: [\w-]+ \S+: (?P<what>[^\[\s][^\[]{0,79})",  # others tell of the debugging itself
+        r"DMA-API: [\w-]+ \S+: (?P<what>[^\[\s][^\[]{0,79})",  # others: DMA debugging itself
         "DMA-API: {what} in {function}",
         parts="warn",
     ),
@@ -245,7 +245,7 @@ HEADERS = (
         r"|: probe of \S+ failed with error)",
         "mlx5_core: probe failed",
     ),
-    _header(  # User-Mode Linux (arch/um/kernel/trap.c); a program's RIP has no name
+    _header(  # User-Mode Linux (arch/um/kernel/trap.c); RIPs of programs have no symbol
         Kind.OOPS,
         rf"^RIP: 0033:{_FUNCTION}\+0x",
         "BUG: unable to handle kernel paging request in {function}",

@@ -1,9 +1,9 @@
-"""Reads a kernel's log: where a report begins, which lines are its own, what it is about.
+"""Parses a kernel's log into reports and findings.
 
-The forms are those of Linux 6.1 to 7.2: arch/x86/mm/fault.c, kernel/panic.c, mm/kasan/report.c,
+The formats are those of Linux 6.1 to 7.2: arch/x86/mm/fault.c, kernel/panic.c, mm/kasan/report.c,
 lib/ubsan.c, kernel/locking/lockdep.c, kernel/hung_task.c, kernel/rcu/tree_stall.h, mm/kmemleak.c,
-and mlx5_core's own messages. A guest writes its log as it likes: lines, reports and findings are
-bounded, and every expression looks at one line of bounded length.
+and mlx5_core's own messages. A guest controls its log, so lines, reports and findings are bounded,
+and each expression matches one bounded line.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _END = re.compile(r"---\[ end (?:trace|Kernel panic)")
 
 
 def findings(log: str) -> tuple[Finding, ...]:
-    """What a kernel's log tells of: each title once, in the order of the log.
+    """Return the findings in a kernel's log, each title once, in log order.
 
-    ``log`` is dmesg's output, raw or not, or what a console has shown.
+    ``log`` is dmesg's output, raw or not, or a console's.
     """
     lines = [_plain(line) for line in log.splitlines()[-_MAX_LINES:]]
     by_title: dict[str, Finding] = {}
@@ -45,7 +45,7 @@ def findings(log: str) -> tuple[Finding, ...]:
 
 
 def _plain(line: str) -> str:
-    """A line without level, time and caller, of bounded length."""
+    """Return a line without level, time and caller, of bounded length."""
     return _PREFIX.sub("", line[:_LONGEST_LINE]).rstrip()
 
 
@@ -57,7 +57,7 @@ def _headed(line: str) -> tuple[Header, re.Match[str]] | None:
 
 
 def _reports(lines: Sequence[str]) -> Iterator[tuple[Header, re.Match[str], Sequence[str]]]:
-    """Each report: its header, and the lines up to the next one that is not a part of it."""
+    """Yield the header, its match and the lines of each report."""
     number = 0
     while number < len(lines):
         headed = _headed(lines[number])
@@ -71,7 +71,7 @@ def _reports(lines: Sequence[str]) -> Iterator[tuple[Header, re.Match[str], Sequ
 
 
 def _end_of(header: Header, lines: Sequence[str], start: int) -> int:
-    """Where the report that begins at ``start`` ends: the first line that is not its own."""
+    """Return the line number after the report that begins at ``start``."""
     if not header.has_stack:
         return start + 1
     last = min(start + _REPORT_LINES, len(lines))
@@ -82,7 +82,7 @@ def _end_of(header: Header, lines: Sequence[str], start: int) -> int:
                 return min(own, number)
             own = last if own == last else number + 1
         elif own == last and _END.search(lines[number]):
-            own = number + 1  # what follows belongs to others, but for a panic
+            own = number + 1  # only a panic can follow in this report
     return own
 
 

@@ -1,7 +1,6 @@
-"""Texts of a guest without what differs from run to run: addresses, registers, processes, times.
+"""Normalizes a guest's texts: addresses, registers, processes and times become placeholders.
 
-For reports that are compared: two runs of the same work then read the same. What the guest has
-really said stays with the run.
+Two runs of the same work then have equal reports. The original texts stay with the run.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.:]\d+)*(?:e[+-]?\d+)?(?=[a-zA-Z%/]{0,
 
 
 def normal_text(text: str) -> str:
-    """A command's output: every number and every address is a placeholder."""
+    """Return a command's output with placeholders for all numbers and addresses."""
     plain = _WORKER.sub("kworker", _TIME.sub("", text))
     return _NUMBER.sub("N", _HEXADECIMAL.sub("ADDR", plain))
 
 
 def normal_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Lines of a kernel's report: without dumps of registers and code, and guessed frames.
+    """Yield a report's lines without dumps of registers and code, and without guessed frames.
 
-    Nor do they have the stack of what an interrupt has interrupted. Offsets in functions and places
-    in sources stay: they are the same in the same kernel.
+    The stack of an interrupted context is left out, too. Offsets in functions and source locations
+    stay, as they are equal in the same kernel.
     """
     is_interrupted = False
     for line in lines:
@@ -50,7 +49,7 @@ def normal_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _words(line: str) -> str:
-    """A line without addresses; what follows a function's name is an offset, not an address."""
+    """Replace addresses in a line; keep the offset after a function's name."""
     parts = re.split(r"(\+0x[0-9a-f]+(?:/0x[0-9a-f]+)?)", line)
     return "".join(
         part if number % 2 else _HEXADECIMAL.sub("ADDR", part) for number, part in enumerate(parts)

@@ -1,7 +1,7 @@
-"""Objects of the device that have come and not gone: counts by kind, turn by turn.
+"""Finds leaked device objects: counts by kind that grow with every turn of the same work.
 
-The device knows every object that its driver has made. What a driver keeps for later differs from
-a leak by coming once, not in every turn of the same work: its first turn only warms caches up.
+The device knows all objects of its driver. An object that the driver caches appears once, in the
+first turn. A leak grows in every turn.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from typing import Protocol
 from emu.instruments.outcome.finding import Finding, Kind, made
 
 MIN_TURNS = 2
-"""Turns after the first one: what grows in each of them is a leak."""
+"""Least turns after the first; a count that grows in each of them is a leak."""
 _STEADY = 3
 _INTERVAL = 0.1
 _MAX_SAMPLES = 100
 
 Counts = Mapping[str, int]
-"""Objects by kind, of all functions together."""
+"""Number of objects by kind, over all functions."""
 
 
 class Census(Protocol):
-    """What tells the counts: :class:`emu.server.control.Client`."""
+    """Source of the counts: :class:`emu.server.control.Client`."""
 
     def census(self) -> dict[str, int]:
-        """The objects in use, by kind."""
+        """Return the number of objects in use, by kind."""
 
 
 def settled(control: Census, wait: Callable[[float], None] = time.sleep) -> dict[str, int]:
-    """The counts when they no longer change: a kernel frees some of its objects later."""
+    """Return the counts once 3 samples 0.1 s apart are equal, as a kernel frees some objects
+    later."""
     last, same = control.census(), 1
     for _ in range(_MAX_SAMPLES):
         wait(_INTERVAL)
@@ -44,9 +45,9 @@ def settled(control: Census, wait: Callable[[float], None] = time.sleep) -> dict
 
 
 def left(counts: Sequence[Counts]) -> tuple[Finding, ...]:
-    """The kinds of which every turn has left some; ``counts`` are those after each turn.
+    """Return a finding for each kind whose count grew in every turn.
 
-    The first are those after the turn that has warmed the driver's caches up.
+    ``counts`` are the counts after each turn; the first turn filled the driver's caches.
     """
     result = []
     for kind in sorted({kind for one in counts for kind in one}):

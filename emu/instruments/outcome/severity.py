@@ -1,4 +1,4 @@
-"""Which findings make a run fail: ``--fail-on warning``, ``error`` or ``never``."""
+"""Selects the findings that fail a run: ``--fail-on warning``, ``error`` or ``never``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ _ERRORS = frozenset(
     }
 )  # fmt: skip
 _WARNINGS = _ERRORS | {Kind.WARNING}
-"""A driver's own messages (Kind.DRIVER) are told and never fail: whoever injects faults wants
-them."""
+"""Messages of the driver (Kind.DRIVER) are reported but never fail: injected faults cause them."""
 
 
 class FailOn(StrEnum):
-    """From which severity on a finding is a failure."""
+    """The least severity that is a failure."""
 
     WARNING = "warning"
-    """A WARNING, or an error."""
+    """A WARNING or an error."""
     ERROR = "error"
-    """What the kernel calls a BUG, or worse: oops, sanitizers, lockdep, hangs, leaks."""
+    """A BUG or worse: oops, sanitizers, lockdep, hangs, leaks."""
     NEVER = "never"
 
 
@@ -34,10 +33,10 @@ _STALLS = ("INFO: rcu detected stall", "BUG: soft lockup", "BUG: workqueue locku
 def failures(
     reported: Iterable[Finding], fail_on: FailOn, *, is_emulated: bool
 ) -> tuple[Finding, ...]:
-    """The findings that are failures.
+    """Return the findings that are failures.
 
-    In a guest whose processors are emulated a processor that makes no progress may be a busy host:
-    stalls are told there, and do not fail.
+    Without KVM a busy host can stall the guest's processors. Stalls are then reported and do not
+    fail.
     """
     kinds = {FailOn.WARNING: _WARNINGS, FailOn.ERROR: _ERRORS}.get(fail_on, frozenset())
     return tuple(

@@ -1,4 +1,4 @@
-"""Slab growth: caches that have more objects after each turn of the same work (/proc/slabinfo)."""
+"""Finds slab growth: caches with more objects after each turn of the same work (/proc/slabinfo)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from emu.instruments.outcome.finding import Finding, Kind, made
 
 _MAX_LINES = 10_000
 MIN_OBJECTS = 2
-"""Objects that each turn has to leave for a leak; one may be what the kernel keeps for later."""
+"""Least growth per turn for a leak; the kernel may cache one object."""
 MIN_GROWTH = 1024
-"""Objects by which a cache has to grow at all: /proc/slabinfo counts what processors keep free as
-used; healthy guests have shown up to 294 more after one turn."""
+"""Least total growth for a leak: /proc/slabinfo counts free objects of per-CPU slabs as used.
+Healthy guests have shown up to 294 more after one turn."""
 
 
 def objects(slabinfo: str) -> dict[str, int]:
-    """Active objects by cache, of a text of /proc/slabinfo (version 2.1); other lines are left."""
+    """Return active objects by cache from /proc/slabinfo (version 2.1); skip other lines."""
     counts = {}
     for line in slabinfo.splitlines()[:_MAX_LINES]:
         name, _, rest = line.partition(" ")
@@ -24,9 +24,9 @@ def objects(slabinfo: str) -> dict[str, int]:
 
 
 def growth(before: str, after: str, turns: int) -> tuple[Finding, ...]:
-    """Caches that have grown by :data:`MIN_OBJECTS` in each of so many turns, and noticeably.
+    """Return caches that grew by :data:`MIN_OBJECTS` per turn and :data:`MIN_GROWTH` in total.
 
-    ``before`` and ``after`` are texts of /proc/slabinfo; unused slabs should have been shrunk.
+    ``before`` and ``after`` are texts of /proc/slabinfo; shrink the caches before reading.
     """
     old = objects(before)
     grown = {name: number - old[name] for name, number in objects(after).items() if name in old}

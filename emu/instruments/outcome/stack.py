@@ -1,6 +1,6 @@
-"""Which function a report is about: the one in the register, or the first of the stack that counts.
+"""Finds the function that a report is about: in RIP, or the first specific one of the stack.
 
-Functions that check, copy, lock, wait or warn for others are passed over, as syzkaller does.
+Functions that check, copy, lock, wait or warn on behalf of others are skipped, as syzkaller does.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from emu.instruments.outcome.finding import UNKNOWN, plain_function
 
 _RIP = re.compile(r"RIP: 00(?:10|33):([A-Za-z_][\w.]*)\+0x")
-"""User-Mode Linux has the segment of user space: its kernel is a program."""
+"""User-Mode Linux runs in user space, with code segment 0x33."""
 _USER_RIP = re.compile(r"RIP: 0033:")
 _FRAME = re.compile(r"^\s*(?:\[<?[0-9a-f]{8,16}>?\] )?([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 _GUESSED = re.compile(
     r"^\s*\[<[0-9a-f]{8,16}>\] \? ([A-Za-z_][\w.]*)\+0x(?!0/)[0-9a-f]+/0x[0-9a-f]+"
 )
-"""A frame as User-Mode Linux finds it, which is sure of none; the begin of a function is no return
-address."""
+"""A frame of User-Mode Linux, which marks all frames as guessed. The start of a function is no
+return address."""
 _TRACE = re.compile(r"[Cc]all [Tt]race:|[Bb]acktrace(?: \(crc \w+\))?:|^stack backtrace:|^Stack:")
 _GENERIC = re.compile(
     r"__warn\w*|warn_slowpath\w*|report_bug|handle_bug|exc_\w+|asm_\w+|do_error_trap|die\w*|oops_\w+|page_fault\w*"
@@ -48,7 +48,7 @@ _GENERIC = re.compile(
 
 
 def function_of(lines: Sequence[str]) -> str:
-    """The function that a report's lines are about; :data:`UNKNOWN` when they name none."""
+    """Return the function that a report's lines are about; :data:`UNKNOWN` if they name none."""
     first = ""
     for name in _named(lines):
         name = plain_function(name)
@@ -59,12 +59,12 @@ def function_of(lines: Sequence[str]) -> str:
 
 
 def is_generic(name: str) -> bool:
-    """Whether a function works for others, so that a report is not about it."""
+    """Return whether a function works on behalf of others, so no report is about it."""
     return _GENERIC.fullmatch(plain_function(name)) is not None
 
 
 def _named(lines: Sequence[str]) -> list[str]:
-    """The register's function, then those of the first stack; guessed ones only without others."""
+    """Return RIP's function, then those of the first stack; guessed frames only if alone."""
     register = [match[1] for line in lines if (match := _RIP.search(line))][:1]
     return register + (_frames(lines, _FRAME) or _frames(lines, _GUESSED))
 

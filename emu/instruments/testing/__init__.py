@@ -1,1 +1,1 @@
-"""What the pytest plugin gives to tests, and what it watches meanwhile."""
+"""Objects behind the pytest plugin's fixtures, and its observation of guests."""

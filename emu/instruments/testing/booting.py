@@ -1,4 +1,4 @@
-"""A line of pytest's output that says what a test waits for while its guest comes up."""
+"""Shows the steps of a guest's boot on a line of pytest's output."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     import pytest
 
 MIN_SECONDS = 3.0
-"""What takes no longer is not told."""
+"""Shorter steps are not shown."""
 _TICK_SECONDS = 0.5
 
 
 class BootLine:
-    """Tells the steps of a boot that take long, each on a line with its seconds.
+    """Shows the slow steps of a boot, each on a line with its seconds.
 
-    On a terminal the seconds count; elsewhere they are added when the step is over. Steps come from
-    the thread that boots, and :meth:`tick` from another one.
+    On a terminal the seconds count up; elsewhere they are added when the step ends. The booting
+    thread reports steps; another thread calls :meth:`tick`.
     """
 
     def __init__(
         self, config: pytest.Config, suite: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``config`` is of a pytest that has a terminal reporter."""
+        """Take the ``config`` of a pytest with a terminal reporter."""
         self._reporter = config.pluginmanager.getplugin("terminalreporter")
         self._capture = config.pluginmanager.getplugin("capturemanager")
         self._suite = suite
@@ -39,7 +39,7 @@ class BootLine:
         self._is_shown = False
 
     def __call__(self, step: str, _done: int, _total: int) -> None:
-        """Take a step of :data:`emu.guests.archive.bootstrap.Progress`."""
+        """Start a step; called as :data:`emu.guests.archive.bootstrap.Progress`."""
         step = f"booting {self._suite} guest" if step == BOOTING else step
         with self._lock:
             if step != self._step:
@@ -47,11 +47,11 @@ class BootLine:
                 self._step, self._since = step, self._clock()
 
     def waiting(self) -> None:
-        """Take in that another process does the same work just now."""
+        """Start the step of waiting for another process that builds the same."""
         self("waiting for another build", 0, 0)
 
     def tick(self) -> None:
-        """Show the step if it takes long, and its seconds on a terminal."""
+        """Show a slow step, and its seconds on a terminal."""
         with self._lock:
             seconds = self._clock() - self._since
             if not self._step or (seconds < MIN_SECONDS and not self._is_shown):
@@ -75,7 +75,7 @@ class BootLine:
         self._is_shown = False
 
     def _write(self, text: str, *, is_new_line: bool = False) -> None:
-        """Write past pytest's capturing, as its own live logs do."""
+        """Write without pytest's capturing, as its live logs do."""
         with self._capture.global_and_fixture_disabled():
             if is_new_line:
                 self._reporter.ensure_newline()
@@ -84,9 +84,9 @@ class BootLine:
 
 @contextmanager
 def boot_line(config: pytest.Config, suite: str) -> Iterator[BootLine | None]:
-    """Show the steps of a boot in the body; None under ``-q`` and in a worker of xdist.
+    """Show the steps of a boot while the body runs; yield None under ``-q`` and in xdist workers.
 
-    A worker's output goes nowhere.
+    The output of an xdist worker is discarded.
     """
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is None or reporter.verbosity < 0 or hasattr(config, "workerinput"):

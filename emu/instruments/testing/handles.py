@@ -1,4 +1,4 @@
-"""The fixtures' objects: faults and leaks of a test's guest, by its control socket."""
+"""The objects of fixtures: faults and leaks of a test's guest, over its control socket."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class Faults(Client):
-    """The faults of a test's guest, by its control socket: a client that notes them for reports."""
+    """The faults of a test's guest: a control client that keeps fired rules for the report."""
 
     def __init__(self, path: str | os.PathLike[str], watched: Watched) -> None:
         super().__init__(path)
         self._watched = watched
 
     def load(self, plan: str | os.PathLike[str]) -> int:
-        """Replace all rules by those of a plan, a file or its text; they begin now.
+        """Replace all rules by those of a plan, a file or its text; the rules start now.
 
-        A plan that begins before the driver loads wants the test to load it again. By the marker
-        ``mlx5(faults=PATH)`` a guest has a plan that begins when it says.
+        For a plan that starts before the driver loads, the test has to reload the driver. With the
+        marker ``mlx5(faults=PATH)`` the plan starts at its own time.
         """
         return self.load_plan(plan if isinstance(plan, str) else Path(plan).read_text())
 
@@ -36,27 +36,28 @@ class Faults(Client):
         super().clear()
 
     def note(self) -> None:
-        """Keep what has fired for the report."""
+        """Keep the counts of fired rules for the report."""
         self._watched.fired += [
             f"{rule['name']}: {rule['rule']} {rule['counts']}" for rule in self.rules()
         ]
 
 
 class Leaks:
-    """Work that must not leave objects in the device of a test's guest."""
+    """Checks that work leaves no objects in the device of a test's guest."""
 
     def __init__(self, control: Client) -> None:
         self._control = control
 
     def check(self, turn: Callable[[], object], turns: int = 2) -> None:
-        """Carry a turn out once, so that the driver's caches are warm, then ``turns`` times.
+        """Run ``turn`` once to fill the driver's caches, then ``turns`` times.
 
-        Fails the test when each of these leaves objects of some kind.
+        Fails the test if the count of any kind grows in each of these. Raises ValueError for
+        ``turns`` < 2.
         """
         from emu.instruments.outcome import left, settled
 
         if turns < 2:
-            raise ValueError("one turn cannot tell a cache from a leak: 2 or more")
+            raise ValueError(f"turns = {turns}: at least 2, to distinguish caches from leaks")
         counts = []
         for _ in range(turns + 1):
             turn()

@@ -1,4 +1,4 @@
-"""A guest during one test: what it has logged since the test, and since the test's body, began."""
+"""Observes a guest during one test: logs since the test and since its body began."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ if TYPE_CHECKING:
     from emu.instruments.outcome import Finding
 
 MAX_LINES = 40
-"""Lines of the log, and of the trace, in a short report."""
+"""Lines of the log and of the trace in a short report."""
 _SHORT_BYTES = 1 << 20
-"""Bytes of the trace that are searched for these lines."""
+"""Bytes at the trace's end that are searched for these lines."""
 _FULL_BYTES = 64 << 20
 """Bytes of the trace in a full report."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Positions in the logs of a guest at one time."""
+class _Position:
+    """Positions in a guest's logs at one time."""
 
     console: int = 0
     """Characters."""
     trace: int = 0
     """Bytes."""
     last: str = ""
-    """The kernel's last line; empty if there is none."""
+    """The kernel's last line, or empty."""
 
 
 class Watched:
-    """A guest during one test: the positions in its logs where the test and its body began."""
+    """A guest during one test, with log positions of the start of the test and of its body."""
 
     def __init__(self, guest: Guest, *, is_new: bool) -> None:
-        """Note where the test begins; the boot of a new guest is a part of the test."""
+        """Record the test's start; the boot of a new guest belongs to the test."""
         self.guest = guest
         self._trace = guest.options.trace
         self._files = self._log_files()
-        self._test = self._body = _Place(trace=self._trace_size()) if is_new else self._here()
+        self._test = self._body = _Position(trace=self._trace_size()) if is_new else self._here()
         self.fired: list[str] = []
 
     def begin_body(self) -> None:
-        """Note where the test's body begins: a short report shows nothing of before."""
+        """Record the start of the test's body, where a short report begins."""
         self._body = self._here()
 
-    def _here(self) -> _Place:
+    def _here(self) -> _Position:
         last = next(reversed(self._dmesg_lines()), "")
-        return _Place(len(self._console()), self._trace_size(), last)
+        return _Position(len(self._console()), self._trace_size(), last)
 
     def _trace_size(self) -> int:
         return self._trace.stat().st_size if self._trace is not None else 0
@@ -74,7 +74,7 @@ class Watched:
             return []
 
     def _console(self) -> str:
-        """Return what the console has shown; nothing of a guest that the test has stopped."""
+        """Return the console's output; empty for a guest that the test has stopped."""
         from emu.guests import GuestError
 
         try:
@@ -82,26 +82,26 @@ class Watched:
         except GuestError:
             return ""
 
-    def _log(self, since: _Place) -> list[str]:
-        """Return what the kernel has logged; of a guest that is gone, what its console shows."""
+    def _log(self, since: _Position) -> list[str]:
+        """Return the kernel's log since a position; from the console if the guest is lost."""
         lines = self._dmesg_lines()
         if not lines:
             return self._console()[since.console :].splitlines()
-        # The log is a ring: what was the last line may be gone.
+        # The log is a ring buffer: the last known line may be overwritten.
         known = len(lines) - lines[::-1].index(since.last) if since.last in lines else 0
         return lines[known:]
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings in what has been logged since the test began."""
+        """Return the findings logged since the test began."""
         from emu.instruments.outcome import findings
 
         return findings("\n".join(self._log(self._test)))
 
     def sections(self, *, is_full: bool) -> Iterator[tuple[str, str]]:
-        """Yield the parts of a report, each a name and a text.
+        """Yield the sections of a report, each a name and a text.
 
-        A short report has the last :data:`MAX_LINES` lines of log and trace since the body began;
-        a full one has all since the test began, and the console.
+        A short report has the last :data:`MAX_LINES` lines of log and trace since the body began. A
+        full report has all since the test began, and the console.
         """
         since = self._test if is_full else self._body
         yield "findings", "\n".join(f"{one.kind}: {one.title}" for one in self.findings())
@@ -110,31 +110,31 @@ class Watched:
         for name, lines in (("dmesg", self._log(since)), ("trace", self._traced(since, is_full))):
             yield name, "\n".join(lines if is_full else lines[-MAX_LINES:])
         yield "faults", "\n".join(self.fired)
-        yield "files", "\n".join(f"{name}: {path}" for name, path in self._whole_files())
+        yield "files", "\n".join(f"{name}: {path}" for name, path in self._paths())
 
-    def _whole_files(self) -> Iterator[tuple[str, Path]]:
+    def _paths(self) -> Iterator[tuple[str, Path]]:
         yield from self._files.items()
         if self._trace is not None:
             yield "trace (mlx5emu trace show)", self._trace
 
-    def _traced(self, since: _Place, is_full: bool) -> list[str]:
+    def _traced(self, since: _Position, is_full: bool) -> list[str]:
         """Return the lines of the trace as ``mlx5emu trace show`` prints them."""
         if self._trace is None:
             return []
         form = TextForm()
         with self._trace.open("rb") as file:
             for event in _events(file.readline()):
-                form(event)  # times count from the first line
+                form(event)  # sets the origin of times
             size = file.seek(0, os.SEEK_END)
             begin = max(since.trace, size - (_FULL_BYTES if is_full else _SHORT_BYTES))
             file.seek(begin)
             if begin > since.trace:
-                file.readline()  # the rest of a line
+                file.readline()  # skip a partial line
             return [form(event) for event in _events(*file)]
 
 
 def _events(*lines: bytes) -> Iterator[TraceEvent]:
-    """Yield the events of stored lines; a line without one is left out."""
+    """Yield the events of stored lines; skip lines without an event."""
     for line in lines:
         try:
             yield TraceEvent.from_json(line.decode("ascii"))

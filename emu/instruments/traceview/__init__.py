@@ -1,1 +1,1 @@
-"""A stored trace in forms that are looked at: Perfetto's, and a page for any browser."""
+"""Views of a stored trace: Perfetto's JSON, and a page for any browser."""

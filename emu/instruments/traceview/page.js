@@ -78,7 +78,7 @@ function showQueues() {
   if (!meta.queues.length) return;
   const table = get("queues").appendChild(document.createElement("table"));
   const head = table.createTHead().insertRow(), body = table.createTBody();
-  for (const text of ["queue", "what it is", "its life", "requests or events", "completions",
+  for (const text of ["queue", "service and targets", "history", "requests or events", "completions",
     "errors"]) {
     head.appendChild(document.createElement("th")).textContent = text;
   }
@@ -89,7 +89,7 @@ function showQueues() {
       row.insertCell().textContent = text;
     }
     row.lastChild.className = "refused";
-    row.onclick = () => {  // a second time for all of them again
+    row.onclick = () => {  // a second click shows all queues again
       queue = queue === place ? 0 : place;
       for (const one of body.rows) one.className = "";
       if (queue) row.className = "chosen";
@@ -298,7 +298,7 @@ loadIndex().then(() => {
   showQueues();
   listen();
   choose();
-  // FILE#123 is the event of that number, FILE#text looks for the text.
+  // FILE#123 selects event 123, FILE#text searches for the text.
   const asked = decodeURIComponent(location.hash.slice(1));
   if (/^\d+$/.test(asked) && asked < total) select(Number(asked), true);
   else if (asked) { get("search").value = asked; search(asked); }

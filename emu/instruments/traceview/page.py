@@ -1,11 +1,11 @@
-"""A trace as one HTML page that needs nothing else: its queues, a time line, filters, every field.
+"""Renders a trace as one self-contained HTML page: queues, time line, filters, all fields.
 
-The events stand in the page in chunks, each as two compressed blocks: an index with a few numbers
-for each event, which the browser reads at once, and their fields, which it reads when they are
-looked at. So a page of a million events opens at once, and is written in little memory. A block is
-raw deflate in base64. The index holds columns, little-endian: start in microseconds since the
-trace began (double), duration (float), number of the track, number of the name, number of the
-queue that it is about, and of the CQ or EQ that got it (16 bits each; 0 is no queue).
+The page stores events in chunks of two compressed blocks: an index and the fields. The browser
+reads the index at once and the fields on demand. A page of a million events therefore opens quickly
+and is written in little memory. A block is raw deflate in base64. The index has little-endian
+columns: start in microseconds since the trace began (double), duration (float), track number, name
+number, number of the event's queue, and of the CQ or EQ that received it (16 bits each; 0 is no
+queue).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from emu.instruments.traceview.tracks import Tracks, fields_of, name_of, order_o
 
 CHUNK = 4096
 MAX_NAMES = 4096
-"""More than there are kinds of events; a file that has more gets the rest under one name."""
+"""Exceeds the number of event kinds; further names become "other"."""
 
 _LEVEL = 6
 
 
 def export(events: Iterable[TraceEvent]) -> Iterator[str]:
-    """The page's parts; memory does not grow with the number of events."""
+    """Yield the page in chunks; memory does not grow with the number of events."""
     yield _asset("page.html")
     chunk = _Chunks()
     for event in events:
@@ -38,7 +38,7 @@ def export(events: Iterable[TraceEvent]) -> Iterator[str]:
         if chunk.is_full:
             yield from chunk.take()
     yield from chunk.take()
-    # In a script, "<" could end it.
+    # "<" could end the script element.
     meta = json.dumps(chunk.meta(), separators=(",", ":")).replace("<", "\\u003c")
     yield f'<script type="application/json" id="meta">{meta}</script>\n'
     yield f"<script>\n{_asset('page.js')}</script>\n</html>\n"
@@ -49,7 +49,7 @@ def _asset(name: str) -> str:
 
 
 class _Chunks:
-    """The chunk that is filled, and what all of them have in common."""
+    """The current chunk, and the data common to all chunks."""
 
     def __init__(self) -> None:
         self._tracks = Tracks()
@@ -95,7 +95,7 @@ class _Chunks:
         return self._names.setdefault(key, len(self._names))
 
     def take(self) -> Iterator[str]:
-        """The chunk's blocks, after which a new one is begun."""
+        """Yield the blocks of the current chunk, if it has events, and start a new one."""
         if not self._fields:
             return
         if sys.byteorder == "big":

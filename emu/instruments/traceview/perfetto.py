@@ -1,7 +1,7 @@
-"""A trace for Perfetto (ui.perfetto.dev, ``trace_processor``): the JSON form that it reads.
+"""Converts a trace to the JSON form of Perfetto (ui.perfetto.dev, ``trace_processor``).
 
 A function is a process, a track a thread. Commands are slices. Page faults, which overlap, are
-asynchronous ones. Everything else is an instant. Each has its fields as arguments. Format: the
+asynchronous slices. All other events are instants. Each has its fields as arguments. Format: the
 Trace Event Format, with times in microseconds.
 """
 
@@ -14,11 +14,11 @@ from emu.device.trace.event import KERNEL, TraceEvent, TracePoint
 from emu.instruments.traceview.tracks import Tracks, fields_of, name_of, order_of, owner, span
 
 _KERNEL_PROCESS = 1 << 20
-"""Beyond every function's; 0 is the idle task's."""
+"""Process id above every function's; 0 is the idle task's."""
 
 
 def export(events: Iterable[TraceEvent]) -> Iterator[str]:
-    """The file's parts; memory does not grow with the number of events."""
+    """Yield the file in chunks; memory does not grow with the number of events."""
     yield '{"displayTimeUnit":"ns","traceEvents":[\n'
     tracks = Tracks()
     separator = ""
@@ -35,7 +35,7 @@ def export(events: Iterable[TraceEvent]) -> Iterator[str]:
 def _naming(
     function: int, track: str, number: int, event: TraceEvent
 ) -> Iterator[dict[str, object]]:
-    """What names a track that is new, and its function (again, which does no harm)."""
+    """Yield the names of a new track and of its function, which may repeat."""
     pid, tid = _process(function), number + 1
     yield _metadata("process_name", pid, 0, {"name": owner(function)})
     yield _metadata("thread_name", pid, tid, {"name": track})

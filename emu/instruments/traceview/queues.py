@@ -1,8 +1,7 @@
-"""What became of each queue of a trace: made, used, failed, destroyed.
+"""Summarizes each queue of a trace: created, used, failed, destroyed.
 
-A queue is whatever has a number and work of its own: queue pairs, send and receive queues, shared
-receive queues, CQs, EQs. A number that is given again is another queue. A trace may begin late, so
-the first event that names a queue may be any.
+Queues are queue pairs, send, receive and shared receive queues, CQs and EQs. A reused number is
+another queue. A trace may start late, so a queue's first event may be of any kind.
 """
 
 from __future__ import annotations
@@ -16,30 +15,30 @@ from emu.device.trace.text import number as written
 from layouts.enums import QpType
 
 MAX_QUEUES = 0xFFFF - 1
-"""More than a run has. A file that names more has the rest of them left out."""
+"""Exceeds the queues of any run; further queues of a file are left out."""
 MAX_WORDS = 8
-"""How many states, and how many kinds of requests and errors, are told of one queue."""
+"""Most states, and most kinds of requests and errors, kept per queue."""
 
 _KINDS = {
     "qpn": "QP", "sqn": "SQ", "rqn": "RQ", "srqn": "SRQ", "xrc_srqn": "XRC SRQ", "rmpn": "RMP",
     "xrqn": "XRQ", "dctn": "DCT", "cqn": "CQ", "eqn": "EQ", "eq_number": "EQ",
 }  # fmt: skip
-"""The kind of queue that a field of a command numbers."""
+"""Kind of queue that a command's field numbers."""
 KINDS = tuple(dict.fromkeys(_KINDS.values()))
-"""In the order in which a reader wants them."""
+"""Kinds in display order."""
 _WORK = ("QP", "SQ", "RQ", "DCT")
-"""Those that share their numbers: a completion says only the number."""
+"""Kinds with a common number space: a completion has only the number."""
 _CONTEXTS = ("qpc", "ctx", "cq_context", "eq_context_entry", "xrc_srq_context_entry", "dctc")
 _OTHERS = {"cqn": "CQ", "cqn_snd": "CQ", "cqn_rcv": "CQ", "c_eqn_or_apu_element": "EQ"}
 """Fields of a context that name another queue, and its kind."""
 _STATES = ("RST", "RDY", "?", "ERR")
-"""Of a send or receive queue: MLX5_SQC_STATE_*, MLX5_RQC_STATE_*."""
+"""States of a send or receive queue: MLX5_SQC_STATE_*, MLX5_RQC_STATE_*."""
 _LONGEST = 120
 _NO_ERROR = ("", "OK")
 
 
 class Queue:
-    """One queue's life."""
+    """History of one queue."""
 
     __slots__ = (
         "began", "completions", "ended", "errors", "function", "kind", "number", "others",
@@ -51,24 +50,31 @@ class Queue:
         self.kind = kind
         self.number = number
         self.began = began
-        """Whether the trace has the command that made it; and below, the one that destroyed it."""
+        """Whether the trace has the command that created it; ``ended``: that destroyed it."""
         self.ended = False
         self.service = ""
         self.others: dict[str, None] = {}
-        """The queues that its completions or events go to."""
+        """The queues that receive its completions or events."""
         self.states: list[str] = []
         self.requests: Counter[str] = Counter()
         """Work requests of a send queue by kind; of an EQ, its events."""
         self.completions = 0
         self.errors: Counter[str] = Counter()
-        """What went wrong: error completions, events that tell of an error, refused commands."""
+        """Error completions, error events, refused commands."""
 
     def row(self) -> list[Any]:
-        """What a table shows: function, kind, number, service and where completions or events go,
-        its life in words, requests by kind, completions, errors by kind."""
+        """Return a table row.
+
+        Columns: function, kind, number, service with destination queues, history in words, requests
+        by kind, completions, errors by kind.
+        """
         leads = f"to {', '.join(self.others)}" if self.others else ""
         about = " ".join(filter(None, (self.service, leads)))
-        life = [*(["made"] if self.began else []), *self.states, *(["gone"] if self.ended else [])]
+        life = [
+            *(["created"] if self.began else []),
+            *self.states,
+            *(["destroyed"] if self.ended else []),
+        ]
         return [
             *(self.function, self.kind, self.number, about, ", ".join(life)),
             *(dict(self.requests.most_common()), self.completions, dict(self.errors.most_common())),
@@ -76,17 +82,19 @@ class Queue:
 
 
 class Queues:
-    """Takes in a trace's events in their order, and says which queues each is about."""
+    """Processes a trace's events in order and assigns them to queues."""
 
     def __init__(self) -> None:
         self.all: list[Queue] = []
         self._living: dict[tuple[int, str, int], int] = {}
         self._receivers: dict[tuple[int, int], int] = {}
-        """The receive queue of a CQ; 0 for several: a received packet's entry names none."""
+        """The receive queue of a CQ, 0 for several: a receive completion may name none."""
 
     def feed(self, event: TraceEvent) -> tuple[int, int]:
-        """The queue that the event is about, and the CQ or EQ that got it; as their numbers in
-        :attr:`all` plus one, 0 for none."""
+        """Return an event's queue and the CQ or EQ that received it.
+
+        Numbers are indexes in :attr:`all` plus one; 0 is none.
+        """
         about = _READERS.get(event.point)
         return about(self, event) if about is not None else (0, 0)
 
@@ -98,13 +106,13 @@ class Queues:
             if field in _KINDS and isinstance(number, int) and _fits(op, field):
                 place = self._place(event.function, _KINDS[field], number, makes)
                 if place:
-                    self._tell(place, op, event)
+                    self._note(place, op, event)
                 return place, 0
         return 0, 0
 
-    def _tell(self, place: int, op: str, event: TraceEvent) -> None:
+    def _note(self, place: int, op: str, event: TraceEvent) -> None:
         queue = self.all[place - 1]
-        _tell(queue, op, event)
+        _note(queue, op, event)
         if queue.ended:
             self._living.pop((queue.function, queue.kind, queue.number), None)
         elif op == "CREATE_RQ":
@@ -160,7 +168,7 @@ class Queues:
         return 0, 0
 
     def _work(self, function: int, number: object) -> int:
-        """The work queue of that number, whatever it is; one not known is called a QP."""
+        """Return the work queue of a number; an unknown queue is recorded as a QP."""
         if not isinstance(number, int):
             return 0
         keys = ((function, kind, number) for kind in _WORK)
@@ -174,7 +182,7 @@ class Queues:
         key = function, kind, number
         place = self._living.get(key, 0)
         if makes and place and not self.all[place - 1].began:
-            # Recorded inside the command that makes it, as an EQ's events of before it had one.
+            # Events recorded while the creating command runs precede it, for example an EQ's.
             self.all[place - 1].began = True
         elif makes or not place:
             if len(self.all) >= MAX_QUEUES:
@@ -185,7 +193,7 @@ class Queues:
 
 
 def ordered(queues: list[Queue]) -> Iterator[tuple[int, Queue]]:
-    """Each queue with its number plus one: what failed first, then by function, kind and number."""
+    """Yield index plus one and queue: failed ones first, then by function, kind and number."""
     places = sorted(range(len(queues)), key=lambda place: _rank(queues[place]))
     return ((place + 1, queues[place]) for place in places)
 
@@ -194,8 +202,8 @@ def _rank(queue: Queue) -> tuple[bool, int, int, int]:
     return not queue.errors, queue.function, KINDS.index(queue.kind), queue.number
 
 
-def _tell(queue: Queue, op: str, event: TraceEvent) -> None:
-    """Put down what a command on the queue says or changes."""
+def _note(queue: Queue, op: str, event: TraceEvent) -> None:
+    """Record the effects of a command on the queue."""
     if event.is_refusal:
         _count(queue.errors, f"{op} {event.fields.get('status', 'not delivered')}")
         return
@@ -214,7 +222,7 @@ def _tell(queue: Queue, op: str, event: TraceEvent) -> None:
 
 
 def _state(op: str, context: Mapping[str, Any]) -> str:
-    """The state that a command brings a queue into: 2RST_QP, RST2INIT_QP, MODIFY_SQ."""
+    """Return the state that a command sets (2RST_QP, RST2INIT_QP, MODIFY_SQ); else empty."""
     if op in ("MODIFY_SQ", "MODIFY_RQ"):
         state = context.get("state", 0)
         return _STATES[state] if isinstance(state, int) and 0 <= state < len(_STATES) else "?"
@@ -228,12 +236,12 @@ def _service(number: object) -> str:
 
 
 def _fits(op: str, field: str) -> bool:
-    """Whether the command is about the queue that the field numbers, not only names it."""
+    """Return whether the command's object is the queue that the field numbers."""
     return op.endswith(f"_{_KINDS[field].replace(' ', '_')}")
 
 
 def _count(counter: Counter[str], name: str) -> None:
-    """Count it, by its name while there are few; a file may have as many names as lines."""
+    """Count a name; beyond :data:`MAX_WORDS` names as "other", as a file may have any number."""
     name = name[:_LONGEST]
     counter[name if name in counter or len(counter) < MAX_WORDS else "other"] += 1
 

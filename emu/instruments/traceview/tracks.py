@@ -1,6 +1,6 @@
-"""Which line of a picture an event is drawn on, and what it is called there.
+"""Assigns events to tracks of a time line, and names both.
 
-A track is a queue, a command slot, an interrupt vector: what is done there one after another.
+A track is a queue, a command slot or an interrupt vector, whose events are sequential.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from emu.device.trace.stored import kind_of
 from emu.device.trace.text import number
 
 MAX_TRACKS = 4096
-"""More than a run has; a file that names more has the rest on one track."""
+"""Exceeds the tracks of any run; further events share one track."""
 
 _LONGEST = 120
 _BIGGEST = 1 << 53
-"""From here on a double, as which most readers keep a number, has no place for its last bit."""
+"""A double, used by most readers, cannot represent all integers above this."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrackSpan:
-    """When an event was, in nanoseconds: commands and page faults last, the rest is a moment."""
+    """Start and duration of an event in nanoseconds; only commands and page faults last."""
 
     start_ns: int
     duration_ns: int
 
 
 def span(event: TraceEvent) -> TrackSpan:
-    """The event's span; it is recorded at its end."""
+    """Return the event's span; the event is recorded at its end."""
     lasted = event.fields.get("duration_us", 0)
     known = isinstance(lasted, int | float) and 0 <= lasted < 1e12
     duration_ns = round(lasted * 1000) if known else 0
@@ -38,7 +38,7 @@ def span(event: TraceEvent) -> TrackSpan:
 
 
 def name_of(event: TraceEvent) -> str:
-    """What the event is called."""
+    """Return the event's name."""
     if event.point == TracePoint.FAULT:
         return f"page fault, {event.fields.get('outcome')}"[:_LONGEST]
     if event.point == TracePoint.LOG:
@@ -48,7 +48,7 @@ def name_of(event: TraceEvent) -> str:
 
 
 def fields_of(event: TraceEvent) -> Any:
-    """The event's fields, without numbers that a reader of JSON would round: those become text."""
+    """Return the event's fields; integers that JSON readers would round become text."""
     return _plain(dict(event.fields))
 
 
@@ -61,13 +61,13 @@ def _plain(value: object) -> Any:
 
 
 def track_of(event: TraceEvent) -> str:
-    """The track's name, within the event's function."""
+    """Return the track's name within the event's function."""
     where = _TRACKS.get(event.point)
     return where(event.fields)[:_LONGEST] if where is not None else event.point[:_LONGEST]
 
 
 def owner(function: int) -> str:
-    """Whose tracks these are, in words."""
+    """Return the name of the owner of tracks: a function or the guest's kernel."""
     return "guest's kernel" if function == KERNEL else f"function {function}"
 
 
@@ -90,7 +90,7 @@ _TRACKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def order_of(event: TraceEvent) -> int:
-    """Where the event's track stands among the tracks: queues come before commands."""
+    """Return the sort index of the event's track: queues precede commands."""
     return _ORDER.get(event.point, len(_ORDER))
 
 
@@ -99,7 +99,7 @@ _ORDER = {point: number for number, point in enumerate(dict.fromkeys((*_FIRST, *
 
 
 class Tracks:
-    """Numbers the tracks as they come, and remembers their names."""
+    """Numbers the tracks in order of appearance."""
 
     def __init__(self) -> None:
         self.names: list[tuple[int, str]] = []
@@ -107,7 +107,7 @@ class Tracks:
         self._numbers: dict[tuple[int, str], int] = {}
 
     def number(self, event: TraceEvent) -> int:
-        """The number of the event's track."""
+        """Return the number of the event's track."""
         key = event.function, track_of(event)
         if key not in self._numbers:
             if len(self.names) >= MAX_TRACKS:

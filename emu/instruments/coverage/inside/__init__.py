@@ -1,7 +1,7 @@
-"""Programs that count in the guest; they need its Python, and nothing of ours that is not here.
+"""Programs that count inside the guest; they need only its Python and this directory's modules.
 
-The host passes a program's text to ``python3 -c`` with the modules as arguments. The program tells
-of its progress in lines on standard output and ends when its standard input ends.
+The host passes a program's text to ``python3 -c`` with the modules as arguments. The program
+reports in lines on standard output and ends at the end of its standard input.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ with contextlib.suppress(KeyboardInterrupt):
 
 
 def program(*names: str) -> str:
-    """The text of a program: its parts' names, in the order of their imports; the last has main."""
+    """Return the text of a program from its files' names, in import order; the last has main()."""
     parts = ("modules", *names)
     texts = {
         f"{__name__}.{one}": resources.files(__name__).joinpath(f"{one}.py").read_text()

@@ -1,15 +1,15 @@
-"""The program in the guest that counts how often each function of chosen kernel modules runs.
+"""The guest program that counts calls of each function of chosen kernel modules.
 
-It attaches one BPF program to all functions of the modules that ftrace can trace (a link of kind
-kprobe.multi, Linux 5.18 with CONFIG_FPROBE); each call adds one to the function's place in an
-array. So nothing is written per call that could be lost, and a stock kernel can do it. Calls that
-come while the BPF program runs on the same processor are not counted; how many, the kernel tells.
+One BPF program is attached to all functions of the modules that ftrace can trace (a link of kind
+kprobe.multi, Linux 5.18 with CONFIG_FPROBE). Each call adds one to the function's element of an
+array, so no event can be lost in a buffer and a stock kernel suffices. Calls made while the BPF
+program runs on the same processor are not counted; the kernel reports their number.
 
-The modules load while no driver probes PCI devices by itself, so that the counters are attached
-before the first probe. The initialization functions, which have run by then and whose memory is
-free, come from ftrace's function tracer, which follows the loading alone.
+The modules load with PCI autoprobe disabled, so the counters are attached before the first probe.
+Initialization functions have run by then and their memory is freed. ftrace's function tracer,
+enabled only during loading, records them.
 
-It ends with the counts when its standard input ends.
+The program prints the counts when its standard input ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from emu.instruments.coverage.inside.modules import (
 )
 
 TRACING = Path("/sys/kernel/tracing")
-TRACE_KIB = 16384  # for each processor, while modules load
+TRACE_KIB = 16384  # per processor, while modules load
 
 _SYS_BPF = {"x86_64": 321}
 _MAP_CREATE, _PROG_LOAD, _OBJ_GET_INFO_BY_FD, _LINK_CREATE = 0, 5, 15, 28
@@ -50,7 +50,7 @@ _INFO_SIZE, _RECURSION_MISSES = 216, 208
 
 
 def bpf(command: int, attributes: bytes) -> int:
-    """bpf(2). Raises OSError."""
+    """Call bpf(2). Raises OSError."""
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     libc = ctypes.CDLL(None, use_errno=True)
     result: int = libc.syscall(_SYS_BPF[platform.machine()], command, buffer, len(attributes))
@@ -61,7 +61,7 @@ def bpf(command: int, attributes: bytes) -> int:
 
 
 def counting_program(counters: int) -> bytes:
-    """BPF instructions that add one to the element of the array whose index is the cookie."""
+    """Return BPF instructions that increment the array element whose index is the cookie."""
 
     def instruction(code: int, dst: int = 0, src: int = 0, off: int = 0, imm: int = 0) -> bytes:
         return struct.pack("<BBhi", code, dst | src << 4, off, imm)
@@ -85,10 +85,10 @@ def counting_program(counters: int) -> bytes:
 
 
 class Counters:
-    """A counter for each of some kernel functions, by address."""
+    """Counters of kernel functions, by address."""
 
     def __init__(self, addresses: list[int]) -> None:
-        """Raises OSError when the kernel does not attach."""
+        """Attach the counters. Raises OSError if the kernel refuses."""
         size = 8 * len(addresses)
         self._map = bpf(_MAP_CREATE, struct.pack("<5I", _ARRAY, 4, 8, len(addresses), _MMAPABLE))
         self._memory = mmap.mmap(self._map, size)
@@ -105,7 +105,7 @@ class Counters:
     def _load(self) -> int:
         code = counting_program(self._map)
         text = ctypes.create_string_buffer(code, len(code))
-        # Helpers that only GPL-compatible programs may call; kernel/bpf/core.c, license.h.
+        # The helpers are for GPL-compatible programs only; kernel/bpf/core.c, license.h.
         license_name = ctypes.create_string_buffer(b"Dual MIT/GPL")
         attributes = struct.pack(
             "<2I2Q2IQ2I16s2I", _KPROBE, len(code) // 8, ctypes.addressof(text),
@@ -114,11 +114,11 @@ class Counters:
         return bpf(_PROG_LOAD, attributes)
 
     def read(self) -> list[int]:
-        """How often each function was called so far."""
+        """Return the number of calls of each function so far."""
         return list(struct.unpack(f"<{self._count}Q", self._memory[: 8 * self._count]))
 
     def missed(self) -> int:
-        """How many calls the program has not seen."""
+        """Return the number of calls that the program missed."""
         info = ctypes.create_string_buffer(_INFO_SIZE)
         bpf(
             _OBJ_GET_INFO_BY_FD,
@@ -128,10 +128,10 @@ class Counters:
 
 
 def traceable(known: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[int, str]]]:
-    """Those of the symbols that are functions which ftrace can trace now.
+    """Return the symbols that ftrace can trace now.
 
-    ftrace's own address may be that of a place in the function (behind ``endbr64``), which BPF
-    takes but then does not find the function by.
+    ftrace may list an address inside the function (after ``endbr64``). BPF accepts it but then
+    cannot find the function.
     """
     names: dict[str, set[str]] = {module: set() for module in known}
     for name, *rest in map(str.split, lines(TRACING / "available_filter_functions")):
@@ -144,7 +144,8 @@ def traceable(known: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[i
 
 
 def load(module: str) -> set[str]:
-    """Load a module; return the names of its functions, and of those before it, that ran."""
+    """Load a module; return the names of functions that ran, including those of its
+    dependencies."""
     (TRACING / "trace").write_text("")
     with (TRACING / "set_ftrace_filter").open("a") as file:
         file.write(f":mod:{module}\n")
@@ -153,7 +154,7 @@ def load(module: str) -> set[str]:
     if done.returncode:
         raise CoverageError(done.stderr.strip().partition("\n")[0])
     if any(map(_lost, TRACING.glob("per_cpu/cpu*/stats"))):
-        raise CoverageError(f"the trace of {module}'s loading is not complete")
+        raise CoverageError(f"ftrace lost events while {module} was loading")
     # "  modprobe-123 [000] ..... 5.1: mlx5_init <-do_one_initcall"
     return {
         line.split(": ", 1)[1].split()[0]
@@ -163,9 +164,9 @@ def load(module: str) -> set[str]:
 
 
 def owned(ran: dict[str, set[str]], known: dict[str, set[str]]) -> list[tuple[str, str]]:
-    """Name and module of the functions that ran, by the module that was being loaded.
+    """Return name and module of the functions that ran while each module was loading.
 
-    A name that no module has any more is of code that is freed after loading: of that module.
+    A name that no module has any more is freed init code of the module that was loading.
     """
     return sorted(
         (name, next((one for one in (current, *known) if name in known[one]), current))
@@ -175,21 +176,21 @@ def owned(ran: dict[str, set[str]], known: dict[str, set[str]]) -> list[tuple[st
 
 
 def _lost(stats: Path) -> bool:
-    """Whether the processor's part of the trace lacks events."""
+    """Return whether a processor's trace buffer lost events."""
     named = (line.split(":") for line in stats.read_text().splitlines())
     lost = ("overrun", "commit overrun", "dropped events")
     return any(int(value) > 0 for name, value in named if name in lost)
 
 
 def end_trace() -> None:
-    """Leave ftrace as it was."""
+    """Reset ftrace to its defaults."""
     (TRACING / "current_tracer").write_text("nop")
     (TRACING / "set_ftrace_filter").write_text("")
     (TRACING / "buffer_size_kb").write_text("1")
 
 
 def main(modules: list[str]) -> None:
-    """Load and count until standard input ends."""
+    """Load the modules and count until standard input ends."""
     if not (TRACING / "trace").exists():
         subprocess.run(["mount", "-t", "tracefs", "tracefs", str(TRACING)], check=False)
     if not (TRACING / "set_ftrace_filter").exists():
@@ -210,7 +211,7 @@ def main(modules: list[str]) -> None:
         counters = Counters([address for offsets in functions.values() for address, _ in offsets])
     except OSError as error:
         raise CoverageError(
-            f"the kernel does not attach BPF to functions (CONFIG_FPROBE, CONFIG_BPF): {error}"
+            f"the kernel cannot attach BPF to functions (CONFIG_FPROBE, CONFIG_BPF): {error}"
         ) from error
     places = {module: base(module) for module in modules}
     subprocess.run(["sh", PROBE_SCRIPT], check=False)

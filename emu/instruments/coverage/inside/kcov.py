@@ -1,6 +1,6 @@
-"""KCOV of Linux (kernel/kcov.c, Documentation/dev-tools/kcov.rst): buffers that it fills.
+"""Buffers of Linux's KCOV (kernel/kcov.c, Documentation/dev-tools/kcov.rst).
 
-It writes into the buffer of a task where the task is, at each basic block.
+KCOV writes the current address into the task's buffer at each basic block.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _INIT_TRACE, _ENABLE, _TRACE_PC = 0x80086301, 0x6364, 0
 _OPEN, _CLOSE, _IOCTL, _PIDFD_GETFD = 2, 3, 16, 438
 _WORD = 8
 _TASK_WORDS = (1 << 20, 1 << 16)
-"""Sizes of buffers, in words; the smaller is for when there is no memory for the other."""
+"""Sizes of buffers in words; the smaller one is the fallback when memory is short."""
 _LINKED_AT = 0xFFFFFFFF81000000
-"""Where x86-64's kernel is unless KASLR moves it; KCOV tells addresses as if it were there."""
+"""Link address of x86-64's kernel; KCOV subtracts the KASLR offset from addresses."""
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -39,13 +39,13 @@ _MAP_FAILED = (1 << 64) - 1
 
 
 class Buffer:
-    """KCOV's buffer of one task; the first word says how many there are behind it."""
+    """KCOV's buffer of one task; the first word is the number of addresses after it."""
 
     def __init__(self, fd: int, words: int) -> None:
-        """Raises OSError."""
+        """Set up and map the buffer. Raises OSError."""
         fcntl.ioctl(fd, _INIT_TRACE, words)
         self._words = words
-        # Python's own mmap refuses a file of no length, as this one of debugfs seems to be.
+        # Python's mmap refuses files of length 0, which this debugfs file reports.
         where = _libc.mmap(
             None, words * _WORD, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0
         )
@@ -58,13 +58,14 @@ class Buffer:
 
     @property
     def is_half_full(self) -> bool:
-        """Whether it should be emptied soon."""
+        """Whether the buffer should be drained soon."""
         return self._memory[0] > self._words // 2
 
-    def move(self, places: Counter[int]) -> bool:
-        """Count what is in it, and empty it; whether it was full.
+    def drain(self, places: Counter[int]) -> bool:
+        """Add the addresses to ``places`` and empty the buffer; return whether it was full.
 
-        Its task is stopped, or asleep: when it goes on meanwhile, all is left for the next time.
+        The task must be stopped or asleep. If it adds addresses meanwhile, all stay for the next
+        call.
         """
         count = self._memory[0]
         addresses = memoryview(self._memory[1 : count + 1].tobytes()).cast("Q")
@@ -75,24 +76,24 @@ class Buffer:
         return count + 1 >= self._words
 
     def unique(self) -> set[int]:
-        """The places in it, for the task itself; it is empty then."""
+        """Return the set of addresses and empty the buffer; callable only in its own task."""
         places = set(self._memory[1 : self._memory[0] + 1])
         self._memory[0] = 0
         return places
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Unmap the buffer."""
         self._memory.release()
         _libc.munmap(self._where, self._words * _WORD)
 
 
 def enable(fd: int) -> None:
-    """Fill the buffer from now on with where we are. Raises OSError."""
+    """Record this task's addresses from now on. Raises OSError."""
     fcntl.ioctl(fd, _ENABLE, _TRACE_PC)
 
 
 def give_buffer(stopped: Stopped) -> Buffer:
-    """Let the task open KCOV and switch it on; the buffer is ours. Raises OSError."""
+    """Make the task open and enable KCOV; return its buffer. Raises OSError."""
     if not stopped.can_call:
         raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC))
     theirs = stopped.call(_OPEN, stopped.put(bytes(KCOV) + b"\0"), os.O_RDWR | os.O_CLOEXEC)
@@ -121,7 +122,7 @@ def _largest(fd: int) -> Buffer:
 
 
 def copy_of(fd: int, task: int) -> int:
-    """Our own descriptor of what is a descriptor of a task. Raises OSError."""
+    """Duplicate a task's descriptor into this process. Raises OSError."""
     process = next(
         int(line.split()[1]) for line in lines(Path(f"/proc/{task}/status")) if "Tgid:" in line
     )
@@ -137,7 +138,7 @@ def copy_of(fd: int, task: int) -> int:
 
 
 def moved_by() -> int:
-    """How far KASLR has moved the kernel."""
+    """Return the KASLR offset of the kernel."""
     for line in lines(Path("/proc/kallsyms")):
         address, _, name, *_ = line.split()
         if name == "_text":

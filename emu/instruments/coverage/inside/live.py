@@ -1,7 +1,7 @@
-"""What a User-Mode Linux guest does with functions whose driver stays bound, without a process.
+"""Work of a User-Mode Linux guest on bound functions, without starting a process.
 
-The task that is counted does it all itself: interfaces up and down, frames, ethtool's questions,
-files of sysfs. Whatever fails is let be: a fault may be the reason.
+The counted task does all of it: interfaces down and up, frames, ethtool commands, sysfs files.
+Failures are ignored, as an injected fault may cause them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _QUESTIONS = (
 stamps, module and its EEPROM, EEE, RSS, link settings, PHY tunables, FEC
 (include/uapi/linux/ethtool.h)."""
 _MAX_FILES = 200
-_LONGEST_FILE = 4096
+_MAX_FILE_BYTES = 4096
 
 
 def _interfaces(slots: Sequence[str]) -> list[str]:
@@ -41,7 +41,7 @@ def _interfaces(slots: Sequence[str]) -> list[str]:
 
 
 def _call(link: socket.socket, request: int, name: str, rest: bytes) -> bytes:
-    """An ioctl about an interface (struct ifreq); what it has left there."""
+    """Issue an ioctl on an interface (struct ifreq); return the structure's union."""
     data = struct.pack("16s24s", name.encode(), rest)
     return fcntl.ioctl(link, request, data)[16:]
 
@@ -56,7 +56,7 @@ def _address(number: int, last: int) -> str:
     return f"10.{100 + number}.0.{last}"
 
 
-def _give_address(link: socket.socket, name: str, number: int) -> None:
+def _set_address(link: socket.socket, name: str, number: int) -> None:
     for request, address in ((_SET_ADDRESS, _address(number, 1)), (_SET_MASK, "255.255.255.0")):
         raw = struct.pack("=HH4s", socket.AF_INET, 0, socket.inet_aton(address))
         with contextlib.suppress(OSError):
@@ -64,13 +64,13 @@ def _give_address(link: socket.socket, name: str, number: int) -> None:
 
 
 def frames(slots: Sequence[str]) -> None:
-    """Broadcast datagrams from each interface, which is up and stays so."""
+    """Set each interface up and send broadcast datagrams from it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         link.setblocking(False)
         names = _interfaces(slots)
         for number, name in enumerate(names):
-            _give_address(link, name, number)
+            _set_address(link, name, number)
             _set_up(link, name, True)
         for size in _SIZES:
             for number in range(len(names)):
@@ -80,7 +80,7 @@ def frames(slots: Sequence[str]) -> None:
 
 
 def links(slots: Sequence[str]) -> None:
-    """Each interface goes down and up, with another MTU each time."""
+    """Set each interface down and up, with a changing MTU."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         for name in _interfaces(slots):
             _set_up(link, name, False)
@@ -92,7 +92,7 @@ def links(slots: Sequence[str]) -> None:
 
 
 def questions(slots: Sequence[str]) -> None:
-    """What ethtool may ask of each interface."""
+    """Issue ethtool's query commands on each interface."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         for name in _interfaces(slots):
             for command in _QUESTIONS:
@@ -106,10 +106,10 @@ def questions(slots: Sequence[str]) -> None:
 
 
 def files(slots: Sequence[str]) -> None:
-    """The files about an RDMA device, its ports and counters, and sensors."""
+    """Read sysfs files of RDMA devices, ports, counters and sensors."""
     for path, _ in zip(_files(slots), range(_MAX_FILES)):
         with contextlib.suppress(OSError), path.open("rb") as file:
-            file.read(_LONGEST_FILE)
+            file.read(_MAX_FILE_BYTES)
 
 
 def _files(slots: Sequence[str]) -> Iterator[Path]:

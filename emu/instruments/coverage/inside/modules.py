@@ -1,6 +1,6 @@
-"""The modules that a program in the guest loads and counts, and its lines to the host.
+"""Loads the counted modules in the guest, and writes lines to the host.
 
-A line is JSON: ``{"ready":true}`` once the functions are probed, then what was counted, or
+A line is JSON: ``{"ready":true}`` once the functions are probed, then the counts, or
 ``{"error":"..."}`` instead of either.
 """
 
@@ -14,15 +14,15 @@ from pathlib import Path
 
 AUTOPROBE = Path("/sys/bus/pci/drivers_autoprobe")
 PROBE_SCRIPT = "/run/mlx5emu/probe.sh"
-"""It lets the drivers probe the functions, in the bus' order."""
+"""Script that lets drivers probe the functions in bus order."""
 
 
 class CoverageError(Exception):
-    """The guest's kernel cannot do this; the text says why."""
+    """The guest's kernel lacks a feature; the text names it."""
 
 
 def symbols(modules: list[str]) -> dict[str, list[tuple[int, str]]]:
-    """Address and name of the symbols of each module."""
+    """Return address and name of each module's symbols."""
     result: dict[str, list[tuple[int, str]]] = {module: [] for module in modules}
     for address, _, name, *rest in map(str.split, lines(Path("/proc/kallsyms"))):
         if rest and rest[0][1:-1] in result:
@@ -31,20 +31,20 @@ def symbols(modules: list[str]) -> dict[str, list[tuple[int, str]]]:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a file."""
+    """Yield the lines of a file."""
     with path.open() as file:
         yield from file
 
 
 def check_unloaded(modules: list[str]) -> None:
-    """Raises CoverageError when one of the modules is loaded already."""
+    """Raise CoverageError if one of the modules is loaded."""
     already = [name for name in modules if Path("/sys/module", name, "sections").exists()]
     if already:
-        raise CoverageError(f"{already[0]} is loaded already")
+        raise CoverageError(f"{already[0]} is already loaded")
 
 
 def in_order(modules: list[str]) -> list[str]:
-    """The modules in an order in which they load: what one needs comes before it."""
+    """Return the modules in load order: dependencies first."""
     order: list[str] = []
     for module in modules:
         done = run("modprobe", "--show-depends", module)
@@ -62,27 +62,27 @@ def in_order(modules: list[str]) -> list[str]:
 def run(
     *words: str, before: Callable[[], object] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; its output is the answer's. ``before`` is called in its process."""
+    """Run a program to its end and capture its output; ``before`` is called in its process."""
     return subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=before)
 
 
 def base(module: str) -> int:
-    """Where the module's code is."""
+    """Return the address of the module's ``.text``."""
     return int(Path("/sys/module", module, "sections/.text").read_text(), 16)
 
 
 def directory(module: str) -> str:
-    """Where the module lies below the kernel's modules, as does its source in the kernel's tree."""
+    """Return the module's directory below the kernel's modules, equal to its source directory."""
     done = run("modinfo", "-F", "filename", module)
     return done.stdout.strip().rpartition("/")[0].partition("/kernel/")[2]
 
 
 def tell(**values: object) -> None:
-    """Send the host a line."""
+    """Send a line to the host."""
     sys.stdout.write(json.dumps(values, separators=(",", ":")) + "\n")
     sys.stdout.flush()
 
 
 def wait_for_end() -> None:
-    """Wait until the host ends our standard input."""
+    """Wait until the host closes standard input."""
     sys.stdin.read()

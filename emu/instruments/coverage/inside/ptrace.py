@@ -1,7 +1,7 @@
-"""Tasks that are traced by ptrace(2) from their beginning, and system calls in their name; x86-64.
+"""Traces tasks by ptrace(2) from their start, and injects system calls into them; x86-64 only.
 
-A process is seized; each task that it and its children begin stops before its first instruction,
-and is told of. Signals, job control and program starts go their usual way.
+A process is seized. Each task that it and its children start stops before its first instruction and
+is reported. Signals, job control and execve are not affected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CS_64_BIT = 0x33
 _SYSCALL = b"\x0f\x05"
 _NONE = (1 << 64) - 1
 _RED_ZONE = 128
-"""What the ABI lets a function keep below its stack pointer, in bytes."""
+"""Bytes below the stack pointer that the ABI reserves for a function."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
@@ -40,12 +40,12 @@ _libc.ptrace.restype = ctypes.c_long
 
 
 def can_trace() -> bool:
-    """Whether this processor's registers are known here."""
+    """Return whether this processor's registers are supported."""
     return platform.machine() == "x86_64"
 
 
 def is_asleep(task: int) -> bool:
-    """Whether the task waits in the kernel. Interrupted, some calls would fail with EINTR."""
+    """Return whether the task sleeps in the kernel; an interrupt could fail its call with EINTR."""
     try:
         with open(f"/proc/{task}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] in ("S", "D")
@@ -60,23 +60,23 @@ def _ptrace(request: int, task: int, data: int = 0) -> None:
 
 
 class Stopped:
-    """A task that is stopped where it has just come from a system call."""
+    """A task that is stopped just after a system call."""
 
     def __init__(self, task: int) -> None:
         self.task = task
         self.signal = 0
-        """A signal that came meanwhile, which the task is still to get."""
+        """Signal received meanwhile, which the task still has to get."""
         self._before = self._registers()
         self._memory = os.open(f"/proc/{task}/mem", os.O_RDWR | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Leave the task's registers as they were."""
+        """Restore the task's registers."""
         os.close(self._memory)
         self._set(self._before)
 
     @property
     def can_call(self) -> bool:
-        """Whether it runs 64-bit code and stands behind a system call's instruction."""
+        """Whether the task runs 64-bit code and RIP is just after a syscall instruction."""
         at = self._before[_RIP] - len(_SYSCALL)
         with contextlib.suppress(OSError):
             code = os.pread(self._memory, len(_SYSCALL), at)
@@ -84,13 +84,13 @@ class Stopped:
         return False
 
     def put(self, text: bytes) -> int:
-        """Write to where its stack is free; return the address."""
+        """Write to free stack below the red zone; return the address."""
         at = (self._before[_RSP] - 2 * _RED_ZONE - len(text)) & ~15
         os.pwrite(self._memory, text, at)
         return at
 
     def call(self, number: int, *arguments: int) -> int:
-        """Let it make a system call; return what that returns. Raises OSError."""
+        """Make the task issue a system call; return the result. Raises OSError."""
         registers = list(self._before)
         registers[_RIP] -= len(_SYSCALL)
         registers[_RAX], registers[_ORIG_RAX] = number, _NONE
@@ -101,7 +101,7 @@ class Stopped:
             _ptrace(_SINGLESTEP, self.task)
             _, status = os.waitpid(self.task, WALL)
             if not os.WIFSTOPPED(status):
-                raise ProcessLookupError(errno.ESRCH, "the task has ended")
+                raise ProcessLookupError(errno.ESRCH, "the task ended")
             if os.WSTOPSIG(status) == signal.SIGTRAP and status >> 16 == 0:
                 break
             if status >> 16 == 0:
@@ -122,7 +122,7 @@ class Stopped:
 
 
 class TaskTracer:
-    """Traces what a process begins. Nothing else may wait for any child of ours meanwhile."""
+    """Traces the tasks that a process starts. No other code may wait for children meanwhile."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class TaskTracer:
         ended: Callable[[int], None],
         interrupted: Callable[[int], None],
     ) -> None:
-        """Called for a task before it runs, once it has ended, and when it stops on request."""
+        """Take callbacks for a task that starts, has ended, and stops on request."""
         self._began, self._ended, self._interrupted = began, ended, interrupted
         self._known: set[int] = set()
 
@@ -142,20 +142,20 @@ class TaskTracer:
             self._known.add(task)
 
     def interrupt(self, task: int) -> None:
-        """Stop a task when it next leaves the kernel, for a call of ``interrupted``."""
+        """Request a stop when the task next leaves the kernel; ``interrupted`` is called then."""
         with contextlib.suppress(OSError):
             _ptrace(_INTERRUPT, task)
 
     def serve(self) -> None:
-        """Let every task go on that has stopped by now."""
+        """Handle all stopped tasks and resume them."""
         for task, status in self._stops():
             if not os.WIFSTOPPED(status):
                 self._known.discard(task)
                 self._ended(task)
                 continue
             try:
-                self._go_on(task, os.WSTOPSIG(status), status >> 16)
-            except OSError:  # it was killed while it was stopped
+                self._resume(task, os.WSTOPSIG(status), status >> 16)
+            except OSError:  # killed while stopped
                 self._known.discard(task)
 
     def _stops(self) -> Iterator[tuple[int, int]]:
@@ -168,7 +168,7 @@ class TaskTracer:
                 return
             yield task, status
 
-    def _go_on(self, task: int, number: int, event: int) -> None:
+    def _resume(self, task: int, number: int, event: int) -> None:
         if event == 0:
             _ptrace(_CONT, task, number)
         elif event != _EVENT_STOP:

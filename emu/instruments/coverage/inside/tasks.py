@@ -1,10 +1,10 @@
-"""The program in the guest that counts by KCOV: where in chosen modules tasks have been.
+"""The guest program that counts by KCOV the addresses that tasks ran in chosen modules.
 
-The loading of the modules and the probe are counted, then every task that the host's commands
-begin: the runner, which begins them, is seized, so each gets its buffer before its first
-instruction. Interrupts and kernel threads have none, so what runs there is not counted. A buffer is
-emptied while its task is not in the kernel; how often one was full by then, and how many tasks got
-none, is told.
+Counted are the loading of the modules, the probe, and then every task of the host's commands. The
+runner (init), which starts these, is seized, so each task gets a buffer before its first
+instruction. Interrupts and kernel threads have no buffer and are not counted. A buffer is drained
+while its task is outside the kernel. The answer has the number of full buffers and of tasks without
+one.
 """
 
 from __future__ import annotations
@@ -31,55 +31,55 @@ from emu.instruments.coverage.inside.modules import (
 )
 from emu.instruments.coverage.inside.ptrace import Stopped, TaskTracer, can_trace, is_asleep
 
-RUNNER = 1  # the guest's init process begins the host's commands
+RUNNER = 1  # the guest's init process starts the host's commands
 
 _LOADING_WORDS = 1 << 24
-_LOOK_SECONDS = 0.02
-MAX_TEXT = 1 << 26  # bytes of a module's code
+_POLL_SECONDS = 0.02
+MAX_TEXT = 1 << 26  # largest .text, in bytes
 
 
 class Tasks:
-    """The tasks that are counted, and where they have been."""
+    """The counted tasks and the addresses that they ran."""
 
     def __init__(self) -> None:
         self.places: Counter[int] = Counter()
         self.full = 0
         self.without = 0
         self._buffers: dict[int, Buffer] = {}
-        self._tracer = TaskTracer(self._began, self._ended, self._take)
+        self._tracer = TaskTracer(self._began, self._ended, self._drain)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a program; its first task is counted. Raises OSError."""
+        """Run a program and count its first task. Raises OSError."""
         fd = os.open(KCOV, os.O_RDWR | os.O_CLOEXEC)
         buffer = Buffer(fd, _LOADING_WORDS)
         try:
             done = run(*words, before=lambda: enable(fd))
-            self.full += buffer.move(self.places)
+            self.full += buffer.drain(self.places)
         finally:
             os.close(fd)
             buffer.close()
         return done
 
     def follow(self, process: int) -> None:
-        """Count what the process begins from now on. Raises OSError."""
+        """Count the tasks that the process starts from now on. Raises OSError."""
         self._tracer.seize(process)
 
-    def look(self) -> None:
-        """Let tasks go on that wait for us; empty buffers that fill."""
+    def poll(self) -> None:
+        """Resume stopped tasks; drain buffers that are half full."""
         self._tracer.serve()
         for task, buffer in self._buffers.items():
             if not buffer.is_half_full:
                 continue
             if is_asleep(task):
-                self.full += buffer.move(self.places)
+                self.full += buffer.drain(self.places)
             else:
                 self._tracer.interrupt(task)
 
     def end(self) -> None:
-        """Count what tasks have done that still run."""
+        """Drain the buffers of tasks that still run."""
         self._tracer.serve()
         for task in list(self._buffers):
-            self._take(task)
+            self._drain(task)
 
     def _began(self, stopped: Stopped) -> None:
         try:
@@ -88,19 +88,19 @@ class Tasks:
             self.without += 1
 
     def _ended(self, task: int) -> None:
-        self._take(task)
+        self._drain(task)
         buffer = self._buffers.pop(task, None)
         if buffer is not None:
             buffer.close()
 
-    def _take(self, task: int) -> None:
+    def _drain(self, task: int) -> None:
         buffer = self._buffers.get(task)
         if buffer is not None:
-            self.full += buffer.move(self.places)
+            self.full += buffer.drain(self.places)
 
 
 class TaskLoop:
-    """Serves tasks while something else is awaited."""
+    """Serves tasks while waiting for a descriptor."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -109,17 +109,17 @@ class TaskLoop:
         signal.set_wakeup_fd(signals, warn_on_full_buffer=False)
 
     def until_readable(self, fd: int) -> None:
-        """Serve until there is something to read, or the end of it."""
+        """Serve until ``fd`` is readable or at its end."""
         while True:
-            ready, _, _ = select.select([self._wake, fd], [], [], _LOOK_SECONDS)
+            ready, _, _ = select.select([self._wake, fd], [], [], _POLL_SECONDS)
             if self._wake in ready:
                 os.read(self._wake, 512)
-            self._tasks.look()
+            self._tasks.poll()
             if fd in ready:
                 return
 
     def write(self, text: bytes) -> None:
-        """Write to standard output. Who reads it is a task that may wait for us meanwhile."""
+        """Write to standard output in a child, as the reader may be a stopped task."""
         done_read, done_write = os.pipe2(os.O_CLOEXEC)
         if os.fork() == 0:
             sys.stdout.buffer.write(text)
@@ -130,7 +130,7 @@ class TaskLoop:
 
 
 def load(tasks: Tasks, modules: list[str]) -> dict[str, int]:
-    """Load the modules and let them probe; return where they are. Raises CoverageError, OSError."""
+    """Load the modules and probe; return their addresses. Raises CoverageError, OSError."""
     places = {}
     for module in in_order(modules):
         done = tasks.run("modprobe", module)
@@ -142,7 +142,7 @@ def load(tasks: Tasks, modules: list[str]) -> dict[str, int]:
 
 
 def main(modules: list[str]) -> None:
-    """Load and count until standard input ends."""
+    """Load the modules and count until standard input ends."""
     if not KCOV.exists():
         subprocess.run(["mount", "-t", "debugfs", "debugfs", str(KCOV.parent)], check=False)
     if not KCOV.exists():
@@ -156,7 +156,7 @@ def main(modules: list[str]) -> None:
         places = load(tasks, modules)
         tasks.follow(RUNNER)
     except OSError as error:
-        raise CoverageError(f"KCOV does not count: {error}") from error
+        raise CoverageError(f"KCOV failed: {error}") from error
     loop = TaskLoop(tasks)
     tell(ready=True)
     loop.until_readable(sys.stdin.fileno())

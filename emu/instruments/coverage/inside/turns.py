@@ -1,11 +1,11 @@
-"""The program in a User-Mode Linux guest that carries out the fuzzer's turns and counts by KCOV.
+"""The guest program, in User-Mode Linux, that carries out the fuzzer's turns and counts by KCOV.
 
-One task does all of it, so nothing has to be started for a turn. A line of standard input is JSON:
-``{"reset": true}``, ``{"bind": true}`` for all functions, ``{"run": SCRIPT, "class": HEX,
-"count": N, "mark": TEXT}``, or, with those that are bound, ``"live": NAME`` instead of ``"run"``. A
-line answers each: ``{"done": true}``, or ``{"said": LOG, "calm": true, "places": [ADDRESS, ...]}``;
-it is calm without a warning. What the driver does in this task is counted: probe, removal, and what
-:mod:`live` has it do. A script's programs and kernel threads are not.
+One task does all of it, so a turn starts no process. A line of standard input is JSON: ``{"reset":
+true}``, ``{"bind": true}`` for all functions, ``{"run": SCRIPT, "class": HEX, "count": N, "mark":
+TEXT}``, or, for bound functions, ``"live": NAME`` instead of ``"run"``. Each line is answered by
+``{"done": true}`` or ``{"said": LOG, "calm": true, "places": [ADDRESS, ...]}``; calm means no
+warning in the log. Counted is the driver's code in this task: probe, removal, and the work of
+:mod:`live`. Programs of a script and kernel threads are not counted.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _WARNING = 4
 
 
 class Turns:
-    """The functions of the guest, the kernel's log, and where this task has been."""
+    """The guest's functions, the kernel's log, and the addresses that this task ran."""
 
     def __init__(self) -> None:
-        """Raises OSError, CoverageError."""
+        """Load the driver and enable KCOV. Raises OSError, CoverageError."""
         AUTOPROBE.write_text("0")
         self._load()
         self._kcov = os.open(KCOV, os.O_RDWR | os.O_CLOEXEC)
@@ -67,7 +67,7 @@ class Turns:
             raise CoverageError(done.stderr.strip().partition("\n")[0])
 
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Carry out one line."""
+        """Carry out one line; return its answer."""
         if "reset" in asked:
             return {"done": self.reset()}
         if "bind" in asked:
@@ -83,7 +83,7 @@ class Turns:
         return {"said": said, "calm": self._is_calm, "places": sorted(self._places)}
 
     def reset(self) -> bool:
-        """Unbind and reset the functions of the last turn; False when one stays bound."""
+        """Unbind and reset the last turn's functions; return False if one stays bound."""
         for slot in self._used:
             if (_DEVICES / slot / "driver").exists():
                 self._tell_driver("unbind", slot)
@@ -95,14 +95,14 @@ class Turns:
         return True
 
     def bind(self, slots: list[str]) -> bool:
-        """Bind functions, and leave them so; whether all are."""
+        """Bind functions; return whether all are bound."""
         self._used = slots
         for slot in self._used:
             self._tell_driver("bind", slot)
         return all((_DEVICES / slot / "driver").exists() for slot in self._used)
 
     def run(self, script: str, slots: list[str]) -> None:
-        """Bind, work and unbind."""
+        """Bind the functions, run the script and unbind."""
         self.bind(slots)
         if script.strip() != _NOTHING:
             subprocess.run(
@@ -121,7 +121,7 @@ class Turns:
         return (like or list(self._functions))[:count]
 
     def _begin(self, mark: str) -> None:
-        """What is told of the turn is what comes after this."""
+        """Mark the start of a turn in the log; discard earlier records and addresses."""
         self._mark = mark
         os.write(self._log, f"<2>{mark}".encode())
         self._read_log()
@@ -135,14 +135,14 @@ class Turns:
         self._places |= self._buffer.unique()
 
     def _read_log(self) -> str:
-        """The new records, as dmesg shows them (Documentation/ABI/testing/dev-kmsg)."""
+        """Return the new records in dmesg's format (Documentation/ABI/testing/dev-kmsg)."""
         lines: list[str] = []
         while True:
             try:
                 record = os.read(self._log, _RECORD_BYTES).decode(errors="replace")
             except BlockingIOError:
                 return "".join(lines)
-            except BrokenPipeError:  # some were overwritten
+            except BrokenPipeError:  # records were overwritten
                 continue
             prefix, _, text = record.partition(";")
             level, _, stamp_text, *_ = prefix.split(",")
@@ -153,9 +153,9 @@ class Turns:
 
 
 def function_level_reset(config: Path) -> None:
-    """Initiate one without the kernel's wait of 100 ms; this device needs none.
+    """Initiate an FLR without the kernel's wait of 100 ms, which this device does not need.
 
-    The kernel then finds address registers of zero, which only matter to a bus with addresses.
+    Afterwards the kernel reads BARs of zero; they matter only to a bus with addresses.
     """
     with config.open("r+b", buffering=0) as file:
         at = os.pread(file.fileno(), 1, _CAPABILITIES)[0]
@@ -176,7 +176,7 @@ def main(_modules: list[str]) -> None:
     try:
         turns = Turns()
     except OSError as error:
-        raise CoverageError(f"KCOV does not count: {error}") from error
+        raise CoverageError(f"KCOV failed: {error}") from error
     tell(ready=True)
     for line in sys.stdin:
         tell(**turns.answer(json.loads(line)))
