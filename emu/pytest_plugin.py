@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
 MAX_SECONDS = 1_000_000
 COMMAND_SECONDS = 300.0
-"""How long a guest's command may take that names no time of its own."""
+"""Default time limit of a guest's command, in seconds."""
 MAX_NAME_LENGTH = 100
-"""Characters of a hash of a guest's options in its directory's name."""
+"""Characters of a guest's options in its directory's name; longer names end in a hash."""
 
 _GUESTS = tuple(Path(__file__).parent / "guests" / name for name in ("guest", "channel"))
 """Folders of the functions that raise a guest's errors."""
@@ -65,7 +65,7 @@ _WATCHED = pytest.StashKey[Watched]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the command line."""
+    """Add the plugin's options to pytest's command line."""
     group = parser.getgroup("mlx5emu", "guests with emulated mlx5 functions")
     for one in options():
         _add(group, one)
@@ -76,14 +76,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--mlx5-fail-on", choices=["warning", "error", "never"], default="warning",
-        help="From which severity on what the guest's kernel logs fails a test: a WARNING (the"
+        help="Least severity of the guest's kernel log that fails a test: a WARNING (the"
         " default), a BUG, oops, sanitizer's or lockdep report, or nothing.",
     )  # fmt: skip
     group.addoption(
         "--mlx5-full",
         action="store_true",
-        help=f"Reports of failed tests show all that the guest has logged and traced, not only the"
-        f" last {MAX_LINES} lines that came during the test's body.",
+        help=f"Reports of failed tests show all logs and traces of the guest, not only the"
+        f" last {MAX_LINES} lines of the test's body.",
     )
     group.addoption(
         "--mlx5-timeout", type=_command_seconds, default=COMMAND_SECONDS, metavar="S",
@@ -92,12 +92,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption(
         "--mlx5-tap", type=Path, metavar="FILE",
-        help="Write the results of all tests as TAP, as kernel selftests do.",
+        help="Write the results of all tests as TAP, the format of kernel selftests.",
     )  # fmt: skip
 
 
 def _add(group: pytest.OptionGroup, one: Option) -> None:
-    """An option of the guests, or the reason why they have none."""
+    """Add a guest option, or refuse it with its reason."""
     flag = f"--mlx5-{'no-' if one.default is True else ''}{one.flag}"
     about: dict[str, object] = {"dest": f"mlx5_{one.name}", "help": one.help}
     if why := one.why_not(Use.PYTEST):
@@ -134,21 +134,21 @@ def _command_seconds(text: str) -> float:
 
 
 def _parsed(kind: OptionKind, text: str) -> Any:
-    """A word of the command line as a value, if it is one."""
+    """Return a command-line word as a value. Raises ArgumentTypeError."""
     numbers: dict[type[OptionKind], type[float]] = {Whole: int, Seconds: float}
     try:
         value = numbers[type(kind)](text) if type(kind) in numbers else text
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no number") from None
+        raise ArgumentTypeError(f"{text!r} is not a number") from None
     if isinstance(kind, Choice | Whole | Seconds) and (why := kind.wrong(value)):
         raise ArgumentTypeError(why)
     return value
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the options, declare the marker, write TAP where that is asked for.
+    """Check the options, declare the markers, and write TAP if requested.
 
-    Of xdist's workers none writes TAP: the process that started them does.
+    Workers of xdist write no TAP; their parent process does.
     """
     _check_options(config)
     path = config.getoption("--mlx5-tap")
@@ -167,10 +167,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check_options(config: pytest.Config) -> None:
-    """Refuse options that no guest can have. Raises UsageError, before any test."""
+    """Refuse invalid guest options before any test. Raises UsageError."""
     said = _said(config)
     suites = config.getoption("--mlx5-suite") or []
-    # Editors list tests, and users ask for help, where a kernel is yet to be built.
+    # Listing tests and --help must work before a kernel is built.
     starts = not (config.option.collectonly or config.option.help)
     if not starts or not (said or suites):
         return
@@ -188,9 +188,9 @@ def _check_options(config: pytest.Config) -> None:
 
 
 def _said(config: pytest.Config) -> dict[str, Any]:
-    """Return what the command line says of a guest, by the options' names, but for the suites.
+    """Return the guest options of the command line by name, without the suites.
 
-    Of several suites each test has one, by its fixture.
+    With several suites each test has one, by its fixture.
     """
     names = [one.name for one in options() if one.name != "suite"]
     given = {name: config.getoption(f"mlx5_{name}", None) for name in names}
@@ -212,7 +212,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def mlx5_suite(request: pytest.FixtureRequest) -> str | None:
-    """The Debian suite of the test's guest; None for the default one."""
+    """Return the Debian suite of the test's guest; None for the default one."""
     return getattr(request, "param", None)
 
 
@@ -220,7 +220,7 @@ def mlx5_suite(request: pytest.FixtureRequest) -> str | None:
 def mlx5_guest(
     request: pytest.FixtureRequest, mlx5_suite: str | None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Guest]:
-    """A guest whose driver has probed its functions; see the plugin's documentation."""
+    """Yield a guest whose driver has probed its functions; see the plugin's documentation."""
     from emu.guests import Guest, GuestPool
 
     options, is_fresh = _options(request, mlx5_suite, tmp_path_factory)
@@ -242,7 +242,7 @@ def mlx5_guest(
 def _options(
     request: pytest.FixtureRequest, suite: str | None, tmp_path_factory: Any
 ) -> tuple[GuestOptions, bool]:
-    """The guest that the command line and the test's markers ask for."""
+    """Return the guest options of the command line and the test's markers, and ``fresh``."""
     from emu.guests.requested import requested
 
     config = request.config
@@ -261,7 +261,7 @@ def _options(
 
 
 def _directory(base: Path, chosen: dict[str, object], is_fresh: bool) -> Path:
-    """Where the files of a guest with these options go: other options, another directory."""
+    """Return the directory of a guest's files; other options have another directory."""
     words = "-".join(f"{name}-{value}" for name, value in chosen.items())
     name = "".join(letter if letter.isalnum() else "-" for letter in words)
     if len(name) > MAX_NAME_LENGTH:
@@ -273,7 +273,7 @@ def _directory(base: Path, chosen: dict[str, object], is_fresh: bool) -> Path:
 
 @pytest.fixture
 def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[Faults]:
-    """Rules and plans for the test's guest; all are removed when the test ends."""
+    """Yield the faults of the test's guest; all rules are removed when the test ends."""
     with Faults(mlx5_guest.control_socket, request.node.stash[_WATCHED]) as faults:
         yield faults
         faults.clear()
@@ -281,7 +281,7 @@ def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[F
 
 @pytest.fixture
 def mlx5_leaks(mlx5_guest: Guest) -> Iterator[Leaks]:
-    """Looks for objects that every turn of the same work leaves in the device."""
+    """Yield a check for objects that every turn of the same work leaves in the device."""
     from emu.server.control.client import Client
 
     with Client(mlx5_guest.control_socket) as control:
@@ -290,7 +290,7 @@ def mlx5_leaks(mlx5_guest: Guest) -> Iterator[Leaks]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that has passed while its guest's kernel has not."""
+    """Fail a passed test if its guest's kernel logged findings."""
     from emu.guests import CommandTimeoutError
 
     watched = item.stash.get(_WATCHED, None)
@@ -299,7 +299,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         result = yield
     except CommandTimeoutError as error:
-        error.add_note("More time: --mlx5-timeout, or timeout= of this command.")
+        error.add_note("To allow more time: --mlx5-timeout, or timeout= of this command.")
         raise
     if watched is not None:
         failing = _failures(item, watched)
@@ -311,7 +311,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _failures(item: pytest.Item, watched: Watched) -> list[Finding]:
-    """The findings during a test that are neither too small nor allowed."""
+    """Return the findings during a test that are severe enough and not allowed."""
     from emu.instruments.outcome import FailOn, failures
 
     fail_on = FailOn(item.config.getoption("--mlx5-fail-on"))
@@ -346,7 +346,7 @@ def pytest_runtest_makereport(
 
 
 def _end_at_the_test(error: BaseException) -> None:
-    """Cut the traceback of a guest's error where the guest's code begins, after the test's line."""
+    """Cut the traceback of a guest's error after the test's own line."""
     from emu.guests import GuestError
 
     place = error.__traceback__
@@ -360,7 +360,7 @@ def _end_at_the_test(error: BaseException) -> None:
 
 
 def _add_console(report: pytest.TestReport, error: BaseException) -> None:
-    """Add the console's last lines to the report of a test whose guest has not come up."""
+    """Add the console's last lines to the report of a test whose guest failed to boot."""
     from emu.guests import GuestError
 
     if isinstance(error, GuestError) and error.console:

@@ -1,6 +1,6 @@
-"""Fuzzing of the driver from the device's side: plans that are made up, and what the driver does.
+"""The fuzzer: mutates what the driver reads from the device and watches the driver's code.
 
-An input is a fault plan and a workload. :mod:`grammar` says what a rule can change of what the
-driver reads, :mod:`mutate` makes plans of it, :mod:`executor` carries one out in a guest,
-:mod:`loop` keeps those that made new blocks of the driver run, in a :mod:`corpus`.
+An input is a fault plan and a workload. :mod:`grammar` lists what rules can change, :mod:`mutate`
+makes plans, :mod:`executor` carries them out in a guest, and :mod:`loop` keeps inputs that ran new
+blocks of the driver, in a :mod:`corpus`.
 """

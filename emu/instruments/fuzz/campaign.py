@@ -1,4 +1,4 @@
-"""One run of the fuzzer: the loop, a guest, and the folder in which all is kept."""
+"""Runs the fuzzer: the loop, its guests, and the corpus that stores everything."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from emu.instruments.fuzz.plot import svg
 from emu.instruments.fuzz.schedule import Schedule
 from emu.instruments.fuzz.watcher import NOBODY, FuzzWatcher
 
-_TOLD_SECONDS = 30.0
+_REPORT_SECONDS = 30.0
 REPRODUCTIONS = 3
-"""How often what was found is tried again."""
+"""Trials of a minimized input."""
 _MAX_PROGRESS = 256 << 20
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run was after one of its inputs."""
+    """Progress of a run after one input."""
 
     seconds: float
-    """Of this run and those before it."""
+    """Seconds of this run and of earlier ones."""
     blocks: int
-    """That ran in this run so far, in any input."""
+    """Blocks that ran in this run so far."""
     kept: int
     findings: int
 
 
 class FuzzCampaign:
-    """A run that goes on where the last one in the same folder has ended."""
+    """A run that continues the last one in the same corpus."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class FuzzCampaign:
         jobs: int = 1,
         watcher: FuzzWatcher = NOBODY,
     ) -> None:
-        """``plans`` are carried out first, with each workload, ``jobs`` guests are side by side.
+        """Take ``plans``, which run first with each workload, and ``jobs``, the number of guests.
 
-        With more than one the order of the inputs is not the same in every run. Raises UserError
-        for the folder.
+        With several guests the order of inputs varies between runs. Raises UserError for the
+        corpus.
         """
         self._corpus = corpus
         self._options = options
@@ -71,7 +71,7 @@ class FuzzCampaign:
         before = self._progress[-1].seconds if self._progress else 0.0
         self._begun = time.monotonic() - before
         self._earlier = len(self._progress)
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._targets = targets
         self._workloads = workloads
         self._seed = f"{seed}/{self._earlier}"
@@ -79,49 +79,49 @@ class FuzzCampaign:
         self._kernel = ""
         self._executors = [GuestExecutor(options, watcher=watcher) for _ in range(jobs)]
         self._lock = threading.RLock()
-        """Of the loop, the corpus and the progress, of which the guests' threads have one each."""
+        """Protects the loop, the corpus and the progress; each guest has its thread."""
         self._is_ending = threading.Event()
         self._later = Later(jobs)
-        """Titles that are tried again meanwhile; with one guest that is done at once."""
+        """Titles waiting for more trials; with one guest these are made at once."""
 
     def run(self, seconds: float | None, runs: int | None) -> None:
-        """Go on for so long, for so many inputs, or until interrupted. Raises UserError."""
+        """Run for ``seconds``, for ``runs`` inputs, or until interrupted. Raises UserError."""
         end = None if seconds is None else time.monotonic() + seconds
         try:
             self._kernel = kernel = self._executors[0].kernel
             self._loop = loop = self._begin(kernel)
 
-            def goes_on() -> bool:
+            def continues() -> bool:
                 return (
                     not self._is_ending.is_set()
                     and (end is None or time.monotonic() < end)
                     and (runs is None or loop.runs < runs)
                 )
 
-            self._run(loop, goes_on)
+            self._run(loop, continues)
         finally:
             for executor in self._executors:
                 executor.close()
             self._finish()
 
-    def _run(self, loop: FuzzLoop, goes_on: Callable[[], bool]) -> None:
-        """All guests at once; when one fails the others end with the input that they are at."""
+    def _run(self, loop: FuzzLoop, continues: Callable[[], bool]) -> None:
+        """Run all guests; if one fails, the others end after their current input."""
         if len(self._executors) == 1:
-            self._work(loop, self._executors[0], goes_on)
+            self._work(loop, self._executors[0], continues)
             return
         with ThreadPoolExecutor(len(self._executors)) as pool:
-            works = [pool.submit(self._work, loop, one, goes_on) for one in self._executors]
+            works = [pool.submit(self._work, loop, one, continues) for one in self._executors]
             try:
                 for work in works:
                     work.result()
             finally:
                 self._is_ending.set()
 
-    def _work(self, loop: FuzzLoop, executor: InputExecutor, goes_on: Callable[[], bool]) -> None:
+    def _work(self, loop: FuzzLoop, executor: InputExecutor, continues: Callable[[], bool]) -> None:
         try:
             while True:
                 with self._lock:
-                    if not goes_on():
+                    if not continues():
                         return
                     found = self._later.take()
                     if found is None:
@@ -140,7 +140,8 @@ class FuzzCampaign:
             raise
 
     def _begin(self, kernel: str) -> FuzzLoop:
-        """The loop, with the inputs of earlier runs: of the same kernel known, others to try."""
+        """Return the loop with the inputs of earlier runs; those of other kernels are tried
+        again."""
         hits, known = self._corpus.hits(kernel)
         schedule = Schedule(hits)
         loop = FuzzLoop(self._targets, self._workloads, self._seed, schedule, known)
@@ -184,7 +185,7 @@ class FuzzCampaign:
             self._count(loop)
 
     def _note_finding(self, made: Input, feedback: Feedback, again: int = 0) -> bool:
-        """Keep what an input has brought up; whether nothing had before."""
+        """Store the finding of an input; return whether its title is new."""
         about = FindingAbout(
             title=feedback.titles[0], workload=made.workload, kernel=self._kernel,
             device=list(self._options.devices), again=again,
@@ -193,10 +194,10 @@ class FuzzCampaign:
             return self._corpus.note_finding(about, dump(made.plan), feedback.log)
 
     def _minimized(self, made: Input, title: str, executor: InputExecutor) -> Input | None:
-        """The smallest part of an input that brings ``title`` up; None when it does not again.
+        """Minimize an input that shows ``title``; return None if it does not show it again.
 
-        Other titles that come up on the way are kept, too. The smallest is tried again, and how
-        often that has shown the title is kept with it.
+        Findings with other titles are stored, too. The minimized input is tried
+        :data:`REPRODUCTIONS` more times, and the number of successes is stored.
         """
 
         def shows(one: Input) -> bool:
@@ -211,7 +212,7 @@ class FuzzCampaign:
             shown = [one for one in trials if title in one.titles]
             if shown and shown[-1].titles[0] == title:
                 self._note_finding(minimized, shown[-1], len(shown))
-            self._say(f"{title}: came up in {len(shown)} of {REPRODUCTIONS} more trials")
+            self._say(f"{title}: reproduced in {len(shown)} of {REPRODUCTIONS} more trials")
         return minimized
 
     def _count(self, loop: FuzzLoop) -> None:
@@ -223,11 +224,11 @@ class FuzzCampaign:
         self._progress.append(last)
         with (self._corpus.path / "progress.jsonl").open("a") as file:
             file.write(json.dumps(vars(last)) + "\n")
-        if seconds - self._told_at > _TOLD_SECONDS:
-            self._told_at = seconds
-            self._tell()
+        if seconds - self._reported_at > _REPORT_SECONDS:
+            self._reported_at = seconds
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         last = self._progress[-1]
         self._say(
             f"{last.seconds:.0f} s, {len(self._progress)} runs, {last.blocks} blocks,"
@@ -238,16 +239,16 @@ class FuzzCampaign:
 
     def _finish(self) -> None:
         if left := len(self._later):
-            self._say(f"{left} titles have not been tried again: the next run does")
+            self._say(f"{left} titles still need more trials: the next run makes them")
         if self._loop is not None and len(self._progress) > self._earlier:
-            self._tell()
+            self._report()
             self._corpus.save_hits(self._kernel, self._loop.schedule.hits, self._loop.known)
             points = [(one.seconds, one.blocks) for one in self._progress]
             write_parts(self._corpus.path / "progress.svg", svg(points))
 
 
 def progress_of(corpus: Corpus) -> list[Progress]:
-    """The lines of a corpus' progress. Raises UserError."""
+    """Return the progress stored in a corpus. Raises UserError."""
     path = corpus.path / "progress.jsonl"
     if not path.exists():
         return []
@@ -262,5 +263,5 @@ def progress_of(corpus: Corpus) -> list[Progress]:
                 )
             )  # fmt: skip
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise UserError(f"{path}:{number}: no line of a run's progress") from None
+            raise UserError(f"{path}:{number}: not a line of a run's progress") from None
     return result

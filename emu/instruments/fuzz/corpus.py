@@ -1,9 +1,9 @@
-"""A folder of inputs that are worth keeping, what they have found, and how the run went.
+"""Stores a corpus in a folder: inputs, findings, and the progress of runs.
 
-``inputs/ID.toml`` is a fault plan, ``inputs/ID.json`` its workload, the kernel in which it ran, and
-the blocks that were new. ``findings/NAME/`` has ``plan.toml``, ``log.txt`` and ``about.json`` for
-each distinct title. ``blocks.json`` says how many runs have come by each block of each kernel.
-``progress.jsonl`` has a line for each run, ``progress.svg`` is its picture.
+``inputs/ID.toml`` is a fault plan; ``inputs/ID.json`` has its workload, its kernel and the blocks
+that were new. ``findings/NAME/`` has ``plan.toml``, ``log.txt`` and ``about.json`` for each
+distinct title. ``blocks.json`` has the number of runs that reached each block, by kernel.
+``progress.jsonl`` has a line for each input, ``progress.svg`` plots it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MARK = "fuzz.json"
 _VERSION = 1
 _FOLDERS = ("inputs", "findings")
 _DEEPEST = 3
-"""How far below a corpus its files are: findings/NAME/plan.toml."""
+"""Most levels of a file below the corpus: findings/NAME/plan.toml."""
 _MAX_CORPUS_BYTES = 64 << 20
 _ID = re.compile(r"[0-9a-f]{12}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]+")
@@ -40,7 +40,7 @@ BlockText = Annotated[tuple[str, int], Field()]
 
 
 class About(BaseModel):
-    """What is known of a kept input."""
+    """Metadata of a kept input."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -49,11 +49,11 @@ class About(BaseModel):
     device: list[str]
     parent: Annotated[str, Field(max_length=80)] = ""
     new: list[BlockText]
-    """The blocks that had never run before."""
+    """The blocks that no earlier input ran."""
 
 
 class FindingAbout(BaseModel):
-    """What is known of a finding."""
+    """Metadata of a finding."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -63,30 +63,30 @@ class FindingAbout(BaseModel):
     device: list[str]
     times: Annotated[int, Field(ge=1)] = 1
     again: Annotated[int, Field(ge=0)] = 0
-    """How many of three more trials of its smallest plan have shown it."""
+    """Number of the 3 extra trials of its minimized plan that reproduced it."""
 
 
 class Hits(BaseModel):
-    """What the runs in one kernel have come by."""
+    """Blocks that the runs in one kernel reached."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     workloads: list[str]
-    """Those that have been carried out without any fault."""
+    """Workloads that ran without faults."""
     modules: dict[str, dict[int, int]]
-    """By module and offset, how many runs have come by a block."""
+    """Number of runs that reached a block, by module and offset."""
 
 
 @dataclass(frozen=True)
 class CorpusEntry:
-    """An input of a corpus."""
+    """An input of a corpus, with its metadata."""
 
     input: Input
     about: About
 
 
 class Corpus:
-    """The folder. Every method raises UserError for what is no corpus, and OSError."""
+    """A corpus folder. Every method raises UserError for an invalid corpus, and OSError."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self.path = path
@@ -96,15 +96,15 @@ class Corpus:
                 (path / folder).mkdir(parents=True, exist_ok=True)
             write_outfile(mark, json.dumps({"mlx5emu_fuzz": _VERSION}) + "\n")
         if not mark.is_file():
-            raise UserError(f"{path}: no corpus: it has no {_MARK}")
+            raise UserError(f"{path}: not a corpus: {_MARK} is missing")
         if _table(mark).get("mlx5emu_fuzz") != _VERSION:
-            raise UserError(f"{mark}: no corpus of version {_VERSION}")
+            raise UserError(f"{mark}: not a corpus of version {_VERSION}")
 
     @classmethod
     def around(cls, path: Path) -> tuple[Corpus, str]:
-        """The corpus that a file or folder of an input or a finding is in, and that one's name.
+        """Return the corpus around an input's or finding's path, and the name of that one.
 
-        ``DIR/ID`` and ``DIR/NAME`` are short for them.
+        ``DIR/ID`` and ``DIR/NAME`` are accepted as short forms.
         """
         parts = path.absolute().parts
         for depth in range(1, min(len(parts), _DEEPEST + 1)):
@@ -113,11 +113,11 @@ class Corpus:
                 name = below[1] if below[0] in _FOLDERS and len(below) > 1 else below[0]
                 is_input = below[0] == "inputs" and Path(name).suffix in (".toml", ".json")
                 return cls(root), Path(name).stem if is_input else name
-        raise UserError(f"{path}: in no corpus: none of the folders around it has {_MARK}")
+        raise UserError(f"{path}: not in a corpus: no parent folder has {_MARK}")
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """No other run uses the folder meanwhile. Raises UserError when one does."""
+        """Lock the folder while the body runs. Raises UserError if another run holds the lock."""
         with (self.path / _MARK).open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,34 +126,34 @@ class Corpus:
             yield
 
     def entries(self) -> Iterator[CorpusEntry]:
-        """The inputs, in the order of their names."""
+        """Yield the inputs, sorted by name."""
         for path in sorted((self.path / "inputs").glob("*.toml")):
             yield self.entry(path.stem)
 
     def entry(self, name: str) -> CorpusEntry:
-        """One input by its ID."""
+        """Return an input by its ID."""
         if not _ID.fullmatch(name):
-            raise UserError(f"{name}: no ID of an input: 12 hexadecimal digits")
+            raise UserError(f"{name}: not an input's ID: 12 hexadecimal digits")
         about = About.model_validate(_table(self.path / "inputs" / f"{name}.json", About))
         return CorpusEntry(
             Input(_plan(self.path / "inputs" / f"{name}.toml"), about.workload), about
         )
 
     def add(self, entry: CorpusEntry) -> None:
-        """Keep an input."""
+        """Store an input."""
         base = self.path / "inputs" / entry.input.id
         write_outfile(base.with_suffix(".json"), entry.about.model_dump_json() + "\n")
         write_outfile(base.with_suffix(".toml"), dump(entry.input.plan))
 
     def findings(self) -> dict[str, FindingAbout]:
-        """What was found, by the name of its folder."""
+        """Return the findings by the names of their folders."""
         return {
             path.parent.name: FindingAbout.model_validate(_table(path, FindingAbout))
             for path in sorted((self.path / "findings").glob("*/about.json"))
         }
 
     def finding(self, name: str) -> CorpusEntry:
-        """The input of a finding."""
+        """Return the input of a finding."""
         about_finding = self.findings().get(name)
         if about_finding is None:
             raise UserError(f"{self.path}: no finding {name}")
@@ -167,7 +167,7 @@ class Corpus:
         return CorpusEntry(Input(plan, about_finding.workload), about)
 
     def note_finding(self, what: FindingAbout, plan_text: str, log: str) -> bool:
-        """Note a finding; whether it is the first of its title. The shortest plan is kept."""
+        """Store a finding; return whether its title is new. The shortest plan is kept."""
         folder = self.path / "findings" / name_of(what.title)
         known = self.findings().get(folder.name)
         folder.mkdir(exist_ok=True)
@@ -183,7 +183,8 @@ class Corpus:
         return known is None
 
     def hits(self, kernel: str) -> tuple[Counter[Block], set[str]]:
-        """How many runs have come by each block, and the workloads known without faults."""
+        """Return the number of runs that reached each block, and the workloads run without
+        faults."""
         path = self.path / "blocks.json"
         if not path.exists() or kernel not in (table := _table(path)):
             return Counter(), set()
@@ -201,12 +202,12 @@ class Corpus:
         return counts, set(stored.workloads)
 
     def kernels(self) -> list[str]:
-        """Those of which blocks are known."""
+        """Return the releases of kernels with stored blocks."""
         path = self.path / "blocks.json"
         return sorted(_table(path)) if path.exists() else []
 
     def save_hits(self, kernel: str, hits: Mapping[Block, int], workloads: Iterable[str]) -> None:
-        """Replace what is known of a kernel's blocks."""
+        """Replace the stored blocks of a kernel."""
         path = self.path / "blocks.json"
         table = _table(path) if path.exists() else {}
         modules: dict[str, dict[int, int]] = {}
@@ -216,7 +217,8 @@ class Corpus:
         write_outfile(path, json.dumps(table | {kernel: stored.model_dump()}) + "\n")
 
     def merge(self, other: Corpus) -> tuple[int, int]:
-        """Take over what another corpus has; how many inputs and titles were new."""
+        """Copy inputs and findings of another corpus; return the numbers of new inputs and
+        titles."""
         known = {path.stem for path in (self.path / "inputs").glob("*.toml")}
         new = [entry for entry in other.entries() if entry.input.id not in known]
         for entry in new:
@@ -230,7 +232,7 @@ class Corpus:
 
 
 def name_of(title: str) -> str:
-    """A finding's folder."""
+    """Return the name of a finding's folder."""
     return _NOT_IN_NAMES.sub("-", title).strip("-")[:_LONGEST_NAME] or "untitled"
 
 
@@ -242,11 +244,11 @@ def _plan(path: Path) -> Any:
 
 
 def _table(path: Path, kind: type[BaseModel] | None = None) -> dict[str, object]:
-    """The table in a JSON file. Raises UserError."""
+    """Return the table in a JSON file. Raises UserError."""
     try:
         table = json.loads(read_infile(path, _MAX_CORPUS_BYTES))
         if not isinstance(table, dict):
-            raise ValueError("no table")
+            raise ValueError("not an object")
         if kind is not None:
             kind.model_validate(table)
     except ValidationError as error:
@@ -254,10 +256,10 @@ def _table(path: Path, kind: type[BaseModel] | None = None) -> dict[str, object]
         where = ".".join(str(part) for part in first["loc"])
         raise UserError(f"{path}: {where}: {first['msg']}") from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: no JSON: {error}") from None
+        raise UserError(f"{path}: invalid JSON: {error}") from None
     return table
 
 
 def blocks_of(entry: CorpusEntry) -> list[Block]:
-    """The blocks for which an input was kept."""
+    """Return the blocks for which an input was kept."""
     return [(module, offset) for module, offset in entry.about.new]

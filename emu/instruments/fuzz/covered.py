@@ -1,4 +1,4 @@
-"""What a corpus has seen of the driver, in the form of ``--coverage``: by function."""
+"""Converts a corpus' blocks to coverage by function, as ``--coverage`` stores it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from emu.instruments.fuzz.schedule import Block
 
 
 def covered(known: Coverage, release: str, hits: Mapping[Block, int]) -> Coverage:
-    """The functions of ``known`` in which blocks lie, called as often as runs have come by them.
+    """Return coverage of the functions of ``known``, with calls from the runs of their blocks.
 
-    A corpus has blocks and no functions; where those begin is taken from a run of the same kernel
-    with ``--coverage``. Raises UserError when ``known`` has none.
+    A corpus has blocks but no functions. The start of each function is taken from a run of the same
+    kernel with ``--coverage``. Raises UserError if ``known`` lacks this kernel.
     """
     kernel = known.kernels.get(release)
     if kernel is None:
-        raise UserError(f"there is no coverage of {release} to take the functions from")
+        raise UserError(f"no coverage of {release}, which is needed for its functions")
     modules = {name: _module(name, module, hits) for name, module in kernel.modules.items()}
     kernel_coverage = CoveredKernel(runs=max(hits.values(), default=0), missed=0, modules=modules)
     return Coverage(mlx5emu_coverage=VERSION, kernels={release: kernel_coverage})

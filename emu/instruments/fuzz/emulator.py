@@ -1,4 +1,4 @@
-"""Failures of the emulator itself while the fuzzer looks for those of the driver."""
+"""Finds internal errors of the emulator during fuzzing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Final
 
 _INTERNAL: Final = "internal error"
-"""Words of every line that the server logs with the traceback of an exception it did not expect."""
+"""Text of each line that the server logs with an unexpected exception's traceback."""
 _MAX_LOG_BYTES: Final = 16 << 20
 
 
 def internal_errors(log: Path | None) -> list[str]:
-    """Return the lines about exceptions in a device server's log; none where there is no log."""
+    """Return lines about exceptions in a device server's log; empty without a log."""
     if log is None:
         return []
     try:

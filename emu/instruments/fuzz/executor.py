@@ -1,7 +1,7 @@
-"""Carries inputs out in a guest whose blocks are counted, one after the other.
+"""Carries inputs out in a guest with counted blocks, one at a time.
 
-The driver is bound to the functions under a plan, works, and is unbound; the functions are then
-reset. A guest that panics, or whose driver does not come back, is replaced by a fresh one.
+Under a plan the driver is bound to the functions, works, and is unbound; then the functions are
+reset. A guest is replaced after a panic, or when its driver hangs.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ _Counts = dict[str, tuple[int, int]]
 MODULES = ("mlx5_core", "mlx5_ib")
 _MAX_SECONDS = 300.0
 _PATIENCE = 4
-"""How many times longer than without faults the driver may take, beyond :data:`_MIN_SECONDS`."""
+"""Factor by which a faulty run may exceed the fault-free time, plus :data:`_MIN_SECONDS`."""
 _MIN_SECONDS = 10.0
 _MIN_LIVE_SECONDS = 5.0
-"""The same without probe and removal, in which the driver waits for commands, too."""
+"""The same for live workloads, which have neither probe nor removal."""
 _BOOT_SECONDS = 600.0
-"""A run of hours should not end because the machine is busy for a while."""
+"""Long enough for a machine that is busy for a while."""
 _INSTALL_SECONDS = 300.0
 _LOG_SECONDS = 60.0
 _UML_LOG_SECONDS = 4.0
-"""For the log of a guest that is stuck: with its only processor in a loop it does not answer."""
+"""Limit for reading a stuck guest's log: its only processor may be in a loop."""
 _HANG_SECONDS = 90.0
 _LONGEST_LOG = 200_000
 _SECTION = re.compile(r"(\w{1,64}) (\S{1,64}) 0x([0-9a-f]{1,16})")
 _KERNEL_ARGUMENTS = ("rcupdate.rcu_expedited=1",)
-"""Unbinding waits for RCU many times: half of the time of one input."""
+"""Unbinding waits for RCU many times, which takes half of an input's time."""
 _BEYOND_REPAIR = frozenset(
     {Kind.OOPS, Kind.KASAN, Kind.UBSAN, Kind.LOCKDEP, Kind.HANG, Kind.REFCOUNT}
 )
-"""After these a kernel that is there again in seconds is not asked to unbind the driver."""
+"""After these a User-Mode Linux guest, which reboots in seconds, is replaced at once."""
 _NO_BUG = frozenset({Kind.DRIVER, Kind.TIMEOUT})
-"""What is no mistake of the driver: that it says what the device has done, and that it waits."""
+"""Not bugs of the driver: messages about the device, and waits for it."""
 
 
 class GuestExecutor:
     """Implements :class:`emu.instruments.fuzz.loop.InputExecutor`; :meth:`close` stops the guest.
 
-    Raises LabError when no guest can be booted, or none without faults comes up.
+    Raises LabError if no guest boots, or the functions cannot be reset.
     """
 
     def __init__(
@@ -85,20 +85,20 @@ class GuestExecutor:
         self._modules = frozenset(modules)
         self._booted: _Booted | None = None
         self._usual: dict[str, float] = {}
-        """Seconds that each workload takes without faults."""
+        """Seconds of each workload without faults."""
         self.boots = 0
         self.stuck = 0
-        """How often the driver did not come back in time."""
+        """Number of inputs whose driver did not finish in time."""
         self.emulator_errors: list[str] = []
-        """Lines of the device servers' logs about exceptions in the emulator itself."""
+        """Lines about internal errors in the device servers' logs."""
 
     @property
     def kernel(self) -> str:
-        """The guest's release; boots the guest if need be."""
+        """The kernel release of the guest, which is booted if needed."""
         return self._ready().guest.kernel_release
 
     def close(self) -> None:
-        """Stop the guest, and log what its device server has logged of exceptions."""
+        """Stop the guest; log internal errors of its device server."""
         if self._booted is None:
             return
         server_log = self._booted.guest.log_files.get("server")
@@ -106,10 +106,10 @@ class GuestExecutor:
         self._booted = None
         if errors := internal_errors(server_log):
             self.emulator_errors += errors
-            log.warning("the emulator has failed: %s: %s", errors[0], server_log)
+            log.warning("internal error of the emulator: %s: %s", errors[0], server_log)
 
     def run(self, one: Input) -> Feedback:
-        """Carry an input out. The guest is fresh, or as the last reset has left it."""
+        """Carry out an input in a new or reset guest; return its feedback."""
         booted = self._prepared(one.workload)
         guest = booted.guest
         self._watcher.work(f"the guest does {one.workload}")
@@ -141,23 +141,23 @@ class GuestExecutor:
         return feedback
 
     def _limit(self, one: Input) -> float:
-        """How many seconds the driver may take: as long as it likes without faults."""
+        """Return the time limit of an input in seconds; the maximum without faults."""
         if not one.has_faults or one.workload not in self._usual:
             return _MAX_SECONDS
         least = _MIN_LIVE_SECONDS if WORKLOADS[one.workload].is_live else _MIN_SECONDS
         return min(_MAX_SECONDS, least + _PATIENCE * self._usual[one.workload])
 
     def _prepared(self, workload: str) -> _Booted:
-        """A guest whose functions are where a turn begins."""
+        """Return a guest with reset functions. Raises LabError."""
         for _ in range(2):
             booted = self._ready()
             try:
                 if booted.turns.begin(workload):
                     return booted
             except GuestError as error:
-                log.info("the guest is replaced: %s", error)
+                log.info("replacing the guest: %s", error)
             self.close()
-        raise LabError("the functions cannot be reset, not even in a fresh guest")
+        raise LabError("the functions cannot be reset, even in a new guest")
 
     def _ready(self) -> _Booted:
         if self._booted is not None and not self._booted.guest.is_running:
@@ -202,7 +202,7 @@ class GuestExecutor:
         return _Booted(guest, turns, blocks, Sections(listing.splitlines(), self._modules))
 
     def _ended(self, booted: _Booted, control: Client, said: str, why: str = "") -> Feedback:
-        """The guest is lost to us: what it has told, and a fresh one the next time."""
+        """Collect the feedback of a lost guest and stop it."""
         try:
             counts = _counts(control)
         except ControlError:
@@ -212,7 +212,7 @@ class GuestExecutor:
         return dataclasses.replace(feedback, is_lost=True)
 
     def _waiting(self, guest: Guest) -> str:
-        """The kernel's log of a guest whose driver does not come back, with who waits for what."""
+        """Return the log of a guest whose driver hangs, with the stacks of blocked tasks."""
         try:
             words = "echo w > /proc/sysrq-trigger; dmesg --read-clear"
             seconds = _UML_LOG_SECONDS if self._is_uml else _LOG_SECONDS
@@ -222,10 +222,10 @@ class GuestExecutor:
 
 
 class Sections:
-    """Which module's code is at an address."""
+    """Maps addresses to modules and offsets."""
 
     def __init__(self, lines: Iterable[str], modules: frozenset[str]) -> None:
-        """``lines`` are ``MODULE SECTION ADDRESS``. Raises LabError when a module is not there."""
+        """Take ``lines`` of ``MODULE SECTION ADDRESS``. Raises LabError if a module is missing."""
         sections = []
         for line in lines:
             if said := _SECTION.fullmatch(line.strip()):
@@ -235,10 +235,10 @@ class Sections:
         self._modules = modules
         there = {module for _, module, section in self._sections if section == ".text"}
         if missing := sorted(modules - there):
-            raise LabError(f"the guest does not tell where {', '.join(missing)} is")
+            raise LabError(f"the guest did not list sections of {', '.join(missing)}")
 
     def blocks(self, executed: Iterable[tuple[int, int]]) -> Iterable[Block]:
-        """Those of the modules' ``.text``, of addresses and lengths."""
+        """Yield the executed blocks in the modules' ``.text``, from addresses and lengths."""
         for address, _ in executed:
             at = bisect_right(self._starts, address) - 1
             if at < 0:
@@ -250,7 +250,7 @@ class Sections:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Booted:
-    """A guest that is ready for turns: which blocks it has executed, and what lies where."""
+    """A guest that is ready for turns, with its executed blocks and sections."""
 
     guest: Guest
     turns: Turns
@@ -258,7 +258,7 @@ class _Booted:
     sections: Sections
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the guest."""
         self.guest.stop()
         self.blocks.close()
 
@@ -277,12 +277,12 @@ def _feedback(booted: _Booted, said: str, counts: _Counts, why: str = "") -> Fee
 
 
 def _lasts(one: Input, feedback: Feedback) -> bool:
-    """Whether a rule has done to the device what stays when the plan is cleared."""
+    """Return whether a fired rule changed the device beyond the plan."""
     return any(rule["action"] in LASTING and rule["name"] in feedback.fired for rule in one.rules)
 
 
 def _counts(control: Client) -> _Counts:
-    """By rule: events that it was about, and times that it fired, at all functions together."""
+    """Return by rule the events that matched and the firings, over all functions."""
     return {
         str(rule["name"]): (
             sum(int(one["met"]) for one in rule["counts"]),
@@ -293,7 +293,7 @@ def _counts(control: Client) -> _Counts:
 
 
 def _of_turn(console: str) -> str:
-    """What a console has shown since the last turn began."""
+    """Return a console's text since the last turn began."""
     return console.rpartition(MARK)[2]
 
 

@@ -1,8 +1,7 @@
-"""What a rule can change of what the driver reads: outputs, events, completions, registers.
+"""Lists what a rule can change: outputs, events, completions, registers.
 
-The targets follow from the declared structures: every number in the output of every firmware
-command, in each page of capabilities, register, event and completion, and in the initialization
-segment.
+The targets follow from the declared structures: each number in the output of each firmware command,
+in each capability page, register, event and completion, and in the initialization segment.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from layouts.prm import Prm
 from layouts.rings.cqe import cqe64
 
 _GROUPS = range(0, 256)
-"""Values of op_mod that may ask for a page of capabilities: its group, and current or maximum."""
+"""Values of op_mod that may select a capability page: group, and current or maximum."""
 _SUB_TYPES = range(3)
 _BYTE_BITS = 8
 _WORD_BYTES = 4
@@ -30,7 +29,7 @@ _WORD_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A number in a structure: its dotted name, its width and its first bit."""
+    """A number in a structure: dotted name, width and offset in bits."""
 
     name: str
     width: int
@@ -39,7 +38,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class FaultTarget:
-    """Events of one kind, and the numbers in what they carry."""
+    """Events of one kind, and the numbers that they carry."""
 
     family: str
     point: str
@@ -48,16 +47,16 @@ class FaultTarget:
 
     @property
     def key(self) -> str:
-        """What it is called in counts."""
+        """The target's name in counts."""
         return key_of(self.point, dict(self.match))
 
 
 def key_of(point: str, match: Mapping[str, Any]) -> str:
-    """What the events of a rule are called in counts, whoever wrote the rule.
+    """Return the name in counts of a rule's events, independent of the rule's author.
 
-    Of several values that a field may have it is the first.
+    If a field may have several values, the first one counts.
     """
-    words = (f"{name}={_first(match[name])}" for name in _TOLD if name in match)
+    words = (f"{name}={_first(match[name])}" for name in _KEY_FIELDS if name in match)
     return " ".join([point, *words])
 
 
@@ -65,11 +64,11 @@ def _first(value: object) -> Any:
     return value[0] if isinstance(value, list) and value else value
 
 
-_TOLD = ("op", "op_mod", "register_id", "type", "opcode", "offset")
+_KEY_FIELDS = ("op", "op_mod", "register_id", "type", "opcode", "offset")
 
 
 def leaves(prm: Prm, prefix: str = "", start: int = 0) -> Iterator[Leaf]:
-    """The numbers of a structure and of those inside it; lists and bytes are left out."""
+    """Yield the numbers of a structure and of nested ones, without lists and bytes."""
     for field in prm.fields:
         name, offset = prefix + field.name, start + field.offset
         if isinstance(field.kind, Prm):
@@ -79,7 +78,7 @@ def leaves(prm: Prm, prefix: str = "", start: int = 0) -> Iterator[Leaf]:
 
 
 def targets(commands: Mapping[int, Command]) -> tuple[FaultTarget, ...]:
-    """Everything there is to change, always in the same order."""
+    """Return all targets, always in the same order."""
     return (
         *_outputs(commands),
         *_events(),
@@ -97,7 +96,7 @@ def _outputs(commands: Mapping[int, Command]) -> Iterator[FaultTarget]:
 
 
 def _opened(command: Command) -> Iterator[FaultTarget]:
-    """The pages of capabilities and registers: a target for each one whose structure is known."""
+    """Yield a target for each capability page and register with a known structure."""
     opened = command.opened
     if opened is None or opened.field not in {one.name for one in command.layout_out.fields}:
         return
@@ -128,7 +127,7 @@ def _completions() -> Iterator[FaultTarget]:
 
 
 def _register_reads() -> Iterator[FaultTarget]:
-    """Each word of the initialization segment that has a field, as the driver reads it."""
+    """Yield a target for each word of the initialization segment that has a field."""
     words = dict.fromkeys(
         leaf.offset // (_BYTE_BITS * _WORD_BYTES) * _WORD_BYTES for leaf in leaves(init_seg)
     )
@@ -138,4 +137,4 @@ def _register_reads() -> Iterator[FaultTarget]:
 
 
 SEGMENT = tuple(leaves(init_seg))
-"""The fields of the initialization segment, for rules that change them for good."""
+"""Fields of the initialization segment, for rules that change them permanently."""

@@ -1,7 +1,7 @@
-"""What several guests have found and try again meanwhile: how much of their time that may take.
+"""Schedules more trials of findings, and limits their share of the guests' time.
 
-A title takes some fifteen guests to be made smaller and tried again, which is as long as hundreds
-of inputs: a run that begins with an empty corpus would do little else.
+Minimizing and retrying a title costs some 15 guests, the time of hundreds of inputs. A run with an
+empty corpus would otherwise do little else.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections import deque
 
 from emu.instruments.fuzz.mutate import Input
 
-_SHARE = 0.2
-"""Of the guests' time."""
+_TIME_FRACTION = 0.2
+"""Most of the guests' time spent on trials."""
 
 
 class Later:
-    """Titles that wait to be tried again, the oldest first. Not for two threads at once."""
+    """Queue of titles for more trials, oldest first. Not thread-safe."""
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
@@ -24,26 +24,26 @@ class Later:
         self._waiting: deque[tuple[Input, str]] = deque()
         self._spent = 0.0
         self._since: float | None = None
-        """When the one that is being tried was taken."""
+        """Start of the current trial."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, one: Input, title: str) -> None:
-        """An input has brought a title up."""
+        """Queue an input that showed a title."""
         self._waiting.append((one, title))
 
     def take(self) -> tuple[Input, str] | None:
-        """One that may be tried now, until :meth:`done`; at most one at a time."""
+        """Return the next title if the time budget allows; at most one until :meth:`done`."""
         now = time.monotonic()
-        share = _SHARE * self._jobs * (now - self._begun)
-        if not self._waiting or self._since is not None or self._spent > share:
+        budget = _TIME_FRACTION * self._jobs * (now - self._begun)
+        if not self._waiting or self._since is not None or self._spent > budget:
             return None
         self._since = now
         return self._waiting.popleft()
 
     def done(self) -> None:
-        """The one that was taken has been tried."""
+        """Account for the time of the trial that ended."""
         assert self._since is not None
         self._spent += time.monotonic() - self._since
         self._since = None

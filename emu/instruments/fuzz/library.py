@@ -1,7 +1,7 @@
-"""The plans of examples/findings, carried out as their ``[expect]`` says.
+"""Reproduces the plans of examples/findings as their ``[expect]`` says.
 
-What a kernel does with memory that was overwritten, and when, differs from run to run, so a plan
-is tried in fresh guests until what it finds comes up.
+The effect of overwritten memory varies between runs, so a plan is tried in new guests until its
+finding appears.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _MAX_PLAN: Final = 1 << 20
 _LOAD: Final = "modprobe mlx5_ib"
 _LOAD_SECONDS: Final = 120.0
 _RUN_SECONDS: Final = 300.0
-_LOOK_SECONDS: Final = 0.3
+_POLL_SECONDS: Final = 0.3
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a plan has brought about in one guest."""
+    """The result of a plan in one guest."""
 
     log: str
-    """The kernel's."""
+    """The kernel's log."""
     findings: tuple[Finding, ...]
     missing: tuple[str, ...]
-    """Those of the plan's expressions that no line of the log matches."""
+    """The plan's expressions that match no line of the log."""
 
     @property
     def has_come_up(self) -> bool:
-        """Whether it is what the plan is about."""
+        """Whether the plan's finding appeared."""
         return bool(self.findings) and not self.missing
 
 
@@ -55,10 +55,10 @@ def reproduce(
     devices: Sequence[str] = (),
     trials: int = TRIALS,
 ) -> Trial:
-    """Carry out a plan until what it finds comes up, or ``trials`` times; returns the last one.
+    """Carry out a plan until its finding appears, up to ``trials`` times; return the last trial.
 
-    The guests have ``devices``, or the functions that the plan is for.
-    Raises UserError when it is no such plan, and LabError when there is no guest.
+    The guests have ``devices``, or the functions that the plan names. Raises UserError for a plan
+    without dmesg in [expect], and LabError if no guest boots.
     """
     plan = read_plan(path)
     expect = _expectation(path, plan)
@@ -74,13 +74,13 @@ def reproduce(
             trial = _judged(_log(guest, text, expect), expect)
         if trial.has_come_up:
             break
-        say(f"{path.stem}: it did not come up in trial {number} of {trials}")
+        say(f"{path.stem}: not reproduced in trial {number} of {trials}")
     return trial
 
 
 def _expectation(path: Path, plan: Plan) -> Expectation:
     if plan.expect is None or not plan.expect.dmesg:
-        raise UserError(f"{path}: it does not say what the kernel logs: no dmesg in [expect]")
+        raise UserError(f"{path}: [expect] has no dmesg")
     return plan.expect
 
 
@@ -90,7 +90,7 @@ def _judged(log: str, expect: Expectation) -> Trial:
 
 
 def _log(guest: Guest, text: str, expect: Expectation) -> str:
-    """The kernel's log when a plan has been carried out, as far as that went."""
+    """Carry out a plan; return the kernel's log, or the console of a lost guest."""
     try:
         with Client(guest.control_socket) as control:
             control.load_plan(text)
@@ -100,7 +100,7 @@ def _log(guest: Guest, text: str, expect: Expectation) -> str:
             guest.run(expect.run, timeout=_RUN_SECONDS)
         end = time.monotonic() + expect.seconds
         while not re.search(expect.dmesg[-1], log := guest.dmesg()) and time.monotonic() < end:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         return log
     except GuestError:
         return guest.console

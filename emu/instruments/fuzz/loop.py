@@ -1,6 +1,6 @@
-"""The loop: an input is made, carried out, and kept when it made new blocks run.
+"""The fuzzing loop: make an input, carry it out, keep it if it ran new blocks.
 
-The same seed and the same feedback give the same inputs, one after the other.
+Equal seeds and equal feedback give equal sequences of inputs.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from emu.instruments.fuzz.rules import Maker
 from emu.instruments.fuzz.schedule import Block, Schedule
 
 _FRESH = 0.25
-"""How many inputs are like no other, of those that the loop makes."""
+"""Fraction of inputs that are new instead of mutated."""
 _FIRST_FRESH = 20
 _MIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """What an input has brought about."""
+    """The result of an input."""
 
     blocks: frozenset[Block]
     fired: frozenset[str] = frozenset()
-    """The names of the rules that fired."""
+    """Names of the rules that fired."""
     titles: tuple[str, ...] = ()
-    """What went wrong in the guest, the first first; empty when nothing did."""
+    """Titles of the findings, the worst first; empty if there are none."""
     log: str = ""
-    """The kernel's log of this run, when something went wrong."""
+    """The kernel's log of this run, if there are findings."""
     met: Mapping[str, int] = field(default_factory=dict)
-    """How many events each rule was about, by its name; of a lost guest perhaps nothing."""
+    """Number of events that each rule matched, by name; may be empty for a lost guest."""
     is_lost: bool = False
     """Whether the guest has to be replaced."""
     is_stuck: bool = False
-    """Whether it is because it did not come back in time."""
+    """Whether the guest was lost because its driver hung."""
     seconds: float = 1.0
-    """How long the driver has worked."""
+    """Seconds that the driver worked."""
 
 
 class InputExecutor(Protocol):
-    """Carries inputs out."""
+    """Carries inputs out, in a guest or in a test."""
 
     def run(self, one: Input) -> Feedback:
-        """Carry one out, whatever state the one before has left."""
+        """Carry out an input, independent of the one before; return its feedback."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One turn of the loop."""
+    """One iteration of the loop."""
 
     input: Input
     parent: str
@@ -69,15 +69,15 @@ class FuzzLoop:
     seed: int | str
     schedule: Schedule = field(default_factory=Schedule)
     known: set[str] = field(default_factory=set)
-    """Workloads of which earlier runs have told what the driver does without any fault."""
+    """Workloads that already ran without faults."""
     runs: int = 0
 
     def __post_init__(self) -> None:
         self._random = Random(self.seed)
         self.maker = Maker(self.targets, self._random)
         self._mutator = Mutator(self.maker, self.workloads, self._random)
-        # What the driver does without any fault is nothing new, and neither is its timers' work.
-        # The last such run of a workload tells of which targets there are any events.
+        # Runs without faults mark the driver's normal blocks, including timers, as known. The last
+        # such run of a workload counts the events of each target.
         census = self.maker.census()
         self._waiting = [
             Input(plan, workload)
@@ -86,21 +86,21 @@ class FuzzLoop:
         ]
 
     def know(self, entry: Input, blocks: Iterable[Block]) -> None:
-        """Take over an input of an earlier run in the same kernel."""
+        """Add an input of an earlier run in the same kernel."""
         self.schedule.add(entry, blocks)
         self.learn(entry)
 
     def try_later(self, entry: Input) -> None:
-        """Carry out an input whose blocks are not known here, before any that is made up."""
+        """Queue an input with unknown blocks; it runs before any new input."""
         self._waiting.append(entry)
 
     def step(self, executor: InputExecutor) -> Step:
-        """Make an input, carry it out, learn from it."""
+        """Make an input, carry it out, learn from its feedback."""
         made, parent = self.take()
         return self.note(made, parent, executor.run(made))
 
     def note(self, made: Input, parent: str, feedback: Feedback) -> Step:
-        """Learn from what an input has brought about. Not for two threads at once."""
+        """Learn from an input's feedback. Not thread-safe."""
         self.runs += 1
         new = self.schedule.note(feedback.blocks)
         if not made.has_faults:
@@ -111,7 +111,7 @@ class FuzzLoop:
             return Step(made, parent, feedback, new)
         for rule in made.rules:
             self.maker.note(rule, has_fired=rule["name"] in feedback.fired)
-        # The children of what a guest does not survive would all cost a guest.
+        # Children of an input that loses its guest would also lose theirs.
         if new and not feedback.is_lost:
             self.schedule.add(made, new)
         if new or feedback.titles:
@@ -119,7 +119,7 @@ class FuzzLoop:
         return Step(made, parent, feedback, new)
 
     def take(self) -> tuple[Input, str]:
-        """The next input, and its parent's ID or nothing. Not for two threads at once."""
+        """Return the next input, and its parent's ID or "". Not thread-safe."""
         if self._waiting:
             return self._waiting.pop(0), ""
         random = self._random
@@ -129,7 +129,7 @@ class FuzzLoop:
         return self._mutator.of(parent, self.schedule.choose(random)), parent.id
 
     def learn(self, entry: Input) -> None:
-        """Remember the values that an input sets, for the same fields of others."""
+        """Remember the values that an input sets, for the same fields in other inputs."""
         for rule in entry.rules:
             for name, value in rule.get("set", {}).items():
                 self.maker.dictionary.learn(name, value)

@@ -1,4 +1,4 @@
-"""A smallest part of an input that still shows what the whole one has shown."""
+"""Minimizes an input that shows a finding."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TIMES = ("probability", "space", "index", "times")
 def minimize_input(
     one: Input, shows: Callable[[Input], bool], limit: int = MAX_TRIALS
 ) -> Input | None:
-    """Rules are left out, then fields that they set, then conditions on when they fire.
+    """Remove rules, then fields that they set, then conditions on when they fire.
 
-    ``shows`` tries an input; at most so many are tried, and what was smallest by then is returned.
-    None when not even the whole input shows it again.
+    ``shows`` tries an input, at most ``limit`` times; the smallest one so far is returned after
+    that. Returns None if even the whole input does not show the finding again.
     """
 
     def made(rules: list[Table]) -> Input:
@@ -35,12 +35,12 @@ def minimize_input(
     search = Search[list[Table]](lambda rules: shows(made(rules)), repr, limit)
     best = search.run(partial(_strategy, one.rules))
     if search.is_cut:
-        logger.info("not the smallest plan, as %d trials were made", limit)
+        logger.info("plan may not be minimal: limit of %d trials reached", limit)
     return None if best is None else made(best)
 
 
 def _strategy(rules: list[Table], shows: Shows[list[Table]]) -> None:
-    """The strategy for the rules of an input, of which one stays at least."""
+    """Minimize the rules of an input; at least one stays."""
 
     def does(some: list[Table]) -> bool:
         return bool(some) and shows(some)
@@ -68,7 +68,7 @@ def _with_fewer_fields(
 
 
 def _more_often(rules: list[Table], at: int, does: Callable[[list[Table]], bool]) -> list[Table]:
-    """The rules without the conditions of one, if that shows it as well."""
+    """Return the rules with one rule's conditions removed, if these still show the finding."""
     plain = copy.deepcopy(rules)
     for name in _TIMES:
         plain[at].pop(name, None)

@@ -1,4 +1,4 @@
-"""Plans that are made up, and plans that are made of others."""
+"""Makes new plans, and plans mutated from others."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from emu.instruments.fuzz.rules import Maker, Table
 _MAX_RULES = 6
 _NEW_RULES = (1, 1, 1, 2, 3)
 _SEQUENCES = 0.15
-"""How many of the inputs that are like no other are steps that follow each other."""
+"""Fraction of new inputs that are sequences of steps."""
 _ID_DIGITS = 12
 _U32 = 1 << 32
 
 
 @dataclass(frozen=True)
 class Input:
-    """What one run is made of."""
+    """A fault plan and a workload."""
 
     plan: Plan
     workload: str
 
     @property
     def id(self) -> str:
-        """Its name in a corpus: a hash of what it says."""
+        """The input's name in a corpus: a hash of its content."""
         text = f"{self.workload}\n{dump(self.plan)}"
         return hashlib.sha256(text.encode()).hexdigest()[:_ID_DIGITS]
 
     @property
     def has_faults(self) -> bool:
-        """Whether any of its rules can fire."""
+        """Whether any rule can fire."""
         return any(rule.probability > 0 for rule in self.plan.rule)
 
     @property
     def rules(self) -> list[Table]:
-        """Its rules as tables."""
+        """The rules as tables."""
         return [rule.to_table() for rule in self.plan.rule]
 
 
 class Mutator:
-    """Makes inputs; all that it chooses comes from one source of random numbers."""
+    """Makes inputs; all choices use one source of random numbers."""
 
     def __init__(self, maker: Maker, workloads: Sequence[str], random: Random) -> None:
         self._maker = maker
         self._workloads = workloads
         self._random = random
         self.costs: dict[str, float] = {}
-        """Seconds that workloads take; what takes longer is chosen less often."""
-        self._ways: Sequence[tuple[int, Callable[[list[Table], Input], list[Table]]]] = (
+        """Seconds that workloads take; slower ones are chosen less often."""
+        self._changes: Sequence[tuple[int, Callable[[list[Table], Input], list[Table]]]] = (
             (30, self._with_another_value),
             (20, self._with_another_rule),
             (15, self._with_less),
@@ -64,7 +64,7 @@ class Mutator:
         )
 
     def fresh(self) -> Input:
-        """An input that is like no other."""
+        """Return a new input without a parent."""
         self._maker.workload = self._workload()
         if self._random.random() < _SEQUENCES:
             return self._made(self._maker.sequence(), self._maker.workload)
@@ -72,14 +72,14 @@ class Mutator:
         return self._made(rules, self._maker.workload)
 
     def of(self, parent: Input, other: Input) -> Input:
-        """A child of an input, perhaps with rules of another one."""
+        """Return a mutation of ``parent``, perhaps with rules of ``other``."""
         rules, workload = parent.rules, parent.workload
         if workload not in self._workloads or self._random.random() < 0.1:
             workload = self._workload()
         self._maker.workload = workload
-        weights = [weight for weight, _ in self._ways]
+        weights = [weight for weight, _ in self._changes]
         for _ in range(self._random.choice([1, 1, 2])):
-            _, change = self._random.choices(self._ways, weights)[0]
+            _, change = self._random.choices(self._changes, weights)[0]
             rules = change(copy.deepcopy(rules), other)
         return self._made(rules, workload)
 

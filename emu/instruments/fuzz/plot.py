@@ -1,4 +1,4 @@
-"""A run's blocks over time, as a picture (SVG)."""
+"""Plots a run's blocks over time as SVG."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _LINES = 4
 _MINUTE = 60
 
 Point = tuple[float, int]
-"""Seconds since the run began, and how many blocks had run by then."""
+"""Seconds since the run began, and the number of blocks that ran by then."""
 
 
 def svg(points: Sequence[Point]) -> Iterator[str]:
-    """The picture, in parts."""
+    """Yield the picture in chunks."""
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
         ' font-family="sans-serif" font-size="12">\n'

@@ -1,4 +1,4 @@
-"""Rules that are made up: for each kind of thing that can go wrong, a table as in a plan."""
+"""Makes random rules, one function for each kind of fault; a rule is a plan's table."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _VECTORS = 8
 _MAX_TRIES = 20
 _LONGEST_SEQUENCE = 4
 _APART = (0, 1, 1, 2, 5, 20)
-"""How many events lie between two steps of a sequence."""
+"""Number of events between two steps of a sequence."""
 _MOMENTS = ("cmd.done", "doorbell", "cqe", "eqe")
-"""Points without further conditions at which something can begin."""
+"""Points at which a rule without other conditions can fire."""
 
 LASTING: Final = frozenset(
     {"registers", "health", "gone", "restart", "capabilities", "temperature"}
 )
-"""Actions whose effect on the device stays when the plan is cleared, until a reset."""
+"""Actions whose effect persists after the plan is cleared, until a reset."""
 _LASTING_WHEN_LIVE = 0.1
-"""How many of them a workload has in which the driver stays bound."""
+"""Fraction of such rules kept for live workloads."""
 
 
 class Maker:
-    """Makes rules for :attr:`workload`, about what the driver reads while it is carried out."""
+    """Makes rules for :attr:`workload`, about the data that the driver reads during it."""
 
     def __init__(self, targets: Sequence[FaultTarget], random: Random) -> None:
         self.dictionary = Dictionary()
@@ -59,13 +59,13 @@ class Maker:
             (7, self._refused),
             (3, self._replaced),
             (14, self._invented_event),
-            (3, self._moved),
+            (3, self._reordered),
             (3, self._segment),
             (2, self._device),
         )
 
     def census(self) -> Plan:
-        """A plan that changes nothing, and counts the events of each target."""
+        """Return a plan that changes nothing and counts the events of each target."""
         every = [target for family in self._by_family.values() for target in family]
         about = [(target.point, dict(target.match)) for target in every]
         about += [(point, {}) for point in _MOMENTS]
@@ -77,12 +77,12 @@ class Maker:
         return from_table({"rule": rules})
 
     def know(self, workload: str, rules: Sequence[Table], met: Mapping[str, int]) -> None:
-        """What a census has counted while the driver did ``workload``."""
+        """Record the counts of a census of ``workload``."""
         counts = {_key(rule): met.get(str(rule["name"]), 0) for rule in rules}
         self._seen.know(workload, counts)
 
     def rule(self) -> Table:
-        """A new rule, without a name, that is not known to cost the guest."""
+        """Return a new rule without a name, avoiding rules known to lose guests."""
         random = self._random
         weights = [weight for weight, _ in self._kinds]
         made: Table | None = None
@@ -95,7 +95,7 @@ class Maker:
         return made | self.when(made)
 
     def sequence(self) -> list[Table]:
-        """Events and states of the device that follow each other, without names."""
+        """Return consecutive events and device states, as rules without names."""
         random = self._random
         moment = self._moment()
         events = self._seen.events(self.workload, _key(moment)) or _FIRST_EVENTS
@@ -109,28 +109,28 @@ class Maker:
         return steps
 
     def avoids(self, rule: Table) -> bool:
-        """Whether a rule is left out this time: its like cost guests, or live turns a binding."""
+        """Return whether to skip a rule: similar ones lost guests, or it would end live turns."""
         work = WORKLOADS.get(self.workload)
         if work is not None and work.is_live and rule["action"] in LASTING:
             return self._random.random() >= _LASTING_WHEN_LIVE
         return self._random.random() >= self.culprits.chance(rule)
 
     def note(self, rule: Mapping[str, Any], *, has_fired: bool) -> None:
-        """What became of a rule."""
+        """Record whether a rule fired."""
         self._seen.note(_key(rule), has_fired=has_fired)
 
     def value(self, leaf: Leaf) -> int:
-        """A value for a number of the driver's input."""
+        """Return a value for a number that the driver reads."""
         return choose(self._random, leaf.name, leaf.width, self.dictionary)
 
     def target(self, family: str) -> FaultTarget | None:
-        """One of a family of which there are events; None when the workload brings none."""
+        """Return a target of a family; None if the workload has none of its events."""
         family_targets = self._by_family[family]
         weights = [self._seen.weight(self.workload, one.key) for one in family_targets]
         return self._random.choices(family_targets, weights)[0] if any(weights) else None
 
     def leaves_of(self, rule: Mapping[str, Any]) -> Sequence[Leaf]:
-        """What a rule of ours can set; nothing for an action that sets nothing."""
+        """Return the numbers that a generated rule can set; empty for actions that set none."""
         if rule["action"] == "registers":
             return SEGMENT
         key = _key(rule)
@@ -141,11 +141,11 @@ class Maker:
         return ()
 
     def when(self, rule: Mapping[str, Any]) -> Table:
-        """When a rule fires: each time, once, or at one of the events that there will be."""
+        """Return when a rule fires: always, once, or at one of the expected events."""
         random = self._random
         events = self._seen.events(self.workload, _key(rule))
         if not rule.get("match") and rule["point"] in _MOMENTS:
-            # The later half of the work more often: there is more that can be hit.
+            # Prefer later events: more of the driver's state exists then.
             return {"index": [max(1, round((events or _FIRST_EVENTS) * random.random() ** 0.5))]}
         draw = random.random()
         if draw < 0.5 or events == 1:
@@ -166,12 +166,12 @@ class Maker:
         rule = _table(target, "corrupt", set=values)
         op_mod = rule["match"].get("op_mod")
         if op_mod is not None and self._random.random() < 0.7:
-            # What is there, and the most there could be: the driver asks for both.
+            # The driver asks for the current and for the maximum capabilities.
             rule["match"]["op_mod"] = [op_mod & ~1, op_mod | 1]
         return rule
 
     def _refused(self) -> Table:
-        """A command, or a work request, ends in error."""
+        """Return a rule that fails a command or a work request."""
         done = self.target("completion") if self._random.random() < 0.2 else None
         if done is not None:
             return _table(done, "fail", syndrome=self._random.choice(list(CqeSyndrome)).name)
@@ -180,13 +180,13 @@ class Maker:
         return _table(self._output(), "fail", status=status) | {"point": point}
 
     def _replaced(self) -> Table:
-        """An output's bytes, a status of 0 first."""
+        """Return a rule that replaces an output's bytes; the status is 0."""
         random = self._random
         data = random.choice([b"\0", b"\xff", random.randbytes(1)]) * random.choice(_DATA_BYTES)
         return _table(self._output(), "replace", data=(bytes(8) + data).hex())
 
     def _invented_event(self) -> Table:
-        """An event that nothing has caused, some time while the driver works."""
+        """Return a rule that injects an event without a cause."""
         random = self._random
         about = random.choice(self._by_family["event"])
         kind = EventType[dict(about.match)["type"]].name
@@ -198,8 +198,8 @@ class Maker:
             return rule | {"set": {leaf.name: self.value(leaf) for leaf in chosen}}
         return rule | {"data": random.randbytes(28).hex()}
 
-    def _moved(self) -> Table | None:
-        """An event or completion that comes twice, late, or in another order."""
+    def _reordered(self) -> Table | None:
+        """Return a rule that duplicates, delays, drops or reorders an event or completion."""
         random = self._random
         family = random.choice(["event", "completion"])
         target = self.target(family)
@@ -207,19 +207,19 @@ class Maker:
             return None
         action = random.choice(["duplicate", "delay", "drop", "duplicate"])
         if action == "drop" and family == "event":
-            # The driver would wait for a minute and longer.
+            # The driver waits at least 60 s for a dropped event.
             action = "reorder"
         more = {"ms": random.choice(_LATE_MS)} if action == "delay" else {}
         return _table(target, action, **more)
 
     def _segment(self) -> Table:
-        """A field of the initialization segment changes."""
+        """Return a rule that changes a field of the initialization segment."""
         leaf = self._random.choice(SEGMENT)
         moment = self._random.choice([{"point": "load"}, self._moment()])
         return {**moment, "action": "registers", "set": {leaf.name: self.value(leaf)}}
 
     def _device(self) -> Table:
-        """Something about the whole device: health, link, pages, interrupts, a restart."""
+        """Return a rule about the whole device: health, link, pages, interrupts, a restart."""
         random = self._random
         more: Table = random.choice(
             [
@@ -233,7 +233,7 @@ class Maker:
         return {**self._moment(), **more}
 
     def _moment(self) -> Table:
-        """A point that the driver comes by, to begin something there."""
+        """Return a point that the driver reaches during the workload."""
         if self._random.random() < 0.5:
             counts = [self._seen.events(self.workload, point) or 0 for point in _MOMENTS]
             point = self._random.choices(_MOMENTS, counts)[0] if any(counts) else "cmd.done"

@@ -1,4 +1,4 @@
-"""Which input is changed next: the one with the block that the fewest runs have come by."""
+"""Chooses the next input to mutate: prefers inputs whose rarest block few runs reached."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Block = tuple[str, int]
 """A kernel module and the offset of a block in its ``.text``."""
 
 _MAX_KEPT = 64
-"""Blocks of an input by which it is judged: those that were new when it came."""
+"""Most blocks that rate an input: those that were new when it was added."""
 
 
 class Schedule:
-    """The inputs that are worth changing, and how often each block has run."""
+    """The inputs to mutate, and the number of runs of each block."""
 
     def __init__(self, hits: Mapping[Block, int] | None = None) -> None:
         self.hits: Counter[Block] = Counter(hits)
@@ -26,20 +26,20 @@ class Schedule:
         return len(self._entries)
 
     def note(self, blocks: Iterable[Block]) -> list[Block]:
-        """Count the blocks of a run; those that never ran before, sorted."""
+        """Count the blocks of a run; return the new ones, sorted."""
         blocks = set(blocks)
         new = sorted(block for block in blocks if block not in self.hits)
         self.hits.update(blocks)
         return new
 
     def add(self, entry: Input, new: Iterable[Block]) -> None:
-        """Keep an input, for these blocks."""
+        """Add an input with its new blocks."""
         self._entries.append((entry, tuple(new)[:_MAX_KEPT]))
 
     def choose(self, random: Random) -> Input:
-        """An input, with a probability of one by the runs that have come by its rarest block.
+        """Return an input, weighted by 1 / (runs that reached its rarest block).
 
-        Raises IndexError without any.
+        Raises IndexError if there are none.
         """
         weights = [
             1 / max(1, min((self.hits[block] for block in new), default=self._unseen_hits()))

@@ -1,4 +1,4 @@
-"""The program ``traffic``, which plans for faults and findings run in the guest."""
+"""Installs the program ``traffic``, which plans for faults and findings run in the guest."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ for i in $(seq 50); do
 done
 exec timeout ${SECONDS_TO_TALK:-20} ping -c $count -i 0.1 -W 1 "$@" 10.9.0.2
 """
-"""The same for Ethernet functions: status 0 when any answer has come."""
+"""The same for Ethernet functions: status 0 if any reply is received."""
 
 
 def is_ethernet(model: str) -> bool:
-    """Whether a plan for this model is carried out with two functions on one segment."""
+    """Return whether plans for this model need two functions on one segment."""
     return model.startswith(_ETHERNET_MODELS)
 
 
 def with_traffic(guest: Guest, model: str = "") -> None:
-    """Put the program ``traffic`` for functions of a model into a guest. Raises GuestError."""
+    """Install the program ``traffic`` for a model in a guest. Raises GuestError."""
     install = "cat > /usr/local/bin/traffic; chmod +x /usr/local/bin/traffic"
     program = _ETHERNET if is_ethernet(model) else _PAIR
     guest.run(install, stdin=program.encode()).check()

@@ -1,8 +1,8 @@
-"""How a guest is made to carry out a turn: bind the driver, work, unbind; and then a reset.
+"""Carries out turns in a guest: bind the driver, work, unbind, reset.
 
-Live turns work with a driver that stays bound, as long as nothing has gone wrong.
-An emulated guest runs a shell script, and QEMU tells which blocks it has translated. A User-Mode
-Linux guest has a program of ours that goes on from turn to turn, and counts by KCOV.
+Live turns keep the driver bound while there are no failures. An emulated guest runs a shell script,
+and QEMU records translated blocks. A User-Mode Linux guest has one program
+(:mod:`emu.instruments.coverage.inside.turns`) for all turns, which counts by KCOV.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from emu.instruments.fuzz.workloads import INSTALL, MARK, WORKLOADS, program
 _INSTALL_SECONDS = 300.0
 _RESET_SECONDS = 60.0
 _PROGRAM_RESET_SECONDS = 8.0
-"""The same in a guest that is there again in seconds."""
-_LOOK_SECONDS = 0.5
+"""The same in a User-Mode Linux guest, which reboots in seconds."""
+_POLL_SECONDS = 0.5
 _MAX_IDLE_SECONDS = 1.5
-_IDLE_SHARE = 0.05
-"""Of a processor: what a guest whose driver waits for the device takes for its timers."""
+_IDLE_FRACTION = 0.05
+"""Fraction of a processor that a waiting guest uses for its timers."""
 _MAX_BYTES = 64 << 20
 _MAX_TURNS = 100
-"""Live turns with a driver that stays bound; what they leave behind adds up."""
+"""Most live turns before a reset, as their side effects add up."""
 _MAX_COMPLAINTS = 10
-"""Live turns with a warning of the driver's, after which it is bound again."""
+"""Live turns with a warning of the driver before a reset."""
 _GIVEN_UP = re.compile(r"health|recover|fatal|bad device|timeout|leak|teardown", re.IGNORECASE)
-"""In a warning: the driver no longer works with the function as it did."""
+"""Warnings after which the driver no longer works normally with the function."""
 
 
 class Turns(Protocol):
-    """What the executor needs of a guest that is up. Everything raises GuestError."""
+    """Interface of a running guest to the executor. All methods raise GuestError."""
 
     def install(self) -> None:
-        """Load the modules, without probing."""
+        """Load the modules without probing."""
 
     def begin(self, workload: str) -> bool:
-        """Bring the functions to where its turns begin; False when that cannot be."""
+        """Prepare the functions for a turn; return False if that fails."""
 
     def spoil(self) -> None:
-        """What the last turn has left is not where another begins."""
+        """Require a reset before the next turn."""
 
     def run(self, workload: str, seconds: float) -> str:
-        """Carry out a turn; what the kernel has logged. Raises CommandTimeoutError."""
+        """Carry out a turn; return the kernel's log. Raises CommandTimeoutError."""
 
 
 class ShellTurns:
-    """By a shell script in the guest."""
+    """Turns by a shell script in the guest."""
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
@@ -66,11 +66,11 @@ class ShellTurns:
     def begin(self, workload: str) -> bool:
         """As :meth:`Turns.begin`."""
         if WORKLOADS[workload].is_live:
-            raise LabError(f"{workload}: only in User-Mode Linux the driver stays bound")
+            raise LabError(f"{workload}: live workloads need User-Mode Linux")
         return self._guest.run(["fuzz-turn", "reset"], timeout=_RESET_SECONDS).status == 0
 
     def spoil(self) -> None:
-        """Each turn begins with a reset."""
+        """Do nothing, as each turn begins with a reset."""
 
     def run(self, workload: str, seconds: float) -> str:
         """As :meth:`Turns.run`."""
@@ -78,26 +78,27 @@ class ShellTurns:
 
 
 class _Idleness:
-    """How long a User-Mode Linux guest has done nothing; a busy host is no reason to say so."""
+    """Measures idle time of a User-Mode Linux guest by its processor time, not by wall-clock
+    time."""
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
-        self._since = self._looked = time.monotonic()
+        self._since = self._measured = time.monotonic()
         self._work = guest.work_seconds
 
     def seconds(self) -> float:
-        """Seconds; 0 where the host does not tell. To be asked now and then."""
+        """Return the idle seconds; 0 if the host has no data. Call regularly."""
         now, work = time.monotonic(), self._guest.work_seconds
         if work is None or self._work is None:
             return 0.0
-        if work - self._work > _IDLE_SHARE * (now - self._looked):
+        if work - self._work > _IDLE_FRACTION * (now - self._measured):
             self._since = now
-        self._looked, self._work = now, work
+        self._measured, self._work = now, work
         return now - self._since
 
 
 class ProgramTurns:
-    """By a program in the guest that goes on: a line to it, a line back."""
+    """Turns by one program in the guest: one line to it, one line back."""
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
@@ -108,7 +109,7 @@ class ProgramTurns:
         self._job = guest.popen(words, has_input=True, sink=self._take)
         self._places: list[int] = []
         self._is_bound = False
-        """Whether live turns go on with the functions, all of which are bound then."""
+        """Whether all functions are bound for more live turns."""
         self._turns = self._complaints = 0
 
     def install(self) -> None:
@@ -151,19 +152,19 @@ class ProgramTurns:
         try:
             self._places = [int(place) for place in answer.get("places", ())]
         except (TypeError, ValueError, OverflowError):
-            raise GuestError(f"{workload}: the guest's program told no places") from None
+            raise GuestError(f"{workload}: the guest's program sent invalid addresses") from None
         return said
 
     def executed(self) -> list[tuple[int, int]]:
-        """Address and length of each block of the last turn, as of QEMU's."""
+        """Return address and length of each block of the last turn, like QEMU's."""
         return [(place, 1) for place in self._places]
 
     def clear(self) -> None:
-        """Nothing has run."""
+        """Discard the executed blocks."""
         self._places = []
 
     def close(self) -> None:
-        """It ends with the guest."""
+        """Do nothing, as the program ends with the guest."""
 
     def _ask(
         self, what: Mapping[str, Any], name: str, seconds: float, idle: _Idleness | None = None
@@ -173,28 +174,29 @@ class ProgramTurns:
         return self._answer(name, seconds, idle)
 
     def _answer(self, name: str, seconds: float, idle: _Idleness | None = None) -> dict[str, Any]:
-        """The next line, or why there is none. With ``idle`` a guest that waits is given up."""
+        """Return the next answer; raise CommandTimeoutError after ``seconds``, or if ``idle``
+        too long."""
         deadline = time.monotonic() + seconds
         while not self._said.endswith(b"\n"):
             self._news.clear()
             if self._job.status is not None or self._job.failure is not None:
                 self._guest.wait(self._job)
                 said = self._complained.decode(errors="replace").strip().splitlines()
-                raise GuestError(f"{name}: the guest's program has ended: {said[-1:]}")
+                raise GuestError(f"{name}: the guest's program ended: {said[-1:]}")
             if time.monotonic() > deadline:
                 raise CommandTimeoutError(f"{name}: not done after {seconds:g} s", b"", b"")
             if idle is not None and idle.seconds() > _MAX_IDLE_SECONDS:
-                why = f"{name}: it has waited for {_MAX_IDLE_SECONDS:g} s"
+                why = f"{name}: the guest was idle for {_MAX_IDLE_SECONDS:g} s"
                 raise CommandTimeoutError(why, b"", b"")
             if not self._said.endswith(b"\n"):
-                self._news.wait(_LOOK_SECONDS)
+                self._news.wait(_POLL_SECONDS)
         try:
             answer = json.loads(self._said.splitlines()[-1])
         except (ValueError, IndexError, RecursionError):
             answer = None
         self._said.clear()
         if not isinstance(answer, dict):
-            raise GuestError(f"{name}: the guest's program said what is no answer")
+            raise GuestError(f"{name}: the guest's program sent an invalid answer")
         if "error" in answer:
             raise GuestError(str(answer["error"]))
         return answer
@@ -202,6 +204,6 @@ class ProgramTurns:
     def _take(self, kind: int, data: bytes) -> None:
         into = self._said if kind == frames.STDOUT else self._complained
         if len(into) + len(data) > _MAX_BYTES:
-            raise GuestError("the guest's program says too much")
+            raise GuestError("the guest's program sent more than {_MAX_BYTES >> 20} MiB")
         into += data
         self._news.set()

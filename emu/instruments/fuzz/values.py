@@ -1,4 +1,4 @@
-"""Numbers that are worth a try for a field of some width."""
+"""Chooses values for fields of a given width."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _ENUMERATIONS: Mapping[str, type[IntEnum]] = {
     "state": QpState,
     "st": QpType,
 }
-"""Enumerations of fields, by the last part of their names."""
+"""Enumerations of fields, by the last component of their names."""
 
 _OPCODE_SHIFT = 4
 _MAX_LEARNED = 32
 
 
 class Dictionary:
-    """Values of fields that made something new happen, by the last part of the field's name."""
+    """Values that led to new blocks, by the last component of the field's name."""
 
     def __init__(self) -> None:
         self._values: dict[str, list[int]] = {}
 
     def learn(self, name: str, value: object) -> None:
-        """Remember a value; only numbers, and the newest of many."""
+        """Remember a number for a field; the oldest of many is dropped."""
         if isinstance(value, bool) or not isinstance(value, int):
             return
         known = self._values.setdefault(last_part(name), [])
@@ -39,21 +39,21 @@ class Dictionary:
             del known[:-_MAX_LEARNED]
 
     def of(self, name: str) -> Sequence[int]:
-        """What is known for a field."""
+        """Return the remembered values of a field."""
         return self._values.get(last_part(name), ())
 
     def to_table(self) -> dict[str, list[int]]:
-        """All of it, by name."""
+        """Return all values by name."""
         return {name: list(values) for name, values in sorted(self._values.items())}
 
 
 def last_part(name: str) -> str:
-    """``cq_context.log_cq_size`` is ``log_cq_size`` wherever it stands."""
+    """Return the last component: ``log_cq_size`` of ``cq_context.log_cq_size``."""
     return name.rpartition(".")[2]
 
 
 def known_numbers(name: str) -> Iterable[int]:
-    """The members of the field's enumeration, if it has one."""
+    """Return the members of the field's enumeration, if it has one."""
     last = last_part(name)
     if last == "op_own":
         return [opcode << _OPCODE_SHIFT for opcode in CqeOpcode]
@@ -61,7 +61,7 @@ def known_numbers(name: str) -> Iterable[int]:
 
 
 def interesting(width: int) -> list[int]:
-    """Edges of a field of ``width`` bits: the ends, both halves, powers of two and beside them."""
+    """Return edge values of ``width`` bits: ends, halves, powers of two and their neighbours."""
     largest = (1 << width) - 1
     values = [0, 1, 2, largest, largest - 1, largest >> 1, (largest >> 1) + 1]
     for power in range(2, width):
@@ -70,7 +70,7 @@ def interesting(width: int) -> list[int]:
 
 
 def choose(random: Random, name: str, width: int, dictionary: Dictionary) -> int:
-    """A value for a field: learnt, of its enumeration, an edge, or anything."""
+    """Return a value for a field: learnt, of its enumeration, an edge, or random."""
     largest = (1 << width) - 1
     learnt = [value for value in dictionary.of(name) if value <= largest]
     named = [value for value in known_numbers(name) if value <= largest]

@@ -1,4 +1,4 @@
-"""Who is told how far a run of the fuzzer is."""
+"""Callbacks that report the progress of a fuzzer's run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from emu.guests.archive.bootstrap import Progress
 
 @dataclass(frozen=True)
 class FuzzWatcher:
-    """What the fuzzer calls; from several threads when several guests run."""
+    """Callbacks of the fuzzer, called from several threads with several guests."""
 
     progress: Progress | None
-    """Is told of what is built or fetched, and of boots."""
+    """Reports builds, downloads and boots."""
     on_wait: Callable[[], None] | None
-    """Is called when another process builds the same."""
+    """Called when another process builds the same."""
     work: Callable[[str], None]
-    """Is told what a guest does now."""
+    """Reports a guest's current work."""
 
 
 NOBODY = FuzzWatcher(None, None, lambda _: None)

@@ -1,8 +1,8 @@
-"""What the guest does while a plan is in force: shell scripts, run between binding and unbinding.
+"""Workloads: shell scripts that run in the guest between binding and unbinding.
 
-Every step has a time limit of its own and may fail; each ends by itself. With those that are live
-the driver stays bound from input to input: a User-Mode Linux guest's program does them without a
-process (:mod:`emu.instruments.coverage.inside.live`), so they cost a tenth.
+Every step has a time limit, may fail, and ends by itself. Live workloads keep the driver bound
+between inputs. A User-Mode Linux guest's program does them without starting a process
+(:mod:`emu.instruments.coverage.inside.live`), at a tenth of the cost.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 _ANY, _ETHERNET, _INFINIBAND = "0x", "0x0200", "0x0207"
-"""How the PCI class of a function begins: with any port, an Ethernet port, an InfiniBand port."""
+"""Prefixes of a function's PCI class: any port, Ethernet port, InfiniBand port."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is done with how many functions; with others if there is none of the class."""
+    """Work on some functions of a PCI class; on others if the guest has none of it."""
 
     script: str
-    """A shell script; of a live one the name of what the program does."""
+    """A shell script; for a live workload, the name of the program's function."""
     pci_class: str = _ANY
     functions: int = 1
     is_live: bool = False
@@ -119,10 +119,10 @@ for file in $(grep -il 0x15b3 /sys/bus/pci/devices/*/vendor); do
 done > /run/fuzz-functions
 dmesg --clear
 """
-"""Loads the modules without probing anything; the program ``fuzz-turn`` comes from the input."""
+"""Loads the modules without probing; standard input is the program ``fuzz-turn``."""
 
 MARK = "mlx5emu: fuzz-turn"
-"""Begins the line of the kernel's log with which a turn begins."""
+"""Prefix of the log line that starts a turn."""
 
 TURN = """#!/bin/sh
 # fuzz-turn reset | fuzz-turn run WORKLOAD
@@ -160,11 +160,11 @@ for file in /sys/module/*/sections/.text* /sys/module/*/sections/.exit.text; do
     echo "${module%%/*} ${file##*/} $(cat $file)"
 done 2> /dev/null
 """
-"""Tells where the code of each module is. A module's .init.text is freed, and may be another's."""
+"""Lists the code sections of each module. A module's .init.text is freed and may be reused."""
 
 
 def program() -> str:
-    """The guest's program, with all workloads."""
+    """Return the guest's program with all shell workloads."""
     scripts = [(name, one) for name, one in WORKLOADS.items() if not one.is_live]
     cases = "\n".join(f"{name})\n{one.script}\n;;" for name, one in scripts)
     about = "\n".join(

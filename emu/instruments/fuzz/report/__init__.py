@@ -1,1 +1,1 @@
-"""A finding as a mail for the kernel's list: what happens, where in the driver, and a patch."""
+"""Formats a finding as a mail for the kernel's list: effect, source location, patch."""

@@ -1,8 +1,8 @@
-"""A finding as the mailing list wants it: what happens, how to see it, and a patch.
+"""Formats a finding as a mail: effect, command that shows it, patch.
 
-The form is that of Documentation/process/submitting-patches.rst and of the netdev and linux-rdma
-trees. What only a person can write is left in angle brackets: which commit it fixes, who signs it
-off, and the change itself where there is no proposal for it.
+The form follows Documentation/process/submitting-patches.rst and the netdev and linux-rdma trees.
+Items for the sender are in angle brackets: the commit to fix, the sign-off, and the change if there
+is no proposal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from emu.server.service.plan_files import read_plan
 _WIDTH = 75
 """Columns of a commit message."""
 _AROUND = 5
-"""Lines of the source before and after the one that is to be changed."""
+"""Source lines before and after the line to change."""
 _MAX_SOURCE = 4 << 20
 _LOG_LINES = 30
 FACTS = "findings.toml"
@@ -37,28 +37,28 @@ _RDMA = "drivers/infiniband/"
 
 @dataclass(frozen=True)
 class Report:
-    """What is known of a finding; texts may be empty."""
+    """Data of a finding; texts may be empty."""
 
     title: str
     about: str
-    """What the device does."""
+    """Behaviour of the device."""
     does: str
-    """What the driver does about it."""
+    """Reaction of the driver."""
     kernels: Sequence[str]
-    """Releases in which it was seen."""
+    """Kernel releases that showed the finding."""
     plan: str
-    """The plan, as a file."""
+    """Content of the plan file."""
     command: str
-    """The command that shows it with that file."""
+    """Command that reproduces the finding with that file."""
     log: str = ""
     where: str = ""
-    """The place in the sources, as in examples/findings/findings.toml."""
+    """Location in the sources, as in examples/findings/findings.toml."""
     fix: Fix | None = None
-    """What is proposed."""
+    """The proposed patch."""
 
 
 def of_library(plan_file: Path) -> Report:
-    """What is known of a plan of examples/findings. Raises UserError."""
+    """Return the data of a plan of examples/findings. Raises UserError."""
     facts_file = plan_file.with_name(FACTS)
     if not facts_file.is_file():
         raise UserError(f"{plan_file}: neither in a corpus nor beside a {FACTS}")
@@ -70,10 +70,10 @@ def of_library(plan_file: Path) -> Report:
             list(map(str, fact["kernels"])),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise UserError(f"{facts_file}: it does not tell of {plan_file.stem}") from None
+        raise UserError(f"{facts_file}: no valid entry for {plan_file.stem}") from None
     plan = read_plan(plan_file)
     if plan.expect is None:
-        raise UserError(f"{plan_file}: it does not say what the driver does: no [expect]")
+        raise UserError(f"{plan_file}: no [expect], which describes the driver's reaction")
     expect = plan.expect
     words = ["mlx5emu", "run", *(["--no-probe"] if expect.when == LOADING else [])]
     words += ["--device", expect.model, "--faults", plan_file.name, "--"]
@@ -86,10 +86,10 @@ def of_library(plan_file: Path) -> Report:
 
 
 def mail(report: Report, tree: Path | None = None) -> str:
-    """The whole mail; with the kernel's sources of the place's release the patch has its context.
+    """Return the mail; with the kernel's sources of the right release, the patch has context.
 
-    A build of that kernel gives the log's frames their lines. Raises UserError for a tree that has
-    not the place, LabError for a build that cannot be read.
+    A build of that kernel adds lines to the log's frames. Raises UserError for a tree without the
+    location, LabError for an unreadable build.
     """
     bug = _bug(report, tree)
     place = place_of(report.where)
@@ -130,13 +130,13 @@ def _subject(place: Place | None, is_rdma: bool) -> str:
 
 
 def _bug(report: Report, tree: Path | None) -> Finding | None:
-    """The kernel's report about it."""
+    """Return the kernel's report of the finding."""
     bugs = [one for one in findings(decoded(report.log, tree)) if one.kind is not Kind.DRIVER]
     return next((one for one in bugs if one.title == report.title), bugs[0] if bugs else None)
 
 
 def _shown(report: Report, bug: Finding | None) -> list[str]:
-    """That report, as far as it is about the driver."""
+    """Return the report's lines without guessed frames."""
     if bug is None:
         return [f"  {one_line(report.title)}", ""]
     lines = [line for line in bug.lines if not line.lstrip().startswith("? ")]
@@ -147,11 +147,11 @@ def _blame(place: Place | None) -> str:
     what = "-L <line>,+1 <file>"
     if place is not None and place.path:
         what = f"-L {place.line},+1 {place.path}"
-    return f'12 digits ("subject") of the commit that git blame {what} tells'
+    return f'12 digits ("subject") of the commit from git blame {what}'
 
 
 def _patch(fix: Fix | None, place: Place | None, tree: Path | None) -> list[str]:
-    """The proposal as a diff of the tree; without a proposal that fits it, the place for one."""
+    """Return the proposal as a diff of the tree; without a fitting proposal, its location."""
     if fix is None:
         return _frame(place, tree)
     if tree is None:
@@ -163,7 +163,7 @@ def _patch(fix: Fix | None, place: Place | None, tree: Path | None) -> list[str]
 
 
 def _frame(place: Place | None, tree: Path | None) -> list[str]:
-    """A patch that changes nothing yet: the place with its surroundings."""
+    """Return an empty patch: the location with its context."""
     if place is None or not place.path:
         return ["<the patch>"]
     head = [
@@ -175,10 +175,14 @@ def _frame(place: Place | None, tree: Path | None) -> list[str]:
         return [*head, f"@@ -{place.line} +{place.line} @@ {place.function}"]
     file = tree / place.path
     if not file.is_file():
-        raise UserError(f"{tree}: it has no {place.path}: no sources of Linux {place.release}?")
+        raise UserError(
+            f"{tree}: {place.path} is missing: are these sources of Linux {place.release}?"
+        )
     lines = read_infile(file, _MAX_SOURCE).decode(errors="replace").splitlines()
     if place.line > len(lines):
-        raise UserError(f"{file}: it has no line {place.line}: not of Linux {place.release}?")
+        raise UserError(
+            f"{file}: line {place.line} is missing: are these sources of Linux {place.release}?"
+        )
     first = max(1, place.line - _AROUND)
     shown = lines[first - 1 : place.line + _AROUND]
     return [

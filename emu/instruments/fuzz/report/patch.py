@@ -1,7 +1,7 @@
-"""Proposals for patches: edits by function, made into diffs of whatever sources somebody has.
+"""Makes patches: applies edits by function to a kernel tree and returns the diff.
 
-They stand in a file beside the findings, and hold no lines of the kernel's: each edit names words
-of the one at which it stands. So they fit releases in which the function has changed elsewhere.
+Edits are stored in a file beside the findings and contain no kernel lines. Each edit names words of
+the line where it applies, so it fits releases that changed the function elsewhere.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ _PLACES: Final = ("before", "after", "instead")
 
 
 class DoesNotFitError(Exception):
-    """The sources have not the place of an edit."""
+    """The sources lack the location of an edit."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Lines for one place of a function."""
+    """Lines for one location in a function."""
 
     file: str
     function: str
     where: str
-    """Whether they come ``before`` the line with the words, ``after`` it, or ``instead``."""
+    """Position of the lines: ``before``, ``after`` or ``instead`` of the line with the words."""
     words: str
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Fix:
-    """What is proposed for a finding."""
+    """The proposed patch for a finding."""
 
     why: str
     edits: tuple[Edit, ...] = field(default=())
 
 
 def fix_of(folder: Path, finding: str) -> Fix | None:
-    """The proposal for a finding of this folder; None without one. Raises UserError."""
+    """Return the proposal for a finding of this folder; None if there is none. Raises UserError."""
     path = folder / FIXES
     if not path.is_file():
         return None
@@ -57,7 +57,7 @@ def fix_of(folder: Path, finding: str) -> Fix | None:
             if finding in table["findings"]:
                 return Fix(str(table["why"]), tuple(map(_edit, table["edit"])))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise UserError(f"{path}: no proposals for patches") from None
+        raise UserError(f"{path}: not a valid file of proposed patches") from None
     return None
 
 
@@ -68,12 +68,12 @@ def _edit(table: dict[str, Any]) -> Edit:
 
 
 def diff(fix: Fix, tree: Path) -> list[str]:
-    """The lines of a unified diff of the tree, as git takes it. Raises DoesNotFitError."""
+    """Return a unified diff of the tree for git apply. Raises DoesNotFitError."""
     result: list[str] = []
     for name in dict.fromkeys(edit.file for edit in fix.edits):
         path = tree / name
         if not path.is_file():
-            raise DoesNotFitError(f"there is no {name}")
+            raise DoesNotFitError(f"{name} is missing")
         old = read_infile(path, _MAX_SOURCE).decode(errors="replace").splitlines()
         new = old
         for edit in fix.edits:
@@ -96,6 +96,6 @@ def _edited(lines: Sequence[str], edit: Edit) -> list[str]:
 
 
 def _body(lines: Sequence[str], function: str) -> range:
-    """The numbers of the lines of a function's body, counted from 0; none if it is not there."""
+    """Return the line numbers of a function's body, from 0; empty if the function is missing."""
     found = definition(lines, function)
     return range(0) if found is None else range(*found[1:])

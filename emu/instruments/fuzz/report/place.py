@@ -1,8 +1,8 @@
-"""Where in the driver's sources a finding lies.
+"""Finds the source location of a finding in the driver.
 
-The library's findings say it (examples/findings/findings.toml). For others the kernel's own report
-does: a warning and a BUG name file and line, an oops names functions of the driver with offsets,
-of which a build tree makes lines, and sources at least the function's first line.
+Findings of the library name it (examples/findings/findings.toml). For others it comes from the
+kernel's report. A warning and a BUG name file and line. An oops names functions and offsets: a
+build tree maps them to lines, plain sources only to the function's first line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ANY_FRAME = re.compile(r"\b(\w+)(?:\.[\w.]+)?\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the driver; a place of which only the function is known has no path."""
+    """A line of the driver; the path is empty if only the function is known."""
 
     path: str
     function: str
@@ -37,20 +37,20 @@ class Place:
 
 
 def place_of(where: str) -> Place | None:
-    """The first place that a text of the library names."""
+    """Return the first location that a text of the library names."""
     match = _PLACE.search(where)
     return None if match is None else Place(match[1], match[2], int(match[3]), match[4])
 
 
 def decoded(log: str, tree: Path | None) -> str:
-    """The log, its frames with lines where the tree is a kernel's build. Raises LabError."""
+    """Return the log; with a kernel's build, its frames get source lines. Raises LabError."""
     if tree is None or not (tree / "vmlinux").is_file():
         return log
     return StackTraceDecoder(tree).decode(log)
 
 
 def place_in(bug: Finding, release: str, tree: Path | None) -> Place | None:
-    """The first place of the driver that the kernel's report names."""
+    """Return the first location in the driver that the kernel's report names."""
     for line in bug.lines:
         if line.lstrip().startswith("? "):
             continue
@@ -67,7 +67,7 @@ def place_in(bug: Finding, release: str, tree: Path | None) -> Place | None:
 
 
 def _defined(tree: Path, function: str) -> tuple[str, int]:
-    """File and line where a function of the driver begins; nothing when the sources have none."""
+    """Return file and line of a driver's function; empty and 0 if the sources lack it."""
     for file in islice(_sources(tree), _MAX_FILES):
         with file.open(errors="replace") as text:
             source = text.read(_MAX_SOURCE)
@@ -77,13 +77,13 @@ def _defined(tree: Path, function: str) -> tuple[str, int]:
 
 
 def definition(lines: Sequence[str], function: str) -> tuple[int, int, int] | None:
-    """Where a function stands among a source's lines, counted from 0; None if it does not.
+    """Return the lines of a function in a source, from 0; None if it is missing.
 
-    The first line of its head, that of the brace that begins its body, and that of the last one.
+    The result has the first line of its head, the line of its opening brace, and its last line.
     """
     head = re.compile(rf"[\w*][\w* ]*\b{re.escape(function)}\(|{re.escape(function)}\(")
     for begin in (at for at, line in enumerate(lines) if head.match(line)):
-        # The head may have several lines; of a declaration the last one ends with a semicolon.
+        # The head may have several lines; that of a declaration ends with a semicolon.
         at = begin
         while at < len(lines) and lines[at] != "{" and not lines[at].endswith(";"):
             at += 1

@@ -163,7 +163,7 @@ def test_an_answer_in_pieces(guest, program):
 
 
 def test_one_that_takes_too_long(program, monkeypatch):
-    monkeypatch.setattr(turns, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(turns, "_POLL_SECONDS", 0.001)
     with pytest.raises(CommandTimeoutError, match="probe: not done after 0"):
         program.run("probe", 0)
 
@@ -197,7 +197,7 @@ def test_one_that_waits_is_given_up_early(guest, program, monkeypatch, workload,
     """With a driver that stays bound: a probe sleeps between its looks at the device."""
     working = Working(monkeypatch, share)
     monkeypatch.setattr(PretendedGuest, "work_seconds", property(lambda _: working.work_seconds))
-    monkeypatch.setattr(turns, "_LOOK_SECONDS", 0)
+    monkeypatch.setattr(turns, "_POLL_SECONDS", 0)
     with pytest.raises(CommandTimeoutError, match=why):
         program.run(workload, 60)
     assert working.now < 4 or "60" in why
