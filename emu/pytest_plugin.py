@@ -6,22 +6,22 @@
         mlx5_faults.add(point="irq", action="drop", times=1)
         mlx5_guest.run("./my-test").check()
 
-``mlx5_guest`` is a running :class:`emu.guests.Guest`; tests with the same options share it, and a
-new one is booted if a test has made it unusable. The marker ``mlx5(...)`` gives a test other
-options (those of :class:`emu.guests.GuestOptions`, also in the words of ``mlx5emu run``, such as
-``share="DIR:rw"``), or with ``fresh=True`` a guest of its own.
-``mlx5_faults`` loads rules and plans, and removes them when the test ends. ``mlx5_leaks`` carries
-out the same work several times and looks for objects that each turn leaves in the device::
+``mlx5_guest`` is a running :class:`emu.guests.Guest`. Tests with the same options share it; a new
+one is booted if a test left it unusable. The marker ``mlx5(...)`` gives a test other options: those
+of :class:`emu.guests.GuestOptions`, also in the words of ``mlx5emu run``, such as
+``share="DIR:rw"``. With ``fresh=True`` the test has its own guest. ``mlx5_faults`` loads rules and
+plans, and removes them when the test ends. ``mlx5_leaks`` repeats the same work and checks for
+objects that each turn leaves in the device::
 
     def test_nothing_stays(mlx5_guest, mlx5_leaks):
         mlx5_leaks.check(lambda: mlx5_guest.run("./my-test").check())
 
-A test fails when the guest's kernel logs a WARNING or worse meanwhile (``--mlx5-fail-on``), the
-first test of a guest also for its boot. The marker ``mlx5_allow("WARNING in mlx5_*")`` allows
-findings by patterns of their titles; without any it allows all. The report of a failed test shows
-the guest's findings, the last lines of log and trace that came during the test's body, the faults
-that fired, and where the whole files are; with ``--mlx5-full`` all since the test began. A guest's
-command ends after ``--mlx5-timeout`` seconds, unless its own ``timeout`` says otherwise.
+A test fails if the guest's kernel logs a WARNING or worse during it (``--mlx5-fail-on``). The first
+test of a guest includes its boot. The marker ``mlx5_allow("WARNING in mlx5_*")`` allows findings by
+patterns of their titles, or all findings without a pattern. The report of a failed test shows the
+guest's findings, the last lines of log and trace of the test's body, the faults that fired, and the
+paths of the complete files. With ``--mlx5-full`` it shows all lines since the test began. A guest's
+command ends after ``--mlx5-timeout`` seconds, unless it has its own ``timeout``.
 """
 
 from __future__ import annotations

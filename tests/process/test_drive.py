@@ -118,7 +118,7 @@ def test_a_full_disk_ends_it_with_the_files_name_and_loses_nothing(tmp_path, mon
 
 def test_a_directory_is_for_one_campaign_and_one_process(tmp_path):
     store = Store.create(tmp_path, "many", descriptions(3))
-    with pytest.raises(UserError, match="holds another campaign"):
+    with pytest.raises(UserError, match="a campaign with other runs"):
         Store.create(tmp_path, "many", descriptions(4))
     with store.locked(), pytest.raises(UserError, match="another process"), store.locked():
         pass

@@ -343,7 +343,7 @@ def test_hangs(mlx5_guest):
 """
     done = run_tests(tmp_path, hangs, "--mlx5-no-trace", *words)
     assert f"sleep: still running after {limit}" in done.stdout
-    assert "More time: --mlx5-timeout" in done.stdout
+    assert "To allow more time: --mlx5-timeout" in done.stdout
 
 
 @pytest.mark.parametrize("word", ["-1", "x", "nan", "inf"])

@@ -45,7 +45,7 @@ def otherwise(wanted: Expected, ended: Ended, log: str, *, fired: int, has_panic
     if not fired:
         return "no fault has fired"
     if has_panicked != wanted.panics:
-        return "unexpected kernel panic" if has_panicked else "expected a kernel panic"
+        return "the kernel panicked" if has_panicked else "the kernel did not panic"
     lines = _STAMP.sub("", log).splitlines()
     missing = [one for one in wanted.dmesg if not any(re.search(one, line) for line in lines)]
-    return f"not in the kernel's log: {missing[0]}" if missing else ""
+    return f"the kernel did not log {missing[0]}" if missing else ""

@@ -1,9 +1,9 @@
 """Block coverage of any kernel under TCG: builds the QEMU plugin ``blocks.c`` and reads its map.
 
-The plugin is compiled on first use and cached. It records blocks as QEMU translates them. Counted
-are basic blocks of the module's ``.text`` in objdump's listing. A basic block begins at a function,
-at a jump's target, or after a jump, call or return. It ran if QEMU ran a block that contains its
-beginning.
+The plugin is compiled on first use and cached, and records QEMU's blocks at their translation.
+Counted are basic blocks of the module's ``.text`` in objdump's listing. A basic block begins at a
+function, at a jump's target, or after a jump, call or return. A basic block ran if QEMU ran a block
+that contains its beginning.
 """
 
 from __future__ import annotations

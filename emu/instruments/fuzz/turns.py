@@ -60,11 +60,11 @@ class ShellTurns:
         self._guest = guest
 
     def install(self) -> None:
-        """As :meth:`Turns.install`."""
+        """Implement :meth:`Turns.install`."""
         self._guest.run(INSTALL, stdin=program().encode(), timeout=_INSTALL_SECONDS).check()
 
     def begin(self, workload: str) -> bool:
-        """As :meth:`Turns.begin`."""
+        """Implement :meth:`Turns.begin`."""
         if WORKLOADS[workload].is_live:
             raise LabError(f"{workload}: live workloads need User-Mode Linux")
         return self._guest.run(["fuzz-turn", "reset"], timeout=_RESET_SECONDS).status == 0
@@ -73,7 +73,7 @@ class ShellTurns:
         """Do nothing, as each turn begins with a reset."""
 
     def run(self, workload: str, seconds: float) -> str:
-        """As :meth:`Turns.run`."""
+        """Implement :meth:`Turns.run`."""
         return self._guest.run(["fuzz-turn", "run", workload], timeout=seconds).stdout
 
 
@@ -113,11 +113,11 @@ class ProgramTurns:
         self._turns = self._complaints = 0
 
     def install(self) -> None:
-        """As :meth:`Turns.install`."""
+        """Implement :meth:`Turns.install`."""
         self._answer("loading the driver", _INSTALL_SECONDS)
 
     def begin(self, workload: str) -> bool:
-        """As :meth:`Turns.begin`."""
+        """Implement :meth:`Turns.begin`."""
         is_live = WORKLOADS[workload].is_live
         if is_live and self._is_bound and self._turns < _MAX_TURNS:
             return True
@@ -130,11 +130,11 @@ class ProgramTurns:
         return True
 
     def spoil(self) -> None:
-        """As :meth:`Turns.spoil`."""
+        """Implement :meth:`Turns.spoil`."""
         self._is_bound = False
 
     def run(self, workload: str, seconds: float) -> str:
-        """As :meth:`Turns.run`."""
+        """Implement :meth:`Turns.run`."""
         self._places = []
         one = WORKLOADS[workload]
         asked: dict[str, Any] = {

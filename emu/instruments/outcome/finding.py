@@ -1,7 +1,7 @@
 """A finding: one failure, under a title that is equal in every run.
 
 Titles are those of syzkaller (pkg/report) where it has one, so they can be searched on its
-dashboard. A title names the failure and the function. It has no addresses, offsets, numbers of
+dashboard. A title names the failure and the function, and has no addresses, offsets, numbers of
 processes and processors, and no suffixes of the compiler.
 """
 

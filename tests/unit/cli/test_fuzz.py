@@ -74,11 +74,11 @@ def test_merge_into_an_empty_corpus(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["show", "{}"], "no corpus"),
-        (["merge", "{}", "{}"], "no corpus"),
-        (["replay", "{}/0123456789ab"], "no corpus"),
+        (["show", "{}"], "not a corpus"),
+        (["merge", "{}", "{}"], "not a corpus"),
+        (["replay", "{}/0123456789ab"], "not a corpus"),
         (["run", "--corpus", "{}/file"], "is a file"),
-        (["run", "--corpus", "{}"], "no corpus"),
+        (["run", "--corpus", "{}"], "not a corpus"),
         (["run", "--corpus", "{}/new", "--accel", "kvm"], "not with KVM"),
         (["run", "--corpus", "{}/new", "--workload", "dance"], "'dance' is not one of"),
         (
@@ -160,7 +160,7 @@ class TestReplayedPath:
     def test_in_no_corpus(self, tmp_path):
         said = mlx5emu("replay", tmp_path / "inputs" / "x")
         assert said.exit_code == 1
-        assert "in no corpus: none of the folders around it has fuzz.json" in said.output
+        assert "not in a corpus: no parent folder has fuzz.json" in said.output
 
 
 def test_a_plan_of_the_library_is_tried(monkeypatch):

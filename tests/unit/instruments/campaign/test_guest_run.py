@@ -170,7 +170,7 @@ def test_a_turn_that_fails_is_the_runs_status(guest):
 FIRED = record.line({"function": 0, "rule": "1", "n": 1, "point": "irq", "action": "drop"})
 
 
-@pytest.mark.parametrize(("said", "why"), [("INIT_HCA", ""), ("other", "has not logged other")])
+@pytest.mark.parametrize(("said", "why"), [("INIT_HCA", ""), ("other", "did not log other")])
 def test_a_run_is_compared_with_what_is_expected(guest, monkeypatch, said, why):
     monkeypatch.setattr(sys.modules[__name__], "RECORD", RECORD + FIRED)
     guest.log = "<3>[ 1.0] INIT_HCA failed\n"
@@ -184,7 +184,7 @@ def test_a_panic_is_compared_with_what_is_expected(guest, monkeypatch):
     guest.fails, guest.console = GuestPanicError("the guest panicked: Fatal exception"), OOPS
     told = [carry_out(one(plan="seed = 3\n", expected=Expected(panics=is_wanted))).otherwise
             for is_wanted in (True, False)]  # fmt: skip
-    assert told == ["", "the kernel has panicked"]
+    assert told == ["", "the kernel panicked"]
 
 
 def test_a_plan_is_there_from_the_boot_on_and_its_record_kept(guest):

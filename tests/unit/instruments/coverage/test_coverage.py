@@ -93,7 +93,7 @@ def test_a_file_is_read_back(tmp_path):
 def test_other_files_are_refused(tmp_path, text):
     path = tmp_path / "coverage.json"
     path.write_text(text)
-    with pytest.raises(UserError, match=r"no coverage file"):
+    with pytest.raises(UserError, match=r"not a coverage file"):
         data.load(path)
 
 
@@ -224,11 +224,11 @@ def test_a_session_counts_what_ran_while_loading():
         (FakeGuest(stderr=b"Traceback\nOSError: no\n"), "no answer: OSError: no"),
         (FakeGuest(b"what\n"), "no answer"),
         (FakeGuest(READY), "no answer"),
-        (FakeGuest(READY, b"[]\n"), "no answer"),
-        (FakeGuest(READY, b'{"release":"6"}\n'), "no coverage"),
-        (FakeGuest(READY, json.dumps(ANSWER | {"missed": -1}).encode()), "no coverage"),
-        (FakeGuest(READY, json.dumps(ANSWER | {"loading": [1]}).encode()), "no coverage"),
-        (FakeGuest(READY, json.dumps(ANSWER | {"modules": {"m": {}}}).encode()), "no coverage"),
+        (FakeGuest(READY, b"[]\n"), "not a JSON object"),
+        (FakeGuest(READY, b'{"release":"6"}\n'), "invalid answer"),
+        (FakeGuest(READY, json.dumps(ANSWER | {"missed": -1}).encode()), "invalid answer"),
+        (FakeGuest(READY, json.dumps(ANSWER | {"loading": [1]}).encode()), "invalid answer"),
+        (FakeGuest(READY, json.dumps(ANSWER | {"modules": {"m": {}}}).encode()), "invalid answer"),
     ],
 )
 def test_what_a_guest_sends_is_checked(guest, says):
@@ -277,7 +277,7 @@ def test_modules_load_in_their_order(monkeypatch, words, ends):
 
 
 @pytest.mark.parametrize(
-    ("lost", "ends"), [("overrun: 0", None), ("overrun: 3", "not complete"), ("entries: 9", None)]
+    ("lost", "ends"), [("overrun: 0", None), ("overrun: 3", "lost events"), ("entries: 9", None)]
 )
 def test_a_trace_that_lost_events_is_refused(tracing, monkeypatch, lost, ends):
     (tracing / "per_cpu" / "cpu0").mkdir(parents=True)

@@ -90,7 +90,7 @@ def test_what_was_found_is_tried_again(run):
     corpus, said = run(4, [TWO])
     (about,) = corpus.findings().values()
     assert about.again == REPRODUCTIONS
-    assert "BUG: it is over: came up in 3 of 3 more trials" in said
+    assert "BUG: it is over: reproduced in 3 of 3 more trials" in said
 
 
 def test_what_comes_up_only_once_says_so(run, monkeypatch):
@@ -122,14 +122,14 @@ def test_several_guests_try_titles_again_meanwhile(run):
     corpus, said = run(40, [TWO], jobs=2)
     (about,) = corpus.findings().values()
     assert about.again == REPRODUCTIONS
-    assert "BUG: it is over: came up in 3 of 3 more trials" in said
+    assert "BUG: it is over: reproduced in 3 of 3 more trials" in said
 
 
 def test_what_there_was_no_time_for_is_done_by_the_next_run(run, monkeypatch):
     take = Later.take
     monkeypatch.setattr(Later, "take", lambda _: None)
     corpus, said = run(20, [TWO], jobs=2)
-    assert "1 titles have not been tried again: the next run does" in said
+    assert "1 titles still need more trials: the next run makes them" in said
     assert [about.again for about in corpus.findings().values()] == [0]
     monkeypatch.setattr(Later, "take", take)
     corpus, _ = run(20, jobs=2)

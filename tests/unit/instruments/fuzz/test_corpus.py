@@ -99,7 +99,7 @@ def test_what_is_no_corpus_is_refused(tmp_path, content):
 @pytest.mark.hostile
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", "0123456789AB", "0123456789ab/"])
 def test_an_id_is_no_path(corpus, name):
-    with pytest.raises(UserError, match="no ID"):
+    with pytest.raises(UserError, match="not an input's ID"):
         corpus.entry(name)
 
 

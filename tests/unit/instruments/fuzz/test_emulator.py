@@ -1,4 +1,4 @@
-"""The fuzzer tells when the emulator has failed, and not its driver."""
+"""The fuzzer reports internal errors of the emulator, not of its driver."""
 
 from types import SimpleNamespace
 
@@ -22,4 +22,4 @@ def test_an_executor_tells_at_the_end_of_a_guest(tmp_path, caplog):
     executor._booted = SimpleNamespace(guest=guest, close=lambda: None)
     executor.close()
     assert executor.emulator_errors == ["ERROR connectx6: internal error: the function stops"]
-    assert f"the emulator has failed: {executor.emulator_errors[0]}: {log}" in caplog.text
+    assert f"internal error of the emulator: {executor.emulator_errors[0]}: {log}" in caplog.text

@@ -87,7 +87,7 @@ def test_it_is_tried_until_it_comes_up(guests):
     trial = library.reproduce(path, GuestOptions(devices=()), said.append)
     assert trial.has_come_up
     assert trial.findings[0].title.startswith("BUG: unable to handle")
-    assert said == ["pages-overflow: it did not come up in trial 1 of 3"]
+    assert said == ["pages-overflow: not reproduced in trial 1 of 3"]
     assert found.ran == ["sleep 30"] * 2
     assert [(one.devices, one.probe) for one in found.options] == [(("connectx6-vf",), True)] * 2
 

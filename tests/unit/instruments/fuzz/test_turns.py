@@ -206,5 +206,5 @@ def test_a_function_that_is_still_bound_takes_a_fresh_guest(running, world):
 
 def test_a_guest_that_cannot_be_reset_at_all_ends_the_run(running, world):
     world.resets = [3, 3]
-    with pytest.raises(LabError, match="not even in a fresh guest"):
+    with pytest.raises(LabError, match="even in a new guest"):
         running.run(ONE)

@@ -50,10 +50,10 @@ def rows(events):
 def test_a_queue_pair_s_life():
     found = rows(LIFE)
     assert found["QP", 65] == [
-        "UD to CQ 4, CQ 5", "made, INIT, RTR, ERR, gone", {"SEND": 2}, 2,
+        "UD to CQ 4, CQ 5", "created, INIT, RTR, ERR, destroyed", {"SEND": 2}, 2,
         {"WR_FLUSH_ERR": 1, "WQ_ACCESS_ERROR": 1, "page fault": 1},
     ]  # fmt: skip
-    assert found["CQ", 4] == ["to EQ 3", "made", {}, 2, {"WR_FLUSH_ERR": 1}]
+    assert found["CQ", 4] == ["to EQ 3", "created", {}, 2, {"WR_FLUSH_ERR": 1}]
     assert found["EQ", 3] == ["", "", {"COMP": 1}, 0, {}]
     assert found["EQ", 2][2] == {"WQ_ACCESS_ERROR": 1}
 
@@ -82,7 +82,7 @@ def test_events_of_before_a_queue_has_its_number_are_its_own():
     made = cmd("CREATE_EQ", {}, {"eq_number": 2})
     collected, ends = fed([early, made, late])
     (one,) = collected.all
-    assert one.row()[1:5] == ["EQ", 2, "", "made"]
+    assert one.row()[1:5] == ["EQ", 2, "", "created"]
     assert one.requests == {"PORT_MODULE_EVENT": 1, "PORT_CHANGE": 1}
     assert ends == [(0, 1), (1, 0), (0, 1)]
     destroyed = cmd("DESTROY_EQ", {"eq_number": 2})
@@ -101,8 +101,8 @@ def test_ethernet_queues_have_their_packets():
         cmd("MODIFY_RQ", {"rqn": 70, "ctx": {}}),
     ]
     found = rows(events)
-    assert found["RQ", 70] == ["to CQ 9", "made, RDY, RST", {}, 1, {}]
-    assert found["SQ", 71] == ["to CQ 8", "made, ERR", {"LSO": 1}, 0, {}]
+    assert found["RQ", 70] == ["to CQ 9", "created, RDY, RST", {}, 1, {}]
+    assert found["SQ", 71] == ["to CQ 8", "created, ERR", {"LSO": 1}, 0, {}]
     second = cmd("CREATE_RQ", {"ctx": {"cqn": 9}}, {"rqn": 72})
     assert rows([events[0], second, events[4]])["RQ", 72][3] == 0  # which of them is not told
 
@@ -111,7 +111,7 @@ def test_refused_commands_are_errors_of_the_queue():
     refused = ("cmd", {"op": "RST2INIT_QP", "status": "BAD_PARAM_ERR", "in": {"qpn": 65}})
     kept = ("cmd", {"op": "DESTROY_QP", "status": "BAD_RES_STATE_ERR", "in": {"qpn": 65}})
     found = rows([*LIFE[:2], refused, kept])["QP", 65]
-    assert found[1] == "made"
+    assert found[1] == "created"
     assert set(found[4]) == {"RST2INIT_QP BAD_PARAM_ERR", "DESTROY_QP BAD_RES_STATE_ERR"}
 
 
@@ -181,7 +181,7 @@ def shown(tmp_path, events, env=None):
 def test_the_command_shows_them(tmp_path):
     lines = shown(tmp_path, LIFE, {"COLUMNS": "200"})
     (line,) = (line for line in lines if "QP 0x41" in line)
-    assert "made, INIT, RTR, ERR, gone" in line
+    assert "created, INIT, RTR, ERR, destroyed" in line
     assert "1 WR_FLUSH_ERR" in line
 
 
