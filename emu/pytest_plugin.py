@@ -19,8 +19,8 @@ objects that each turn leaves in the device::
 A test fails if the guest's kernel logs a WARNING or worse during it (``--mlx5-fail-on``). The first
 test of a guest includes its boot. The marker ``mlx5_allow("WARNING in mlx5_*")`` allows findings by
 patterns of their titles, or all findings without a pattern. The report of a failed test shows the
-guest's findings, the last lines of log and trace of the test's body, the faults that fired, and the
-paths of the complete files. With ``--mlx5-full`` it shows all lines since the test began. A guest's
+guest's findings and the faults that fired, the last lines of log and trace of the test's body, and
+the paths of the complete files. ``--mlx5-full`` shows all lines since the test began. A guest's
 command ends after ``--mlx5-timeout`` seconds, unless it has its own ``timeout``.
 """
 

@@ -19,7 +19,7 @@ from emu.instruments.outcome import Finding, Kind
 LONGEST_OUTPUT = 4000
 MAX_OTHERWISE = 1000
 MAX_RECORD = 4 << 20
-"""Most characters of a record; the rest is cut at a line's end."""
+"""Limit of a record, in characters; the rest is cut at a line's end."""
 
 When = Annotated[StrictStr, Field(pattern="^(loading|loaded)$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]

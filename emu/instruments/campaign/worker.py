@@ -1,9 +1,9 @@
 """The worker process: reads a description per line on stdin, writes a result per line on stdout.
 
 ``python -m emu.instruments.campaign.worker MODULE:FUNCTION``; the function maps a description to a
-result. Runs have their own process for two reasons: a run may crash its process, and the kernel
-kills a guest's processes when the main thread that started them ends (PR_SET_PDEATHSIG). At end of
-input the worker and its guest end, because the parent is gone.
+result. A run has its own process, as it may crash this process. The kernel also kills a guest's
+processes when the main thread that started them ends (PR_SET_PDEATHSIG). At end of input the parent
+has ended; the worker and its guest end, too.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _MARK = "fuzz.json"
 _VERSION = 1
 _FOLDERS = ("inputs", "findings")
 _DEEPEST = 3
-"""Most levels of a file below the corpus: findings/NAME/plan.toml."""
+"""Depth of a file below the corpus, at most: findings/NAME/plan.toml."""
 _MAX_CORPUS_BYTES = 64 << 20
 _ID = re.compile(r"[0-9a-f]{12}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]+")

@@ -1,7 +1,7 @@
-"""Lists what a rule can change: outputs, events, completions, registers.
+"""Lists the data that a rule can change: outputs, events, completions, registers.
 
-The targets follow from the declared structures: each number in the output of each firmware command,
-in each capability page, register, event and completion, and in the initialization segment.
+The targets follow from the declared structures. Each number is one: in the output of each firmware
+command, in each capability page, register, event and completion, and in the initialization segment.
 """
 
 from __future__ import annotations

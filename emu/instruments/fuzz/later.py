@@ -12,7 +12,7 @@ from collections import deque
 from emu.instruments.fuzz.mutate import Input
 
 _TIME_FRACTION = 0.2
-"""Most of the guests' time spent on trials."""
+"""Limit of the time for more trials, as a fraction of the guests' time."""
 
 
 class Later:

@@ -12,7 +12,7 @@ Block = tuple[str, int]
 """A kernel module and the offset of a block in its ``.text``."""
 
 _MAX_KEPT = 64
-"""Most blocks that rate an input: those that were new when it was added."""
+"""Limit of the blocks that rate an input: those that were new when it was added."""
 
 
 class Schedule:

@@ -30,9 +30,9 @@ _IDLE_FRACTION = 0.05
 """Fraction of a processor that a waiting guest uses for its timers."""
 _MAX_BYTES = 64 << 20
 _MAX_TURNS = 100
-"""Most live turns before a reset, as their side effects add up."""
+"""Number of live turns before a reset, as their side effects add up."""
 _MAX_COMPLAINTS = 10
-"""Live turns with a warning of the driver before a reset."""
+"""Number of live turns with a warning of the driver before a reset."""
 _GIVEN_UP = re.compile(r"health|recover|fatal|bad device|timeout|leak|teardown", re.IGNORECASE)
 """Warnings after which the driver no longer works normally with the function."""
 

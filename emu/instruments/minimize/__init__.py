@@ -1,1 +1,1 @@
-"""Minimizes inputs that show a failure: removes what the failure does not need."""
+"""Minimizes inputs that show a failure: removes items that the failure does not need."""

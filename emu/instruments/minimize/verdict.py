@@ -14,7 +14,7 @@ from typing import Final
 from emu.instruments.minimize.search import One
 
 MAX_RUNS: Final = 3
-"""Most runs of one trial; fewer if two agree."""
+"""Limit of runs per trial; two equal results end it earlier."""
 
 
 @dataclass(frozen=True, slots=True)

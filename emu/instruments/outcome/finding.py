@@ -17,7 +17,7 @@ from emu.host.printable import one_line
 LONGEST_TITLE = 160
 LONGEST_LINE = 240
 MAX_LINES = 60
-"""Most report lines that a finding keeps."""
+"""Limit of the report lines that a finding keeps."""
 
 UNKNOWN = "unknown function"
 

@@ -14,8 +14,8 @@ _FUNCTION = r"(?P<function>[A-Za-z_][\w.]*)"
 class Header:
     """The first line of a report; groups of the expression are words of the title.
 
-    A report with a stack has more lines, and may continue with headers named in ``parts``: an oops,
-    for example, with the panic that it causes.
+    A report with a stack has more lines, and may continue with headers named in ``parts``. An oops,
+    for example, continues with the panic that it causes.
     """
 
     kind: Kind

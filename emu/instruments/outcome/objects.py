@@ -14,7 +14,7 @@ from typing import Protocol
 from emu.instruments.outcome.finding import Finding, Kind, made
 
 MIN_TURNS = 2
-"""Least turns after the first; a count that grows in each of them is a leak."""
+"""Number of turns after the first that show a leak, if the count grows in each."""
 _STEADY = 3
 _INTERVAL = 0.1
 _MAX_SAMPLES = 100

@@ -6,10 +6,10 @@ from emu.instruments.outcome.finding import Finding, Kind, made
 
 _MAX_LINES = 10_000
 MIN_OBJECTS = 2
-"""Least growth per turn for a leak; the kernel may cache one object."""
+"""Growth per turn that is a leak, in objects; the kernel may cache one."""
 MIN_GROWTH = 1024
-"""Least total growth for a leak: /proc/slabinfo counts free objects of per-CPU slabs as used.
-Healthy guests have shown up to 294 more after one turn."""
+"""Total growth that is a leak, in objects: /proc/slabinfo counts free objects of per-CPU slabs
+as used. Healthy guests have shown up to 294 more after one turn."""
 
 
 def objects(slabinfo: str) -> dict[str, int]:

@@ -2,10 +2,13 @@
 
 The page stores events in chunks of two compressed blocks: an index and the fields. The browser
 reads the index at once and the fields on demand. A page of a million events therefore opens quickly
-and is written in little memory. A block is raw deflate in base64. The index has little-endian
-columns: start in microseconds since the trace began (double), duration (float), track number, name
-number, number of the event's queue, and of the CQ or EQ that received it (16 bits each; 0 is no
-queue).
+and is written in little memory. A block is raw deflate in base64.
+
+The index has little-endian columns:
+
+- start in microseconds since the trace began (double), duration (float)
+- track number, name number (16 bits)
+- number of the event's queue, and of the CQ or EQ that received it (16 bits; 0 is no queue)
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from layouts.enums import QpType
 MAX_QUEUES = 0xFFFF - 1
 """Exceeds the queues of any run; further queues of a file are left out."""
 MAX_WORDS = 8
-"""Most states, and most kinds of requests and errors, kept per queue."""
+"""Limit of states, and of kinds of requests and errors, kept per queue."""
 
 _KINDS = {
     "qpn": "QP", "sqn": "SQ", "rqn": "RQ", "srqn": "SRQ", "xrc_srqn": "XRC SRQ", "rmpn": "RMP",

@@ -1,11 +1,15 @@
 """The guest program, in User-Mode Linux, that carries out the fuzzer's turns and counts by KCOV.
 
-One task does all of it, so a turn starts no process. A line of standard input is JSON: ``{"reset":
-true}``, ``{"bind": true}`` for all functions, ``{"run": SCRIPT, "class": HEX, "count": N, "mark":
-TEXT}``, or, for bound functions, ``"live": NAME`` instead of ``"run"``. Each line is answered by
-``{"done": true}`` or ``{"said": LOG, "calm": true, "places": [ADDRESS, ...]}``; calm means no
-warning in the log. Counted is the driver's code in this task: probe, removal, and the work of
-:mod:`live`. Programs of a script and kernel threads are not counted.
+One task does all of it, so a turn starts no process. A line of standard input is one JSON object:
+
+- ``{"reset": true}``
+- ``{"bind": true}``, for all functions
+- ``{"run": SCRIPT, "class": HEX, "count": N, "mark": TEXT}``
+- the same with ``"live": NAME`` instead of ``"run"``, for bound functions
+
+Each line is answered by ``{"done": true}`` or ``{"said": LOG, "calm": true, "places": [ADDRESS,
+...]}``; calm means no warning in the log. Counted is the driver's code in this task: probe,
+removal, and the work of :mod:`live`. Programs of a script and kernel threads are not counted.
 """
 
 from __future__ import annotations
