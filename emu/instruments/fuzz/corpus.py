@@ -34,7 +34,7 @@ _DEEPEST = 3
 _MAX_CORPUS_BYTES = 64 << 20
 _ID = re.compile(r"[0-9a-f]{12}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]+")
-_LONGEST_NAME = 80
+_MAX_NAME_CHARS = 80
 
 BlockText = Annotated[tuple[str, int], Field()]
 
@@ -233,7 +233,7 @@ class Corpus:
 
 def name_of(title: str) -> str:
     """Return the name of a finding's folder."""
-    return _NOT_IN_NAMES.sub("-", title).strip("-")[:_LONGEST_NAME] or "untitled"
+    return _NOT_IN_NAMES.sub("-", title).strip("-")[:_MAX_NAME_CHARS] or "untitled"
 
 
 def _plan(path: Path) -> Any:

@@ -48,7 +48,7 @@ _LOG_SECONDS = 60.0
 _UML_LOG_SECONDS = 4.0
 """Limit for reading a stuck guest's log: its only processor may be in a loop."""
 _HANG_SECONDS = 90.0
-_LONGEST_LOG = 200_000
+_MAX_LOG_CHARS = 200_000
 _SECTION = re.compile(r"(\w{1,64}) (\S{1,64}) 0x([0-9a-f]{1,16})")
 _KERNEL_ARGUMENTS = ("rcupdate.rcu_expedited=1",)
 """Unbinding waits for RCU many times, which takes half of an input's time."""
@@ -273,7 +273,7 @@ def _feedback(booted: _Booted, said: str, counts: _Counts, why: str = "") -> Fee
     blocks = frozenset(booted.sections.blocks(booted.blocks.executed()))
     fired = frozenset(name for name, (_, times) in counts.items() if times)
     met = {name: events for name, (events, _) in counts.items()}
-    return Feedback(blocks, fired, titles, said[-_LONGEST_LOG:] if titles else "", met)
+    return Feedback(blocks, fired, titles, said[-_MAX_LOG_CHARS:] if titles else "", met)
 
 
 def _lasts(one: Input, feedback: Feedback) -> bool:

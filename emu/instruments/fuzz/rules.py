@@ -23,7 +23,7 @@ _MAX_PAGES = 1000
 _DATA_BYTES = (16, 32, 64, 256)
 _VECTORS = 8
 _MAX_TRIES = 20
-_LONGEST_SEQUENCE = 4
+_MAX_STEPS = 4
 _APART = (0, 1, 1, 2, 5, 20)
 """Number of events between two steps of a sequence."""
 _MOMENTS = ("cmd.done", "doorbell", "cqe", "eqe")
@@ -101,7 +101,7 @@ class Maker:
         events = self._seen.events(self.workload, _key(moment)) or _FIRST_EVENTS
         at = max(1, round(events * random.random() ** 0.5))
         steps: list[Table] = []
-        for _ in range(random.randint(2, _LONGEST_SEQUENCE)):
+        for _ in range(random.randint(2, _MAX_STEPS)):
             step = random.choice([self._invented_event, self._device, self._segment])()
             step.pop("match", None)
             steps.append({**step, **moment, "index": [at]})

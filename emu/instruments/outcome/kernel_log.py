@@ -22,7 +22,7 @@ from emu.instruments.outcome.stack import function_of, is_generic
 
 MAX_FINDINGS = 64
 _MAX_LINES = 400_000
-_LONGEST_LINE = 400
+_MAX_LINE_CHARS = 400
 _REPORT_LINES = 120
 _PREFIX = re.compile(r"^(?:<\d{1,3}>)?\[ *\d+\.\d+\](?:\[ *[CT]\d+\])? ?")
 _KASAN_ACCESS = re.compile(r"^(Read|Write|Free) of (?:size|addr)")
@@ -46,7 +46,7 @@ def findings(log: str) -> tuple[Finding, ...]:
 
 def _plain(line: str) -> str:
     """Return a line without level, time and caller, of bounded length."""
-    return _PREFIX.sub("", line[:_LONGEST_LINE]).rstrip()
+    return _PREFIX.sub("", line[:_MAX_LINE_CHARS]).rstrip()
 
 
 def _headed(line: str) -> tuple[Header, re.Match[str]] | None:

@@ -33,7 +33,7 @@ _OTHERS = {"cqn": "CQ", "cqn_snd": "CQ", "cqn_rcv": "CQ", "c_eqn_or_apu_element"
 """Fields of a context that name another queue, and its kind."""
 _STATES = ("RST", "RDY", "?", "ERR")
 """States of a send or receive queue: MLX5_SQC_STATE_*, MLX5_RQC_STATE_*."""
-_LONGEST = 120
+_MAX_NAME_CHARS = 120
 _NO_ERROR = ("", "OK")
 
 
@@ -242,7 +242,7 @@ def _fits(op: str, field: str) -> bool:
 
 def _count(counter: Counter[str], name: str) -> None:
     """Count a name; beyond :data:`MAX_WORDS` names as "other", as a file may have any number."""
-    name = name[:_LONGEST]
+    name = name[:_MAX_NAME_CHARS]
     counter[name if name in counter or len(counter) < MAX_WORDS else "other"] += 1
 
 

@@ -16,9 +16,9 @@ from emu.device.trace.text import number
 MAX_TRACKS = 4096
 """Exceeds the tracks of any run; further events share one track."""
 
-_LONGEST = 120
-_BIGGEST = 1 << 53
-"""A double, used by most readers, cannot represent all integers above this."""
+_MAX_NAME_CHARS = 120
+_MAX_EXACT = 1 << 53
+"""From this value on, most JSON readers, which use doubles, may round integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ def span(event: TraceEvent) -> TrackSpan:
 def name_of(event: TraceEvent) -> str:
     """Return the event's name."""
     if event.point == TracePoint.FAULT:
-        return f"page fault, {event.fields.get('outcome')}"[:_LONGEST]
+        return f"page fault, {event.fields.get('outcome')}"[:_MAX_NAME_CHARS]
     if event.point == TracePoint.LOG:
         return "log"
     point, kind = kind_of(event)
-    return (kind or point)[:_LONGEST]
+    return (kind or point)[:_MAX_NAME_CHARS]
 
 
 def fields_of(event: TraceEvent) -> Any:
@@ -57,13 +57,17 @@ def _plain(value: object) -> Any:
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return hex(value) if type(value) is int and abs(value) >= _BIGGEST else value
+    return hex(value) if type(value) is int and abs(value) >= _MAX_EXACT else value
 
 
 def track_of(event: TraceEvent) -> str:
     """Return the track's name within the event's function."""
     where = _TRACKS.get(event.point)
-    return where(event.fields)[:_LONGEST] if where is not None else event.point[:_LONGEST]
+    return (
+        where(event.fields)[:_MAX_NAME_CHARS]
+        if where is not None
+        else event.point[:_MAX_NAME_CHARS]
+    )
 
 
 def owner(function: int) -> str:

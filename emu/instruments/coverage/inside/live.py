@@ -22,7 +22,7 @@ _UP = 1
 _DATAGRAM_PORT = 9
 _SIZES = (18, 1400, 60, 700)
 _SETTLE_SECONDS = 0.004
-_LONGEST = 1 << 16
+_MAX_REPLY_BYTES = 1 << 16
 _STATISTICS = 0x1D
 _EEPROM = 0x43
 _QUESTIONS = (
@@ -96,7 +96,7 @@ def questions(slots: Sequence[str]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         for name in _interfaces(slots):
             for command in _QUESTIONS:
-                asked = array.array("I", bytes(_LONGEST))
+                asked = array.array("I", bytes(_MAX_REPLY_BYTES))
                 asked[0] = command
                 if command == _EEPROM:
                     asked[3] = 256
