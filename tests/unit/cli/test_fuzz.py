@@ -76,7 +76,7 @@ def test_merge_into_an_empty_corpus(corpus, tmp_path):
     [
         (["show", "{}"], "not a corpus"),
         (["merge", "{}", "{}"], "not a corpus"),
-        (["replay", "{}/0123456789ab"], "not a corpus"),
+        (["replay", "{}/0123456789ab"], "not in a corpus"),
         (["run", "--corpus", "{}/file"], "is a file"),
         (["run", "--corpus", "{}"], "not a corpus"),
         (["run", "--corpus", "{}/new", "--accel", "kvm"], "not with KVM"),
@@ -105,7 +105,7 @@ def test_a_broken_line_of_progress_is_told_with_its_number(corpus):
         file.write("[[[\n")
     said = mlx5emu("show", corpus.path)
     assert said.exit_code == 1
-    assert "progress.jsonl:4: no line" in said.output
+    assert "progress.jsonl:4: not a line" in said.output
 
 
 class TestReplayedPath:
