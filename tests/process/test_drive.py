@@ -57,7 +57,7 @@ def test_a_run_that_kills_every_worker_is_an_error_and_tried_again_later(tmp_pat
     store = driven(tmp_path, runs, Local(1, fake_runs.NAME))
     result = store.results()[runs[1].name]
     assert result.ended is Ended.ERROR
-    assert result.why.startswith(f"{MAX_ATTEMPTS} times: the worker ended with status -9")
+    assert result.why.startswith(f"{MAX_ATTEMPTS} attempts: the worker ended with status -9")
     assert store.pending() == [runs[1]]
 
 
@@ -71,7 +71,7 @@ def test_an_exception_in_a_run_is_an_error_of_this_run(tmp_path):
 
 def test_a_lab_that_works_nowhere_ends_the_campaign(tmp_path):
     runs = descriptions(50)
-    with pytest.raises(UserError, match=f"{MAX_ERRORS} runs in a row .* no QEMU"):
+    with pytest.raises(UserError, match=f"{MAX_ERRORS} consecutive runs .* no QEMU"):
         driven(tmp_path, runs, Local(2, fake_runs.NO_LAB))
 
 
@@ -130,7 +130,7 @@ def test_a_damaged_directory_is_refused_in_a_line(tmp_path, text):
     (tmp_path / "campaign.json").write_text(text)
     with pytest.raises(UserError, match="is damaged"):
         Store.open(tmp_path)
-    with pytest.raises(UserError, match=r"no campaign\.json"):
+    with pytest.raises(UserError, match=r"campaign\.json is missing"):
         Store.open(tmp_path / "nothing")
 
 
