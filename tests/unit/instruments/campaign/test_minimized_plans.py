@@ -1,4 +1,4 @@
-"""Smallest plans: trials with fewer faults, told apart by the finding's title."""
+"""Minimized plans: trials with fewer faults, distinguished by the finding's title."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Delta debugging, and the search for a smallest candidate."""
+"""Delta debugging, and the search for a minimal candidate."""
 
 import pytest
 from hypothesis import given
