@@ -1,6 +1,6 @@
-"""What the firmware answers: one decorated function for each PRM command.
+"""Handlers of the firmware commands: one decorated function for each PRM command.
 
-Importing the package imports its modules, and each fills the registry; ``TABLE`` is the finished,
+Importing the package imports its modules, and each fills the registry. ``TABLE`` is the finished,
 read-only result that a service or a test hands to the device.
 """
 

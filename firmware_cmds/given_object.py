@@ -1,4 +1,4 @@
-"""The object that CREATE_GENERAL_OBJECT and MODIFY_GENERAL_OBJECT bring behind their headers."""
+"""Object behind the headers of CREATE_GENERAL_OBJECT and MODIFY_GENERAL_OBJECT."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from collections.abc import Iterable
 
 
 def given_object(words: Iterable[bytes], size: int) -> bytes:
-    """The first ``size`` bytes of a command's ``object``; what it does not bring is zeros."""
+    """Return the first ``size`` bytes of a command's ``object``; missing bytes are zeros."""
     return b"".join(words)[:size].ljust(size, b"\0")

@@ -1,4 +1,4 @@
-"""Fields of a command that ask for something which the adapter does not have."""
+"""Fields of a command that request a feature the adapter does not have."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from layouts.codec import View
 
 
 def first_set(fields: View, names: Iterable[str]) -> str | None:
-    """The first of ``names`` whose field is not zero; None when all are.
+    """Return the first of ``names`` whose field is not zero; None when all are.
 
-    The caller refuses the command, and gives the reason as fixed text (``mlx5emu explain``).
+    The caller refuses the command, and states the reason as fixed text (``mlx5emu explain``).
     """
     return next((name for name in names if getattr(fields, name)), None)

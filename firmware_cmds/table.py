@@ -1,4 +1,4 @@
-"""This package's README: every command that is answered, from the registry itself."""
+"""README of this package: a table of all implemented commands, from the registry."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _HEAD = """\
 
 Written by `scripts/gen-commands-table` from the registry; a test fails when it is stale.
 
-`objects/` has the commands on what a driver creates, `memory/` those on keys and on the adapter's
-memory, `steering/` those on flow tables, `function/` those on a function as a whole, `regs/` the
-access registers.
+`objects/` has the commands on objects that a driver creates, `memory/` those on keys and on the
+adapter's memory, `steering/` those on flow tables, `function/` those on a function as a whole,
+`regs/` the access registers.
 
-To add a command, declare its structures in the room of the same name in `layouts/`, write one
-decorated function here and its tests in `tests/device/`. *State* is the least state of the HCA in
-which the command is taken. *From* is who may send it: the driver alone, or also a process (DEVX) by
-way of the driver.
+To add a command, declare its structures in the directory of the same name in `layouts/`, write one
+decorated function here and its tests in `tests/device/`. *State* is the minimum state of the HCA in
+which the command is accepted. *From* is its sender: only the driver, or also a process (DEVX)
+through the driver.
 
 | Opcode | Command | State | From | Structures | What it does | Where |
 |---|---|---|---|---|---|---|
@@ -27,7 +27,7 @@ way of the driver.
 
 
 def markdown(commands: Mapping[int, Command]) -> str:
-    """The README's text: one line for each command, by opcode."""
+    """Return the README's text: one line for each command, by opcode."""
     return _HEAD + "".join(_rows(commands))
 
 
@@ -43,6 +43,6 @@ def _rows(commands: Mapping[int, Command]) -> Iterator[str]:
 
 
 def _summary(command: Command) -> str:
-    """The first line of the handler's docstring, fit for a cell."""
+    """Return the first line of the handler's docstring, formatted for a table cell."""
     line = (inspect.getdoc(command.handler) or "").partition("\n")[0]
     return line.replace("``", "`").replace("|", r"\|")

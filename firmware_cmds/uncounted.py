@@ -1,18 +1,18 @@
-"""The counters that a driver can read and that are always 0, and why that is right.
+"""Counters that a driver can read and that are always 0, each with the reason.
 
 All others are counted; ``tests/unit/test_uncounted.py`` walks the structures. Counter groups that
-are refused, and fields whose capability is not set, are not here: nobody reads them.
+are refused, and fields whose capability is not set, are not listed: no driver reads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-_NO_NOISE = "bits are never in error on the way, nor corrected"
-_FULL_DUPLEX = "a link of today has no collisions and never defers"
-_NO_SWITCH = "who reads it wants a function with an embedded switch, about its virtual functions"
-_NO_QUEUE = "no frame waits in the port: send queues that are paused keep theirs in their rings"
-_NO_BUFFER = "no frame waits in the port: its receive queue has it at once, or it is dropped"
+_NO_NOISE = "the link has no bit errors, and corrects none"
+_FULL_DUPLEX = "a full-duplex link has no collisions and never defers"
+_NO_SWITCH = "its readers are functions with an embedded switch, for their virtual functions"
+_NO_QUEUE = "no frame waits in the port: paused send queues keep frames in their rings"
+_NO_BUFFER = "no frame waits in the port: the receive queue gets it at once, or it is dropped"
 _NO_LANES = "there are no virtual lanes, and no credits to wait for"
 
 UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -41,14 +41,14 @@ UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
     "eth_2863_cntrs_grp_data_layout": {
-        "all protocols are known to somebody: flow tables count what they discard": (
+        "all protocols are accepted: flow tables count the frames that they discard": (
             "if_in_unknown_protos",
         ),
     },
     "eth_2819_cntrs_grp_data_layout": {
         _NO_NOISE: ("ether_stats_fragments", "ether_stats_jabbers"),
         _FULL_DUPLEX: ("ether_stats_collisions",),
-        "what is shorter than a frame may be is taken for one without its padding": (
+        "a frame below the minimum size is taken for one without padding": (
             "ether_stats_undersize_pkts",
         ),
     },
@@ -104,7 +104,7 @@ UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "ib_port_cntrs_grp_data_layout": {
         _NO_NOISE: ("port_rcv_remote_physical_errors",),
-        "it is counted by switches": (
+        "only switches count it": (
             "port_rcv_switch_relay_errors", "port_xmit_constraint_errors",
             "port_rcv_constraint_errors", "port_xmit_discards",
         ),
@@ -112,7 +112,7 @@ UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "pma_portcounters": {
         _NO_NOISE: ("port_rcv_remphys_errors",),
-        "it is counted by switches": (
+        "only switches count it": (
             "port_rcv_switch_relay_errors", "port_xmit_constraint_errors",
             "port_rcv_constraint_errors", "port_xmit_discards",
         ),
@@ -124,4 +124,4 @@ UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
 }  # fmt: skip
-"""By structure and reason: the names of counters, without "_high" and "_low"."""
+"""Counters by structure and reason, without "_high" and "_low" in their names."""

@@ -1,1 +1,1 @@
-"""Commands on a function as a whole: its life, capabilities, pages, vPorts and GIDs."""
+"""Commands on a function: bring-up, capabilities, pages, vPorts and GIDs."""

@@ -42,7 +42,7 @@ _SELECTED = {
         "min_time_between_cnps": 2, "cnp_dscp": 3, "cnp_prio_mode": 4, "cnp_802p_prio": 4,
     },
 }  # fmt: skip
-"""The bits of ``field_select`` (hw/cong.c: MLX5_IB_RP_*_ATTR, MLX5_IB_NP_*_ATTR)."""
+"""Bits of ``field_select`` (hw/cong.c: MLX5_IB_RP_*_ATTR, MLX5_IB_NP_*_ATTR)."""
 
 
 def _congestion(hca: Hca, capability: str) -> Congestion:
@@ -52,7 +52,7 @@ def _congestion(hca: Hca, capability: str) -> Congestion:
 
 
 class NamesProtocol(Protocol):
-    """A command about the reaction or the notification point (CongProtocol)."""
+    """Command about the reaction or the notification point (CongProtocol)."""
 
     cong_protocol: int
 
@@ -72,7 +72,7 @@ def _point(congestion: Congestion, protocol: CongProtocol) -> ReactionPoint | No
 def query_cong_params(
     hca: Hca, cmd: layout.QueryCongParamsIn, out: layout.QueryCongParamsOut
 ) -> None:
-    """The parameters of the reaction or the notification point."""
+    """Return the parameters of the reaction or the notification point."""
     congestion, protocol = _congestion(hca, "cc_query_allowed"), _protocol(cmd)
     point = _point(congestion, protocol)
     values = {field.name: getattr(point, field.name) for field in fields(point)}
@@ -88,7 +88,7 @@ def query_cong_params(
 def modify_cong_params(
     hca: Hca, cmd: layout.ModifyCongParamsIn, out: layout.ModifyCongParamsOut
 ) -> None:
-    """Change the selected parameters, from the next packet on."""
+    """Change the selected parameters, effective from the next packet."""
     congestion, protocol = _congestion(hca, "cc_modify_allowed"), _protocol(cmd)
     given = _LAYOUTS[protocol].view(bytearray(cmd.congestion_parameters))
     changes = {
@@ -120,7 +120,7 @@ def _statuses(
 def query_cong_status(
     hca: Hca, cmd: layout.QueryCongStatusIn, out: layout.QueryCongStatusOut
 ) -> None:
-    """Whether a point is on for a priority."""
+    """Return whether a point is enabled for a priority."""
     _, statuses = _statuses(hca, cmd, "cc_query_allowed")
     out.enable = statuses[cmd.priority]
 
@@ -134,7 +134,7 @@ def query_cong_status(
 def modify_cong_status(
     hca: Hca, cmd: layout.ModifyCongStatusIn, out: layout.ModifyCongStatusOut
 ) -> None:
-    """Switch a point on or off for a priority; ``tag_enable``, about 802.1Qau, is ignored."""
+    """Enable or disable a point for a priority; ``tag_enable`` (802.1Qau) is ignored."""
     congestion, statuses = _statuses(hca, cmd, "cc_modify_allowed")
     congestion.enable(statuses, cmd.priority, enabled=bool(cmd.enable))
 
@@ -145,7 +145,7 @@ def modify_cong_status(
 def query_cong_statistics(
     hca: Hca, cmd: layout.QueryCongStatisticsIn, out: layout.QueryCongStatisticsOut
 ) -> None:
-    """Marked packets, and notifications sent, obeyed and ignored; ``clear`` starts anew."""
+    """Return marked packets and notifications sent, obeyed and ignored; ``clear`` zeroes them."""
     congestion = _congestion(hca, "cc_query_allowed")
     out.rp_cur_flows = congestion.flows
     for name in ("rp_cnp_ignored", "rp_cnp_handled", "np_ecn_marked_roce_packets", "np_cnp_sent"):

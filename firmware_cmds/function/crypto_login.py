@@ -1,8 +1,8 @@
-"""Crypto logins: general objects of those who bring wrapped keys (mlx5dv_crypto_login_create).
+"""Crypto logins: general objects of processes with wrapped keys (mlx5dv_crypto_login_create).
 
-An adapter takes encryption keys either in plaintext or wrapped by its import KEK (RFC 3394).
-Wrapped ones may only be brought and looked at by a user context with a login, which has shown the
-adapter's credential, wrapped as well.
+An adapter takes encryption keys either in plaintext or wrapped by its import KEK (RFC 3394). Only a
+user context with a login may create or query wrapped keys. A login needs the adapter's credential,
+wrapped as well.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def object_of(cmd: CreateGeneralObjectIn, size: int) -> bytes:
-    """The one object that a command brings; what it does not bring of it is zeros."""
+    """Return the one object that a command carries; missing bytes are zeros."""
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one crypto object")
     return given_object(cmd.object, size)
 
 
 def unwrap(wrapped: bytes, what: str) -> bytes:
-    """Raises BAD_PARAM_ERR for what has not been wrapped by the import KEK."""
+    """Return the unwrapped key; raise BAD_PARAM_ERR if the import KEK has not wrapped it."""
     key = unwrap_key(IMPORT_KEK, wrapped)
     if key is None:
         raise CmdError(Status.BAD_PARAM_ERR, "not wrapped by the adapter's import KEK", what)
@@ -39,7 +39,7 @@ def unwrap(wrapped: bytes, what: str) -> bytes:
 
 
 def need_login(hca: Hca) -> None:
-    """Raises BAD_RES_STATE_ERR for a caller without a login."""
+    """Raise BAD_RES_STATE_ERR for a caller without a login."""
     uid = hca.caller.uid
     if not any(login.uid == uid for login in hca.objects[CryptoLogin]):
         raise CmdError(
@@ -48,7 +48,7 @@ def need_login(hca: Hca) -> None:
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Let in who shows the credential; returns the login's number."""
+    """Log in a caller that presents the credential; return the login's number."""
     obj = crypto_login_obj.view(object_of(cmd, crypto_login_obj.size))
     if obj.credential_pointer or obj.session_import_kek_ptr:
         raise CmdError(
@@ -61,11 +61,11 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def query(hca: Hca, number: int) -> bytes:
-    """It is valid (state 0), by KEK 0 and credential 0."""
+    """Return the login's state: valid (0), by KEK 0 and credential 0."""
     hca.objects[CryptoLogin].need(number)
     return bytes(crypto_login_obj.new().buf)
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Log out. Keys that have been brought stay."""
+    """Log out. Keys that the login has created stay."""
     hca.objects[CryptoLogin].remove(number)

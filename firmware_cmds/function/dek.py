@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from layouts.objects.general_object import CreateGeneralObjectIn
 
 _KEY_BYTES: Final = {0: 16, 1: 32}
-"""Of each of a DEK's two keys, by key_size."""
+"""Size in bytes of each of a DEK's two keys, by key_size."""
 _AES_XTS: Final = 3
-"""key_purpose."""
+"""Value of key_purpose."""
 _KEYTAG_BYTES: Final = 8
 _WRAPPING_BYTES: Final = 8
-"""What AES key wrap adds."""
+"""Bytes that AES key wrap adds."""
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Take a key for AES-XTS, in plaintext or wrapped as the adapter wants it; returns its number.
+    """Create a key for AES-XTS, in plaintext or wrapped, whichever the adapter requires.
 
-    Equal keys for data and tweaks are refused, as FIPS 140 wants it (IG C.I).
+    Returns its number. Equal keys for data and tweaks are refused (FIPS 140 IG C.I).
     """
     obj = encryption_key_obj.view(object_of(cmd, encryption_key_obj.size))
     if obj.key_purpose != _AES_XTS or obj.key_size not in _KEY_BYTES or obj.sw_wrapped:
@@ -48,7 +48,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def query(hca: Hca, number: int) -> bytes:
-    """What it is, without its keys; its state is 0, ready."""
+    """Return the key's attributes without the key itself; its state is 0 (ready)."""
     dek = hca.objects[Dek].need(number)
     if hca.caps.crypto.wrapped_import_method:
         need_login(hca)
@@ -63,5 +63,5 @@ def query(hca: Hca, number: int) -> bytes:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Destroy a key; memory keys that use it allow no access any more."""
+    """Destroy a key; memory keys that use it allow no access from then on."""
     hca.objects[Dek].remove(number)

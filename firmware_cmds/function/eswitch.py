@@ -1,4 +1,4 @@
-"""The embedded switch (E-Switch) beside its flow tables: vPort contexts, and the L2 table.
+"""Embedded switch (E-Switch) apart from its flow tables: vPort contexts and the L2 table.
 
 Source: PRM "E-Switch"; core/eswitch.c, core/eswitch_offloads.c, core/lib/mpfs.c.
 """
@@ -28,20 +28,20 @@ _NOT_BUILT = (
 
 
 class NamesEntry(Protocol):
-    """A command about an entry of the L2 table."""
+    """Command about an entry of the L2 table."""
 
     table_index: int
 
 
 def eswitch_of(hca: Hca) -> Eswitch:
-    """The switch that the sender manages. Raises BAD_OP_ERR."""
+    """Return the switch that the sender manages; raise BAD_OP_ERR if it manages none."""
     if hca.eswitch is None:
         raise CmdError(Status.BAD_OP_ERR, "function has no embedded switch to manage")
     return hca.eswitch
 
 
 def _vport(hca: Hca, cmd: NamesVport) -> EswVport:
-    """The vPort that a command names. Raises BAD_PARAM_ERR."""
+    """Return the vPort that a command names; raise BAD_PARAM_ERR if there is none."""
     number, is_named = cmd.vport_number, cmd.other_vport or cmd.vport_number
     if is_named and (hca.eswitch is None or not hca.vhca.sees(number)):
         raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
@@ -57,9 +57,10 @@ def _vport(hca: Hca, cmd: NamesVport) -> EswVport:
 def query_esw_vport_context(
     hca: Hca, cmd: layout.QueryEswVportContextIn, out: layout.QueryEswVportContextOut
 ) -> None:
-    """Return what the switch does for a vPort beside its tables.
+    """Return the settings of the switch for a vPort.
 
-    Processes ask for where steering entries lead to the vPort (rdma-core's mlx5dv_dr).
+    Processes use it to get the ICM address of the vPort for steering entries (rdma-core's
+    mlx5dv_dr).
     """
     context = out.esw_vport_context
     context.fdb_to_vport_reg_c_id = _vport(hca, cmd).reg_c_id
@@ -80,7 +81,7 @@ def query_esw_vport_context(
 def modify_esw_vport_context(
     hca: Hca, cmd: layout.ModifyEswVportContextIn, out: layout.ModifyEswVportContextOut
 ) -> None:
-    """Choose which registers C a vPort gets with its packets."""
+    """Choose the registers C that a vPort receives with its packets."""
     vport, chosen, context = _vport(hca, cmd), cmd.field_select, cmd.esw_vport_context
     if name := first_set(chosen, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
@@ -102,7 +103,7 @@ def modify_esw_vport_context(
 def query_esw_functions(
     hca: Hca, cmd: layout.QueryEswFunctionsIn, out: layout.QueryEswFunctionsOut
 ) -> None:
-    """Return what is known of virtual functions: there are none, and the host is the sender's."""
+    """Return the number of virtual functions, which is 0; the host is the sender's."""
     eswitch_of(hca)
 
 
@@ -122,7 +123,7 @@ def _index(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int]:
 def set_l2_table_entry(
     hca: Hca, cmd: l2_table.SetL2TableEntryIn, out: l2_table.SetL2TableEntryOut
 ) -> None:
-    """Say that frames to a unicast address are for this function, of several behind one port."""
+    """Direct frames to a unicast address to this function, one of several behind a port."""
     eswitch, index = _index(hca, cmd)
     if cmd.silent_mode_valid:
         raise CmdError(Status.BAD_PARAM_ERR, "silent_mode is not supported")
@@ -148,7 +149,7 @@ def _entry(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int, L2Entry]:
 def query_l2_table_entry(
     hca: Hca, cmd: l2_table.QueryL2TableEntryIn, out: l2_table.QueryL2TableEntryOut
 ) -> None:
-    """Return an entry as it was set."""
+    """Return an entry of the L2 table unchanged."""
     _, _, entry = _entry(hca, cmd)
     mac = int.from_bytes(entry.mac, "big")
     out.mac_address.mac_addr_47_32, out.mac_address.mac_addr_31_0 = mac >> 32, mac & 0xFFFFFFFF
@@ -165,6 +166,6 @@ def query_l2_table_entry(
 def delete_l2_table_entry(
     hca: Hca, cmd: l2_table.DeleteL2TableEntryIn, out: l2_table.DeleteL2TableEntryOut
 ) -> None:
-    """Remove an entry."""
+    """Remove an entry of the L2 table."""
     eswitch, index, _ = _entry(hca, cmd)
     del eswitch.l2_table[index]

@@ -1,4 +1,4 @@
-"""Bringing the function up and down (PRM "HCA initialization")."""
+"""Bring the function up and down (PRM "HCA initialization")."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ MELLANOX_OUI = 0x0002C9
     of_others=True,
 )
 def enable_hca(hca: Hca, cmd: layout.EnableHcaIn, out: layout.EnableHcaOut) -> None:
-    """The first command of a driver. A crash kernel's ends what the old kernel has left running.
+    """Enable the function; a crash kernel's command also resets what the old kernel left running.
 
-    The manager's for another function only allows that one's driver to begin.
+    From the manager, for another function, it only allows that function's driver to start.
     """
     one = hca.sub_function
     if cmd.function_id:
@@ -63,11 +63,11 @@ def enable_hca(hca: Hca, cmd: layout.EnableHcaIn, out: layout.EnableHcaOut) -> N
     of_others=True,
 )
 def disable_hca(hca: Hca, cmd: layout.DisableHcaIn, out: layout.DisableHcaOut) -> None:
-    """The last command of a driver; refused while the HCA is still initialized.
+    """Disable the function; refused while the HCA is initialized.
 
-    The manager's for a sub-function asks that one's driver to leave. A virtual function ends at
-    once: its driver has left by then, or its machine has gone (core/sriov.c:
-    mlx5_device_disable_sriov).
+    From the manager, for a sub-function, it asks that function's driver to leave. A virtual
+    function is disabled at once: its driver has left by then, or its machine has ended
+    (core/sriov.c: mlx5_device_disable_sriov).
     """
     one = hca.sub_function
     if cmd.function_id:
@@ -93,21 +93,21 @@ def disable_hca(hca: Hca, cmd: layout.DisableHcaIn, out: layout.DisableHcaOut) -
     privileged=True,
 )
 def init_hca(hca: Hca, cmd: layout.InitHcaIn, out: layout.InitHcaOut) -> None:
-    """Allow objects to be made; their limits are the capabilities as the driver has set them."""
+    """Allow objects to be created; their limits are the capabilities that the driver has set."""
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA is already initialized")
     hca.initialize()
     if hca.model.port_type is PortType.IB and not hca.port.admin_up:
-        # An Ethernet port is enabled by a reset, and waits for its driver.
+        # A reset enables an Ethernet port, which then waits for its driver.
         lifecycle.set_admin(hca, up=True)
 
 
 @command(Op.TEARDOWN_HCA, layout.teardown_hca_in, layout.teardown_hca_out, privileged=True)
 def teardown_hca(hca: Hca, cmd: layout.TeardownHcaIn, out: layout.TeardownHcaOut) -> None:
-    """End what INIT_HCA began: gracefully when the driver has destroyed its objects, or by force.
+    """Undo INIT_HCA: gracefully when the driver has destroyed its objects, or by force.
 
-    A fast teardown needs no preparation: the driver writes nic_interface next, and that shuts the
-    function down (core/fw.c: mlx5_cmd_fast_teardown_hca). ``out.state`` stays 0, success.
+    A fast teardown needs no preparation: the driver writes nic_interface next, and that write shuts
+    the function down (core/fw.c: mlx5_cmd_fast_teardown_hca). ``out.state`` stays 0, success.
     """
     if cmd.profile == TeardownProfile.GRACEFUL_CLOSE:
         lifecycle.teardown(hca)
@@ -119,7 +119,7 @@ def teardown_hca(hca: Hca, cmd: layout.TeardownHcaIn, out: layout.TeardownHcaOut
 
 @command(Op.QUERY_ISSI, layout.query_issi_in, layout.query_issi_out, needs=HcaState.ENABLED)
 def query_issi(hca: Hca, cmd: layout.QueryIssiIn, out: layout.QueryIssiOut) -> None:
-    """Return the interface step sequence ids: those supported and the one in force."""
+    """Return the interface step sequence ids: those supported and the current one."""
     out.current_issi = hca.issi
     out.supported_issi_dw0 = SUPPORTED_ISSI
 
@@ -128,7 +128,7 @@ def query_issi(hca: Hca, cmd: layout.QueryIssiIn, out: layout.QueryIssiOut) -> N
     Op.SET_ISSI, layout.set_issi_in, layout.set_issi_out, needs=HcaState.ENABLED, privileged=True
 )
 def set_issi(hca: Hca, cmd: layout.SetIssiIn, out: layout.SetIssiOut) -> None:
-    """Choose the interface step; 1 brings RMP and XRC SRQ commands."""
+    """Choose the interface step; 1 enables RMP and XRC SRQ commands."""
     if not SUPPORTED_ISSI >> min(cmd.current_issi, 31) & 1:
         raise CmdError(Status.BAD_PARAM_ERR, "ISSI not supported", f"{cmd.current_issi}")
     hca.issi = cmd.current_issi
@@ -153,7 +153,7 @@ def _current(hca: Hca, cmd: caps.SetHcaCapIn) -> bytes | None:
     of_others=True,
 )
 def query_hca_cap(hca: Hca, cmd: caps.QueryHcaCapIn, out: caps.QueryHcaCapOut) -> None:
-    """Return a group of capabilities, or the front of its page; op_mod is ``group << 1 | mode``."""
+    """Return a group of capabilities, or the head of its page; op_mod is ``group << 1 | mode``."""
     group = cmd.op_mod >> 1
     if not hca.caps.has(group):
         hca.unhandled.cap_groups[group] += 1
@@ -170,9 +170,9 @@ def query_hca_cap(hca: Hca, cmd: caps.QueryHcaCapIn, out: caps.QueryHcaCapOut) -
     of_others=True,
 )
 def set_hca_cap(hca: Hca, cmd: caps.SetHcaCapIn, out: caps.SetHcaCapOut) -> None:
-    """Let the driver choose capabilities below their maximum, before INIT_HCA only.
+    """Set capabilities below their maximum, before INIT_HCA only.
 
-    What an adapter's manager chooses for another function is that one's maximum.
+    A value that an adapter's manager sets for another function is that function's maximum.
     """
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities can only be set before INIT_HCA")
@@ -197,7 +197,7 @@ def query_adapter(hca: Hca, cmd: layout.QueryAdapterIn, out: layout.QueryAdapter
 def set_driver_version(
     hca: Hca, cmd: layout.SetDriverVersionIn, out: layout.SetDriverVersionOut
 ) -> None:
-    """Keep what the driver calls itself ("Linux,mlx5_core,6.12.107"), for ``mlx5emu status``.
+    """Store the driver's name ("Linux,mlx5_core,6.12.107") for ``mlx5emu status``.
 
     OpenBSD's if_mcx.c and illumos' mlxcx give up when it is refused.
     """

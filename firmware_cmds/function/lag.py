@@ -1,11 +1,11 @@
-"""Link aggregation (PRM "LAG"): the ports of a board as one (``emu.device.adapter.lag``).
+"""Link aggregation (PRM "LAG"): the ports of a board act as one (``emu.device.adapter.lag``).
 
-Its master is the function of the first port: only that one's driver makes, changes and ends it. The
-order of its commands is CREATE_LAG, CREATE_VPORT_LAG, then the same backwards (core/lag/lag.c:
-mlx5_activate_lag; hw/main.c: mlx5_eth_lag_init). MODIFY_LAG comes when a port goes down or a bond
-chooses another one.
+The master of a LAG is the function of the first port: only its driver creates, changes and destroys
+the LAG. The order of its commands is CREATE_LAG, CREATE_VPORT_LAG, then the destroying ones in
+reverse (core/lag/lag.c: mlx5_activate_lag; hw/main.c: mlx5_eth_lag_init). The driver sends
+MODIFY_LAG when a port goes down or a bond chooses another one.
 
-Processes ask before they choose a port for each queue pair (UCX:
+Processes query the LAG before they choose a port for each queue pair (UCX:
 ib_mlx5dv_md.c:uct_ib_mlx5_devx_query_lag).
 """
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _EACH_ITS_OWN = tuple(range(1, MAX_PORTS + 1))
-"""The map where affinities do not decide."""
+"""Port map for modes in which affinities do not decide."""
 _MODES = (*LagPortSelect,)
-"""The first one needs no port selection."""
+"""Modes of a LAG. The first one needs no port selection."""
 ACTIVE = 1
-"""lagc.lag_state; 0 for none."""
+"""Value of lagc.lag_state; 0 means none."""
 
 
 def _lag(hca: Hca) -> Lag:
-    """The LAG that the sender is the master of. Raises BAD_OP_ERR or BAD_RES_STATE_ERR."""
+    """Return the LAG whose master the sender is; raise BAD_OP_ERR or BAD_RES_STATE_ERR."""
     _check_master(hca)
     if (lag := hca.adapter.board.lag) is None:
         raise CmdError(Status.BAD_RES_STATE_ERR, "there is no LAG")
@@ -50,7 +50,7 @@ def _check_master(hca: Hca) -> None:
 
 
 def _remap(hca: Hca, ctx: layout.Lagc) -> tuple[int, ...]:
-    """By which port each affinity's packets leave. Raises BAD_PARAM_ERR for one that is none."""
+    """Return the port of each affinity; raise BAD_PARAM_ERR for one that does not exist."""
     remap = int(ctx.tx_remap_affinity_1), int(ctx.tx_remap_affinity_2)
     ports = len(hca.adapter.board.adapters)
     if not all(1 <= port <= ports for port in remap):
@@ -59,7 +59,7 @@ def _remap(hca: Hca, ctx: layout.Lagc) -> tuple[int, ...]:
 
 
 def _mode(hca: Hca, ctx: layout.Lagc) -> LagPortSelect:
-    """What chooses packets' ports. Raises BAD_PARAM_ERR for what the adapter has not got."""
+    """Return the mode of port selection; raise BAD_PARAM_ERR for one the adapter does not have."""
     caps, mode = hca.caps.port_selection, int(ctx.port_select_mode)
     known = _MODES if caps.port_select_flow_table else _MODES[:1]
     if mode not in known:
@@ -68,7 +68,7 @@ def _mode(hca: Hca, ctx: layout.Lagc) -> LagPortSelect:
 
 
 def _active(hca: Hca, ctx: layout.Lagc) -> int:
-    """By which ports packets with an affinity may leave. Raises BAD_PARAM_ERR for one too many."""
+    """Return the active ports of the context; raise BAD_PARAM_ERR for a bit above num_lag_ports."""
     active, ports = int(ctx.active_port), len(hca.adapter.board.adapters)
     if active and not hca.caps.port_selection.port_select_flow_table_bypass:
         raise CmdError(Status.BAD_PARAM_ERR, "active_port without port_select_flow_table_bypass")
@@ -79,7 +79,7 @@ def _active(hca: Hca, ctx: layout.Lagc) -> int:
 
 @command(Op.CREATE_LAG, layout.create_lag_in, layout.create_lag_out, privileged=True)
 def create_lag(hca: Hca, cmd: layout.CreateLagIn, out: layout.CreateLagOut) -> None:
-    """Let the ports be one, when the drivers of both have initialized their functions.
+    """Join the ports when the drivers of both have initialized their functions.
 
     With create_lag_when_not_master_up the sender's is enough.
     """
@@ -105,7 +105,7 @@ def create_lag(hca: Hca, cmd: layout.CreateLagIn, out: layout.CreateLagOut) -> N
 
 @command(Op.MODIFY_LAG, layout.modify_lag_in, layout.modify_lag_out, privileged=True)
 def modify_lag(hca: Hca, cmd: layout.ModifyLagIn, out: layout.ModifyLagOut) -> None:
-    """Choose anew by which port each affinity's packets leave. Queue pairs stay as they are."""
+    """Change the port by which each affinity's packets leave; queue pairs are unchanged."""
     lag = _lag(hca)
     if lag.mode is LagPortSelect.PORT_SELECT_FT and cmd.field_select == ModifyLag.ACTIVE_PORT:
         lag.active = _active(hca, cmd.ctx)
@@ -120,9 +120,9 @@ def modify_lag(hca: Hca, cmd: layout.ModifyLagIn, out: layout.ModifyLagOut) -> N
 
 @command(Op.QUERY_LAG, layout.query_lag_in, layout.query_lag_out)
 def query_lag(hca: Hca, cmd: layout.QueryLagIn, out: layout.QueryLagOut) -> None:
-    """Return whether there is a LAG, and by which port each affinity's packets leave.
+    """Return whether there is a LAG, and the port by which each affinity's packets leave.
 
-    Every function of the board may ask. Without one, queue pairs have no affinity to a port.
+    Every function of the board may query it. Without one, queue pairs have no affinity to a port.
     """
     if (lag := hca.adapter.board.lag) is None:
         return
@@ -135,7 +135,7 @@ def query_lag(hca: Hca, cmd: layout.QueryLagIn, out: layout.QueryLagOut) -> None
 
 @command(Op.DESTROY_LAG, layout.destroy_lag_in, layout.destroy_lag_out, privileged=True)
 def destroy_lag(hca: Hca, cmd: layout.DestroyLagIn, out: layout.DestroyLagOut) -> None:
-    """Let each port be its function's again; refused while the vPorts are one."""
+    """Separate the ports again; refused while the vPorts are joined."""
     if _lag(hca).has_vports:
         raise CmdError(Status.BAD_RES_STATE_ERR, "DESTROY_VPORT_LAG must come first")
     hca.adapter.board.lag = None
@@ -145,7 +145,7 @@ def destroy_lag(hca: Hca, cmd: layout.DestroyLagIn, out: layout.DestroyLagOut) -
     Op.CREATE_VPORT_LAG, layout.create_vport_lag_in, layout.create_vport_lag_out, privileged=True
 )
 def create_vport_lag(hca: Hca, cmd: layout.CreateVportLagIn, out: layout.CreateVportLagOut) -> None:
-    """From now on the master takes what comes for its GIDs by any port."""
+    """Join the vPorts: the master receives packets for its GIDs from any port."""
     lag = _lag(hca)
     if lag.has_vports:
         raise CmdError(Status.BAD_RES_STATE_ERR, "the vPorts are one already")
@@ -159,7 +159,7 @@ def create_vport_lag(hca: Hca, cmd: layout.CreateVportLagIn, out: layout.CreateV
 def destroy_vport_lag(
     hca: Hca, cmd: layout.DestroyVportLagIn, out: layout.DestroyVportLagOut
 ) -> None:
-    """Each port's packets are for its own function again."""
+    """Separate the vPorts: each port's packets are for its own function again."""
     lag = _lag(hca)
     if not lag.has_vports:
         raise CmdError(Status.BAD_RES_STATE_ERR, "the vPorts are not one")

@@ -1,9 +1,9 @@
 """MAD_IFC: the driver hands a management datagram to the port's own agents (hw/mad.c:mlx5_MAD_IFC).
 
-The driver asks for itself with both bits of op_mod, so that no M_Key is checked; what it passes on
-for somebody else (opensm, say) is checked, and trap 256 tells of a wrong one. There are no B_Keys.
-With ``ib_virt`` the driver asks for port data with other commands, and what is left are performance
-MADs that set something, and classes that nobody here answers for.
+For its own queries the driver sets both bits of op_mod, so that no M_Key is checked. A datagram
+that it forwards for another program (for example opensm) is checked, and trap 256 reports a wrong
+M_Key. B_Keys are not modelled. With ``ib_virt`` the driver reads port data by other commands. The
+remaining datagrams are performance MADs that set something, and classes without an agent.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _IGNORE_MKEY: Final = 1
-"""A bit of op_mod (hw/mad.c:mlx5_MAD_IFC)."""
+"""Bit of op_mod (hw/mad.c:mlx5_MAD_IFC)."""
 
 
 @command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)
 def mad_ifc(hca: Hca, cmd: layout.MadIfcIn, out: layout.MadIfcOut) -> None:
-    """Return the agent's answer; when it refuses, its status is in the answer, as on the wire."""
+    """Return the agent's answer; a refusal is a status in that answer, as on the wire."""
     out.response_mad_packet = _answer(hca, cmd.mad, checks_mkey=not cmd.op_mod & _IGNORE_MKEY)
 
 

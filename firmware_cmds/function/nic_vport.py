@@ -1,7 +1,7 @@
-"""The virtual port of an Ethernet function: its context and its state (PRM "NIC vPort Context").
+"""Virtual port of an Ethernet function: its context and its state (PRM "NIC vPort Context").
 
-What is promiscuous and which addresses are wanted are kept for the wire and for queries; flow
-tables decide what is received (core/en_fs.c: mlx5e_fs_set_rx_mode_work).
+Promiscuous modes and wanted addresses are stored for the wire and for queries. Flow tables decide
+which packets are received (core/en_fs.c: mlx5e_fs_set_rx_mode_work).
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _VID_MASK = 0xFFF
 _NOT_SETTABLE = ("affiliation", "port_guid", "min_inline")
 """Fields whose features have capability bits, none of which is set."""
 _OF_MANAGERS = ("node_guid", "change_event")
-"""Those that only the manager of an embedded switch sets (nic_vport_node_guid_modify,
-nic_vport_change_event)."""
+"""Fields that only the manager of an embedded switch sets (nic_vport_node_guid_modify,
+nic_vport_change_event).
+"""
 _EVENTS = {
     "event_on_uc_address_change": VportChange.UC_ADDRESS,
     "event_on_mc_address_change": VportChange.MC_ADDRESS,
@@ -50,7 +51,7 @@ _EVENTS = {
 
 
 class NamesVport(Protocol):
-    """A command about a vPort: the sender's own, or another one."""
+    """Command about a vPort: the sender's own, or another one."""
 
     other_vport: int
     vport_number: int
@@ -65,7 +66,7 @@ class NamesVport(Protocol):
 def query_nic_vport_context(
     hca: Hca, cmd: layout.QueryNicVportContextIn, out: layout.QueryNicVportContextOut
 ) -> None:
-    """Return the context, with as much of the chosen list as the output has room for."""
+    """Return the context and the chosen list, up to the output's space."""
     vport, context = hca.nic_vport, out.nic_vport_context
     entries = _list(vport, _list_type(cmd.allowed_list_type))
     is_asked = hca.caps.ethernet.wqe_inline_mode == InlineModeCap.VPORT_CONTEXT
@@ -103,7 +104,7 @@ def _list_type(number: int) -> NvprtListType:
 
 
 def _list(vport: NicVport, kind: NvprtListType) -> Sequence[int]:
-    """A list's entries: MAC addresses or VLANs, as numbers."""
+    """Return a list's entries: MAC addresses or VLANs, as numbers."""
     if kind is NvprtListType.VLAN:
         return vport.vlan_list
     macs = vport.uc_list if kind is NvprtListType.UC else vport.mc_list
@@ -160,7 +161,7 @@ def modify_nic_vport_context(
 
 
 def _armed(context: layout.NicVportContext) -> int:
-    """The changes that the manager wants to be told of; none without arm_change_event."""
+    """Return the changes that the manager has armed; none without arm_change_event."""
     armed = 0
     if context.arm_change_event:
         for name, change in _EVENTS.items():
@@ -170,7 +171,7 @@ def _armed(context: layout.NicVportContext) -> int:
 
 
 def _reported(vport: NicVport) -> dict[VportChange, object]:
-    """What the manager can be told of, by the change of it."""
+    """Return the state that the manager can be notified of, by the kind of change."""
     return {
         VportChange.UC_ADDRESS: vport.uc_list,
         VportChange.MC_ADDRESS: vport.mc_list,
@@ -181,9 +182,10 @@ def _reported(vport: NicVport) -> dict[VportChange, object]:
 
 
 def _report(hca: Hca, before: dict[VportChange, object]) -> None:
-    """Tell the manager of the first change of the context that it has asked for.
+    """Notify the manager of the first change of the context that it has armed.
 
-    It looks at the context then, and asks again (core/eswitch.c: esw_vport_change_handle_locked).
+    The manager then queries the context and arms again (core/eswitch.c:
+    esw_vport_change_handle_locked).
     """
     vport = hca.nic_vport
     if not vport.armed:
@@ -198,7 +200,7 @@ def _report(hca: Hca, before: dict[VportChange, object]) -> None:
 
 
 def is_switched(hca: Hca, cmd: NamesVport) -> bool:
-    """Whether a command comes from the manager of the switch that a function's vPort is behind.
+    """Return whether a command comes from the manager of the switch behind a function's vPort.
 
     The manager is a sender that names another vPort, or its own.
     """
@@ -210,7 +212,10 @@ def is_switched(hca: Hca, cmd: NamesVport) -> bool:
 def _permanent_address(
     context: layout.NicVportContext, cmd: layout.ModifyNicVportContextIn
 ) -> bytes:
-    """A unicast address. The manager may give another vPort none: its driver then chooses one."""
+    """Return a unicast address.
+
+    The manager may give another vPort the zero address: that vPort's driver then chooses one.
+    """
     given = context.permanent_address
     address: int = given.mac_addr_47_32 << 32 | given.mac_addr_31_0
     if (not address and not cmd.other_vport) or address & _GROUP_BIT:
@@ -223,7 +228,7 @@ def _entries(
     chosen: layout.ModifyNicVportFieldSelect,
     context: layout.NicVportContext,
 ) -> list[int] | None:
-    """The entries of the list that replaces one; None when there is none to replace."""
+    """Return the entries that replace the list; None if the command replaces none."""
     if not chosen.addresses_list:
         return None
     kind, size = _list_type(context.allowed_list_type), context.allowed_list_size
@@ -269,9 +274,10 @@ def _put_list(vport: NicVport, kind: NvprtListType, entries: list[int]) -> None:
 def modify_vport_state(
     hca: Hca, cmd: layout.ModifyVportStateIn, out: layout.ModifyVportStateOut
 ) -> None:
-    """Enable or disable a virtual port, as its function or as the switch that it is behind.
+    """Enable or disable a virtual port, for its function or for its switch.
 
-    To its own function AUTO means the same as UP, to the switch that it follows the physical port.
+    AUTO means UP to the function itself. To the switch it means that the vPort follows the physical
+    port.
     """
     is_esw = cmd.op_mod == VportStateOpMod.ESW_VPORT and is_switched(hca, cmd)
     if cmd.op_mod != VportStateOpMod.VNIC_VPORT and not is_esw:

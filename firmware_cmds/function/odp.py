@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def page_fault_resume(
     hca: Hca, cmd: layout.PageFaultResumeIn, out: layout.PageFaultResumeOut
 ) -> None:
-    """Let what waits for a page go on, or fail it when the driver reports an error.
+    """Resume the work that waits for a page, or fail it when the driver reports an error.
 
-    The form is that of the scheme that the driver has chosen (odp_cap.mem_page_fault).
+    The command's form is that of the scheme that the driver has chosen (odp_cap.mem_page_fault).
     """
     if hca.caps.odp.mem_page_fault:
         memory = layout.mem_page_fault_info.view(cmd.page_fault_info)

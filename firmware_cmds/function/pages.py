@@ -28,7 +28,7 @@ PAGE = 4096
     privileged=True,
 )
 def query_pages(hca: Hca, cmd: layout.QueryPagesIn, out: layout.QueryPagesOut) -> None:
-    """Return how many pages the device wants now; for 0 the driver sends no MANAGE_PAGES."""
+    """Return the number of pages that the device wants; at 0 the driver sends no MANAGE_PAGES."""
     if cmd.op_mod not in (BootPages.BOOT, BootPages.INIT, BootPages.REGULAR):
         raise CmdError(Status.BAD_PARAM_ERR, "unknown QUERY_PAGES op_mod", f"{cmd.op_mod}")
     out.num_pages = hca.fwpages.boot_pages if cmd.op_mod != BootPages.REGULAR else 0
@@ -42,7 +42,7 @@ def query_pages(hca: Hca, cmd: layout.QueryPagesIn, out: layout.QueryPagesOut) -
     privileged=True,
 )
 def manage_pages(hca: Hca, cmd: layout.ManagePagesIn, out: layout.ManagePagesOut) -> Portions[None]:
-    """Take pages from the driver, give them back, or learn that it has none to give."""
+    """Take pages from the driver, return them, or record that the driver has none."""
     if cmd.op_mod == PageOp.GIVE:
         yield from _give(hca, cmd)
     elif cmd.op_mod == PageOp.TAKE:

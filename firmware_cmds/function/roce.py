@@ -1,4 +1,4 @@
-"""The GID table of an Ethernet port (PRM "RoCE Address"; hw/main.c: set_roce_addr)."""
+"""GID table of an Ethernet port (PRM "RoCE Address"; hw/main.c: set_roce_addr)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _LAST_VLAN = 4094
 
 
 def _index(hca: Hca, cmd: layout.QueryRoceAddressIn | layout.SetRoceAddressIn) -> int:
-    """An index in the table. Raises BAD_OP_ERR without RoCE, BAD_PARAM_ERR beyond its end."""
+    """Return an index in the table.
+
+    Raises BAD_OP_ERR without RoCE, BAD_PARAM_ERR beyond the table's end.
+    """
     if not hca.caps.general.roce:
         raise CmdError(Status.BAD_OP_ERR, "port has no RoCE")
     index = cmd.roce_address_index
@@ -34,10 +37,10 @@ def _index(hca: Hca, cmd: layout.QueryRoceAddressIn | layout.SetRoceAddressIn) -
     Op.SET_ROCE_ADDRESS, layout.set_roce_address_in, layout.set_roce_address_out, privileged=True
 )
 def set_roce_address(hca: Hca, cmd: layout.SetRoceAddressIn, out: layout.SetRoceAddressOut) -> None:
-    """Put an address into the table; one of zeros empties the entry, whatever its version says.
+    """Write an entry of the table; an address of zeros empties it, whatever its version.
 
-    The manager of a switch has one without a MAC address, for messages to itself: it gets that of
-    the vPort. Its type is IPv4, whatever it is (core/rdma.c: mlx5_rdma_add_roce_addr).
+    The manager of a switch writes an entry without a MAC address, for messages to itself: the entry
+    gets the vPort's MAC. Its type is always IPv4 (core/rdma.c: mlx5_rdma_add_roce_addr).
     """
     index, given = _index(hca, cmd), cmd.roce_address
     mac = (given.source_mac_47_32 << 32 | given.source_mac_31_0).to_bytes(MAC_BYTES, "big")
@@ -59,7 +62,7 @@ def set_roce_address(hca: Hca, cmd: layout.SetRoceAddressIn, out: layout.SetRoce
 def _check(entry: GidEntry, *, is_manager: bool) -> None:
     if entry.version not in (RoceVersion.VERSION_1, RoceVersion.VERSION_2):
         raise CmdError(Status.BAD_PARAM_ERR, "RoCE version not supported", f"{entry.version}")
-    # Version 1 has one kind of header for both kinds of addresses, and does not look at their type.
+    # Version 1 has one header for both kinds of addresses, so their type is not checked.
     expected = RoceL3Type.IPV4 if is_ipv4(entry.gid) else RoceL3Type.IPV6
     if (
         entry.version == RoceVersion.VERSION_2
@@ -67,7 +70,7 @@ def _check(entry: GidEntry, *, is_manager: bool) -> None:
         and not (is_manager and entry.l3_type == RoceL3Type.IPV4)
     ):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "roce_l3_type is not that of the address", f"{entry.l3_type}"
+            Status.BAD_PARAM_ERR, "roce_l3_type does not match the address", f"{entry.l3_type}"
         )
     if entry.mac == NO_MAC or entry.mac[0] & _GROUP:
         raise CmdError(
@@ -86,7 +89,7 @@ def _check(entry: GidEntry, *, is_manager: bool) -> None:
 def query_roce_address(
     hca: Hca, cmd: layout.QueryRoceAddressIn, out: layout.QueryRoceAddressOut
 ) -> None:
-    """Return an entry of the table as it was set."""
+    """Return an entry of the table unchanged."""
     entry = hca.gids[_index(hca, cmd)]
     mac = int.from_bytes(entry.mac, "big")
     out.roce_address.assign(

@@ -1,4 +1,4 @@
-"""Sub-functions: making and ending them, and how far they have come.
+"""Sub-functions: allocate and free them, and report their state.
 
 Source: PRM "ALLOC_SF", "MODIFY_VHCA_STATE"; core/sf/cmd.c, core/sf/vhca_event.c.
 """
@@ -36,7 +36,7 @@ def _named(hca: Hca, number: int) -> SubFunction:
 
 @command(Op.ALLOC_SF, layout.alloc_sf_in, layout.alloc_sf_out, privileged=True)
 def alloc_sf(hca: Hca, cmd: layout.AllocSfIn, out: layout.AllocSfOut) -> None:
-    """Make the sub-function of a number, with its vPort. Its driver cannot begin yet."""
+    """Allocate the sub-function with this number, and its vPort; its driver cannot start yet."""
     one = _named(hca, cmd.function_id)
     if one.state is not VhcaState.INVALID:
         raise CmdError(
@@ -48,11 +48,11 @@ def alloc_sf(hca: Hca, cmd: layout.AllocSfIn, out: layout.AllocSfOut) -> None:
 
 @command(Op.DEALLOC_SF, layout.dealloc_sf_in, layout.dealloc_sf_out, privileged=True)
 def dealloc_sf(hca: Hca, cmd: layout.DeallocSfIn, out: layout.DeallocSfOut) -> None:
-    """End a sub-function that is not active."""
+    """Free a sub-function that is not active."""
     one = _named(hca, cmd.function_id)
     if one.state is not VhcaState.ALLOCATED:
         raise CmdError(
-            Status.BAD_RES_STATE_ERR, "sub-function is not there, or active",
+            Status.BAD_RES_STATE_ERR, "sub-function does not exist, or is active",
             f"function_id {one.number:#x} is {one.state.name}",
         )  # fmt: skip
     _all(hca).stop(one)
@@ -65,7 +65,7 @@ def dealloc_sf(hca: Hca, cmd: layout.DeallocSfIn, out: layout.DeallocSfOut) -> N
     privileged=True, of_vports=True,
 )  # fmt: skip
 def query_vhca_state(hca: Hca, cmd: layout.QueryVhcaStateIn, out: layout.QueryVhcaStateOut) -> None:
-    """Return how far a sub-function has come, and what the driver calls it."""
+    """Return the state of a sub-function, and the driver's own number for it."""
     one = _checked(hca, cmd)
     one.reported = one.state
     context = out.vhca_state_context
@@ -81,12 +81,12 @@ def query_vhca_state(hca: Hca, cmd: layout.QueryVhcaStateIn, out: layout.QueryVh
 def modify_vhca_state(
     hca: Hca, cmd: layout.ModifyVhcaStateIn, out: layout.ModifyVhcaStateOut
 ) -> None:
-    """Give a sub-function the driver's own number, or ask for the event of its next change."""
+    """Set the driver's own number of a sub-function, or arm the event of its next change."""
     one, chosen, context = _checked(hca, cmd), cmd.vhca_state_field_select, cmd.vhca_state_context
     if chosen.sw_function_id:
         if one.state is VhcaState.INVALID:
             raise CmdError(
-                Status.BAD_RES_STATE_ERR, "sub-function is not there",
+                Status.BAD_RES_STATE_ERR, "sub-function does not exist",
                 f"function_id {one.number:#x}",
             )  # fmt: skip
         one.sw_function_id = context.sw_function_id

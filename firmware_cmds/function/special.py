@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def query_special_contexts(
     hca: Hca, cmd: layout.QuerySpecialContextsIn, out: layout.QuerySpecialContextsOut
 ) -> None:
-    """Return the reserved lkey, and the null key and the dump-fill key if their capability is set.
+    """Return the reserved lkey; the null and dump-fill keys only if their capability is set.
 
-    That one opens all of guest memory, so the command is the driver's alone.
+    The reserved lkey opens all of guest memory, so only the driver may send the command.
     """
     general = hca.caps.general
     if general.null_mkey:

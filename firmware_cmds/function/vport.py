@@ -1,4 +1,4 @@
-"""The port as the function sees it: context, GIDs, P_Keys, state and counters (PRM "vPort")."""
+"""Virtual port of the function: context, GIDs, P_Keys, state and counters (PRM "vPort")."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 ALL_ENTRIES = 0xFFFF
-"""An index that asks for the whole table (core/vport.c:mlx5_query_hca_vport_gid)."""
+"""Index that asks for the whole table (core/vport.c:mlx5_query_hca_vport_gid)."""
 
 
 @command(
@@ -38,7 +38,7 @@ def query_hca_vport_context(
     port = hca.ib
     out.hca_vport_context.assign(
         {
-            # Subnet management is the physical function's, on an adapter as well.
+            # Only the physical function has subnet management, on a real adapter as well.
             "has_smi": not hca.model.identity.is_vf,
             "port_physical_state": port.phys_state,
             "port_state": port.state,
@@ -78,7 +78,7 @@ def modify_hca_vport_context(
     before = hca.ib.cap_mask1
     hca.ib.cap_mask1 = before & ~selected | context.cap_mask1 & selected
     if hca.ib.cap_mask1 != before:
-        hca.wire.port_changed(hca)  # an administrator elsewhere is asked for it as well
+        hca.wire.port_changed(hca)  # the subnet's administrator reports it as well
 
 
 @command(
@@ -90,7 +90,7 @@ def modify_hca_vport_context(
 def query_hca_vport_gid(
     hca: Hca, cmd: layout.QueryHcaVportGidIn, out: layout.QueryHcaVportGidOut
 ) -> None:
-    """Return one GID, or from index 0 on as many as the output has room for."""
+    """Return one GID, or from index 0 on all that fit the output."""
     indices = _indices(cmd.gid_index, GID_TABLE_ENTRIES, len(out.gid))
     for at, index in enumerate(indices):
         out.gid[at] = hca.ib.gid(index)
@@ -106,9 +106,9 @@ def query_hca_vport_gid(
 def query_hca_vport_pkey(
     hca: Hca, cmd: layout.QueryHcaVportPkeyIn, out: layout.QueryHcaVportPkeyOut
 ) -> None:
-    """Return one P_Key, or from index 0 on as many as the output has room for.
+    """Return one P_Key, or from index 0 on all that fit the output.
 
-    An Ethernet port is asked as well, for the one that RoCE has (mlx5_ib: mlx5_query_port_roce).
+    mlx5_ib reads the single P_Key of RoCE from an Ethernet port as well (mlx5_query_port_roce).
     """
     if hca.model.port_type is PortType.ETH:
         keys: Sequence[int] = (DEFAULT_PKEY,)
@@ -138,7 +138,7 @@ def _indices(index: int, entries: int, room: int) -> range:
 def query_vport_state(
     hca: Hca, cmd: layout.QueryVportStateIn, out: layout.QueryVportStateOut
 ) -> None:
-    """Return UP while frames can pass: there is a link and the driver has not disabled the port."""
+    """Return UP while the port has a link and the driver has not disabled it."""
     out.admin_state = out.state = int(hca.vport.is_up)
     if cmd.op_mod == VportStateOpMod.ESW_VPORT:
         if not is_switched(hca, cmd):

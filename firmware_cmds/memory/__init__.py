@@ -1,1 +1,1 @@
-"""Commands on memory that keys open, the adapter's own included."""
+"""Commands on memory keys and on the adapter's own memory."""

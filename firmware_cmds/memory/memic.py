@@ -1,4 +1,4 @@
-"""Device memory: pages of BAR 0 that processes and queue pairs share (hw/dm.c of mlx5_ib)."""
+"""Device memory: pages of BAR 0 for processes and queue pairs (hw/dm.c of mlx5_ib)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _need(area: MemicArea | None) -> MemicArea:
 
 
 def _memic(area: MemicArea, address: int) -> Memic:
-    """The device memory that begins at this offset in BAR 0."""
+    """Return the device memory that starts at this offset in BAR 0."""
     memic = area.owner(address, 1)
     if memic is None or area.start + memic.start != address:
         raise CmdError(Status.BAD_RES_ERR, "no device memory begins here", f"{address:#x}")
@@ -33,7 +33,7 @@ def _memic(area: MemicArea, address: int) -> Memic:
 
 @command(Op.ALLOC_MEMIC, layout.alloc_memic_in, layout.alloc_memic_out, privileged=True)
 def alloc_memic(hca: Hca, cmd: layout.AllocMemicIn, out: layout.AllocMemicOut) -> None:
-    """Hand out the range that the driver has chosen; it keeps account of pages itself.
+    """Allocate the range that the driver has chosen; the driver itself tracks free pages.
 
     Refused with NO_RES_ERR when a page is taken: the driver then tries the next one.
     """
@@ -58,7 +58,7 @@ def alloc_memic(hca: Hca, cmd: layout.AllocMemicIn, out: layout.AllocMemicOut) -
 
 @command(Op.DEALLOC_MEMIC, layout.dealloc_memic_in, layout.dealloc_memic_out, privileged=True)
 def dealloc_memic(hca: Hca, cmd: layout.DeallocMemicIn, out: layout.DeallocMemicOut) -> None:
-    """Refused while a memory key is over the memory."""
+    """Free the memory; refused while a memory key covers it."""
     memic = _memic(_need(hca.memic), cmd.memic_start_addr)
     hca.memics.remove(memic.handle)
     _need(hca.memic).give_back(memic)
@@ -66,7 +66,7 @@ def dealloc_memic(hca: Hca, cmd: layout.DeallocMemicIn, out: layout.DeallocMemic
 
 @command(Op.MODIFY_MEMIC, layout.modify_memic_in, layout.modify_memic_out, privileged=True)
 def modify_memic(hca: Hca, cmd: layout.ModifyMemicIn, out: layout.ModifyMemicOut) -> None:
-    """Open or close the addresses of an atomic operation on the memory."""
+    """Map or unmap the addresses of an atomic operation on the memory."""
     memic = _memic(_need(hca.memic), cmd.memic_start_addr)
     number = cmd.memic_operation_type
     if not hca.caps.device_memory.memic_operations & 1 << number:

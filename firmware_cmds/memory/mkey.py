@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 MAX_KSM_ENTRIES = 1 << 26
-"""What an implicit key needs with page tables of five levels (hw/odp.c: mlx5_imr_ksm_entries)."""
+"""Entries that an implicit key needs with page tables of five levels (hw/odp.c:
+mlx5_imr_ksm_entries).
+"""
 MAX_MTT_ENTRIES = 1 << 26
 """256 GiB in pages of 4 KiB."""
 
@@ -37,10 +39,10 @@ _SW_ICM = AccessMode.SW_ICM
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
 def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -> Portions[None]:
-    """Make a key over all addresses (PA), or over a list of pages or of other keys.
+    """Create a key over all addresses (PA), a list of pages or a list of other keys.
 
-    The list may be shorter than the room that the key reserves: a key that starts out free gets
-    its entries later, by UMR. What all keys reserve is bounded by the ledger.
+    The list may be shorter than the length that the key reserves: a key that is created free gets
+    its entries later, by UMR. The ledger bounds what all keys reserve together.
     """
     hca.mkeys.check_room()
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
@@ -68,42 +70,45 @@ def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -
 
 
 def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
-    """The device memory that a key covers, all of it allocated; no UMR may move the key.
+    """Return the device memory that a key covers, all of it allocated; no UMR may move the key.
 
     Its start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr).
     """
     owner = area.owner(ctx.start_addr, ctx.len) if area is not None else None
     if owner is None or not _is_for_good(ctx):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "a MEMIC key covers allocated device memory, for good",
+            Status.BAD_PARAM_ERR, "a MEMIC key must cover allocated device memory and be fixed",
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )  # fmt: skip
     return owner
 
 
 def _icm(memory: IcmMemory | None, ctx: layout.Mkc) -> SwIcm:
-    """The software ICM that a key covers, for good (core/steering/dr_icm_pool.c)."""
+    """Return the software ICM that a fixed key covers (core/steering/dr_icm_pool.c)."""
     owner = memory.owner(ctx.start_addr, ctx.len) if memory is not None else None
     if owner is None or not _is_for_good(ctx):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "an SW_ICM key covers software ICM that has been made, for good",
+            Status.BAD_PARAM_ERR, "an SW_ICM key must cover allocated software ICM and be fixed",
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )  # fmt: skip
     return owner
 
 
 def _is_for_good(ctx: layout.Mkc) -> bool:
-    """Whether a key covers a range of its length from the beginning on, which no UMR may change."""
+    """Return whether a key covers a fixed range of its length, which no UMR may change."""
     return not (ctx.length64 or ctx.free or ctx.umr_en)
 
 
 def _has_pages_of_its_own(cmd: layout.CreateMkeyIn, mode: int) -> bool:
-    """A user names its pages by user memory (devx.c: devx_handle_mkey_create), never by address."""
+    """Return whether the command lists pages by address.
+
+    A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address.
+    """
     return mode == _MTT and bool(cmd.mkey_umem_valid)
 
 
 def _translations(hca: Hca, cmd: layout.CreateMkeyIn, ctx: layout.Mkc, mode: int) -> bytes:
-    """The list that came with the command, which may be shorter than what the key reserves."""
+    """Return the list in the command, which may be shorter than what the key reserves."""
     octwords = ctx.translations_octword_size
     if mode in _WITHOUT_LIST:
         if octwords:
@@ -145,7 +150,9 @@ def _most_entries(caps: Caps, mode: int) -> int:
 
 
 def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.Mkc) -> Portions[None]:
-    """Entries for the user memory from ``offset`` on; the key's pages may be smaller than its."""
+    """Return entries for the umem from ``offset`` on; the key's pages may be smaller than the
+    umem's.
+    """
     shift, memory = ctx.log_page_size, umem.memory
     if not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:
         raise CmdError(
@@ -168,7 +175,7 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.Mkc) -> Porti
 
 @command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)
 def query_mkey(hca: Hca, cmd: layout.QueryMkeyIn, out: layout.QueryMkeyOut) -> None:
-    """Return the context, and as much of the translation list as the output has room for."""
+    """Return the context and the translation list, up to the output's space."""
     mkey = hca.mkeys.need(cmd.mkey_index)
     out.memory_key_mkey_entry = bytes(mkey.ctx)
     at = layout.query_mkey_out.size - 2 * OCTWORD
@@ -178,13 +185,13 @@ def query_mkey(hca: Hca, cmd: layout.QueryMkeyIn, out: layout.QueryMkeyOut) -> N
 
 @command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)
 def destroy_mkey(hca: Hca, cmd: layout.DestroyMkeyIn, out: layout.DestroyMkeyOut) -> None:
-    """Destroy the key. Windows that are bound to it stay, and fail when they are used."""
+    """Destroy the key. Windows bound to it stay, and fail when they are used."""
     hca.mkeys.remove(cmd.mkey_index)
 
 
 @command(Op.CREATE_PSV, layout.create_psv_in, layout.create_psv_out)
 def create_psv(hca: Hca, cmd: layout.CreatePsvIn, out: layout.CreatePsvOut) -> None:
-    """Make one to four signature values."""
+    """Create one to four signature values."""
     if not 1 <= cmd.num_psv <= 4:
         raise CmdError(Status.BAD_PARAM_ERR, "num_psv is not 1 to 4", f"{cmd.num_psv}")
     pd = hca.pds.need(cmd.pd)

@@ -1,4 +1,4 @@
-"""The context that CREATE_MKEY brings: what a key of this adapter may be (mlx5_ifc.h: mkc)."""
+"""Context of CREATE_MKEY: the checks of a key's attributes (mlx5_ifc.h: mkc)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from layouts.memory import mkey as layout
 
 MAX_LOG_PAGE_SIZE = 31
-"""What five bits hold: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:
-get_max_log_entity_size_cap)."""
+"""Largest value of the five-bit field: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:
+get_max_log_entity_size_cap).
+"""
 
 # fmt: off
 _MODES = frozenset(
@@ -29,21 +30,21 @@ _MODES = frozenset(
 # fmt: on
 _LISTS = (AccessMode.KLMS, AccessMode.KSM)
 _NOT_BUILT = ("ma_translation_mode",)
-"""Fields whose features have capability bits, none of which is set. Drivers ask for them first.
+"""Fields whose features have capability bits, none of which is set. Drivers check those bits first.
 
-Relaxed ordering is not among them: it allows the adapter an order that this one never chooses.
+Relaxed ordering is not among them: it permits the adapter an order that this one never uses.
 """
 
 
 def access_mode(ctx: layout.Mkc) -> int:
-    """The five bits of the access mode, which mkc keeps in two places."""
+    """Return the five bits of the access mode, which mkc holds in two fields."""
     return int(ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0)
 
 
 def check(qps: Table[Qp], ctx: layout.Mkc, *, may_encrypt: bool) -> None:
     """Refuse a context that no key can have; ``ctx`` is a view of mkc.
 
-    ``may_encrypt``: the function has encryption.
+    ``may_encrypt``: the function supports encryption.
     """
     mode = access_mode(ctx)
     if mode not in _MODES:
@@ -63,13 +64,16 @@ def check(qps: Table[Qp], ctx: layout.Mkc, *, may_encrypt: bool) -> None:
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )
     if ctx.crypto_en and (not may_encrypt or mode not in _LISTS):
-        raise CmdError(Status.BAD_PARAM_ERR, "encryption is not supported by such a key")
+        raise CmdError(Status.BAD_PARAM_ERR, "encryption is not supported for this access mode")
     if not ctx.free:
         _check_live(qps, ctx, mode)
 
 
 def _check_live(qps: Table[Qp], ctx: layout.Mkc, mode: int) -> None:
-    """What a free key gets later, by UMR: the driver's own have neither QPN nor page size."""
+    """Check the fields that a free key gets later, by UMR.
+
+    The driver's free keys have neither QPN nor page size.
+    """
     if ctx.qpn != ANY_QPN:
         qps.need(ctx.qpn)
     if mode != AccessMode.MTT or not (ctx.len or ctx.length64):

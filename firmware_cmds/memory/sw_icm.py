@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Hand out the range that the driver has chosen; it keeps account of blocks itself.
+    """Allocate the range that the driver has chosen; the driver itself tracks free blocks.
 
-    Refused with NO_RES_ERR when a part of it is taken.
+    Refused with NO_RES_ERR when any block is taken.
     """
     given = sw_icm.view(given_object(cmd.object, sw_icm.size))
     start, log_size = given.sw_icm_start_addr, given.log_sw_icm_size
@@ -46,7 +46,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Free a range that no memory key covers; what is in it is forgotten."""
+    """Free a range that no memory key covers, and discard its contents."""
     icm = hca.objects[SwIcm].remove(number)
     assert hca.icm is not None
     hca.icm.give_back(icm)

@@ -1,4 +1,4 @@
-"""Counter sets of queue pairs, and the vnic diagnostics that devlink health shows."""
+"""Counter sets of queue pairs, and the vnic diagnostics that devlink health reports."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def counter_set(counters: Table[QCounter], number: int) -> QCounter | None:
-    """The set with the number that a queue's context has; 0 names none."""
+    """Return the set with the number in a queue's context; None for 0."""
     return counters.need(number) if number else None
 
 
 @command(Op.ALLOC_Q_COUNTER, layout.alloc_q_counter_in, layout.alloc_q_counter_out)
 def alloc_q_counter(hca: Hca, cmd: layout.AllocQCounterIn, out: layout.AllocQCounterOut) -> None:
-    """Make a counter set; queue pairs name it in qpc.counter_set_id."""
+    """Create a counter set; queue pairs name it in qpc.counter_set_id."""
     out.counter_set_id = hca.counters.add(QCounter())
 
 
@@ -30,15 +30,15 @@ def alloc_q_counter(hca: Hca, cmd: layout.AllocQCounterIn, out: layout.AllocQCou
 def dealloc_q_counter(
     hca: Hca, cmd: layout.DeallocQCounterIn, out: layout.DeallocQCounterOut
 ) -> None:
-    """Destroy the set; refused while a queue counts in it."""
+    """Destroy the set; refused while a queue uses it."""
     hca.counters.remove(cmd.counter_set_id)
 
 
 @command(Op.QUERY_Q_COUNTER, layout.query_q_counter_in, layout.query_q_counter_out)
 def query_q_counter(hca: Hca, cmd: layout.QueryQCounterIn, out: layout.QueryQCounterOut) -> None:
-    """Return the set's values; ``clear`` starts it again from zero."""
+    """Return the set's values; ``clear`` zeroes them."""
     if cmd.aggregate:
-        raise CmdError(Status.BAD_PARAM_ERR, "only one counter set can be read by a command")
+        raise CmdError(Status.BAD_PARAM_ERR, "a command can read only one counter set")
     counter = hca.counters.need(cmd.counter_set_id)
     for name, value in counter.values.items():
         setattr(out, name, value & 0xFFFFFFFF)

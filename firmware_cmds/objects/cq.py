@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from layouts.function.caps import CmdHcaCap
 
 CQE_BYTES = (64, 128, 128)
-"""By cqe_sz. In both wide forms the second half of an entry is what a narrow one would be."""
+"""Bytes of a CQE by cqe_sz. The second half of a 128-byte entry has the layout of a 64-byte one."""
 
 NS_PER_US = 1000
 _OP_MOD_MODIFY, _OP_MOD_RESIZE = 0, 1
@@ -33,7 +33,7 @@ _NOT_BUILT = ("apu_cq", "scqe_break_moderation_en")
 
 
 class ModifyCq(IntFlag):
-    """What MODIFY_CQ changes (MLX5_CQ_MODIFY_*)."""
+    """Fields that MODIFY_CQ changes (MLX5_CQ_MODIFY_*)."""
 
     PERIOD = 1 << 0
     COUNT = 1 << 1
@@ -42,7 +42,7 @@ class ModifyCq(IntFlag):
 
 
 class ResizeCq(IntFlag):
-    """What a resize brings: the driver sends all of it (MLX5_MODIFY_CQ_MASK_*)."""
+    """Fields of a resize: the driver sends all of them (MLX5_MODIFY_CQ_MASK_*)."""
 
     LOG_SIZE = 1 << 0
     PG_OFFSET = 1 << 1
@@ -51,7 +51,7 @@ class ResizeCq(IntFlag):
 
 @command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
 def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> Portions[None]:
-    """Make a ring for completions that reports to an existing EQ."""
+    """Create a completion ring that reports to an existing EQ."""
     ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "CQ option not supported", name)
@@ -78,11 +78,11 @@ def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> Port
 
 
 def _compression(caps: Caps, ctx: layout.Cqc) -> Compression | None:
-    """How completions may be compressed; None when they are not.
+    """Return the form of compressed completions; None if completions are not compressed.
 
-    cqe_comp_en is a permission. DPDK gives it without asking for the capability (mlx5_devx.c:
-    mlx5_rxq_create_devx_cq_resources), so what the adapter cannot compress it does not. Nor
-    does it compress where each CQE replaces the one before.
+    cqe_comp_en permits compression and does not require it. DPDK sets it without the capability
+    (mlx5_devx.c: mlx5_rxq_create_devx_cq_resources), and the adapter then does not compress. CQs
+    whose CQEs each replace the one before are not compressed either.
     """
     general = caps.general
     layouts = CompressionLayout if general.enhanced_cqe_compression else (CompressionLayout.BASIC,)
@@ -101,7 +101,7 @@ def _compression(caps: Caps, ctx: layout.Cqc) -> Compression | None:
 
 
 def _form(general: CmdHcaCap, ctx: layout.Cqc) -> MiniCqeFormat | None:
-    """The form of the mini CQEs; None for one that the adapter has not."""
+    """Return the form of the mini CQEs; None for one the adapter does not have."""
     if ctx.mini_cqe_res_format_ext:
         is_l34h = ctx.mini_cqe_res_format_ext == 1 and general.mini_cqe_resp_l3_l4_tag
         return MiniCqeFormat.L34H_STRIDX if is_l34h else None
@@ -114,7 +114,7 @@ def _form(general: CmdHcaCap, ctx: layout.Cqc) -> MiniCqeFormat | None:
 
 
 def _size(caps: Caps, ctx: layout.Cqc, stride: int) -> int:
-    """Bytes of the ring. Raises LIM_ERR for one that is longer than the device takes."""
+    """Return the size of the ring in bytes; raise LIM_ERR above the device's limit."""
     if ctx.log_cq_size > caps.general.log_max_cq_sz:
         raise CmdError(Status.LIM_ERR, "log_cq_size above log_max_cq_sz", f"{ctx.log_cq_size}")
     return stride << int(ctx.log_cq_size)
@@ -123,13 +123,13 @@ def _size(caps: Caps, ctx: layout.Cqc, stride: int) -> int:
 def _buffer(
     hca: Hca, cmd: layout.CreateCqIn | layout.ModifyCqIn, ctx: layout.Cqc, stride: int
 ) -> Portions[PageList]:
-    """The ring that a context and the page list behind it describe."""
+    """Return the ring that a context and the page list behind it describe."""
     size = _size(hca.caps, ctx, stride)
     return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
 
 
 def _moderation(caps: Caps, ctx: layout.Cqc) -> Moderation | None:
-    """Moderation as the context wants it; a 0 in either field turns it off."""
+    """Return the moderation of the context; a 0 in either field turns it off."""
     if not ctx.cq_period or not ctx.cq_max_count:
         return None
     if not caps.general.cq_moderation:
@@ -140,7 +140,7 @@ def _moderation(caps: Caps, ctx: layout.Cqc) -> Moderation | None:
 
 @command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
 def modify_cq(hca: Hca, cmd: layout.ModifyCqIn, out: layout.ModifyCqOut) -> Portions[None]:
-    """Change moderation or the overrun bit, or give the CQ another ring for entries to come."""
+    """Change moderation or the overrun bit, or move the CQ to another ring."""
     cq = hca.cqs.subject(cmd.cqn)
     if cmd.op_mod == _OP_MOD_RESIZE:
         yield from _resize(hca, cq, cmd)
@@ -175,8 +175,10 @@ def _modify(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> None:
 
 
 def _check_period_mode(caps: Caps, mode: int) -> None:
-    """The period begins with the first entry after an event, or where there is the capability
-    (cq_period_start_from_cqe) with each entry.
+    """Refuse an unsupported start of the moderation period.
+
+    The period begins with the first entry after an event. With the capability
+    cq_period_start_from_cqe it may begin with each entry.
     """
     modes = (CqPeriodMode.START_FROM_EQE, CqPeriodMode.START_FROM_CQE)
     if mode not in modes[: 1 + caps.general.cq_period_start_from_cqe]:
@@ -218,7 +220,7 @@ def destroy_cq(hca: Hca, cmd: layout.DestroyCqIn, out: layout.DestroyCqOut) -> N
 
 @command(Op.QUERY_CQ, layout.query_cq_in, layout.query_cq_out)
 def query_cq(hca: Hca, cmd: layout.QueryCqIn, out: layout.QueryCqOut) -> None:
-    """Return the context of now and as much of the page list as the output has room for."""
+    """Return the current context and the page list, up to the output's space."""
     cq = hca.cqs.need(cmd.cqn)
     cq_engine.settle(hca, cq)
     cq.encode()

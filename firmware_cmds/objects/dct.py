@@ -25,7 +25,7 @@ _EVENT = eqe_dct.packer("dctn")
 
 @command(Op.CREATE_DCT, layout.create_dct_in, layout.create_dct_out)
 def create_dct(hca: Hca, cmd: layout.CreateDctIn, out: layout.CreateDctOut) -> None:
-    """Make a target, which takes messages at once."""
+    """Create a target, which receives messages at once."""
     ctx = layout.dctc.view(bytearray(bytes(cmd.dct_context_entry)))
     if ctx.port:  # UCX leaves it 0; a driver with LAG chooses one
         attributes.check_port(hca.caps, ctx.port)
@@ -53,7 +53,7 @@ def create_dct(hca: Hca, cmd: layout.CreateDctIn, out: layout.CreateDctOut) -> N
 
 @command(Op.QUERY_DCT, layout.query_dct_in, layout.query_dct_out)
 def query_dct(hca: Hca, cmd: layout.QueryDctIn, out: layout.QueryDctOut) -> None:
-    """Return the context of now."""
+    """Return the current context."""
     dct = hca.dcts.need(cmd.dctn)
     dct.encode()
     out.dct_context_entry = bytes(dct.ctx)
@@ -61,7 +61,7 @@ def query_dct(hca: Hca, cmd: layout.QueryDctIn, out: layout.QueryDctOut) -> None
 
 @command(Op.DRAIN_DCT, layout.drain_dct_in, layout.drain_dct_out)
 def drain_dct(hca: Hca, cmd: layout.DrainDctIn, out: layout.DrainDctOut) -> None:
-    """Take no more messages. The driver waits for the event that there are none any more."""
+    """Stop receiving messages. The driver waits for the event that none is in progress."""
     dct = hca.dcts.subject(cmd.dctn)
     dct.is_drained = True
     eq_engine.raise_event(hca, EventType.DCT_DRAINED, _EVENT.pack(dct.handle))
@@ -69,9 +69,9 @@ def drain_dct(hca: Hca, cmd: layout.DrainDctIn, out: layout.DrainDctOut) -> None
 
 @command(Op.DESTROY_DCT, layout.destroy_dct_in, layout.destroy_dct_out)
 def destroy_dct(hca: Hca, cmd: layout.DestroyDctIn, out: layout.DestroyDctOut) -> Portions[None]:
-    """Destroy the target; an initiator that has begun a message gets no response.
+    """Destroy the target; an initiator with an unfinished message gets no response.
 
-    It may have a responder for each initiator of all functions.
+    A target may have one responder for each initiator of all functions.
     """
     dct = hca.dcts.removable(cmd.dctn)
     dct.is_drained = True

@@ -31,7 +31,7 @@ STATE_ARMED = 0x9
 
 @command(Op.CREATE_EQ, layout.create_eq_in, layout.create_eq_out, privileged=True)
 def create_eq(hca: Hca, cmd: layout.CreateEqIn, out: layout.CreateEqOut) -> None:
-    """Make a ring for events; ``event_bitmask`` says which asynchronous types it gets."""
+    """Create an event ring; ``event_bitmask`` selects its asynchronous event types."""
     ctx = layout.eqc.view(bytes(cmd.eq_context_entry))
     if ctx.log_eq_size > hca.caps.general.log_max_eq_sz:
         raise CmdError(Status.LIM_ERR, "log_eq_size above log_max_eq_sz", f"{ctx.log_eq_size}")
@@ -48,7 +48,10 @@ def create_eq(hca: Hca, cmd: layout.CreateEqIn, out: layout.CreateEqOut) -> None
 
 
 def _event_mask(words: ArrayView[int]) -> int:
-    """Event type ``n`` is bit ``n % 64`` of word ``n / 64`` (core/eq.c:create_map_eq)."""
+    """Return the event types as one mask.
+
+    Event type ``n`` is bit ``n % 64`` of word ``n / 64`` (core/eq.c:create_map_eq).
+    """
     return sum(word << 64 * index for index, word in enumerate(words))
 
 
@@ -60,7 +63,7 @@ def destroy_eq(hca: Hca, cmd: layout.DestroyEqIn, out: layout.DestroyEqOut) -> P
 
 @command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out, privileged=True)
 def query_eq(hca: Hca, cmd: layout.QueryEqIn, out: layout.QueryEqOut) -> None:
-    """Return the context, with the counters and the arm state of now."""
+    """Return the context with the current counters and arm state."""
     eq = hca.eqs.need(cmd.eq_number)
     ctx = out.eq_context_entry
     out.eq_context_entry = bytes(eq.ctx)
@@ -80,7 +83,7 @@ def query_eq(hca: Hca, cmd: layout.QueryEqIn, out: layout.QueryEqOut) -> None:
 def config_int_moderation(
     hca: Hca, cmd: layout.ConfigIntModerationIn, out: layout.ConfigIntModerationOut
 ) -> None:
-    """Set or return the shortest time between two interrupts of a vector, in microseconds."""
+    """Set or return the minimum time between two interrupts of a vector, in microseconds."""
     vector = cmd.int_vector
     if vector >= MSIX_VECTORS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such interrupt vector", f"int_vector {vector}")

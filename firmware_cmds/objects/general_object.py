@@ -1,6 +1,6 @@
 """General objects: reserved queue pair numbers, meters, samplers, definers, and others.
 
-A process that makes its queue pairs elsewhere takes a number from here for rdma_cm, which tells
+A process whose queue pairs have numbers of another kind reserves a number for rdma_cm, which tells
 connections apart by it (rdma-core's mlx5dv_reserved_qpn_alloc).
 """
 
@@ -28,13 +28,13 @@ _PIECE_BYTES = 8
 
 
 class _Maker(Protocol):
-    """A module about one type of object."""
+    """Module about one type of object."""
 
     def create(self, hca: Hca, cmd: layout.CreateGeneralObjectIn, /) -> int:
-        """Make it; returns its number."""
+        """Create the object; return its number."""
 
     def destroy(self, hca: Hca, number: int, /) -> None:
-        """Destroy it."""
+        """Destroy the object."""
 
 
 _MAKERS: Mapping[int, _Maker] = {
@@ -61,14 +61,14 @@ def _check_type(caps: Caps, obj_type: int) -> None:
 def create_general_object(
     hca: Hca, cmd: layout.CreateGeneralObjectIn, out: layout.CreateGeneralObjectOut
 ) -> None:
-    """Reserve one queue pair number (granularity is 0), or make an object of another type."""
+    """Reserve one queue pair number (granularity is 0), or create an object of another type."""
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod in _MAKERS:
         out.obj_id = _MAKERS[cmd.op_mod].create(hca, cmd)
         return
     if cmd.log_obj_range:
         raise CmdError(
-            Status.LIM_ERR, "more numbers than log_reserved_qpn_granularity",
+            Status.LIM_ERR, "more numbers than log_reserved_qpn_granularity allows",
             f"{1 << cmd.log_obj_range}",
         )  # fmt: skip
     out.obj_id = hca.reserved_qpns.add(ReservedQpn())
@@ -80,7 +80,7 @@ def create_general_object(
 def modify_general_object(
     hca: Hca, cmd: layout.ModifyGeneralObjectIn, out: layout.ModifyGeneralObjectOut
 ) -> None:
-    """Change a scheduling element; the other types have nothing to change."""
+    """Change a scheduling element; the other types have no field to change."""
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod != GeneralObject.SCHEDULING_ELEMENT:
         raise CmdError(
@@ -101,7 +101,7 @@ _READERS: Mapping[int, Callable[[Hca, int], bytes]] = {
 def query_general_object(
     hca: Hca, cmd: layout.QueryGeneralObjectIn, out: layout.QueryGeneralObjectOut
 ) -> None:
-    """Return the structure of an object that can be read, as far as the output has room."""
+    """Return the structure of an object that can be queried, up to the output's space."""
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod not in _READERS:
         raise CmdError(
@@ -121,7 +121,7 @@ def query_general_object(
 def destroy_general_object(
     hca: Hca, cmd: layout.DestroyGeneralObjectIn, out: layout.DestroyGeneralObjectOut
 ) -> None:
-    """The number can be a queue pair's again, or the object is gone."""
+    """Destroy an object, or free a reserved queue pair number."""
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod in _MAKERS:
         _MAKERS[cmd.op_mod].destroy(hca, cmd.obj_id)

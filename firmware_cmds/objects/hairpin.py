@@ -1,8 +1,8 @@
 """Hairpin queues in the commands of send and receive queues (core/transobj.c).
 
-The driver makes both queues of a pair, then takes the send queue to RDY and after it the receive
-queue. Each command names the other queue, of the same function or of another one of the board. It
-is refused unless there is a hairpin queue of that number that is not of another pair.
+The driver creates both queues of a pair, then moves the send queue to RDY and after it the receive
+queue. Each command names the other queue, of the same function or of another one of the board. The
+command is refused unless that number is a hairpin queue without another peer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def receive_queue(hca: Hca, ctx: Rqc, counter: QCounter | None) -> Rq:
-    """A hairpin receive queue in RST. It has no CQ and no memory of the driver's."""
+    """Return a hairpin receive queue in RST.
+
+    The queue has no CQ and no memory of the driver's.
+    """
     _check_sizes(hca.caps, ctx.wq)
     if ctx.mem_rq_type != MemRqType.INLINE:
         raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")
@@ -39,7 +42,10 @@ def receive_queue(hca: Hca, ctx: Rqc, counter: QCounter | None) -> Rq:
 
 
 def send_queue(hca: Hca, ctx: Sqc, tis: Tis | None) -> HairpinSq:
-    """A hairpin send queue in RST. The kernel makes it without a TIS, DPDK with one."""
+    """Return a hairpin send queue in RST.
+
+    The kernel creates it without a TIS, DPDK with one.
+    """
     _check_sizes(hca.caps, ctx.wq)
     hca.sqs.check_room()
     return HairpinSq(ctx, tis)
@@ -63,7 +69,7 @@ def _check_sizes(caps: Caps, wq: Wq) -> None:
 
 
 def sender(hca: Hca, rq: Rq, state: RqState, ctx: Rqc) -> Peer | None:
-    """The send queue that a receive queue has a pair with when it enters ``state``."""
+    """Return the send queue that a receive queue is paired with when it enters ``state``."""
     assert rq.hairpin is not None
     if rq.state is not RqState.RST or state is not RqState.RDY:
         return rq.hairpin.peer if state is not RqState.RST else None
@@ -72,14 +78,14 @@ def sender(hca: Hca, rq: Rq, state: RqState, ctx: Rqc) -> Peer | None:
     sq = hca.sqs.need(peer.number) if node is hca else node.sqs.get(peer.number)
     if not isinstance(sq, HairpinSq):
         raise CmdError(
-            Status.BAD_RES_ERR, "hairpin_peer_sq is no hairpin queue", f"{peer.number:#x}"
+            Status.BAD_RES_ERR, "hairpin_peer_sq is not a hairpin queue", f"{peer.number:#x}"
         )
     _check_free(sq.peer, named(hca, rq))
     return peer
 
 
 def receiver(hca: Hca, sq: HairpinSq, state: SqState, ctx: Sqc) -> Peer | None:
-    """The receive queue that a send queue has a pair with when it enters ``state``."""
+    """Return the receive queue that a send queue is paired with when it enters ``state``."""
     if sq.state is not SqState.RST or state is not SqState.RDY:
         return sq.peer if state is not SqState.RST else None
     peer = Peer(ctx.hairpin_peer_vhca, ctx.hairpin_peer_rq)
@@ -87,7 +93,7 @@ def receiver(hca: Hca, sq: HairpinSq, state: SqState, ctx: Sqc) -> Peer | None:
     rq = hca.rqs.need(peer.number) if node is hca else node.rqs.get(peer.number)
     if rq is None or rq.hairpin is None:
         raise CmdError(
-            Status.BAD_RES_ERR, "hairpin_peer_rq is no hairpin queue", f"{peer.number:#x}"
+            Status.BAD_RES_ERR, "hairpin_peer_rq is not a hairpin queue", f"{peer.number:#x}"
         )
     _check_free(rq.hairpin.peer, named(hca, sq))
     return peer
@@ -97,24 +103,24 @@ def _function(hca: Hca, peer: Peer) -> Hca:
     node: Hca | None = hca.vhca.adapter.board.node_of(peer.vhca)
     if node is None:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "hairpin_peer_vhca is no function of the board", f"{peer.vhca}"
+            Status.BAD_PARAM_ERR, "hairpin_peer_vhca is not a function of the board", f"{peer.vhca}"
         )
     return node
 
 
 def _check_free(present: Peer | None, requested: Peer) -> None:
     if present not in (None, requested):
-        raise CmdError(Status.BAD_RES_STATE_ERR, "the hairpin peer is of another pair")
+        raise CmdError(Status.BAD_RES_STATE_ERR, "the hairpin peer belongs to another pair")
 
 
 def pair_receiver(rq: Rq, hairpin: Hairpin, peer: Peer | None) -> None:
-    """The receive queue has this peer from now on."""
+    """Record the peer of a receive queue."""
     hairpin.peer = peer
     rq.ctx.hairpin_peer_vhca, rq.ctx.hairpin_peer_sq = peer or (0, 0)
 
 
 def pair_sender(hca: Hca, sq: HairpinSq, peer: Peer | None) -> None:
-    """The send queue has this peer from now on; packets may wait there for it."""
+    """Record the peer of a send queue; packets may wait there for it."""
     sq.peer = peer
     sq.ctx.hairpin_peer_vhca, sq.ctx.hairpin_peer_rq = peer or (0, 0)
     hca.schedule(sq)

@@ -1,4 +1,4 @@
-"""Domains and doorbell pages: numbers that queues and keys refer to, without state of their own."""
+"""Domains and doorbell pages: numbers that queues and keys refer to, without other state."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ def alloc_uar(hca: Hca, cmd: uar_layout.AllocUarIn, out: uar_layout.AllocUarOut)
 
 @command(Op.DEALLOC_UAR, uar_layout.dealloc_uar_in, uar_layout.dealloc_uar_out)
 def dealloc_uar(hca: Hca, cmd: uar_layout.DeallocUarIn, out: uar_layout.DeallocUarOut) -> None:
-    """Give the doorbell page back, even if a queue still uses it."""
+    """Free the doorbell page, even if a queue still uses it."""
     hca.uars.remove(cmd.uar)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _EXTENSION_WORDS = Struct(f">{layout.qpc_ext.size // 8}Q")
 RQ_STRIDE_SHIFT = 4
 MEMBERSHIP_BYTES = 512
-"""What a queue pair in a multicast group costs the host."""
+"""Host memory in bytes for one membership of a multicast group."""
 _GATES = {QpType.RC: "rc", QpType.UC: "uc", QpType.UD: "ud", QpType.XRC: "xrc", QpType.DCI: "dct"}
 _ALWAYS = (QpType.QP0, QpType.QP1, QpType.REG_UMR)
 _NOT_BUILT = (
@@ -65,19 +65,21 @@ _NOT_BUILT = (
 )
 """Fields of qpc whose features have capability bits, none of which is set."""
 _SCATTERING = (QpType.RC, QpType.UC)
-"""Services whose receive completions may have a message's data, and (``_SCATTERED``) those whose
-send completions may have an answer (hw/qp.c: create_user_qp)."""
+"""Services whose receive completions may contain the message's data.
+
+``_SCATTERED`` lists those whose send completions may contain an answer (hw/qp.c: create_user_qp).
+"""
 _SCATTERED = (QpType.RC, QpType.DCI)
 _REQUEST_SCATTER = {0x11: SCATTER_32_BYTES, 0x22: SCATTER_64_BYTES}
-"""By cs_req (MLX5_REQ_SCAT_DATA32_CQE and 64)."""
+"""Bytes of scattered data by cs_req (MLX5_REQ_SCAT_DATA32_CQE and 64)."""
 _NO_DBR_EXT = 1
-"""send_dbr_mode: doorbells of their own bring the producer index."""
+"""Value of send_dbr_mode: doorbells carry the producer index themselves."""
 _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 
 @command(Op.CREATE_QP, layout.create_qp_in, layout.create_qp_out)
 def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Portions[None]:
-    """Make a queue pair in state RST. In its buffer the receive queue comes first."""
+    """Create a queue pair in state RST; its buffer begins with the receive queue."""
     ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
     _check_type(hca, ctx)
     if ctx.ulp_stateless_offload_mode == UlpStatelessOffloadMode.ENHANCED:
@@ -110,9 +112,10 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
 
 
 def _add_underlay(hca: Hca, ctx: layout.Qpc) -> int:
-    """Make a queue pair without rings, in whose name queues of Ethernet send and receive.
+    """Create a queue pair without rings, the underlay of Ethernet send and receive queues.
 
-    The context has nothing else (core/ipoib/ipoib.c: mlx5i_create_underlay_qp). Returns its number.
+    The context has no other fields (core/ipoib/ipoib.c: mlx5i_create_underlay_qp). Returns its
+    number.
     """
     hca.qps.check_room()
     counter = counter_set(hca.counters, ctx.counter_set_id)
@@ -124,7 +127,7 @@ def _add_underlay(hca: Hca, ctx: layout.Qpc) -> int:
 
 
 def _request_scatter(caps: Caps, qp: Qp) -> int:
-    """Bytes of an answer that a completion may have, and its CQ has room for."""
+    """Return the bytes of an answer that a completion may contain and its CQ has space for."""
     general = caps.general
     if qp.scq is None or not general.sctr_data_cqe or qp.st not in _SCATTERED:
         return 0
@@ -152,7 +155,7 @@ def _check_type(hca: Hca, ctx: layout.Qpc) -> None:
     ):
         raise CmdError(Status.BAD_PARAM_ERR, "send_dbr_mode not supported", f"{ctx.send_dbr_mode}")
     if hca.caller.uid != DRIVER_UID and (kind in _ALWAYS or ctx.rlky or ctx.fre):
-        # They reach physical addresses, keys of all domains, or the subnet's management.
+        # Such queue pairs reach physical addresses, keys of all domains, or subnet management.
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "only the driver may create a queue pair of this type",
@@ -177,7 +180,7 @@ def _check_stateless_offloads(caps: Caps, ctx: layout.Qpc) -> None:
 
 
 def _queues(hca: Hca, ctx: layout.Qpc) -> tuple[Cq | None, Cq | None, Srq | None]:
-    """The CQs of both halves, and the shared receive queue.
+    """Return the CQs of both halves, and the shared receive queue.
 
     A DC initiator receives nothing: without a shared queue of the user's, its context names one of
     the driver's own (hw/qp.c: create_dci).
@@ -192,7 +195,10 @@ def _queues(hca: Hca, ctx: layout.Qpc) -> tuple[Cq | None, Cq | None, Srq | None
 
 
 def _check_tag_matching(ctx: layout.Qpc, srq: Srq | None) -> None:
-    """Only RC receives from a queue that matches tags, and only with one there is a rendezvous."""
+    """Check the use of a queue that matches tags.
+
+    Only RC receives from such a queue, and only with such a queue is rendezvous possible.
+    """
     matches = srq is not None and srq.tags is not None
     if matches and ctx.st != QpType.RC:
         raise CmdError(Status.BAD_PARAM_ERR, "tag matching is for RC", f"st {ctx.st:#x}")
@@ -208,7 +214,7 @@ class _Rings(NamedTuple):
 
 
 def _rings(hca: Hca, cmd: layout.CreateQpIn, ctx: layout.Qpc, pd: Pd | None) -> Portions[_Rings]:
-    """The queue pair's buffer and the rings in it, receive ring first."""
+    """Return the queue pair's buffer and the rings in it, receive ring first."""
     if max(ctx.log_sq_size, ctx.log_rq_size) > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "queue size above log_max_qp_sz")
     log_stride = ctx.log_rq_stride + RQ_STRIDE_SHIFT
@@ -241,7 +247,7 @@ def _rings(hca: Hca, cmd: layout.CreateQpIn, ctx: layout.Qpc, pd: Pd | None) -> 
 
 @command(Op.DESTROY_QP, layout.destroy_qp_in, layout.destroy_qp_out)
 def destroy_qp(hca: Hca, cmd: layout.DestroyQpIn, out: layout.DestroyQpOut) -> None:
-    """Destroy the queue pair. It touches no memory any more when this is answered."""
+    """Destroy the queue pair; the adapter no longer accesses its memory after the answer."""
     qp = hca.qps.remove(cmd.qpn)
     if qp.steer is not None:
         steering.set_underlay(hca.flow_domains[FlowTableType.NIC_RX], qp.handle, None)
@@ -258,9 +264,9 @@ def destroy_qp(hca: Hca, cmd: layout.DestroyQpIn, out: layout.DestroyQpOut) -> N
 
 @command(Op.QUERY_QP, layout.query_qp_in, layout.query_qp_out)
 def query_qp(hca: Hca, cmd: layout.QueryQpIn, out: layout.QueryQpOut) -> None:
-    """Return the context of now, and as much of the page list as the output has room for.
+    """Return the current context and the page list, up to the output's space.
 
-    With qpc_ext the extension stands before the list; it tells what has gone wrong (mlx5_ib:
+    With qpc_ext the extension precedes the list; it reports the error syndrome (mlx5_ib:
     mlx5_ib_qp_err_syndrome).
     """
     qp = hca.qps.need(cmd.qpn)
@@ -271,7 +277,7 @@ def query_qp(hca: Hca, cmd: layout.QueryQpIn, out: layout.QueryQpOut) -> None:
 
 
 def _extension(hca: Hca, qp: Qp) -> tuple[int, ...]:
-    """The words of a queue pair's qpc_ext."""
+    """Return the words of a queue pair's qpc_ext."""
     ext = layout.qpc_ext.new(mmo=qp.has_mmo)
     if qp.pace is not None:
         ext.qos_queue_group_id_requester = qp.pace.group.handle
@@ -319,7 +325,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
 
 
 def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Selection:
-    """The fields that the command takes from its qpc, once nothing can refuse it any more."""
+    """Return the fields that the command takes from its qpc, after all checks."""
     high_mask = cmd.opt_param_mask_95_32 if _has_high_mask(cmd) else 0
     what = qp_state.selection(op, cmd.opt_param_mask, high_mask)
     attributes.check(hca, op, qp, cmd.qpc, what)
@@ -335,9 +341,9 @@ def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Selection:
 
 
 def _paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace | None] | None:
-    """The rates of the queue groups that the command puts the queue pair into; None for no change.
+    """Return the rates of the queue groups that the queue pair joins; None for no change.
 
-    The responder of RC alone may have one (mlx5dv_modify_qp_sched_elem(3)).
+    Only the responder of RC may have one (mlx5dv_modify_qp_sched_elem(3)).
     """
     if not _has_high_mask(cmd) or not cmd.opt_param_mask_95_32 & qp_state.QOS_QUEUE_GROUP_ID:
         return None
@@ -346,7 +352,9 @@ def _paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace | None] | N
     ext = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext) if cmd.qpc_ext else bytearray(QPC_EXT))
     ids = ext.qos_queue_group_id_requester, ext.qos_queue_group_id_responder
     if ids[1] and qp.st is not QpType.RC:
-        raise CmdError(Status.BAD_PARAM_ERR, "only RC answers at a rate", f"{qp!r}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "only the responder of RC can be rate limited", f"{qp!r}"
+        )
     requester, responder = (queue_group(hca, number) for number in ids)
     return pacing.pace_by(requester), pacing.pace_by(responder)
 
@@ -357,20 +365,20 @@ _WITH_HIGH_MASK = (layout.init2init_qp_in, layout.rts2rts_qp_in)
 
 
 def _has_high_mask(cmd: Modify) -> TypeGuard[layout.Init2initQpIn | layout.Rts2rtsQpIn]:
-    """Whether the command has opt_param_mask_95_32."""
+    """Return whether the command has opt_param_mask_95_32."""
     return cmd.prm in _WITH_HIGH_MASK
 
 
 def _has_stream(cmd: Modify) -> TypeGuard[layout.Rts2rtsQpIn]:
-    """Whether the command has qpc_data_ext, which names a stream."""
+    """Return whether the command has qpc_data_ext, which names a stream."""
     return cmd.prm is layout.rts2rts_qp_in
 
 
 def _reset_stream(qp: Qp, cmd: layout.Rts2rtsQpIn) -> None:
-    """Let a failed stream of a DC initiator go on."""
+    """Resume a failed stream of a DC initiator."""
     number = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext)).dci_stream_channel_id
     if not cmd.qpc_ext or qp.streams is None or number not in qp.streams.failed:
-        raise CmdError(Status.BAD_RES_STATE_ERR, "not a stream that has failed", f"{number}")
+        raise CmdError(Status.BAD_RES_STATE_ERR, "stream has not failed", f"{number}")
     qp.streams.failed.discard(number)
 
 
@@ -388,7 +396,7 @@ _transition(Op._2RST_QP, layout.qp_2rst_in, layout.qp_2rst_out)
 
 @command(Op.ATTACH_TO_MCG, layout.attach_to_mcg_in, layout.attach_to_mcg_out)
 def attach_to_mcg(hca: Hca, cmd: layout.AttachToMcgIn, out: layout.AttachToMcgOut) -> None:
-    """Let a datagram queue pair receive what is sent to the multicast group."""
+    """Join a datagram queue pair to the multicast group."""
     qp = hca.qps.need(cmd.qpn)
     if qp.ctx.st != QpType.UD:
         raise CmdError(
@@ -408,7 +416,7 @@ def attach_to_mcg(hca: Hca, cmd: layout.AttachToMcgIn, out: layout.AttachToMcgOu
 
 @command(Op.DETACH_FROM_MCG, layout.detach_from_mcg_in, layout.detach_from_mcg_out)
 def detach_from_mcg(hca: Hca, cmd: layout.DetachFromMcgIn, out: layout.DetachFromMcgOut) -> None:
-    """Take a queue pair out of the multicast group."""
+    """Remove a queue pair from the multicast group."""
     qp = hca.qps.need(cmd.qpn)
     if cmd.multicast_gid not in qp.mcgs:
         raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is not in the multicast group")
@@ -417,7 +425,7 @@ def detach_from_mcg(hca: Hca, cmd: layout.DetachFromMcgIn, out: layout.DetachFro
 
 
 def _leave(hca: Hca, qp: Qp, gid: bytes) -> None:
-    """The group loses a member, and ends with its last."""
+    """Remove a member from the group; the group ends with its last."""
     hca.mcgs[gid].remove(qp)
     hca.ledger.give_back(MULTICAST, MEMBERSHIP_BYTES)
     if not hca.mcgs[gid]:

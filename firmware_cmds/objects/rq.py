@@ -61,23 +61,28 @@ _WQ_TYPES: dict[int, type[RecvQueue]] = {
     WqType.LINKED_LIST_STRIDING_RQ: SharedRecvList,
     WqType.CYCLIC_STRIDING_RQ: SharedRecvRing,
 }
-"""The requests of a cyclic queue have no link, but those of a striding one have room for it."""
+"""Geometry by type.
+
+WQEs of a cyclic queue have no next segment, but those of a striding one reserve space for it.
+"""
 _STRIDING = (WqType.LINKED_LIST_STRIDING_RQ, WqType.CYCLIC_STRIDING_RQ)
 _LOG_STRIDING_WQE = 5
-"""A link and a data segment."""
+"""log2 of the size of a next segment and a data segment."""
 
 _LOG_COUNT_BASE, _LOG_COUNT_LEAST, _LOG_SIZE_BASE = 9, 3, 6
-"""device.h: MLX5_MPWQE_LOG_NUM_STRIDES_BASE, _EXT_MIN_..., MLX5_MPWQE_LOG_STRIDE_SZ_BASE."""
+"""Bases and limits of device.h: MLX5_MPWQE_LOG_NUM_STRIDES_BASE, _EXT_MIN_...,
+MLX5_MPWQE_LOG_STRIDE_SZ_BASE.
+"""
 _LOG_RESERVATION_BASE, _LOG_HEADER_BASE = 12, 6
-"""core/en.h: MLX5E_SHAMPO_WQ_BASE_RESRV_SIZE, MLX5E_SHAMPO_WQ_BASE_HEAD_ENTRY_SIZE."""
+"""Bases of core/en.h: MLX5E_SHAMPO_WQ_BASE_RESRV_SIZE, MLX5E_SHAMPO_WQ_BASE_HEAD_ENTRY_SIZE."""
 _PAGE_BYTES = 4096
 
 
 @command(Op.CREATE_RQ, layout.create_rq_in, layout.create_rq_out)
 def create_rq(hca: Hca, cmd: layout.CreateRqIn, out: layout.CreateRqOut) -> Portions[None]:
-    """Make a receive queue in state RST, with WQEs of its own or those of an RMP.
+    """Create a receive queue in state RST, with its own WQEs or those of an RMP.
 
-    Without protection domain it can only drop what it is given (core/en_main.c:
+    Without a protection domain the queue can only drop packets (core/en_main.c:
     mlx5e_alloc_drop_rq).
     """
     ctx = layout.rqc.view(bytearray(bytes(cmd.ctx)))
@@ -143,9 +148,9 @@ def _with_own_memory(
 
 
 def _strides(caps: Caps, wq: Wq) -> Strides:
-    """How a striding queue cuts its requests (core/en/params.c: mlx5e_build_rq_param).
+    """Return the strides of a striding queue's WQEs (core/en/params.c: mlx5e_build_rq_param).
 
-    log_wqe_num_of_strides is signed, and counted from 9. Less than 9 is a capability of its own.
+    log_wqe_num_of_strides is signed, and counted from 9. Values below 9 have their own capability.
     """
     if not caps.general.striding_rq:
         raise CmdError(
@@ -153,7 +158,9 @@ def _strides(caps: Caps, wq: Wq) -> Strides:
         )
     if wq.log_wq_stride < _LOG_STRIDING_WQE:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "stride shorter than link and segment", f"{wq.log_wq_stride}"
+            Status.BAD_PARAM_ERR,
+            "stride shorter than next segment and data segment",
+            f"{wq.log_wq_stride}",
         )
     log_count = _LOG_COUNT_BASE + ((wq.log_wqe_num_of_strides ^ 8) - 8)
     least = _LOG_COUNT_LEAST if caps.general.ext_stride_num_range else _LOG_COUNT_BASE
@@ -161,22 +168,24 @@ def _strides(caps: Caps, wq: Wq) -> Strides:
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "log_wqe_num_of_strides not supported",
-            f"{log_count}, at least {least}",
+            f"{log_count}, minimum {least}",
         )
     log_size = _LOG_SIZE_BASE + wq.log_wqe_stride_size
     return Strides(log_size, log_count, is_shifted=bool(wq.two_byte_shift_en))
 
 
 def _reservations(hca: Hca, ctx: layout.Rqc, wq: Wq, strides: Strides | None) -> Reservations:
-    """Where headers and data of a queue go (core/en/params.c: mlx5e_build_rq_param)."""
+    """Return where headers and data of a queue are written (core/en/params.c:
+    mlx5e_build_rq_param).
+    """
     if not hca.caps.general.shampo:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "shampo_enable")
     if strides is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "header split of a queue that is not striding")
+        raise CmdError(Status.BAD_PARAM_ERR, "header split needs a striding queue")
     size = 1 << _LOG_RESERVATION_BASE + wq.log_reservation_size
     if not 1 << strides.log_size <= size <= strides.count << strides.log_size:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "a reservation is a part of a request's strides", f"{size} bytes"
+            Status.BAD_PARAM_ERR, "a reservation must divide the strides of a WQE", f"{size} bytes"
         )
     alignments: dict[int, int] = {
         ShampoAlignment.BYTE: 1,
@@ -203,9 +212,9 @@ def _reservations(hca: Hca, ctx: layout.Rqc, wq: Wq, strides: Strides | None) ->
 
 @command(Op.MODIFY_RQ, layout.modify_rq_in, layout.modify_rq_out)
 def modify_rq(hca: Hca, cmd: layout.ModifyRqIn, out: layout.ModifyRqOut) -> None:
-    """Change the state, and what the bitmask selects: VLAN stripping, check sequences, counter set.
+    """Change the state and the selected fields: VLAN stripping, FCS, counter set.
 
-    ``rq_state`` is the state that the driver believes the queue to be in.
+    ``rq_state`` is the state in which the driver expects the queue.
     """
     rq = hca.rqs.subject(cmd.rqn)
     state = check_transition(queues.RQ_TRANSITIONS, rq.state, cmd.rq_state, cmd.ctx.state)
@@ -230,7 +239,7 @@ def modify_rq(hca: Hca, cmd: layout.ModifyRqIn, out: layout.ModifyRqOut) -> None
 
 @command(Op.QUERY_RQ, layout.query_rq_in, layout.query_rq_out)
 def query_rq(hca: Hca, cmd: layout.QueryRqIn, out: layout.QueryRqOut) -> None:
-    """Return the context of now."""
+    """Return the current context."""
     rq = hca.rqs.need(cmd.rqn)
     rq.encode()
     out.rq_context = bytes(rq.ctx)
@@ -238,7 +247,7 @@ def query_rq(hca: Hca, cmd: layout.QueryRqIn, out: layout.QueryRqOut) -> None:
 
 @command(Op.DESTROY_RQ, layout.destroy_rq_in, layout.destroy_rq_out)
 def destroy_rq(hca: Hca, cmd: layout.DestroyRqIn, out: layout.DestroyRqOut) -> None:
-    """Destroy the RQ; refused while a TIR or an RQT leads to it."""
+    """Destroy the RQ; refused while a TIR or an RQT refers to it."""
     rq = hca.rqs.remove(cmd.rqn)
     if rq.cq is not None:
         settle(hca, rq.cq)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _RQS = 0
-"""list_q_type: the table lists RQs (MLX5_RQTC_LIST_Q_TYPE_RQ)."""
+"""Value of list_q_type: the table lists RQs (MLX5_RQTC_LIST_Q_TYPE_RQ)."""
 
 
 def _listed(rqs: Table[Rq], given: layout.Rqtc, limit: int) -> tuple[Rq, ...]:
-    """The receive queues that a rqtc lists; ``limit`` is its rqt_max_size."""
+    """Return the receive queues that a rqtc lists; ``limit`` is its rqt_max_size."""
     size = given.rqt_actual_size
     if given.list_q_type != _RQS or given.rq_vhca_id_format:
         raise CmdError(Status.BAD_PARAM_ERR, "RQT may only list RQs of its own function")
@@ -37,7 +37,7 @@ def _listed(rqs: Table[Rq], given: layout.Rqtc, limit: int) -> tuple[Rq, ...]:
 
 @command(Op.CREATE_RQT, layout.create_rqt_in, layout.create_rqt_out)
 def create_rqt(hca: Hca, cmd: layout.CreateRqtIn, out: layout.CreateRqtOut) -> None:
-    """Make a list of RQs for indirect TIRs, as long as rqt_actual_size says."""
+    """Create a list of rqt_actual_size RQs for indirect TIRs."""
     given = cmd.rqt_context
     if given.rqt_max_size > 1 << hca.caps.general.log_max_rqt_size:
         raise CmdError(
@@ -49,7 +49,7 @@ def create_rqt(hca: Hca, cmd: layout.CreateRqtIn, out: layout.CreateRqtOut) -> N
 
 @command(Op.MODIFY_RQT, layout.modify_rqt_in, layout.modify_rqt_out)
 def modify_rqt(hca: Hca, cmd: layout.ModifyRqtIn, out: layout.ModifyRqtOut) -> None:
-    """List other RQs, for the next packet on; as many as rqt_max_size allows."""
+    """Replace the listed RQs from the next packet on, up to rqt_max_size."""
     rqt = hca.rqts.subject(cmd.rqtn)
     if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
         raise CmdError(
@@ -68,7 +68,7 @@ def modify_rqt(hca: Hca, cmd: layout.ModifyRqtIn, out: layout.ModifyRqtOut) -> N
 
 @command(Op.QUERY_RQT, layout.query_rqt_in, layout.query_rqt_out)
 def query_rqt(hca: Hca, cmd: layout.QueryRqtIn, out: layout.QueryRqtOut) -> None:
-    """Return the context of now, and as many RQs as the output has room for."""
+    """Return the current context and the RQs, up to the output's space."""
     rqt = hca.rqts.need(cmd.rqtn)
     out.rqt_context = bytes(rqt.ctx)
     for place, rq in zip(out.rqt_context.rq_num, rqt.rqs, strict=False):

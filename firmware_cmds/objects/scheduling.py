@@ -1,9 +1,9 @@
 """Rates of send queues: packet pacing and scheduling elements (PRM "QoS commands").
 
-``tx_maxrate`` of a queue takes an entry of the pacing table, ``tc ... htb offload`` a tree of
-elements (core/rl.c, core/qos.c, core/en/htb.c); ``devlink port function rate`` has a tree of its
-own, the E-Switch's, whose leaves are vPorts (core/esw/qos.c). The pacing table is the function's:
-entries that processes make are shared, too (ib/qos.c: pp_obj_alloc).
+``tx_maxrate`` of a queue uses an entry of the pacing table, ``tc ... htb offload`` a tree of
+elements (core/rl.c, core/qos.c, core/en/htb.c). ``devlink port function rate`` uses the E-Switch's
+own tree, whose leaves are vPorts (core/esw/qos.c). The function has one pacing table, which
+includes the entries of its processes (ib/qos.c: pp_obj_alloc).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from layouts.objects.general_object import CreateGeneralObjectIn, ModifyGeneralObjectIn
 
 E_SWITCH, NIC = 2, 3
-"""scheduling_hierarchy (SCHEDULING_HIERARCHY_*)."""
+"""Values of scheduling_hierarchy (SCHEDULING_HIERARCHY_*)."""
 TSAR, VPORT, QUEUE_GROUP = 0, 1, 4
-"""scheduling_context.element_type (SCHEDULING_CONTEXT_ELEMENT_TYPE_*)."""
+"""Values of scheduling_context.element_type (SCHEDULING_CONTEXT_ELEMENT_TYPE_*)."""
 _LEAVES = {E_SWITCH: VPORT, NIC: QUEUE_GROUP}
-"""What ends a branch of each tree."""
+"""Element type of the leaves of each tree."""
 _VPORT_NUMBER = 0xFFFF
-"""Part of element_attributes (vport_element)."""
+"""Bits of element_attributes (vport_element) with the vPort number."""
 _DWRR = 0
 _TSAR_TYPE_SHIFT, _BYTE = 16, 0xFF
 _BW_SHARE, _MAX_AVERAGE_BW = 1, 2
@@ -42,10 +42,10 @@ _BW_SHARE, _MAX_AVERAGE_BW = 1, 2
 def set_pp_rate_limit(
     hca: Hca, cmd: layout.SetPpRateLimitIn, out: layout.SetPpRateLimitOut
 ) -> None:
-    """Set an entry of the pacing table, or take it away (rate 0).
+    """Set an entry of the pacing table, or remove it (rate 0).
 
-    Entry 0 is no limit, and neither is one that is taken away from its queues: the driver does that
-    before it tells them (core/en_main.c: mlx5e_set_sq_maxrate).
+    Entry 0 means no limit. A removed entry also means no limit for the queues that still name it:
+    the driver removes it before it changes them (core/en_main.c: mlx5e_set_sq_maxrate).
     """
     caps, index, rate = hca.caps.qos, cmd.rate_limit_index, cmd.ctx.rate_limit
     if not caps.packet_pacing:
@@ -71,14 +71,15 @@ def set_pp_rate_limit(
 def create_scheduling_element(
     hca: Hca, cmd: layout.CreateSchedulingElementIn, out: layout.CreateSchedulingElementOut
 ) -> None:
-    """Make an element; see :func:`_made`."""
+    """Create a scheduling element; see :func:`_made`."""
     out.scheduling_element_id = _made(hca, cmd.scheduling_hierarchy, cmd.scheduling_context)
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Make an element of the function's own tree as a general object; returns its number.
+    """Create an element of the function's own tree as a general object; return its number.
 
-    Processes make theirs so (rdma-core: mlx5dv_sched_nic_create), below elements of their own.
+    Processes create theirs by this command (rdma-core: mlx5dv_sched_nic_create), below elements of
+    their own.
     """
     obj = _object(cmd.object)
     if cmd.log_obj_range:
@@ -87,13 +88,13 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def modify(hca: Hca, cmd: ModifyGeneralObjectIn) -> None:
-    """Change such an element, as far as modify_field_select names fields."""
+    """Change the fields of an element that modify_field_select names."""
     obj = _object(cmd.object)
     _change(hca, obj.scheduling_hierarchy, cmd.obj_id, obj.modify_field_select, obj.sched_context)
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Destroy such an element; refused while another or a send queue is below it."""
+    """Destroy an element; refused while another element or a send queue is below it."""
     _remove(hca, NIC, number)
 
 
@@ -101,17 +102,17 @@ def _object(given: Iterable[bytes]) -> layout.SchedElem:
     obj = layout.sched_elem.view(given_object(given, layout.sched_elem.size))
     if obj.scheduling_hierarchy != NIC:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "a general object is no element of the switch's tree",
+            Status.BAD_PARAM_ERR, "a general object cannot be an element of the switch's tree",
             f"{obj.scheduling_hierarchy}",
         )  # fmt: skip
     return obj
 
 
 def _made(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
-    """Make an element: a TSAR that shares by weight (DWRR), a queue group, or a vPort.
+    """Create an element: a TSAR that shares by weight (DWRR), a queue group, or a vPort.
 
-    Without a parent (0) it is the root of a tree. A vPort has one element at most. Returns its
-    number.
+    Without a parent (0) the element is the root of a tree. A vPort has one element at most. Returns
+    its number.
     """
     _check(hca, hierarchy)
     ctx = layout.scheduling_context.view(bytearray(bytes(given)))
@@ -128,13 +129,15 @@ def _made(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
         parent = hca.scheduling_elements.need(ctx.parent_element_id)
         _check_tree(parent, hierarchy)
         if parent.ctx.element_type != TSAR:
-            raise CmdError(Status.BAD_PARAM_ERR, "only a TSAR has elements below it")
+            raise CmdError(Status.BAD_PARAM_ERR, "parent_element_id is not a TSAR")
         if sum(1 for _ in parent.up()) >= _most_depth(hca, hierarchy):
-            raise CmdError(Status.LIM_ERR, "too many scheduling elements above each other")
+            raise CmdError(Status.LIM_ERR, "scheduling tree is too deep")
     _check_share(hca, ctx)
     vport = _vport_of(hca, ctx) if ctx.element_type == VPORT else None
     if vport is not None and vport.element is not None:
-        raise CmdError(Status.BAD_PARAM_ERR, "vPort has a scheduling element", f"{vport.element!r}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "vPort already has a scheduling element", f"{vport.element!r}"
+        )
     element = SchedulingElement(ctx, parent, hierarchy)
     number = hca.scheduling_elements.add(element)
     if vport is not None:
@@ -144,13 +147,13 @@ def _made(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
 
 
 def queue_group(hca: Hca, number: int) -> SchedulingElement | None:
-    """The queue group with this number, of the function's own tree; None for 0."""
+    """Return the queue group with this number, of the function's own tree; None for 0."""
     if not number:
         return None
     element = hca.scheduling_elements.need(number)
     if element.ctx.element_type != QUEUE_GROUP:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "scheduling element is no queue group", f"{element.handle:#x}"
+            Status.BAD_PARAM_ERR, "scheduling element is not a queue group", f"{element.handle:#x}"
         )
     return element
 
@@ -184,7 +187,7 @@ def _check_tree(element: SchedulingElement, hierarchy: int) -> None:
 
 
 def _apply(hca: Hca, element: SchedulingElement) -> None:
-    """Tell the queues that an element has changed: the function's own, or those of vPorts."""
+    """Apply a changed element to its queues: the function's own, or those of vPorts."""
     if element.hierarchy == NIC:
         pacing.apply_to_all(hca)
         return
@@ -206,7 +209,7 @@ def _check_share(hca: Hca, ctx: layout.SchedulingContext) -> None:
 def modify_scheduling_element(
     hca: Hca, cmd: layout.ModifySchedulingElementIn, out: layout.ModifySchedulingElementOut
 ) -> None:
-    """Change share and limit, as far as the bitmask names them."""
+    """Change share and limit where the bitmask selects them."""
     number, mask = cmd.scheduling_element_id, cmd.modify_bitmask
     _change(hca, cmd.scheduling_hierarchy, number, mask, cmd.scheduling_context)
 
@@ -239,7 +242,7 @@ def _change(
 def query_scheduling_element(
     hca: Hca, cmd: layout.QuerySchedulingElementIn, out: layout.QuerySchedulingElementOut
 ) -> None:
-    """Return the context of now."""
+    """Return the current context."""
     _check(hca, cmd.scheduling_hierarchy)
     element = hca.scheduling_elements.need(cmd.scheduling_element_id)
     _check_tree(element, cmd.scheduling_hierarchy)
@@ -255,7 +258,7 @@ def query_scheduling_element(
 def destroy_scheduling_element(
     hca: Hca, cmd: layout.DestroySchedulingElementIn, out: layout.DestroySchedulingElementOut
 ) -> None:
-    """Destroy the element; refused while another or a send queue is below it."""
+    """Destroy the element; refused while another element or a send queue is below it."""
     _remove(hca, cmd.scheduling_hierarchy, cmd.scheduling_element_id)
 
 

@@ -38,12 +38,12 @@ _NOT_BUILT = ("cd_master", "non_wire")
 """Fields of sqc whose features have capability bits that are not set."""
 
 _REACHES_ALL = ("rlky", "fre")
-"""Fields of sqc by which a queue uses all of memory, which only the driver's own may."""
+"""Fields of sqc that open all of memory to a queue, allowed only to the driver's own."""
 
 
 @command(Op.CREATE_SQ, layout.create_sq_in, layout.create_sq_out)
 def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Portions[None]:
-    """Make a send queue in state RST. No queue pair has the same number."""
+    """Create a send queue in state RST; its number is unique among queue pairs too."""
     ctx = layout.sqc.view(bytearray(bytes(cmd.ctx)))
     wq = cmd.ctx.wq
     refuse_set(ctx, _NOT_BUILT)
@@ -57,7 +57,7 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
         return
     if wq.wq_type != WqType.CYCLIC or wq.log_wq_stride != LOG_WQEBB:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "log_wq_stride is not that of a send queue",
+            Status.BAD_PARAM_ERR, "wq_type or log_wq_stride is not that of a send queue",
             f"wq_type {wq.wq_type}, log_wq_stride {wq.log_wq_stride}",
         )  # fmt: skip
     has_real_time = real_time(ctx.ts_format, hca.caps.general.sq_ts_format)
@@ -87,20 +87,20 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
 
 
 def _paced_by(hca: Hca, ctx: layout.Sqc) -> SchedulingElement | None:
-    """The queue group, if there is one; group and rate exist."""
+    """Return the queue group of the queue, if it has one; group and rate are checked."""
     group = queue_group(hca, ctx.qos_queue_group_id)
     _check_rate(hca, ctx)
     return group
 
 
 def _add(hca: Hca, sq: AnySq, out: layout.CreateSqOut) -> None:
-    """Give the queue its number and its rates."""
+    """Add the queue, with its number and rates."""
     out.sqn = hca.sqs.add(sq)
     pacing.apply(hca, sq)
 
 
 def _ts_cq(hca: Hca, ctx: layout.Sqc) -> Cq | None:
-    """The CQ that is told when a packet leaves by the port, if the driver wants one."""
+    """Return the CQ for the time stamps of sent packets, if the driver wants one."""
     if not ctx.ts_cqe_to_dest_cqn:
         return None
     if not hca.caps.general.ts_cqe_to_dest_cqn:
@@ -109,7 +109,7 @@ def _ts_cq(hca: Hca, ctx: layout.Sqc) -> Cq | None:
 
 
 def _tis(tises: Table[Tis], ctx: layout.Sqc) -> Tis | None:
-    """The TIS of the queue; none for a queue of the driver's own requests, as an ICOSQ is."""
+    """Return the TIS of the queue; None for a queue of the driver's own WQEs (an ICOSQ)."""
     if ctx.tis_lst_sz > 1:
         raise CmdError(Status.BAD_PARAM_ERR, "more than one TIS", f"{ctx.tis_lst_sz}")
     return tises.need(ctx.tis_num_0) if ctx.tis_lst_sz else None
@@ -117,9 +117,9 @@ def _tis(tises: Table[Tis], ctx: layout.Sqc) -> Tis | None:
 
 @command(Op.MODIFY_SQ, layout.modify_sq_in, layout.modify_sq_out)
 def modify_sq(hca: Hca, cmd: layout.ModifySqIn, out: layout.ModifySqOut) -> None:
-    """Change the state, and what the bitmask selects: rate limit, queue group.
+    """Change the state and the selected fields: rate limit, queue group.
 
-    ``sq_state`` is the state that the driver believes the queue to be in.
+    ``sq_state`` is the state in which the driver expects the queue.
     """
     sq = hca.sqs.subject(cmd.sqn)
     state = check_transition(queues.SQ_TRANSITIONS, sq.state, cmd.sq_state, cmd.ctx.state)
@@ -149,12 +149,12 @@ _RATE_LIMIT, _QUEUE_GROUP = 1 << 0, 1 << 2
 def _check_rate(hca: Hca, ctx: layout.Sqc) -> None:
     index = ctx.packet_pacing_rate_limit_index
     if index and index not in hca.rate_limits:
-        raise CmdError(Status.BAD_PARAM_ERR, "no rate in this entry of the table", f"{index}")
+        raise CmdError(Status.BAD_PARAM_ERR, "entry of the pacing table is empty", f"{index}")
 
 
 @command(Op.QUERY_SQ, layout.query_sq_in, layout.query_sq_out)
 def query_sq(hca: Hca, cmd: layout.QuerySqIn, out: layout.QuerySqOut) -> None:
-    """Return the context of now."""
+    """Return the current context."""
     sq = hca.sqs.need(cmd.sqn)
     sq.encode()
     out.sq_context = bytes(sq.ctx)
@@ -162,7 +162,7 @@ def query_sq(hca: Hca, cmd: layout.QuerySqIn, out: layout.QuerySqOut) -> None:
 
 @command(Op.DESTROY_SQ, layout.destroy_sq_in, layout.destroy_sq_out)
 def destroy_sq(hca: Hca, cmd: layout.DestroySqIn, out: layout.DestroySqOut) -> None:
-    """Destroy the queue. It touches no memory any more when this is answered."""
+    """Destroy the queue; the adapter no longer accesses its memory after the answer."""
     sq = hca.sqs.remove(cmd.sqn)
     sq.state = SqState.RST
     queues.stop_pacing(sq)

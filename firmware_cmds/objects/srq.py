@@ -1,7 +1,7 @@
 """Shared receive queues: RMP and XRC SRQ with ISSI 1, the older SRQ with ISSI 0 (hw/srq_cmd.c).
 
-With XRQs (``xrq.py``) they are four forms. All are a list of linked WQEs, an RMP also a ring of
-them; they share one number space here, because a qpc names any of them in the same field.
+With XRQs (``xrq.py``) they are four forms. All are lists of linked WQEs; an RMP may also be a ring.
+They share one number space here, because a qpc names any of them in the same field.
 """
 
 from __future__ import annotations
@@ -30,12 +30,16 @@ if TYPE_CHECKING:
     from layouts.codec import ArrayView
 
 LOG_DS = 4
-"""A segment is 16 bytes. An XRC SRQ and an SRQ give their stride in segments, an RMP in bytes."""
+"""log2 of a segment's 16 bytes. An XRC SRQ and an SRQ give their stride in segments, an RMP in
+bytes.
+"""
 
 _ARM_XRQ = 2
-"""op_mod of ARM_RQ (MLX5_ARM_RQ_IN_OP_MOD_XRQ)."""
+"""Value of op_mod of ARM_RQ (MLX5_ARM_RQ_IN_OP_MOD_XRQ)."""
 _WQ_TYPES = {0: SharedRecvList, 1: SharedRecvRing}
-"""By wq_type (MLX5_WQ_TYPE_*). The striding types have capability bits, none of which is set."""
+"""Queue classes by wq_type (MLX5_WQ_TYPE_*). The striding types have capability bits, none of which
+is set.
+"""
 
 
 def shared_queue(
@@ -46,7 +50,7 @@ def shared_queue(
     buffer: PageList | None = None,
     kind: type[SharedRecvQueue] = SharedRecvList,
 ) -> Portions[SharedRecvQueue]:
-    """Check what the forms have in common and lay the queue over its pages, or a buffer."""
+    """Check the fields that all forms have and lay the queue over its pages, or a buffer."""
     caps = hca.caps.general
     if geometry.log_size > caps.log_max_srq_sz:
         raise CmdError(Status.LIM_ERR, "SRQ size above log_max_srq_sz", f"{geometry.log_size}")
@@ -66,7 +70,7 @@ def shared_queue(
 
 
 def srq_of(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
-    """The queue with this number, which must be of this form."""
+    """Return the queue with this number, which must be of this form."""
     srq = srqs.need(number)
     if srq.form is not form:
         raise CmdError(
@@ -76,7 +80,7 @@ def srq_of(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
 
 
 def srq_to_change(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
-    """The queue that a command changes or destroys."""
+    """Return the queue that a command changes or destroys."""
     srq = srqs.subject(number)
     if srq.form is not form:
         raise CmdError(
@@ -96,10 +100,10 @@ def destroy(srqs: Table[Srq], form: SrqForm, number: int) -> None:
 def queue_of(
     hca: Hca, wq: layout.Wq, pas: ArrayView[int], pd: Pd, cq: Cq | None = None
 ) -> Portions[tuple[SharedRecvQueue, tuple[Umem, ...]]]:
-    """The queue that an RMP's or XRQ's work queue describes, and the umems that it is in.
+    """Return the queue that an RMP's or XRQ's work queue describes, and its umems.
 
-    ``pas`` are its pages, ``cq`` is what it reports to. Raises CmdError where a umem does not reach
-    so far, as well.
+    ``pas`` are its pages, ``cq`` is the CQ of its reports. Raises CmdError also where a umem is too
+    short.
     """
     kind = _WQ_TYPES.get(wq.wq_type)
     if kind is None:
@@ -125,13 +129,13 @@ def _srq_geometry(ctx: layout.Srqc | layout.XrcSrqc, log_size: int, dbr_addr: in
 
 @command(Op.CREATE_RMP, layout.create_rmp_in, layout.create_rmp_out)
 def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> Portions[None]:
-    """Make a receive memory pool: a plain SRQ of the driver, or the receive ring of UCX.
+    """Create a receive memory pool: a plain SRQ of the driver, or the receive ring of UCX.
 
-    WQEs of a cyclic work queue without their first segment need ``basic_cyclic_rcv_wqe``.
+    WQEs of a cyclic work queue without a next segment need ``basic_cyclic_rcv_wqe``.
     """
     ctx = layout.rmpc.view(bytearray(bytes(cmd.ctx)))
     if ctx.basic_cyclic_rcv_wqe:
-        raise CmdError(Status.BAD_PARAM_ERR, "work queue without a first segment not supported")
+        raise CmdError(Status.BAD_PARAM_ERR, "work queue without a next segment not supported")
     pd = hca.pds.need(ctx.wq.pd)
     queue, umems = yield from queue_of(hca, ctx.wq, cmd.ctx.wq.pas, pd)
     out.rmpn = hca.srqs.add(Srq(SrqForm.RMP, ctx, queue, pd, umems=umems))
@@ -139,7 +143,7 @@ def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> P
 
 @command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
 def modify_rmp(hca: Hca, cmd: layout.ModifyRmpIn, out: layout.ModifyRmpOut) -> None:
-    """Arm the limit; the driver sets nothing else."""
+    """Arm the limit; the driver sets no other field."""
     rmp = srq_to_change(hca.srqs, SrqForm.RMP, cmd.rmpn)
     if cmd.bitmask.lwm:
         rmp.lwm = cmd.ctx.wq.lwm
@@ -147,7 +151,7 @@ def modify_rmp(hca: Hca, cmd: layout.ModifyRmpIn, out: layout.ModifyRmpOut) -> N
 
 @command(Op.QUERY_RMP, layout.query_rmp_in, layout.query_rmp_out)
 def query_rmp(hca: Hca, cmd: layout.QueryRmpIn, out: layout.QueryRmpOut) -> None:
-    """Return the context as created, with the limit of now."""
+    """Return the context of creation with the current limit."""
     rmp = srq_of(hca.srqs, SrqForm.RMP, cmd.rmpn)
     rmp.encode()
     out.rmp_context = bytes(rmp.ctx)
@@ -163,7 +167,7 @@ def destroy_rmp(hca: Hca, cmd: layout.DestroyRmpIn, out: layout.DestroyRmpOut) -
 def create_xrc_srq(
     hca: Hca, cmd: layout.CreateXrcSrqIn, out: layout.CreateXrcSrqOut
 ) -> Portions[None]:
-    """Make a shared receive queue that remote XRC senders name by its number."""
+    """Create a shared receive queue that remote XRC senders name by its number."""
     ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
     if ctx.basic_cyclic_rcv_wqe:
         raise CmdError(Status.BAD_PARAM_ERR, "wq_type of an XRC SRQ must be a linked list")
@@ -188,7 +192,7 @@ def arm_xrc_srq(hca: Hca, cmd: layout.ArmXrcSrqIn, out: layout.ArmXrcSrqOut) -> 
 
 @command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
 def query_xrc_srq(hca: Hca, cmd: layout.QueryXrcSrqIn, out: layout.QueryXrcSrqOut) -> None:
-    """Return the context as created, with the limit of now."""
+    """Return the context of creation with the current limit."""
     srq = srq_of(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
     srq.encode()
     out.xrc_srq_context_entry = bytes(srq.ctx)
@@ -202,7 +206,7 @@ def destroy_xrc_srq(hca: Hca, cmd: layout.DestroyXrcSrqIn, out: layout.DestroyXr
 
 @command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
 def create_srq(hca: Hca, cmd: layout.CreateSrqIn, out: layout.CreateSrqOut) -> Portions[None]:
-    """Make a shared receive queue of ISSI 0; with an XRC domain it is an XRC SRQ as well."""
+    """Create a shared receive queue of ISSI 0; with an XRC domain it is an XRC SRQ."""
     ctx = layout.srqc.view(bytearray(bytes(cmd.srq_context_entry)))
     pd = hca.pds.need(ctx.pd)
     xrcd = hca.xrcds.need(ctx.xrcd) if ctx.xrcd else None
@@ -216,14 +220,14 @@ def create_srq(hca: Hca, cmd: layout.CreateSrqIn, out: layout.CreateSrqOut) -> P
 
 @command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)
 def arm_rq(hca: Hca, cmd: layout.ArmRqIn, out: layout.ArmRqOut) -> None:
-    """Arm the limit; mlx5_ib does so for an XRQ as well (hw/srq_cmd.c: arm_xrq_cmd)."""
+    """Arm the limit; mlx5_ib sends it for an XRQ as well (hw/srq_cmd.c: arm_xrq_cmd)."""
     form = SrqForm.XRQ if cmd.op_mod == _ARM_XRQ else SrqForm.SRQ
     srq_to_change(hca.srqs, form, cmd.srq_number).lwm = cmd.lwm
 
 
 @command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
 def query_srq(hca: Hca, cmd: layout.QuerySrqIn, out: layout.QuerySrqOut) -> None:
-    """Return the context as created, with the limit of now."""
+    """Return the context of creation with the current limit."""
     srq = srq_of(hca.srqs, SrqForm.SRQ, cmd.srqn)
     srq.encode()
     out.srq_context_entry = bytes(srq.ctx)

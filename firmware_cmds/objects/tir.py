@@ -1,6 +1,6 @@
 """Transport interface receive (PRM "Transport interface receive"; core/en/tir.c, qp.c of mlx5_ib).
 
-A TIR leads to one RQ or, by a hash of header fields, to one of an RQT's.
+A TIR forwards to one RQ or, by a hash of header fields, to an RQ of an RQT.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _HASH = (
     "rx_hash_symmetric", "rx_hash_fn", "rx_hash_toeplitz_key", "rx_hash_field_selector_outer",
     "rx_hash_field_selector_inner",
 )  # fmt: skip
-"""What the bit ``hash`` of MODIFY_TIR brings."""
+"""Fields that the bit ``hash`` of MODIFY_TIR selects."""
 _MERGING = ("packet_merge_mask", "lro_timeout_period_usecs", "lro_max_ip_payload_size")
-"""What the bit ``packet_merge`` brings."""
+"""Fields that the bit ``packet_merge`` selects."""
 _MODIFIABLE = layout.modify_tir_bitmask.new(self_lb_en=1, hash=1, packet_merge=1)
 
 
@@ -51,7 +51,7 @@ def _check_options(caps: Caps, ctx: layout.Tirc) -> None:
 
 
 def _hasher(ctx: layout.Tirc) -> FlowHash | None:
-    """How the TIR hashes, by inner headers if it selects some of these; None when it does not."""
+    """Return the TIR's hash, by inner headers if it selects some of these; None for no hash."""
     inner, outer = ctx.rx_hash_field_selector_inner, ctx.rx_hash_field_selector_outer
     chosen = inner if inner.selected_fields else outer
     if ctx.rx_hash_fn == RxHashFn.NONE or not chosen.selected_fields:
@@ -69,9 +69,9 @@ def _hasher(ctx: layout.Tirc) -> FlowHash | None:
 
 @command(Op.CREATE_TIR, layout.create_tir_in, layout.create_tir_out)
 def create_tir(hca: Hca, cmd: layout.CreateTirIn, out: layout.CreateTirOut) -> None:
-    """Make a destination of flow table entries, for the RQ or RQT that it names.
+    """Create a destination of flow table entries, for the RQ or RQT that it names.
 
-    transport_domain 0 is none: a program that makes its own TIR leaves it out (rdma-core's
+    transport_domain 0 means none: a program that creates its own TIR leaves it out (rdma-core's
     tests/test_mlx5_dr.py: test_root_dest_tir).
     """
     ctx = layout.tirc.view(bytearray(bytes(cmd.ctx)))
@@ -90,7 +90,7 @@ def create_tir(hca: Hca, cmd: layout.CreateTirIn, out: layout.CreateTirOut) -> N
 
 @command(Op.MODIFY_TIR, layout.modify_tir_in, layout.modify_tir_out)
 def modify_tir(hca: Hca, cmd: layout.ModifyTirIn, out: layout.ModifyTirOut) -> None:
-    """Change hash, loopback and merging for the next packet on.
+    """Change hash, loopback and merging from the next packet on.
 
     Source: core/en/rss.c, core/en_common.c, core/en/tir.c.
     """
@@ -113,7 +113,7 @@ def modify_tir(hca: Hca, cmd: layout.ModifyTirIn, out: layout.ModifyTirOut) -> N
     more = Tir.HASHER_BYTES * ((hasher is not None) - (tir.hasher is not None))
 
     def apply() -> None:
-        flush_all(hca)  # what is held was for the TIR as it was
+        flush_all(hca)  # held packets belong to the old settings
         tir.change(changed, hasher)
         if cmd.bitmask.self_lb_en:
             tir.refresh()
@@ -123,12 +123,12 @@ def modify_tir(hca: Hca, cmd: layout.ModifyTirIn, out: layout.ModifyTirOut) -> N
 
 @command(Op.QUERY_TIR, layout.query_tir_in, layout.query_tir_out)
 def query_tir(hca: Hca, cmd: layout.QueryTirIn, out: layout.QueryTirOut) -> None:
-    """Return the context of now."""
+    """Return the current context."""
     out.tir_context = bytes(hca.tirs.need(cmd.tirn).ctx)
 
 
 @command(Op.DESTROY_TIR, layout.destroy_tir_in, layout.destroy_tir_out)
 def destroy_tir(hca: Hca, cmd: layout.DestroyTirIn, out: layout.DestroyTirOut) -> None:
-    """Destroy the TIR; refused while a flow table entry leads to it."""
+    """Destroy the TIR; refused while a flow table entry forwards to it."""
     hca.tirs.remove(cmd.tirn)
     flush_all(hca)

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 _NOT_BUILT = ("tls_en",)
 """Fields of tisc whose features have capability bits, none of which is set."""
 _OF_LAGS = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity")
-"""Those of functions whose board has two ports (lag_tx_port_affinity)."""
+"""Fields that need a board with two ports (lag_tx_port_affinity)."""
 _PRIO, _STRICT, _AFFINITY = 1 << 0, 1 << 1, 1 << 2
 """Bits of modify_tis_bitmask."""
 
 
 @command(Op.CREATE_TIS, layout.create_tis_in, layout.create_tis_out)
 def create_tis(hca: Hca, cmd: layout.CreateTisIn, out: layout.CreateTisOut) -> None:
-    """Make a TIS: priority and transport domain of the send queues that name it.
+    """Create a TIS: priority and transport domain of the send queues that name it.
 
-    Frames leave by a TIS only. So a process may have one if its user context has the right to send
-    raw packets, which the driver gives to those with CAP_NET_RAW (devx.c: mlx5_ib_devx_create).
+    Every sent frame needs a TIS. A process may have one if its user context has the right to send
+    raw packets, which the driver grants with CAP_NET_RAW (devx.c: mlx5_ib_devx_create).
     """
     uctx = hca.uctxs.get(hca.caller.uid)
     if uctx is not None and not uctx.cap & UctxCap.RAW_TX:
@@ -49,14 +49,16 @@ def create_tis(hca: Hca, cmd: layout.CreateTisIn, out: layout.CreateTisOut) -> N
 
 def _check_affinity(hca: Hca, affinity: int) -> None:
     if affinity > hca.caps.general.num_lag_ports:
-        raise CmdError(Status.BAD_PARAM_ERR, "affinity to a port that is none", f"{affinity}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "lag_tx_port_affinity above num_lag_ports", f"{affinity}"
+        )
 
 
 def _underlay(hca: Hca, number: int) -> Qp | None:
-    """The queue pair in whose name the queues send, on an InfiniBand port.
+    """Return the underlay queue pair of the queues, on an InfiniBand port.
 
-    It is the driver's own; a process with the right to send raw packets may use it all the same
-    (hw/qp.c: IB_QP_CREATE_SOURCE_QPN).
+    The driver owns that queue pair. A process with the right to send raw packets may use it all the
+    same (hw/qp.c: IB_QP_CREATE_SOURCE_QPN).
     """
     if not number and hca.model.port_type is PortType.ETH:
         return None
@@ -70,7 +72,7 @@ def _underlay(hca: Hca, number: int) -> Qp | None:
 def modify_tis(hca: Hca, cmd: layout.ModifyTisIn, out: layout.ModifyTisOut) -> None:
     """Change the priority, or the port of a LAG.
 
-    qp.c: modify_raw_packet_eth_prio, modify_raw_packet_tx_affinity.
+    Source: qp.c: modify_raw_packet_eth_prio, modify_raw_packet_tx_affinity.
     """
     tis = hca.tises.subject(cmd.tisn)
     allowed = _PRIO | (_STRICT | _AFFINITY if hca.caps.general.lag_tx_port_affinity else 0)
@@ -91,7 +93,7 @@ def modify_tis(hca: Hca, cmd: layout.ModifyTisIn, out: layout.ModifyTisOut) -> N
 
 @command(Op.QUERY_TIS, layout.query_tis_in, layout.query_tis_out)
 def query_tis(hca: Hca, cmd: layout.QueryTisIn, out: layout.QueryTisOut) -> None:
-    """Return the context of now."""
+    """Return the current context."""
     out.tis_context = bytes(hca.tises.need(cmd.tisn).ctx)
 
 

@@ -1,8 +1,9 @@
 """User contexts and user memory (PRM "User context", "User memory"; devx.c of mlx5_ib).
 
-A context is what a process owns objects by: the driver writes its number, the uid, into the header
-of each command that it passes on for that process. User memory is a list of pages made once and
-named by number afterwards, because a process does not know the addresses of its pages.
+A process owns objects by a user context. The driver writes the context's number, the uid, into the
+header of each command that it forwards for that process. User memory (umem) is a list of pages,
+registered once and then named by number, because a process does not know the addresses of its
+pages.
 """
 
 from __future__ import annotations
@@ -33,18 +34,21 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 ENTRY_BYTES = 64
-"""What rings are made of: WQEBBs, CQEs."""
+"""Size in bytes of the entries of rings: WQEBBs, CQEs."""
 
 _LOW_BYTES = range(256)
 _PRESENT = bytes(low for low in _LOW_BYTES if low & MTT_READ)
 _WRITABLE = bytes(low for low in _LOW_BYTES if low & MTT_WRITE)
 _WITHOUT_RIGHTS = bytes(low & ~(MTT_READ | MTT_WRITE) for low in _LOW_BYTES)
-"""There may be a million page entries, so their lowest bytes are checked many at a time."""
+"""Table that clears the rights in a page entry's lowest byte.
+
+A umem may have a million page entries, so their lowest bytes are checked together.
+"""
 
 
 @command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
 def create_uctx(hca: Hca, cmd: layout.CreateUctxIn, out: layout.CreateUctxOut) -> None:
-    """Make a user context, without any of the capabilities of uctx_cap."""
+    """Create a user context, without any of the capabilities of uctx_cap."""
     if cmd.uctx.cap & ~hca.caps.general.uctx_cap:
         raise CmdError(Status.BAD_PARAM_ERR, "uctx_cap not supported", f"{cmd.uctx.cap:#x}")
     out.uid = hca.uctxs.add(Uctx(cmd.uctx.cap))
@@ -52,7 +56,7 @@ def create_uctx(hca: Hca, cmd: layout.CreateUctxIn, out: layout.CreateUctxOut) -
 
 @command(Op.DESTROY_UCTX, layout.destroy_uctx_in, layout.destroy_uctx_out)
 def destroy_uctx(hca: Hca, cmd: layout.DestroyUctxIn, out: layout.DestroyUctxOut) -> None:
-    """Destroy the context; refused while it owns an object: uids are used again."""
+    """Destroy the context; refused while it owns an object, because uids are reused."""
     hca.uctxs.subject(cmd.uid)
     if count := hca.caller.owned[cmd.uid]:
         raise CmdError(Status.BAD_RES_STATE_ERR, "user context still owns objects", f"{count}")
@@ -61,7 +65,7 @@ def destroy_uctx(hca: Hca, cmd: layout.DestroyUctxIn, out: layout.DestroyUctxOut
 
 @command(Op.CREATE_UMEM, layout.create_umem_in, layout.create_umem_out)
 def create_umem(hca: Hca, cmd: layout.CreateUmemIn, out: layout.CreateUmemOut) -> Portions[None]:
-    """Register pages with rights in their low bits; the memory begins at byte ``page_offset``."""
+    """Register pages with rights in their low bits; data starts at byte ``page_offset``."""
     given = cmd.umem
     shift = given.log_page_size + ADAPTER_PAGE_SHIFT
     if given.num_of_mtt > len(given.mtt):
@@ -82,7 +86,7 @@ def create_umem(hca: Hca, cmd: layout.CreateUmemIn, out: layout.CreateUmemOut) -
 
 
 def _take_rights(pages: array[int]) -> Portions[bool]:
-    """Make addresses of entries; whether all of them may be written.
+    """Clear the rights in page entries; return whether all pages may be written.
 
     Raises BAD_PARAM_ERR for one that is not present.
     """
@@ -101,7 +105,7 @@ def _take_rights(pages: array[int]) -> Portions[bool]:
 
 @command(Op.DESTROY_UMEM, layout.destroy_umem_in, layout.destroy_umem_out)
 def destroy_umem(hca: Hca, cmd: layout.DestroyUmemIn, out: layout.DestroyUmemOut) -> None:
-    """Forget the memory; refused while a queue or a key lies in it."""
+    """Deregister the memory; refused while a queue or a key uses it."""
     hca.umems.remove(cmd.umem_id)
 
 
@@ -114,14 +118,14 @@ def buffer_in(
     *,
     is_written: bool = False,
 ) -> tuple[PageList, Umem]:
-    """A queue's buffer in user memory, whose entries do not cross pages.
+    """Return a queue's buffer in user memory, whose entries do not cross pages.
 
-    ``is_written`` says that the device writes there, as it does into a CQ. Work queues and doorbell
-    records it only reads, and libraries register the memory for these without write access (UCX:
-    ib_mlx5.h:uct_ib_mlx5_md_buf_alloc).
+    ``is_written`` means that the device writes there, for example into a CQ. The device only reads
+    work queues and doorbell records, and libraries register the memory for these without write
+    access (UCX: ib_mlx5.h:uct_ib_mlx5_md_buf_alloc).
 
-    Raises BAD_RES_ERR for memory that the caller does not have, BAD_PARAM_ERR for a buffer that
-    leaves it, or that is written where the memory may only be read.
+    Raises BAD_RES_ERR for memory that the caller does not own. Raises BAD_PARAM_ERR for a buffer
+    that leaves it, or for a written buffer in read-only memory.
     """
     umem = umems.need(umem_id)
     if offset + length > umem.memory.length:
@@ -135,7 +139,9 @@ def buffer_in(
 
 
 class NamesRecord(Protocol):
-    """A cqc, qpc or wq: with ``dbr_umem_valid`` its ``dbr_addr`` is an offset."""
+    """Context with a doorbell record (cqc, qpc or wq): with ``dbr_umem_valid`` its ``dbr_addr`` is
+    an offset.
+    """
 
     dbr_addr: int
     dbr_umem_valid: int
@@ -145,9 +151,9 @@ class NamesRecord(Protocol):
 def record_in(
     hca: Hca, ctx: NamesRecord, *, is_rounded: bool = False
 ) -> tuple[int, tuple[Umem, ...]]:
-    """The address of a queue's doorbell record, and the user memory that it lies in.
+    """Return the address of a queue's doorbell record, and the umem that contains it.
 
-    ``is_rounded``: the address is that of a word of the record.
+    ``is_rounded``: the address may be that of any word of the record.
     """
     address = ctx.dbr_addr
     if is_rounded:

@@ -1,4 +1,4 @@
-"""Work queues of the Ethernet objects: what CREATE_SQ and CREATE_RQ have in common (PRM "WQ")."""
+"""Work queues of the Ethernet objects: shared checks of CREATE_SQ and CREATE_RQ (PRM "WQ")."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _NOT_BUILT = (
 
 
 _DEFAULT_UIDX = 0xFFFFFF
-"""The user index of queues whose owner looks them up by number (MLX5_IB_DEFAULT_UIDX)."""
+"""User index of queues whose owner finds them by number (MLX5_IB_DEFAULT_UIDX)."""
 
 
 class HasUserIndex(Protocol):
-    """A context of a queue that completions may name by an index."""
+    """Context of a queue that completions may name by an index."""
 
     user_index: int
 
 
 def user_index(caps: Caps, ctx: HasUserIndex) -> int | None:
-    """The index by which completions name the queue; None for its number.
+    """Return the index by which completions name the queue; None for its number.
 
     A process chooses its indices, and finds its queues by them (version 1 of completions). The
-    kernel, and libraries that know version 0 only, look for numbers instead.
+    kernel, and libraries that know only version 0, find queues by number.
     """
     if not caps.general.cqe_version or ctx.user_index == _DEFAULT_UIDX:
         return None
@@ -54,22 +54,22 @@ def user_index(caps: Caps, ctx: HasUserIndex) -> int | None:
 
 
 _RESPONSE_SCATTER = {1: SCATTER_32_BYTES, 2: SCATTER_64_BYTES}
-"""By cs_res (MLX5_RES_SCAT_DATA32_CQE and 64)."""
+"""Bytes of scattered data by cs_res (MLX5_RES_SCAT_DATA32_CQE and 64)."""
 
 
 class HasScatter(Protocol):
-    """A context of a queue whose receive completions may have data."""
+    """Context of a queue whose receive completions may contain data."""
 
     cs_res: int
 
 
 def response_scatter(caps: Caps, ctx: HasScatter) -> int:
-    """Bytes of a message that its completion may have (cs_res of a qpc or a dctc)."""
+    """Return the bytes of a message that its completion may contain (cs_res of a qpc or a dctc)."""
     return _RESPONSE_SCATTER.get(ctx.cs_res, 0) if caps.general.sctr_data_cqe else 0
 
 
 class WorkQueue(NamedTuple):
-    """Where a queue's WQEs and its doorbell record lie."""
+    """Addresses of a queue's WQEs and doorbell record."""
 
     buffer: PageList
     geometry: RqGeometry
@@ -77,42 +77,46 @@ class WorkQueue(NamedTuple):
 
 
 _REAL_TIME = 2
-"""ts_format of the clock that the driver sets; 0 and 1, the default, are the free-running one."""
+"""Value of ts_format for the clock that the driver sets; 0 and 1, the default, mean the
+free-running one.
+"""
 
 
 def real_time(ts_format: int, supported: int) -> bool:
-    """Whether completions are to tell the time of day; ``supported`` is the capability for it."""
+    """Return whether completions carry the time of day; ``supported`` is the capability for it."""
     if ts_format > _REAL_TIME or (ts_format == _REAL_TIME and not supported):
         raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ts_format}")
     return ts_format == _REAL_TIME
 
 
 def refuse_set(ctx: View, names: tuple[str, ...]) -> None:
-    """Raise BAD_PARAM_ERR when the context asks for something that is not built."""
+    """Raise BAD_PARAM_ERR when the context sets one of ``names``, which are not built."""
     if name := first_set(ctx, names):
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", name)
 
 
 def refuse_to_processes(hca: Hca, ctx: View, names: tuple[str, ...]) -> None:
-    """Raise BAD_PARAM_ERR when a process asks for what only the driver's own queues may have."""
+    """Raise BAD_PARAM_ERR when a process sets a field reserved for the driver's own queues."""
     if hca.caller.uid != DRIVER_UID:
         refuse_set(ctx, names)
 
 
 class HasEndPadding(Protocol):
-    """A context of a queue that may ask for padding: wq or qpc."""
+    """Context of a queue that may request padding: wq or qpc."""
 
     end_padding_mode: int
 
 
 _ALIGN = 1
-"""end_padding_mode: a packet's end may be padded to a cache line (MLX5_WQ_END_PAD_MODE_ALIGN)."""
+"""Value of end_padding_mode: a packet's end may be padded to a cache line
+(MLX5_WQ_END_PAD_MODE_ALIGN).
+"""
 
 
 def check_end_padding(ctx: HasEndPadding) -> None:
-    """Raise BAD_PARAM_ERR for a mode that there is not.
+    """Raise BAD_PARAM_ERR for an unknown mode.
 
-    Nothing is padded in either mode: the adapter may write behind a packet, and it need not.
+    The adapter pads in neither mode: writing behind a packet is allowed, not required.
     """
     if ctx.end_padding_mode > _ALIGN:
         raise CmdError(
@@ -121,10 +125,10 @@ def check_end_padding(ctx: HasEndPadding) -> None:
 
 
 def work_queue(hca: Hca, wq: Wq, *, is_sq: bool = False) -> Portions[WorkQueue]:
-    """The queue that the context and the page list behind it describe.
+    """Return the queue that the context and the page list behind it describe.
 
     OpenBSD's if_mcx.c gives a send queue the address of its record's second word, where it writes
-    the producer counter; adapters work with it, as they ignore the low bits.
+    the producer counter. Adapters accept it because they ignore the low bits.
 
     The caller has checked type and stride. Raises LIM_ERR for more WQEs than log_max_qp_sz.
     """
@@ -149,10 +153,10 @@ def work_queue(hca: Hca, wq: Wq, *, is_sq: bool = False) -> Portions[WorkQueue]:
 def check_transition(
     transitions: Mapping[StateT, tuple[StateT, ...]], state: StateT, expected: int, target: int
 ) -> StateT:
-    """The state to move to. Raises BAD_RES_STATE_ERR unless the queue is in ``expected``.
+    """Return the next state; raise BAD_RES_STATE_ERR unless the queue is in ``expected``.
 
-    ``target`` is the state in the command's context. Raises BAD_PARAM_ERR for one that cannot be
-    reached from there.
+    ``target`` is the state in the command's context. Raises BAD_PARAM_ERR if no transition from
+    ``state`` reaches it.
     """
     if expected != state:
         raise CmdError(

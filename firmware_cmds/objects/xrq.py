@@ -1,7 +1,7 @@
 """XRQs: shared receive queues that match tags (hw/srq_cmd.c: create_xrq_cmd; UCX: rc_mlx5_devx.c).
 
-An XRQ has a number among those of the other shared receive queues, as a qpc names all of them in
-the same field. What one without tags is for (NVMe over fabrics) is not here.
+An XRQ shares the number space of the other shared receive queues, because a qpc names all of them
+in the same field. XRQs without tags (NVMe over fabrics) are not modelled.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _check(caps: Caps, ctx: layout.Xrqc) -> None:
 
 @command(Op.CREATE_XRQ, layout.create_xrq_in, layout.create_xrq_out)
 def create_xrq(hca: Hca, cmd: layout.CreateXrqIn, out: layout.CreateXrqOut) -> Portions[None]:
-    """Make a queue whose list of tags is empty: a list of requests (mlx5_ib), or a ring (UCX)."""
+    """Create a queue with an empty tag list: a list of WQEs (mlx5_ib), or a ring (UCX)."""
     ctx = layout.xrqc.view(bytearray(bytes(cmd.xrq_context)))
     _check(hca.caps, ctx)
     pd, cq = hca.pds.need(ctx.wq.pd), hca.cqs.need(ctx.cqn)
@@ -63,7 +63,7 @@ def arm_xrq(hca: Hca, cmd: layout.ArmXrqIn, out: layout.ArmXrqOut) -> None:
 
 @command(Op.QUERY_XRQ, layout.query_xrq_in, layout.query_xrq_out)
 def query_xrq(hca: Hca, cmd: layout.QueryXrqIn, out: layout.QueryXrqOut) -> None:
-    """Return the context as created, with the limit and the tags' counts of now."""
+    """Return the context of creation with the current limit and tag counts."""
     xrq = srq_of(hca.srqs, SrqForm.XRQ, cmd.xrqn)
     xrq.encode()
     out.xrq_context = bytes(xrq.ctx)
@@ -71,5 +71,5 @@ def query_xrq(hca: Hca, cmd: layout.QueryXrqIn, out: layout.QueryXrqOut) -> None
 
 @command(Op.DESTROY_XRQ, layout.destroy_xrq_in, layout.destroy_xrq_out)
 def destroy_xrq(hca: Hca, cmd: layout.DestroyXrqIn, out: layout.DestroyXrqOut) -> None:
-    """Destroy the queue; refused while a QP receives from it, as each rendezvous has one."""
+    """Destroy the queue; refused while a QP receives from it, as each rendezvous does."""
     destroy(hca.srqs, SrqForm.XRQ, cmd.xrqn)

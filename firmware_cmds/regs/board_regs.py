@@ -1,7 +1,7 @@
 """Registers of the board: temperature, the PCIe link and its counters, the cable's lanes.
 
-Linux makes them hwmon's sensors, ``ethtool -S`` and a line about the slot's power in the kernel log
-(core/hwmon.c, core/en_stats.c: pcie, core/events.c: mlx5_pcie_event).
+Linux shows them as hwmon sensors, in ``ethtool -S``, and in a kernel log line about the slot's
+power (core/hwmon.c, core/en_stats.c: pcie, core/events.c: mlx5_pcie_event).
 
 Source: PRM "MTCAP", "MTMP", "MPCNT", "MPEIN", "PMLP".
 """
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _ASIC, _MODULE_0 = 0, 64
-"""mtmp_reg.sensor_index: bits of MTCAP's map, then the modules (core/hwmon.c)."""
+"""Values of mtmp_reg.sensor_index: bits of MTCAP's map, then the modules (core/hwmon.c)."""
 _PERFORMANCE = 0
 _LANES, _TIMERS_AND_STATES = 1, 2
-"""mpcnt_reg.grp (FreeBSD's device.h: MLX5_PCIE_*_COUNTERS_GROUP)."""
+"""Values of mpcnt_reg.grp (FreeBSD's device.h: MLX5_PCIE_*_COUNTERS_GROUP)."""
 _GROUPS = (_PERFORMANCE, _LANES, _TIMERS_AND_STATES)
 _NAME_BYTES = 8
 _IB_LANES = 4
@@ -34,7 +34,10 @@ def _mtcap(_hca: Hca, reg: module_regs.MtcapReg) -> None:
 
 
 def _mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
-    """A sensor; ``mtr`` makes it forget its highest temperature. The cable has no sensor: 0."""
+    """Return a sensor's temperatures; ``mtr`` resets its maximum.
+
+    The cable has no sensor: 0.
+    """
     if reg.sensor_index == _MODULE_0:
         reg.temperature = reg.max_temperature = 0
         return
@@ -52,14 +55,15 @@ def _mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
 
 
 def _set_mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
-    """``mte``: keep the highest temperature, which the sensor does anyway."""
+    """Accept ``mte`` (record the maximum temperature), which the sensor always does."""
     _mtmp(hca, reg)
 
 
 def _mpcnt(_hca: Hca, reg: port_counters.MpcntReg) -> None:
-    """The PCIe link loses nothing, no request on it waits, and it never leaves L0: counters are 0.
+    """Return the PCIe counters, which are all 0.
 
-    FreeBSD's mlx5en reads all three groups every second.
+    The link loses nothing, no request on it waits, and it never leaves L0. FreeBSD's mlx5en reads
+    all three groups every second.
     """
     if reg.grp not in _GROUPS or reg.pcie_index:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
@@ -69,7 +73,10 @@ def _mpcnt(_hca: Hca, reg: port_counters.MpcntReg) -> None:
 
 
 def _mpein(hca: Hca, reg: layout.MpeinReg) -> None:
-    """The PCIe link. The slot advertises no power (pwr_status 0)."""
+    """Return the state of the PCIe link.
+
+    The slot advertises no power (pwr_status 0).
+    """
     identity = hca.model.identity
     reg.link_width_enabled = reg.link_width_active = identity.link_width
     reg.link_speed_enabled = (1 << identity.link_speed) - 1
@@ -79,7 +86,7 @@ def _mpein(hca: Hca, reg: layout.MpeinReg) -> None:
 
 
 def _pmlp(hca: Hca, reg: module_regs.PmlpReg) -> None:
-    """All lanes of the port lead to module 0."""
+    """Return the lane map: all lanes of the port lead to module 0."""
     is_ethernet = hca.model.port_type is PortType.ETH
     lanes = hca.eth.modes.lanes if is_ethernet else _IB_LANES
     reg.width = lanes
@@ -95,4 +102,4 @@ REGISTERS: dict[int, Register] = {
     RegId.MPEIN: Register(layout.mpein_reg, _mpein, gate="mcam_reg"),
     RegId.PMLP: Register(module_regs.pmlp_reg, _pmlp),
 }
-"""What every function has; virtual ones only the lanes."""
+"""Registers of every function; a virtual one has only the lanes."""

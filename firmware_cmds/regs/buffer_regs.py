@@ -24,14 +24,14 @@ _BUFFER_MASK = 0xF
 
 
 def _pptb(hca: Hca, reg: layout.PptbReg) -> None:
-    """The buffer of each priority; untagged frames are priority 0."""
+    """Return the buffer of each priority; untagged frames are priority 0."""
     table = hca.eth.buffers.of_priority
     reg.prio_x_buff = sum(number << _BUFFER_BITS * prio for prio, number in enumerate(table))
     reg.untagged_buff, reg.ctrl_buff = table[0], 0
 
 
 def _set_pptb(hca: Hca, reg: layout.PptbReg) -> None:
-    """Take over the priorities of the mask ``pm``."""
+    """Set the buffers of the priorities in the mask ``pm``."""
     table = bytearray(hca.eth.buffers.of_priority)
     for prio in range(PRIORITIES):
         number = reg.prio_x_buff >> _BUFFER_BITS * prio & _BUFFER_MASK
@@ -44,7 +44,7 @@ def _set_pptb(hca: Hca, reg: layout.PptbReg) -> None:
 
 
 def _pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
-    """Sizes and thresholds, in cells."""
+    """Return sizes and thresholds, in cells."""
     reg.port_buffer_size = port_buffers.CELLS
     for entry, buffer in zip(reg.buffer, hca.eth.buffers.buffers):
         entry.lossy, entry.epsb, entry.size = buffer.lossy, 0, buffer.size
@@ -71,7 +71,7 @@ def _set_pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
 
 
 def _sbcam(_hca: Hca, reg: layout.SbcamReg) -> None:
-    """The unit of sizes, and how much there is of the shared buffer."""
+    """Return the unit of sizes, and the size of the shared buffer."""
     reg.cap_total_buffer_size = port_buffers.CELLS
     reg.cap_cell_size = port_buffers.CELL_BYTES
     reg.cap_max_pg_buffers = port_buffers.NETWORK_BUFFERS
@@ -79,7 +79,10 @@ def _sbcam(_hca: Hca, reg: layout.SbcamReg) -> None:
 
 
 def _pool_of(buffers: PortBuffers, reg: layout.SbprReg) -> Pool:
-    """Descriptors (``desc``) have no pools of their own; they share those of cells."""
+    """Return the pools of a direction.
+
+    Descriptors (``desc``) have no pools of their own; they share those of cells.
+    """
     pool = buffers.pools.get((reg.dir, reg.pool))
     if pool is None:
         raise CmdError(Status.BAD_PARAM_ERR, "no such buffer pool", f"{reg.pool}")
@@ -131,4 +134,4 @@ REGISTERS: dict[int, Register] = {
     RegId.SBPR: Register(layout.sbpr_reg, _sbpr, _set_sbpr, gate="sbcam_reg"),
     RegId.SBCM: Register(layout.sbcm_reg, _sbcm, _set_sbcm, gate="sbcam_reg"),
 }
-"""What a function has when its port is Ethernet's."""
+"""Registers of an Ethernet function."""

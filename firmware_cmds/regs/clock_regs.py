@@ -1,7 +1,7 @@
 """Registers of the adapter's clock: the time of day, and pulses on its pins.
 
-The driver writes them for what phc_ctl, ptp4l and testptp ask of /dev/ptp (core/lib/clock.c). There
-is a time of day when the adapter has been told to use its real-time clock.
+The driver writes them when phc_ctl, ptp4l or testptp use /dev/ptp (core/lib/clock.c). The time of
+day exists when the adapter is configured for its real-time clock.
 
 Source: PRM "MTUTC", "MTPPS", "MTPPSE".
 """
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _SET_TIME, _ADJUST_TIME, _ADJUST_FREQUENCY = 1, 2, 3
-"""mtutc_reg.operation (mlx5_ifc.h: MLX5_MTUTC_OPERATION_*)."""
+"""Values of mtutc_reg.operation (mlx5_ifc.h: MLX5_MTUTC_OPERATION_*)."""
 _PPB, _SCALED_PPM = 0, 1
-"""mtutc_reg.freq_adj_units."""
+"""Values of mtutc_reg.freq_adj_units."""
 _LOG_MOST_PPB = 26
-"""The largest correction, 67 ms in a second; Linux takes 50 ms (mlx5_ptp_clock_info.max_adj)."""
+"""log2 of the largest correction, 67 ms in a second; Linux uses up to 50 ms
+(mlx5_ptp_clock_info.max_adj).
+"""
 _ENABLE, _PATTERN, _PIN_MODE, _TIME_STAMP, _PERIOD, _DURATION = 0, 2, 3, 4, 9, 10
 """Bits of mtpps_reg.field_select (core/lib/clock.c: MLX5_MTPPS_FS_*)."""
 _CHOICES = sum(1 << bit for bit in (_ENABLE, _PATTERN, _PIN_MODE, _TIME_STAMP, _PERIOD, _DURATION))
@@ -52,7 +54,10 @@ def _mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
 
 
 def _set_mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
-    """Set the time, turn it, or make it run faster or slower. Only the manager may."""
+    """Set the time, adjust it, or change the clock's frequency.
+
+    Only the manager may write it.
+    """
     _check_clock(hca)
     now, clock = hca.clock.now_ns(), hca.adapter.real_time
     if reg.operation == _SET_TIME:
@@ -69,7 +74,7 @@ def _set_mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
 
 
 def _correction(reg: layout.MtutcReg) -> int:
-    """In parts of 1 / (1000000 << 16)."""
+    """Return the correction in units of 1 / (1000000 << 16)."""
     freq_adjustment = _signed(reg.freq_adjustment)
     if reg.freq_adj_units > _SCALED_PPM:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown units of frequency", f"{reg.freq_adj_units}")
@@ -90,7 +95,7 @@ def _pin(hca: Hca, number: int) -> Pin:
 
 
 def _mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
-    """What there is of pins, and what one of them does."""
+    """Return the pins' capabilities, and the function of one pin."""
     pin = _pin(hca, reg.pin)
     reg.cap_number_of_pps_pins = PINS
     reg.cap_max_num_of_pps_in_pins = reg.cap_max_num_of_pps_out_pins = PINS
@@ -105,7 +110,7 @@ def _mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
 
 
 def _set_mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
-    """Take over what ``field_select`` names, and begin or end the pulses."""
+    """Set the fields that ``field_select`` names, and start or stop the pulses."""
     pin = _pin(hca, reg.pin)
     chosen = [bit for bit in range(32) if reg.field_select >> bit & 1 and _CHOICES >> bit & 1]
     period = (reg.npps_period >> 32) * SECOND_NS + (reg.npps_period & 0xFFFFFFFF)
@@ -134,7 +139,7 @@ def _mtppse(hca: Hca, reg: layout.MtppseReg) -> None:
 
 
 def _set_mtppse(hca: Hca, reg: layout.MtppseReg) -> None:
-    """Whether the driver hears of a pin's pulses: never, always, or of the next one."""
+    """Set whether the driver gets events of a pin's pulses: never, always, or for the next one."""
     pin = _pin(hca, reg.pin)
     if reg.event_generation_mode not in tuple(EventMode):
         raise CmdError(
@@ -149,4 +154,4 @@ REGISTERS: dict[int, Register] = {
     RegId.MTPPS: Register(layout.mtpps_reg, _mtpps, _set_mtpps, gate="mcam_reg"),
     RegId.MTPPSE: Register(layout.mtppse_reg, _mtppse, _set_mtppse, gate="mcam_reg"),
 }
-"""What a function has that manages the clock."""
+"""Registers of a function that manages the clock."""

@@ -1,6 +1,7 @@
-"""Which firmware there is: what ``devlink dev info`` reads (PRM "MCAM", "MCQS", "MCQI"; core/fw.c).
+"""Versions of the firmware: registers behind ``devlink dev info`` (PRM "MCAM", "MCQS", "MCQI";
+core/fw.c).
 
-The firmware is one component, the boot image; no other version of it waits for a reset, and none
+The firmware is one component, the boot image. No other version of it waits for a reset, and none
 can be loaded. Only physical functions have these registers: a virtual one has no firmware to show
 (core/devlink.c: mlx5_devlink_info_get).
 """
@@ -25,26 +26,26 @@ BOOT_IMAGE = 1
 """Identifier of a component (core/fw.c: MCQS_IDENTIFIER_BOOT_IMG); its index is 0, the only one."""
 
 _REGISTERS_9000, _ENHANCED_FEATURES = 0, 0
-"""mcam_reg.access_reg_group of the registers 0x9000 to 0x907f, and feature_group."""
+"""Values of mcam_reg.access_reg_group of the registers 0x9000 to 0x907f, and feature_group."""
 
 
 class InfoType(IntEnum):
-    """What MCQI can be asked about a component (core/fw.c: MCQI_INFO_TYPE_*)."""
+    """Kinds of component information in MCQI (core/fw.c: MCQI_INFO_TYPE_*)."""
 
     CAPABILITIES = 0
     VERSION = 1
 
 
 def mcam(hca: Hca, reg: McamReg) -> None:
-    """The management registers and features that there are, a bit each."""
+    """Return the supported management registers and features, a bit each."""
     general = hca.caps.general
     has_real_time, has_pins = bool(general.rq_ts_format), bool(general.pps)
     if reg.access_reg_group == _REGISTERS_9000:
         registers = mcam_access_reg.new(mcqi=1, mcqs=1, mtmp=1, mtutc=has_real_time)
         reg.mng_access_reg_cap_mask = bytes(registers)
     if reg.feature_group == _ENHANCED_FEATURES:
-        # Without mcia_32dwords: Linux 6.1.176 asks for 32 words then and has room for 12, so
-        # that `ethtool -m` panics (examples/findings/module-read-in-32-words.toml).
+        # mcia_32dwords is not set: Linux 6.1.176 would request 32 words with space for 12, so that
+        # `ethtool -m` panics (examples/findings/module-read-in-32-words.toml).
         features = mcam_enhanced_features.new(
             pci_status_and_power=1, pcie_performance_group=1,
             tx_overflow_buffer_pkt=1, pcie_outbound_stalled=1, ptpcyc2realtime_modify=has_real_time,
@@ -56,16 +57,16 @@ def mcam(hca: Hca, reg: McamReg) -> None:
 
 
 def mcqs(hca: Hca, reg: layout.McqsReg) -> None:
-    """A component: the boot image, in use and not being updated."""
+    """Return a component's state: the boot image, in use and not being updated."""
     _check_index(reg)
     reg.last_index_flag = 1
     reg.identifier = BOOT_IMAGE
 
 
 def mcqi(hca: Hca, reg: layout.McqiReg) -> None:
-    """Something about a component, as much of it as ``data_size`` asks for.
+    """Return ``data_size`` bytes of information about a component.
 
-    ``read_pending_component`` asks for the version that the next reset brings: the same.
+    ``read_pending_component`` requests the version that the next reset activates: the same one.
     """
     _check_index(reg)
     about = _INFORMATION.get(reg.info_type)
@@ -88,7 +89,7 @@ def mcqi(hca: Hca, reg: layout.McqiReg) -> None:
 
 
 def mgir(hca: Hca, reg: layout.MgirReg) -> None:
-    """The adapter and its firmware at a glance, for tools (mstflint, mstlink, mstreg)."""
+    """Return a summary of adapter and firmware, for tools (mstflint, mstlink, mstreg)."""
     model = hca.model
     reg.device_id = model.identity.device_id
     reg.hw_dev_id = model.hw_id
@@ -99,7 +100,10 @@ def mgir(hca: Hca, reg: layout.MgirReg) -> None:
 
 
 def mfrl(_hca: Hca, _reg: layout.MfrlReg) -> None:
-    """No kind of reset activates other firmware; Linux 6.1 asks without a look at MCAM."""
+    """Return zeros: no kind of reset activates other firmware.
+
+    Linux 6.1 reads it without checking MCAM.
+    """
 
 
 def _check_index(reg: layout.McqsReg | layout.McqiReg) -> None:
@@ -110,12 +114,12 @@ def _check_index(reg: layout.McqsReg | layout.McqiReg) -> None:
 
 
 def _capabilities(_model: Model) -> bytes:
-    """What can be asked; nothing can be written, and the image has no bytes to read."""
+    """Return the component's capabilities: none can be written, and the image cannot be read."""
     return bytes(layout.mcqi_cap.new(supported_info_bitmask=sum(1 << kind for kind in InfoType)))
 
 
 def _version(model: Model) -> bytes:
-    """The version as the initialization segment has it, as a number and as text."""
+    """Return the version of the initialization segment, as a number and as text."""
     text = model.firmware.encode()
     return bytes(
         layout.mcqi_version.new(

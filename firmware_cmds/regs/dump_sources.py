@@ -1,8 +1,8 @@
-"""What a resource dump can show: the kinds of segment, and where each has its bytes from.
+"""Segments of a resource dump: the kinds, and the source of each kind's bytes.
 
 Numbers of segment types are the firmware's own: a driver reads the menu and finds them by name
-(core/diag/rsc_dump.c). What hardware keeps in its slices is not modelled; those segments say which
-queues there are and how far they have come.
+(core/diag/rsc_dump.c). The internal state of hardware slices is not modelled. Those segments list
+the queues and their progress.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 _FIRST_TYPE = 0x1000
 _PROGRESS = Struct(">II")
-"""A queue's number, and its next block or request."""
+"""Row of a queue: its number, and the index of its next block or WQE."""
 
 
 class MissingError(Exception):
-    """There is no such object."""
+    """Raised when the requested object does not exist."""
 
 
 class Contents(NamedTuple):
-    """Bytes that are read when they are wanted."""
+    """Bytes that are read on demand."""
 
     size: int
     read: Callable[[int, int], bytes]
-    """Gives so many of them from an offset on. May raise DmaError."""
+    """Returns a number of bytes from an offset. May raise DmaError."""
 
 
 class _Ring(Protocol):
@@ -56,28 +56,28 @@ class _Ring(Protocol):
 
 
 def made(data: bytes) -> Contents:
-    """Contents that are there already."""
+    """Return contents that are already in memory."""
     return Contents(len(data), lambda at, length: data[at : at + length])
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A kind of segment."""
+    """Kind of segment."""
 
     name: str
-    """As the driver knows it, without MLX5_SGMT_TYPE_."""
+    """Name in the driver, without MLX5_SGMT_TYPE_."""
     index: str
-    """What index1 is; "" where there is none."""
+    """Meaning of index1; "" if it has none."""
     read: Callable[[Hca, int], Contents]
-    """Raises MissingError and CmdError."""
+    """Returns the contents of an object. Raises MissingError and CmdError."""
     is_list: bool = False
-    """Whether it is about several things: num_of_obj2 may say "all" (MLX5_RSC_DUMP_ALL)."""
+    """Whether it covers several objects: num_of_obj2 may then mean "all" (MLX5_RSC_DUMP_ALL)."""
 
 
 def _query(
     handler: Callable[[Hca, InT, OutT], object], asks: Prm[InT], answers: Prm[OutT], name: str
 ) -> Callable[[Hca, int], Contents]:
-    """The output of a command that is about the object with this number."""
+    """Return a source whose bytes are the output of a query command for the object."""
 
     def read(hca: Hca, index: int) -> Contents:
         out = answers.new()
@@ -92,12 +92,12 @@ def _query(
 def _set(cmd: View, name: str, index: int) -> None:
     try:
         setattr(cmd, name, index)
-    except ValueError:  # wider than any number
+    except ValueError:  # wider than the command's field
         raise MissingError from None
 
 
 def _queue(numbers: Numbers, number: int) -> Qp | AnySq | Rq:
-    """A queue pair, send queue or receive queue."""
+    """Return a queue pair, send queue or receive queue."""
     holder = numbers.holders.get(number)
     if not isinstance(holder, Qp | AnySq | Rq):
         raise MissingError
@@ -167,10 +167,10 @@ def _all_receivers(numbers: Numbers) -> array[int]:
 def _listed(
     name: str, listing: Callable[[Numbers], array[int]], progress: Callable[[Object | None], int]
 ) -> Callable[[Hca, int], Contents]:
-    """A row for each of many queues.
+    """Return a source with a row for each of many queues.
 
-    Which ones there are is looked up once for a dump, not for each of its accesses; how far each
-    has come, when its row is read. One that has gone meanwhile has not come far.
+    The list of queues is read once for a dump, not for each of its accesses. The progress of each
+    is read with its row. A queue destroyed meanwhile has progress 0.
     """
 
     def read(hca: Hca, _index: int) -> Contents:
@@ -222,4 +222,4 @@ _SOURCES = (
 )
 
 SOURCES = dict(enumerate(_SOURCES, _FIRST_TYPE))
-"""By segment type."""
+"""Sources by segment type."""

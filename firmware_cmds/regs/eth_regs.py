@@ -1,6 +1,6 @@
 """Registers of an Ethernet port (PRM "Port registers"; core/port.c, core/en_ethtool.c).
 
-The driver reads and writes them at probe, when an interface goes up or down or gets another MTU,
+The driver reads and writes them at probe, when an interface is set up or down or its MTU changes,
 and for ethtool. A virtual function's driver does the same with its own port.
 """
 
@@ -28,21 +28,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MIN_MTU = 64
-"""The shortest frame with its check sequence."""
+"""Size in bytes of the shortest frame with its check sequence."""
 
 _REGISTERS_5000, _ENHANCED_FEATURES = 0, 0
-"""pcam_reg.access_reg_group and feature_group."""
+"""Values of pcam_reg.access_reg_group and feature_group."""
 
 _FOREVER = 0xFFFF
-"""mlcr_reg.beacon_duration in seconds (driver.h: MLX5_BEACON_DURATION_INF)."""
+"""Value of mlcr_reg.beacon_duration, in seconds, for no limit (driver.h: MLX5_BEACON_DURATION_INF).
+"""
 _NS_PER_S = 1_000_000_000
 
 _MODULE_NOT_SUPPORTED = 2
-"""mcia_reg.status: there is no such page, address or offset (MLX5_MCIA_STATUS_*)."""
+"""Value of mcia_reg.status: the page, address or offset does not exist (MLX5_MCIA_STATUS_*)."""
 
 
 def _pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
-    """Hardware MTUs: frames with a VLAN tag and their check sequence."""
+    """Return the hardware MTUs: frames with a VLAN tag and their check sequence."""
     port = hca.eth
     reg.max_mtu = port.max_mtu
     reg.admin_mtu = reg.oper_mtu = port.admin_mtu
@@ -57,7 +58,9 @@ def _set_pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
 
 
 def _pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
-    """Whether pause frames are sent and obeyed, for all traffic (PAUSE) or by priority (PFC)."""
+    """Return whether pause frames are sent and obeyed, for all traffic (PAUSE) or by priority
+    (PFC).
+    """
     flow = hca.eth.flow
     reg.pptx, reg.pprx = int(flow.pause_tx), int(flow.pause_rx)
     reg.pfctx, reg.pfcrx = flow.pfc_tx, flow.pfc_rx
@@ -66,11 +69,12 @@ def _pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
 
 
 def _set_pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
-    """Take over what the masks let through.
+    """Set the fields that the masks select.
 
-    PAUSE and PFC exclude each other (IEEE 802.1Q 36.1), so PAUSE ends PFC. Linux writes PFC with
-    PAUSE off, and PAUSE without a word about PFC. With the masks of stalls it sets for how many
-    milliseconds the port may ask others to wait (en_ethtool.c: mlx5e_set_pfc_prevention_tout).
+    PAUSE and PFC exclude each other (IEEE 802.1Q 36.1), so PAUSE disables PFC. Linux writes PFC
+    with PAUSE off, and PAUSE without PFC fields. The masks of stalls select the time in
+    milliseconds for which the port may pause its link partner (en_ethtool.c:
+    mlx5e_set_pfc_prevention_tout).
     """
     flow = hca.eth.flow
     if not reg.pptx_mask_n:
@@ -93,7 +97,7 @@ def _masked(old: int, new: int, mask: int) -> int:
 
 
 def _pcam(hca: Hca, reg: port_regs.PcamReg) -> None:
-    """The port's registers and features, a bit each; other groups have none."""
+    """Return the port's registers and features, a bit each; other groups are empty."""
     if reg.access_reg_group == _REGISTERS_5000:
         mask = port_regs.pcam_regs_5000_to_507f.new(ppcnt=1, pplm=1, pbmc=1, pptb=1)
         reg.port_access_reg_cap_mask = bytes(mask)
@@ -108,7 +112,7 @@ def _pcam(hca: Hca, reg: port_regs.PcamReg) -> None:
 
 
 def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
-    """One group of counters (``emu.device.port.eth.counter_groups``)."""
+    """Return one group of counters (``emu.device.port.eth.counter_groups``)."""
     if reg.grp not in counter_groups.GROUPS:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
     if reg.prio_tc >= PRIORITIES:
@@ -120,7 +124,7 @@ def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
 
 
 def _pmaos(hca: Hca, reg: module_regs.PmaosReg) -> None:
-    """Whether a module is plugged in (illumos' mlxcx: mlxcx_mac_txr_info)."""
+    """Return whether a module is present (illumos' mlxcx: mlxcx_mac_txr_info)."""
     if reg.module:
         raise CmdError(Status.BAD_PARAM_ERR, "no such module", f"{reg.module}")
     reg.admin_status = PortStatus.UP
@@ -128,7 +132,7 @@ def _pmaos(hca: Hca, reg: module_regs.PmaosReg) -> None:
 
 
 def _mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
-    """How many seconds the port's LED goes on blinking."""
+    """Return the number of seconds for which the port's LED still blinks."""
     end = hca.eth.beacon_end_ns
     if end is None:
         reg.beacon_remain = _FOREVER
@@ -138,7 +142,10 @@ def _mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
 
 
 def _set_mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
-    """``ethtool --identify`` asks for ever, and then for no time (en_ethtool.c: set_phys_id)."""
+    """Start or stop the LED.
+
+    ``ethtool --identify`` writes the endless duration, then 0 (en_ethtool.c: set_phys_id).
+    """
     seconds = reg.beacon_duration
     is_endless = seconds == _FOREVER
     hca.eth.beacon_end_ns = None if is_endless else hca.clock.now_ns() + seconds * _NS_PER_S
@@ -147,7 +154,7 @@ def _set_mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
 
 
 def _mcia(hca: Hca, reg: module_regs.MciaReg) -> None:
-    """Bytes of the module's EEPROM. For bytes that it does not have, the status field says why."""
+    """Return bytes of the module's EEPROM; the status field reports bytes that do not exist."""
     start, size = reg.device_address, min(reg.size, len(reg.dwords))
     addresses = (module.I2C_ADDRESS, module.I2C_DIAGNOSTICS)
     if reg.module or reg.i2c_device_address not in addresses or start + size > module.PAGE_BYTES:
@@ -175,4 +182,4 @@ REGISTERS: dict[int, Register] = {
     RegId.MLCR: Register(port_regs.mlcr_reg, _mlcr, _set_mlcr, gate="beacon_led"),
     RegId.MCIA: Register(module_regs.mcia_reg, _mcia),
 }
-"""What a function has when its port is of this link layer."""
+"""Registers of a function with this link layer."""

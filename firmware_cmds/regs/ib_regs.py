@@ -28,15 +28,15 @@ _FRAME_COUNTERS = frozenset(
 
 
 def _pcap(hca: Hca, reg: layout.PcapReg) -> None:
-    """InfiniBand PortInfo capability mask, in the last of four words."""
+    """Return the InfiniBand PortInfo capability mask, in the last of four words."""
     reg.port_capability_mask[3] = hca.ib.cap_mask1
 
 
 def _set_pcap(hca: Hca, reg: layout.PcapReg) -> None:
-    """Without ib_virt the stack's capability bits come this way.
+    """Set the stack's capability bits, where the port has no ib_virt.
 
-    The driver puts the mask into the first word (core/port.c:mlx5_set_port_caps), with the bits in
-    it that are not its own to set.
+    The driver puts the mask into the first word (core/port.c:mlx5_set_port_caps). The mask includes
+    bits that the driver does not own.
     """
     port, given = hca.ib, reg.port_capability_mask[0]
     port.cap_mask1 = port.cap_mask1 & ~SETTABLE_CAPS | given & SETTABLE_CAPS
@@ -47,7 +47,7 @@ def _pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
 
 
 def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
-    """Width and speed of the InfiniBand link (mlx5 encoding, one bit each)."""
+    """Return width and speed of the InfiniBand link (mlx5 encoding, one bit each)."""
     if reg.proto_mask != IB_PROTO_MASK:
         return
     port, model = hca.ib, hca.model
@@ -59,14 +59,14 @@ def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
 
 
 def _speeds(model: Model) -> int:
-    """The speeds that the adapter has: its own and the slower ones."""
+    """Return the adapter's speeds: its own and the slower ones."""
     return sum(speed for speed in IbSpeed if speed <= model.ib_proto_oper)
 
 
 def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
-    """Choose among the speeds, or allow all; the link takes the fastest.
+    """Set the allowed speeds, or allow all; the link uses the fastest.
 
-    iPXE asks for SDR while it boots (golan.c: golan_set_link_speed).
+    iPXE requests SDR while it boots (golan.c: golan_set_link_speed).
     """
     if reg.proto_mask != IB_PROTO_MASK:
         raise CmdError(
@@ -81,15 +81,15 @@ def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
 
 
 def _pvlc(hca: Hca, reg: layout.PvlcReg) -> None:
-    """Virtual lanes, as code 4: VL0 to VL7."""
+    """Return the virtual lanes, as code 4: VL0 to VL7."""
     reg.vl_hw_cap = reg.vl_admin = reg.vl_operational = 4
 
 
 def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
-    """Error counters of the link: it goes down, and has the errors that faults make.
+    """Return error counters of the link: link downs, and the errors that faults inject.
 
-    ethtool of an IPoIB interface asks for counters of frames as well (core/ipoib/ipoib.c:
-    mlx5i_stats_grps), of which there are none.
+    ethtool of an IPoIB interface also requests frame counters (core/ipoib/ipoib.c:
+    mlx5i_stats_grps), which do not exist.
     """
     failures = hca.ib.failures()
     failures.subtract(hca.ib.ppcnt_base)
@@ -108,7 +108,7 @@ def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
 
 
 def _ib_port_counters(failures: Counter[str]) -> layout.IbPortCntrsGrpDataLayout:
-    """The counters, each of which stops at its maximum (IBTA 16.1.3.5)."""
+    """Return the counters, each of which stops at its maximum (IBTA 16.1.3.5)."""
     counters = layout.ib_port_cntrs_grp_data_layout.new()
     for field in layout.ib_port_cntrs_grp_data_layout.fields:
         if field.name in failures:
@@ -125,4 +125,4 @@ REGISTERS: dict[int, Register] = {
     RegId.PVLC: Register(layout.pvlc_reg, _pvlc),
     RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
 }
-"""What a function has when its port is of this link layer."""
+"""Registers of a function with this link layer."""

@@ -23,10 +23,10 @@ _MBPS_PER_RATE = 100
 
 
 def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
-    """The modes that the port has, those that the driver has chosen, the one in use.
+    """Return the supported modes, the modes that the driver has chosen, and the active one.
 
-    An extended port has the same modes by legacy masks, too. Of the masks of the choice one is 0,
-    which tells the driver by which it chose.
+    An extended port also reports its modes as legacy masks. Of the two masks of the choice one is
+    0, so that the driver sees which one it wrote.
     """
     if reg.proto_mask != ProtoMask.EN:
         return
@@ -49,7 +49,7 @@ def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
 
 
 def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
-    """Choose among the modes; no choice at all means that the port chooses."""
+    """Set the allowed modes; an empty mask means that the port chooses."""
     port = hca.eth
     if reg.proto_mask != ProtoMask.EN:
         raise CmdError(
@@ -69,7 +69,7 @@ def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
 
 
 def _pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
-    """Error correction: what the port can do in each mode, what is chosen, what is in use."""
+    """Return error correction: supported codes of each mode, the chosen one, the active one."""
     port = hca.eth
     for name, link in fec.of_modes(port.modes.able).items():
         setattr(reg, f"fec_override_cap_{name}", link.capable)
@@ -80,7 +80,7 @@ def _pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
 
 
 def _set_pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
-    """Choose the code for each mode that there is; 0 lets the port choose."""
+    """Set the code of each supported mode; 0 means that the port chooses."""
     links = fec.of_modes(hca.eth.modes.able)
     requested = {name: int(getattr(reg, f"fec_override_admin_{name}")) for name in links}
     for name, code in requested.items():
@@ -94,4 +94,4 @@ REGISTERS: dict[int, Register] = {
     RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
     RegId.PPLM: Register(port_regs.pplm_reg, _pplm, _set_pplm, gate="pcam_reg"),
 }
-"""What a function has when its port is Ethernet's."""
+"""Registers of an Ethernet function."""

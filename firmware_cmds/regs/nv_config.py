@@ -1,8 +1,8 @@
-"""The non-volatile configuration (PRM "MNVDA"; core/lib/nv_param.c of Linux 7.2).
+"""Non-volatile configuration (PRM "MNVDA"; core/lib/nv_param.c of Linux 7.2).
 
-``devlink dev param show`` reads it for what takes effect at the next reset: SR-IOV, the kind of
-completion compression, checksums of software parsers. The adapter has none of the three, so that
-all items are zeros, and nothing can be changed.
+``devlink dev param show`` reads from it the settings of the next reset: SR-IOV, the kind of
+completion compression, checksums of software parsers. The adapter has none of the three, so all
+items are zeros and no item can be changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ITEMS = {
 
 
 def mnvda(_hca: Hca, reg: MnvdaReg) -> None:
-    """An item, in all access modes (next, current, default) the same. Unknown ones are refused."""
+    """Return an item, equal in all access modes (next, current, default); refuse unknown items."""
     type_ = reg.configuration_item_header.type
     kind = type_ >> _CLASS_SHIFT
     if type_ & _INDEX_MASKS.get(kind, 0) not in _ITEMS.get(kind, ()):

@@ -1,6 +1,7 @@
-"""What an Ethernet port checks of the frames that come (PRM "PCMR"; core/port.c).
+"""Checks of an Ethernet port on received frames (PRM "PCMR"; core/port.c).
 
-The driver writes it for ``ethtool -K rx-all``. Nothing but the frame check sequence is a choice.
+The driver writes the register for ``ethtool -K rx-all``. Only the frame check sequence is
+configurable.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def _pcmr(hca: Hca, reg: port_regs.PcmrReg) -> None:
 
 
 def _set_pcmr(hca: Hca, reg: port_regs.PcmrReg) -> None:
-    """Take over whether frames are checked; other bits have no capability and no effect."""
+    """Set whether frames are checked; other bits have no capability and no effect."""
     hca.eth.checks_fcs = bool(reg.fcs_chk)
     _pcmr(hca, reg)
 
@@ -32,4 +33,4 @@ def _set_pcmr(hca: Hca, reg: port_regs.PcmrReg) -> None:
 REGISTERS: dict[int, Register] = {
     RegId.PCMR: Register(port_regs.pcmr_reg, _pcmr, _set_pcmr, gate="ports_check")
 }
-"""What a function has when its port is Ethernet's."""
+"""Registers of an Ethernet function."""

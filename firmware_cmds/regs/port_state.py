@@ -1,4 +1,4 @@
-"""The register by which a driver enables and disables its port (PRM "PAOS")."""
+"""Register by which a driver enables and disables its port (PRM "PAOS")."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 
 
 def _paos(hca: Hca, reg: layout.PaosReg) -> None:
-    """What the driver wants of the port, and what the port is."""
+    """Return the driver's setting and the port's state."""
     reg.admin_status = PortStatus.UP if hca.port.admin_up else PortStatus.DOWN
     reg.oper_status = PortStatus.UP if hca.vport.is_up else PortStatus.DOWN
 
 
 def _set_paos(hca: Hca, reg: layout.PaosReg) -> None:
-    """Enable or disable the port, if ``ase`` says so; the link's change is an event.
+    """Enable or disable the port, if ``ase`` is set; the change of the link raises an event.
 
-    The port is the manager's: a function behind its switch changes nothing, although its driver
-    disables the port whenever its interface begins (core/en_main.c: mlx5e_nic_enable). Linux does
-    not write it on InfiniBand; rdma-core's driver over vfio does (tests/mlx5_base.py).
+    The manager owns the port: a write from a function behind its switch has no effect, although its
+    driver disables the port when its interface starts (core/en_main.c: mlx5e_nic_enable). Linux
+    does not write the register on InfiniBand; rdma-core's driver over vfio does
+    (tests/mlx5_base.py).
     """
     if reg.ase:
         if reg.admin_status not in (PortStatus.UP, PortStatus.DOWN):

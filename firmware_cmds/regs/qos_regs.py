@@ -1,6 +1,6 @@
 """Registers of quality of service (PRM "QoS registers"; core/port.c, core/en_dcbnl.c).
 
-mlx5e writes the classes at probe, and later what ``dcb`` and ``lldptool`` ask for. In QETCR and
+mlx5e writes the classes at probe, and later the settings of ``dcb`` and ``lldptool``. In QETCR and
 QTCT port_number is 0 or 1: the driver leaves it out of some accesses.
 """
 
@@ -30,14 +30,14 @@ _TRUSTED = (TrustState.PCP, TrustState.DSCP)
 
 
 def _qcam(_hca: Hca, reg: QcamReg) -> None:
-    """The registers by which priorities follow DSCP; no features beyond."""
+    """Return the registers of DSCP priorities; there are no further features."""
     if reg.access_reg_group == _REGISTERS:
         mask = layout.qcam_access_reg_cap_mask.new(qpts=1, qpdpm=1)
         reg.qos_access_reg_cap_mask = bytes(mask)
 
 
 def _qpts(hca: Hca, reg: layout.QptsReg) -> None:
-    """What decides about a frame's priority: its VLAN tag or its DSCP."""
+    """Return the source of a frame's priority: its VLAN tag or its DSCP."""
     reg.trust_state = TrustState.DSCP if hca.eth.qos.trusts_dscp else TrustState.PCP
 
 
@@ -49,13 +49,13 @@ def _set_qpts(hca: Hca, reg: layout.QptsReg) -> None:
 
 
 def _qpdpm(hca: Hca, reg: layout.QpdpmReg) -> None:
-    """The priority of each DSCP."""
+    """Return the priority of each DSCP."""
     for entry, priority in zip(reg.dscp, hca.eth.qos.dscp_to_priority):
         entry.e, entry.prio = 0, priority
 
 
 def _set_qpdpm(hca: Hca, reg: layout.QpdpmReg) -> None:
-    """Take over the entries that have ``e`` set."""
+    """Set the entries that have ``e`` set."""
     table = bytearray(hca.eth.qos.dscp_to_priority)
     for dscp, entry in enumerate(reg.dscp):
         if entry.e:
@@ -72,7 +72,7 @@ def _check_port(reg: layout.QtctReg | layout.QetcReg) -> None:
 
 
 def _qtct(hca: Hca, reg: layout.QtctReg) -> None:
-    """The traffic class of a priority."""
+    """Return the traffic class of a priority."""
     _check_port(reg)
     reg.tclass = hca.eth.qos.priority_to_class[reg.prio]
 
@@ -85,7 +85,7 @@ def _set_qtct(hca: Hca, reg: layout.QtctReg) -> None:
 
 
 def _qetcr(hca: Hca, reg: layout.QetcReg) -> None:
-    """Groups, shares and limits of the traffic classes; the port has none of its own."""
+    """Return groups, shares and limits of the traffic classes; the port has none of its own."""
     _check_port(reg)
     for entry, tclass in zip(reg.tc_configuration, hca.eth.qos.classes):
         entry.g = entry.b = entry.r = 0
@@ -94,7 +94,7 @@ def _qetcr(hca: Hca, reg: layout.QetcReg) -> None:
 
 
 def _set_qetcr(hca: Hca, reg: layout.QetcReg) -> None:
-    """Take over what has its bit set: group (g), share (b), limit (r)."""
+    """Set the fields that have their bit set: group (g), share (b), limit (r)."""
     _check_port(reg)
     entries = tuple(reg.tc_configuration)
     for entry in entries:
@@ -129,4 +129,4 @@ REGISTERS: dict[int, Register] = {
     RegId.QTCT: Register(layout.qtct_reg, _qtct, _set_qtct, gate="ets"),
     RegId.QETCR: Register(layout.qetc_reg, _qetcr, _set_qetcr, gate="ets"),
 }
-"""What a function has when its port is Ethernet's."""
+"""Registers of an Ethernet function."""

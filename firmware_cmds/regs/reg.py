@@ -1,8 +1,8 @@
-"""ACCESS_REG and the registers behind it (PRM "Access registers").
+"""ACCESS_REG and its registers (PRM "Access registers").
 
-A register is its layout, a function that fills it for a read and, for the few that can be written,
-one that takes the value over. What nobody modelled is refused with BAD_PARAM_ERR and counted for
-the end-of-run summary.
+A register is its layout, a function that fills it for a read and, if it can be written, one that
+applies the value. Registers without a model are refused with BAD_PARAM_ERR and counted for the
+end-of-run summary.
 """
 
 from __future__ import annotations
@@ -37,28 +37,31 @@ if TYPE_CHECKING:
 WRITE, READ = 0, 1
 
 FIRST_WORD_BYTES = 4
-"""Of a register: where its port or other index stands, which is all that a driver has to give.
+"""Size in bytes of a register's first word, the minimum input: it has the port or another index.
 
-What is missing of the input counts as zero, and as much is told of the register as there is room
-for; a driver that writes need not leave room at all. Snabb's driver (apps/mellanox/connectx.lua)
-reads PAOS with one word and 64 of the 80 bytes of PCAM, and writes 16 of the 32 bytes of PFCC;
-Linux 6.1 knows 64 of the 144 bytes of MCIA.
+Missing bytes of the input count as zero, and the output is cut to its space; a driver that writes
+may leave no space at all. Snabb's driver (apps/mellanox/connectx.lua) reads PAOS with one word and
+64 of the 80 bytes of PCAM, and writes 16 of the 32 bytes of PFCC; Linux 6.1 knows 64 of the 144
+bytes of MCIA.
 """
 
 
 def _host_endianness(hca: Hca, reg: layout.HostEndiannessReg) -> None:
-    """Physical functions write it at probe; the device speaks big-endian whatever it says."""
+    """Accept the host's byte order, and change nothing.
+
+    Physical functions write it at probe; the device is always big-endian.
+    """
 
 
 def _read_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
-    """mlx5_ib reads it on every link layer."""
+    """Return the node description, which mlx5_ib reads on every link layer."""
     reg.desc = hca.vport.node_description
 
 
 def _write_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
     before, hca.vport.node_description = hca.vport.node_description, reg.desc
     if before != reg.desc and hca.model.port_type is PortType.IB:
-        hca.wire.port_changed(hca)  # the subnet has it as well
+        hca.wire.port_changed(hca)  # the subnet stores it as well
 
 
 REGISTERS: dict[int, Register] = {
@@ -77,18 +80,18 @@ REGISTERS: dict[int, Register] = {
     **port_state.REGISTERS,
     **resource_dump.REGISTERS,
 }
-"""Registers of every function; the port's depend on its link layer."""
+"""Registers of every function; those of the port depend on its link layer."""
 
 _PORT_REGISTERS = {PortType.IB: ib_regs.REGISTERS, PortType.ETH: eth_regs.REGISTERS}
 
 
 def _find(port_type: PortType, register_id: int) -> Register | None:
-    """A function's register."""
+    """Return a function's register."""
     return REGISTERS.get(register_id) or _PORT_REGISTERS[port_type].get(register_id)
 
 
 def _layout_of(cmd: layout.AccessRegisterIn) -> Prm | None:
-    """The same on all link layers."""
+    """Return the layout of the command's register, which is equal on all link layers."""
     for registers in (REGISTERS, *_PORT_REGISTERS.values()):
         if cmd.register_id in registers:
             return registers[cmd.register_id].layout
@@ -104,7 +107,7 @@ def _layout_of(cmd: layout.AccessRegisterIn) -> Prm | None:
     privileged=True,
 )
 def access_register(hca: Hca, cmd: layout.AccessRegisterIn, out: layout.AccessRegisterOut) -> None:
-    """Read or write a register; the output carries the register as it is afterwards."""
+    """Read or write a register; the output holds the register after the access."""
     register = _find(hca.model.port_type, cmd.register_id)
     if register is None or (register.gate and not getattr(hca.caps.general, register.gate)):
         hca.unhandled.registers[cmd.register_id] += 1

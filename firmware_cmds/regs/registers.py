@@ -1,4 +1,6 @@
-"""What an access register is (PRM "Access registers"); :mod:`~firmware_cmds.regs.reg` answers."""
+"""Description of an access register (PRM "Access registers"); :mod:`~firmware_cmds.regs.reg` uses
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ if TYPE_CHECKING:
 RegT = TypeVar("RegT", bound=View)
 
 Access = Callable[["Hca", RegT], None]
-"""Fills (read) or takes over (write) a view of the register."""
+"""Fills (read) or applies (write) a view of the register."""
 
 
 class Register:
-    """One register: its layout and what reading and writing do; None refuses."""
+    """Register: its layout and its functions for reading and writing; None refuses the access."""
 
     __slots__ = ("gate", "is_open", "layout", "read", "scope", "write")
 
@@ -36,8 +38,8 @@ class Register:
         self.read: Access[Any] | None = read
         self.write: Access[Any] | None = write
         self.gate = gate
-        """The general capability without which the register is not there."""
+        """General capability without which the register does not exist."""
         self.is_open = is_open
-        """Data of any length follow the layout, as many as the output has room for."""
+        """Whether data of any length follow the layout, up to the output's space."""
         self.scope = resolvers(layout)
-        """How the function is found whose register it is."""
+        """Functions that resolve the function whose register is accessed."""

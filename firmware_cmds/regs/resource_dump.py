@@ -1,10 +1,10 @@
-"""The register RESOURCE_DUMP: objects as they are now, in segments.
+"""Register RESOURCE_DUMP: the current state of objects, in segments.
 
 ``rdma resource show -r``, ``devlink health dump show`` of mlx5e's reporters and mstflint's
-mstresourcedump ask for it. An answer is a stream: information about the firmware, the request
-itself, the object, the end. It goes into the register, or to memory by a key, in as many accesses
-as the room there takes; device_opaque says how far it has come. An object's memory may be too long
-for one segment: then there are several, and index2 of each says how many bytes are before it.
+mstresourcedump read it. An answer is a stream: information about the firmware, the request, the
+object, the end. The stream is written into the register, or to memory by a key, in several accesses
+if space is short; device_opaque holds the progress. An object's memory may be too long for one
+segment. Then there are several, and index2 of each is the number of bytes before it.
 
 Sources: core/diag/rsc_dump.c, core/en/health.c, hw/restrack.c; mstflint's resourcedump_lib.
 """
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 _DWORD = 4
 _HEADER = layout.resource_dump_segment_header.size
 _MAX_BYTES = 1 << 16
-"""What one access gives, however much room there is."""
+"""Maximum number of bytes of one access, whatever the space."""
 _SEQ_NUM_MASK = 0xF
 _DUMP_VERSION = 1
 _NOT_FOUND = 1
 """Syndrome of the error segment."""
 _NAME_BYTES = 15
 _MAX_SEGMENT_BYTES = 1 << 17
-"""length_dw has 16 bits."""
+"""Maximum size of a segment in bytes: length_dw has 16 bits."""
 
 
 def _segment(prm: Prm, kind: int, size: int = 0, **fields: Any) -> bytes:
-    """A segment's fixed part; ``size`` bytes follow it."""
+    """Return a segment's fixed part; ``size`` bytes follow it."""
     view = prm.new(**fields)
     view.segment_header.segment_type = kind
     view.segment_header.length_dw = (prm.size + size) // _DWORD
@@ -93,7 +93,7 @@ def _menu() -> bytes:
 
 
 def _resource(hca: Hca, reg: layout.ResourceDump) -> Iterator[Contents]:
-    """The segment that is asked for, or one that says why there is none."""
+    """Return the requested segment, or an error segment with the reason."""
     source = SOURCES.get(reg.segment_type)
     if source is None:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown segment_type", f"{reg.segment_type:#x}")
@@ -129,7 +129,7 @@ def _segment_end() -> bytes:
 
 
 def _part(stream: list[Contents], at: int, room: int) -> bytes:
-    """At most ``room`` bytes of the stream. Raises DmaError."""
+    """Return at most ``room`` bytes of the stream. Raises DmaError."""
     parts = []
     for contents in stream:
         if at < contents.size and room:
@@ -140,21 +140,23 @@ def _part(stream: list[Contents], at: int, room: int) -> bytes:
 
 
 def _dump(hca: Hca, reg: layout.ResourceDump) -> None:
-    """Give the next part of a dump."""
+    """Return the next chunk of a dump."""
     room = layout.INLINE_BYTES if reg.inline_dump else min(int(reg.size), _MAX_BYTES)
     room -= room % _DWORD
     if not room:
-        raise CmdError(Status.BAD_PARAM_ERR, "no room for the dump", f"size {reg.size}")
+        raise CmdError(Status.BAD_PARAM_ERR, "no space for the dump", f"size {reg.size}")
     if not reg.device_opaque:
         hca.dumped.clear()
     stream = _stream(hca, reg)
     total, at = sum(contents.size for contents in stream), int(reg.device_opaque)
     if at > total:
-        raise CmdError(Status.BAD_PARAM_ERR, "dump goes on where it has ended", f"{at:#x}")
+        raise CmdError(Status.BAD_PARAM_ERR, "dump continues after its end", f"{at:#x}")
     try:
         data = _part(stream, at, room)
     except DmaError as error:
-        raise CmdError(Status.BAD_RES_STATE_ERR, "object's memory is gone", str(error)) from None
+        raise CmdError(
+            Status.BAD_RES_STATE_ERR, "object's memory can no longer be read", str(error)
+        ) from None
     _give(hca, reg, data)
     at += len(data)
     if at >= total:
@@ -173,11 +175,13 @@ def _give(hca: Hca, reg: layout.ResourceDump, data: bytes) -> None:
     try:
         views = access(hca, None if key is None else key.pd, ANY_QPN, int(reg.mkey), span)
     except AccessError as error:
-        raise CmdError(Status.BAD_PARAM_ERR, "dump has nowhere to go", str(error)) from None
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "mkey or address of the dump cannot be written", str(error)
+        ) from None
     copy(views, (memoryview(data),))
 
 
 REGISTERS: dict[int, Register] = {
     RegId.RESOURCE_DUMP: Register(layout.resource_dump, _dump, _dump, gate="debug")
 }
-"""Both ways of access mean the same: the driver writes, mstflint reads."""
+"""Registers by number. Both methods of access are equal: the driver writes, mstflint reads."""

@@ -1,8 +1,8 @@
-"""Register ROCE_ACCL: how RoCE connections of a port recover from losses.
+"""Register ROCE_ACCL: loss recovery of a port's RoCE connections.
 
-A field is written where its ``*_field_select`` is set; a read says by these bits which fields can
-be. The kernel's driver does not use the register: administrators do, by mstreg or mlxreg. Settings
-last as long as the adapter has power.
+A write sets the fields whose ``*_field_select`` is set; a read reports in these bits which fields
+can be set. The kernel's driver does not use the register: administrators do, by mstreg or mlxreg.
+Settings last until the adapter loses power.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_MODELLED = (
 
 
 def _roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
-    """What is set now."""
+    """Return the current settings."""
     recovery = hca.link.recovery
     reg.buf[:] = bytes(len(reg.buf))
     reg.roce_adp_retrans_field_select = reg.selective_repeat_forced_en_field_select = 1
@@ -36,7 +36,7 @@ def _roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
 
 
 def _set_roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
-    """Take over what is selected."""
+    """Set the selected fields."""
     for name in _NOT_MODELLED:
         if getattr(reg, name):
             raise CmdError(Status.BAD_PARAM_ERR, "field of ROCE_ACCL is not supported", name)
@@ -55,4 +55,4 @@ def _set_roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
 REGISTERS: dict[int, Register] = {
     RegId.ROCE_ACCL: Register(roce_accl_reg, _roce_accl, _set_roce_accl, gate="roce_accl"),
 }
-"""What a function has whose port is Ethernet's and has RoCE."""
+"""Registers of an Ethernet function with RoCE."""

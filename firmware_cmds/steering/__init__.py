@@ -1,1 +1,1 @@
-"""Commands on flow tables and on what their entries refer to."""
+"""Commands on flow tables and on the objects that their entries use."""

@@ -1,6 +1,6 @@
-"""Flow counters: what entries of flow tables count in (PRM "Flow counters"; core/fs_counters.c).
+"""Flow counters of flow table entries (PRM "Flow counters"; core/fs_counters.c).
 
-A function without flow tables has them, too, because DEVX programs make them without asking.
+A function without flow tables has them, too, because DEVX programs create them without a check.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _TRAFFIC: Final = Struct(">QQ")
-"""traffic_counter: packets, octets."""
+"""Layout of traffic_counter: packets, octets."""
 
 
 @command(Op.ALLOC_FLOW_COUNTER, layout.alloc_flow_counter_in, layout.alloc_flow_counter_out)
 def alloc_flow_counter(
     hca: Hca, cmd: layout.AllocFlowCounterIn, out: layout.AllocFlowCounterOut
 ) -> None:
-    """Make one counter, or a bulk, at zero; of a bulk the number of its first one is returned."""
+    """Create one counter or a bulk, at zero; return the number of the first one."""
     if cmd.flow_counter_bulk not in (0, hca.caps.general.flow_counter_bulk_alloc):
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -47,7 +47,7 @@ def alloc_flow_counter(
 def dealloc_flow_counter(
     hca: Hca, cmd: layout.DeallocFlowCounterIn, out: layout.DeallocFlowCounterOut
 ) -> None:
-    """Destroy the counter, or the bulk that begins with it; refused while an entry counts there."""
+    """Destroy the counter, or the bulk that begins with it; refused while an entry uses it."""
     hca.flow_counters.remove(cmd.flow_counter_id)
 
 
@@ -55,11 +55,11 @@ def dealloc_flow_counter(
 def query_flow_counter(
     hca: Hca, cmd: layout.QueryFlowCounterIn, out: layout.QueryFlowCounterOut
 ) -> None:
-    """Return packets and bytes; ``clear`` starts them again from zero.
+    """Return packets and bytes; ``clear`` zeroes them.
 
-    A range may have numbers that are no counter of the caller's, for which it gives zeros: the
-    driver's ranges begin and end at multiples of four. With ``dump_to_memory`` they are written
-    behind a memory key of the caller's instead.
+    A range may include numbers without a counter of the caller's, which read as zeros: the driver's
+    ranges begin and end at multiples of four. With ``dump_to_memory`` the values are written behind
+    a memory key of the caller's instead.
     """
     if cmd.num_of_counters > 1 << hca.caps.general.log_max_flow_counter_bulk:
         raise CmdError(
@@ -91,7 +91,7 @@ def _answer(out: layout.QueryFlowCounterOut, counters: Sequence[FlowCounter | No
 
 
 def _dump(hca: Hca, cmd: layout.QueryFlowCounterIn, counters: Sequence[FlowCounter | None]) -> None:
-    """Write a traffic_counter for each, as DPDK's mlx5_flow_query_alarm has all of a pool."""
+    """Write a traffic_counter for each; DPDK's mlx5_flow_query_alarm reads a whole pool."""
     if not hca.caps.general.flow_counters_dump:
         raise CmdError(Status.BAD_PARAM_ERR, "counters cannot be written into memory")
     values = [(0, 0) if one is None else (one.packets, one.octets) for one in counters]
@@ -101,5 +101,7 @@ def _dump(hca: Hca, cmd: layout.QueryFlowCounterIn, counters: Sequence[FlowCount
     try:
         views = access(hca, key.pd, ANY_QPN, int(cmd.mkey), span)
     except AccessError as error:
-        raise CmdError(Status.BAD_PARAM_ERR, "counters have nowhere to go", str(error)) from None
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "mkey or address of the counters cannot be written", str(error)
+        ) from None
     copy(views, (memoryview(data),))

@@ -1,4 +1,4 @@
-"""Flow groups: what the entries in a range of a table's indices match (core/fs_cmd.c)."""
+"""Flow groups: match criteria of a range of a table's indices (core/fs_cmd.c)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 _OF_MANAGERS = (FlowTableType.NIC_RX, FlowTableType.RDMA_RX)
-"""Where the function that manages a switch can match the vPort that a packet comes from."""
+"""Tables in which the manager of a switch can match the source vPort of a packet."""
 
 
 def group_of(groups: Table[FlowGroup], table: FlowTable, number: int) -> FlowGroup:
-    """The group with this number, which must be the table's."""
+    """Return the group with this number, which must be the table's."""
     group = groups.need(number)
     if group.table is not table:
-        raise CmdError(Status.BAD_RES_ERR, "flow group is of another table", f"{group!r}")
+        raise CmdError(Status.BAD_RES_ERR, "flow group belongs to another table", f"{group!r}")
     return group
 
 
@@ -40,7 +40,7 @@ def group_of(groups: Table[FlowGroup], table: FlowTable, number: int) -> FlowGro
 def create_flow_group(
     hca: Hca, cmd: layout.CreateFlowGroupIn, out: layout.CreateFlowGroupOut
 ) -> None:
-    """Assign indices of a table to entries that match the same fields; groups do not overlap."""
+    """Assign a range of indices to entries with the same match fields; groups do not overlap."""
     table = table_of(hca, cmd)
     check_is_firmwares(table)
     first, last = cmd.start_flow_index, cmd.end_flow_index
@@ -65,13 +65,13 @@ def create_flow_group(
 
 
 def _definer(hca: Hca, table: FlowTable, cmd: layout.CreateFlowGroupIn) -> MatchDefiner | None:
-    """What a group splits packets by that has a hash; None for one that has criteria."""
+    """Return the match definer of a hash group; None for a group with criteria."""
     if cmd.group_type == FlowGroupType.HASH_SPLIT and table.table_type is FlowTableType.PORT_SEL:
         return hca.objects[MatchDefiner].need(cmd.match_definer_id)
     if cmd.group_type or cmd.match_definer_id:
         raise CmdError(
             Status.BAD_PARAM_ERR,
-            "flow groups that split by a hash are those of port selection",
+            "only port selection tables have flow groups that split by a hash",
             f"{cmd.group_type}",
         )
     return None

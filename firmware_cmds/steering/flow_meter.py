@@ -1,4 +1,4 @@
-"""Flow meters: general objects, and what entries of flow tables do with them (EXECUTE_ASO).
+"""Flow meters: general objects, and their use by flow table entries (EXECUTE_ASO).
 
 Source: core/en/tc/meter.c: mlx5e_flow_meter_create_aso_obj; core/fs_cmd.c:
 mlx5_cmd_set_fte_flow_meter.
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _LAST_REGISTER = ModifyField.METADATA_REG_C_7 - ModifyField.METADATA_REG_C_0
 _FLOW_METER = 2
-"""exe_aso_ctrl_flow_meter.aso_type (MLX5_EXE_ASO_FLOW_METER)."""
+"""Value of exe_aso_ctrl_flow_meter.aso_type (MLX5_EXE_ASO_FLOW_METER)."""
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Make a range of objects with two meters each; returns the number of the first."""
+    """Create a range of objects with two meters each; return the number of the first."""
     if cmd.log_obj_range > hca.caps.qos.log_meter_aso_max_alloc:
         raise CmdError(
-            Status.LIM_ERR, "more flow meters than log_meter_aso_max_alloc",
+            Status.LIM_ERR, "more flow meters than log_meter_aso_max_alloc allows",
             f"{1 << cmd.log_obj_range}",
         )  # fmt: skip
     obj = flow_meter_aso_obj.view(given_object(cmd.object, flow_meter_aso_obj.size))
@@ -44,26 +44,26 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Destroy a range, by the number of its first object, when no entry has one of its meters."""
+    """Destroy a range, by the number of its first object; refused while an entry uses it."""
     objects = hca.objects[FlowMeterAso]
     meter = objects.subject(number >> LOG_MOST_IN_RANGE)
     if meter.first != number:
         raise CmdError(
             Status.BAD_RES_STATE_ERR,
-            "flow meters go by the number of the first one",
+            "flow meters must be destroyed by the number of the first one",
             f"{number:#x}",
         )
     objects.remove(meter.handle)
 
 
 def metering_of(hca: Hca, table: FlowTable, ctx: FlowContext) -> Metering | None:
-    """What an entry has a meter do."""
+    """Return the metering of an entry."""
     if not ctx.action & FlowAction.EXECUTE_ASO:
         return None
     given, *others = ctx.execute_aso
     if not given.valid or any(other.valid for other in others):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "the first execute_aso must be valid, and no other one"
+            Status.BAD_PARAM_ERR, "only the first execute_aso can be valid, and it must be"
         )
     ctrl = exe_aso_ctrl_flow_meter.view(bytes(given.exe_aso_ctrl))
     if ctrl.aso_type != _FLOW_METER:

@@ -1,4 +1,4 @@
-"""Flow samplers: general objects that entries of the FDB lead to.
+"""Flow samplers: general objects to which entries of the FDB forward.
 
 Source: core/en/tc/sample.c: sampler_obj_create.
 """
@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Make a sampler; returns its number. It leads to higher levels, or to any if it says so."""
+    """Create a sampler; return its number.
+
+    Its destination must have a higher level, unless ignore_flow_level is set.
+    """
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one sampler", f"{1 << cmd.log_obj_range}")
     obj = sampler_obj.view(given_object(cmd.object, sampler_obj.size))
     is_for_nic = obj.table_type == FlowTableType.NIC_RX and hca.icm is not None
     if obj.table_type != FlowTableType.FDB and not is_for_nic:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "samplers are for entries of an FDB, or of software",
+            Status.BAD_PARAM_ERR, "samplers need an FDB table, or one that software owns",
             f"{obj.table_type}",
         )  # fmt: skip
     if not obj.sample_ratio:
@@ -42,17 +45,17 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 def _table(hca: Hca, obj: SamplerObj, number: int) -> FlowTable:
     table = hca.flow_tables.need(number)
     if table.table_type != obj.table_type:
-        raise CmdError(Status.BAD_RES_ERR, "flow table is of another type", f"{table!r}")
+        raise CmdError(Status.BAD_RES_ERR, "flow table has another type", f"{table!r}")
     if table.level <= obj.level and not obj.ignore_flow_level:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "flow sampler must lead to a higher level",
+            Status.BAD_PARAM_ERR, "flow sampler must forward to a higher level",
             f"{table.level} from {obj.level}",
         )  # fmt: skip
     return table
 
 
 def query(hca: Hca, number: int) -> bytes:
-    """What it is, and where steering entries lead to it (dr_cmd.c)."""
+    """Return the sampler, with its ICM address for steering entries (dr_cmd.c)."""
     sampler = hca.objects[Sampler].need(number)
     address = icm_address(IcmKind.SAMPLER, number) if hca.icm is not None else 0
     return bytes(
@@ -66,5 +69,5 @@ def query(hca: Hca, number: int) -> bytes:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Destroy a sampler that no entry leads to."""
+    """Destroy a sampler; refused while an entry forwards to it."""
     hca.objects[Sampler].remove(number)

@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _SET, _DISCONNECT = 0, 1
-"""op_mod of SET_FLOW_TABLE_ROOT (core/fs_cmd.c: mlx5_cmd_update_root_ft)."""
+"""Values of op_mod of SET_FLOW_TABLE_ROOT (core/fs_cmd.c: mlx5_cmd_update_root_ft)."""
 
 _NORMAL, _LAG_DEMUX = 0, 1
-"""op_mod of CREATE_FLOW_TABLE (core/fs_cmd.c: mlx5_cmd_create_flow_table)."""
+"""Values of op_mod of CREATE_FLOW_TABLE (core/fs_cmd.c: mlx5_cmd_create_flow_table)."""
 
 _NEWER = "flow_table_context.sw_owner_icm_root_1"
-"""Where the context of a driver that knows no software steering ends, or somewhere behind
-(OpenBSD's if_mcx.c)."""
+"""First field that a driver without software steering leaves out; its context ends here or behind
+(OpenBSD's if_mcx.c).
+"""
 
 _NOT_BUILT = ("rtc_valid",)
 """Fields of flow_table_context whose features have capability bits, none of which is set."""
@@ -39,27 +40,27 @@ _NOT_BUILT = ("rtc_valid",)
 _OPTIONAL = {
     "reformat_en": "reformat", "decap_en": "decap", "termination_table": "termination_table",
 }  # fmt: skip
-"""Those of tables that have a property."""
+"""Fields that need a property of the table, by property."""
 
 
 class NamesType(Protocol):
-    """A command about flow tables of a type (FlowTableType)."""
+    """Command about flow tables of a type (FlowTableType)."""
 
     table_type: int
 
 
 class NamesTable(NamesType, Protocol):
-    """A command about a flow table."""
+    """Command about a flow table."""
 
     table_id: int
 
 
 def check_type(hca: Hca, cmd: NamesType) -> int:
-    """The vPort whose tables a command is about; 0 for all types of which a vPort has none.
+    """Return the vPort whose tables a command is about; 0 for types without a vPort.
 
-    Raises BAD_PARAM_ERR for types without ``ft_support``, and for a vPort that is not there or has
-    no such tables. What a switch does is up to its driver alone, and so is who may see all
-    packets (ib/fs.c: mlx5_ib_create_flow wants CAP_NET_RAW of a process).
+    Raises BAD_PARAM_ERR for types without ``ft_support``, and for a vPort that does not exist or
+    has no such tables. Only the driver may use the tables of a switch and of sniffers (ib/fs.c:
+    mlx5_ib_create_flow requires CAP_NET_RAW of a process).
     """
     kind, vport = cmd.table_type, int(getattr(cmd, "vport_number", 0))
     is_named = vport or getattr(cmd, "other_vport", 0)
@@ -77,28 +78,28 @@ def check_type(hca: Hca, cmd: NamesType) -> int:
 
 
 def domain_of(hca: Hca, table: FlowTable) -> FlowDomain:
-    """What a table is part of."""
+    """Return the steering domain of a table."""
     domain = hca.flow_domain(table.table_type, table.vport)
     assert domain is not None
     return domain
 
 
 def table_of(hca: Hca, cmd: NamesTable) -> FlowTable:
-    """The flow table that a command names by its type, its vPort if it is an ACL, and its number.
+    """Return the flow table that a command names by type, number and, for an ACL, vPort.
 
     A query names no vPort.
     """
     vport = check_type(hca, cmd)
     table = _of_type(hca.flow_tables, cmd.table_type, cmd.table_id)
     if table.vport != vport and hasattr(cmd, "other_vport"):
-        raise CmdError(Status.BAD_RES_ERR, "flow table is of another vPort", f"{table!r}")
+        raise CmdError(Status.BAD_RES_ERR, "flow table belongs to another vPort", f"{table!r}")
     return table
 
 
 def _of_type(tables: Table[FlowTable], table_type: int, number: int) -> FlowTable:
     table = tables.need(number)
     if table.table_type != table_type:
-        raise CmdError(Status.BAD_RES_ERR, "flow table is of another type", f"{table!r}")
+        raise CmdError(Status.BAD_RES_ERR, "flow table has another type", f"{table!r}")
     return table
 
 
@@ -108,14 +109,14 @@ def _miss(
     level: int,
     vport: int,
 ) -> FlowTable | Miss:
-    """Where packets of a table of this level go that match no entry."""
+    """Return the next table of packets that match no entry of a table of this level."""
     ctx = cmd.flow_table_context
     if ctx.table_miss_action == TableMissAction.DEF:
         return Miss.DEFAULT
     if ctx.table_miss_action == TableMissAction.FWD:
         table = _of_type(hca.flow_tables, cmd.table_type, ctx.table_miss_id)
         if table.vport != vport:
-            raise CmdError(Status.BAD_RES_ERR, "flow table is of another vPort", f"{table!r}")
+            raise CmdError(Status.BAD_RES_ERR, "flow table belongs to another vPort", f"{table!r}")
         steering.check_miss(level, table)
         return table
     is_rdma_rx = cmd.table_type == FlowTableType.RDMA_RX  # table_miss_action_domain
@@ -129,7 +130,7 @@ def _miss(
 def _lag_next(
     hca: Hca, cmd: layout.CreateFlowTableIn | layout.ModifyFlowTableIn, level: int
 ) -> FlowTable | Miss:
-    """Where packets of the master's own port go from the table that a LAG is told apart by."""
+    """Return the next table of the master's own port, from a LAG's demux table."""
     number = cmd.flow_table_context.lag_master_next_table_id
     if not number:
         return Miss.DEFAULT
@@ -148,10 +149,10 @@ def _lag_next(
 def create_flow_table(
     hca: Hca, cmd: layout.CreateFlowTableIn, out: layout.CreateFlowTableOut
 ) -> None:
-    """Make a table for groups and entries. An empty one costs nothing.
+    """Create a table for groups and entries; an empty one costs no memory.
 
-    Where the ports of a LAG are told apart (op_mod 1), packets of the master's own port go on to
-    its next table (hw/main.c: mlx5_eth_lag_init).
+    From a LAG's demux table (op_mod 1), packets of the master's own port are forwarded to its next
+    table (hw/main.c: mlx5_eth_lag_init).
 
     The level may be above max_ft_level: the driver adds up the levels of all its priorities, and
     its last tables get the highest ones (core/fs_core.c: set_prio_attrs).
@@ -190,7 +191,7 @@ def create_flow_table(
 def modify_flow_table(
     hca: Hca, cmd: layout.ModifyFlowTableIn, out: layout.ModifyFlowTableOut
 ) -> None:
-    """Change where packets go that no entry of the table matches."""
+    """Change the destination of packets that match no entry of the table."""
     table = table_of(hca, cmd)
     selected = (
         ModifyFlowTable.LAG_NEXT_TABLE_ID if table.is_demux else ModifyFlowTable.MISS_TABLE_ID
@@ -220,7 +221,7 @@ def modify_flow_table(
 
 @command(Op.QUERY_FLOW_TABLE, layout.query_flow_table_in, layout.query_flow_table_out)
 def query_flow_table(hca: Hca, cmd: layout.QueryFlowTableIn, out: layout.QueryFlowTableOut) -> None:
-    """Return the context of now, and where steering entries lead to it."""
+    """Return the current context, with the table's ICM addresses for steering entries."""
     table = table_of(hca, cmd)
     out.flow_table_context = bytes(table.ctx)
     if hca.icm is not None and table.roots is None:
@@ -236,9 +237,9 @@ def query_flow_table(hca: Hca, cmd: layout.QueryFlowTableIn, out: layout.QueryFl
 def destroy_flow_table(
     hca: Hca, cmd: layout.DestroyFlowTableIn, out: layout.DestroyFlowTableOut
 ) -> None:
-    """Destroy the table; refused while it has groups or packets are sent to it. The root may go.
+    """Destroy the table; refused while it has groups or is a destination. A root may be destroyed.
 
-    The driver's last table is the root until it goes (core/fs_core.c: update_root_ft_destroy).
+    The driver's last table is the root until its end (core/fs_core.c: update_root_ft_destroy).
     """
     table = table_of(hca, cmd)
     domain = domain_of(hca, table)
@@ -261,9 +262,9 @@ def destroy_flow_table(
 def set_flow_table_root(
     hca: Hca, cmd: layout.SetFlowTableRootIn, out: layout.SetFlowTableRootOut
 ) -> None:
-    """Choose the table where packets begin, or those of an underlay queue pair.
+    """Set the root table of a type, or of an underlay queue pair.
 
-    Without one, received packets are dropped.
+    Without a root, received packets are dropped.
     """
     vport = check_type(hca, cmd)
     domain = hca.flow_domain(cmd.table_type, vport)
@@ -284,7 +285,7 @@ def set_flow_table_root(
 
 
 def _set_root(hca: Hca, domain: FlowDomain, table: FlowTable | None) -> None:
-    """Let packets begin there. The functions learn when the FDB begins or ends to decide."""
+    """Set the root of a domain; functions are notified when the FDB gets or loses a root."""
     is_fdb = hca.eswitch is not None and domain is hca.eswitch.fdb
     had_root = domain.root is not None
     steering.set_root(domain, table)
@@ -298,15 +299,17 @@ def _set_root(hca: Hca, domain: FlowDomain, table: FlowTable | None) -> None:
 
 
 def _set_foreign_root(hca: Hca, cmd: layout.SetFlowTableRootIn) -> None:
-    """Let packets of the sender's switch begin in the FDB of another one of the board.
+    """Set the FDB of another switch of the board as the root of the sender's switch.
 
-    The function that owns the table goes on to change and destroy it as it likes: with the table
-    goes the root (core/eswitch_offloads.c: esw_set_slave_root_fdb).
+    The owning function may still change and destroy the table; its destruction removes the root
+    (core/eswitch_offloads.c: esw_set_slave_root_fdb).
     """
     number = int(cmd.table_eswitch_owner_vhca_id)
     can_share = cmd.table_type == FlowTableType.FDB and hca.caps.eswitch.root_ft_on_other_esw
     if not can_share or cmd.op_mod != _SET or cmd.underlay_qpn:
-        raise CmdError(Status.BAD_PARAM_ERR, "root of another function's flow tables")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "root must be a table of the sender, or another switch's FDB"
+        )
     adapter = hca.adapter.board.managed_by(number)
     owner = adapter.manager.node if adapter is not None else None
     if owner is None or owner.eswitch is None or owner.has_failed:
@@ -323,8 +326,8 @@ def _set_foreign_root(hca: Hca, cmd: layout.SetFlowTableRootIn) -> None:
 
 
 def _underlay(hca: Hca, cmd: layout.SetFlowTableRootIn) -> Qp:
-    """The queue pair whose packets the command is about (core/ipoib/ipoib.c: mlx5i_open)."""
+    """Return the queue pair whose packets the command is about (core/ipoib/ipoib.c: mlx5i_open)."""
     qp = hca.qps.need(cmd.underlay_qpn)
     if qp.steer is None:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue pair is no underlay", f"{qp!r}")
+        raise CmdError(Status.BAD_PARAM_ERR, "queue pair is not an underlay", f"{qp!r}")
     return qp

@@ -1,4 +1,4 @@
-"""Flow table entries (FTE): what a packet has to be like, and what is done with it then.
+"""Flow table entries (FTE): match values and actions.
 
 Source: PRM "Flow steering"; core/fs_cmd.c: mlx5_cmd_set_fte.
 """
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _CREATE, _MODIFY = 0, 1
-"""op_mod of SET_FLOW_TABLE_ENTRY."""
+"""Values of op_mod of SET_FLOW_TABLE_ENTRY."""
 _CHANGEABLE = SetFte.ACTION | SetFte.FLOW_TAG | SetFte.DESTINATION_LIST | SetFte.FLOW_COUNTERS
 
 
 def _joined(ctx: layout.FlowContext, lists: Lists) -> bytes:
-    """What a query returns: the context with its lists behind it."""
+    """Return a query's result: the context with its lists behind it."""
     ctx.destination_list_size = len(lists.destinations)
     ctx.flow_counter_list_size = len(lists.counters)
     size = LIST_ITEM_BYTES * (LONG if ctx.extended_destination else 1)
@@ -47,7 +47,7 @@ def _entry(table: FlowTable, index: int) -> FlowEntry:
 
 @command(Op.SET_FLOW_TABLE_ENTRY, layout.set_fte_in, layout.set_fte_out, of_vports=True)
 def set_flow_table_entry(hca: Hca, cmd: layout.SetFteIn, out: layout.SetFteOut) -> None:
-    """Make an entry at an index of a group, or change what an entry does with its packets."""
+    """Create an entry at an index of a group, or change the actions of an entry."""
     table = table_of(hca, cmd)
     if cmd.op_mod == _CREATE:
         _create(hca, cmd, table)
@@ -76,12 +76,12 @@ def _source(table: FlowTable, ctx: layout.FlowContext) -> FlowSource:
     except ValueError:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown flow_source", f"{ctx.flow_source}") from None
     if source and table.table_type is not FlowTableType.FDB:
-        raise CmdError(Status.BAD_PARAM_ERR, "flow_source is for entries of an FDB", source.name)
+        raise CmdError(Status.BAD_PARAM_ERR, "flow_source needs an FDB table", source.name)
     return source
 
 
 def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
-    """Take what modify_enable_mask names from the new context, the rest from the old one."""
+    """Return the entry with the fields of modify_enable_mask from the new context."""
     given = cmd.flow_context
     entry, mask = _entry(table, cmd.flow_index), cmd.modify_enable_mask
     if mask & ~int(_CHANGEABLE):
@@ -89,7 +89,9 @@ def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
             Status.BAD_PARAM_ERR, "flow table entry field cannot be modified", f"{mask:#x}"
         )
     if given.group_id != entry.group.handle:
-        raise CmdError(Status.BAD_PARAM_ERR, "flow table entry is of another group", f"{entry!r}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "flow table entry belongs to another group", f"{entry!r}"
+        )
     ctx = layout.flow_context.view(bytearray(entry.ctx))
     lists, new = Lists(table, ctx), Lists(table, given)
     if mask & SetFte.ACTION:
@@ -120,7 +122,7 @@ def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
 
 @command(Op.QUERY_FLOW_TABLE_ENTRY, layout.query_fte_in, layout.query_fte_out)
 def query_flow_table_entry(hca: Hca, cmd: layout.QueryFteIn, out: layout.QueryFteOut) -> None:
-    """Return the context of now, and as much of its lists as the output has room for."""
+    """Return the current context and its lists, up to the output's space."""
     ctx = _entry(table_of(hca, cmd), cmd.flow_index).ctx
     fixed = layout.flow_context.size
     out.flow_context = ctx[:fixed]
@@ -132,7 +134,7 @@ def query_flow_table_entry(hca: Hca, cmd: layout.QueryFteIn, out: layout.QueryFt
 
 @command(Op.DELETE_FLOW_TABLE_ENTRY, layout.delete_fte_in, layout.delete_fte_out, of_vports=True)
 def delete_flow_table_entry(hca: Hca, cmd: layout.DeleteFteIn, out: layout.DeleteFteOut) -> None:
-    """Remove an entry; its packets go to the next entry that they match."""
+    """Remove an entry; its packets then match the next entry."""
     table = table_of(hca, cmd)
     entry = _entry(table, cmd.flow_index)
     hca.flow_entries.remove(entry.handle)

@@ -1,4 +1,4 @@
-"""What flow table entries do with their packets: the checks of a flow_context, and its lists.
+"""Actions of flow table entries: checks of a flow_context and its lists.
 
 Source: PRM "Flow steering"; core/fs_cmd.c: mlx5_cmd_set_fte.
 """
@@ -44,10 +44,11 @@ _VERDICTS = {
     FlowAction.ALLOW: FteVerdict.ALLOW,
 }
 _GOING_ON = (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX, FlowTableType.NIC_TX)
-"""RoCE packets can be allowed, and what the function sends: the transport takes them, or the wire.
-TIRs do not."""
+"""Table types with ALLOW: the transport receives RoCE packets, the wire what the function sends.
+TIRs do not.
+"""
 _ALLOWING = frozenset({*_GOING_ON, *ACLS})
-"""Where packets can be let pass: to what comes after the tables."""
+"""Table types whose entries can allow packets, which then leave the tables."""
 _WITHOUT_TIRS = _ALLOWING | {FlowTableType.FDB, FlowTableType.PORT_SEL}
 _OPTIONAL = {
     FlowAction.VLAN_POP: "pop_vlan",
@@ -60,27 +61,27 @@ _OPTIONAL = {
 }
 """Actions of tables that have the property of this name."""
 _BESIDE = reduce(or_, _OPTIONAL, FlowAction.COUNT | FlowAction.MOD_HDR)
-"""Actions that go with a verdict."""
+"""Actions that may accompany a verdict."""
 _BUILT = FlowAction.ALLOW | FlowAction.DROP | FlowAction.FWD_DEST | _BESIDE
 _POPS = (FlowAction.VLAN_POP, FlowAction.VLAN_POP_2)
 _PUSHES = {FlowAction.VLAN_PUSH: "push_vlan", FlowAction.VLAN_PUSH_2: "push_vlan_2"}
-"""And where the tag is."""
+"""Field of the tag that each action pushes."""
 _NOT_BUILT = ("encrypt_decrypt_type",)
 """Fields of flow_context whose features have capability bits, none of which is set."""
 LIST_ITEM_BYTES = layout.dest_format_struct.size
 LONG = layout.extended_dest_format.size // LIST_ITEM_BYTES
-"""Places that an item takes with extended_destination."""
+"""Number of list items that a destination occupies with extended_destination."""
 
 
 class Lists:
-    """The destinations and counters behind a flow_context, as the driver lists them.
+    """Destinations and counters behind a flow_context, in the driver's order.
 
-    Each has the size of a destination; of a counter only the first 8 bytes count.
+    Each has the size of a destination; of a counter only the first 8 bytes are used.
     """
 
     def __init__(self, table: FlowTable, ctx: layout.FlowContext) -> None:
         if ctx.extended_destination and table.table_type is not FlowTableType.FDB:
-            raise CmdError(Status.BAD_PARAM_ERR, "extended_destination is for entries of an FDB")
+            raise CmdError(Status.BAD_PARAM_ERR, "extended_destination needs an FDB table")
         destinations, counters = ctx.destination_list_size, ctx.flow_counter_list_size
         places = LONG if ctx.extended_destination else 1
         number = destinations + counters
@@ -96,7 +97,7 @@ class Lists:
 
 
 def _check_options(ctx: layout.FlowContext, caps: Any) -> None:
-    """``caps``: the properties of the table."""
+    """Refuse unsupported options and actions; ``caps`` are the properties of the table."""
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "flow table entry option not supported", name)
     for action in FlowAction:
@@ -110,18 +111,18 @@ def _check_options(ctx: layout.FlowContext, caps: Any) -> None:
 def action_of(
     hca: Hca, table: FlowTable, ctx: layout.FlowContext, lists: Lists, *, ignores_level: bool
 ) -> FteAction:
-    """What a context says is done with the packets of an entry of this table."""
+    """Return the action of a context for the packets of an entry of this table."""
     caps = hca.caps.flow_properties(table.table_type)
     _check_options(ctx, caps)
     if ctx.uplink_hairpin_en and table.table_type is not FlowTableType.FDB:
-        raise CmdError(Status.BAD_PARAM_ERR, "uplink_hairpin_en is for entries of an FDB")
+        raise CmdError(Status.BAD_PARAM_ERR, "uplink_hairpin_en needs an FDB table")
     verdict = _VERDICTS.get(ctx.action & ~_BESIDE)
     if verdict is not FteVerdict.FORWARD and table.table_type is FlowTableType.PORT_SEL:
         verdict = None
     if verdict is None or (verdict is FteVerdict.ALLOW and table.table_type not in _ALLOWING):
         raise CmdError(
             Status.BAD_PARAM_ERR,
-            "flow table entry must forward or drop, or allow where packets can go on",
+            "flow table entry must forward or drop, or allow in a table type that permits it",
             f"{ctx.action:#x}",
         )
     if len(lists.destinations) > 1 << caps.log_max_destination:
@@ -152,7 +153,7 @@ def action_of(
 
 
 def _steps(hca: Hca, table: FlowTable, ctx: layout.FlowContext) -> tuple[Step, ...]:
-    """What is done with a packet, in order (core/steering/dr_action.c has the same one)."""
+    """Return the steps applied to a packet, in the order of core/steering/dr_action.c."""
     action = ctx.action
     steps: list[Step] = [DECAP] if action & FlowAction.DECAP else []
     steps += [vlan_tags.POP for pop in _POPS if action & pop]
@@ -169,7 +170,7 @@ _REFORMATS = {
     FlowTableType.NIC_TX: BEGINNINGS | {ReformatType.L2_TO_L3_TUNNEL},
     FlowTableType.FDB: frozenset(ReformatType),
 }
-"""What entries of each type of tables do with a whole packet, besides DECAP."""
+"""Actions of each table type on a whole packet, besides DECAP."""
 
 
 def _packet_reformat(hca: Hca, table: FlowTable, number: int) -> PacketReformat:
@@ -203,7 +204,7 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     if is_vport and (is_fdb or table.table_type is FlowTableType.ESW_EGRESS_ACL):
         return _vport_target(hca, given, _reformat(hca, table, item, given) if is_fdb else None)
     if given.packet_reformat:
-        raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat is for vPorts of an FDB")
+        raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat needs a vPort destination of an FDB")
     is_cable = given.destination_type == FlowDestination.UPLINK
     if is_cable and table.table_type is FlowTableType.PORT_SEL:
         return _vport_target(hca, given, None)
@@ -212,9 +213,9 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     if given.destination_type == FlowDestination.FLOW_TABLE:
         target = hca.flow_tables.need(given.destination_id)
         if target.table_type is not table.table_type:
-            raise CmdError(Status.BAD_RES_ERR, "flow table is of another type", f"{target!r}")
+            raise CmdError(Status.BAD_RES_ERR, "flow table has another type", f"{target!r}")
         if target.vport != table.vport:
-            raise CmdError(Status.BAD_RES_ERR, "flow table is of another vPort", f"{target!r}")
+            raise CmdError(Status.BAD_RES_ERR, "flow table belongs to another vPort", f"{target!r}")
         return target
     if given.destination_type == FlowDestination.FLOW_SAMPLER and is_fdb:
         return hca.objects[Sampler].need(given.destination_id)
@@ -224,14 +225,14 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
 
 
 def _most_reformats(hca: Hca) -> int:
-    """Destinations of one entry that have a packet reformat context of their own."""
+    """Return the maximum number of destinations with their own packet reformat in one entry."""
     return 1 << hca.caps.eswitch.log_max_fdb_encap_uplink
 
 
 def _reformat(
     hca: Hca, table: FlowTable, item: bytes, given: layout.DestFormatStruct
 ) -> PacketReformat | None:
-    """What is done with the packets of one destination; only a long item names it."""
+    """Return the reformat of the packets of one destination; only a long item names one."""
     if not given.packet_reformat:
         return None
     if len(item) < layout.extended_dest_format.size:
@@ -241,7 +242,7 @@ def _reformat(
 
 
 def _is_merged(hca: Hca) -> bool:
-    """Whether tables may lead to vPorts of the board's other switches."""
+    """Return whether tables may forward to vPorts of the board's other switches."""
     return bool(hca.caps.eswitch.merged_eswitch)
 
 

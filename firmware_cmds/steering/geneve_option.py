@@ -1,4 +1,4 @@
-"""Options of Geneve that flow groups match: general objects.
+"""Geneve options that flow groups match: general objects.
 
 Source: core/lib/geneve.c: mlx5_geneve_tlv_option_create.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Let the parser look for an option; returns its number."""
+    """Add an option to the parser; return its number."""
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one Geneve option")
     obj = geneve_tlv_option.view(given_object(cmd.object, geneve_tlv_option.size))
@@ -36,6 +36,6 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """The parser looks for no option."""
+    """Remove the option from the parser."""
     hca.objects[GeneveOption].remove(number)
     hca.look_for_geneve_option(None)

@@ -1,4 +1,4 @@
-"""Match definers: general objects that flow groups name, those that split packets by a hash.
+"""Match definers: general objects of flow groups that split packets by a hash.
 
 Source: core/fs_cmd.c: mlx5_cmd_create_match_definer.
 """
@@ -29,11 +29,11 @@ _FORMATS: Mapping[int, Prm] = {
     31: layout.match_definer_format_31,
     32: layout.match_definer_format_32,
 }
-"""By format_id: those that Linux uses (core/lag/port_sel.c)."""
+"""Fields by format_id: the formats that Linux uses (core/lag/port_sel.c)."""
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Make a match definer; returns its number. Refuses formats and fields that are not known."""
+    """Create a match definer; return its number. Unknown formats and fields are refused."""
     if cmd.log_obj_range:
         raise CmdError(
             Status.LIM_ERR, "one command makes one match definer", f"{1 << cmd.log_obj_range}"
@@ -44,7 +44,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def _masks(format_id: int, mask: bytes) -> dict[str, int]:
-    """The fields that a mask of this format names, in the order of their names."""
+    """Return the fields that a mask of this format names, in the order of their names."""
     if format_id not in _FORMATS:
         raise CmdError(
             Status.BAD_PARAM_ERR, "format of a match definer not supported", f"{format_id}"
@@ -66,5 +66,5 @@ def _masks(format_id: int, mask: bytes) -> dict[str, int]:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Destroy a match definer that no group names."""
+    """Destroy a match definer; refused while a group names it."""
     hca.objects[MatchDefiner].remove(number)

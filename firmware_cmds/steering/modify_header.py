@@ -1,4 +1,4 @@
-"""Modify header contexts: what entries of flow tables change in packets (core/fs_cmd.c)."""
+"""Modify header contexts: changes that flow table entries make to packets (core/fs_cmd.c)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 _OWN = (FlowTableType.NIC_RX, FlowTableType.NIC_TX)
-"""Tables of the function, not of a switch, whose entries change packets."""
+"""Table types of the function, not of a switch, whose entries change packets."""
 
 
 @command(
@@ -27,7 +27,7 @@ _OWN = (FlowTableType.NIC_RX, FlowTableType.NIC_TX)
 def alloc_modify_header_context(
     hca: Hca, cmd: layout.AllocModifyHeaderContextIn, out: layout.AllocModifyHeaderContextOut
 ) -> None:
-    """Make a list of changes for the entries of tables of one type."""
+    """Create a list of changes for the entries of tables of one type."""
     is_own = cmd.table_type in _OWN and hca.flow_domain(cmd.table_type) is not None
     if not is_own and (hca.eswitch is None or cmd.table_type not in SWITCHING):
         raise CmdError(

@@ -1,6 +1,6 @@
-"""Packet reformat contexts: headers that entries put before a packet, or take away (core/fs_cmd.c).
+"""Packet reformat contexts: headers that entries add or remove (core/fs_cmd.c).
 
-Tables of the embedded switch have them; those of the function for the two ends of a tunnel.
+Tables of the embedded switch have them; those of the function have the two ends of a tunnel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 2
 _FIXED_BYTES = layout.packet_reformat_context_in.size - 2
-"""In front of reformat_data."""
+"""Size in bytes of the fields before reformat_data."""
 
 
 @command(
@@ -32,11 +32,11 @@ _FIXED_BYTES = layout.packet_reformat_context_in.size - 2
 def alloc_packet_reformat_context(
     hca: Hca, cmd: layout.AllocPacketReformatContextIn, out: layout.AllocPacketReformatContextOut
 ) -> None:
-    """Make a context. What it takes away has a size, and no data."""
+    """Create a context; one that removes headers has a size and no data."""
     ctx = cmd.packet_reformat_context
     kind, size = ctx.reformat_type, ctx.reformat_data_size
     max_size = hca.caps.flow_table.max_encap_header_size
-    if not max_size or kind not in TUNNELS:  # what is for a switch's tables alone
+    if not max_size or kind not in TUNNELS:  # only for a switch's tables
         eswitch_of(hca)
     if hca.eswitch is not None:
         max_size = max(max_size, hca.caps.eswitch.max_encap_header_size)
@@ -66,7 +66,7 @@ def alloc_packet_reformat_context(
 def query_packet_reformat_context(
     hca: Hca, cmd: layout.QueryPacketReformatContextIn, out: layout.QueryPacketReformatContextOut
 ) -> None:
-    """Return a context, and as much of its data as the output has room for."""
+    """Return a context and its data, up to the output's space."""
     ctx = hca.packet_reformats.need(cmd.packet_reformat_id).ctx
     fixed = layout.packet_reformat_context_in.size
     out.packet_reformat_context = ctx[:fixed]

@@ -1,4 +1,4 @@
-"""Flow tables that software owns: their entries are what it writes into ICM.
+"""Flow tables that software owns, by writing their entries into ICM.
 
 Source: core/steering/dr_table.c: dr_table_create_sw_owned_tbl.
 """
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _OWNABLE = (FlowTableType.NIC_RX, FlowTableType.NIC_TX, FlowTableType.FDB)
 _FORMATS = {1: 1, 2: 2}
-"""steering_format_version: what entries are like (MLX5_STEERING_FORMAT_CONNECTX_6DX, _7)."""
+"""Entry formats by steering_format_version (MLX5_STEERING_FORMAT_CONNECTX_6DX, _7)."""
 
 
 def check_owner(hca: Hca, table_type: int, ctx: FlowTableContext) -> None:
-    """Raise BAD_PARAM_ERR for a table of software where it may own none."""
+    """Raise BAD_PARAM_ERR for a software-owned table of a type that software cannot own."""
     if not ctx.sw_owner:
         return
     properties = hca.caps.flow_properties(FlowTableType(table_type))
@@ -37,13 +37,13 @@ def check_owner(hca: Hca, table_type: int, ctx: FlowTableContext) -> None:
 
 
 def check_is_firmwares(table: FlowTable) -> None:
-    """Groups and entries are for tables that firmware owns."""
+    """Refuse groups and entries of a table that software owns."""
     if table.roots is not None:
         raise CmdError(Status.BAD_PARAM_ERR, "flow table is owned by software", f"{table!r}")
 
 
 def enter(hca: Hca, table: FlowTable) -> None:
-    """Let packets of a table go through its entries."""
+    """Start steering packets of a table through its entries."""
     if hca.steering_memory is None:
         hca.steering_memory = _memory(hca)
     table.roots = int(table.ctx.sw_owner_icm_root_0), int(table.ctx.sw_owner_icm_root_1)

@@ -1,4 +1,4 @@
-"""SYNC_STEERING: the driver takes memory of flow tables that it has emptied for something else.
+"""SYNC_STEERING: the driver is about to reuse the memory of emptied flow tables.
 
 Source: core/steering/dr_cmd.c: mlx5dr_cmd_sync_steering.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @command(Op.SYNC_STEERING, layout.sync_steering_in, layout.sync_steering_out)
 def sync_steering(hca: Hca, cmd: layout.SyncSteeringIn, out: layout.SyncSteeringOut) -> None:
-    """Forget what has been read of steering entries. No packet is on its way meanwhile."""
+    """Drop all cached steering entries; no packet is in flight meanwhile."""
     if hca.icm is None:
-        raise CmdError(Status.BAD_OP_ERR, "no flow tables that software owns")
+        raise CmdError(Status.BAD_OP_ERR, "software cannot own flow tables on this function")
     hca.icm.changed()

@@ -1,7 +1,7 @@
-"""UDP ports behind which the adapter looks for VXLAN tunnels (PRM "ADD_VXLAN_UDP_DPORT").
+"""UDP ports on which the adapter parses VXLAN tunnels (PRM "ADD_VXLAN_UDP_DPORT").
 
-The driver adds those that the kernel's udp_tunnel_nic tells it (core/lib/vxlan.c). VXLAN's own port
-is there from the beginning; adding a port twice is no mistake.
+The driver adds the ports of the kernel's udp_tunnel_nic (core/lib/vxlan.c). VXLAN's own port is
+always present; adding a port twice is no error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _check(hca: Hca) -> None:
 def add_vxlan_udp_dport(
     hca: Hca, cmd: layout.AddVxlanUdpDportIn, out: layout.AddVxlanUdpDportOut
 ) -> None:
-    """Look for VXLAN behind one more port, ``max_vxlan_udp_ports`` at most."""
+    """Parse VXLAN on one more port, up to ``max_vxlan_udp_ports``."""
     _check(hca)
     ports = hca.parser.vxlan_ports | {cmd.vxlan_udp_port}
     if len(ports) > hca.caps.ethernet.max_vxlan_udp_ports:
@@ -48,7 +48,7 @@ def add_vxlan_udp_dport(
 def delete_vxlan_udp_dport(
     hca: Hca, cmd: layout.DeleteVxlanUdpDportIn, out: layout.DeleteVxlanUdpDportOut
 ) -> None:
-    """Look for VXLAN there no more."""
+    """Stop parsing VXLAN on a port."""
     _check(hca)
     if cmd.vxlan_udp_port not in hca.parser.vxlan_ports:
         raise CmdError(Status.BAD_PARAM_ERR, "no such VXLAN port", f"{cmd.vxlan_udp_port}")
