@@ -1,1 +1,1 @@
-"""A driver to use a function with, without a kernel: commands, verbs, queues, two nodes."""
+"""Driver of a function in pure Python, without a kernel: commands, verbs, queues, two nodes."""

@@ -1,7 +1,7 @@
 """Shared receive queues: RMP and XRC SRQ with ISSI 1, the older SRQ with ISSI 0 (hw/srq_cmd.c).
 
 With XRQs (``xrq.py``) they are four forms. All are lists of linked WQEs; an RMP may also be a ring.
-They share one number space here, because a qpc names any of them in the same field.
+The forms share one number space here, because a qpc names any of them in the same field.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Segments of a resource dump: the kinds, and the source of each kind's bytes.
 
 Numbers of segment types are the firmware's own: a driver reads the menu and finds them by name
-(core/diag/rsc_dump.c). The internal state of hardware slices is not modelled. Those segments list
+(core/diag/rsc_dump.c). The internal state of hardware slices is not modelled. Their segments list
 the queues and their progress.
 """
 

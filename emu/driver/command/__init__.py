@@ -1,1 +1,1 @@
-"""Commands, registers, event queues: what mlx5_core does."""
+"""Commands, registers and event queues, as mlx5_core uses them."""

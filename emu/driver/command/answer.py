@@ -1,4 +1,4 @@
-"""What a command has come to, and how a driver fails."""
+"""Results of commands, and the errors of a driver."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from layouts.enums import Status
 
 
 class DriverError(AssertionError):
-    """The device does what a driver cannot go on with."""
+    """Raised when the device does something after which a driver cannot continue."""
 
 
 class DriverCommandError(DriverError):
-    """A command that must work does not."""
+    """Raised when a command that must succeed fails."""
 
 
 def expect(holds: object, otherwise: str) -> None:
-    """Go on if something holds. Raises DriverError with the text ``otherwise``."""
+    """Raise DriverError with the text ``otherwise`` unless ``holds``."""
     if not holds:
         raise DriverError(otherwise)
 
 
 @dataclass
 class Answer:
-    """A finished command; the fields of its output's layout are attributes."""
+    """Finished command; the fields of its output's layout are attributes."""
 
     delivery: int
     """Delivery status of the command queue entry; 0 is OK."""
     raw: bytes
-    """The whole output, as long as it was asked for."""
+    """Complete output, in the requested length."""
     out: Any
-    """The output seen through its layout."""
+    """Output as a view of its layout."""
 
     @property
     def status(self) -> Status:
-        """Why it was refused, or OK."""
+        """Status of the command: the reason of the refusal, or OK."""
         return Status(self.raw[0])
 
     @property
     def syndrome(self) -> int:
-        """What ``mlx5emu explain`` tells about; 0 after success."""
+        """Syndrome that ``mlx5emu explain`` decodes; 0 after success."""
         return int.from_bytes(self.raw[4:8], "big")
 
     def __getattr__(self, name: str) -> Any:

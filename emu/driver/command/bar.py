@@ -1,4 +1,4 @@
-"""BAR 0 as a driver reaches it, and that of a function in this process."""
+"""BAR 0 from the driver's side, and BAR 0 of a function in this process."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ MEMORY_SPACE, BUS_MASTER = 1 << 1, 1 << 2
 
 
 class Bar(Protocol):
-    """What a driver needs of the way to its function. Offsets and lengths are bytes."""
+    """Access of a driver to its function. Offsets and lengths are in bytes."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """Registers, as they lie in the BAR: big-endian."""
+        """Return registers as they are in the BAR: big-endian."""
 
     def write(self, offset: int, data: bytes) -> None:
-        """Registers and doorbells."""
+        """Write registers and doorbells."""
 
     def settle(self) -> None:
         """Return when the device has done all its work."""
 
 
 class Runs(Protocol):
-    """A function, or something that carries what functions send."""
+    """Function, or a carrier of what functions send."""
 
     def run(self) -> bool:
-        """Do some of the work that waits; False when there was none."""
+        """Do some of the pending work; return False when there was none."""
 
 
 class FunctionBar:
-    """BAR 0 of a function in this process; what it sends, the ``others`` have to take.
+    """BAR 0 of a function in this process; the ``others`` carry what it sends.
 
     The function is enabled, as by pci_enable_device and pci_set_master.
     """
@@ -44,15 +44,17 @@ class FunctionBar:
         enable(function)
 
     def read(self, offset: int, length: int) -> bytes:
-        """BAR 0, ``length`` bytes from ``offset`` on."""
+        """Return ``length`` bytes of BAR 0 from ``offset`` on."""
         return self.function.bar_read(0, offset, length)
 
     def write(self, offset: int, data: bytes) -> None:
-        """The doorbell is noted; its work is done when the function runs."""
+        """Write BAR 0; a doorbell's work is done when the function runs."""
         self.function.bar_write(0, offset, data)
 
     def settle(self) -> None:
-        """Run the function and the others until nobody has work. Raises DriverError if never."""
+        """Run the function and the others until none has work. Raises DriverError if that never
+        happens.
+        """
         for _ in range(POLL_ROUNDS):
             if not any(function.run() for function in self.functions):
                 return
@@ -60,19 +62,19 @@ class FunctionBar:
 
 
 class PartBar(FunctionBar):
-    """A part of BAR 2: what a sub-function's driver has of its function (core/sf/dev/dev.c)."""
+    """Range of BAR 2 that a sub-function's driver uses (core/sf/dev/dev.c)."""
 
     def __init__(self, function: PciFunction, base: int) -> None:
-        """``base`` is where the part begins."""
+        """Use the range that starts at ``base``."""
         super().__init__(function)
         self._base = base
 
     def read(self, offset: int, length: int) -> bytes:
-        """As of BAR 0, from the part's beginning on."""
+        """Return bytes as from BAR 0, relative to the range's start."""
         return self.function.bar_read(2, self._base + offset, length)
 
     def write(self, offset: int, data: bytes) -> None:
-        """As to BAR 0."""
+        """Write bytes as to BAR 0, relative to the range's start."""
         self.function.bar_write(2, self._base + offset, data)
 
 

@@ -1,4 +1,4 @@
-"""Bring-up and removal of a function, in the order of core/main.c, and the pages it is given."""
+"""Bring-up and removal of a function, in the order of core/main.c, and its firmware pages."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ if TYPE_CHECKING:
     from layouts.function.caps import CmdHcaCap
 
 NAME = b"mlx5emu,emu.driver"
-"""What the driver calls itself."""
+"""Name of this driver in SET_DRIVER_VERSION."""
 
 _CURRENT = CapMode.CUR
 
 
 class BringUp(EventQueues):
-    """What takes a function up and down."""
+    """Brings a function up and down."""
 
     caps: CmdHcaCap
-    """The general capabilities that the probe has set."""
+    """General capabilities that the probe has set."""
 
     def probe(self, *, is_vf: bool = False, **requested: int) -> Self:
-        """Everything up to INIT_HCA and a UAR page. Raises DriverCommandError, DriverError.
+        """Run all commands up to INIT_HCA and allocate a UAR page. Raises DriverCommandError,
+        DriverError.
 
-        ``requested`` are general capabilities as they are to be.
+        ``requested`` are the general capabilities to set.
         """
         self.attach()
         self.must(Op.ENABLE_HCA)
@@ -56,7 +57,7 @@ class BringUp(EventQueues):
         return self
 
     def choose_paging(self) -> None:
-        """The memory scheme where there is one, else all that has to be asked for."""
+        """Choose the memory scheme if the device has it, else request all paging capabilities."""
         group = CapType.ODP << 1
         maximum = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=group).capability)
         chosen = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=group | _CURRENT).capability)
@@ -67,7 +68,7 @@ class BringUp(EventQueues):
         self.must(Op.SET_HCA_CAP, op_mod=group, capability=bytes(chosen))
 
     def remove(self) -> None:
-        """The reverse, down to DISABLE_HCA; other objects have to be destroyed before."""
+        """Undo the probe, down to DISABLE_HCA; the caller has destroyed all other objects."""
         for eqn in reversed(list(self.eqs)):
             self.destroy_eq(eqn)
         self.must(Op.DEALLOC_UAR, uar=self.uar)
@@ -76,7 +77,7 @@ class BringUp(EventQueues):
         self.must(Op.DISABLE_HCA)
 
     def give_pages(self, count: int) -> None:
-        """MANAGE_PAGES: ``count`` pages for the device to keep."""
+        """Give the device ``count`` pages by MANAGE_PAGES."""
         if count:
             addresses = [self.memory.alloc(4096) for _ in range(count)]
             self.must(
@@ -85,7 +86,7 @@ class BringUp(EventQueues):
             )  # fmt: skip
 
     def take_pages(self, at_once: int = 64) -> int:
-        """MANAGE_PAGES until the device has given all pages back; returns how many."""
+        """Take all pages back by MANAGE_PAGES; return their number."""
         pages = 0
         while True:
             answer = self.must(

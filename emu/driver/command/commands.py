@@ -1,7 +1,7 @@
-"""The command interface from the driver's side: queue, mailboxes, doorbell (core/cmd.c).
+"""Command interface from the driver's side: queue, mailboxes, doorbell (core/cmd.c).
 
-Commands are polled. The device is seen through BAR accesses and guest memory only, so the same
-driver runs against a function in this process and against one behind a vfio-user socket.
+Commands are polled. The driver uses only BAR accesses and guest memory, so the same driver runs
+against a function in this process and against one behind a vfio-user socket.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _REV, _QUEUE_HIGH, _QUEUE_LOW, _DOORBELL, _INITIALIZING = 0x004, 0x010, 0x014, 0
 """Offsets in the initialization segment."""
 
 Blocks = tuple[list[int], list[int]]
-"""Addresses of a command's mailbox blocks: of its input, of its output."""
+"""Addresses of a command's mailbox blocks: input, then output."""
 
 
 class Commands:
-    """A command queue of 32 slots in guest memory, and commands by their layouts."""
+    """Command queue of 32 slots in guest memory, and commands by their layouts."""
 
     def __init__(self, bar: Bar, memory: Memory, irqs: Interrupts | None = None) -> None:
         self.bar = bar
@@ -42,7 +42,7 @@ class Commands:
     # -- registers
 
     def read32(self, offset: int) -> int:
-        """A register of BAR 0."""
+        """Return a register of BAR 0."""
         return int.from_bytes(self.bar.read(offset, 4), "big")
 
     def write32(self, offset: int, value: int) -> None:
@@ -52,16 +52,16 @@ class Commands:
     # -- the queue
 
     def attach(self) -> None:
-        """Tell the device where the command queue is. Raises DriverError if it is not ready."""
+        """Write the address of the command queue. Raises DriverError if the device is not ready."""
         expect(self.read32(_REV) >> 16 == CMDIF_REV, "another command interface")
-        expect(not self.read32(_INITIALIZING) >> 31, "the device still initializes itself")
+        expect(not self.read32(_INITIALIZING) >> 31, "the device is still initializing")
         self.write32(_QUEUE_HIGH, self.queue >> 32)
         self.write32(_QUEUE_LOW, self.queue & 0xFFFFFFFF)
 
     def mailboxes(self, data: bytes, length: int, token: int) -> tuple[int, list[int]]:
-        """A chain of blocks for ``length`` bytes of which the first 16 are inline.
+        """Allocate a chain of blocks for ``length`` bytes, of which the first 16 are inline.
 
-        Returns the first block's address, 0 for none, and all addresses.
+        Returns the first block's address (0 for none), and all addresses.
         """
         room = cmd.MAILBOX_DATA_BYTES
         count = -(-max(length - cmd.INLINE_BYTES, 0) // room)
@@ -88,22 +88,26 @@ class Commands:
         return in_blocks, out_blocks
 
     def ring(self, slots: int) -> None:
-        """The doorbell of the slots whose bits are set; returns when the device is idle."""
+        """Ring the doorbell of the slots whose bits are set; return when the device is idle."""
         self.write32(_DOORBELL, slots)
         self.bar.settle()
 
     def collect(self, blocks: Blocks, outlen: int, slot: int = 0) -> tuple[int, bytes]:
-        """A finished slot: delivery status, output. Raises DriverError if the device owns it."""
+        """Return delivery status and output of a finished slot. Raises DriverError if the device
+        owns it.
+        """
         in_blocks, out_blocks = blocks
         entry = cmd.cmd_layout.view(self.memory.read(self.queue + 64 * slot, 64))
-        expect(not entry.status_own & 1, f"slot {slot} is still the device's")
+        expect(not entry.status_own & 1, f"slot {slot} is still owned by the device")
         raw = entry.out + b"".join(self.memory.read(address, 512) for address in out_blocks)
         for address in (*in_blocks, *out_blocks):
             self.memory.free(address, 1024, 1024)
         return entry.status_own >> 1, raw[:outlen]
 
     def execute(self, data: bytes, outlen: int, slot: int = 0) -> tuple[int, bytes]:
-        """One command, polled: delivery status, output. Raises as ``collect``."""
+        """Run one command, polled; return delivery status and output. Raises DriverError like
+        ``collect``.
+        """
         blocks = self.submit(data, outlen, slot)
         self.ring(1 << slot)
         return self.collect(blocks, outlen, slot)
@@ -114,10 +118,10 @@ class Commands:
         self, op: Op, *, op_mod: int = 0, extra: bytes = b"", out_extra: int = 0,
         _uid: int | None = None, **fields: Any,
     ) -> Answer:  # fmt: skip
-        """Run a command by its layout; refused or not, its answer comes back.
+        """Run a command by its layout; return its answer, refused or not.
 
-        ``extra`` follows the fixed part of the input, ``out_extra`` bytes that of the output.
-        ``_uid`` goes into the header also where the layout leaves its place reserved.
+        ``extra`` follows the fixed fields of the input, ``out_extra`` bytes those of the output.
+        ``_uid`` is written into the header even where the layout reserves its field.
         """
         entry = COMMANDS[op]
         view = entry.layout_in.new(opcode=op, op_mod=op_mod, **fields)
@@ -128,20 +132,25 @@ class Commands:
         return Answer(delivery, raw, entry.layout_out.view(bytearray(raw)))
 
     def must(self, op: Op, **fields: Any) -> Answer:
-        """Run a command that has to succeed. Raises DriverCommandError."""
+        """Run a command that must succeed. Raises DriverCommandError."""
         answer = self.command(op, **fields)
         if answer.delivery or answer.status:
             raise DriverCommandError(f"{op.name}: delivery {answer.delivery}, {answer.status!r}")
         return answer
 
     def write_register(self, register: RegId, data: bytes, op_mod: int = 0) -> Answer:
-        """ACCESS_REG: write, or read with ``op_mod`` 1; the register is behind the output."""
+        """Write a register by ACCESS_REG, or read it with ``op_mod`` 1; the output ends with the
+        register.
+        """
         return self.command(
             Op.ACCESS_REG, op_mod=op_mod, register_id=register, extra=data, out_extra=len(data)
         )
 
     def read_register(self, register: RegId, layout: Prm[ViewT], **fields: Any) -> ViewT:
-        """ACCESS_REG: a view of the register; ``fields`` choose. Raises DriverError if refused."""
+        """Read a register by ACCESS_REG; return its view.
+
+        ``fields`` select the register's instance. Raises DriverError if refused.
+        """
         view = layout.new(**fields)
         answer = self.write_register(register, bytes(view.buf), op_mod=1)
         expect(answer.status == Status.OK, f"{register!r}: {answer.status!r}")

@@ -1,7 +1,7 @@
-"""A process that makes its own objects: its commands carry its uid, its memory has numbers.
+"""Process that creates its own objects: its commands carry its uid, its memory is in umems.
 
-What mlx5_ib does between mlx5dv and the device (devx.c), as UCX uses it: the umems of work queues
-and doorbell records are registered without write access.
+The module does what mlx5_ib does between mlx5dv and the device (devx.c), with UCX's conventions:
+umems of work queues and doorbell records are registered without write access.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from layouts.enums import Op
 
 PAGE = 4096
 READ, WRITE = 1, 2
-"""Rights of a umem's pages, as in a page's address."""
+"""Rights of a umem's pages, in the low bits of a page's address."""
 
 
 class Devx:
-    """A driver whose commands are a process's, and create objects in user memory.
+    """Driver whose commands come from a process and create objects in user memory.
 
-    It stands for a :class:`Driver` wherever one is wanted; what it does not have is the driver's.
+    A Devx object replaces a :class:`Driver` anywhere. Attributes that it lacks are the driver's.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -34,12 +34,12 @@ class Devx:
         return getattr(self._driver, name)
 
     def alloc_pd(self) -> int:
-        """ALLOC_PD by the process."""
+        """Run ALLOC_PD with the process's uid."""
         pdn: int = self.must(Op.ALLOC_PD).pd
         return pdn
 
     def command(self, op: Op, **fields: Any) -> Answer:
-        """The process's command; buffers and records that ``fields`` name get umems."""
+        """Run the process's command; buffers and records that ``fields`` name get umems."""
         in_user_memory: Callable[[Fields], Fields] = {
             Op.CREATE_CQ: self._cq,
             Op.CREATE_QP: self._qp,
@@ -49,14 +49,17 @@ class Devx:
         return self._driver.command(op, _uid=self.uid, **in_user_memory(fields))
 
     def must(self, op: Op, **fields: object) -> Answer:
-        """The same for what has to succeed. Raises DriverCommandError."""
+        """Run the process's command, which must succeed. Raises DriverCommandError."""
         answer = self.command(op, **fields)
         if answer.delivery or answer.status:
             raise DriverCommandError(f"{op.name}: delivery {answer.delivery}, {answer.status!r}")
         return answer
 
     def umem(self, pages: Iterable[int], rights: int) -> int:
-        """The number of a umem over these pages; ``rights`` are READ, WRITE or both."""
+        """Register a umem over these pages; return its number.
+
+        ``rights`` are READ, WRITE or both.
+        """
         entries = [page | rights for page in pages]
         number: int = self._driver.must(
             Op.CREATE_UMEM, uid=self.uid, umem={"num_of_mtt": len(entries)}, extra=pack64(entries)

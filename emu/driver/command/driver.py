@@ -1,8 +1,8 @@
-"""A small driver: what mlx5_core and mlx5_ib make on a function, without a kernel.
+"""Small driver: objects that mlx5_core and mlx5_ib create on a function, without a kernel.
 
-Each ``<object>_fields`` gives what a CREATE command takes, so that a caller can change it; each
+Each ``<object>_fields`` returns the input of a CREATE command, so that a caller can change it. Each
 ``create_<object>`` runs the command and returns the object's number. ``context`` are fields of the
-object's context that replace those chosen here. Sizes are exponents: ``log_size`` 4 is 16 entries.
+object's context that replace the defaults. Sizes are exponents: ``log_size`` 4 means 16 entries.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ from emu.driver.command.words import pack64
 from layouts.enums import Op
 
 Fields = dict[str, Any]
-"""Fields of a command's input by their names, as :meth:`Commands.command` takes them."""
+"""Fields of a command's input by name, the arguments of :meth:`Commands.command`."""
 
 NUMBERS = 0xFFFFFF
-"""user_index of a kernel's queues, whose completions name them by number
-(MLX5_IB_DEFAULT_UIDX)."""
+"""Value of user_index for a kernel's queues, whose completions name them by number
+(MLX5_IB_DEFAULT_UIDX).
+"""
 
 
 class Driver(BringUp):
     """Protection domains, keys, and queues with buffers and doorbell records of their own."""
 
     def alloc_pd(self) -> int:
-        """ALLOC_PD."""
+        """Run ALLOC_PD; return the domain's number."""
         pdn: int = self.must(Op.ALLOC_PD).pd
         return pdn
 
     def create_mkey(self, pd: int, **context: object) -> int:
-        """A key over all memory for local access; returns its index, the key without variant."""
+        """Create a key over all memory for local access; return its index (the key without
+        variant).
+        """
         context = {"pd": pd, "length64": 1, "lr": 1, "lw": 1, "qpn": 0xFFFFFF} | context
         index: int = self.must(Op.CREATE_MKEY, memory_key_mkey_entry=context).mkey_index
         return index
@@ -38,18 +41,18 @@ class Driver(BringUp):
     # -- completion queues and queue pairs
 
     def cq_fields(self, eqn: int, *, log_size: int = 4, **context: object) -> Fields:
-        """What CREATE_CQ takes, with a buffer for entries of 64 bytes."""
+        """Return the input of CREATE_CQ, with a buffer for entries of 64 bytes."""
         fields = {
             "log_cq_size": log_size, "c_eqn_or_apu_element": eqn, "uar_page": self.uar,
             "dbr_addr": self._record(),
         } | context  # fmt: skip
         pages = self.memory.pages(64 << log_size)
         for page in pages:
-            self.memory.write(page, (bytes(63) + b"\xf1") * 64)  # invalid, and the device's
+            self.memory.write(page, (bytes(63) + b"\xf1") * 64)  # invalid, owned by the device
         return {"cq_context": fields, "extra": pack64(pages)}
 
     def create_cq(self, eqn: int, **context: Any) -> int:
-        """A CQ that reports to an EQ."""
+        """Create a CQ that reports to an EQ; return its number."""
         cqn: int = self.must(Op.CREATE_CQ, **self.cq_fields(eqn, **context)).cqn
         return cqn
 
@@ -57,7 +60,7 @@ class Driver(BringUp):
         self, pdn: int, cqn: int, *, st: int = 0, log_sq_size: int = 2, log_rq_size: int = 2,
         **context: object,
     ) -> Fields:  # fmt: skip
-        """What CREATE_QP takes; receive requests have ``16 << log_rq_stride`` bytes."""
+        """Return the input of CREATE_QP; receive WQEs have ``16 << log_rq_stride`` bytes."""
         fields: Fields = {
             "st": st, "pd": pdn, "cqn_snd": cqn, "cqn_rcv": cqn, "uar_page": self.uar,
             "log_sq_size": log_sq_size, "log_rq_size": log_rq_size, "dbr_addr": self._record(),
@@ -67,7 +70,7 @@ class Driver(BringUp):
         return {"qpc": fields, "extra": pack64(self.memory.pages(size))}
 
     def create_qp(self, pdn: int, cqn: int, **context: Any) -> int:
-        """A queue pair in RST, with one CQ for both directions."""
+        """Create a queue pair in RST, with one CQ for both directions; return its number."""
         qpn: int = self.must(Op.CREATE_QP, **self.qp_fields(pdn, cqn, **context)).qpn
         return qpn
 
@@ -77,7 +80,10 @@ class Driver(BringUp):
         self, pdn: int, *, log_wq_sz: int = 2, log_wq_stride: int = 5,
         basic_cyclic_rcv_wqe: int = 0, **context: object,
     ) -> Fields:  # fmt: skip
-        """What CREATE_RMP takes; the stride is log2 of bytes, ``context`` is of the wq."""
+        """Return the input of CREATE_RMP.
+
+        The stride is log2 of bytes; ``context`` are fields of the wq.
+        """
         wq = {
             "pd": pdn, "log_wq_sz": log_wq_sz, "log_wq_stride": log_wq_stride,
             "dbr_addr": self._record(),
@@ -86,7 +92,7 @@ class Driver(BringUp):
         return {"ctx": {"wq": wq, "basic_cyclic_rcv_wqe": basic_cyclic_rcv_wqe}, "extra": pages}
 
     def create_rmp(self, pdn: int, **context: Any) -> int:
-        """CREATE_RMP."""
+        """Run CREATE_RMP; return the queue's number."""
         rmpn: int = self.must(Op.CREATE_RMP, **self.rmp_fields(pdn, **context)).rmpn
         return rmpn
 
@@ -94,7 +100,7 @@ class Driver(BringUp):
         self, pdn: int, xrcd: int, cqn: int, /, *, log_size: int = 2, log_rq_stride: int = 1,
         **context: object,
     ) -> Fields:  # fmt: skip
-        """What CREATE_XRC_SRQ takes; the stride is ``16 << log_rq_stride`` bytes."""
+        """Return the input of CREATE_XRC_SRQ; the stride is ``16 << log_rq_stride`` bytes."""
         record = self._record()
         fields = {
             "pd": pdn, "xrcd": xrcd, "cqn": cqn, "log_xrc_srq_size": log_size,
@@ -105,7 +111,7 @@ class Driver(BringUp):
         return {"xrc_srq_context_entry": fields, "extra": pages}
 
     def create_xrc_srq(self, pdn: int, xrcd: int, cqn: int, /, **context: Any) -> int:
-        """CREATE_XRC_SRQ."""
+        """Run CREATE_XRC_SRQ; return the queue's number."""
         fields = self.xrc_srq_fields(pdn, xrcd, cqn, **context)
         srqn: int = self.must(Op.CREATE_XRC_SRQ, **fields).xrc_srqn
         return srqn
@@ -113,7 +119,7 @@ class Driver(BringUp):
     def srq_fields(
         self, pdn: int, *, log_size: int = 2, log_rq_stride: int = 1, **context: object
     ) -> Fields:
-        """What CREATE_SRQ takes: the form of ISSI 0; the stride is ``16 << log_rq_stride``."""
+        """Return the input of CREATE_SRQ (ISSI 0); the stride is ``16 << log_rq_stride`` bytes."""
         fields = {
             "pd": pdn, "log_srq_size": log_size, "log_rq_stride": log_rq_stride,
             "dbr_addr": self._record(),
@@ -122,10 +128,10 @@ class Driver(BringUp):
         return {"srq_context_entry": fields, "extra": pages}
 
     def create_srq(self, pdn: int, **context: Any) -> int:
-        """CREATE_SRQ."""
+        """Run CREATE_SRQ; return the queue's number."""
         srqn: int = self.must(Op.CREATE_SRQ, **self.srq_fields(pdn, **context)).srqn
         return srqn
 
     def _record(self) -> int:
-        """A doorbell record in 64 bytes of its own."""
+        """Allocate a doorbell record in 64 bytes of its own; return its address."""
         return self.memory.alloc(64, 64)

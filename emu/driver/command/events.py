@@ -1,4 +1,4 @@
-"""Event queues as mlx5_core keeps them (core/eq.c, core/lib/eq.h)."""
+"""Event queues, used as mlx5_core does (core/eq.c, core/lib/eq.h)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from layouts.rings.eqe import Eqe
 
 _ARM, _TELL = 0x40, 0x48
-"""Doorbells in the UAR page."""
+"""Offsets of the doorbells in the UAR page."""
 
 
 class EventQueues(Commands):
     """A driver's event queues, by their numbers in ``eqs``."""
 
     uar: int
-    """The UAR page whose doorbells the driver uses; a probe allocates it."""
+    """UAR page whose doorbells the driver uses; a probe allocates it."""
 
     def __init__(self, bar: Bar, memory: Memory, irqs: Interrupts | None = None) -> None:
         super().__init__(bar, memory, irqs)
@@ -34,7 +34,7 @@ class EventQueues(Commands):
     def eq_fields(
         self, *, log_size: int = 4, events: Iterable[int] = (), vector: int = 0
     ) -> dict[str, Any]:
-        """What CREATE_EQ takes, with a buffer whose entries are the device's."""
+        """Return the input of CREATE_EQ, with a buffer whose entries the device owns."""
         pages = self.memory.pages(EQE_BYTES << log_size)
         for page in pages:
             self.memory.write(page, (bytes(63) + b"\x01") * 64)
@@ -46,26 +46,26 @@ class EventQueues(Commands):
         }
 
     def create_eq(self, *, log_size: int = 4, events: Iterable[int] = (), vector: int = 0) -> int:
-        """An EQ of ``1 << log_size`` entries for the given event types; returns its number."""
+        """Create an EQ of ``1 << log_size`` entries for these event types; return its number."""
         fields = self.eq_fields(log_size=log_size, events=events, vector=vector)
         eqn: int = self.must(Op.CREATE_EQ, **fields).eq_number
         self.eqs[eqn] = EventQueue(self, eqn, unpack64(fields["extra"]), log_size)
         return eqn
 
     def destroy_eq(self, eqn: int) -> None:
-        """DESTROY_EQ."""
+        """Run DESTROY_EQ."""
         self.must(Op.DESTROY_EQ, eq_number=eqn)
         del self.eqs[eqn]
 
     def use_events(self, vector: int = 0) -> EventQueue:
-        """A command EQ, armed, as mlx5_cmd_use_events wants it."""
+        """Create and arm a command EQ (mlx5_cmd_use_events)."""
         eqn = self.create_eq(events=[EventType.CMD], vector=vector)
         self.eqs[eqn].arm()
         return self.eqs[eqn]
 
 
 class EventQueue:
-    """The driver's side of an EQ, whose buffer is made of pages at ``addresses``."""
+    """Driver's side of an EQ, whose buffer consists of pages at ``addresses``."""
 
     def __init__(
         self, driver: EventQueues, eqn: int, addresses: Sequence[int], log_size: int
@@ -77,7 +77,7 @@ class EventQueue:
         self.ci = 0
 
     def next(self) -> Eqe | None:
-        """The next EQE as a view, or None while it is the device's (next_eqe_sw)."""
+        """Return the next EQE as a view, or None while the device owns it (next_eqe_sw)."""
         at = (self.ci & (1 << self.log_size) - 1) * EQE_BYTES
         entry = eqe.view(self.driver.memory.read(self.addresses[at // 4096] + at % 4096, EQE_BYTES))
         if entry.owner & 1 != self.ci >> self.log_size & 1:
@@ -86,7 +86,7 @@ class EventQueue:
         return entry
 
     def drain(self) -> list[Eqe]:
-        """All EQEs that wait; the device is told, and the queue armed again."""
+        """Return all pending EQEs; update the consumer index and arm the queue."""
         entries = []
         while entry := self.next():
             entries.append(entry)
@@ -94,11 +94,11 @@ class EventQueue:
         return entries
 
     def arm(self) -> None:
-        """Tell the consumer index, and ask for an interrupt."""
+        """Write the consumer index and request an interrupt."""
         self._doorbell(_ARM)
 
     def tell(self) -> None:
-        """Consumer index without arming."""
+        """Write the consumer index without arming."""
         self._doorbell(_TELL)
 
     def _doorbell(self, offset: int) -> None:
@@ -107,7 +107,7 @@ class EventQueue:
         self.driver.bar.settle()
 
     def finished_slots(self) -> int:
-        """The command slots, a bit each, that the waiting CMD events name.
+        """Return the command slots, a bit each, that the pending CMD events name.
 
         Raises DriverError if an event is of another type.
         """

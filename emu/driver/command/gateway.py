@@ -1,4 +1,4 @@
-"""The vendor-specific gateway, driven the way core/lib/pci_vsc.c does."""
+"""Vendor-specific gateway, driven as by core/lib/pci_vsc.c."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ VENDOR_CAPABILITY = 0x09
 
 
 class ConfigBus(Protocol):
-    """A function's configuration space. Offsets and lengths are bytes."""
+    """Configuration space of a function. Offsets and lengths are in bytes."""
 
     def get(self, offset: int, length: int) -> int:
         """Read a little-endian number."""
 
     def put(self, offset: int, length: int, value: int) -> None:
-        """Write one."""
+        """Write a little-endian number."""
 
     def capabilities(self) -> dict[int, int]:
-        """Offsets of the capabilities, by their ids."""
+        """Return the offsets of the capabilities by their ids."""
 
 
 class Gateway:
-    """A driver of the gateway; a wait that would not end at once raises DriverError."""
+    """Driver of the gateway; raises DriverError where the device would have to be awaited."""
 
     def __init__(self, bus: ConfigBus) -> None:
         self.bus = bus
         self.at = bus.capabilities()[VENDOR_CAPABILITY]
 
     def get(self, register: int) -> int:
-        """A register of 32 bits."""
+        """Return a register of 32 bits."""
         return self.bus.get(self.at + register, 4)
 
     def put(self, register: int, value: int) -> None:
@@ -42,7 +42,7 @@ class Gateway:
         self.bus.put(self.at + register, 4, value)
 
     def lock(self) -> bool:
-        """mlx5_vsc_gw_lock, one try."""
+        """Try once to take the lock; return whether it was taken (mlx5_vsc_gw_lock)."""
         if self.get(SEMAPHORE):
             return False
         ticket = self.get(COUNTER)
@@ -50,11 +50,14 @@ class Gateway:
         return self.get(SEMAPHORE) == ticket
 
     def unlock(self) -> None:
-        """mlx5_vsc_gw_unlock."""
+        """Release the lock (mlx5_vsc_gw_unlock)."""
         self.put(SEMAPHORE, 0)
 
     def set_space(self, space: int) -> int | None:
-        """mlx5_vsc_gw_set_space: the size, 0 when none is told, None for no such space."""
+        """Select a space; return its size (mlx5_vsc_gw_set_space).
+
+        The size is 0 when the device reports none. Returns None for an unknown space.
+        """
         self.put(CONTROL, self.get(CONTROL) & ~0xFFFF | space)
         control = self.get(CONTROL)
         if control >> 29 == 0:
@@ -62,31 +65,33 @@ class Gateway:
         return self.get(ADDRESS) & ADDRESS_MASK if control & 1 << 28 else 0
 
     def write(self, address: int, value: int) -> None:
-        """A word of the chosen space."""
+        """Write a word of the selected space."""
         self.put(DATA, value)
         self.put(ADDRESS, address | FLAG)
-        expect(not self.get(ADDRESS) & FLAG, "the write does not end")
+        expect(not self.get(ADDRESS) & FLAG, "the gateway's write does not complete")
 
     def read(self, address: int) -> int:
-        """A word of the chosen space."""
+        """Return a word of the selected space."""
         self.put(ADDRESS, address)
-        expect(self.get(ADDRESS) & FLAG, "the read does not end")
+        expect(self.get(ADDRESS) & FLAG, "the gateway's read does not complete")
         return self.get(DATA)
 
     def read_block(self, length: int) -> list[int]:
-        """mlx5_vsc_gw_read_block_fast: the words, by the address that the device moves on."""
+        """Return the words of a block; the device advances the address
+        (mlx5_vsc_gw_read_block_fast).
+        """
         words: list[int] = []
         at = 0
         while at < length:
             words.append(self.read(at))
             following = self.get(ADDRESS) & ADDRESS_MASK
-            expect(following > at, "the address does not move on")
+            expect(following > at, "the device does not advance the address")
             at = following
         return words
 
     def set_lock(self, lock: int, *, take: bool) -> bool:
-        """mlx5_vsc_sem_set_space: whether the lock now has the wanted value."""
-        expect(self.set_space(SPACE_SEMAPHORE) is not None, "no space of semaphores")
+        """Return whether a semaphore now has the value ``lock`` (mlx5_vsc_sem_set_space)."""
+        expect(self.set_space(SPACE_SEMAPHORE) is not None, "the device has no semaphore space")
         expected = self.get(COUNTER) if take else 0
         self.write(lock, expected)
         return self.read(lock) == expected

@@ -1,4 +1,4 @@
-"""The stream of a resource dump, read as the driver and mstflint read it."""
+"""Stream of a resource dump, read as the driver and mstflint read it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from layouts.regs.resource_dump import SegmentType
 HEADER = layout.resource_dump_segment_header
 RESOURCE = layout.resource_dump_resource_segment
 _FIRST_SEQ = 14
-"""A sequence number shortly before it begins anew."""
+"""First sequence number, shortly before the wrap."""
 
 
 class Registered(Protocol):
@@ -24,11 +24,11 @@ class Registered(Protocol):
     va: int
 
     def read(self, at: int = 0, length: int | None = None) -> bytes:
-        """Its bytes."""
+        """Return its bytes."""
 
 
 def ask(driver: Commands, kind: int, index1: int = 0, op_mod: int = 1, **fields: Any) -> Any:
-    """One access; the register as it comes back. Raises DriverError if it is refused."""
+    """Access the register once; return it as answered. Raises DriverError if it is refused."""
     view = layout.resource_dump.new(segment_type=kind, index1=index1, **fields)
     answer = driver.write_register(RegId.RESOURCE_DUMP, bytes(view.buf), op_mod)
     expect(answer.status == Status.OK, f"RESOURCE_DUMP: {answer.status!r}")
@@ -36,7 +36,7 @@ def ask(driver: Commands, kind: int, index1: int = 0, op_mod: int = 1, **fields:
 
 
 def inline(driver: Commands, kind: int, index1: int = 0) -> bytes:
-    """All of a dump that comes in the register itself."""
+    """Return a complete dump that the device writes into the register."""
     data, opaque, number = b"", 0, _FIRST_SEQ
     while True:
         reg = ask(
@@ -54,7 +54,10 @@ def inline(driver: Commands, kind: int, index1: int = 0) -> bytes:
 def in_memory(
     driver: Commands, region: Registered, kind: int, index1: int = 0, room: int = 128
 ) -> bytes:
-    """The same by a memory key. The driver sends back what came, its size, too."""
+    """Return a complete dump that the device writes to memory by a key.
+
+    The driver sends each answer back unchanged, including its size.
+    """
     data, opaque, size = b"", 0, room
     while True:
         reg = ask(
@@ -67,7 +70,10 @@ def in_memory(
 
 
 def segments(data: bytes) -> list[tuple[int, bytes]]:
-    """(type, bytes behind the header) of each. Raises DriverError for one without length."""
+    """Return (type, bytes behind the header) of each segment.
+
+    Raises DriverError for a length of 0.
+    """
     parts: list[tuple[int, bytes]] = []
     while data:
         head = HEADER.view(bytearray(data[: HEADER.size]))
@@ -78,7 +84,10 @@ def segments(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def payload(data: bytes) -> bytes:
-    """What the resource's segments hold. Raises DriverError unless the frame is as it should be."""
+    """Return the payload of the resource's segments.
+
+    Raises DriverError for wrong framing segments.
+    """
     (first, _), (second, _), *parts, (last, _) = segments(data)
     frame = (SegmentType.INFO, SegmentType.COMMAND, SegmentType.TERMINATE)
     expect((first, second, last) == frame, f"segments {first}, {second} ... {last}")

@@ -1,4 +1,4 @@
-"""Receive buffers: what was posted, and the packets that have come."""
+"""Receive buffers: posted WQEs and received packets."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Buffers:
-    """Receive buffers of an RQ: what was posted, and the packets that completions tell of."""
+    """Receive buffers of an RQ: posted WQEs, and the packets of its completions."""
 
     def __init__(self, rq: ReceiveQueue, *sizes: int, count: int = 8) -> None:
-        """``count`` requests are posted, with fragments of ``sizes`` that do not lie together."""
+        """Post ``count`` WQEs, each with separate fragments of ``sizes``."""
         self.rq, self.sizes = rq, sizes or (2048,)
         self.slot = sum(self.sizes) + 64 * len(self.sizes)
         self.region = Region(rq.node, self.slot * rq.size, va=0x40000)
@@ -32,13 +32,15 @@ class Buffers:
             at += size + 64
 
     def post(self) -> None:
-        """One more request."""
+        """Post one more WQE."""
         sges = [(size, self.region.key, self.region.va + at) for at, size in
                 self._places(self.rq.posted)]  # fmt: skip
         self.rq.post(*sges)
 
     def drain(self) -> list[tuple[Cqe64, bytes]]:
-        """(the completion's fields, the packet's bytes) of what has come; errors have no bytes."""
+        """Return (the completion's fields, the packet's bytes) of all completions; errors have no
+        bytes.
+        """
         completions = []
         while (raw := self.rq.cq.peek()) is not None:
             self.rq.cq.poll()

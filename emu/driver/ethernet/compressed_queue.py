@@ -1,4 +1,4 @@
-"""A completion queue that may be compressed, read as mlx5e does.
+"""Completion queue with optional compression, read as mlx5e does.
 
 Source: core/en_rx.c: mlx5e_decompress_cqes_start and _cont, mlx5e_cqes_update_owner,
 mlx5e_rx_cq_process_enhanced_cqe_comp.
@@ -34,7 +34,7 @@ _LAYOUTS = {
 
 
 class CompressedQueue(CompletionQueue):
-    """A CQ whose packets' completions are given one by one, whatever way they were written."""
+    """CQ that returns packets' completions one by one, in whatever form they were written."""
 
     def __init__(
         self, node: Endpoint, log_size: int = 8, *, form: MiniCqeFormat,
@@ -47,25 +47,25 @@ class CompressedQueue(CompletionQueue):
             mini_cqe_res_format=0 if is_ext else form, mini_cqe_res_format_ext=int(is_ext),
         )  # fmt: skip
         if layout is CompressionLayout.ENHANCED:
-            for page in self.pages:  # as mlx5e does, 0xff is no lap
+            for page in self.pages:  # 0xff is not a valid iteration, as in mlx5e
                 node.memory.write(page, (bytes(VALIDITY) + b"\xff\xf1") * (PAGE // 64))
         self.sessions = self.compressed = 0
-        """What ``ethtool -S`` counts as rx_cqe_compress_blks and rx_cqe_compress_pkts."""
+        """Counters of ``ethtool -S``: rx_cqe_compress_blks and rx_cqe_compress_pkts."""
         self._title = b""
         self._following = 0
-        """The wqe_counter of the next packet, where its mini CQE has none."""
+        """Value of wqe_counter for the next packet, where its mini CQE has none."""
         self._is_title_new = False
         self._expanded: deque[bytes] = deque()
-        """What the entries behind ``ci`` stand for, as far as the driver has looked."""
+        """Expanded entries behind ``ci`` that the driver has not returned yet."""
 
     def peek(self) -> bytes | None:
-        """The next packet's entry, or None while it is the device's."""
+        """Return the next packet's entry, or None while the device owns it."""
         if not self._expanded:
             self._look()
         return self._expanded[0] if self._expanded else None
 
     def poll(self, *, tell: bool = True) -> Found | None:
-        """The next completion, or None."""
+        """Return the next completion, or None."""
         raw = self.peek()
         if raw is None:
             return None
@@ -78,7 +78,9 @@ class CompressedQueue(CompletionQueue):
         return completion_of(raw)
 
     def _take_owner(self) -> None:
-        """Nobody has written the entries without anything in them: their owners are of old."""
+        """Write the owner of the entries that a session covers, which the device leaves
+        unwritten.
+        """
         at = self._at(self.ci)
         owner = bytes((self.ci >> self.log_size & 1,))
         self.node.memory.write(self.pages[at // PAGE] + at % PAGE + OP_OWN, owner)
@@ -109,14 +111,14 @@ class CompressedQueue(CompletionQueue):
             self._expanded.append(raw)
 
     def _unfold(self, minis: bytes, places: range, *, keeps_hash: bool) -> None:
-        """Take mini CQEs; the first packet of a basic session has its title's hash."""
+        """Expand mini CQEs; the first packet of a basic session has its title's hash."""
         for place in places:
             self.compressed += 1
             mini = _LAYOUTS[self.form].view(minis, place * MINI_BYTES)
             self._expanded.append(self._whole(mini, has_hash=keeps_hash and not place))
 
     def _whole(self, mini: Any, *, has_hash: bool) -> bytes:
-        """The entry that a packet would have by itself."""
+        """Return the full entry of a packet, as written without compression."""
         whole = bytearray(self._title)
         entry = cqe64.view(whole)
         index = self.ci + len(self._expanded)
@@ -141,5 +143,5 @@ class CompressedQueue(CompletionQueue):
 
 
 def _steps(byte_cnt: int) -> int:
-    """How much further the next packet's wqe_counter is."""
+    """Return the increment of the next packet's wqe_counter."""
     return byte_cnt >> 16 & 0x7FFF or 1

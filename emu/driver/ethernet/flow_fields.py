@@ -1,4 +1,4 @@
-"""What the steering commands take: matches, destinations, actions (core/fs_cmd.c)."""
+"""Fields of the steering commands: matches, destinations, actions (core/fs_cmd.c)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUTER, INNER = 1, 4
 
 
 def match(inner: Mapping[str, int] | None = None, **outer: int) -> bytes:
-    """An fte_match_param with these fields of the outer and the inner headers."""
+    """Return an fte_match_param with these fields of the outer and the inner headers."""
     param = fte_match_param.new()
     for headers, fields in ((param.outer_headers, outer), (param.inner_headers, inner or {})):
         for name, value in fields.items():
@@ -24,7 +24,7 @@ def match(inner: Mapping[str, int] | None = None, **outer: int) -> bytes:
 
 
 def match_beside(registers: Mapping[int, int] | None = None, **misc: int) -> bytes:
-    """An fte_match_param with these registers C, by number, and these fields of misc_parameters."""
+    """Return an fte_match_param with these registers C, by number, and these misc_parameters."""
     param = fte_match_param.new()
     for name, value in misc.items():
         setattr(param.misc_parameters, name, value)
@@ -34,27 +34,27 @@ def match_beside(registers: Mapping[int, int] | None = None, **misc: int) -> byt
 
 
 def mac_fields(mac: bytes) -> dict[str, int]:
-    """A MAC address in the two fields of its own."""
+    """Return a MAC address as the two fields of a match."""
     number = int.from_bytes(mac, "big")
     return {"dmac_47_16": number >> 16, "dmac_15_0": number & 0xFFFF}
 
 
 def to_tir(number: int) -> bytes:
-    """A destination of an entry."""
+    """Return an entry's destination: a TIR."""
     return bytes(
         dest_format_struct.new(destination_type=FlowDestination.TIR, destination_id=number)
     )
 
 
 def to_table(number: int) -> bytes:
-    """A destination of an entry."""
+    """Return an entry's destination: a flow table."""
     return bytes(
         dest_format_struct.new(destination_type=FlowDestination.FLOW_TABLE, destination_id=number)
     )
 
 
 def to_vport(number: int, vhca: int | None = None) -> bytes:
-    """A destination of an entry of a switch; ``vhca`` is the id of the switch's manager."""
+    """Return a switch entry's destination: a vPort; ``vhca`` is the id of the switch's manager."""
     return bytes(
         dest_format_struct.new(
             destination_type=FlowDestination.VPORT, destination_id=number,
@@ -65,8 +65,10 @@ def to_vport(number: int, vhca: int | None = None) -> bytes:
 
 
 def with_reformat(to: bytes, number: int | None) -> bytes:
-    """A destination with a packet reformat context of its own, or with none, for an entry with
-    extended_destination."""
+    """Return a destination with its own packet reformat context, or with none.
+
+    The entry needs extended_destination.
+    """
     given = dest_format_struct.view(bytearray(to))
     given.packet_reformat = int(number is not None)
     return bytes(
@@ -77,7 +79,7 @@ def with_reformat(to: bytes, number: int | None) -> bytes:
 def reformat_fields(
     kind: int, data: bytes = b"", size: int | None = None, param_0: int = 1, param_1: int = 0
 ) -> Fields:
-    """What ALLOC_PACKET_REFORMAT_CONTEXT takes; ``param_0`` is where ``param_1`` counts from."""
+    """Return the input of ALLOC_PACKET_REFORMAT_CONTEXT; ``param_1`` is relative to ``param_0``."""
     context = {
         "reformat_type": kind, "reformat_data_size": len(data) if size is None else size,
         "reformat_param_0": param_0, "reformat_param_1": param_1,
@@ -87,7 +89,7 @@ def reformat_fields(
 
 
 def miss_fields(miss: int | None) -> Fields:
-    """Where a table's miss goes: a table's number, or None for the default."""
+    """Return the fields of a table's miss: a table's number, or None for the default."""
     if miss is None:
         return {"table_miss_action": TableMissAction.DEF}
     return {"table_miss_action": TableMissAction.FWD, "table_miss_id": miss}
@@ -96,7 +98,7 @@ def miss_fields(miss: int | None) -> Fields:
 def table_fields(
     level: int, log_size: int = 4, miss: int | None = None, **context: object
 ) -> Fields:
-    """What CREATE_FLOW_TABLE takes."""
+    """Return the input of CREATE_FLOW_TABLE."""
     fields = {"level": level, "log_size": log_size, **miss_fields(miss), **context}
     return {"flow_table_context": fields}
 
@@ -105,7 +107,7 @@ def group_fields(
     table: int, first: int, last: int, enable: int | None = None,
     match_criteria: bytes | None = None, inner: Mapping[str, int] | None = None, **masks: int,
 ) -> Fields:  # fmt: skip
-    """What CREATE_FLOW_GROUP takes; ``masks`` are of fields of the outer headers."""
+    """Return the input of CREATE_FLOW_GROUP; ``masks`` are of fields of the outer headers."""
     used = (OUTER if masks else 0) | (INNER if inner else 0)
     return {
         "table_id": table, "start_flow_index": first, "end_flow_index": last,
@@ -120,10 +122,10 @@ def entry_fields(
     source: int = FlowSource.ANY, inner: Mapping[str, int] | None = None,
     also: FlowAction | None = None, beside: Fields | None = None, **values: int,
 ) -> Fields:  # fmt: skip
-    """What SET_FLOW_TABLE_ENTRY takes; without an action it forwards.
+    """Return the input of SET_FLOW_TABLE_ENTRY; without an action the entry forwards.
 
-    ``counters`` and ``modify`` are numbers; ``values`` are of fields of the outer headers,
-    unless there is a whole ``value``. ``also`` are more actions, with fields ``beside``.
+    ``counters`` and ``modify`` are numbers. ``values`` are of fields of the outer headers, unless
+    there is a whole ``value``. ``also`` are more actions, with fields ``beside``.
     """
     if action is None:
         action = FlowAction.FWD_DEST
@@ -151,7 +153,7 @@ def entry_fields(
 
 
 def set_field(field: int, data: int, length: int, offset: int = 0) -> bytes:
-    """An action that sets ``length`` bits of a field, from bit ``offset`` on."""
+    """Return an action that sets ``length`` bits of a field, from bit ``offset`` on."""
     return bytes(
         set_action_in.new(
             action_type=ModifyAction.SET, field=field, offset=offset, length=length % 32, data=data
@@ -160,14 +162,14 @@ def set_field(field: int, data: int, length: int, offset: int = 0) -> bytes:
 
 
 def add_to_field(field: int, data: int) -> bytes:
-    """An action that adds to a field."""
+    """Return an action that adds to a field."""
     return bytes(add_action_in.new(action_type=ModifyAction.ADD, field=field, data=data))
 
 
 def copy_field(
     source: int, target: int, length: int, source_offset: int = 0, offset: int = 0
 ) -> bytes:
-    """An action that copies ``length`` bits of a field to another one."""
+    """Return an action that copies ``length`` bits of a field to another one."""
     return bytes(
         copy_action_in.new(
             action_type=ModifyAction.COPY, src_field=source, src_offset=source_offset,
@@ -177,6 +179,6 @@ def copy_field(
 
 
 def context_fields(*actions: bytes, number: int | None = None) -> Fields:
-    """What ALLOC_MODIFY_HEADER_CONTEXT takes."""
+    """Return the input of ALLOC_MODIFY_HEADER_CONTEXT."""
     number = len(actions) if number is None else number
     return {"num_of_actions": number, "extra": b"".join(actions)}

@@ -1,4 +1,4 @@
-"""Flow tables, groups and entries by command, as core/fs_cmd.c makes them."""
+"""Flow tables, groups and entries by command, as in core/fs_cmd.c."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from layouts.steering.fte import flow_context
 
 
 class Flows:
-    """The steering commands of a driver. Tables, groups and contexts are numbers.
+    """Steering commands of a driver; tables, groups and contexts are numbers.
 
-    ``destinations`` are those of ``flow_fields``, ``index`` is an entry's place in its table.
+    ``destinations`` are those of ``flow_fields``, ``index`` is an entry's index in its table.
     """
 
     def __init__(
         self, driver: Driver, table_type: FlowTableType = FlowTableType.NIC_RX, vport: int = 0
     ) -> None:
-        """``vport`` is another vPort whose ACL the tables are."""
+        """Use the tables of ``table_type``; ``vport`` is another vPort that owns an ACL."""
         self.driver = driver
         self._type: Fields = {"table_type": table_type}
         self._of: Fields = {**self._type, "vport_number": vport, "other_vport": int(vport > 0)}
@@ -36,12 +36,12 @@ class Flows:
     def table(
         self, level: int, log_size: int = 4, miss: int | None = None, **context: object
     ) -> int:
-        """A new table of ``1 << log_size`` entries."""
+        """Create a table of ``1 << log_size`` entries; return its number."""
         fields = table_fields(level, log_size, miss, **context)
         return int(self.driver.must(Op.CREATE_FLOW_TABLE, **self._of, **fields).table_id)
 
     def group(self, table: int, first: int, last: int, **masks: Any) -> int:
-        """A group of the entries from ``first`` to ``last``."""
+        """Create a group of the entries from ``first`` to ``last``; return its number."""
         fields = group_fields(table, first, last, **masks)
         return int(self.driver.must(Op.CREATE_FLOW_GROUP, **self._of, **fields).group_id)
 
@@ -56,7 +56,7 @@ class Flows:
         self, table: int, index: int, group: int, *destinations: bytes,
         mask: SetFte | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        """Change what ``mask`` names of an entry."""
+        """Change the fields of an entry that ``mask`` selects."""
         if mask is None:
             mask = SetFte.ACTION | SetFte.DESTINATION_LIST
         fields = entry_fields(table, index, group, *destinations, **options)
@@ -65,26 +65,26 @@ class Flows:
         )
 
     def delete(self, table: int, index: int) -> None:
-        """DELETE_FLOW_TABLE_ENTRY."""
+        """Run DELETE_FLOW_TABLE_ENTRY."""
         self.driver.must(Op.DELETE_FLOW_TABLE_ENTRY, table_id=table, flow_index=index, **self._of)
 
     def set_miss(self, table: int, miss: int | None) -> None:
-        """Another table for what misses; None for the default."""
+        """Set the table for packets without a match; None for the default."""
         self.driver.must(
             Op.MODIFY_FLOW_TABLE, table_id=table, modify_field_select=1,
             flow_table_context=miss_fields(miss), **self._of,
         )  # fmt: skip
 
     def set_root(self, table: int) -> None:
-        """SET_FLOW_TABLE_ROOT."""
+        """Run SET_FLOW_TABLE_ROOT."""
         self.driver.must(Op.SET_FLOW_TABLE_ROOT, table_id=table, **self._of)
 
     def disconnect(self) -> None:
-        """No root any more."""
+        """Remove the root."""
         self.driver.must(Op.SET_FLOW_TABLE_ROOT, op_mod=1, **self._of)
 
     def query_entry(self, table: int, index: int, room: int = 8) -> tuple[Any, list[object]]:
-        """The flow_context, and the 8-byte items of its lists as far as there is room."""
+        """Return the flow_context and the 8-byte items of its lists, up to ``room``."""
         answer = self.driver.must(
             Op.QUERY_FLOW_TABLE_ENTRY, table_id=table, flow_index=index, out_extra=8 * room,
             **self._type,
@@ -95,16 +95,16 @@ class Flows:
         return context, [context.destination[n] for n in range(min(listed, room))]
 
     def context(self, *actions: bytes) -> int:
-        """A header context of these actions."""
+        """Create a modify header context of these actions; return its number."""
         fields = {**context_fields(*actions), **self._type}
         return int(self.driver.must(Op.ALLOC_MODIFY_HEADER_CONTEXT, **fields).modify_header_id)
 
     def counter(self) -> int:
-        """A flow counter."""
+        """Create a flow counter; return its number."""
         return int(self.driver.must(Op.ALLOC_FLOW_COUNTER).flow_counter_id)
 
     def counted(self, number: int) -> tuple[int, int]:
-        """Packets and bytes of a flow counter."""
+        """Return packets and bytes of a flow counter."""
         answer = self.driver.must(
             Op.QUERY_FLOW_COUNTER, out_extra=traffic_counter.size, flow_counter_id=number
         )

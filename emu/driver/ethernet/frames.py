@@ -1,4 +1,4 @@
-"""Ethernet frames put together field by field, and checksums computed as RFC 1071 tells it."""
+"""Ethernet frames built field by field, and checksums of RFC 1071."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from struct import pack
 
 TCP, UDP = 6, 17
-"""Protocol numbers."""
+"""IP protocol numbers."""
 MACS = bytes.fromhex("021122334455 0266778899aa".replace(" ", ""))
 
 
 def ones_complement_sum(data: bytes) -> int:
-    """Word by word, the carry added at once; an odd byte is a word's upper one."""
+    """Return the ones' complement sum of 16-bit words; an odd last byte is a word's upper half."""
     value = 0
     for at in range(0, len(data), 2):
         word = data[at] << 8 | (data[at + 1] if at + 1 < len(data) else 0)
@@ -22,26 +22,26 @@ def ones_complement_sum(data: bytes) -> int:
 
 
 def checksum(data: bytes) -> int:
-    """The Internet checksum, 16 bits."""
+    """Return the Internet checksum, 16 bits."""
     return ones_complement_sum(data) ^ 0xFFFF
 
 
 @dataclass
 class Packet:
-    """A packet's parts; :meth:`frame` puts them together with checksums that are right."""
+    """Fields of a packet; :meth:`frame` builds it with correct checksums."""
 
     tags: tuple[tuple[int, int], ...] = ()
-    """(TPID, TCI) of each VLAN tag."""
+    """VLAN tags: (TPID, TCI) each."""
     version: int = 4
     source: bytes = bytes.fromhex("0a000001")
     destination: bytes = bytes.fromhex("0a000002")
     protocol: int = TCP
     extra: bytes = b""
-    """IPv4 options, or IPv6 extension headers without the first one's type in ``chain``."""
+    """IPv4 options, or IPv6 extension headers without the type of the first one (see ``chain``)."""
     chain: int = TCP
-    """The IPv6 header's next header: ``protocol``, or the first extension's type."""
+    """Next header of the IPv6 header: ``protocol``, or the first extension's type."""
     fragment: int = 0
-    """IPv4's flags and offset."""
+    """Flags and fragment offset of IPv4."""
     identifier: int = 0x1234
     tos: int = 0
     ports: bytes = bytes.fromhex("04d2 0050".replace(" ", ""))
@@ -60,13 +60,13 @@ class Packet:
         return MACS + tags + (b"\x08\x00" if self.version == 4 else b"\x86\xdd")
 
     def pseudo(self, length: int) -> bytes:
-        """The pseudo-header of ``length`` bytes of transport."""
+        """Return the pseudo-header for ``length`` bytes of transport."""
         if self.version == 4:
             return self.source + self.destination + pack(">BBH", 0, self.protocol, length)
         return self.source + self.destination + pack(">IHBB", length, 0, 0, self.protocol)
 
     def transport(self) -> bytes:
-        """Transport header and payload, with their checksum."""
+        """Return transport header and payload, with their checksum."""
         value = checksum(self.pseudo(len(self._l4(0))) + self._l4(0)) if self.checked else 0
         if self.protocol == UDP and self.checked:
             value = value or 0xFFFF
@@ -82,7 +82,7 @@ class Packet:
         return self.payload
 
     def network(self, length: int) -> bytes:
-        """IP header and what extends it, in front of ``length`` bytes."""
+        """Return IP header and extensions, in front of ``length`` bytes."""
         if self.version == 6:
             first = pack(
                 ">IHBB", 6 << 28 | self.tos << 20, len(self.extra) + length, self.chain, 64
@@ -96,20 +96,20 @@ class Packet:
 
     @property
     def l3(self) -> int:
-        """Where the IP header begins."""
+        """Offset of the IP header."""
         return len(self.front)
 
     @property
     def l4(self) -> int:
-        """Where the transport begins."""
+        """Offset of the transport header."""
         return self.l3 + len(self.network(0))
 
     def frame(self) -> bytes:
-        """All of it, without frame check sequence."""
+        """Return the complete frame, without frame check sequence."""
         transport = self.transport()
         return self.front + self.network(len(transport)) + transport + self.padding
 
     def header(self) -> bytes:
-        """What a large send gives inline: all before the payload."""
+        """Return the inline header of a large send: all bytes before the payload."""
         whole = self.front + self.network(len(self.transport())) + self.transport()
         return whole[: len(whole) - len(self.payload)]

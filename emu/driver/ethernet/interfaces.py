@@ -1,4 +1,4 @@
-"""Transport domains, TISes, RQTs and TIRs, as mlx5e and mlx5_ib make them."""
+"""Transport domains, TISes, RQTs and TIRs, created as by mlx5e and mlx5_ib."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from layouts.regs import reg
 KEY = bytes.fromhex(
     "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa"
 )
-"""The Toeplitz key of Microsoft's examples."""
+"""Toeplitz key of Microsoft's examples."""
 
 
 MTU_OVERHEAD = 22
-"""Bytes that the port's MTU has above the interface's: Ethernet header, VLAN tag, frame check
-sequence (core/en.h: MLX5E_ETH_HARD_MTU)."""
+"""Bytes by which the port's MTU exceeds the interface's: Ethernet header, VLAN tag, frame check
+sequence (core/en.h: MLX5E_ETH_HARD_MTU).
+"""
 
 
 def set_mtu(driver: Driver, mtu: int) -> None:
@@ -36,17 +37,17 @@ def set_mtu(driver: Driver, mtu: int) -> None:
 
 
 def alloc_td(driver: Driver) -> int:
-    """The number of a transport domain."""
+    """Allocate a transport domain; return its number."""
     return int(driver.must(Op.ALLOC_TRANSPORT_DOMAIN).transport_domain)
 
 
 def create_tis(driver: Driver, td: int, **context: object) -> int:
-    """The number of a TIS (en_common.c: mlx5e_create_tises)."""
+    """Create a TIS; return its number (en_common.c: mlx5e_create_tises)."""
     return int(driver.must(Op.CREATE_TIS, ctx={"transport_domain": td, **context}).tisn)
 
 
 def create_rq(driver: Driver) -> int:
-    """The number of an RQ that stays in RST (en_main.c: mlx5e_alloc_drop_rq)."""
+    """Create an RQ that stays in RST; return its number (en_main.c: mlx5e_alloc_drop_rq)."""
     cqn = driver.create_cq(driver.create_eq(), log_size=0)
     fields, _ = rq_fields(driver, 0, cqn, log_size=0)
     return int(driver.must(Op.CREATE_RQ, **fields).rqn)
@@ -55,7 +56,7 @@ def create_rq(driver: Driver) -> int:
 def rqt_context(
     rqns: Sequence[int], limit: int | None = None, **context: object
 ) -> tuple[Fields, bytes]:
-    """What CREATE_RQT and MODIFY_RQT take: the fields, and what is behind them."""
+    """Return the fields of CREATE_RQT and MODIFY_RQT, and the bytes behind them."""
     fields = {"rqt_max_size": limit or len(rqns), "rqt_actual_size": len(rqns), **context}
     return fields, b"".join(bytes(rq_num.new(rq_num=rqn)) for rqn in rqns)
 
@@ -63,20 +64,20 @@ def rqt_context(
 def create_rqt(
     driver: Driver, rqns: Sequence[int], limit: int | None = None, **context: object
 ) -> int:
-    """The number of an RQT with room for ``limit`` RQs (en/rqt.c: mlx5e_rqt_init)."""
+    """Create an RQT for up to ``limit`` RQs; return its number (en/rqt.c: mlx5e_rqt_init)."""
     fields, extra = rqt_context(rqns, limit, **context)
     return int(driver.must(Op.CREATE_RQT, rqt_context=fields, extra=extra).rqtn)
 
 
 def modify_rqt(driver: Driver, rqtn: int, rqns: Sequence[int]) -> None:
-    """en/rqt.c: mlx5e_rqt_redirect."""
+    """Replace the RQs of an RQT (en/rqt.c: mlx5e_rqt_redirect)."""
     fields, extra = rqt_context(rqns)
     del fields["rqt_max_size"]
     driver.must(Op.MODIFY_RQT, rqtn=rqtn, bitmask={"rqn_list": 1}, ctx=fields, extra=extra)
 
 
 def listed(driver: Driver, rqtn: int, room: int = 256) -> tuple[int, int, list[int]]:
-    """QUERY_RQT: (rqt_max_size, rqt_actual_size, RQ numbers)."""
+    """Return (rqt_max_size, rqt_actual_size, RQ numbers) of an RQT by QUERY_RQT."""
     answer = driver.must(Op.QUERY_RQT, rqtn=rqtn, out_extra=4 * room)
     context = rqtc.view(answer.raw, len(answer.raw) - rqtc.size - 4 * room)
     size = context.rqt_actual_size
@@ -84,7 +85,7 @@ def listed(driver: Driver, rqtn: int, room: int = 256) -> tuple[int, int, list[i
 
 
 def rss(version: int = 4, protocol: str = "TCP", fields: int = 0xF, **context: object) -> Fields:
-    """A TIR's fields for the hash of these packets (en/tir.c: mlx5e_tir_builder_build_rss)."""
+    """Return a TIR's hash fields for these packets (en/tir.c: mlx5e_tir_builder_build_rss)."""
     return {
         "rx_hash_fn": RxHashFn.TOEPLITZ, "rx_hash_symmetric": 1, "rx_hash_toeplitz_key": KEY,
         "rx_hash_field_selector_outer": {
@@ -95,13 +96,13 @@ def rss(version: int = 4, protocol: str = "TCP", fields: int = 0xF, **context: o
 
 
 def create_direct_tir(driver: Driver, td: int, rqn: int, **context: object) -> int:
-    """The number of a TIR to one RQ (qp.c: create_raw_packet_qp_tir)."""
+    """Create a TIR to one RQ; return its number (qp.c: create_raw_packet_qp_tir)."""
     fields = {"disp_type": DispType.DIRECT, "transport_domain": td, "inline_rqn": rqn, **context}
     return int(driver.must(Op.CREATE_TIR, ctx=fields).tirn)
 
 
 def create_indirect_tir(driver: Driver, td: int, rqtn: int, **context: object) -> int:
-    """The number of a TIR to an RQT (en/tir.c: mlx5e_tir_builder_build_rqt)."""
+    """Create a TIR to an RQT; return its number (en/tir.c: mlx5e_tir_builder_build_rqt)."""
     fields = {
         "disp_type": DispType.INDIRECT, "transport_domain": td, "indirect_table": rqtn, **context,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Ethernet receive queues as mlx5e and a raw packet queue pair keep them."""
+"""Ethernet receive queues, used as by mlx5e and a raw packet queue pair."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class ReceiveQueue:
-    """An RQ with a CQ of its own, unless it is given one."""
+    """RQ with a CQ of its own, unless the caller passes one."""
 
     def __init__(
         self, node: Endpoint, *, cq: CompletionQueue | None = None, log_size: int = 4,
         log_stride: int = 5, ready: bool = True, **context: Any,
     ) -> None:  # fmt: skip
-        """``ready`` takes it to RDY; for the rest see :func:`rq_fields`."""
+        """Create the queue, in RDY if ``ready``; for the rest see :func:`rq_fields`."""
         self.node, self.stride, self.size = node, 1 << log_stride, 1 << log_size
         self.cq = cq or CompletionQueue(node)
         fields, self.ring = rq_fields(
@@ -43,11 +43,11 @@ class ReceiveQueue:
 
     @property
     def object(self) -> Rq:
-        """The device's side."""
+        """Device's side of the queue."""
         return self.node.hca.rqs.need(self.rqn)
 
     def modify(self, state: RqState, ctx: Mapping[str, Any] | None = None, **fields: Any) -> None:
-        """To another state; back in RST both sides count from 0."""
+        """Move the queue to a state; back in RST both sides count from 0."""
         self.node.driver.must(
             Op.MODIFY_RQ, rqn=self.rqn, rq_state=self.state, ctx={"state": state} | dict(ctx or {}),
             **fields,
@@ -58,12 +58,12 @@ class ReceiveQueue:
             self.node.memory.write(self.ring.record, bytes(8))
 
     def query(self) -> Rqc:
-        """The context of now."""
+        """Return the current context."""
         context: Rqc = self.node.driver.must(Op.QUERY_RQ, rqn=self.rqn).rq_context
         return context
 
     def post(self, *sges: Sge, tell: bool = True) -> None:
-        """Post one WQE: (byte_count, lkey, address) each, with the bit that mlx5e sets."""
+        """Post one WQE of (byte_count, lkey, address) each, with the bit that mlx5e sets."""
         index = self.posted % self.size
         wqe = NEXT.pack((index + 1) % self.size) if self.is_list else b""
         wqe += b"".join(DATA.pack(size | START_PADDING, key, at) for size, key, at in sges)
@@ -75,5 +75,5 @@ class ReceiveQueue:
             self.tell()
 
     def tell(self) -> None:
-        """The producer counter into the doorbell record."""
+        """Write the producer counter into the doorbell record."""
         self.node.memory.write(self.ring.record, (self.posted & 0xFFFF).to_bytes(4, "big"))

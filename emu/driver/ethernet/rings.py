@@ -1,4 +1,4 @@
-"""The buffers of Ethernet queues, and what the commands that make queues take."""
+"""Buffers of Ethernet queues, and the input of the commands that create queues."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Ring:
     """Pages of a queue's buffer, and its doorbell record."""
 
     def __init__(self, memory: Memory, size: int) -> None:
-        """A buffer of ``size`` bytes."""
+        """Allocate a buffer of ``size`` bytes."""
         self.memory = memory
         self.pages = memory.pages(size)
         self.record = memory.alloc(64, 64)
 
     def write(self, at: int, data: bytes) -> None:
-        """Write into the buffer, over page ends."""
+        """Write into the buffer, across page ends."""
         while data:
             room = PAGE - at % PAGE
             self.memory.write(self.pages[at // PAGE] + at % PAGE, data[:room])
@@ -33,9 +33,9 @@ def sq_fields(
     driver: Driver, pdn: int, cqn: int, *, log_size: int = 6, tisn: int | None = None,
     **context: Any,
 ) -> tuple[Fields, Ring]:  # fmt: skip
-    """What CREATE_SQ takes, and the ring behind it: ``1 << log_size`` WQEBBs of 64 bytes.
+    """Return the input of CREATE_SQ, and its ring: ``1 << log_size`` WQEBBs of 64 bytes.
 
-    ``context`` are fields of sqc; of its ``wq`` those that are to differ.
+    ``context`` are fields of sqc; its ``wq`` has the fields that differ from the default.
     """
     ring = Ring(driver.memory, WQEBB << log_size)
     wq = {
@@ -51,7 +51,7 @@ def sq_fields(
 def rq_fields(
     driver: Driver, pdn: int, cqn: int, *, log_size: int = 4, log_stride: int = 5, **context: Any
 ) -> tuple[Fields, Ring]:
-    """What CREATE_RQ takes, and the ring behind it; a WQE has ``1 << log_stride`` bytes."""
+    """Return the input of CREATE_RQ, and its ring; a WQE has ``1 << log_stride`` bytes."""
     ring = Ring(driver.memory, 1 << log_size + log_stride)
     wq = {
         "wq_type": WqType.CYCLIC, "pd": pdn, "dbr_addr": ring.record,

@@ -1,4 +1,4 @@
-"""Ethernet send queues as mlx5e and a raw packet queue pair keep them."""
+"""Ethernet send queues, used as by mlx5e and a raw packet queue pair."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class SendQueue:
-    """An SQ with a CQ of its own, unless it is given one."""
+    """SQ with a CQ of its own, unless the caller passes one."""
 
     def __init__(
         self, node: Endpoint, *, cq: CompletionQueue | None = None, log_size: int = 6,
         ready: bool = True, **context: Any,
     ) -> None:  # fmt: skip
-        """``ready`` takes it to RDY; for the rest see :func:`sq_fields`."""
+        """Create the queue, in RDY if ``ready``; for the rest see :func:`sq_fields`."""
         self.node, self.log_size = node, log_size
         self.cq = cq or CompletionQueue(node)
         fields, self.ring = sq_fields(
@@ -44,13 +44,16 @@ class SendQueue:
 
     @property
     def object(self) -> Sq:
-        """The device's side."""
+        """Device's side of the queue."""
         sq = self.node.hca.sqs.need(self.sqn)
         assert isinstance(sq, Sq)
         return sq
 
     def modify(self, state: SqState, **fields: Any) -> None:
-        """To another state; back in RST both sides count from 0, but the record stays as it is."""
+        """Move the queue to a state; back in RST both sides count from 0.
+
+        The doorbell record is unchanged.
+        """
         self.node.driver.must(
             Op.MODIFY_SQ, sqn=self.sqn, sq_state=self.state, ctx={"state": state}, **fields
         )
@@ -59,7 +62,7 @@ class SendQueue:
             self.sent = 0
 
     def query(self) -> Sqc:
-        """The context of now."""
+        """Return the current context."""
         context: Sqc = self.node.driver.must(Op.QUERY_SQ, sqn=self.sqn).sq_context
         return context
 
@@ -67,9 +70,10 @@ class SendQueue:
         self, opcode: int, body: bytes = b"", *, flags: int = SIGNALED, ring: bool = True,
         ds: int | None = None, sqn: int | None = None, imm: int = 0,
     ) -> int:  # fmt: skip
-        """Post segments behind a control segment; returns the request's wqe_counter.
+        """Post segments behind a control segment; return the WQE's wqe_counter.
 
-        ``ds`` and ``sqn`` are what the control segment says, if not the truth; ``imm`` ends it.
+        ``ds`` and ``sqn`` replace the correct values in the control segment; ``imm`` is its last
+        word.
         """
         index = self.sent & 0xFFFF
         ds = 1 + -(-len(body) // DS) if ds is None else ds
@@ -89,24 +93,24 @@ class SendQueue:
         self, *sges: Sge | bytes, opcode: Opcode = Opcode.SEND, ring: bool = True,
         flags: int = SIGNALED, **segment: Any,
     ) -> int:  # fmt: skip
-        """A frame: data segments (byte_count, lkey, address), or bytes that go inline.
+        """Post a frame: data segments (byte_count, lkey, address), or inline bytes.
 
-        ``segment`` is for :func:`eth_segment`.
+        ``segment`` are arguments of :func:`eth_segment`.
         """
         data = [inline(sge) if isinstance(sge, bytes) else DATA.pack(*sge) for sge in sges]
         body = eth_segment(**segment) + b"".join(data)
         return self.post(opcode, body, flags=flags, ring=ring)
 
     def nop(self, **options: Any) -> int:
-        """A request that does nothing (core/en/txrx.h: mlx5e_post_nop)."""
+        """Post a WQE without effect (core/en/txrx.h: mlx5e_post_nop)."""
         return self.post(Opcode.NOP, **options)
 
     def tell(self) -> None:
-        """The producer counter into the doorbell record."""
+        """Write the producer counter into the doorbell record."""
         self.node.memory.write(self.ring.record + 4, (self.sent & 0xFFFF).to_bytes(4, "big"))
 
     def ring_doorbell(self) -> None:
-        """Work is done when the node runs."""
+        """Ring the doorbell; the work is done when the node runs."""
         data = bytes(4) + (self.sqn << 8).to_bytes(4, "big")
         self.node.driver.bar.write(self.node.driver.uar * PAGE + 0x800, data)
 
@@ -115,10 +119,10 @@ def eth_segment(
     *, cs_flags: int = 0, mss: int = 0, headers: bytes = b"", vlan: int | None = None,
     svlan: bool = False, metadata: int = 0,
 ) -> bytes:  # fmt: skip
-    """The Ethernet segment, with inline headers behind it or a tag to insert.
+    """Return the Ethernet segment, with inline headers behind it or a tag to insert.
 
-    ``mss`` in bytes makes a large send; ``vlan`` is the tag's TCI, with ``svlan`` of 802.1ad;
-    ``metadata`` goes with the frame to the tables that send it.
+    ``mss`` in bytes makes a large send. ``vlan`` is the tag's TCI, of 802.1ad with ``svlan``.
+    ``metadata`` accompanies the frame to the tables that send it.
     """
     if vlan is not None:
         trailer = INSERT_VLAN | (INSERT_SVLAN if svlan else 0) | vlan

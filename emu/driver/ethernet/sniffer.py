@@ -1,4 +1,4 @@
-"""A sniffer as mlx5_ib makes it: an entry for every packet in tables of both directions."""
+"""Sniffer as mlx5_ib creates it: a match-all entry in the sniffer tables of both directions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ RX, TX = FlowTableType.SNIFFER_RX, FlowTableType.SNIFFER_TX
 
 
 class Sniffer:
-    """Gets copies of all packets of a function (ib/fs.c: create_sniffer_rule)."""
+    """Receives copies of all packets of a function (ib/fs.c: create_sniffer_rule)."""
 
     def __init__(
         self, node: Node, kinds: tuple[FlowTableType, ...] = (RX, TX), *, requests: int = 128
     ) -> None:
-        """``requests`` are the receive requests that it posts."""
+        """Create tables and queue, and post ``requests`` receive WQEs."""
         self.rq = ReceiveQueue(node, log_size=8, cq=node.completion_queue(8))
         self.buffers = Buffers(self.rq, BUFFER_BYTES, count=requests)
         self.tirn = create_direct_tir(node.driver, alloc_td(node.driver), self.rq.rqn)
@@ -39,10 +39,10 @@ class Sniffer:
             flows.delete(table, 0)
 
     def disconnect(self) -> None:
-        """Let no packets begin there."""
+        """Remove the roots."""
         for flows, _, _ in self.tables:
             flows.disconnect()
 
     def frames(self) -> list[bytes]:
-        """The packets that have come since the last call."""
+        """Return the packets received since the last call."""
         return [data for _, data in self.buffers.drain()]

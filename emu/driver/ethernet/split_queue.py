@@ -1,4 +1,4 @@
-"""A receive queue whose packets' headers lie apart, as mlx5e keeps it for HW-GRO.
+"""Receive queue with header split, used as by mlx5e for HW-GRO.
 
 Source: core/en_rx.c: mlx5e_handle_rx_cqe_mpwrq_shampo; core/en/params.c: mlx5e_build_rq_param.
 """
@@ -23,7 +23,7 @@ LOG_RESERVATION_BASE, LOG_HEADER_BASE = 12, 6
 
 @dataclass(frozen=True)
 class SplitPiece:
-    """What a completion tells: where header and data are, and what the packet is."""
+    """Content of a completion: addresses of header and data, and the packet."""
 
     wqe_id: int
     strides: int
@@ -38,7 +38,7 @@ class SplitPiece:
 
 
 class SplitQueue(StridingQueue):
-    """A striding queue with a buffer for headers, of ``1 << log_entries`` entries."""
+    """Striding queue with a buffer for headers, of ``1 << log_entries`` entries."""
 
     def __init__(
         self, node: Node, *, log_reservation: int = 12, log_packets: int = 3, log_entry: int = 8,
@@ -46,9 +46,10 @@ class SplitQueue(StridingQueue):
         align: ShampoAlignment = ShampoAlignment.STRIDE, match: ShampoMatch = ShampoMatch.EXTENDED,
         headers_key: int | None = None, timeout: int = 0, **options: Any,
     ) -> None:  # fmt: skip
-        """Reservations of ``1 << log_reservation`` bytes take ``1 << log_packets`` packets.
+        """Create a queue with reservations of ``1 << log_reservation`` bytes.
 
-        ``timeout`` is for how many microseconds packets are held for others.
+        A reservation takes ``1 << log_packets`` packets. ``timeout`` in microseconds is the maximum
+        time for which packets are held for merging.
         """
         self.log_entry, self.entries = log_entry, 1 << log_entries
         self.reservation, self.limit = 1 << log_reservation, 1 << log_packets
@@ -67,7 +68,7 @@ class SplitQueue(StridingQueue):
         )  # fmt: skip
 
     def pieces(self) -> list[SplitPiece]:
-        """What has come. A request whose strides are all consumed is free again."""
+        """Return the received segments. A WQE is free again when all its strides are consumed."""
         pieces = []
         while (raw := self.cq.peek()) is not None:
             self.cq.poll()

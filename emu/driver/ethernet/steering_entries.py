@@ -1,7 +1,7 @@
-"""Flow tables of software, as core/steering of the driver makes them.
+"""Software-owned flow tables, written as by core/steering of the driver.
 
-Entries are written by a queue pair that is its own peer. An entry is told as it lies in ICM: its
-mask in front of its tag.
+A queue pair that is its own peer writes the entries. An entry has the layout of ICM: its mask in
+front of its tag.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ def entry(
     size: int = 1, next_lookup: int = DONT_CARE, byte_mask: int = 0, action: bytes = b"",
     **fields: Any,
 ) -> bytes:  # fmt: skip
-    """An entry that leads to ``hit``: an object's address, or that of a table of ``size`` entries.
+    """Return an entry that points to ``hit``: an object, or a table of ``size`` entries.
 
-    With more than 8 bytes of actions its format is one without a byte mask. ``fields`` are of its
-    structure.
+    With more than 8 bytes of actions its format has no byte mask. ``fields`` are of its structure.
     """
     place = hit >> 5 | size
     common = {
@@ -49,12 +48,12 @@ def entry(
 
 
 def always_miss(miss: int) -> bytes:
-    """An entry that no packet matches (dr_ste.c: dr_ste_set_always_miss)."""
+    """Return an entry that no packet matches (dr_ste.c: dr_ste_set_always_miss)."""
     return entry(tag=b"\xdc", miss=miss)
 
 
 def index_of(tag: bytes, byte_mask: int, size: int) -> int:
-    """Where in a table an entry is looked for (dr_ste.c: mlx5dr_ste_calc_hash_index)."""
+    """Return the index at which a table holds an entry (dr_ste.c: mlx5dr_ste_calc_hash_index)."""
     masked = bytes(
         byte if byte_mask >> _HALF - 1 - at & 1 else 0
         for at, byte in enumerate(tag.ljust(_HALF, b"\0"))
@@ -64,7 +63,7 @@ def index_of(tag: bytes, byte_mask: int, size: int) -> int:
 
 
 class Icm:
-    """A range of software ICM, with the key that covers it."""
+    """Range of software ICM, with the key that covers it."""
 
     def __init__(self, node: Node, start: int, log_size: int) -> None:
         self.node, self.start = node, start
@@ -78,7 +77,10 @@ class Icm:
 
 
 def make_icm(driver: Any, start: int, log_size: int) -> int:
-    """The number of a general object (core/lib/dm.c: mlx5_dm_sw_icm_alloc)."""
+    """Create a range as a general object; return its number.
+
+    Source: core/lib/dm.c: mlx5_dm_sw_icm_alloc.
+    """
     given = bytes(sw_icm.new(sw_icm_start_addr=start, log_sw_icm_size=log_size))
     return int(
         driver.must(Op.CREATE_GENERAL_OBJECT, op_mod=GeneralObject.SW_ICM, extra=given).obj_id
@@ -86,7 +88,7 @@ def make_icm(driver: Any, start: int, log_size: int) -> int:
 
 
 class SoftwareTables:
-    """A queue pair that writes entries, and ranges of both kinds of ICM."""
+    """Queue pair that writes entries, and ranges of both kinds of ICM."""
 
     def __init__(self, node: Node, log_size: int = 20) -> None:
         self.node, self.driver = node, node.driver
@@ -99,7 +101,7 @@ class SoftwareTables:
         self._next = STEERING.start
 
     def write(self, address: int, data: bytes, area: Area = STEERING) -> list[Any]:
-        """Write into ICM, a page with each request; the completions."""
+        """Write into ICM, a page with each WQE; return the completions."""
         icm = self.entries if area is STEERING else self.actions
         done = []
         for at in range(0, len(data), PAGE):
@@ -113,7 +115,7 @@ class SoftwareTables:
         return done
 
     def read(self, address: int, length: int = STE_BYTES) -> bytes:
-        """Read from ICM."""
+        """Return bytes of ICM."""
         self.qp.read(
             (self.entries.index << 8, address - self.entries.start), self._region.sge(0, length)
         )
@@ -122,7 +124,7 @@ class SoftwareTables:
         return self._region.read(0, length)
 
     def place(self, *entries: bytes, size: int = 0) -> int:
-        """Write entries behind each other, into a table of ``size`` that begins with them."""
+        """Write consecutive entries into a table of ``size`` that begins with them."""
         size = size or 1 << (len(entries) - 1).bit_length()
         bytes_of = STE_BYTES * size
         at = -(-self._next // bytes_of) * bytes_of
@@ -134,7 +136,7 @@ class SoftwareTables:
         self, root: int, table_type: FlowTableType = FlowTableType.NIC_RX, other_root: int = 0,
         level: int = 60,
     ) -> int:  # fmt: skip
-        """The number of a table that begins at an entry; an FDB's has two."""
+        """Create a table whose root is an entry; return its number. An FDB has two roots."""
         context = {
             "sw_owner": 1, "level": level, "sw_owner_icm_root_0": root,
             "sw_owner_icm_root_1": other_root,

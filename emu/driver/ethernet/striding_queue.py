@@ -1,4 +1,4 @@
-"""Striding receive queues as mlx5e keeps them: linked requests over one key, strides in CQEs."""
+"""Striding receive queues, used as by mlx5e: linked WQEs over one key, strides in CQEs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHIFT_BYTES = 2
 
 @dataclass(frozen=True)
 class Piece:
-    """What a completion tells: the request, its strides, and the packet if it has one."""
+    """Content of a completion: the WQE, its strides, and the packet if there is one."""
 
     wqe_id: int
     first: int
@@ -34,17 +34,18 @@ class Piece:
 
 
 class StridingQueue(ReceiveQueue):
-    """A queue of requests with memory of ``count`` strides each, at the front of one key."""
+    """Queue of WQEs with memory of ``count`` strides each, at the front of one key."""
 
     def __init__(
         self, node: Node, *, log_size: int = 3, log_count: int = 3, log_stride_size: int = 6,
         is_cyclic: bool = False, headroom: int = 0, is_shifted: bool = False,
         more: Mapping[str, object] | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        """A request has ``1 << log_count`` strides of ``1 << log_stride_size`` bytes.
+        """Create a queue whose WQEs have ``1 << log_count`` strides of ``1 << log_stride_size``
+        bytes.
 
-        The requests' memory begins ``headroom`` bytes into the region; if ``is_shifted``, a packet
-        begins two bytes into its first stride. ``more`` are other fields of the wq; for the rest
+        The WQEs' memory starts ``headroom`` bytes into the region. If ``is_shifted``, a packet
+        starts two bytes into its first stride. ``more`` are other fields of the wq; for the rest
         see :class:`ReceiveQueue`.
         """
         wq = {
@@ -64,28 +65,28 @@ class StridingQueue(ReceiveQueue):
             self._write(index, (index + 1) % self.size)
 
     def _write(self, index: int, following: int) -> None:
-        """A request as mlx5e writes it once and for all (core/en_main.c: mlx5e_alloc_rq)."""
+        """Write a WQE, only once, at creation (core/en_main.c: mlx5e_alloc_rq)."""
         at = self.region.va + index * self.request_bytes + self.headroom
         segment = DATA.pack(self.request_bytes, self.region.key, at)
         self.ring.write(index * self.stride, NEXT.pack(following) + segment)
 
     def post_more(self, count: int = 1) -> None:
-        """Post the next requests; ring and links are as they were made."""
+        """Post the next WQEs; ring and links are unchanged."""
         self.posted += count
         self.tell()
 
     def modify(
         self, state: RqState, ctx: Mapping[str, object] | None = None, **fields: object
     ) -> None:
-        """To another state; back in RST requests are those of the beginning."""
+        """Move the queue to a state; back in RST the first WQE is next."""
         super().modify(state, ctx, **fields)
         if state is RqState.RST and hasattr(self, "consumed"):
             self.consumed = [0] * self.size
 
     def drain(self) -> list[Piece]:
-        """What has come; checks the sums that the driver relies on.
+        """Return the received segments, and check the sums that the driver relies on.
 
-        A request whose strides are all consumed is free: it may be posted again.
+        A WQE is free when all its strides are consumed: it may be posted again.
         """
         completions = []
         while (raw := self.cq.peek()) is not None:

@@ -1,4 +1,4 @@
-"""Interfaces of IP over InfiniBand as mlx5_core makes them (core/ipoib/ipoib.c)."""
+"""Interfaces of IP over InfiniBand, created as by mlx5_core (core/ipoib/ipoib.c)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ _MAX_PACKET = 4096 + 64
 
 
 class Interface:
-    """An underlay queue pair, a send queue, and one receive queue for all its packets.
+    """Underlay queue pair, a send queue, and one receive queue for all its packets.
 
-    ``shared`` is an interface whose receive queue and flow table this one uses, as those of other
-    partitions do.
+    ``shared`` is an interface whose receive queue and flow table this one uses, like an interface
+    of another partition.
     """
 
     def __init__(
         self, node: Node, *, pkey_index: int = 0, shared: Interface | None = None,
         receives: int = 16,
     ) -> None:  # fmt: skip
-        """It is up, with ``receives`` requests posted unless they are another interface's."""
+        """Create the interface, set it up, and post ``receives`` WQEs unless it uses another's
+        queue.
+        """
         self.node, self.pkey_index = node, pkey_index
         self.qpn: int = node.driver.must(Op.CREATE_QP, qpc=underlay_context()).qpn
         self.td = alloc_td(node.driver)
@@ -48,14 +50,14 @@ class Interface:
         self.up()
 
     def _table(self) -> int:
-        """A table whose one entry leads to the TIR."""
+        """Create a table whose one entry forwards to the TIR; return its number."""
         flows = Flows(self.node.driver)
         table = flows.table(0, 0)
         flows.entry(table, 0, flows.group(table, 0, 0, enable=0), to_tir(self.tirn))
         return table
 
     def up(self) -> None:
-        """The underlay to RTS, and its packets to the table (mlx5i_init_underlay_qp)."""
+        """Move the underlay to RTS, and attach it to the table (mlx5i_init_underlay_qp)."""
         path = {"pkey_index": self.pkey_index, "vhca_port_num": 1}
         first = {"pm_state": 3, "q_key": QKEY, "primary_address_path": path}
         self.node.driver.must(Op.RST2INIT_QP, qpn=self.qpn, qpc=first)
@@ -64,12 +66,12 @@ class Interface:
         self.node.driver.must(Op.SET_FLOW_TABLE_ROOT, table_id=self.table, underlay_qpn=self.qpn)
 
     def down(self) -> None:
-        """As mlx5i_close."""
+        """Detach and reset the underlay (mlx5i_close)."""
         self.node.driver.must(Op.SET_FLOW_TABLE_ROOT, op_mod=1, underlay_qpn=self.qpn)
         self.node.driver.must(Op._2RST_QP, qpn=self.qpn)
 
     def vector(self, to: Interface, **fields: object) -> dict[str, Any]:
-        """The address vector of another interface."""
+        """Return the address vector of another interface."""
         return {
             "dqp_dct": to.qpn | _EXTENDED, "key": QKEY << 32, **self.node.vector_to(to.node),
         } | fields  # fmt: skip
@@ -78,16 +80,16 @@ class Interface:
         self, vector: dict[str, Any], *sges: Sge | bytes, opcode: Opcode = Opcode.SEND,
         **segment: Any,
     ) -> int:  # fmt: skip
-        """A packet, from its encapsulation header on; ``segment`` is for :func:`eth_segment`.
+        """Send a packet, from its encapsulation header on; return the WQE's wqe_counter.
 
-        Returns the request's wqe_counter.
+        ``segment`` are arguments of :func:`eth_segment`.
         """
         body = bytes(av.new(**vector).buf) + _PAD + eth_segment(**segment)
         return self.sq.post(opcode, body + b"".join(data_segments(sges)))
 
 
 def underlay_context(**fields: object) -> dict[str, Any]:
-    """The qpc that an underlay is made with (mlx5i_create_underlay_qp)."""
+    """Return the qpc of an underlay's creation (mlx5i_create_underlay_qp)."""
     return {
         "st": QpType.UD, "pm_state": 3,
         "ulp_stateless_offload_mode": UlpStatelessOffloadMode.ENHANCED,

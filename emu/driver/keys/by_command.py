@@ -1,4 +1,4 @@
-"""Keys that a command makes once and for all."""
+"""Keys that a command creates and no work request changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from layouts.rings.wqe import KLM
 def indirect_key(
     node: Endpoint, mode: AccessMode, entries: Sequence[Sge], length: int, **context: object
 ) -> int:
-    """A key over ``length`` bytes of other keys, from address 0 on: KLMS or KSM."""
+    """Create a key over ``length`` bytes of other keys, from address 0 on: KLMS or KSM."""
     xlt = b"".join(KLM.pack(*entry) for entry in entries)
     answer = node.driver.must(
         Op.CREATE_MKEY,
@@ -29,5 +29,5 @@ def indirect_key(
 
 
 def dma_key(node: Endpoint) -> int:
-    """The domain's key over all memory (hw/mr.c: mlx5_ib_get_dma_mr)."""
+    """Return the domain's key over all memory (hw/mr.c: mlx5_ib_get_dma_mr)."""
     return node.driver.create_mkey(node.pdn, rr=0, rw=0) << 8

@@ -16,7 +16,7 @@ from layouts.function.crypto import crypto_login_obj, encryption_key_obj
 from layouts.rings.wqe import crypto_bsf
 
 WIRE_SIGNATURE, MEMORY_SIGNATURE, RAW_WIRE, RAW_MEMORY = range(4)
-"""What is encrypted, and what signatures are of (enc_order)."""
+"""Values of enc_order: the encrypted side, and the data that signatures cover."""
 UNITS = {**SELECTORS, 1 << 20: 5}
 AES_XTS = 3
 _SIZE_OF_ONE, _SIZE_OF_BOTH, _CRYPTO = 2 << 6, 3 << 6, 1
@@ -24,44 +24,50 @@ _BSF_OCTWORDS = 4
 
 
 def dek_fields(pdn: int, key: bytes, size: int = 0, **fields: Any) -> dict[str, Any]:
-    """Fields of CREATE_GENERAL_OBJECT for an encryption key."""
+    """Return fields of CREATE_GENERAL_OBJECT for an encryption key."""
     values: dict[str, Any] = {"key_size": size, "key_purpose": AES_XTS, "pd": pdn} | fields
     obj = encryption_key_obj.new(key=key.ljust(128, b"\0"), **values)
     return {"op_mod": GeneralObject.ENCRYPTION_KEY, "extra": bytes(obj.buf)}
 
 
 def create_dek(node: Endpoint, key: bytes, size: int = 0, *, uid: int = 0, **fields: Any) -> int:
-    """mlx5dv_dek_create; returns the key's number. Raises DriverError when it is refused."""
+    """Create an encryption key (mlx5dv_dek_create); return its number.
+
+    Raises DriverError when it is refused.
+    """
     given = dek_fields(node.pdn, key, size, **fields)
     number: int = node.driver.must(Op.CREATE_GENERAL_OBJECT, uid=uid, **given).obj_id
     return number
 
 
 def login_fields(credential: bytes, **fields: Any) -> dict[str, Any]:
-    """Fields of CREATE_GENERAL_OBJECT for a login."""
+    """Return fields of CREATE_GENERAL_OBJECT for a login."""
     obj = crypto_login_obj.new(credential=credential, **fields)
     return {"op_mod": GeneralObject.CRYPTO_LOGIN, "extra": bytes(obj.buf)}
 
 
 def login(driver: Driver, credential: bytes, *, uid: int = 0) -> int:
-    """mlx5dv_crypto_login; returns the login's number. Raises DriverError when it is refused."""
+    """Log in (mlx5dv_crypto_login); return the login's number.
+
+    Raises DriverError when it is refused.
+    """
     given = login_fields(credential)
     number: int = driver.must(Op.CREATE_GENERAL_OBJECT, uid=uid, **given).obj_id
     return number
 
 
 class CryptoKey(SignatureKey):
-    """What mlx5dv_create_mkey makes for encryption, with block signatures or without."""
+    """Key of mlx5dv_create_mkey for encryption, with block signatures or without."""
 
     def __init__(self, node: Endpoint, *, is_signed: bool = False, **context: Any) -> None:
-        """``context`` are fields of mkc."""
+        """Create the key; ``context`` are fields of mkc."""
         octwords = _BSF_OCTWORDS * (1 + is_signed)
         super().__init__(node, **{"crypto_en": 1, "bsf_octword_size": octwords} | context)
         self.is_signed = is_signed
         self.about: dict[str, Any] = {}
 
     def encrypt(self, dek: int, order: int, unit: int = 512, tweak: int = 0, **fields: Any) -> None:
-        """How it encrypts from the next ``configure`` on; the tweak is one of ConnectX-6."""
+        """Set the encryption for the next ``configure``; the tweak has ConnectX-6's format."""
         self.about = {
             "enc_order": order, "raw_data_size": 0xFFFFFFFF, "bs_pointer": UNITS[unit],
             "xts_init_tweak": tweak.to_bytes(16, "little"), "rsvd_dek_ptr": dek,
@@ -72,7 +78,7 @@ class CryptoKey(SignatureKey):
         self, mem: Domain | None, wire: Domain | None, check: int, copy: int | None,
         wrong: Mapping[str, Any] | None = None,
     ) -> bytes:  # fmt: skip
-        """The BSFs; ``wrong`` replaces fields of the part about encryption."""
+        """Return the BSFs; ``wrong`` replaces fields of the encryption segment."""
         own = bytes(crypto_bsf.new(**self.about | dict(wrong or {})).buf)
         if not self.is_signed:
             return own

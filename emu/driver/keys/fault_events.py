@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FaultEvent:
-    """What a page-fault event says; what its kind does not have is 0. Sizes are bytes."""
+    """Fields of a page-fault event; those that its kind lacks are 0. Sizes are in bytes."""
 
     subtype: PageFaultSubtype
     token: int
@@ -31,13 +31,13 @@ class FaultEvent:
 
 
 def fault_event(entry: Eqe) -> FaultEvent:
-    """What an EQE says. Raises DriverError for one of another type."""
+    """Return the fields of an EQE. Raises DriverError for one of another type."""
     expect(entry.type == EventType.PAGE_FAULT, f"event {entry.type} on a pager's EQ")
     subtype = PageFaultSubtype(entry.sub_type)
     if subtype is PageFaultSubtype.MEMORY:
         memory = eqe_page_fault_memory.view(entry.data)
         around = (memory.pre_demand_fault_pages, memory.post_demand_fault_pages)
-        expect(around == (0, 0), f"{around} pages around those in demand")
+        expect(around == (0, 0), f"{around} pages around the requested ones")
         return FaultEvent(
             subtype, memory.token47_32 << 32 | memory.token31_0, r_key=memory.mkey, va=memory.va,
             length=(memory.demand_fault_pages >> 12) * 4096, is_last=bool(memory.flags & 0x80),
@@ -57,5 +57,5 @@ def fault_event(entry: Eqe) -> FaultEvent:
 
 
 def _type(view: PftypeToken | PftypeWq) -> int:
-    """The page-fault type, as PAGE_FAULT_RESUME wants it back."""
+    """Return the page-fault type, in the form of PAGE_FAULT_RESUME."""
     return int(view.rdma << 2 | view.write << 1 | view.requestor)

@@ -1,4 +1,4 @@
-"""The whole address space behind one key."""
+"""Implicit key over the whole address space."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from layouts.rings.wqe import KLM
 
 
 class ImplicitKey:
-    """The whole address space behind one key (hw/odp.c: mlx5_ib_alloc_implicit_mr)."""
+    """Implicit key over the whole address space (hw/odp.c: mlx5_ib_alloc_implicit_mr)."""
 
     CHILDREN = 8
 
     def __init__(self, pager: Pager, log_child: int = 14) -> None:
-        """A child is a region of ``1 << log_child`` bytes; there are none at first."""
+        """Create a key whose children are regions of ``1 << log_child`` bytes, without children."""
         self.pager, self.node, self.log_child = pager, pager.node, log_child
         self.null = self._null()
         self.entries: list[tuple[int, int, int]] = [
@@ -35,7 +35,7 @@ class ImplicitKey:
         self.index, self.key = answer.mkey_index, answer.mkey_index << 8
 
     def _null(self) -> int:
-        """The null key, or in the memory scheme one of its own that has no page at all."""
+        """Return the null key, or in the memory scheme a key of its own without any page."""
         if not self.node.hca.caps.odp.mem_page_fault:
             return int(self.node.driver.must(Op.QUERY_SPECIAL_CONTEXTS).null_mkey)
         fields: dict[str, Any] = {
@@ -50,7 +50,7 @@ class ImplicitKey:
         return int(answer.mkey_index) << 8
 
     def absent(self, number: int) -> tuple[int, int]:
-        """Key and address where a child is not there."""
+        """Return key and address for an absent child."""
         is_memory = self.node.hca.caps.odp.mem_page_fault
         return self.null, number << self.log_child if is_memory else 0
 
@@ -58,7 +58,7 @@ class ImplicitKey:
         return b"".join(KLM.pack(*entry) for entry in self.entries)
 
     def put(self, number: int, key: int | None = None) -> None:
-        """A child takes its place in the parent, or leaves it. Raises DriverError."""
+        """Set a child of the parent, or remove it. Raises DriverError."""
         va = number << self.log_child
         self.entries[number] = (0, *(self.absent(number) if key is None else (key, va)))
         block = number // 4 * 4
@@ -70,6 +70,6 @@ class ImplicitKey:
         self.pager.finish()
 
     def child(self, number: int) -> PagedRegion:
-        """The memory of a child, of which nothing is present; ``put`` has to follow."""
+        """Create the memory of a child, without present pages; ``put`` must follow."""
         size = 1 << self.log_child
         return PagedRegion(self.pager, size, va=number * size)

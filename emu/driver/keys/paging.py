@@ -1,4 +1,4 @@
-"""On-demand paging as a driver does it: page-fault events, pages that come and go, resumes."""
+"""On-demand paging of a driver: page-fault events, page-in and page-out, resumes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from layouts.enums import CqeOpcode, EventType, Op, PageFaultSubtype, Status
 from layouts.function.odp import mem_page_fault_info, trans_page_fault_info
 
 READ, WRITE, BOTH = 1, 2, 3
-"""Rights of a page, as in its translation."""
+"""Rights of a page, in its translation."""
 _BLOCK = 8
 """MTT entries that one UMR replaces: translations are updated in multiples of 64 bytes."""
 
 
 class Pager:
-    """The side of a driver that takes page faults; ``updater`` is the queue pair of its UMRs."""
+    """Driver's handler of page faults; ``updater`` is the queue pair of its UMRs."""
 
     def __init__(self, node: Node, log_size: int = 6) -> None:
-        """The EQ has ``1 << log_size`` entries."""
+        """Create an EQ of ``1 << log_size`` entries."""
         self.node = node
         self.eqn = node.driver.create_eq(log_size=log_size, events=[EventType.PAGE_FAULT])
         node.driver.eqs[self.eqn].arm()
@@ -33,19 +33,19 @@ class Pager:
         self.updater.init().to_rtr(node.lid, self.updater.qpn).to_rts()
 
     def faults(self) -> list[FaultEvent]:
-        """The events since the last look."""
+        """Return the events since the last call."""
         self.node.settle()
         return [fault_event(entry) for entry in self.node.driver.eqs[self.eqn].drain()]
 
     def fault(self) -> FaultEvent:
-        """The one event there is. Raises DriverError if there are none or several."""
+        """Return the only pending event. Raises DriverError if there are none or several."""
         faults = self.faults()
         expect(len(faults) == 1, f"page faults: {faults}")
         (event,) = faults
         return event
 
     def resume(self, event: FaultEvent, *, error: bool = False, **changes: Any) -> Status:
-        """PAGE_FAULT_RESUME as hw/odp.c does it; the command's status.
+        """Run PAGE_FAULT_RESUME like hw/odp.c; return the command's status.
 
         ``changes`` replace fields that follow from the event.
         """
@@ -67,12 +67,12 @@ class Pager:
         return answer.status
 
     def must_resume(self, event: FaultEvent, **options: Any) -> None:
-        """The same; raises DriverError if it is refused."""
+        """Run PAGE_FAULT_RESUME; raise DriverError if it is refused."""
         status = self.resume(event, **options)
         expect(status == Status.OK, f"PAGE_FAULT_RESUME: {status!r}")
 
     def update(self, region: Region, index: int, entries: Sequence[int]) -> None:
-        """Eight translations from ``index`` on, a multiple of eight. Raises DriverError."""
+        """Write eight translations from ``index`` on, a multiple of eight. Raises DriverError."""
         xlt = pack64(entries).ljust(_BLOCK * 8, b"\0")
         umr(
             self.updater, region.key, flags=MUST_NOT_BE_FREE | OFFSET, mask=0, xlt=xlt,
@@ -81,28 +81,28 @@ class Pager:
         self.finish()
 
     def finish(self) -> None:
-        """The updater's one request is done. Raises DriverError if it failed."""
+        """Complete the updater's one WQE. Raises DriverError if it failed."""
         self.node.settle()
         (done,) = good(self.updater)
         expect(done.opcode is CqeOpcode.REQ, f"{done}")
 
 
 class PagedRegion(Region):
-    """Registered memory of which nothing is present until ``bring_in`` says so."""
+    """Registered memory without present pages until ``bring_in`` makes them present."""
 
     def __init__(self, pager: Pager, size: int, **context: Any) -> None:
-        """As for a region; ``rights`` are those of each page."""
+        """Register the memory like a region; ``rights`` are those of each page."""
         super().__init__(pager.node, size, **{"umr_en": 1} | context)
         self.pager = pager
         self.rights = [0] * len(self.pages)
         self._write(range(len(self.pages)))
 
     def bring_in(self, *indexes: int, rights: int = BOTH) -> None:
-        """Pages become present; all of them when none is named."""
+        """Make pages present; all of them when the caller names none."""
         self._set(indexes, rights)
 
     def take_away(self, *indexes: int) -> None:
-        """Pages go, as after madvise(MADV_DONTNEED)."""
+        """Remove pages, as after madvise(MADV_DONTNEED)."""
         self._set(indexes, 0)
 
     def _set(self, indexes: Sequence[int], rights: int) -> None:

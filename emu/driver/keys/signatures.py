@@ -24,7 +24,7 @@ DIF_CRC, DIF_CHECKSUM = 1, 2
 
 @dataclass
 class Dif:
-    """T10-DIF of a domain."""
+    """T10-DIF signature of a domain."""
 
     block: int = 512
     kind: int = DIF_CRC
@@ -37,7 +37,7 @@ class Dif:
     bfs: ClassVar[int] = 0
 
     def inline(self) -> dict[str, int]:
-        """Fields of the inline part of a BSF."""
+        """Return fields of a BSF's inline section."""
         return {
             "vld_refresh": 0xC000, "dif_apptag": self.app, "dif_reftag": self.ref,
             "sig_type": self.kind, "rp_inv_seed": 0x80 | (8 if self.seed else 0),
@@ -53,14 +53,14 @@ class Dif:
 
 @dataclass
 class Crc:
-    """A CRC in a domain."""
+    """CRC signature of a domain."""
 
     block: int = 512
     bfs: int = CRC32
     seed: int = 0xFFFFFFFF
 
     def inline(self) -> dict[str, int]:
-        """A CRC has nothing there."""
+        """Return no fields: a CRC has no inline section."""
         return {}
 
     @property
@@ -70,14 +70,14 @@ class Crc:
 
 
 Domain = Dif | Crc
-"""The signature of one of a key's two domains, memory and wire."""
+"""Signature of one of a key's two domains, memory and wire."""
 
 
 class SignatureKey:
-    """What mlx5dv_create_mkey makes with block signatures."""
+    """Key of mlx5dv_create_mkey with block signatures."""
 
     def __init__(self, node: Endpoint, **context: Any) -> None:
-        """``context`` are fields of mkc."""
+        """Create the key; ``context`` are fields of mkc."""
         self.node = node
         psvs = node.driver.must(Op.CREATE_PSV, pd=node.pdn, num_psv=2)
         self.mem_psv, self.wire_psv = psvs.psv0_index, psvs.psv1_index
@@ -94,9 +94,9 @@ class SignatureKey:
         self, qp: QueuePair, ranges: Sequence[Sge], *, mem: Domain | None = None,
         wire: Domain | None = None, check: int = CHECK_ALL, **options: Any,
     ) -> Self:  # fmt: skip
-        """A UMR with list and BSF, then the PSVs; the first byte has address 0.
+        """Post a UMR with list and BSF, then set the PSVs; the first byte has address 0.
 
-        ``options`` are those of ``post``. Raises DriverError if a request fails.
+        ``options`` are those of ``post``. Raises DriverError if a WQE fails.
         """
         self.post(qp, ranges, mem, wire, check, **options)
         for domain, number in ((mem, self.mem_psv), (wire, self.wire_psv)):
@@ -111,7 +111,9 @@ class SignatureKey:
         self, qp: QueuePair, ranges: Sequence[Sge], mem: Domain | None, wire: Domain | None,
         check: int = CHECK_ALL, copy: int | None = None, wrong: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        """The UMR alone. ``copy`` masks what a domain takes from the other one as it is."""
+        """Post only the UMR. ``copy`` masks the bytes that a domain copies unchanged from the other
+        one.
+        """
         self.sigerr ^= 1
         xlt = pad64(b"".join(KLM.pack(size, key, va) for size, key, va in ranges))
         umr(
@@ -125,7 +127,7 @@ class SignatureKey:
         self, mem: Domain | None, wire: Domain | None, check: int, copy: int | None,
         wrong: Mapping[str, Any] | None = None,
     ) -> bytes:  # fmt: skip
-        """The BSF; ``wrong`` replaces fields of its basic part."""
+        """Return the BSF; ``wrong`` replaces fields of its basic section."""
         same = copy is not None
         basic: dict[str, Any] = {
             "bsf_size_sbs": 2 << 6 | (same << 4), "check_byte_mask": check,

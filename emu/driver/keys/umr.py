@@ -29,11 +29,11 @@ def umr(
     pointer: Sge | None = None, octwords: int | None = None, bsf: bytes = b"",
     ring: bool = True, **context: Any,
 ) -> int:  # fmt: skip
-    """Post a UMR for ``key``; returns the request's wqe_counter.
+    """Post a UMR for ``key``; return the WQE's wqe_counter.
 
-    ``mask`` says which fields of ``context``, of mkc, replace those of the key. ``pointer`` is a
-    data segment; otherwise the translations ``xlt`` go inline. ``offset`` and ``octwords`` are in
-    units of 16 bytes; a BSF takes the place of the offset.
+    ``mask`` selects the fields of ``context`` (mkc) that replace those of the key. ``pointer`` is a
+    data segment; otherwise the translations ``xlt`` are inline. ``offset`` and ``octwords`` are in
+    units of 16 bytes; a BSF replaces the offset.
     """
     octwords = len(xlt) // 16 if octwords is None else octwords
     ctrl = wqe_umr_ctrl_seg.new(
@@ -49,17 +49,17 @@ def umr(
 
 
 def pad64(data: bytes) -> bytes:
-    """Zeros up to a multiple of 64 bytes, as inline translations need."""
+    """Pad with zeros to a multiple of 64 bytes, as inline translations need."""
     return data.ljust(-(-len(data) // 64) * 64, b"\0")
 
 
 class FastRegKey:
-    """What ib_alloc_mr makes: a free key with room for a list of pages or of key ranges."""
+    """Key of ib_alloc_mr: free, with capacity for a list of pages or of key ranges."""
 
     def __init__(
         self, node: Endpoint, entries: int = 16, mode: AccessMode = AccessMode.MTT, **context: Any
     ) -> None:
-        """``mode`` is MTT or KLMS; ``context`` are fields of mkc."""
+        """Create the key; ``mode`` is MTT or KLMS, ``context`` are fields of mkc."""
         self.node, self.mode = node, mode
         size = 8 if mode == AccessMode.MTT else 16
         fields = {
@@ -73,10 +73,10 @@ class FastRegKey:
         self, qp: WorkRequests, entries: Sequence[Any], iova: int, length: int, *, variant: int,
         by_pointer: int | None = None, **rights: Any,
     ) -> int:  # fmt: skip
-        """IB_WR_REG_MR; ``entries`` are page addresses, or (length, key, address) ranges.
+        """Post IB_WR_REG_MR; ``entries`` are page addresses, or (length, key, address) ranges.
 
         ``variant`` is the key's low byte. With ``by_pointer``, a key over all memory, the list is
-        put into memory of its own.
+        written to memory of its own.
         """
         if self.mode == AccessMode.MTT:
             xlt = pad64(pack64([page | MTT_ALL for page in entries]))
@@ -95,15 +95,15 @@ class FastRegKey:
         return umr(qp, self.key, flags=MUST_BE_FREE, mask=FAST_REG_MASK, **options, **context)
 
     def invalidate(self, qp: WorkRequests, **options: Any) -> int:
-        """IB_WR_LOCAL_INV."""
+        """Post IB_WR_LOCAL_INV."""
         return umr(qp, self.key, flags=0, mask=FREE, free=1, **options)
 
 
 class MemoryWindow:
-    """A memory window. Type 1 belongs to the domain, type 2 to the queue pair that binds it."""
+    """Memory window. Type 1 belongs to the domain, type 2 to the queue pair that binds it."""
 
     def __init__(self, node: Endpoint, kind: int) -> None:
-        """``kind`` is 1 or 2."""
+        """Create a window; ``kind`` is 1 or 2."""
         self.node, self.kind = node, kind
         fields = {
             "pd": node.pdn, "free": 1, "umr_en": 1, "lr": 1, "qpn": ANY_QPN,
@@ -117,7 +117,7 @@ class MemoryWindow:
         self, qp: WorkRequests, region: Region, at: int, length: int, *, start: int | None = None,
         **rights: object,
     ) -> int:  # fmt: skip
-        """Bind to a part of a region; the tag advances. ``start`` 0 makes it zero-based."""
+        """Bind to a range of a region; the tag advances. ``start`` 0 makes it zero-based."""
         old, self.key = self.key, self.index << 8 | (self.key + 1) & 0xFF
         two = self.kind == 2
         context = {
@@ -130,7 +130,7 @@ class MemoryWindow:
         return umr(qp, old, flags=flags, mask=mask, xlt=xlt, **context)
 
     def unbind(self, qp: WorkRequests) -> int:
-        """Length 0; for type 2 this is also IBV_WR_LOCAL_INV."""
+        """Unbind by length 0; for type 2 this is also IBV_WR_LOCAL_INV."""
         two = self.kind == 2
         old, self.key = self.key, self.index << 8 | (self.key + 1) & 0xFF
         mask = FREE | KEY | (QPN if two else 0)
@@ -138,5 +138,5 @@ class MemoryWindow:
         return umr(qp, old, flags=flags, mask=mask, free=1, qpn=ANY_QPN, mkey_7_0=self.key & 0xFF)
 
     def free(self) -> None:
-        """ib_dealloc_mw, bound or not."""
+        """Free the window, bound or not (ib_dealloc_mw)."""
         self.node.driver.must(Op.DESTROY_MKEY, mkey_index=self.index)

@@ -1,4 +1,4 @@
-"""A cable in a test's hand, between functions that do not see each other."""
+"""Cable that a test controls, between functions that do not see each other."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from emu.driver.world.clock import HandClock
 
 
 class Cable:
-    """A wire in the caller's hand: frames wait until :meth:`run` lets them through.
+    """Wire that the caller controls: frames wait until :meth:`run` delivers them.
 
-    The functions on it do not see each other, as if they were in different processes. ``tap`` sees
-    every frame on its way and gives the frames that arrive instead.
+    The functions on it do not see each other, as if they were in different processes. ``tap`` gets
+    every frame in flight and returns the frames to deliver instead.
     """
 
     changes = 0
@@ -30,7 +30,7 @@ class Cable:
         frames: deque[tuple[Cable, Frame | bytes]] | None = None,
         cables: list[Cable] | None = None,
     ) -> None:
-        """``frames`` and ``cables`` are what the ends of a cable have in common."""
+        """Create an end; both ends of a cable have the same ``frames`` and ``cables``."""
         self.hca: Hca | None = None
         self.frames: deque[tuple[Cable, Frame | bytes]] = deque() if frames is None else frames
         self.cables: list[Cable] = [] if cables is None else cables
@@ -38,42 +38,42 @@ class Cable:
         self.tap: Callable[[bytes], Iterable[bytes]] = lambda frame: [frame]
         self.sent: list[bytes] = []
         self.takes_trains = False
-        """Whether packets of RoCE may come as trains."""
+        """Whether packets of RoCE may be sent as trains."""
         self.room = 1 << 30
-        """How many frames fit before senders should wait."""
+        """Number of frames in flight at which senders should wait."""
         self.waiting: list[Callable[[], None]] = []
 
     def other(self) -> Cable:
-        """The other end of the same cable."""
+        """Return the other end of the same cable."""
         return Cable(self.frames, self.cables)
 
     def nodes(self) -> Iterable[Hca]:
-        """The function at this end alone."""
+        """Return the function at this end alone."""
         return [] if self.hca is None else [self.hca]
 
     def attach(self, node: Hca, /) -> None:
-        """The function at this end, or its new state after a reset."""
+        """Attach the function at this end, or record its state after a reset."""
         self.hca = node
         self.changes += 1
 
     def port_changed(self, node: Hca, /) -> None:
-        """As for ``attach``."""
+        """Record the port's new state, like ``attach``."""
         self.changes += 1
 
     def is_pausing_to(self, mac: bytes, /) -> bool:
-        """Whether ``room`` is used up, whoever the frames are for."""
+        """Return whether ``room`` is used up, for any receiver."""
         return len(self.frames) >= self.room
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
-        """Call it in the next :meth:`run`."""
+        """Call back in the next :meth:`run`."""
         self.waiting.append(callback)
 
     def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
-        """Nobody asks for more to wait."""
+        """Return no spare capacity: no sender uses it."""
         return NO_LIMIT
 
     def train_to(self, mac: bytes, /) -> CarryTrain | None:
-        """What keeps a train for the next :meth:`run`, if they are wanted."""
+        """Return a sink that keeps a train for the next :meth:`run`; None if trains are off."""
         return self._keep_train if self.takes_trains else None
 
     def _keep_train(self, pieces: Sequence[Buffer]) -> bool:
@@ -86,7 +86,7 @@ class Cable:
         self.frames.append((self, frame))
 
     def run(self) -> bool:
-        """Let everything through that is on its way now; False when nothing was."""
+        """Deliver everything that is in flight now; return False when nothing was."""
         waiting = len(self.frames)
         for _ in range(waiting):
             source, frame = self.frames.popleft()
@@ -107,13 +107,13 @@ class Cable:
 
 
 class DueTimers:
-    """Lets run, with the functions, what they want done in the next round."""
+    """Timers that are due, run together with the functions."""
 
     def __init__(self, clock: HandClock) -> None:
         self._clock = clock
 
     def run(self) -> bool:
-        """Move no time, and run what is due."""
+        """Run the due timers without advancing the time."""
         before = self._clock.waiting()
         self._clock.advance(0)
         return self._clock.waiting() != before

@@ -1,4 +1,4 @@
-"""A wire in the test's hand: what functions send waits until the test lets it through."""
+"""Wire that a test controls: sent frames wait until the test delivers them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from layouts.wire.bth import Service
 
 
 class PacketWire:
-    """A wire that carries packets between all its functions, whole messages never.
+    """Wire that carries packets between all its functions, never whole messages.
 
-    ``tap`` sees every frame on its way and gives the frames that arrive instead: none to lose it,
-    two to double it. ``room`` is how many frames fit before senders have to wait.
+    ``tap`` gets every frame in flight and returns the frames to deliver instead: none to lose it,
+    two to duplicate it. ``room`` is the number of frames in flight at which senders have to wait.
     """
 
     def __init__(self) -> None:
@@ -30,28 +30,28 @@ class PacketWire:
         self.tap: Callable[[bytes], Iterable[bytes]] = lambda frame: [frame]
         self.room = 1 << 30
         self.takes_trains = False
-        """Whether packets may come as trains, which are frames as well."""
+        """Whether packets may be sent as trains, which are frames as well."""
         self.sent = 0
-        """How many frames have been sent."""
+        """Number of frames sent."""
         self._waiting: list[Callable[[], None]] = []
 
     def attach(self, node: Hca, /) -> None:
-        """The function is present under its LID; after a reset, its new state is."""
+        """Attach the function under its LID, or record its state after a reset."""
         self.nodes[node.ib.lid] = node
 
     def port_changed(self, node: Hca, /) -> None:
-        """Nobody is told."""
+        """Ignore the change: no other function is notified."""
 
     def node(self, address: int, /) -> Hca | None:
-        """None: no function is reached directly."""
+        """Return None: no function is reached directly."""
         return None
 
     def reaches(self, address: int, /) -> bool:
-        """Whether frames to this LID arrive."""
+        """Return whether frames to this LID arrive."""
         return address in self.nodes
 
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0, /) -> bool:
-        """Keep the frame; False when there is no room for another one."""
+        """Keep the frame; return False when the wire is full."""
         return self._keep(frame)
 
     def _keep(self, frame: bytes) -> bool:
@@ -60,22 +60,22 @@ class PacketWire:
         return len(self.frames) < self.room
 
     def train_to(self, source: Hca, address: int, mtu: int, /) -> CarryTrain | None:
-        """What keeps a train, if they are wanted."""
+        """Return a sink that keeps a train; None if trains are off."""
         return self._carry_train if self.takes_trains else None
 
     def _carry_train(self, pieces: Sequence[Buffer]) -> bool:
         return self._keep(b"".join(pieces))
 
     def when_room(self, address: int, callback: Callable[[], None], /) -> None:
-        """Call it when a frame has been let through and there is room."""
+        """Call back when a frame has been delivered and the wire has space."""
         self._waiting.append(callback)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin, /) -> None:
-        """Carry it as a packet."""
+        """Send the datagram as a packet."""
         self.transmit(source, frame_of(packet, origin))
 
     def deliver(self) -> bool:
-        """Let one frame through; False when none waits."""
+        """Deliver one frame; return False when none waits."""
         if not self.frames:
             return False
         for frame in self.tap(self.frames.popleft()):
@@ -87,7 +87,7 @@ class PacketWire:
         return True
 
     def arrive(self, frame: bytes) -> None:
-        """A frame reaches whoever it is for."""
+        """Deliver a frame to its receiver."""
         if is_train(frame):
             train = parse_train(memoryview(frame))
             hca = self.nodes[train.first.dlid]
@@ -103,14 +103,14 @@ class PacketWire:
                 receive(hca, packet, len(frame))
 
     def run(self) -> bool:
-        """Let through what is on its way now, as much as in a round; False when nothing was."""
+        """Deliver what is in flight now, up to one round; return False when nothing was."""
         waiting = min(len(self.frames), PACKETS_PER_ROUND)
         for _ in range(waiting):
             self.deliver()
         return waiting > 0
 
     def settle(self, limit: int = 100_000) -> None:
-        """Run functions and deliver frames until nothing moves any more.
+        """Run functions and deliver frames until all are idle.
 
         Raises AssertionError after ``limit`` rounds.
         """
@@ -120,4 +120,4 @@ class PacketWire:
             busy = [lifecycle.run(hca) for hca in list(self.nodes.values())]
             if not self.deliver() and not any(busy):
                 return
-        raise AssertionError("the wire never falls silent")
+        raise AssertionError("the wire never becomes idle")

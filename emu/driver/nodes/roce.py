@@ -31,12 +31,12 @@ SPORT = 0xC123
 
 
 def ipv4(last: int) -> bytes:
-    """The GID of 10.0.0.``last``."""
+    """Return the GID of 10.0.0.``last``."""
     return MAPPED_PREFIX + bytes((10, 0, 0, last))
 
 
 def ipv6(last: int) -> bytes:
-    """A link-local address as a GID."""
+    """Return a link-local address as a GID."""
     return bytes.fromhex("fe80") + bytes(13) + bytes((last,))
 
 
@@ -47,7 +47,7 @@ def set_address(
     driver: Driver, index: int, gid: bytes, mac: bytes = bytes(6), vlan: int | None = None,
     version: RoceVersion = V2, **fields: object,
 ) -> Answer:  # fmt: skip
-    """SET_ROCE_ADDRESS as mlx5_core_roce_gid_set sends it; returns the answer."""
+    """Send SET_ROCE_ADDRESS like mlx5_core_roce_gid_set; return the answer."""
     number = int.from_bytes(mac, "big")
     is_ipv4 = gid.startswith(MAPPED_PREFIX)
     address: Fields = {
@@ -60,20 +60,20 @@ def set_address(
 
 
 def clear_address(driver: Driver, index: int) -> Answer:
-    """The driver leaves version and type of an entry that it empties."""
+    """Clear an entry, with the driver's zero version and type."""
     return set_address(driver, index, bytes(16))
 
 
 class RoceNode(Node):
-    """A function with RoCE on, whose GIDs are an IPv6, an IPv4 and a VLAN's IPv4 address.
+    """Function with RoCE on, whose GIDs are an IPv6, an IPv4 and a VLAN's IPv4 address.
 
-    Each is there for version 2 and, behind these three, for version 1.
+    The table has each for version 2 and, behind these three, for version 1.
     """
 
     VLAN = 100
 
     def __init__(self, function: Function, driver: Driver, index: int = 1) -> None:
-        """``index`` is the GID that paths begin and end with: 0 to 2, 3 to 5 for version 1."""
+        """Enable RoCE; ``index`` is the GID of both ends of paths: 0 to 2, 3 to 5 for version 1."""
         super().__init__(function, driver)
         self.index = index
         self.mac = self.hca.nic_vport.permanent_address
@@ -90,12 +90,12 @@ class RoceNode(Node):
         self.hca.eth.admin_mtu = PORT_MTU
 
     def path_to(self, peer: Endpoint) -> Fields:
-        """The address path to a peer, which is a node with RoCE: fields of ads."""
+        """Return the address path to a peer, which is a node with RoCE: fields of ads."""
         peer = _with_roce(peer)
         return self.path_to_address(peer.mac, peer.gids[peer.index])
 
     def path_to_address(self, mac: bytes, gid: bytes) -> Fields:
-        """The same, to whoever has these two."""
+        """Return the address path to this MAC address and GID."""
         return {
             "src_addr_index": self.index, "rgid_rip": gid,
             "rmac_47_32": int.from_bytes(mac[:2], "big"),
@@ -104,7 +104,7 @@ class RoceNode(Node):
         }  # fmt: skip
 
     def vector_to(self, peer: Endpoint) -> Fields:
-        """The same as fields of an address vector."""
+        """Return the path to a peer as fields of an address vector."""
         peer = _with_roce(peer)
         return {
             "rmac": peer.mac, "rgid": peer.gids[peer.index], "rlid": SPORT, "hop_limit": HOP_LIMIT,
@@ -121,7 +121,7 @@ def functions_on(
     wires: Iterable[EthWire[Hca] | None], clock: HandClock, model: Model = MODEL,
     make_memory: Callable[[], Memory] = Memory,
 ) -> list[Function]:  # fmt: skip
-    """A function at each of the wires; None is a wire that leads nowhere."""
+    """Create a function at each of the wires; None is a wire without a peer."""
     functions = []
     for number, wire in enumerate(wires, 1):
         options = HcaOptions(guid=GUID + number)
@@ -133,7 +133,7 @@ def functions_on(
 
 
 def on_one_segment(clock: HandClock, count: int = 2) -> list[RoceNode]:
-    """Nodes of one process, on one segment."""
+    """Return nodes of one process, on one segment."""
     switch = SegmentSwitch(clock)
     ports = [FunctionPort(f"function {number}", switch) for number in range(count)]
     return brought_up(RoceNode, functions_on(ports, clock), DueTimers(clock))
@@ -142,7 +142,7 @@ def on_one_segment(clock: HandClock, count: int = 2) -> list[RoceNode]:
 def on_a_cable(
     clock: HandClock, model: Model = MODEL, *, takes_trains: bool = False
 ) -> list[RoceNode]:
-    """Two nodes that reach each other by frames only, which may be trains of packets."""
+    """Return two nodes that reach each other by frames only, which may be trains of packets."""
     cable = Cable()
     wires = [cable, cable.other()]
     for wire in wires:

@@ -25,7 +25,7 @@ def two_nodes(
     model: Model, clock: HandClock, wire: IbWire[Hca], *carriers: Runs,
     make_memory: Callable[[], Memory] = Memory,
 ) -> list[Node]:  # fmt: skip
-    """The functions on a wire; ``carriers`` run when the functions do."""
+    """Return the functions on a wire as nodes; ``carriers`` run when the functions do."""
     functions = []
     for number in (1, 2):
         options = HcaOptions(guid=GUID + number, lid=number)
@@ -37,7 +37,7 @@ def two_nodes(
 def brought_up(
     make_node: Callable[[Function, Driver], NodeT], functions: Sequence[Function], *carriers: Runs
 ) -> list[NodeT]:
-    """Nodes of functions; all of them and the ``carriers`` run when one does."""
+    """Return nodes of functions; all of them and the ``carriers`` run when one does."""
     nodes = []
     for function in functions:
         others = [other for other in functions if other is not function]

@@ -1,1 +1,1 @@
-"""Ways to functions and between them that are sockets."""
+"""Sockets to functions and between them."""

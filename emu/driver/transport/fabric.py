@@ -1,4 +1,4 @@
-"""Processes of a fabric, all of them in this one: each a member on the loop that they share."""
+"""Processes of a fabric inside this process: members that share one event loop."""
 
 from __future__ import annotations
 
@@ -32,33 +32,34 @@ FoundT = TypeVar("FoundT")
 
 
 class SkippingLoop(Loop):
-    """Time passes by itself, and at once when a test says so."""
+    """Event loop whose time passes by itself, and skips ahead when a test calls :meth:`skip`."""
 
     def __init__(self) -> None:
         super().__init__()
         self._skipped_ns = 0
 
     def now_ns(self) -> int:
-        """The time of now, with all that was skipped."""
+        """Return the current time, with all that was skipped."""
         return super().now_ns() + self._skipped_ns
 
     def skip(self, ns: int) -> None:
-        """Let so many nanoseconds have passed."""
+        """Advance the time by ``ns`` nanoseconds."""
         self._skipped_ns += ns
 
 
 class Fabric:
-    """Members by the order of their coming; the first one to come is the hub."""
+    """Members in the order in which they joined; the first one is the hub."""
 
     def __init__(self, name: str) -> None:
-        """``name`` is the fabric's address, ``unix:PATH`` or ``tcp:HOST:PORT``."""
+        """Use ``name``, the fabric's address: ``unix:PATH`` or ``tcp:HOST:PORT``."""
         self.name = name
         self.loop = SkippingLoop()
         self.members: list[FabricProcess] = []
         self.cleanup = contextlib.ExitStack()
 
     def join(self, *identities: protocol.Identity) -> FabricProcess:
-        """A process with a function for each of these identities, any numbers when none is given.
+        """Add a process with a function for each of these identities; random ones if none are
+        given.
 
         Raises FabricError.
         """
@@ -73,20 +74,20 @@ class Fabric:
         self.loop.step(0 if any(busy) else STEP_NS)
 
     def until(self, condition: Callable[[], FoundT]) -> FoundT:
-        """Step until it holds; what it gives. Raises AssertionError when that takes too long."""
+        """Step until the condition holds; return its value. Raises AssertionError on a timeout."""
         end = time.monotonic() + SECONDS
         while not (result := condition()):
-            assert time.monotonic() < end, "it does not come to pass"
+            assert time.monotonic() < end, "the condition does not become true"
             self.step()
         return result
 
     def settle(self) -> None:
-        """Until nobody has heard anything for a while."""
+        """Step until no member has received anything for a while."""
         for _ in range(10):
             self.step()
 
     def completions(self, qp: QueuePair, count: int = 1) -> list[Found]:
-        """The next ``count`` completions of a queue pair's CQ."""
+        """Return the next ``count`` completions of a queue pair's CQ."""
         completions: list[Found] = []
 
         def enough() -> bool:
@@ -107,7 +108,7 @@ class Fabric:
 
 
 class FabricNode(Node):
-    """A function of a member; ``port_eqn`` is the EQ of what happens to its port."""
+    """Function of a member; ``port_eqn`` is the EQ of its port's events."""
 
     def __init__(self, function: Function, driver: Driver) -> None:
         super().__init__(function, driver)
@@ -115,10 +116,10 @@ class FabricNode(Node):
 
 
 class FabricProcess:
-    """A process: its place on the fabric, and a node for each of its functions."""
+    """Process: its membership of the fabric, and a node for each of its functions."""
 
     def __init__(self, lab: Fabric, requested: tuple[protocol.Identity, ...]) -> None:
-        """Raises FabricError."""
+        """Join the fabric. Raises FabricError."""
         self.lab = lab
         self.wire = SocketFabric(lab.name, lab.loop, [*requested])
         self.nodes: list[FabricNode] = []
@@ -138,18 +139,18 @@ class FabricProcess:
 
     @property
     def node(self) -> FabricNode:
-        """The first function's."""
+        """Node of the first function."""
         return self.nodes[0]
 
     def leave(self) -> None:
-        """The process ends: its sockets are closed, and nothing of it runs any more."""
+        """End the process: close its sockets and stop its functions."""
         if self in self.lab.members:
             self.lab.members.remove(self)
             self.wire.close()
 
 
 def port_events(node: FabricNode) -> list[int]:
-    """What the driver has been told about its port since the last look."""
+    """Return the port events since the last call."""
     return [
         entry.sub_type
         for entry in node.driver.eqs[node.port_eqn].drain()

@@ -8,8 +8,9 @@ import os
 
 
 class GuestRam:
-    """Guest memory as QEMU's memory-backend-memfd makes it: a memfd that can neither grow nor
-    shrink. ``bytes`` is the guest's own view of it."""
+    """Guest memory like QEMU's memory-backend-memfd: a memfd of fixed size. ``bytes`` is the
+    guest's own view of it.
+    """
 
     def __init__(self, size: int, *, sealed: bool = True) -> None:
         self.size = size
@@ -21,6 +22,6 @@ class GuestRam:
         self.bytes = mmap.mmap(self.fd, size)
 
     def close(self) -> None:
-        """Give the memory back; the server's mapping of it stays valid."""
+        """Release the memory; the server's mapping of it stays valid."""
         self.bytes.close()
         os.close(self.fd)

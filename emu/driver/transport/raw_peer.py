@@ -1,4 +1,4 @@
-"""Somebody on a fabric's sockets who says whatever a test wants."""
+"""Peer on a fabric's sockets that sends arbitrary protocol frames."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emu.server.net.fabric.protocol import HEADER, FrameKind
 
 
 class RawPeer:
-    """A socket that says to a hub, or as a hub, whatever a test wants."""
+    """Socket that sends any frames to a hub, or as a hub."""
 
     def __init__(self, lab: Fabric, sock: socket.socket) -> None:
         self.lab, self.sock = lab, sock
@@ -23,7 +23,7 @@ class RawPeer:
 
     @classmethod
     def connected(cls, lab: Fabric) -> Self:
-        """One that has connected, and has said nothing."""
+        """Return a peer that has connected, and has sent nothing."""
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(lab.name.removeprefix("unix:"))
         lab.step()
@@ -31,7 +31,7 @@ class RawPeer:
 
     @classmethod
     def member(cls, lab: Fabric, *requested: protocol.Identity) -> Self:
-        """One that has been welcomed; ``identities`` are its numbers."""
+        """Return a peer that the hub has accepted; ``identities`` are its numbers."""
         peer = cls.connected(lab)
         requested = requested or (protocol.Identity(),)
         peer.say(FrameKind.HELLO, protocol.hello(requested))
@@ -41,11 +41,11 @@ class RawPeer:
         return peer
 
     def say(self, kind: FrameKind, body: bytes) -> None:
-        """A frame of the protocol."""
+        """Send a frame of the protocol."""
         self.send(protocol.frame(kind, body))
 
     def send(self, data: bytes) -> bool:
-        """All of it, while the others go on; False when the other side has closed."""
+        """Send all bytes while the others run; return False when the other side has closed."""
         view = memoryview(data)
         while view:
             try:
@@ -58,7 +58,7 @@ class RawPeer:
         return True
 
     def hear(self) -> tuple[FrameKind, bytes]:
-        """The next frame: its kind and its body. Raises EOFError at the end."""
+        """Return the next frame: its kind and its body. Raises EOFError at the end."""
         frame = self.lab.until(self._frame)
         assert frame is not None
         return frame
@@ -84,7 +84,7 @@ class RawPeer:
         return HEADER.size + length
 
     def is_dropped(self) -> bool:
-        """Whether the other side ends the connection; what it says before is not listened to."""
+        """Return whether the other side ends the connection; discard all frames before the end."""
 
         def gone() -> bool:
             try:
@@ -97,5 +97,5 @@ class RawPeer:
         return self.lab.until(gone)
 
     def close(self) -> None:
-        """Leave without a word."""
+        """Close the socket without a farewell frame."""
         self.sock.close()

@@ -1,7 +1,7 @@
-"""A vfio-user client in plain Python: what QEMU does with a device, one message at a time.
+"""vfio-user client in plain Python: QEMU's accesses to a device, one message at a time.
 
-It lives in the test's own process. ``step`` is called while a reply is awaited, so a server in the
-same thread can be driven without sleeping; leave it out when the server runs elsewhere.
+The client runs in the test's own process. ``step`` is called while a reply is awaited, so that a
+server in the same thread runs without sleeping. Omit it for a server elsewhere.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ QEMU_CAPABILITIES = {
     "migration": {"max_bitmap_size": 268435456, "pgsize": 4096},
     "write_multiple": True,
 }
-"""What QEMU 11.1 proposes."""
+"""Capabilities that QEMU 11.1 proposes."""
 
 RW = int(DmaFlag.READ | DmaFlag.WRITE)
 
 
 class RefusedError(Exception):
-    """The server answered with an error; ``errno`` says which."""
+    """Raised when the server answers with an error; ``errno`` is its number."""
 
     def __init__(self, errno: int) -> None:
         super().__init__(os.strerror(errno))
@@ -56,7 +56,7 @@ class RefusedError(Exception):
 
 
 class Reply(NamedTuple):
-    """A reply, error or not."""
+    """Reply, an error or not."""
 
     msg_id: int
     cmd: int
@@ -81,22 +81,25 @@ class VfioClient:
         self._next_id = 0
 
     def close(self) -> None:
-        """Leave as QEMU does: without a word."""
+        """Close the socket as QEMU does: without a message."""
         self.sock.close()
 
     def send_raw(self, data: bytes, fds: Sequence[int] = ()) -> None:
-        """Send bytes as they are."""
+        """Send bytes unchanged."""
         socket.send_fds(self.sock, [data], list(fds))
 
     def send(self, cmd: int, payload: bytes = b"", fds: Sequence[int] = (), flags: int = 0) -> int:
-        """Send a request and return its message id; nothing is waited for."""
+        """Send a request and return its message id, without waiting for the reply."""
         self._next_id = (self._next_id + 1) & 0xFFFF
         header = HEADER.pack(self._next_id, cmd, HEADER.size + len(payload), flags, 0)
         self.send_raw(header + payload, fds)
         return self._next_id
 
     def receive(self) -> Reply:
-        """The next reply. Raises EOFError when the server has closed, TimeoutError when late."""
+        """Return the next reply.
+
+        Raises EOFError when the server has closed, TimeoutError when it is late.
+        """
         msg_id, cmd, size, flags, errno = HEADER.unpack(self._read(HEADER.size))
         return Reply(msg_id, cmd, flags, errno, self._read(size - HEADER.size))
 
@@ -126,17 +129,17 @@ class VfioClient:
         return agreed
 
     def device_info(self) -> tuple[int, ...]:
-        """argsz, flags, num_regions, num_irqs."""
+        """Return argsz, flags, num_regions, num_irqs."""
         request = DEVICE_INFO.pack(DEVICE_INFO.size, 0, 0, 0)
         return DEVICE_INFO.unpack(self.call(VfioCommand.DEVICE_GET_INFO, request))
 
     def region_info(self, index: int, argsz: int = REGION_INFO.size) -> tuple[int, ...]:
-        """argsz, flags, index, cap_offset, size, offset."""
+        """Return argsz, flags, index, cap_offset, size, offset."""
         request = REGION_INFO.pack(argsz, 0, index, 0, 0, 0)
         return REGION_INFO.unpack(self.call(VfioCommand.DEVICE_GET_REGION_INFO, request))
 
     def irq_info(self, index: int, argsz: int = IRQ_INFO.size) -> tuple[int, ...]:
-        """argsz, flags, index, count."""
+        """Return argsz, flags, index, count."""
         request = IRQ_INFO.pack(argsz, 0, index, 0)
         return IRQ_INFO.unpack(self.call(VfioCommand.DEVICE_GET_IRQ_INFO, request))
 
@@ -150,7 +153,7 @@ class VfioClient:
         data: bytes = b"",
         fds: Sequence[int] = (),
     ) -> None:
-        """DEVICE_SET_IRQS as it stands in linux/vfio.h."""
+        """Send DEVICE_SET_IRQS with the fields of linux/vfio.h."""
         payload = IRQ_SET.pack(IRQ_SET.size + len(data), flags, index, start, count) + data
         self.call(VfioCommand.DEVICE_SET_IRQS, payload, fds)
 
@@ -171,21 +174,21 @@ class VfioClient:
         flags: int = RW,
         argsz: int = DMA_MAP.size,
     ) -> None:
-        """Grant memory."""
+        """Map guest memory for DMA."""
         payload = DMA_MAP.pack(argsz, flags, offset, iova, size)
         assert self.call(VfioCommand.DMA_MAP, payload, [] if fd is None else [fd]) == b""
 
     def dma_unmap(self, iova: int, size: int, flags: int = 0) -> None:
-        """Take memory back."""
+        """Unmap guest memory."""
         payload = DMA_UNMAP.pack(DMA_UNMAP.size, flags, iova, size)
         assert self.call(VfioCommand.DMA_UNMAP, payload) == payload
 
     def dma_unmap_all(self) -> None:
-        """Take all memory back."""
+        """Unmap all guest memory."""
         self.dma_unmap(0, 0, UnmapFlag.ALL)
 
     def read(self, region: int, offset: int, count: int) -> bytes:
-        """REGION_READ."""
+        """Send REGION_READ; return the data."""
         request = REGION_ACCESS.pack(offset, region, count)
         reply = self.call(VfioCommand.REGION_READ, request)
         assert reply[: REGION_ACCESS.size] == request
@@ -193,17 +196,17 @@ class VfioClient:
         return reply[REGION_ACCESS.size :]
 
     def write(self, region: int, offset: int, data: bytes) -> None:
-        """REGION_WRITE, waiting for the reply."""
+        """Send REGION_WRITE and wait for the reply."""
         header = REGION_ACCESS.pack(offset, region, len(data))
         assert self.call(VfioCommand.REGION_WRITE, header + data) == header
 
     def post(self, region: int, offset: int, data: bytes) -> None:
-        """REGION_WRITE without a reply, as QEMU writes to BARs."""
+        """Send REGION_WRITE without a reply, as QEMU writes to BARs."""
         header = REGION_ACCESS.pack(offset, region, len(data))
         self.send(VfioCommand.REGION_WRITE, header + data, flags=MessageFlag.NO_REPLY)
 
     def write_multi(self, writes: Sequence[tuple[int, int, bytes]]) -> bytes:
-        """REGION_WRITE_MULTI of (region, offset, data); the request's payload."""
+        """Send REGION_WRITE_MULTI of (region, offset, data); return the request's payload."""
         entries = [
             WRITE_MULTI_ENTRY.pack(offset, region, len(data), data)
             for region, offset, data in writes
@@ -211,7 +214,7 @@ class VfioClient:
         return WRITE_MULTI.pack(len(entries)) + b"".join(entries)
 
     def reset(self) -> None:
-        """DEVICE_RESET."""
+        """Send DEVICE_RESET."""
         assert self.call(VfioCommand.DEVICE_RESET) == b""
 
     def _read(self, size: int) -> bytes:
@@ -226,7 +229,7 @@ class VfioClient:
         return data
 
     def _wait(self, deadline: float) -> None:
-        """Until the socket is readable; the server is stepped meanwhile, if it is ours to step."""
+        """Wait until the socket is readable; call ``step`` meanwhile if there is one."""
         while not select.select([self.sock], [], [], 0 if self._step else self._timeout)[0]:
             if self._step:
                 self._step()

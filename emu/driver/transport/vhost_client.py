@@ -1,7 +1,7 @@
-"""A vhost-user front end in plain Python: what User-Mode Linux does with a device.
+"""vhost-user front end in plain Python: User-Mode Linux's accesses to a device.
 
-It has one memory region and the two queues of PCI over virtio. ``step`` is called while a reply is
-awaited, so a server in the same thread can be driven without sleeping.
+The client has one memory region and the two queues of PCI over virtio. ``step`` is called while a
+reply is awaited, so that a server in the same thread runs without sleeping.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from emu.server.vhost.protocol import (
 )
 
 USER: Final = 0x7000_0000_0000
-"""Where the memory is in the front end's own addresses."""
+"""Address of the memory in the front end's own address space."""
 QUEUE_SIZE: Final = 16
 _RING_BYTES: Final = 0x1000
 _BUFFERS: Final = 0x4000
@@ -45,11 +45,11 @@ _IRQ_BYTES: Final = PCIDEV_MESSAGE.size + 4
 
 
 class RefusedMessageError(Exception):
-    """The server acknowledged a message with an error."""
+    """Raised when the server acknowledges a message with an error."""
 
 
 class Ring:
-    """The driver's side of a queue, in the first pages of the memory."""
+    """Driver's side of a queue, in the first pages of the memory."""
 
     def __init__(self, memory: mmap.mmap, base: int, index: int) -> None:
         self._memory = memory
@@ -74,7 +74,7 @@ class Ring:
         U16.pack_into(self._memory, avail + 2, self._made if index is None else index)
 
     def used_one(self) -> tuple[int, int] | None:
-        """The head and the length of the next chain that the device has used."""
+        """Return the head and the length of the next chain that the device has used."""
         used = self.used - self._shift
         if U16.unpack_from(self._memory, used + 2)[0] == self._seen:
             return None
@@ -96,7 +96,7 @@ class VhostClient:
         base: int = 0x10_0000,
         timeout: float = 10,
     ) -> None:
-        """Its memory has ``size`` bytes from guest address ``base`` on."""
+        """Connect, with a memory of ``size`` bytes from guest address ``base`` on."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.connect(os.fspath(path))
         self._step = step
@@ -110,7 +110,7 @@ class VhostClient:
         self.calls, self.call_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Leave without a word; harmless when it has left."""
+        """Close the socket without a message; harmless when it is closed."""
         self.sock.close()
         self.memory.close()
         for fd in (self.fd, self.calls, self.call_end):
@@ -123,17 +123,17 @@ class VhostClient:
     def send(
         self, request: int, payload: bytes = b"", fds: Sequence[int] = (), flags: int = VERSION
     ) -> None:
-        """Send a message; nothing is waited for."""
+        """Send a message without waiting for a reply."""
         data = HEADER.pack(request, flags, len(payload)) + payload
         socket.send_fds(self.sock, [data], list(fds))
 
     def receive(self) -> tuple[int, int, bytes]:
-        """Request, flags and payload of the next reply. Raises EOFError, TimeoutError."""
+        """Return request, flags and payload of the next reply. Raises EOFError, TimeoutError."""
         request, flags, size = HEADER.unpack(self._read(HEADER.size))
         return request, flags, self._read(size)
 
     def ask(self, request: int, payload: bytes = b"") -> bytes:
-        """Send a request that has a reply of its own; the reply's payload."""
+        """Send a request that has a reply of its own; return the reply's payload."""
         self.send(request, payload)
         return self._reply(request)
 
@@ -149,7 +149,7 @@ class VhostClient:
         return payload
 
     def negotiate(self) -> None:
-        """Everything before the memory."""
+        """Send all messages that precede the memory table."""
         self.send(VhostRequest.SET_OWNER)
         (features,) = U64.unpack(self.ask(VhostRequest.GET_FEATURES))
         assert features == FEATURES
@@ -160,14 +160,17 @@ class VhostClient:
         self.tell(VhostRequest.SET_FEATURES, U64.pack(features))
 
     def share(self, regions: Sequence[tuple[int, int, int, int]] | None = None) -> None:
-        """SET_MEM_TABLE with these (guest address, size, user address, offset), or the memory."""
+        """Send SET_MEM_TABLE for the memory, or for these regions.
+
+        A region is (guest address, size, user address, offset).
+        """
         regions = regions or [(self.base, len(self.memory), USER, 0)]
         table = b"".join(MEM_REGION.pack(*region) for region in regions)
         payload = MEM_TABLE.pack(len(regions), 0) + table
         self.tell(VhostRequest.SET_MEM_TABLE, payload, [self.fd] * len(regions))
 
     def place(self, index: int, ring: Ring, size: int = QUEUE_SIZE) -> None:
-        """Size, base and addresses of a queue."""
+        """Send size, base and addresses of a queue."""
         self.tell(VhostRequest.SET_VRING_NUM, VRING_STATE.pack(index, size))
         self.tell(VhostRequest.SET_VRING_BASE, VRING_STATE.pack(index, 0))
         desc, used, avail = (USER + at - self.base for at in (ring.desc, ring.used, ring.avail))
@@ -175,15 +178,15 @@ class VhostClient:
         self.tell(VhostRequest.SET_VRING_ADDR, payload)
 
     def enable(self, index: int, on: bool = True) -> None:
-        """SET_VRING_ENABLE."""
+        """Send SET_VRING_ENABLE."""
         self.tell(VhostRequest.SET_VRING_ENABLE, VRING_STATE.pack(index, on))
 
     def kick(self, index: int) -> None:
-        """Tell that a queue has something, and wait until it has been seen to."""
+        """Notify the device of a queue's entries, and wait until it has processed them."""
         self.tell(VhostRequest.VRING_KICK, VRING_STATE.pack(index, 0))
 
     def start(self, irq_buffers: int = 8) -> None:
-        """All that comes before the first access."""
+        """Send all messages that precede the first access."""
         self.negotiate()
         self.share()
         for index, ring in enumerate((self.commands, self.interrupts)):
@@ -199,11 +202,13 @@ class VhostClient:
     # -- accesses
 
     def access(self, op: int, bar: int, offset: int, size: int, data: bytes = b"") -> int:
-        """Post a write of ``data``; how many bytes the device says to have written, 0."""
+        """Post a write of ``data``; return the number of bytes that the device reports as written,
+        0.
+        """
         return self.exchange(PCIDEV_MESSAGE.pack(op, bar, 0, size, offset) + data, 0)[0]
 
     def exchange(self, out: bytes, room: int) -> tuple[int, bytes]:
-        """Put one access into the queue, as two descriptors when there is something to read."""
+        """Put one access into the queue, as two descriptors when there is data to read."""
         at = self.base + _BUFFERS * 3
         where = at - self.base
         self.memory[where : where + len(out)] = out
@@ -218,7 +223,7 @@ class VhostClient:
         return used[1], self.memory[where + _BUFFER_BYTES : where + _BUFFER_BYTES + room]
 
     def read(self, bar: int, offset: int, size: int) -> bytes:
-        """Read a BAR; all-ones when it was refused."""
+        """Read a BAR; return all-ones when it was refused."""
         return self.exchange(PCIDEV_MESSAGE.pack(PcidevOp.MMIO_READ, bar, 0, size, offset), size)[1]
 
     def write(self, bar: int, offset: int, data: bytes) -> None:
@@ -231,11 +236,11 @@ class VhostClient:
         return self.exchange(out, 8)[1][:size]
 
     def config_write(self, offset: int, data: bytes) -> None:
-        """Write configuration space; the message has room for eight bytes, as the kernel's has."""
+        """Write configuration space; the message has eight bytes of data, like the kernel's."""
         self.access(PcidevOp.CFG_WRITE, 0, offset, len(data), data.ljust(8, b"\0"))
 
     def interrupt(self) -> int | None:
-        """The data of the next MSI-X message; its buffer is offered again. None without one."""
+        """Return the data of the next MSI-X message, or None; offer its buffer again."""
         used = self.interrupts.used_one()
         if used is None:
             return None

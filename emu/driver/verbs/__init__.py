@@ -1,1 +1,1 @@
-"""What a verbs provider does: regions, queue pairs, completions."""
+"""Objects of a verbs provider: regions, queue pairs, completions."""

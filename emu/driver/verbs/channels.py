@@ -1,4 +1,4 @@
-"""A way from one queue pair to another, the same to use whatever service it is made of."""
+"""Channel from one queue pair to another, with the same methods for each transport service."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _STEP_NS = 1_000_000
 
 
 class Channel:
-    """``sender`` and ``receiver`` are queue pairs; ``recv_cq`` takes the receiver's completions."""
+    """Queue pairs ``sender`` and ``receiver``; ``recv_cq`` takes the receiver's completions."""
 
     def __init__(self, service: QpType, left: Node, right: Node, **options: Any) -> None:
-        """From ``left`` to ``right``; ``options`` are those of ``connect``."""
+        """Connect ``left`` to ``right``; ``options`` are those of ``connect``."""
         self.service, self.left, self.right = service, left, right
         self.srqn: int | None = None
         {QpType.XRC: self._open_xrc, QpType.UD: self._open_ud}.get(service, self._open)(options)
@@ -44,7 +44,7 @@ class Channel:
             qp.to_rts(0x10)
 
     def _open_xrc(self, options: dict[str, Any]) -> None:
-        """``log_cq_size`` is that of the CQ which the shared queue reports to."""
+        """Open the XRC objects; ``log_cq_size`` is that of the CQ of the shared queue."""
         self.recv_cq = self.right.completion_queue(*filter(None, [options.pop("log_cq_size", 0)]))
         domain = self.right.driver.must(Op.ALLOC_XRCD).xrcd
         self.srq = SharedQueue(self.right, xrcd=domain, cq=self.recv_cq)
@@ -53,7 +53,7 @@ class Channel:
             QpType.XRC, rq_type=RqType.ZERO_LEN_RQ, log_rq_size=0, log_rq_stride=0,
             xrcd=self.left.driver.must(Op.ALLOC_XRCD).xrcd,
         )  # fmt: skip
-        # A target names some queue of the driver's own (hw/qp.c: create_xrc_tgt_qp).
+        # A target names one of the driver's own queues (hw/qp.c: create_xrc_tgt_qp).
         self.receiver = self.right.queue_pair(QpType.XRC, srq=self.srq, xrcd=domain, no_sq=1)
         connect(self.sender, self.receiver, **options)
 
@@ -63,14 +63,14 @@ class Channel:
         return GRH_BYTES if self.service is QpType.UD else 0
 
     def post_recv(self, *sges: Sge) -> int | None:
-        """Post a receive request; of a shared queue, its index comes back."""
+        """Post a receive WQE; return its index if the queue is shared."""
         if self.srqn is not None:
             return self.srq.post(*sges)
         self.receiver.post_recv(*sges)
         return None
 
     def send(self, *sges: Sge | bytes, **options: Any) -> int:
-        """SEND, or a datagram. Like every verb it returns the request's wqe_counter."""
+        """Post SEND, or a datagram. Like every verb it returns the WQE's wqe_counter."""
         if self.service is QpType.UD:
             to = {"dqp_dct": self.receiver.qpn, "key": QKEY << 32}
             to |= self.left.vector_to(self.right)
@@ -78,27 +78,27 @@ class Channel:
         return self.sender.send(*sges, xrc_srqn=self.srqn, **options)
 
     def write(self, remote: Remote, *sges: Sge | bytes, **options: Any) -> int:
-        """RDMA_WRITE."""
+        """Post RDMA_WRITE."""
         return self.sender.write(remote, *sges, xrc_srqn=self.srqn, **options)
 
     def read(self, remote: Remote, *sges: Sge | bytes, **options: object) -> int:
-        """RDMA_READ."""
+        """Post RDMA_READ."""
         return self.sender.read(remote, *sges, xrc_srqn=self.srqn, **options)
 
     def compare_swap(self, *args: Any, **options: Any) -> int:
-        """As :meth:`WorkRequests.compare_swap`."""
+        """Post an atomic like :meth:`WorkRequests.compare_swap`."""
         return self.sender.compare_swap(*args, xrc_srqn=self.srqn, **options)
 
     def fetch_add(self, *args: Any, **options: Any) -> int:
-        """As :meth:`WorkRequests.fetch_add`."""
+        """Post an atomic like :meth:`WorkRequests.fetch_add`."""
         return self.sender.fetch_add(*args, xrc_srqn=self.srqn, **options)
 
     def masked_compare_swap(self, *args: Any, **options: Any) -> int:
-        """As :meth:`WorkRequests.masked_compare_swap`."""
+        """Post an atomic like :meth:`WorkRequests.masked_compare_swap`."""
         return self.sender.masked_compare_swap(*args, xrc_srqn=self.srqn, **options)
 
     def masked_fetch_add(self, *args: Any, **options: Any) -> int:
-        """As :meth:`WorkRequests.masked_fetch_add`."""
+        """Post an atomic like :meth:`WorkRequests.masked_fetch_add`."""
         return self.sender.masked_fetch_add(*args, xrc_srqn=self.srqn, **options)
 
     def settle(self) -> None:
@@ -106,31 +106,31 @@ class Channel:
         self.left.settle()
 
     def sent(self) -> list[Found]:
-        """Completions of the sender, which must all be good."""
+        """Return the completions of the sender, which must all be good."""
         return all_good(self.sender.cq)
 
     def received(self) -> list[Found]:
-        """Completions of the receiver, which must all be good."""
+        """Return the completions of the receiver, which must all be good."""
         return all_good(self.recv_cq)
 
     def until_sent(self, clock: HandClock, requests: int, most_ns: int) -> int:
-        """Let time go by until so many requests are complete; return how much, in nanoseconds.
+        """Advance the clock until ``requests`` WQEs are complete; return the time in nanoseconds.
 
         Raises DriverError when that takes ``most_ns``.
         """
         begin = clock.ns
         self.settle()
         while requests := requests - len(self.sent()):
-            expect(clock.ns - begin < most_ns, "it never completes")
+            expect(clock.ns - begin < most_ns, "the requests do not complete")
             clock.advance(_STEP_NS)
             self.settle()
         return clock.ns - begin
 
     def failure(self) -> int:
-        """The syndrome of the one request that failed; what follows it was flushed."""
+        """Return the syndrome of the one WQE that failed; the WQEs behind it were flushed."""
         self.settle()
         return first_error(self.sender.cq, CqeOpcode.REQ_ERR)
 
     def receive_failure(self) -> int:
-        """The syndrome of the one receive request that failed."""
+        """Return the syndrome of the one receive WQE that failed."""
         return first_error(self.recv_cq, CqeOpcode.RESP_ERR)

@@ -1,4 +1,4 @@
-"""Completion queues as a verbs provider keeps them (hw/cq.c; rdma-core providers/mlx5/cq.c)."""
+"""Completion queues of a verbs provider (hw/cq.c; rdma-core providers/mlx5/cq.c)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ERRORS = (CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR)
 
 @dataclass
 class Completion:
-    """A CQE, as far as verbs look at it; numbers of what it does not have are 0."""
+    """Fields of a CQE that verbs use; absent numbers are 0."""
 
     opcode: CqeOpcode
     qpn: int
     wqe_counter: int
-    """Of the request, as posting it has returned it; of a shared queue, the request's index."""
+    """Number of the WQE, returned when it was posted; of a shared queue, the WQE's index."""
     byte_cnt: int = 0
     wqe_opcode: int = 0
     syndrome: int = 0
@@ -45,18 +45,18 @@ class Completion:
     timestamp: int = 0
     vlan: int | None = None
     hds_ip_ext: int = 0
-    """Which checksums of a packet are right (CqeChecked)."""
+    """Correct checksums of a packet (CqeChecked)."""
     scattered: bytes | None = None
-    """The message's data, or the answer's, if they have come in the entry (scatter to CQE)."""
+    """Data of the message or the answer, if the entry contains them (scatter to CQE)."""
     vendor: int = field(default=0, compare=False)
-    """vendor_err_synd of an error."""
+    """Value of vendor_err_synd in an error."""
     hw: tuple[int, int] = field(default=(0, 0), compare=False)
-    """hw_synd_type and hw_err_synd of an error."""
+    """Values of hw_synd_type and hw_err_synd in an error."""
 
 
 @dataclass
 class SignatureError:
-    """A SIG_ERR entry: ``found`` stood in the stream, ``computed`` would be right."""
+    """SIG_ERR entry: ``found`` is the value in the stream, ``computed`` the correct one."""
 
     opcode: CqeOpcode
     qpn: int
@@ -72,17 +72,17 @@ Found = Completion | SignatureError
 
 
 class CompletionQueue:
-    """A CQ of the driver's; ``ci`` is its consumer index."""
+    """CQ of the driver's; ``ci`` is its consumer index."""
 
     def __init__(self, node: Endpoint, log_size: int = 8, cqe_sz: int = 0, **context: Any) -> None:
-        """``1 << log_size`` entries, of 64 bytes or with ``cqe_sz`` 1 or 2 of 128.
+        """Create a CQ of ``1 << log_size`` entries, of 64 bytes or with ``cqe_sz`` 1 or 2 of 128.
 
         ``context`` are fields of cqc.
         """
         self.node, self.log_size, self.cqe_sz = node, log_size, cqe_sz
         self.cqe_size = (64, 128, 128)[cqe_sz]
         self.ci = self.arm_sn = 0
-        # An entry of 128 bytes takes the room of two.
+        # An entry of 128 bytes takes the space of two.
         wide = self.cqe_size // CQE_BYTES - 1
         fields = node.driver.cq_fields(node.eqn, log_size=log_size + wide, cqe_sz=cqe_sz, **context)
         fields["cq_context"]["log_cq_size"] = log_size
@@ -90,7 +90,7 @@ class CompletionQueue:
         self.cqn: int = node.driver.must(Op.CREATE_CQ, **fields).cqn
 
     def entry(self, index: int) -> bytes:
-        """The bytes of an entry; of a wide one, the second half is the CQE."""
+        """Return the bytes of an entry; of a 128-byte one, the second half is the CQE."""
         at = self._at(index)
         return self.node.memory.read(self.pages[at // PAGE] + at % PAGE, CQE_BYTES)
 
@@ -98,14 +98,14 @@ class CompletionQueue:
         return (index & (1 << self.log_size) - 1) * self.cqe_size + self.cqe_size - CQE_BYTES
 
     def _front(self, index: int) -> bytes:
-        """What stands before the CQE in a wide entry."""
+        """Return the bytes before the CQE in a 128-byte entry."""
         if self.cqe_size == CQE_BYTES:
             return b""
         at = self._at(index) - CQE_BYTES
         return self.node.memory.read(self.pages[at // PAGE] + at % PAGE, CQE_BYTES)
 
     def peek(self) -> bytes | None:
-        """The bytes of the next entry, or None while it is the device's."""
+        """Return the bytes of the next entry, or None while the device owns it."""
         raw = self.entry(self.ci)
         opcode, owner = raw[63] >> 4, raw[63] & 1
         if opcode == CqeOpcode.INVALID or owner != self.ci >> self.log_size & 1:
@@ -113,7 +113,7 @@ class CompletionQueue:
         return raw
 
     def poll(self, *, tell: bool = True) -> Found | None:
-        """The next completion, or None. The device is told by the doorbell record."""
+        """Return the next completion, or None, and update the doorbell record."""
         raw = self.peek()
         if raw is None:
             return None
@@ -123,18 +123,18 @@ class CompletionQueue:
         return completion_of(raw, self._front(self.ci - 1))
 
     def tell(self) -> None:
-        """The consumer index into the doorbell record."""
+        """Write the consumer index into the doorbell record."""
         self.node.memory.write(self.record, (self.ci & 0xFFFFFF).to_bytes(4, "big"))
 
     def drain(self) -> list[Found]:
-        """All completions that wait."""
+        """Return all pending completions."""
         completions = []
         while completion := self.poll():
             completions.append(completion)
         return completions
 
     def arm(self, *, solicited: bool = False) -> None:
-        """Ask for one event (include/linux/mlx5/cq.h: mlx5_cq_arm)."""
+        """Arm the CQ for one event (include/linux/mlx5/cq.h: mlx5_cq_arm)."""
         word = (self.arm_sn & 3) << 28 | (SOLICITED_ONLY if solicited else 0) | self.ci & 0xFFFFFF
         self.node.memory.write(self.record + 4, word.to_bytes(4, "big"))
         self.node.driver.bar.write(
@@ -144,7 +144,7 @@ class CompletionQueue:
         self.node.driver.bar.settle()
 
     def events(self) -> int:
-        """How often the EQ has told about this queue since the last look.
+        """Return the number of the EQ's events about this queue since the last call.
 
         Raises DriverError for an event of another type.
         """
@@ -157,7 +157,7 @@ class CompletionQueue:
         return count
 
     def resize(self, log_size: int) -> Answer:
-        """MODIFY_CQ with another buffer; unread entries move there (hw/cq.c: mlx5_ib_resize_cq)."""
+        """Run MODIFY_CQ with another buffer; copy unread entries (hw/cq.c: mlx5_ib_resize_cq)."""
         pages = self.node.memory.pages(self.cqe_size << log_size)
         for page in pages:
             self.node.memory.write(page, (bytes(63) + b"\xf1") * 64)
@@ -176,11 +176,11 @@ class CompletionQueue:
         while True:
             raw = self.entry(self.ci + len(unread))
             is_ours = raw[63] & 1 == (self.ci + len(unread)) >> self.log_size & 1
-            expect(is_ours, "the old buffer ends without a mark")
+            expect(is_ours, "the old buffer does not end with a RESIZE CQE")
             if raw[63] >> 4 == CqeOpcode.RESIZE_CQ:
                 break
             unread.append(raw)
-        # The mark has taken an index, so each entry moves one place on.
+        # The RESIZE CQE takes an index, so each entry moves by one.
         self.ci += 1
         self.pages, self.log_size = pages, log_size
         for index, raw in enumerate(unread, self.ci):
@@ -190,14 +190,14 @@ class CompletionQueue:
 
 
 def _scattered(raw: bytes, front: bytes) -> bytes | None:
-    """The 32 or 64 bytes that are scattered to an entry, by its format."""
+    """Return the 32 or 64 bytes scattered to an entry, by its format."""
     if raw[63] & SCATTER_32:
         return raw[:SCATTER_32_BYTES]
     return front if raw[63] & SCATTER_64 else None
 
 
 def completion_of(raw: bytes, front: bytes = b"") -> Found:
-    """What an entry of 64 bytes says; ``front`` is the first half of a wide one."""
+    """Return the completion of a 64-byte entry; ``front`` is the first half of a 128-byte one."""
     opcode = CqeOpcode(raw[63] >> 4)
     if opcode in ERRORS:
         error = err_cqe.view(raw)

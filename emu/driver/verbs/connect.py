@@ -1,4 +1,4 @@
-"""Two queue pairs taken to RTS with each other."""
+"""Connect two queue pairs in RTS."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from emu.driver.verbs.queue_pair import QueuePair
 def connect(
     one: QueuePair, two: QueuePair, *, psns: tuple[int, int] = (0x10, 0xFFFFF0), **options: object
 ) -> None:
-    """Two queue pairs to RTS, with each other; ``options`` go to both, each by its step.
+    """Connect two queue pairs and move them to RTS; ``options`` apply to both, each at its step.
 
-    ``psns`` are the first packet numbers of the one and of the two.
+    ``psns`` are the first packet numbers of ``one`` and of ``two``.
     """
     steps = _by_step(options)
     for qp, peer, (mine, its) in ((one, two, psns), (two, one, psns[::-1])):

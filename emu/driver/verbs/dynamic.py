@@ -1,4 +1,4 @@
-"""DC initiators and targets as a verbs provider makes them (hw/qp.c: create_dci, create_dct)."""
+"""DC initiators and targets of a verbs provider (hw/qp.c: create_dci, create_dct)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 ACCESS_KEY = 0x5A5A_0000_1234_5678
 NOT_THE_USERS = 0x777
-"""The shared queue that the context of an initiator names: one that its user may not refer to."""
+"""Shared queue in the context of an initiator: one that its user may not use."""
 _EXTENDED = 1 << 31
 _STREAM_AT = 9
 
 
 class Target:
-    """A DC target with a shared receive queue and a completion queue."""
+    """DC target with a shared receive queue and a completion queue."""
 
     def __init__(self, node: Node, *, cqe_sz: int = 0, **context: Any) -> None:
-        """``cqe_sz`` is that of its completion queue; ``context`` are fields of dctc."""
+        """Create the target; ``cqe_sz`` is that of its CQ, ``context`` are fields of dctc."""
         self.node = node
         self.cq = CompletionQueue(node, cqe_sz=cqe_sz)
         self.srq = node.shared_queue()
         self.dctn: int = node.driver.must(Op.CREATE_DCT, **self.fields(**context)).dctn
 
     def fields(self, **context: object) -> dict[str, Any]:
-        """What CREATE_DCT takes."""
+        """Return the input of CREATE_DCT."""
         return {
             "dct_context_entry": {
                 "pd": self.node.pdn, "cqn": self.cq.cqn, "srqn_xrqn": self.srq.srqn, "rre": 1,
@@ -43,29 +43,30 @@ class Target:
         }  # fmt: skip
 
     def drain(self) -> Answer:
-        """DRAIN_DCT."""
+        """Run DRAIN_DCT."""
         return self.node.driver.must(Op.DRAIN_DCT, dctn=self.dctn)
 
     def destroy(self) -> Answer:
-        """DESTROY_DCT."""
+        """Run DESTROY_DCT."""
         return self.node.driver.must(Op.DESTROY_DCT, dctn=self.dctn)
 
     def query(self) -> Dctc:
-        """The context of now."""
+        """Return the current context."""
         context: Dctc = self.node.driver.must(Op.QUERY_DCT, dctn=self.dctn).dct_context_entry
         return context
 
 
 class Initiator(QueuePair):
-    """A queue pair whose requests go to ``to``, a target, in ``stream``."""
+    """Queue pair whose WQEs are for ``to``, a target, in ``stream``."""
 
     def __init__(
         self, node: Node, to: Target | None = None, *, streams: tuple[int, int] = (0, 0),
         ack_timeout: int = 14, cs_req: int = 0, **rts: Any,
     ) -> None:  # fmt: skip
-        """``streams`` are logarithms: of how many there are, and of how many may fail.
+        """Create the initiator.
 
-        ``cs_req`` is the qpc's.
+        ``streams`` are two logarithms: the number of streams, and the number of those that may
+        fail. ``cs_req`` is the qpc's.
         """
         channels, errored = streams
         super().__init__(
@@ -78,13 +79,13 @@ class Initiator(QueuePair):
         self.start()
 
     def start(self) -> None:
-        """From RST to RTS; without a peer."""
+        """Move the queue pair from RST to RTS, without a peer."""
         self.init()
         self.to_rtr()
         self.to_rts(**self.rts)
 
     def post(self, opcode: int, *segments: bytes, **options: Any) -> int:
-        """As of any queue pair, behind the address vector of the target."""
+        """Post a WQE with the address vector of the target."""
         if self.to is None:
             raise DriverError("there is no target")
         vector = {"key": self.key, "dqp_dct": self.to.dctn | _EXTENDED}
@@ -92,7 +93,7 @@ class Initiator(QueuePair):
         return super().post(opcode, bytes(av.new(**vector).buf), *segments, **options)
 
     def ring(self, wqe: bytes = b"") -> None:
-        """The stream's number is put into the control segment last."""
+        """Write the stream's number into the control segment, then ring the doorbell."""
         at = (self.sent - len(wqe) // 64) % self.sq_size * 64
         self.put(self.sq_offset + at + _STREAM_AT, self.stream.to_bytes(2, "big"))
         super().ring(wqe)

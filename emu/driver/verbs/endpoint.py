@@ -1,4 +1,4 @@
-"""A function that is up, as far as memory and queues need it."""
+"""Function after its probe, with the objects that memory and queues need."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ ASYNC_EVENTS = (
 
 
 class Endpoint:
-    """A function with its driver, one protection domain, and EQs for completions and for the rest.
+    """Function with its driver, one protection domain, and EQs for completions and for other
+    events.
 
-    ``hca`` is the device's side, which no driver could see.
+    ``hca`` is the device's side, which a real driver could not access.
     """
 
     def __init__(self, function: Function, driver: Driver) -> None:
-        """``driver`` has probed the function."""
+        """Create domain and EQs; ``driver`` has probed the function."""
         self.function, self.driver = function, driver
         self.memory = driver.memory
         self.hca = function.hca
@@ -35,15 +36,15 @@ class Endpoint:
 
     @property
     def lid(self) -> int:
-        """The port's LID."""
+        """LID of the port."""
         return self.hca.link.lid
 
     def path_to(self, peer: Endpoint) -> dict[str, Any]:
-        """The address path of a queue pair to another node: fields of ads."""
+        """Return the address path of a queue pair to another node: fields of ads."""
         return {"rlid": peer.lid}
 
     def vector_to(self, peer: Endpoint) -> dict[str, Any]:
-        """The same as fields of an address vector."""
+        """Return the path as fields of an address vector."""
         return {"rlid": peer.lid}
 
     def settle(self) -> None:
@@ -51,7 +52,7 @@ class Endpoint:
         self.driver.bar.settle()
 
     def events(self) -> list[tuple[EventType, int]]:
-        """The asynchronous events since the last look: (type, number of what they are about)."""
+        """Return the asynchronous events since the last call: (type, number of the object)."""
         events: list[tuple[EventType, int]] = []
         for entry in self.driver.eqs[self.async_eqn].drain():
             event = EventType(entry.type)

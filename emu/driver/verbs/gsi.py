@@ -1,4 +1,4 @@
-"""QP1 as ib_mad uses it: management datagrams out of guest memory, and back into it."""
+"""QP1 as ib_mad uses it: management datagrams sent from and received into guest memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECEIVES = 16
 
 
 class Gsi:
-    """A node's QP1, or another special queue pair, with receive requests posted."""
+    """QP1 of a node, or another special queue pair, with receive WQEs posted."""
 
     def __init__(self, node: Node, qp_type: QpType = QpType.QP1) -> None:
         self.node = node
@@ -47,9 +47,9 @@ class Gsi:
         self.node.settle()
 
     def take(self) -> list[tuple[Completion, bytes]]:
-        """(completion, MAD) of all that has arrived; each receive request is posted again.
+        """Return (completion, MAD) of all received datagrams; post each receive WQE again.
 
-        Raises DriverError for a completion that is no good receive.
+        Raises DriverError for a completion that is not a good receive.
         """
         messages: list[tuple[Completion, bytes]] = []
         for completion in self.qp.cq.drain():
@@ -57,8 +57,8 @@ class Gsi:
                 continue
             if not isinstance(completion, Completion):
                 raise DriverError(f"{completion} on a management queue")
-            expect(completion.opcode is CqeOpcode.RESP_SEND, f"no receive: {completion}")
-            expect(completion.byte_cnt == GRH_BYTES + MAD_BYTES, f"no MAD: {completion}")
+            expect(completion.opcode is CqeOpcode.RESP_SEND, f"not a receive: {completion}")
+            expect(completion.byte_cnt == GRH_BYTES + MAD_BYTES, f"not a MAD: {completion}")
             at = self.received % RECEIVES * 512
             messages.append((completion, self.inbox.read(at + GRH_BYTES, MAD_BYTES)))
             self.qp.post_recv(self.inbox.sge(at, GRH_BYTES + MAD_BYTES))
@@ -66,7 +66,7 @@ class Gsi:
         return messages
 
     def header(self, mgmt_class: int, class_version: int, method: int, attr: int) -> dict[str, int]:
-        """The fields of a request's mad_hdr, with a transaction of its own."""
+        """Return the fields of a request's mad_hdr, with a transaction id of its own."""
         self.tid += 1
         return {
             "base_version": 1, "mgmt_class": mgmt_class, "class_version": class_version,
@@ -74,9 +74,9 @@ class Gsi:
         }  # fmt: skip
 
     def ask_sa(self, method: int, attr: int, prm: Prm, **fields: Any) -> tuple[Any, list[Any]]:
-        """The administrator's answer: its MAD, and the records in it, as views.
+        """Return the administrator's answer: its MAD, and the records in it, as views.
 
-        ``fields`` of a record of ``prm`` are asked for, and are the components of the mask.
+        ``fields`` of a record of ``prm`` are the query, and the components of the mask.
         """
         hdr = self.header(MgmtClass.SUBN_ADM, sa.CLASS_VERSION, method, attr)
         request = sa_mad.new(mad_hdr=hdr, comp_mask=components(prm).mask_of(*fields))
@@ -110,7 +110,7 @@ class Gsi:
         return b"".join(part.data for part in segments)[:length]
 
     def pma(self, method: int, attr: int, lid: int, prm: Prm | None = None, **fields: Any) -> Any:
-        """What a port's performance management agent answers, as a MAD."""
+        """Return the answer of a port's performance management agent, as a MAD."""
         hdr = self.header(MgmtClass.PERF_MGMT, 1, method, attr)
         data = bytes(prm.new(**fields)) if prm else b""
         request = pma_mad.new(mad_hdr=hdr, data=data.ljust(192, b"\0"))
@@ -125,7 +125,7 @@ class Gsi:
 def joined(
     node: Node, mgid: bytes, join_state: int = JoinState.FULL_MEMBER, **fields: object
 ) -> int:
-    """Have a node's port join a multicast group, which is made if there is none; its MLID."""
+    """Join a node's port to a multicast group, created if absent; return its MLID."""
     record = {
         "mgid": mgid, "port_gid": node.hca.ib.gid(0), "join_state": join_state, "pkey": 0xFFFF,
         "qkey": 0x1234, "traffic_class": 0, "flow_label": 0, "sl": 0,
@@ -138,7 +138,7 @@ def joined(
 
 
 def left(node: Node, mgid: bytes, join_state: int = JoinState.FULL_MEMBER) -> None:
-    """Have a node's port leave a group."""
+    """Remove a node's port from a group."""
     gsi = Gsi(node)
     record = {"mgid": mgid, "port_gid": node.hca.ib.gid(0), "join_state": join_state}
     answer, _ = gsi.ask_sa(Method.DELETE, SaAttr.MC_MEMBER_REC, sa.mcmember_rec, **record)

@@ -1,4 +1,4 @@
-"""A function that is up, and the verbs objects of one process on it."""
+"""Function after its probe, and the verbs objects of one process on it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from layouts.enums import QpType
 
 
 class Node(Endpoint):
-    """Makes regions and queues; nothing here knows which wire lies between two nodes."""
+    """Creates regions and queues; the wire between two nodes does not matter here."""
 
     def region(self, size: int, **context: Any) -> Region:
-        """Registered memory of ``size`` bytes; ``va`` and fields of the key's context."""
+        """Register memory of ``size`` bytes; ``va`` and fields of the key's context are options."""
         return Region(self, size, **context)
 
     def completion_queue(self, log_size: int = 8, **context: Any) -> CompletionQueue:
-        """A CQ of ``1 << log_size`` entries."""
+        """Create a CQ of ``1 << log_size`` entries."""
         return CompletionQueue(self, log_size, **context)
 
     def shared_queue(self, **options: Any) -> SharedQueue:
-        """A shared receive queue; see :class:`SharedQueue` for its options."""
+        """Create a shared receive queue; see :class:`SharedQueue` for its options."""
         return SharedQueue(self, **options)
 
     def queue_pair(self, st: QpType = QpType.RC, **context: Any) -> QueuePair:
-        """A queue pair in RST; see :class:`QueuePair` for its options."""
+        """Create a queue pair in RST; see :class:`QueuePair` for its options."""
         return QueuePair(self, st, **context)

@@ -1,4 +1,4 @@
-"""How work requests ended. What is not as it should be raises DriverError."""
+"""Results of work requests. An unexpected result raises DriverError."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def settle(node: Endpoint) -> None:
 
 
 def all_good(cq: CompletionQueue) -> list[Found]:
-    """All completions that wait; each must be a success."""
+    """Return all pending completions; each must be a success."""
     completions = cq.drain()
     errors = [completion for completion in completions if completion.opcode in ERRORS]
     expect(not errors, f"completions with errors: {errors}")
@@ -23,12 +23,12 @@ def all_good(cq: CompletionQueue) -> list[Found]:
 
 
 def good(qp: QueuePair) -> list[Found]:
-    """The same of a queue pair's CQ."""
+    """Return all pending completions of a queue pair's CQ; each must be a success."""
     return all_good(qp.cq)
 
 
 def failure(qp: QueuePair) -> int:
-    """The syndrome of the first request that failed."""
+    """Return the syndrome of the first WQE that failed."""
     settle(qp.node)
     errors = [done for done in qp.cq.drain() if done.opcode == CqeOpcode.REQ_ERR]
     expect(errors, "nothing failed")
@@ -36,7 +36,7 @@ def failure(qp: QueuePair) -> int:
 
 
 def first_error(cq: CompletionQueue, opcode: CqeOpcode) -> int:
-    """The syndrome of the first error that waits, which is of this kind."""
+    """Return the syndrome of the first pending error, whose opcode must be ``opcode``."""
     errors = [done for done in cq.drain() if done.opcode in ERRORS]
     expect(errors, "nothing failed")
     expect(errors[0].opcode == opcode, f"{errors[0].opcode!r}, not {opcode!r}")

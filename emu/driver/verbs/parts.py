@@ -1,4 +1,4 @@
-"""What a queue pair is made of, and how a driver takes one through its states."""
+"""Objects that a queue pair needs, and its transitions by command."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ STEPS = {
 
 
 class Parts:
-    """A protection domain, an EQ and a CQ, and the queue pairs that use them."""
+    """Protection domain, an EQ and a CQ, and the queue pairs that use them."""
 
     def __init__(self, driver: Driver, **cq_context: Any) -> None:
-        """``cq_context`` are fields of cqc."""
+        """Create the objects; ``cq_context`` are fields of cqc."""
         self.driver = driver
         self.pdn = driver.alloc_pd()
         self.cqn = driver.create_cq(driver.create_eq(), **cq_context)
 
     def fields(self, **context: Any) -> Fields:
-        """What CREATE_QP takes."""
+        """Return the input of CREATE_QP."""
         return self.driver.qp_fields(self.pdn, self.cqn, **context)
 
     def make(self, state: QpState = QpState.RST, **context: object) -> int:
-        """The number of a new queue pair, taken as far as ``state``."""
+        """Create a queue pair and move it to ``state``; return its number."""
         qpn = self.driver.create_qp(self.pdn, self.cqn, **context)
         if state is QpState.ERR:
             self.driver.must(Op._2ERR_QP, qpn=qpn)
@@ -62,12 +62,15 @@ class Parts:
         return qpn
 
     def on_this_link(self, qpc: Fields) -> Fields:
-        """The same without an address where there is no GID: an Ethernet port's path leads back."""
+        """Return the fields without an address where there is no GID.
+
+        An Ethernet port's path leads back to itself.
+        """
         if not self.driver.caps.port_type or "remote_qpn" not in qpc:
             return qpc
         return {**qpc, "primary_address_path": {"fl": 1}}
 
     def query(self, qpn: int) -> Qpc:
-        """The context of now."""
+        """Return the current context."""
         context: Qpc = self.driver.must(Op.QUERY_QP, qpn=qpn).qpc
         return context

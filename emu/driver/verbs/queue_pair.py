@@ -1,4 +1,4 @@
-"""Queue pairs as a verbs provider keeps them: their rings and their states (hw/qp.c)."""
+"""Queue pairs of a verbs provider: their rings and their states (hw/qp.c)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from layouts.enums import Op, QpState, QpType, RqType
 
 
 class QueuePair(WorkRequests):
-    """A queue pair of the driver's, with its rings; it begins in RST.
+    """Queue pair of the driver's, with its rings, created in RST.
 
     ``cq`` is the completion queue of both directions, unless receives have one of their own.
     """
@@ -25,14 +25,15 @@ class QueuePair(WorkRequests):
         cq: CompletionQueue | None = None, rcq: CompletionQueue | None = None,
         log_cq_size: int = 8, **context: Any,
     ) -> None:  # fmt: skip
-        """One CQ takes all completions, unless ``rcq`` takes those of receives.
+        """Create a queue pair; ``cq`` takes all completions, unless ``rcq`` takes those of
+        receives.
 
-        The send queue has ``1 << log_sq_size`` WQEBBs; receive requests have
-        ``16 << log_rq_stride`` bytes. ``context`` are fields of qpc.
+        The send queue has ``1 << log_sq_size`` WQEBBs; receive WQEs have ``16 << log_rq_stride``
+        bytes. ``context`` are fields of qpc.
         """
         self.node, self.st, self.srq = node, st, srq
         self.cq = cq or CompletionQueue(node, log_cq_size)
-        context = {"fre": 1} | context  # as kernels make theirs
+        context = {"fre": 1} | context  # as in kernels' queue pairs
         if rcq is not None:
             context["cqn_rcv"] = rcq.cqn
         if srq is not None:
@@ -53,7 +54,7 @@ class QueuePair(WorkRequests):
         self.qpn = node.driver.must(Op.CREATE_QP, **fields).qpn
 
     def init(self, **qpc: Any) -> Self:
-        """RST to INIT with these fields of qpc; all that a peer may do is allowed."""
+        """Move from RST to INIT with these fields of qpc; the peer has all rights."""
         path = {"vhca_port_num": 1} | qpc.pop("primary_address_path", {})
         qpc = {"rre": 1, "rwe": 1, "rae": 1, "atomic_mode": 1, "primary_address_path": path} | qpc
         self.node.driver.must(Op.RST2INIT_QP, qpn=self.qpn, qpc=qpc)
@@ -63,7 +64,9 @@ class QueuePair(WorkRequests):
         self, lid: int = 0, qpn: int = 0, psn: int = 0,
         path: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), **qpc: object,
     ) -> Self:  # fmt: skip
-        """INIT to RTR: the peer's LID, number and first PSN, and other fields of its path."""
+        """Move from INIT to RTR: the peer's LID, number and first PSN, and other fields of its
+        path.
+        """
         qpc = {
             "mtu": 3, "log_msg_max": 30, "remote_qpn": qpn, "next_rcv_psn": psn, "log_rra_max": 4,
             "min_rnr_nak": 1, "primary_address_path": {"rlid": lid, **dict(path)},
@@ -72,7 +75,7 @@ class QueuePair(WorkRequests):
         return self
 
     def to_rts(self, psn: int = 0, ack_timeout: int = 14, **qpc: Any) -> Self:
-        """RTR to RTS: the own first PSN; the timeout is 4.096 us << ``ack_timeout``."""
+        """Move from RTR to RTS: the own first PSN; the timeout is 4.096 us << ``ack_timeout``."""
         qpc = {
             "next_send_psn": psn, "log_sra_max": 4, "retry_count": 7, "rnr_retry": 7,
             "primary_address_path": {"ack_timeout": ack_timeout},
@@ -81,20 +84,20 @@ class QueuePair(WorkRequests):
         return self
 
     def to_error(self) -> None:
-        """To ERR, which flushes what waits."""
+        """Move to ERR, which flushes outstanding WQEs."""
         self.node.driver.must(Op._2ERR_QP, qpn=self.qpn)
 
     def to_reset(self) -> None:
-        """As the driver does: its own counters and the doorbell record start over, too."""
+        """Move to RST; like the driver, zero the own counters and the doorbell record, too."""
         self.node.driver.must(Op._2RST_QP, qpn=self.qpn)
         self.sent = self.received = 0
         self.node.memory.write(self.record, bytes(8))
 
     def destroy(self) -> None:
-        """DESTROY_QP; its CQ stays."""
+        """Run DESTROY_QP; the CQ stays."""
         self.node.driver.must(Op.DESTROY_QP, qpn=self.qpn)
 
     @property
     def state(self) -> QpState:
-        """The state of now, as the device tells it."""
+        """Current state, as the device reports it."""
         return QpState(self.node.driver.must(Op.QUERY_QP, qpn=self.qpn).qpc.state)

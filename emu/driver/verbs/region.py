@@ -1,4 +1,4 @@
-"""Registered memory: what a region's key covers, and its bytes."""
+"""Registered memory: the range of a region's key, and its bytes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from layouts.enums import AccessMode, Op
 
 RIGHTS = {"lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1}
 READ_ONLY = {"rw": 0, "a": 0}
-"""Without local write, memory is not open for remote changes either (IBTA 10.6.3.1)."""
+"""Rights without local write, which excludes remote changes as well (IBTA 10.6.3.1)."""
 
 
 class Region:
     """Registered memory: scattered pages behind one key, at a virtual address of its own.
 
-    ``key`` is lkey and rkey; ``at`` is always an offset in bytes from the region's beginning.
+    ``key`` is lkey and rkey; ``at`` is always an offset in bytes from the region's start.
     """
 
     def __init__(
         self, node: Endpoint, size: int, va: int = 0x7F00_0000_0000, **context: Any
     ) -> None:
-        """``context`` are fields of mkc; all rights are given unless it takes some away."""
+        """Register memory; ``context`` are fields of mkc, which has all rights by default."""
         self.node, self.size, self.va = node, size, va
         self.pages = node.memory.pages(size + va % PAGE)
         entries = pack64(self.pages)
@@ -44,7 +44,7 @@ class Region:
         self.key = self.index << 8
 
     def _pieces(self, at: int, length: int) -> Iterator[tuple[int, int]]:
-        """(IOVA, bytes) of the parts of pages."""
+        """Yield (IOVA, bytes) of each page that the range touches."""
         at += self.va % PAGE
         while length:
             size = min(length, PAGE - at % PAGE)
@@ -52,17 +52,17 @@ class Region:
             at, length = at + size, length - size
 
     def read(self, at: int = 0, length: int | None = None) -> bytes:
-        """The process's own look at its memory; to the end without a length."""
+        """Return bytes by the process's own access; to the end without a length."""
         length = self.size - at if length is None else length
         return b"".join(self.node.memory.read(*piece) for piece in self._pieces(at, length))
 
     def write(self, data: bytes, at: int = 0) -> None:
-        """The process writes into its memory."""
+        """Write bytes by the process's own access."""
         done, rest = 0, memoryview(data)
         for iova, size in self._pieces(at, len(data)):
             self.node.memory.write(iova, rest[done : done + size])
             done += size
 
     def sge(self, at: int = 0, length: int | None = None) -> Sge:
-        """A part of the region for a work request; to the end without a length."""
+        """Return a range of the region for a work request; to the end without a length."""
         return (self.size - at if length is None else length, self.key, self.va + at)

@@ -1,4 +1,4 @@
-"""Work requests: segments put into a queue pair's rings, doorbell records, doorbells (hw/wr.c)."""
+"""Work requests: segments in a queue pair's rings, doorbell records, doorbells (hw/wr.c)."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _IS_EXTENDED = 1 << 31
 
 
 class WorkRequests:
-    """Posts requests. Each verb returns the request's wqe_counter, which its completion names.
+    """Posts work requests. Each verb returns the WQE's wqe_counter, which its completion names.
 
-    Data are pieces of memory, or bytes that go inline. ``options`` are those of :meth:`post`;
-    ``xrc_srqn`` names the shared queue that a request of an XRC queue pair is for.
+    Data are ranges of memory, or inline bytes. ``options`` are those of :meth:`post`; ``xrc_srqn``
+    names the destination's shared queue of an XRC queue pair.
     """
 
     node: Endpoint
@@ -52,17 +52,17 @@ class WorkRequests:
     sent: int
     """Producer counter of the send queue, in WQEBBs of 64 bytes."""
     received: int
-    """Producer counter of the receive queue, in requests."""
+    """Producer counter of the receive queue, in WQEs."""
 
     def put(self, at: int, data: bytes) -> None:
-        """Write into the queue pair's buffer, over page ends."""
+        """Write into the queue pair's buffer, across page ends."""
         while data:
             room = PAGE - at % PAGE
             self.node.memory.write(self.pages[at // PAGE] + at % PAGE, data[:room])
             at, data = at + room, data[room:]
 
     def post_recv(self, *sges: Sge | bytes) -> None:
-        """Post a receive request."""
+        """Post a receive WQE."""
         body = b"".join(data_segments(sges))
         if len(body) < self.rq_stride:
             body += END_OF_LIST
@@ -74,9 +74,9 @@ class WorkRequests:
         self, opcode: int, *segments: bytes, imm: int = 0, opmod: int = 0, flags: int = SIGNALED,
         ring: bool = True,
     ) -> int:  # fmt: skip
-        """Post segments behind a control segment; returns the request's wqe_counter.
+        """Post segments behind a control segment; return the WQE's wqe_counter.
 
-        ``flags`` are fm_ce_se: SIGNALED, SOLICITED, FENCE. Without ``ring``, it waits for the
+        ``flags`` are fm_ce_se: SIGNALED, SOLICITED, FENCE. Without ``ring``, the WQE waits for the
         doorbell of a later one.
         """
         body = b"".join(segments)
@@ -94,7 +94,7 @@ class WorkRequests:
         return index
 
     def ring(self, wqe: bytes = b"") -> None:
-        """The doorbell; work is done when the node runs."""
+        """Ring the doorbell; the work is done when the node runs."""
         first = wqe[:8] or (0).to_bytes(4, "big") + (self.qpn << 8).to_bytes(4, "big")
         driver = self.node.driver
         driver.bar.write(driver.uar * PAGE + _BLUE_FLAME, first)
@@ -105,7 +105,7 @@ class WorkRequests:
         self, *sges: Sge | bytes, imm: int | None = None, inv_rkey: int | None = None,
         xrc_srqn: int | None = None, **options: Any,
     ) -> int:  # fmt: skip
-        """SEND, with an immediate or with a key that it invalidates at the peer."""
+        """Post SEND, with an immediate or with a key that it invalidates at the peer."""
         opcode = Opcode.SEND
         if imm is not None:
             opcode, options["imm"] = Opcode.SEND_IMM, imm
@@ -117,31 +117,37 @@ class WorkRequests:
         self, remote: Remote, *sges: Sge | bytes, imm: int | None = None,
         xrc_srqn: int | None = None, **options: object,
     ) -> int:  # fmt: skip
-        """RDMA_WRITE; with an immediate it takes a receive request of the peer's."""
+        """Post RDMA_WRITE; with an immediate it consumes a receive WQE of the peer's."""
         opcode = Opcode.RDMA_WRITE
         if imm is not None:
             opcode, options["imm"] = Opcode.RDMA_WRITE_IMM, imm
         return self._remote(opcode, remote, b"", *sges, xrc_srqn=xrc_srqn, **options)
 
     def read(self, remote: Remote, *sges: Sge | bytes, **options: Any) -> int:
-        """RDMA_READ into local memory."""
+        """Post RDMA_READ into local memory."""
         return self._remote(Opcode.RDMA_READ, remote, b"", *sges, **options)
 
     def compare_swap(
         self, remote: Remote, sge: Sge, compare: int, swap: int, **options: Any
     ) -> int:
-        """Eight bytes become ``swap`` if they are ``compare``; what they were comes to ``sge``."""
+        """Post an atomic: eight bytes become ``swap`` if they equal ``compare``.
+
+        The old value is written to ``sge``.
+        """
         return self._remote(Opcode.ATOMIC_CS, remote, ATOMIC.pack(swap, compare), sge, **options)
 
     def fetch_add(self, remote: Remote, sge: Sge, add: int, **options: Any) -> int:
-        """Add to eight bytes; what they were comes to ``sge``."""
+        """Post an atomic that adds to eight bytes; the old value is written to ``sge``."""
         return self._remote(Opcode.ATOMIC_FA, remote, ATOMIC.pack(add, 0), sge, **options)
 
     def masked_compare_swap(
         self, remote: Remote, sge: Sge, compare: int, swap: int, masks: tuple[int, int],
         **options: Any,
     ) -> int:  # fmt: skip
-        """``masks`` of what is compared and of what is swapped; ``sge`` says how many bytes."""
+        """Post a masked compare and swap; ``masks`` select the compared and the swapped bits.
+
+        The length of ``sge`` is that of the operands.
+        """
         layout = MASKED_CS_4 if sge[0] == 4 else MASKED_ATOMIC
         segment = layout.pack(swap, compare, *masks[::-1])
         options = _extended(sge) | options
@@ -150,7 +156,10 @@ class WorkRequests:
     def masked_fetch_add(
         self, remote: Remote, sge: Sge, add: int, boundary: int = 0, **options: Any
     ) -> int:
-        """``boundary`` has the top bits of the fields; ``sge`` says how many bytes."""
+        """Post a masked addition; ``boundary`` has the top bits of the fields.
+
+        The length of ``sge`` is that of the operands.
+        """
         layout = MASKED_FA_4 if sge[0] == 4 else MASKED_FA
         segment = layout.pack(add, boundary)
         options = _extended(sge) | options
@@ -160,7 +169,7 @@ class WorkRequests:
         self, opcode: Opcode, remote: Remote, operands: bytes, *sges: Sge | bytes,
         xrc_srqn: int | None = None, **options: Any,
     ) -> int:  # fmt: skip
-        """A request about the peer's memory."""
+        """Post a WQE about the peer's memory."""
         raddr = RADDR.pack(remote[1], remote[0])
         segments = (*xrc_segments(xrc_srqn), raddr, operands, *data_segments(sges))
         return self.post(opcode, *segments, **options)
@@ -168,7 +177,10 @@ class WorkRequests:
     def datagram(
         self, to: Mapping[str, Any], *sges: Sge | bytes, imm: int | None = None, **options: Any
     ) -> int:
-        """``to`` holds fields of the address vector: dqp_dct, rlid, key (Q_Key in its top half)."""
+        """Return the datagram segment.
+
+        ``to`` holds fields of the address vector: dqp_dct, rlid, key (Q_Key in its top half).
+        """
         fields = dict(to)
         fields["dqp_dct"] = fields["dqp_dct"] | _IS_EXTENDED
         opcode = Opcode.SEND
@@ -178,5 +190,5 @@ class WorkRequests:
 
 
 def _extended(sge: Sge) -> dict[str, Any]:
-    """The control segment of a masked atomic says how long its operands are."""
+    """Return the length of a masked atomic's operands, for the control segment."""
     return {"opmod": EXTENDED_ATOMIC | sge[0].bit_length() - 3}

@@ -1,4 +1,4 @@
-"""The segments of work requests, as bytes."""
+"""Segments of WQEs, as bytes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ SIGNALED = 0b10 << 2
 SOLICITED = 1 << 1
 FENCE = 2 << 5
 END_OF_LIST = DATA.pack(0, 0x100, 0)
-"""Behind the last data segment of a receive request that is not full."""
+"""Segment behind the last data segment of a receive WQE with unused segments."""
 
 Sge = tuple[int, int, int]
-"""A piece of memory: bytes, key, virtual address."""
+"""Range of memory: bytes, key, virtual address."""
 Remote = tuple[int, int]
-"""Where a peer's memory begins: rkey, virtual address."""
+"""Start of a peer's memory: rkey, virtual address."""
 
 
 def inline(data: bytes) -> bytes:
-    """An inline data segment: its header, the bytes, padding."""
+    """Return an inline data segment: its header, the bytes, padding."""
     segment = (1 << 31 | len(data)).to_bytes(4, "big") + data
     return segment.ljust(-(-len(segment) // DS) * DS, b"\0")
 
 
 def data_segments(sges: Iterable[Sge | bytes]) -> list[bytes]:
-    """Data segments; bytes go inline. A provider leaves out empty ones, for 0 means 2 GiB."""
+    """Return data segments; bytes are inline.
+
+    A provider leaves out empty ones, for 0 means 2 GiB.
+    """
     return [
         inline(sge) if isinstance(sge, bytes) else DATA.pack(*sge)
         for sge in sges
@@ -35,5 +38,5 @@ def data_segments(sges: Iterable[Sge | bytes]) -> list[bytes]:
 
 
 def xrc_segments(srqn: int | None) -> list[bytes]:
-    """The segment that names a shared queue, of requests that need one."""
+    """Return the segment that names a shared queue, for WQEs that need one."""
     return [] if srqn is None else [XRC.pack(srqn)]

@@ -1,4 +1,4 @@
-"""Shared receive queues as a verbs provider keeps them (hw/srq.c), and UCX its ring."""
+"""Shared receive queues of a verbs provider (hw/srq.c), and the ring of UCX."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from layouts.enums import Op
 from layouts.rings.wqe import DATA, DS, NEXT
 
 ARM_XRQ = 2
-"""op_mod of ARM_RQ (MLX5_ARM_RQ_IN_OP_MOD_XRQ)."""
+"""Value of op_mod of ARM_RQ (MLX5_ARM_RQ_IN_OP_MOD_XRQ)."""
 
 
 class SharedQueue:
-    """A shared receive queue in one of its forms, with its list of free requests.
+    """Shared receive queue in one of its forms, with its list of free WQEs.
 
-    ``form`` is rmp, xrc (with a domain and a CQ), srq, the older one, or ring: an RMP whose
-    requests are used in order, whatever their links say, and whose indices go on counting.
+    ``form`` is rmp, xrc (with a domain and a CQ), srq (the older one), or ring. A ring is an RMP
+    whose WQEs are used in order, whatever their links are, and whose indices keep counting.
     """
 
     def __init__(
         self, node: Endpoint, log_size: int = 6, log_stride: int = 6, xrcd: int | None = None,
         cq: CompletionQueue | None = None, form: str | None = None, *, is_ring: bool = False,
     ) -> None:  # fmt: skip
-        """``1 << log_size`` requests of ``1 << log_stride`` bytes; ``is_ring`` is for an xrq."""
+        """Create a queue of ``1 << log_size`` WQEs of ``1 << log_stride`` bytes.
+
+        ``is_ring`` is for an xrq.
+        """
         self.node, self.log_stride, self.size = node, log_stride, 1 << log_size
         self.posted = 0
         self.form = form or ("rmp" if xrcd is None else "xrc")
@@ -46,7 +49,7 @@ class SharedQueue:
         self.head, self.tail = 0, self.size - 1
 
     def _make(self, log_size: int, log_stride: int) -> int:
-        """A form that a subclass makes (``tag_queue.py``)."""
+        """Create a form that a subclass defines (``tag_queue.py``)."""
         raise NotImplementedError
 
     def _rmp(self, log_size: int, log_stride: int, _xrcd: object, _cq: object) -> int:
@@ -88,7 +91,7 @@ class SharedQueue:
         return int(following)
 
     def post(self, *sges: Sge) -> int:
-        """Fill the first free request; returns its index. Raises DriverError if none is."""
+        """Fill the first free WQE; return its index. Raises DriverError if none is free."""
         index = self._free_index()
         body = b"".join(DATA.pack(*sge) for sge in sges) + END_OF_LIST
         at = self._address(index % self.size) + DS
@@ -106,21 +109,21 @@ class SharedQueue:
         return index
 
     def count(self, posted: int) -> None:
-        """The counter in the doorbell record."""
+        """Write the counter into the doorbell record."""
         self.node.memory.write(self.record, (posted & 0xFFFF).to_bytes(4, "big"))
 
     def free(self, index: int) -> None:
-        """The request has completed: it goes to the list's end. A ring has no list."""
+        """Append a completed WQE to the list of free ones. A ring has no list."""
         if not self.is_ring:
             self._link(self.tail, index)
             self.tail = index
 
     def link(self, index: int, following: int) -> None:
-        """Set a link that the driver would not."""
+        """Set an arbitrary link, which a driver would not write."""
         self._link(index, following)
 
     def arm(self, mark: int) -> None:
-        """Ask for the limit event, when fewer than ``mark`` requests are left."""
+        """Arm the limit event for fewer than ``mark`` remaining WQEs."""
         limit = {"bitmask": {"lwm": 1}, "ctx": {"wq": {"lwm": mark}}}
         forms: dict[str, tuple[Op, dict[str, Any]]] = {
             "rmp": (Op.MODIFY_RMP, {"rmpn": self.srqn} | limit),

@@ -1,4 +1,4 @@
-"""A shared receive queue that matches tags, as a verbs provider keeps it (libmlx5, UCX)."""
+"""Shared receive queue that matches tags, of a verbs provider (libmlx5, UCX)."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from layouts.rings.wqe import DATA
 from layouts.wire.tmh import RVH, TMH, TmhOp
 
 DRIVERS_OWN = 0xFFFFFF
-"""user_index of a queue whose completions name it by its number."""
+"""Value of user_index for a queue whose completions name it by its number."""
 ALL_BITS = (1 << 64) - 1
 
 
 def eager(tag: int, data: bytes = b"", context: int = 0) -> bytes:
-    """A tagged message with its data."""
+    """Return a tagged message with its data."""
     return TMH.pack(TmhOp.EAGER, context, tag) + data
 
 
 def request(tag: int, va: int, rkey: int, length: int, more: bytes = b"") -> bytes:
-    """A tagged message whose data the receiver fetches."""
+    """Return a tagged message whose data the receiver fetches (rendezvous)."""
     return TMH.pack(TmhOp.RNDV, 0xC0FFEE, tag) + RVH.pack(va, rkey, length) + more
 
 
 @dataclass
 class TagOutcome:
-    """A completion of the queue's CQ."""
+    """Completion of the queue's CQ."""
 
     opcode: CqeOpcode
     app_op: TmAppOp
     index: int
-    """Of the entry; of a request of the receive queue for a message that has taken none."""
+    """Index of the entry; of a receive WQE for a message without a match."""
     byte_cnt: int = 0
     tag: int = 0
     immediate: int = 0
@@ -63,11 +63,14 @@ _UNMATCHED = (TmAppOp.UNEXPECTED, TmAppOp.NO_TAG)
 
 
 def completion(raw: bytes) -> TagOutcome:
-    """What an entry of 64 bytes says. Raises DriverError for one without a tag's."""
+    """Return the completion of a 64-byte entry.
+
+    Raises DriverError if its opcode is not of tag matching.
+    """
     entry, opcode = cqe64.view(raw), CqeOpcode(raw[63] >> 4)
     app, app_op, info = CQE_APP.unpack_from(raw, CQE_APP_AT)
     if app != 1 or opcode in (CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR):
-        raise DriverError(f"{opcode.name} instead of a completion of tag matching")
+        raise DriverError(f"{opcode.name} is not a completion of tag matching")
     kind = TmAppOp(app_op)
     found = TagOutcome(opcode, kind, entry.wqe_counter if kind in _UNMATCHED else info)
     if kind in _ABOUT_LIST:
@@ -80,19 +83,19 @@ def completion(raw: bytes) -> TagOutcome:
 
 
 class TagQueue(SharedQueue):
-    """The queue, its CQ, and the queue pair whose requests change its list.
+    """Queue, its CQ, and the queue pair whose WQEs change its list.
 
-    ``indices`` are the indices of its list in the order in which entries take them; the last one is
-    never used, as it tells that there are no more.
+    ``indices`` are the indices of its list in the order in which entries take them. The last one is
+    never used, because it marks the end.
     """
 
     def __init__(
         self, node: Endpoint, log_list: int = 3, log_size: int = 6,
         cq: CompletionQueue | None = None, is_ring: bool = False, **context: Any,
     ) -> None:  # fmt: skip
-        """``1 << log_list`` indices; ``context`` are fields of xrqc.
+        """Create a queue with ``1 << log_list`` indices; ``context`` are fields of xrqc.
 
-        ``is_ring``: its requests are used in order, as UCX's are.
+        ``is_ring``: its WQEs are used in order, as UCX's are.
         """
         self.cq, self.has_ring = cq or CompletionQueue(node), is_ring
         self.log_list, self.context = log_list, context
@@ -100,7 +103,7 @@ class TagQueue(SharedQueue):
         self.commands = QueuePair(node, srq=self, cq=self.cq, offload_type=OFFLOAD_RNDV)
         self.indices = list(range(1 << log_list))
         self.handled = 0
-        """Unexpected messages that the software has handled."""
+        """Number of unexpected messages that the software has handled."""
 
     def _make(self, log_size: int, log_stride: int) -> int:
         fields = self.fields(log_size, log_stride)
@@ -109,7 +112,7 @@ class TagQueue(SharedQueue):
         return int(self.node.driver.must(Op.CREATE_XRQ, **fields).xrqn)
 
     def fields(self, log_size: int, log_stride: int) -> dict[str, Any]:
-        """What CREATE_XRQ takes."""
+        """Return the input of CREATE_XRQ."""
         driver = self.node.driver
         made = driver.rmp_fields(
             self.node.pdn, log_wq_sz=log_size, log_wq_stride=log_stride, wq_type=int(self.has_ring)
@@ -122,20 +125,20 @@ class TagQueue(SharedQueue):
         return {"xrq_context": context | {"wq": made["ctx"]["wq"]}, "extra": made["extra"]}
 
     def start(self) -> Self:
-        """The commands' queue pair to RTS; it is its own peer."""
+        """Move the commands' queue pair to RTS; it is its own peer."""
         qp = self.commands
         qp.init().to_rtr(qpn=qp.qpn, path=self.node.path_to(self.node)).to_rts()
         return self
 
     def queue_pair(self, **context: Any) -> QueuePair:
-        """A queue pair that receives from the queue, and has its rendezvous carried out."""
+        """Create a queue pair that receives from the queue and carries out its rendezvous."""
         return QueuePair(self.node, srq=self, rcq=self.cq, offload_type=OFFLOAD_RNDV, **context)
 
     def change(
         self, opcode: int, index: int = 0, *more: bytes, tag: int = 0, mask: int = 0,
         flags: int = TM_CQE_REQ | TM_SW_CNT, count: int | None = None,
     ) -> int:  # fmt: skip
-        """Post a request about the list; ``count`` is that of unexpected messages handled."""
+        """Post a WQE about the list; ``count`` is the number of unexpected messages handled."""
         segment = wqe_tm_seg.new(
             opcode=opcode, flags=flags, index=index, append_tag=tag, append_mask=mask,
             sw_cnt=(self.handled if count is None else count) & 0xFFFF,
@@ -143,13 +146,13 @@ class TagQueue(SharedQueue):
         return self.commands.post(Opcode.TAG_MATCHING, bytes(segment.buf), *more, flags=0)
 
     def add(self, sge: Sge | None, tag: int, mask: int = ALL_BITS, **options: Any) -> int:
-        """Append a buffer for a tag; returns its index."""
+        """Append a buffer for a tag; return its index."""
         data = DATA.pack(*sge) if sge is not None else END_OF_LIST
         self.change(TmOpcode.APPEND, self.indices[1], data, tag=tag, mask=mask, **options)
         return self.indices.pop(0)
 
     def add_inline(self, tag: int) -> None:
-        """Append what has no buffer in memory, which makes no sense."""
+        """Append an entry without a buffer in memory, which the device must reject."""
         self.change(TmOpcode.APPEND, self.indices[1], inline(b"x"), tag=tag, mask=ALL_BITS)
 
     def remove(self, index: int, **options: Any) -> int:
@@ -157,11 +160,14 @@ class TagQueue(SharedQueue):
         return self.change(TmOpcode.REMOVE, index, **options)
 
     def synchronize(self, count: int | None = None) -> int:
-        """Say how many unexpected messages are handled."""
+        """Report the number of unexpected messages handled."""
         return self.change(TmOpcode.NOP, count=count)
 
     def drain(self) -> list[TagOutcome]:
-        """All completions that wait. Raises DriverError for one that is no tag matching's."""
+        """Return all pending completions.
+
+        Raises DriverError for one without a tag matching opcode.
+        """
         completions = []
         while (raw := self.cq.peek()) is not None:
             self.cq.ci += 1

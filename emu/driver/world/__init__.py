@@ -1,1 +1,1 @@
-"""The world in a test's hand: memory, interrupts, time and a wire that do nothing by themselves."""
+"""Memory, interrupts, time and a wire that a test controls."""

@@ -1,4 +1,4 @@
-"""Time in the caller's hand. Implements :class:`emu.device.ports.Clock`."""
+"""Clock that the caller controls. Implements :class:`emu.device.ports.Clock`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emu.device.rounds.budget import Budget
 
 
 class HandClock:
-    """Time that moves when the caller says so; all times are nanoseconds."""
+    """Clock that advances on request; all times are nanoseconds."""
 
     def __init__(self) -> None:
         self.ns = 1_000_000_000
@@ -19,21 +19,21 @@ class HandClock:
         self.budget = Budget()
 
     def now_ns(self) -> int:
-        """The time of now, from a beginning that means nothing."""
+        """Return the current time, from an arbitrary origin."""
         return self.ns
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> HandTimer:
-        """Have ``callback`` called by the :meth:`advance` that passes its time."""
+        """Schedule ``callback`` for the :meth:`advance` that reaches its time."""
         timer = HandTimer(callback)
         heapq.heappush(self._timers, (self.ns + delay_ns, next(self._order), timer))
         return timer
 
     def waiting(self) -> int:
-        """How many calls are still to come."""
+        """Return the number of pending calls."""
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
     def advance(self, ns: int) -> None:
-        """Move on, running what is due in its order, each in a round of its own."""
+        """Advance the time, running what is due in its order, each in a round of its own."""
         end = self.ns + ns
         self.budget.begin()
         while self._timers and self._timers[0][0] <= end:
@@ -45,11 +45,11 @@ class HandClock:
 
 
 class HandTimer:
-    """A call that is to come; ``callback`` is None after it was cancelled."""
+    """Pending call; ``callback`` is None after it was cancelled."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """It is not called."""
+        """Cancel the call."""
         self.callback = None

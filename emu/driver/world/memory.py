@@ -1,6 +1,6 @@
-"""Guest memory in the caller's hand: a buffer, and who may use which of its pages.
+"""Guest memory that the caller controls: a buffer, and the access rights of its pages.
 
-Implements :class:`emu.device.ports.GuestMemory`, which says what the device may expect of it.
+Implements :class:`emu.device.ports.GuestMemory`, which defines what the device may expect of it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ _ZEROES = bytes(_PIECE)
 
 
 class OutOfMemoryError(AssertionError):
-    """The guest is too small for what its driver allocates."""
+    """Raised when the guest is too small for its driver's allocations."""
 
 
 class Memory:
-    """Guest RAM from ``base`` on, with a page allocator that never gives the same page twice.
+    """Guest RAM from ``base`` on, with a page allocator that never returns the same page twice.
 
-    Device and driver share the methods; while the device is not permitted, look at ``ram``. All
+    Device and driver share the methods; while the device is not permitted, use ``ram``. All
     addresses are IOVAs, all sizes bytes.
     """
 
     PAGE = 4096
     generation = 0
-    """Goes up when a view that somebody keeps may be one of pages that are gone."""
+    """Counter of changes after which a cached view may cover removed pages."""
 
     def __init__(self, size: int = 16 << 20, base: int = 0x1_0000_0000) -> None:
         self.base = base
-        # Of a mapping the host's kernel makes the pages that are used; zeroing all takes 4 ms. Of a
-        # private one it makes none to be read.
+        # The host's kernel allocates pages of a mapping on first use; zeroing all takes 4 ms.
+        # Reading a private mapping allocates no page.
         self.ram = memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         self._next = base
         self._freed: dict[tuple[int, int], list[int]] = {}
@@ -43,7 +43,9 @@ class Memory:
     # -- what a guest does
 
     def alloc(self, size: int, align: int = PAGE) -> int:
-        """The IOVA of ``size`` zeroed bytes, a multiple of ``align``. Raises OutOfMemoryError."""
+        """Return the IOVA of ``size`` zeroed bytes, a multiple of ``align``. Raises
+        OutOfMemoryError.
+        """
         freed = self._freed.get((size, align))
         if freed:
             address = freed.pop()
@@ -51,24 +53,24 @@ class Memory:
             return address
         address = -(-self._next // align) * align
         if address + size > self.base + len(self.ram):
-            raise OutOfMemoryError(f"no room for {size} bytes among {len(self.ram)}")
+            raise OutOfMemoryError(f"no space for {size} bytes in {len(self.ram)}")
         self._next = address + size
         return address
 
     def free(self, address: int, size: int, align: int = PAGE) -> None:
-        """Give back what ``alloc`` returned for this size and alignment."""
+        """Free what ``alloc`` returned for this size and alignment."""
         self._freed.setdefault((size, align), []).append(address)
 
     def pages(self, size: int) -> list[int]:
-        """The IOVAs of pages enough for ``size`` bytes, which do not lie together."""
+        """Return the IOVAs of enough separate pages for ``size`` bytes."""
         total = -(-size // self.PAGE)
         pages = [self.alloc(self.PAGE) for _ in range(total)]
         return pages[::-1]
 
     def contents(self) -> dict[int, bytes]:
-        """What it holds now: its pages that are not all zeroes, by their IOVAs.
+        """Return the current contents: pages that are not all zeroes, by their IOVAs.
 
-        To compare two of these takes a quarter of the time that two copies of the memory take.
+        Comparing two of these takes a quarter of the time of comparing two copies of the memory.
         """
         found = {}
         for start in range(0, len(self.ram), _PIECE):
@@ -81,20 +83,20 @@ class Memory:
         return found
 
     def revoke(self, page: int) -> None:
-        """The guest unmaps the page at this IOVA: DMA to it raises DmaError."""
+        """Unmap the page at this IOVA: DMA to it raises DmaError."""
         self._revoked.add(page // self.PAGE)
         self.generation += 1
 
     # -- what the device does
 
     def permit(self, allowed: bool) -> None:
-        """Whether bus mastering is on."""
+        """Set whether bus mastering is on."""
         self._permitted = allowed
         self.generation += 1
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody looks at each access."""
+        """Whether a check is called for each access."""
         return self._check is not None
 
     def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
@@ -117,28 +119,28 @@ class Memory:
         return at
 
     def read(self, iova: int, length: int) -> bytes:
-        """A copy of ``length`` bytes. Raises DmaError."""
+        """Return a copy of ``length`` bytes. Raises DmaError."""
         at = self._offset(iova, length, is_write=False)
         return bytes(self.ram[at : at + length])
 
     def write(self, iova: int, data: Buffer) -> None:
-        """Write all of ``data``. Raises DmaError, and has written nothing then."""
+        """Write all of ``data``. Raises DmaError without having written anything."""
         at = self._offset(iova, len(data), is_write=True)
         self.ram[at : at + len(data)] = data
 
     def view(self, iova: int, length: int, *, writable: bool = True) -> memoryview:
-        """The bytes themselves. Raises DmaError."""
+        """Return the bytes themselves. Raises DmaError."""
         at = self._offset(iova, length, is_write=writable)
         return self.ram[at : at + length]
 
     def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
-        """The same in pieces, of which there is one. Raises DmaError."""
+        """Return the bytes themselves in chunks, of which there is one. Raises DmaError."""
         return [self.view(iova, length, writable=writable)]
 
     def equal_views(
         self, starts: Sequence[int], size: int, *, writable: bool = True
     ) -> list[memoryview]:
-        """Views of ranges of one size; none if an access to one of them would be refused."""
+        """Return views of ranges of one size; none if an access to one of them would be refused."""
         if self._check is not None:
             return []
         try:

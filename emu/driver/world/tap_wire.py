@@ -1,4 +1,4 @@
-"""An Ethernet wire that keeps what its function sends, for the caller to look at."""
+"""Ethernet wire that records what its function sends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emu.device.state.hca import Hca
 
 
 class TapWire:
-    """A wire of one function, ``node``; what it should receive, the caller brings to it."""
+    """Wire of one function, ``node``; the caller delivers the frames that it receives."""
 
     wants_packets = False
 
@@ -21,32 +21,32 @@ class TapWire:
         self._frames: list[Frame] = []
 
     def nodes(self) -> Iterable[Hca]:
-        """The function alone."""
+        """Return the function alone."""
         return [] if self.node is None else [self.node]
 
     def attach(self, node: Hca, /) -> None:
-        """The function, or its new state after a reset."""
+        """Attach the function, or record its state after a reset."""
         self.node = node
         self.changes += 1
 
     def port_changed(self, node: Hca, /) -> None:
-        """As for ``attach``."""
+        """Record the port's new state, like ``attach``."""
         self.changes += 1
 
     def is_pausing_to(self, mac: bytes, /) -> bool:
-        """Frames are kept at once."""
+        """Return False: frames are taken at once."""
         return False
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
-        """Call it at once."""
+        """Call back at once."""
         callback()
 
     def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
-        """Nobody asks for more to wait."""
+        """Return no spare capacity: no sender uses it."""
         return NO_LIMIT
 
     def train_to(self, mac: bytes, /) -> None:
-        """Each packet is a frame."""
+        """Return None: each packet is a frame."""
 
     def transmit(self, source: Hca, frame: Frame, /) -> None:
         """Keep the frame."""
@@ -54,6 +54,6 @@ class TapWire:
         self._frames.append(frame)
 
     def sent(self) -> list[Frame]:
-        """The frames since the last look."""
+        """Return the frames since the last call."""
         frames, self._frames = self._frames, []
         return frames

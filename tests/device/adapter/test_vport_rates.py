@@ -199,7 +199,7 @@ class TestRoce:
                 if roce.channel.sent():
                     return passed / 10
                 clock.advance(MS // 10)
-            raise AssertionError("it never completes")
+            raise AssertionError("the requests do not complete")
 
         return written
 

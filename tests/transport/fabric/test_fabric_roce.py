@@ -66,7 +66,7 @@ class Lab:
     def until(self, condition):
         end = time.monotonic() + SECONDS
         while not (found := condition()):
-            assert time.monotonic() < end, "it does not come to pass"
+            assert time.monotonic() < end, "the condition does not become true"
             self.loop.budget.begin()
             busy = [lifecycle.run(one.function.hca) for one in self.processes]
             self.loop.step(0 if any(busy) else STEP_NS)

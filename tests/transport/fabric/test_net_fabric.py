@@ -84,7 +84,7 @@ class Lab:
             if found := condition():
                 return found
             self.step()
-        raise AssertionError("it does not come to pass")
+        raise AssertionError("the condition does not become true")
 
     def send(self, process, data, **rest):
         """Send a frame; returns which hosts it has reached."""
