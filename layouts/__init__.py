@@ -1,1 +1,1 @@
-"""What the bytes look like: the structures of the PRM, declared once. Imports nothing of ours."""
+"""Byte layouts: the structures of the PRM, declared once. The package imports no other of ours."""

@@ -1,4 +1,4 @@
-"""The command interface: queue entry, mailbox block and what every command begins with.
+"""Command interface: queue entry, mailbox block and the header of every command.
 
 Source: PRM "Command interface"; device.h (``mlx5_cmd_layout``, ``mlx5_cmd_prot_block``) and
 core/cmd.c of Linux 6.12.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from layouts.prm import Prm, bits, octets, rsvd
 
 INLINE_BYTES = 16
-"""Input and output bytes that travel in the queue entry itself."""
+"""Number of input and output bytes in the queue entry itself."""
 
 MAILBOX_DATA_BYTES = 512
-"""Bytes that one mailbox block carries."""
+"""Number of data bytes in one mailbox block."""
 
 CMD_TYPE_PCIE = 7
-"""The only command type that a PCI function accepts."""
+"""Command type of PCI functions, the only one accepted."""
 
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off

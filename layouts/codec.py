@@ -1,7 +1,8 @@
-"""The fast way to read a declared structure: views, whose accessors are derived from the fields.
+"""Views: fast access to a declared structure, with accessors derived from the fields.
 
 A view is two words, a buffer and a byte offset. Each field of the declaration becomes a property
-whose getter and setter know the field's place in advance; most are numbers (``integer.py``).
+whose getter and setter have the field's position built in; most fields are numbers
+(``integer.py``).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ItemT = TypeVar("ItemT")
 
 
 class View:
-    """A structure laid over a buffer. Subclasses carry one property for each declared field."""
+    """Structure laid over a buffer. Subclasses have one property for each declared field."""
 
     __slots__ = ("base", "buf")
     prm: Prm
@@ -44,7 +45,7 @@ class View:
             setattr(self, name, value)
 
     def as_dict(self) -> dict[str, Any]:
-        """Every field by name, nested structures as nested dicts: for traces and tests."""
+        """Return every field by name, nested structures as nested dicts: for traces and tests."""
         return {field.name: _plain(getattr(self, field.name)) for field in self.prm.fields}
 
     def __repr__(self) -> str:
@@ -52,7 +53,7 @@ class View:
 
 
 class ArrayView(Generic[ItemT]):
-    """Items of equal width, one after the other; a tail's length follows from the buffer."""
+    """Items of equal width in sequence; a tail's length follows from the buffer."""
 
     __slots__ = ("_accessors", "_count", "_holder", "_stride")
 
@@ -81,7 +82,7 @@ class ArrayView(Generic[ItemT]):
         return (self[index] for index in range(self._count))
 
     def words(self, count: int) -> array[int]:
-        """The first ``count`` items, which are numbers of 64 bits: lists of pages may be long."""
+        """Return the first ``count`` items, numbers of 64 bits: lists of pages may be long."""
         span = self._words(count)
         words = array("Q", bytes(self._holder.buf[span]))
         if sys.byteorder == "little":
@@ -97,9 +98,9 @@ class ArrayView(Generic[ItemT]):
         self._holder.buf[span] = words.tobytes()
 
     def _words(self, count: int) -> slice:
-        """Where in the buffer they are. Raises IndexError when there are not so many."""
+        """Return the buffer's range of the first items. Raises IndexError beyond the array."""
         if self._stride != _WORD_BYTES:
-            raise TypeError(f"items of {self._stride} bytes are no 64-bit numbers")
+            raise TypeError(f"items of {self._stride} bytes are not 64-bit numbers")
         if not 0 <= count <= self._count:
             raise IndexError(count)
         at = self._holder.base
@@ -107,7 +108,7 @@ class ArrayView(Generic[ItemT]):
 
 
 class _Item:
-    """What an array repeats: bytes from one item to the next, and how to read one."""
+    """Item of an array: the bytes from one item to the next, and its getter."""
 
     __slots__ = ("accessors", "stride")
 
@@ -122,7 +123,7 @@ class _Item:
 
 
 def view_class(prm: Prm) -> type[View]:
-    """The view type of a structure: one property for each field."""
+    """Return the view type of a structure: one property for each field."""
     members: dict[str, Any] = {"__slots__": (), "prm": prm}
     for field in prm.fields:
         if field.name in members or hasattr(View, field.name):
@@ -134,7 +135,9 @@ def view_class(prm: Prm) -> type[View]:
 
 
 def accessors(kind: Any, offset: int, width: int, room: int) -> tuple[Getter, Setter]:
-    """How to read and write a field of ``kind`` at bit ``offset`` of ``room`` in the structure."""
+    """Return getter and setter of a ``kind`` field at bit ``offset`` of ``room`` in the
+    structure.
+    """
     if hasattr(kind, "prm_name"):
         return _nested(kind, offset // 8)
     if isinstance(kind, c.GreedyRange):
@@ -183,7 +186,7 @@ def _tail(kind: Any, start: int) -> tuple[Getter, Setter]:
 
 
 def _each(get: Getter) -> Setter:
-    """An array is set item by item, and only by a sequence of its own length."""
+    """Return a setter that sets an array item by item, from a sequence of its own length."""
 
     def put(view: View, values: Any) -> None:
         items = get(view)
@@ -211,19 +214,19 @@ def _octets(start: int, length: int) -> tuple[Getter, Setter]:
 
 
 def _bytes(value: Any) -> bytes:
-    """``bytes(value)``, but a number does not make that many zeros."""
+    """Return ``bytes(value)``; raise for a number, which would make that many zeros."""
     if isinstance(value, int):
         raise TypeError(f"{value:#x} is not bytes")
     return bytes(value)
 
 
 def struct_format(fields: Sequence[Field], end: int) -> str:
-    """The ``struct`` format of the given fields and padding, ``end`` bytes long."""
+    """Return the ``struct`` format of the given fields and padding, ``end`` bytes long."""
     format_, at = ">", 0
     for field in fields:
         start, length = field.offset // 8, field.width // 8
         if (field.offset | field.width) % 8 or start < at or start + length > end:
-            raise TypeError(f"{field.name} has no place of its own in whole bytes")
+            raise TypeError(f"{field.name} does not occupy whole bytes of its own")
         code = f"{length}s"
         if isinstance(field.kind, c.BitsInteger):
             if field.width not in _CODES:

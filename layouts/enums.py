@@ -1,7 +1,7 @@
-"""Numbers that have names in the PRM: opcodes, statuses, event types, states.
+"""Named numbers of the PRM: opcodes, statuses, event types, states.
 
-Names are the driver's without their prefix (MLX5_CMD_OP_CREATE_CQ is ``Op.CREATE_CQ``).
-Source: mlx5_ifc.h, device.h, driver.h, qp.h and mlx5_ib.h of Linux 6.12.
+Names are the driver's without their prefix (MLX5_CMD_OP_CREATE_CQ is ``Op.CREATE_CQ``). Source:
+mlx5_ifc.h, device.h, driver.h, qp.h and mlx5_ib.h of Linux 6.12.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum, IntFlag
 
 
 class Op(IntEnum):
-    """Command opcodes (MLX5_CMD_OP_*): all that the driver can name, answered or not."""
+    """Command opcodes (MLX5_CMD_OP_*): all that the driver can name, implemented or not."""
 
     QUERY_HCA_CAP = 0x100
     QUERY_ADAPTER = 0x101
@@ -215,7 +215,7 @@ class Op(IntEnum):
 
 
 def op_name(opcode: int) -> str:
-    """The PRM's name of an opcode, or its number for one that the PRM does not have."""
+    """Return the PRM's name of an opcode, or its number for one that the PRM does not have."""
     try:
         return Op(opcode).name.lstrip("_")
     except ValueError:
@@ -245,7 +245,9 @@ class Status(IntEnum):
 
 
 class DeliveryStat(IntEnum):
-    """Why a command was not taken at all (MLX5_CMD_DELIVERY_STAT_*): status_own bits 7:1."""
+    """Reasons for which a command was not executed (MLX5_CMD_DELIVERY_STAT_*): status_own bits
+    7:1.
+    """
 
     OK = 0x00
     SIGNAT_ERR = 0x01
@@ -290,7 +292,7 @@ class CapType(IntEnum):
 
 
 class CapMode(IntEnum):
-    """Which values of a group QUERY_HCA_CAP asks for (HCA_CAP_OPMOD_GET_*)."""
+    """Values of a group that QUERY_HCA_CAP returns (HCA_CAP_OPMOD_GET_*)."""
 
     MAX = 0
     CUR = 1
@@ -397,7 +399,7 @@ class QpType(IntEnum):
 
 
 class PmState(IntEnum):
-    """Whether a queue pair changes its path (MLX5_QP_PM_*), the field pm_state of a qpc."""
+    """Path migration states of a queue pair (MLX5_QP_PM_*), the field pm_state of a qpc."""
 
     ARMED = 0
     REARM = 1
@@ -405,11 +407,12 @@ class PmState(IntEnum):
 
 
 class UlpStatelessOffloadMode(IntEnum):
-    """What a datagram queue pair does for IP over InfiniBand: ulp_stateless_offload_mode of a qpc.
+    """Offload modes of a datagram queue pair for IP over InfiniBand (ulp_stateless_offload_mode of
+    a qpc).
 
-    BASIC: its send requests have an Ethernet segment, for checksums and large sends, and its
-    receive completions tell of checksums (hw/wr.c: handle_qpt_ud). ENHANCED: it has no rings;
-    queues of Ethernet send and receive in its name (core/ipoib/ipoib.c).
+    BASIC: its send WQEs have an Ethernet segment, for checksums and large sends, and its receive
+    completions report checksums (hw/wr.c: handle_qpt_ud). ENHANCED: it has no rings; Ethernet
+    queues send and receive for it (core/ipoib/ipoib.c).
     """
 
     NONE = 0
@@ -418,7 +421,7 @@ class UlpStatelessOffloadMode(IntEnum):
 
 
 class RqType(IntEnum):
-    """Where a queue pair takes its receives from (MLX5_*_RQ), the field rq_type of a qpc."""
+    """Sources of a queue pair's receive WQEs (MLX5_*_RQ), the field rq_type of a qpc."""
 
     RQ = 0
     SRQ = 1
@@ -441,7 +444,9 @@ class GeneralObject(IntEnum):
 
 
 class AccessMode(IntEnum):
-    """How an mkey translates (MLX5_MKC_ACCESS_MODE_*), five bits split over two fields of mkc."""
+    """Translation modes of an mkey (MLX5_MKC_ACCESS_MODE_*), five bits split over two fields of
+    mkc.
+    """
 
     PA = 0x0
     MTT = 0x1
@@ -453,7 +458,7 @@ class AccessMode(IntEnum):
 
 
 class PageOp(IntEnum):
-    """MANAGE_PAGES op_mod (MLX5_PAGES_*)."""
+    """Values of op_mod of MANAGE_PAGES (MLX5_PAGES_*)."""
 
     CANT_GIVE = 0
     GIVE = 1
@@ -461,7 +466,7 @@ class PageOp(IntEnum):
 
 
 class BootPages(IntEnum):
-    """QUERY_PAGES op_mod (MLX5_*_PAGES in core/pagealloc.c)."""
+    """Values of op_mod of QUERY_PAGES (MLX5_*_PAGES in core/pagealloc.c)."""
 
     BOOT = 1
     INIT = 2
@@ -469,7 +474,7 @@ class BootPages(IntEnum):
 
 
 class TeardownProfile(IntEnum):
-    """TEARDOWN_HCA profile (MLX5_TEARDOWN_HCA_IN_PROFILE_*)."""
+    """Profiles of TEARDOWN_HCA (MLX5_TEARDOWN_HCA_IN_PROFILE_*)."""
 
     GRACEFUL_CLOSE = 0
     FORCE_CLOSE = 1
@@ -498,13 +503,13 @@ class PhysState(IntEnum):
 
 
 class HealthSyndrome(IntEnum):
-    """What is wrong with the firmware (MLX5_INITIAL_SEG_HEALTH_SYNDROME_*)."""
+    """Errors of the firmware (MLX5_INITIAL_SEG_HEALTH_SYNDROME_*)."""
 
     FW_INTERNAL_ERR = 1
 
 
 class NicInterface(IntEnum):
-    """What the function is ready for (MLX5_INITIAL_SEG_NIC_INTERFACE_*)."""
+    """Interface states of the function (MLX5_INITIAL_SEG_NIC_INTERFACE_*)."""
 
     FULL_DRIVER = 0
     DISABLED = 1
@@ -554,10 +559,10 @@ class Opcode(IntEnum):
 
 
 class UmrFlag(IntFlag):
-    """wqe_umr_ctrl_seg.flags.
+    """Flags of wqe_umr_ctrl_seg.flags.
 
-    The driver's two names for the states say what a check rejects (MLX5_UMR_CHECK_NOT_FREE is
-    0x20); here they say what must hold. rdma-core has them this way round.
+    The driver's two names for the states name what a check rejects (MLX5_UMR_CHECK_NOT_FREE is
+    0x20). The names here say which state must hold, as in rdma-core.
     """
 
     CHECK_QPN = 0x08
@@ -568,7 +573,7 @@ class UmrFlag(IntFlag):
 
 
 class MkeyMask(IntFlag):
-    """wqe_umr_ctrl_seg.mkey_mask: what a UMR changes of a key (MLX5_MKEY_MASK_*)."""
+    """Fields of a key that a UMR changes (MLX5_MKEY_MASK_*), in wqe_umr_ctrl_seg.mkey_mask."""
 
     LEN = 1 << 0
     PAGE_SIZE = 1 << 1
@@ -592,7 +597,7 @@ class MkeyMask(IntFlag):
 
 
 class CqeOpcode(IntEnum):
-    """What a CQE reports (MLX5_CQE_*), bits 7:4 of op_own."""
+    """Kinds of CQE (MLX5_CQE_*), bits 7:4 of op_own."""
 
     REQ = 0x0
     RESP_WR_IMM = 0x1
@@ -608,7 +613,7 @@ class CqeOpcode(IntEnum):
 
 
 class CqStatus(IntEnum):
-    """What is wrong with a completion queue (MLX5_CQC_STATUS_*)."""
+    """States and errors of a completion queue (MLX5_CQC_STATUS_*)."""
 
     OK = 0x0
     CQ_OVERFLOW = 0x9
@@ -616,15 +621,17 @@ class CqStatus(IntEnum):
 
 
 class CqPeriodMode(IntEnum):
-    """When the period of a CQ's moderation begins (MLX5_CQ_PERIOD_MODE_*)."""
+    """Starts of the period of a CQ's moderation (MLX5_CQ_PERIOD_MODE_*)."""
 
     START_FROM_EQE = 0x0
     START_FROM_CQE = 0x1
 
 
 class MiniCqeFormat(IntEnum):
-    """What a compressed completion tells of each packet (mini_cqe_res_format; DPDK's mlx5_prm.h:
-    MLX5_CQE_RESP_FORMAT_*). The last one is mini_cqe_res_format_ext 1.
+    """Contents of a compressed completion for each packet (mini_cqe_res_format; DPDK's mlx5_prm.h:
+    MLX5_CQE_RESP_FORMAT_*).
+
+    The last one is mini_cqe_res_format_ext 1.
     """
 
     HASH = 0
@@ -635,14 +642,14 @@ class MiniCqeFormat(IntEnum):
 
 
 class CompressionLayout(IntEnum):
-    """Where a compressed completion's parts stand (MLX5_CQE_COMPRESS_LAYOUT_*)."""
+    """Layouts of a compressed completion (MLX5_CQE_COMPRESS_LAYOUT_*)."""
 
     BASIC = 0
     ENHANCED = 1
 
 
 class CqeFormat(IntEnum):
-    """Bits 3:2 of op_own (device.h: MLX5_COMPRESSED and what stands before it)."""
+    """Formats in bits 3:2 of op_own (device.h: MLX5_COMPRESSED and its neighbours)."""
 
     NO_INLINE_DATA = 0
     INLINE_DATA32_SEG = 1
@@ -651,7 +658,7 @@ class CqeFormat(IntEnum):
 
 
 class CqNotification(IntEnum):
-    """Whether a completion queue owes its driver an event (MLX5_CQC_ST_*)."""
+    """Arm states of a completion queue (MLX5_CQC_ST_*)."""
 
     FIRED = 0xA
     SOLICITED_ARMED = 0x6
@@ -659,14 +666,14 @@ class CqNotification(IntEnum):
 
 
 class CqErrorSyndrome(IntEnum):
-    """Why a CQ_ERROR event was raised (MLX5_CQ_ERROR_SYNDROME_*)."""
+    """Causes of a CQ_ERROR event (MLX5_CQ_ERROR_SYNDROME_*)."""
 
     CQ_OVERRUN = 0x1
     CQ_ACCESS_VIOLATION_ERROR = 0x2
 
 
 class CqeSyndrome(IntEnum):
-    """Why a work request failed (MLX5_CQE_SYNDROME_*)."""
+    """Causes of a failed WQE (MLX5_CQE_SYNDROME_*)."""
 
     LOCAL_LENGTH_ERR = 0x01
     LOCAL_QP_OP_ERR = 0x02
@@ -684,7 +691,7 @@ class CqeSyndrome(IntEnum):
 
 
 class RegId(IntEnum):
-    """Access registers (MLX5_REG_*): all that the driver can name, modelled or not; and MGIR."""
+    """Access registers (MLX5_REG_*): all that the driver can name, modelled or not, and MGIR."""
 
     QPTS = 0x4002
     QETCR = 0x4005

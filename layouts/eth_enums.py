@@ -1,6 +1,6 @@
-"""Numbers of the Ethernet port that have names in the PRM: queues, steering, port, completions.
+"""Named numbers of the Ethernet port: queues, steering, port, completions.
 
-Names are the driver's without their prefix, as in :mod:`layouts.enums`. Source: mlx5_ifc.h,
+Names are the driver's without their prefix, like those of :mod:`layouts.enums`. Source: mlx5_ifc.h,
 device.h, port.h, fs.h, qp.h, vport.h and driver.h of Linux 6.12.
 """
 
@@ -10,11 +10,11 @@ from enum import IntEnum, IntFlag
 from typing import Final
 
 VXLAN_PORTS: Final = frozenset({4789})
-"""UDP ports that are VXLAN's before a driver adds some (IANA_VXLAN_UDP_PORT)."""
+"""UDP ports of VXLAN before a driver adds any (IANA_VXLAN_UDP_PORT)."""
 
 
 class WqType(IntEnum):
-    """How a work queue's requests lie in memory (MLX5_WQ_TYPE_*), the field wq_type of a wq."""
+    """Memory layouts of a work queue (MLX5_WQ_TYPE_*), the field wq_type of a wq."""
 
     LINKED_LIST = 0x0
     CYCLIC = 0x1
@@ -39,14 +39,14 @@ class SqState(IntEnum):
 
 
 class MemRqType(IntEnum):
-    """Whose memory a receive queue uses (MLX5_RQC_MEM_RQ_TYPE_MEMORY_RQ_*)."""
+    """Owners of a receive queue's memory (MLX5_RQC_MEM_RQ_TYPE_MEMORY_RQ_*)."""
 
     INLINE = 0x0
     RMP = 0x1
 
 
 class ModifyRq(IntFlag):
-    """What MODIFY_RQ changes beside the state (MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_*)."""
+    """Fields that MODIFY_RQ changes beside the state (MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_*)."""
 
     VSD = 1 << 1
     SCATTER_FCS = 1 << 2
@@ -54,14 +54,14 @@ class ModifyRq(IntFlag):
 
 
 class DispType(IntEnum):
-    """Whether a TIR leads to one RQ or to those of an RQT (MLX5_TIRC_DISP_TYPE_*)."""
+    """Destinations of a TIR: one RQ, or those of an RQT (MLX5_TIRC_DISP_TYPE_*)."""
 
     DIRECT = 0x0
     INDIRECT = 0x1
 
 
 class RxHashFn(IntEnum):
-    """How an indirect TIR hashes (MLX5_RX_HASH_FN_*)."""
+    """Hash functions of an indirect TIR (MLX5_RX_HASH_FN_*)."""
 
     NONE = 0x0
     INVERTED_XOR8 = 0x1
@@ -69,21 +69,21 @@ class RxHashFn(IntEnum):
 
 
 class L3ProtType(IntEnum):
-    """rx_hash_field_select.l3_prot_type (MLX5_L3_PROT_TYPE_*)."""
+    """Values of rx_hash_field_select.l3_prot_type (MLX5_L3_PROT_TYPE_*)."""
 
     IPV4 = 0
     IPV6 = 1
 
 
 class L4ProtType(IntEnum):
-    """rx_hash_field_select.l4_prot_type (MLX5_L4_PROT_TYPE_*)."""
+    """Values of rx_hash_field_select.l4_prot_type (MLX5_L4_PROT_TYPE_*)."""
 
     TCP = 0
     UDP = 1
 
 
 class HashField(IntFlag):
-    """rx_hash_field_select.selected_fields (MLX5_HASH_FIELD_SEL_*)."""
+    """Bits of rx_hash_field_select.selected_fields (MLX5_HASH_FIELD_SEL_*)."""
 
     SRC_IP = 1 << 0
     DST_IP = 1 << 1
@@ -93,20 +93,20 @@ class HashField(IntFlag):
 
 
 class UctxCap(IntFlag):
-    """What a user context may do besides: uctx.cap, cmd_hca_cap.uctx_cap (MLX5_UCTX_CAP_*)."""
+    """Rights of a user context: uctx.cap, cmd_hca_cap.uctx_cap (MLX5_UCTX_CAP_*)."""
 
     RAW_TX = 1 << 0
 
 
 class PacketMerge(IntFlag):
-    """tirc.packet_merge_mask (MLX5_TIRC_PACKET_MERGE_MASK_*)."""
+    """Bits of tirc.packet_merge_mask (MLX5_TIRC_PACKET_MERGE_MASK_*)."""
 
     IPV4_LRO = 1 << 0
     IPV6_LRO = 1 << 1
 
 
 class ShampoAlignment(IntEnum):
-    """rqc.shampo_no_match_alignment_granularity."""
+    """Values of rqc.shampo_no_match_alignment_granularity."""
 
     BYTE = 0
     STRIDE = 1
@@ -114,7 +114,7 @@ class ShampoAlignment(IntEnum):
 
 
 class ShampoMatch(IntEnum):
-    """rqc.shampo_match_criteria_type: which packets' data are put together."""
+    """Criteria for merging packets' data: rqc.shampo_match_criteria_type."""
 
     NO_MATCH = 0
     EXTENDED = 1
@@ -122,9 +122,9 @@ class ShampoMatch(IntEnum):
 
 
 class SelfLbBlock(IntFlag):
-    """tirc.self_lb_block (MLX5_TIRC_SELF_LB_BLOCK_*), whose names say the opposite of its use.
+    """Bits of tirc.self_lb_block (MLX5_TIRC_SELF_LB_BLOCK_*), whose names contradict their use.
 
-    The driver sets a bit when packets of the TIR's own transport domain may come back to it
+    The driver sets a bit when packets of the TIR's own transport domain may loop back to it
     (core/en_common.c: mlx5e_refresh_tirs for the loopback test; ib/qp.c:
     MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_*).
     """
@@ -134,7 +134,7 @@ class SelfLbBlock(IntFlag):
 
 
 class FlowTableType(IntEnum):
-    """Which packets a flow table is for (fs_core.h: fs_flow_table_type, FS_FT_*)."""
+    """Types of flow tables (fs_core.h: fs_flow_table_type, FS_FT_*)."""
 
     NIC_RX = 0x0
     NIC_TX = 0x1
@@ -149,7 +149,7 @@ class FlowTableType(IntEnum):
 
 
 class TableMissAction(IntEnum):
-    """What becomes of a packet that no entry matches (MLX5_FLOW_TABLE_MISS_ACTION_*)."""
+    """Actions on a packet that no entry matches (MLX5_FLOW_TABLE_MISS_ACTION_*)."""
 
     DEF = 0
     FWD = 1
@@ -157,14 +157,14 @@ class TableMissAction(IntEnum):
 
 
 class ModifyFlowTable(IntFlag):
-    """modify_flow_table_in.modify_field_select (MLX5_MODIFY_FLOW_TABLE_*)."""
+    """Bits of modify_flow_table_in.modify_field_select (MLX5_MODIFY_FLOW_TABLE_*)."""
 
     MISS_TABLE_ID = 1 << 0
     LAG_NEXT_TABLE_ID = 1 << 15
 
 
 class MatchCriteria(IntFlag):
-    """Which parts of fte_match_param a group uses (MLX5_MATCH_*): match_criteria_enable."""
+    """Sections of fte_match_param that a group uses (MLX5_MATCH_*): match_criteria_enable."""
 
     OUTER_HEADERS = 1 << 0
     MISC_PARAMETERS = 1 << 1
@@ -176,7 +176,7 @@ class MatchCriteria(IntFlag):
 
 
 class ModifyAction(IntEnum):
-    """set_action_in.action_type and its like (MLX5_ACTION_TYPE_*)."""
+    """Values of action_type in set_action_in and similar structures (MLX5_ACTION_TYPE_*)."""
 
     SET = 1
     ADD = 2
@@ -184,7 +184,7 @@ class ModifyAction(IntEnum):
 
 
 class ModifyField(IntEnum):
-    """What a modify header context can change (MLX5_ACTION_IN_FIELD_*)."""
+    """Fields that a modify header context can change (MLX5_ACTION_IN_FIELD_*)."""
 
     OUT_SMAC_47_16 = 0x1
     OUT_SMAC_15_0 = 0x2
@@ -222,7 +222,7 @@ class ModifyField(IntEnum):
 
 
 class FlowAction(IntFlag):
-    """flow_context.action (MLX5_FLOW_CONTEXT_ACTION_*)."""
+    """Bits of flow_context.action (MLX5_FLOW_CONTEXT_ACTION_*)."""
 
     ALLOW = 0x1
     DROP = 0x2
@@ -241,7 +241,7 @@ class FlowAction(IntFlag):
 
 
 class MeterColor(IntEnum):
-    """What a flow meter makes of a packet (MLX5_FLOW_METER_COLOR_*)."""
+    """Colors that a flow meter gives to packets (MLX5_FLOW_METER_COLOR_*)."""
 
     RED = 0
     YELLOW = 1
@@ -250,7 +250,7 @@ class MeterColor(IntEnum):
 
 
 class MeterMode(IntEnum):
-    """flow_meter_parameters.meter_mode: what a meter counts."""
+    """Units that a meter counts: flow_meter_parameters.meter_mode."""
 
     BYTES_IP_LENGTH = 0
     BYTES_CALC_WITH_L2 = 1
@@ -259,7 +259,7 @@ class MeterMode(IntEnum):
 
 
 class ReformatType(IntEnum):
-    """packet_reformat_context_in.reformat_type (MLX5_REFORMAT_TYPE_*), as far as it is built."""
+    """Supported values of packet_reformat_context_in.reformat_type (MLX5_REFORMAT_TYPE_*)."""
 
     L2_TO_VXLAN = 0x0
     L2_TO_NVGRE = 0x1
@@ -271,14 +271,17 @@ class ReformatType(IntEnum):
 
 
 class ReformatAnchor(IntEnum):
-    """packet_reformat_context_in.reformat_param_0: from where param_1 counts
-    (MLX5_REFORMAT_CONTEXT_ANCHOR_*)."""
+    """Origins of reformat_param_1: packet_reformat_context_in.reformat_param_0
+    (MLX5_REFORMAT_CONTEXT_ANCHOR_*).
+    """
 
     MAC_START = 0x1
 
 
 class FlowDestination(IntEnum):
-    """dest_format_struct.destination_type (mlx5_ifc.h: MLX5_IFC_FLOW_DESTINATION_TYPE_*)."""
+    """Values of dest_format_struct.destination_type (mlx5_ifc.h:
+    MLX5_IFC_FLOW_DESTINATION_TYPE_*).
+    """
 
     VPORT = 0x0
     FLOW_TABLE = 0x1
@@ -289,14 +292,14 @@ class FlowDestination(IntEnum):
 
 
 class FlowGroupType(IntEnum):
-    """create_flow_group_in.group_type (MLX5_CREATE_FLOW_GROUP_IN_GROUP_TYPE_*)."""
+    """Values of create_flow_group_in.group_type (MLX5_CREATE_FLOW_GROUP_IN_GROUP_TYPE_*)."""
 
     TCAM_SUBTABLE = 0
     HASH_SPLIT = 1
 
 
 class SetFte(IntFlag):
-    """set_fte_in.modify_enable_mask: what a change of an entry concerns (MLX5_SET_FTE_*)."""
+    """Fields that a change of an entry selects: set_fte_in.modify_enable_mask (MLX5_SET_FTE_*)."""
 
     ACTION = 1 << 0
     FLOW_TAG = 1 << 1
@@ -306,7 +309,7 @@ class SetFte(IntFlag):
 
 
 class InlineMode(IntEnum):
-    """Headers that a send request must carry inline (MLX5_INLINE_MODE_*)."""
+    """Headers that a send WQE must carry inline (MLX5_INLINE_MODE_*)."""
 
     NONE = 0
     L2 = 1
@@ -315,7 +318,7 @@ class InlineMode(IntEnum):
 
 
 class InlineModeCap(IntEnum):
-    """per_protocol_networking_offload_caps.wqe_inline_mode (MLX5_CAP_INLINE_MODE_*)."""
+    """Values of per_protocol_networking_offload_caps.wqe_inline_mode (MLX5_CAP_INLINE_MODE_*)."""
 
     L2 = 0
     VPORT_CONTEXT = 1
@@ -323,7 +326,7 @@ class InlineModeCap(IntEnum):
 
 
 class NvprtListType(IntEnum):
-    """What nic_vport_context's list holds (MLX5_NVPRT_LIST_TYPE_*)."""
+    """Kinds of list in nic_vport_context (MLX5_NVPRT_LIST_TYPE_*)."""
 
     UC = 0x0
     MC = 0x1
@@ -331,7 +334,7 @@ class NvprtListType(IntEnum):
 
 
 class VportStateOpMod(IntEnum):
-    """Of which port QUERY and MODIFY_VPORT_STATE speak (MLX5_VPORT_STATE_OP_MOD_*)."""
+    """Ports of QUERY_VPORT_STATE and MODIFY_VPORT_STATE (MLX5_VPORT_STATE_OP_MOD_*)."""
 
     VNIC_VPORT = 0x0
     ESW_VPORT = 0x1
@@ -339,7 +342,7 @@ class VportStateOpMod(IntEnum):
 
 
 class VportAdminState(IntEnum):
-    """What a virtual port is told to be (MLX5_VPORT_ADMIN_STATE_*)."""
+    """Administrative states of a virtual port (MLX5_VPORT_ADMIN_STATE_*)."""
 
     DOWN = 0x0
     UP = 0x1
@@ -347,7 +350,7 @@ class VportAdminState(IntEnum):
 
 
 class VhcaState(IntEnum):
-    """How far a sub-function has come (MLX5_VHCA_STATE_*)."""
+    """States of a sub-function (MLX5_VHCA_STATE_*)."""
 
     INVALID = 0x0
     ALLOCATED = 0x1
@@ -357,7 +360,9 @@ class VhcaState(IntEnum):
 
 
 class FlexProtocol(IntFlag):
-    """flex_parser_protocols of cmd_hca_cap: what the parser knows besides (MLX5_FLEX_PROTO_*)."""
+    """Optional protocols of the parser: flex_parser_protocols of cmd_hca_cap
+    (MLX5_FLEX_PROTO_*).
+    """
 
     GENEVE = 1 << 3
     CW_MPLS_UDP = 1 << 5
@@ -367,16 +372,18 @@ class FlexProtocol(IntFlag):
 
 
 class FdbToVport(IntFlag):
-    """fdb_to_vport_reg_c_id: the registers that a vPort gets beside its packets
-    (MLX5_FDB_TO_VPORT_*)."""
+    """Registers that a vPort receives with its packets: fdb_to_vport_reg_c_id
+    (MLX5_FDB_TO_VPORT_*).
+    """
 
     REG_C_0 = 1 << 0
     REG_C_1 = 1 << 1
 
 
 class FlowSource(IntEnum):
-    """flow_context.flow_source: the packets of a switch that an entry is for
-    (MLX5_FLOW_CONTEXT_FLOW_SOURCE_*)."""
+    """Sources of the packets that a switch's entry matches: flow_context.flow_source
+    (MLX5_FLOW_CONTEXT_FLOW_SOURCE_*).
+    """
 
     ANY = 0
     UPLINK = 1
@@ -384,7 +391,7 @@ class FlowSource(IntEnum):
 
 
 class LagPortSelect(IntEnum):
-    """lagc.port_select_mode: what decides by which port of a LAG a packet leaves."""
+    """Methods of choosing a packet's port in a LAG: lagc.port_select_mode."""
 
     QUEUE_AFFINITY = 0
     PORT_SELECT_FT = 1
@@ -392,28 +399,28 @@ class LagPortSelect(IntEnum):
 
 
 class ModifyLag(IntFlag):
-    """modify_lag_in.field_select (core/lag/lag.c)."""
+    """Bits of modify_lag_in.field_select (core/lag/lag.c)."""
 
     TX_REMAP_AFFINITY = 1 << 0
     ACTIVE_PORT = 1 << 1
 
 
 class PortStatus(IntEnum):
-    """paos_reg.admin_status and oper_status (driver.h: MLX5_PORT_*)."""
+    """Values of paos_reg.admin_status and oper_status (driver.h: MLX5_PORT_*)."""
 
     UP = 1
     DOWN = 2
 
 
 class ProtoMask(IntFlag):
-    """ptys_reg.proto_mask (MLX5_PTYS_*)."""
+    """Values of ptys_reg.proto_mask (MLX5_PTYS_*)."""
 
     IB = 1 << 0
     EN = 1 << 2
 
 
 class AnStatus(IntEnum):
-    """ptys_reg.an_status: autonegotiation (MLX5_AN_*)."""
+    """States of autonegotiation: ptys_reg.an_status (MLX5_AN_*)."""
 
     UNAVAILABLE = 0
     COMPLETE = 1
@@ -423,14 +430,14 @@ class AnStatus(IntEnum):
 
 
 class TrustState(IntEnum):
-    """qpts_reg.trust_state (port.h: MLX5_QPTS_TRUST_*)."""
+    """Values of qpts_reg.trust_state (port.h: MLX5_QPTS_TRUST_*)."""
 
     PCP = 1
     DSCP = 2
 
 
 class ConnectorType(IntEnum):
-    """ptys_reg.connector_type (port.h: mlx5e_connector_type, MLX5E_PORT_*)."""
+    """Values of ptys_reg.connector_type (port.h: mlx5e_connector_type, MLX5E_PORT_*)."""
 
     UNKNOWN = 0
     NONE = 1
@@ -497,7 +504,7 @@ class ExtLinkMode(IntEnum):
 
 
 class CountersGroup(IntEnum):
-    """ppcnt_reg.grp (MLX5_*_COUNTERS_GROUP)."""
+    """Values of ppcnt_reg.grp (MLX5_*_COUNTERS_GROUP)."""
 
     IEEE_802_3 = 0x0
     RFC_2863 = 0x1
@@ -514,7 +521,7 @@ class CountersGroup(IntEnum):
 
 
 class ModuleId(IntEnum):
-    """The first byte of a module's EEPROM (port.h: MLX5_MODULE_ID_*)."""
+    """Values of the first byte of a module's EEPROM (port.h: MLX5_MODULE_ID_*)."""
 
     SFP = 0x3
     QSFP = 0xC
@@ -524,7 +531,7 @@ class ModuleId(IntEnum):
 
 
 class EthChecksum(IntFlag):
-    """wqe_eth_seg.cs_flags: which checksums the adapter computes (MLX5_ETH_WQE_*_CSUM)."""
+    """Checksums that the adapter computes: wqe_eth_seg.cs_flags (MLX5_ETH_WQE_*_CSUM)."""
 
     L3_INNER = 1 << 4
     L4_INNER = 1 << 5
@@ -533,7 +540,7 @@ class EthChecksum(IntFlag):
 
 
 class CqeChecked(IntFlag):
-    """cqe64.hds_ip_ext: which headers of a received packet are good (CQE_*_OK)."""
+    """Headers of a received packet that are correct: cqe64.hds_ip_ext (CQE_*_OK)."""
 
     L2 = 1 << 0
     L3 = 1 << 1
@@ -541,7 +548,7 @@ class CqeChecked(IntFlag):
 
 
 class CqeHeader(IntFlag):
-    """cqe64.l4_l3_hdr_type: which headers a received packet has (CQE_L3_HDR_TYPE_*, _L4_).
+    """Headers of a received packet: cqe64.l4_l3_hdr_type (CQE_L3_HDR_TYPE_*, _L4_).
 
     Bit 0: a VLAN tag was stripped. Bits 3:2: the network header. Bits 6:4: the transport header.
     Bit 7: the packet is a fragment, whose transport header does not count (DPDK: ``ip_frag``).
@@ -558,7 +565,7 @@ class CqeHeader(IntFlag):
 
 
 class CqeHashType(IntFlag):
-    """cqe64.rss_hash_type: what the hash is over (CQE_RSS_HTYPE_IP bits 3:2, _L4 bits 7:6)."""
+    """Fields of the hash: cqe64.rss_hash_type (CQE_RSS_HTYPE_IP bits 3:2, _L4 bits 7:6)."""
 
     IPV4 = 1 << 2
     IPV6 = 2 << 2
@@ -568,32 +575,32 @@ class CqeHashType(IntFlag):
 
 
 class CongProtocol(IntEnum):
-    """Whose parameters a command is about (hw/cong.c: mlx5_ib_cong_node_type)."""
+    """Owners of congestion parameters in a command (hw/cong.c: mlx5_ib_cong_node_type)."""
 
     R_ROCE_ECN_RP = 1
-    """The reaction point: the sender that obeys notifications."""
+    """Reaction point: the sender that obeys notifications."""
     R_ROCE_ECN_NP = 2
-    """The notification point: the receiver that sends them."""
+    """Notification point: the receiver that sends them."""
 
 
 class RoceVersion(IntEnum):
-    """roce_addr_layout.roce_version; roce_cap.roce_version has a bit for each."""
+    """Values of roce_addr_layout.roce_version; roce_cap.roce_version has a bit for each."""
 
     VERSION_1 = 0
-    """A global route header, under an Ethertype of its own."""
+    """Packets with a global route header, under an Ethertype of its own."""
     VERSION_2 = 2
-    """IP and UDP headers."""
+    """Packets with IP and UDP headers."""
 
 
 class RoceL3Type(IntEnum):
-    """roce_addr_layout.roce_l3_type (MLX5_ROCE_L3_TYPE_*)."""
+    """Values of roce_addr_layout.roce_l3_type (MLX5_ROCE_L3_TYPE_*)."""
 
     IPV4 = 0
     IPV6 = 1
 
 
 class CqeRoceL3(IntEnum):
-    """Bits 25:24 of cqe64.flags_rqpn (MLX5_CQE_ROCE_L3_HEADER_TYPE_*)."""
+    """Values in bits 25:24 of cqe64.flags_rqpn (MLX5_CQE_ROCE_L3_HEADER_TYPE_*)."""
 
     GRH = 0x0
     IPV6 = 0x1

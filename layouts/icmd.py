@@ -1,4 +1,4 @@
-"""Commands of tools behind the vendor-specific gateway: register access, and what there is of it.
+"""Commands of tools behind the vendor-specific gateway: register access and its capabilities.
 
 Source: mlx_reg_access.h of iPXE; reg_access and icmd_hca_layouts.h of mstflint. The kernel has no
 such structures.

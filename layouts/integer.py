@@ -1,7 +1,8 @@
-"""How a number is read from its place in a structure, and written there.
+"""Accessors of the numbers in a structure.
 
-A number inside one aligned word of 8 to 64 bits is one ``struct`` call and a shift; anything else
-goes through ``int.from_bytes``. The functions get a view, that is a buffer and a byte offset.
+A number inside one aligned word of 8 to 64 bits is one ``struct`` call and a shift; any other one
+is read and written by ``int.from_bytes`` and back. The functions get a view, that is a buffer and a
+byte offset.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ Setter = Callable[[Any, Any], None]
 
 
 def integer(offset: int, width: int, room: int) -> tuple[Getter, Setter]:
-    """Getter and setter of ``width`` bits at bit ``offset`` of a structure of ``room`` bits."""
+    """Return getter and setter of ``width`` bits at bit ``offset`` of a structure of ``room``
+    bits.
+    """
     if width in _WHOLE and offset % 8 == 0:
         return _whole(_WHOLE[width], offset // 8)
     for word, align in ((8, 8), (16, 16), (32, 32), (64, 32)):
         start = offset // align * align
-        # A structure that is no multiple of words may end the buffer inside the last one.
+        # A structure whose size is not a multiple of words may end the buffer inside the last one.
         if offset + width <= start + word <= room:
             return _shifted(_WHOLE[word], start // 8, start + word - offset - width, width)
     return _wide(offset, width)
@@ -60,7 +63,7 @@ def _shifted(word: Struct, start: int, shift: int, width: int) -> tuple[Getter, 
 
 
 def _in_byte(start: int, shift: int, mask: int) -> Callable[[Any], int]:
-    """Read some bits of one byte: without a ``struct`` call, that is three times as fast."""
+    """Return a getter of some bits of one byte, three times faster without a ``struct`` call."""
 
     def get(view: Any) -> int:
         value: int = view.buf[view.base + start] >> shift & mask

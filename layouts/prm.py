@@ -1,16 +1,16 @@
-"""How a PRM structure is declared: once, in construct, and read two ways.
+"""Declaration of PRM structures: once, in construct, with two methods of reading.
 
 ``Prm`` is a construct ``Struct`` over bits, in the order and with the names of mlx5_ifc.h::
 
     pd_in = Prm("dealloc_pd_in", *CMD_IN, rsvd(8), "pd" / bits(24), rsvd(32))
 
 ``parse`` and ``build`` are construct's own: complete, readable and slow (60 us for a command).
-``view`` lays the same declaration over a buffer and reads or writes one field at a time, as
-MLX5_GET and MLX5_SET do, in about 0.3 us; the accessors come from ``layouts.codec`` and are derived
-from the declaration, so there is no second description to keep equal. A hypothesis test holds the
-two ways together for every structure.
+``view`` lays the same declaration over a buffer and reads or writes one field at a time, like
+MLX5_GET and MLX5_SET, in about 0.3 us. The accessors come from ``layouts.codec``, derived from the
+declaration, so no second description has to be kept equal. A hypothesis test compares the two
+methods for every structure.
 
-Everything is big-endian and most significant bit first (PRM, "Conventions"). Reserved ranges are
+All fields are big-endian and most significant bit first (PRM, "Conventions"). Reserved ranges are
 padding: never read, written as zero.
 """
 
@@ -39,43 +39,43 @@ _WORD_BITS = 32
 
 
 def bits(width: int) -> Any:
-    """An unsigned field of ``width`` bits."""
+    """Return an unsigned field of ``width`` bits."""
     return c.BitsInteger(width)
 
 
 def rsvd(width: int) -> Any:
-    """``width`` reserved bits."""
+    """Return ``width`` reserved bits."""
     return c.Padding(width)
 
 
 def octets(length: int) -> Any:
-    """``length`` bytes taken as they are (a GUID table, a union, a MAD)."""
+    """Return a field of ``length`` uninterpreted bytes (a GUID table, a union, a MAD)."""
     return c.Bytewise(c.Bytes(length))
 
 
 def array(count: int, item: Any) -> Any:
-    """``count`` items, each a field or a structure."""
+    """Return a field of ``count`` items, each a field or a structure."""
     return c.Array(count, item)
 
 
 def tail(item: Any) -> Any:
-    """As many items as the buffer holds: the flexible array at a structure's end."""
+    """Return the flexible array at a structure's end: all items that fit the buffer."""
     return c.GreedyRange(item)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One named field: where it lies (bits from the structure's start) and what it holds."""
+    """Named field: its position (bits from the structure's start) and its contents."""
 
     name: str
     offset: int
     width: int
     kind: Any
-    """The construct under the name: bits, octets, array, tail or a nested :class:`Prm`."""
+    """Type of the field in construct: bits, octets, array, tail or a nested :class:`Prm`."""
 
 
 class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is untyped
-    """A structure of the PRM, and the type of its views (``layouts.stubs``).
+    """Structure of the PRM, and the type of its views (``layouts.stubs``).
 
     ``name`` is the structure's name in mlx5_ifc.h without ``mlx5_ifc_`` and ``_bits``. For a
     structure that the driver declares in C instead, ``c_name`` is that name (``mlx5_eqe``).
@@ -88,18 +88,18 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
         self.fields: tuple[Field, ...] = tuple(_walk(fields))
         self.bit_length: int = sum(_width(field) for field in fields)
         if self.bit_length % 8:
-            raise TypeError(f"{name}: {self.bit_length} bits do not make whole bytes")
+            raise TypeError(f"{name}: {self.bit_length} bits are not whole bytes")
         self.size: int = self.bit_length // 8
         self._view: Any = codec.view_class(self)
 
     def parse(self, data: bytes, **_contextkw: Any) -> Any:
-        """Decode with construct: a Container of every named field.
+        """Decode with construct into a Container of every named field.
 
-        Bytes behind the structure, or behind the last whole item of its tail, are left alone.
+        Bytes behind the structure, or behind the last whole item of its tail, are ignored.
         """
         whole = bytes(data)
         if step := _tail_step(self):
-            # construct's bit streams refuse to end inside an item.
+            # Bit streams of construct must not end inside an item.
             whole = whole[: len(whole) - (len(whole) - self.size) % step]
         return c.Bitwise(c.Struct(*self.subcons)).parse(whole)
 
@@ -120,26 +120,29 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
         return view
 
     def new(self, extra: int = 0, **values: Any) -> ViewT_co:
-        """A view over a fresh zeroed buffer, ``extra`` bytes longer than the fixed part."""
+        """Return a view over a fresh zeroed buffer, ``extra`` bytes longer than the fixed
+        fields.
+        """
         view: ViewT_co = self._view(bytearray(self.size + extra), 0)
         view.assign(values)
         return view
 
     def named_size(self, besides: str = "") -> int:
-        """Bytes up to the end of the last named field's word, or to where a tail begins.
+        """Return the size up to the end of the last named field's word, or up to a tail.
 
-        What lies behind is reserved. The field ``besides`` (``structure.field`` for one inside a
-        field), and what lies behind it, is left out of account.
+        The bytes behind it are reserved. The field ``besides`` (``structure.field`` for a nested
+        one), and all bytes behind it, are not counted.
         """
         return -(-_named_bits(self, besides) // _WORD_BITS) * _WORD_BITS // 8
 
     @property
     def has_tail(self) -> bool:
-        """Whether the structure, or the one that it ends with, ends with a list of any length."""
+        """Whether the structure, or its last nested structure, ends with a list of any length."""
         return _tail_step(self) > 0
 
     def together(self, *names: str) -> Callable[[Any], int]:
-        """A function that reads neighbouring fields of a view as one number, the first on top.
+        """Return a function that reads neighbouring fields of a view as one number, the first on
+        top.
 
         Raises TypeError for fields that are not neighbours in this order.
         """
@@ -152,10 +155,10 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
         return codec.accessors(c.BitsInteger(width), first.offset, width, self.bit_length)[0]
 
     def packer(self, *names: str, upto: int | None = None) -> struct.Struct:
-        """A ``struct.Struct`` over the named fields, in their order; the others are zero.
+        """Return a ``struct.Struct`` over the named fields, in their order; the others are zero.
 
-        For the shapes that the data path reads thousands of times a second. Each field must be a
-        whole number of bytes; ``upto`` ends the structure early.
+        The data path reads such structures thousands of times a second. Each field must be a whole
+        number of bytes; ``upto`` ends the structure early.
         """
         by_name = {field.name: field for field in self.fields}
         end = self.size if upto is None else upto
@@ -166,7 +169,7 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
 
 
 def _walk(fields: tuple[Any, ...]) -> Iterator[Field]:
-    """The named fields with their bit offsets; padding only moves the offset on."""
+    """Yield the named fields with their bit offsets; padding only advances the offset."""
     offset = 0
     for field in fields:
         width = _width(field)
@@ -176,7 +179,7 @@ def _walk(fields: tuple[Any, ...]) -> Iterator[Field]:
 
 
 def _named_bits(prm: Prm, besides: str = "") -> int:
-    """Bits up to the end of the last named field, also of the structure that a field may hold."""
+    """Return the bits up to the end of the last named field, nested structures included."""
     name, _, inner = besides.partition(".")
     end = 0
     for field in prm.fields:
@@ -192,7 +195,9 @@ def _named_bits(prm: Prm, besides: str = "") -> int:
 
 
 def _tail_step(prm: Prm) -> int:
-    """Bytes of an item of the tail that ends a structure, or its last structure; 0 for none."""
+    """Return the bytes of an item of the tail of a structure, or of its last structure; 0 for
+    none.
+    """
     last = prm.fields[-1].kind if prm.fields else None
     if isinstance(last, Prm):
         return _tail_step(last)
@@ -200,7 +205,7 @@ def _tail_step(prm: Prm) -> int:
 
 
 def _width(field: Any) -> int:
-    """Bits that a field takes; a tail takes none of the fixed part."""
+    """Return the width of a field in bits; a tail has no fixed width."""
     kind = field.subcon if isinstance(field, c.Renamed) else field
     if isinstance(kind, Prm):
         return kind.bit_length

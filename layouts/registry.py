@@ -1,4 +1,4 @@
-"""Every structure that the package declares, found by looking at its modules."""
+"""Registry of every structure that the package declares, found in its modules."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ import layouts
 from layouts.prm import Prm
 
 _NO_STRUCTURES = "layouts.btf."
-"""What compares structures with a driver's binaries; its reader of ELF files need not be loaded."""
+"""Package of the comparison with a driver's binaries; its reader of ELF files need not be
+loaded.
+"""
 
 
 def modules() -> list[ModuleType]:
-    """The package's modules, in alphabetical order."""
+    """Return the package's modules, in alphabetical order."""
     packages = pkgutil.walk_packages(layouts.__path__, "layouts.")
     names = sorted(module.name for module in packages if not module.name.startswith(_NO_STRUCTURES))
     return [importlib.import_module(name) for name in names]
 
 
 def structures() -> dict[str, Prm]:
-    """All module-level structures of the package by ``prm_name``, in alphabetical order.
+    """Return all module-level structures of the package by ``prm_name``, in alphabetical order.
 
-    Structures declared inside another one are part of that one and are not listed. Raises
-    ValueError when two declarations carry one name.
+    Structures declared inside another one belong to it and are not listed. Raises ValueError when
+    two declarations have one name.
     """
     return collect(vars(module) for module in modules())
 
 
 def collect(namespaces: Iterable[dict[str, object]]) -> dict[str, Prm]:
-    """The structures among the values of ``namespaces``, as :func:`structures` returns them."""
+    """Return the structures among the values of ``namespaces``, in the form of
+    :func:`structures`.
+    """
     structures: dict[str, Prm] = {}
     for namespace in namespaces:
         for value in namespace.values():

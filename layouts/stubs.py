@@ -1,13 +1,13 @@
-"""What a type checker knows about a module of structures: its stub, derived from the declarations.
+"""Stubs of the structure modules for type checkers, derived from the declarations.
 
 A view's fields are made when the module is imported, so mypy and editors do not see them. The stub
 beside the module (``objects/cq.pyi``) lists them: for ``create_cq_in`` it has a class
 ``CreateCqIn``, and ``create_cq_in`` is a ``Prm[CreateCqIn]``. These classes exist in annotations
 only. ``scripts/gen-view-types`` writes all stubs; a test fails when one is stale.
 
-A module that declares structures has numbers, strings, enumerations and ``struct.Struct`` besides.
-Functions and other classes have a module of their own: mypy reads a stub in place of its module, so
-it would not look into them.
+A module of structures may also have numbers, strings, enumerations and ``struct.Struct``. Functions
+and other classes need a module of their own: mypy reads a stub in place of its module and would not
+check them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _Homes = Mapping[int, tuple[str, str]]
 
 
 def stubs(modules: Iterable[ModuleType]) -> dict[str, str]:
-    """Texts of the stubs by module name. What declares no structure has none.
+    """Return the texts of the stubs by module name.
 
-    Raises TypeError for a module with something that a stub would hide from mypy.
+    A module without structures has none. Raises TypeError for a module with an object that a stub
+    would hide from mypy.
     """
     declared = {module: tuple(_declared(module)) for module in modules}
     homes = {
@@ -53,12 +54,12 @@ def stubs(modules: Iterable[ModuleType]) -> dict[str, str]:
 
 
 def class_name(name: str) -> str:
-    """``create_cq_in`` as a class: ``CreateCqIn``."""
+    """Return the class name of a structure: ``CreateCqIn`` for ``create_cq_in``."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
 class _Stub:
-    """The stub of one module, part by part."""
+    """Stub of one module, built from its blocks."""
 
     def __init__(self, module: ModuleType, names: Iterable[str], homes: _Homes) -> None:
         self._module = module.__name__
@@ -98,7 +99,9 @@ class _Stub:
             raise TypeError(f"{self._module}.{name} would be hidden by the stub: move it elsewhere")
 
     def _structure(self, name: str, prm: Prm) -> None:
-        """The class of a structure's views, behind those of the structures declared inside it."""
+        """Write the class of a structure's views, behind those of the structures declared inside
+        it.
+        """
         if name in self._classes:
             raise TypeError(f"{self._module}: two structures would be {name}")
         self._classes.add(name)
@@ -112,7 +115,10 @@ class _Stub:
         self._blocks.append(f"class {name}({view}):{body}")
 
     def _field(self, owner: str, field: Field) -> str:
-        """What a field is declared as. A structure that stands here only is named after it."""
+        """Return the declared type of a field.
+
+        A structure that is declared only in this field is named after it.
+        """
         inside = owner + class_name(field.name)
         if isinstance(field.kind, c.Array | c.GreedyRange):
             items = self._from("layouts.fields", "Items")
@@ -123,7 +129,7 @@ class _Stub:
         return self._from("layouts.fields", "Octets") if kind == "bytes" else kind
 
     def _kind(self, kind: object, inside: str) -> str:
-        """The type of one value."""
+        """Return the type of one value."""
         if not isinstance(kind, Prm):
             return "int" if isinstance(kind, c.BitsInteger) else "bytes"
         if id(kind) not in self._homes:
@@ -138,7 +144,7 @@ class _Stub:
 
 
 def _declared(module: ModuleType) -> Iterator[str]:
-    """The public names that the module declares itself, in its order."""
+    """Yield the public names that the module itself declares, in its order."""
     for node in ast.parse(inspect.getsource(module)).body:
         match node:
             case ast.Assign(targets=targets):

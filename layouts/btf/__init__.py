@@ -1,1 +1,1 @@
-"""Our structures held against those in the driver's own binaries, by their BTF."""
+"""Comparison of our structures with those in the driver's own binaries, by their BTF."""

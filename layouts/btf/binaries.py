@@ -1,9 +1,9 @@
-"""A kernel's binaries as a distribution ships them, down to the BTF that they carry.
+"""Reads a kernel's binaries, as shipped by a distribution, down to their BTF.
 
 A module is an ELF object, often compressed whole (``.ko.xz``). The kernel is an ELF file
-(``vmlinux``) or, as installed on x86, a bzImage: a boot sector and setup code, whose header says
-where the compressed vmlinux lies (Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header").
-Compression is told by its magic, not by the file's name.
+(``vmlinux``) or, as installed on x86, a bzImage. A bzImage has a boot sector and setup code, whose
+header gives the offset of the compressed vmlinux (Documentation/arch/x86/boot.rst, "The Real-Mode
+Kernel Header"). The magic of a file selects its decompression, not the file's name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from elftools.elf.elffile import ELFFile
 from layouts.btf.reader import Btf, BtfError
 
 _MAX_SIZE = 1 << 29
-"""Bytes that we unpack at most: several times a distribution's vmlinux."""
+"""Maximum number of unpacked bytes: several times a distribution's vmlinux."""
 _ELF = b"\x7fELF"
 _SETUP_SECTS, _HEADER_MAGIC, _VERSION, _PAYLOAD = 0x1F1, 0x202, 0x206, 0x248
 _VERSION_WITH_PAYLOAD = 0x208
@@ -34,17 +34,17 @@ _BANNER = re.compile(rb"Linux version (\d[^ \0]*) \(")
 
 
 class BinaryError(ValueError):
-    """A file is not the module or the kernel that it was given as."""
+    """Raised when a file is not the expected module or kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverBinaries:
-    """What a kernel's own binaries say about the driver's structures."""
+    """BTF of a kernel's own binaries."""
 
     release: str
-    """``uname -r`` of the kernel that they were built for."""
+    """Release (``uname -r``) of the kernel that they were built for."""
     btfs: tuple[Btf, ...]
-    """One for each module, over the kernel's; in the order in which they were given."""
+    """BTF of each module, over the kernel's, in the order of the arguments."""
 
 
 def load(modules: list[Path], kernel: Path) -> DriverBinaries:
@@ -69,14 +69,14 @@ def load(modules: list[Path], kernel: Path) -> DriverBinaries:
 
 
 def vmlinux(data: bytes) -> bytes:
-    """The ELF image inside a bzImage; a vmlinux, compressed or not, serves as well."""
+    """Return the ELF image inside a bzImage, or in a vmlinux, compressed or not."""
     if data[_HEADER_MAGIC : _HEADER_MAGIC + 4] != b"HdrS":
         return decompress(data)
     if len(data) < _PAYLOAD + 8:
         raise BinaryError("bzImage ends inside its header")
     (version,) = unpack_from("<H", data, _VERSION)
     if version < _VERSION_WITH_PAYLOAD:
-        raise BinaryError(f"boot protocol {version:#x} does not say where the kernel lies")
+        raise BinaryError(f"boot protocol {version:#x} does not give the kernel's offset")
     offset, length = unpack_from("<II", data, _PAYLOAD)
     # A setup_sects of 0 means 4, and the boot sector comes before the setup sectors.
     start = ((data[_SETUP_SECTS] or 4) + 1) * 512 + offset
@@ -86,7 +86,7 @@ def vmlinux(data: bytes) -> bytes:
 
 
 def decompress(data: bytes) -> bytes:
-    """Unpack by magic; what is not compressed must be an ELF file. Junk at the end is ignored."""
+    """Unpack by magic; data without compression must be an ELF file. Junk at the end is ignored."""
     if data.startswith(_ELF):
         return data
     for magic, (name, unpack) in _COMPRESSIONS.items():
@@ -134,10 +134,13 @@ def _read(path: Path, unpack: Callable[[bytes], bytes]) -> bytes:
 
 
 def _section(path: Path, image: bytes, name: str) -> bytes:
-    """A section's bytes. They are cut here: pyelftools would allocate any size that it reads."""
+    """Return a section's bytes.
+
+    They are cut here: pyelftools would allocate any size that it reads.
+    """
     try:
         section = ELFFile(io.BytesIO(image)).get_section_by_name(name)
-    # What pyelftools lets through when a header or a name points outside the file.
+    # pyelftools raises these when a header or a name points outside the file.
     except (ELFError, ConstructError, OverflowError, ValueError) as error:
         raise BinaryError(f"{path}: damaged ELF file: {error}") from error
     if section is None:
@@ -158,5 +161,5 @@ def _btf(path: Path, image: bytes, base: Btf | None = None) -> Btf:
 def _release(path: Path, data: bytes, pattern: re.Pattern[bytes]) -> str:
     match = pattern.search(data)
     if match is None:
-        raise BinaryError(f"{path}: does not say which kernel it is of")
+        raise BinaryError(f"{path}: does not name its kernel release")
     return match[1].decode("ascii", "replace")

@@ -1,13 +1,14 @@
-"""Holds our structures against those that a driver's own binaries declare.
+"""Compares our structures with those that a driver's own binaries declare.
 
 mlx5_ifc.h declares a PRM structure as C, with one byte for each bit: ``u8 log_cq_size[0x5]`` is a
-field of five bits, and what is a byte offset to the compiler is a bit offset in the PRM. BTF keeps
-that. Structures that the driver declares in plain C (``Prm.c_name``) are compared bit by bit.
+field of five bits, and a byte offset of the compiler is a bit offset in the PRM. BTF keeps that.
+Structures that the driver declares in plain C (``Prm.c_name``) are compared bit by bit.
 
-Every named field of ours must stand in theirs with the same name, offset and width, and both
-must have the same size. Three things are compared as a whole, by offset and width only: a union of
-theirs, anything that we take as octets, and a word of theirs that we split into finer fields. What
-we leave reserved may have a name there; :attr:`layouts.btf.report.BtfReport.unmodelled` lists it.
+Every named field of ours must exist in theirs with the same name, offset and width, and both must
+have the same size. Three things are compared as a whole, by offset and width only: a union of
+theirs, a field that we declare as octets, and a word of theirs that we split into finer fields. A
+range that we leave reserved may have a name there; :attr:`layouts.btf.report.BtfReport.unmodelled`
+lists it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from layouts.btf.report import BtfReport, Difference, Known, What
 from layouts.prm import Field, Prm
 
 _IFC = "mlx5_ifc_"
-"""How mlx5_ifc.h's structures begin, in which a byte stands for a bit."""
+"""Prefix of mlx5_ifc.h's structures, in which a byte means a bit."""
 
 _RESERVED = re.compile(r"reserved|rsvd")
 
@@ -36,7 +37,7 @@ class _FieldPlace:
 
 
 class _Theirs:
-    """A structure of the driver's, offsets and widths in PRM bits."""
+    """Structure of the driver's, with offsets and widths in PRM bits."""
 
     def __init__(self, btf: Btf, type_id: int, unit: int) -> None:
         self.btf, self.unit = btf, unit
@@ -48,7 +49,7 @@ class _Theirs:
         }
 
     def inner(self, name: str) -> _Theirs | BtfKind:
-        """The structure that a member is made of; of a scalar or a union only the kind."""
+        """Return the structure of a member; of a scalar or a union only the kind."""
         type_id = self.btf.element(self.members[name].type_id)
         kind = self.btf.kind(type_id)
         return _Theirs(self.btf, type_id, self.unit) if kind is BtfKind.STRUCT else kind
@@ -60,7 +61,7 @@ def check(
     """Compare all of ``ours`` with the types of the kernel ``release``.
 
     A structure is taken from the first of ``btfs`` that has it. Raises
-    :class:`layouts.btf.reader.BtfError` when the types make no sense.
+    :class:`layouts.btf.reader.BtfError` when the types are inconsistent.
     """
     report = BtfReport(release, len(ours))
     excuses = {
@@ -84,7 +85,7 @@ def check(
 
 
 class _Comparison:
-    """One run over all structures."""
+    """Run of the comparison over all structures."""
 
     def __init__(self, ours: Mapping[str, Prm], btfs: tuple[Btf, ...]) -> None:
         self._ours = ours
@@ -93,7 +94,9 @@ class _Comparison:
         self.unmodelled: list[str] = []
 
     def differences(self) -> Iterator[Difference]:
-        """All of them; a structure that only splits words of theirs has no counterpart."""
+        """Yield all differences; a structure that only splits words of theirs has no
+        counterpart.
+        """
         missing = []
         for prm in self._ours.values():
             theirs = self._find(prm)
@@ -138,7 +141,9 @@ class _Comparison:
     def _compare_nested(
         self, prm: Prm, theirs: _Theirs | BtfKind, name: str
     ) -> Iterator[Difference]:
-        """Field by field, but not again where both sides name a structure of the whole run."""
+        """Compare field by field, but not again where both sides name a structure of the whole
+        run.
+        """
         if isinstance(theirs, _Theirs):
             if theirs.name != _counterpart(prm) or prm.prm_name not in self._ours:
                 yield from self._compare(prm, theirs, name)
@@ -147,7 +152,7 @@ class _Comparison:
 
 
 def _descend(theirs: _Theirs, path: list[str]) -> _Theirs | None:
-    """Go from a structure to one inside it by the names of members."""
+    """Return the structure inside a structure, by the names of members."""
     for step in path:
         inner = theirs.inner(step) if step in theirs.members else None
         if not isinstance(inner, _Theirs):
@@ -157,7 +162,7 @@ def _descend(theirs: _Theirs, path: list[str]) -> _Theirs | None:
 
 
 def _counterpart(prm: Prm) -> str:
-    """The driver's name for a structure, dots leading to a member's own structure."""
+    """Return the driver's name for a structure; dots lead to a member's own structure."""
     return prm.c_name or f"{_IFC}{prm.prm_name}_bits"
 
 

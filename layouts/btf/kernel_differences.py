@@ -1,7 +1,8 @@
-"""Where kernels are known to differ from our structures, which are those of Linux 6.12, and why.
+"""Known differences between kernels and our structures (those of Linux 6.12), with reasons.
 
-The layout check accepts what stands here and nothing else; an entry that a kernel does not need is
-an error there as well. 6.1 is Debian's bookworm, 6.12 trixie; 7.2 was sid's when this was written.
+The layout check accepts the listed differences and no others; an entry that a kernel does not need
+is an error there as well. 6.1 is Debian's bookworm, 6.12 trixie; 7.2 was sid's when this was
+written.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ def _fields(structure: str, names: str) -> tuple[str, ...]:
 
 
 _NO_TYPE = "not in the binaries: the driver has no object of this type, and sizeof leaves no trace"
-_NOT_THE_DRIVERS = "InfiniBand's own: the driver passes management datagrams on unseen"
+_NOT_THE_DRIVERS = "InfiniBand's own: the driver forwards management datagrams unread"
 _RESERVED = "6.1 leaves these bits reserved"
-_USER_SPACE = "rdma-core names these bits; the kernel leaves them reserved and passes them on"
+_USER_SPACE = "rdma-core names these bits; the kernel leaves them reserved and forwards them"
 _BEFORE_UNION = "6.1 has bytes_committed before the union of the forms; in memory it is the same"
 
 KNOWN: tuple[Known, ...] = (
@@ -64,7 +65,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         (),
         What.STRUCTURE,
-        "rdma-core's own: the driver passes commands about such objects on",
+        "rdma-core's own: the driver forwards commands on such objects",
         _names(
             """
             create_general_object_out create_general_object_in destroy_general_object_in
@@ -92,7 +93,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         (),
         What.STRUCTURE,
-        "DPDK has these, and Linux asks for no such mini CQEs",
+        "DPDK has these, and Linux requests no such mini CQEs",
         ("mini_cqe_flow_tag", "mini_cqe_l3_l4"),
     ),
     Known(
@@ -214,7 +215,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         ("6.1",),
         What.OFFSET,
-        "6.1 gives the name to the bit that is relaxed_ordering_read_pci_enabled later",
+        "6.1 uses the name for the bit that is relaxed_ordering_read_pci_enabled later",
         ("cmd_hca_cap.relaxed_ordering_read",),
     ),
     Known(
@@ -232,7 +233,7 @@ KNOWN: tuple[Known, ...] = (
         )
         for what in (What.OFFSET, What.WIDTH)
     ),
-    Known(("6.1",), What.STRUCTURE, "Linux asks for it since 6.3", ("cqe_error_syndrome",)),
+    Known(("6.1",), What.STRUCTURE, "Linux requests it since 6.3", ("cqe_error_syndrome",)),
     Known(
         ("6.1",),
         What.STRUCTURE,

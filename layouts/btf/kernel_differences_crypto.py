@@ -1,11 +1,11 @@
-"""Where kernels differ from our structures about encryption, most of which only rdma-core names."""
+"""Known differences in structures about encryption, most of which only rdma-core names."""
 
 from __future__ import annotations
 
 from layouts.btf.report import Known, What
 
-_USER_SPACE = "rdma-core names these bits; the kernel leaves them reserved and passes them on"
-_KEYS_OF_TLS = "6.1 names what keys of TLS need"
+_USER_SPACE = "rdma-core names these bits; the kernel leaves them reserved and forwards them"
+_KEYS_OF_TLS = "6.1 names fields that keys of TLS need"
 
 
 def _fields(structure: str, names: str) -> tuple[str, ...]:

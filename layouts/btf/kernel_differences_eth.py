@@ -1,6 +1,6 @@
-"""Where kernels are known to differ from the structures of the Ethernet port, and why.
+"""Known differences between kernels and the structures of the Ethernet port, with reasons.
 
-As :mod:`layouts.btf.kernel_differences`, whose list these entries are part of.
+The entries extend the list of :mod:`layouts.btf.kernel_differences`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ KNOWN_ETH: tuple[Known, ...] = (
     Known(
         (),
         What.FIELD,
-        "DPDK names these bits; the kernel leaves them reserved and passes them on",
+        "DPDK names these bits; the kernel leaves them reserved and forwards them",
         (
             "cmd_hca_cap.flow_counters_dump",
             *_fields("query_flow_counter_in", "mkey address dump_to_memory"),

@@ -1,4 +1,4 @@
-"""Where kernels differ from our structures about tag matching, which user space does by itself."""
+"""Known differences in structures about tag matching, which only user space uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KNOWN_TAGS: tuple[Known, ...] = (
     Known(
         (),
         What.FIELD,
-        "UCX names this bit; the kernel leaves it reserved and passes it on",
+        "UCX names this bit; the kernel leaves it reserved and forwards it",
         ("xrqc.dc",),
     ),
 )

@@ -1,12 +1,12 @@
 """BTF, the type information inside a kernel binary: structures by name, with their members.
 
 The format is the kernel's Documentation/bpf/btf.rst: a header, a section of type records and a
-section of strings. The records are numbered from 1 in the order in which they lie (0 is void). A
-module's BTF is *split*: its numbers and its string offsets go on where those of the vmlinux that
-it was built for end, so it can be read only over that base.
+section of strings. The records are numbered from 1 in file order (0 is void). A module's BTF is
+*split*: its numbers and its string offsets continue those of the vmlinux that it was built for, so
+it can be read only over that base.
 
-The bytes are not trusted. Whatever is wrong with them raises :class:`BtfError`; chains of types,
-nesting and the number of members are bounded.
+The bytes are not trusted. Any error in them raises :class:`BtfError`; chains of types, nesting and
+the number of members are bounded.
 """
 
 from __future__ import annotations
@@ -20,21 +20,25 @@ _MAGIC = 0xEB9F
 _VERSION = 1
 _MIN_HEADER = 24
 _MAX_DEPTH = 32
-"""Types in one chain, structures in one another: the kernel's own bound (MAX_RESOLVE_DEPTH)."""
+"""Maximum length of a chain of types and depth of nesting: the kernel's own bound
+(MAX_RESOLVE_DEPTH).
+"""
 _MAX_MEMBERS = 0xFFFF
-"""Members of one structure with all of its anonymous parts; BTF has this bound for each part."""
+"""Maximum number of members of one structure, anonymous members included; BTF bounds each of them
+by the same number.
+"""
 _MAX_NAME = 512
-"""Bytes of a name: the kernel's own bound (KSYM_NAME_LEN)."""
+"""Maximum size of a name in bytes: the kernel's own bound (KSYM_NAME_LEN)."""
 _POINTER_SIZE = 8
-"""BTF does not say; the driver builds for 64 bit only where we read it."""
+"""Size of a pointer in bytes, which BTF does not record; the driver's binaries are 64-bit."""
 
 
 class BtfError(ValueError):
-    """The bytes are not BTF, or a type in them makes no sense."""
+    """Raised when the bytes are not BTF, or a type in them is inconsistent."""
 
 
 class BtfKind(IntEnum):
-    """BTF_KIND_*, all of them: a record that is only skipped must still be measured."""
+    """All kinds of BTF_KIND_*: even a record that is skipped must be measured."""
 
     VOID = 0
     INT = 1
@@ -76,7 +80,7 @@ _EACH_TAIL = {
 
 @dataclass(frozen=True, slots=True)
 class TypeRecord:
-    """struct btf_type, and where its tail begins in the type section that it lies in."""
+    """Record (struct btf_type), and the offset of its tail in its type section."""
 
     kind: BtfKind
     name_off: int
@@ -89,17 +93,17 @@ class TypeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A named member of a structure or union; ``offset`` and ``width`` are in bits."""
+    """Named member of a structure or union; ``offset`` and ``width`` are in bits."""
 
     name: str
     offset: int
     width: int
     type_id: int
-    """What it is made of, with typedefs and qualifiers taken off."""
+    """Type of the member, without typedefs and qualifiers."""
 
 
 class Btf:
-    """The types of one binary, over those of ``base`` where it is a module."""
+    """Types of one binary, over those of ``base`` if it is a module."""
 
     def __init__(self, data: bytes, base: Btf | None = None) -> None:
         """Index ``data``, the contents of a ``.BTF`` section. Raises :class:`BtfError`."""
@@ -118,24 +122,24 @@ class Btf:
 
     @property
     def count(self) -> int:
-        """Type numbers in use here and in the base; the next binary's begin here."""
+        """Number of types here and in the base; the next binary's numbers continue from it."""
         return self._first + len(self._offsets)
 
     def find(self, name: str) -> list[int]:
-        """The structures and unions of that name, this binary's before the base's."""
+        """Yield the structures and unions of that name, this binary's before the base's."""
         inherited = self._base.find(name) if self._base else []
         return self._named.get(name, []) + inherited
 
     def kind(self, type_id: int) -> BtfKind:
-        """What a type is, aliases not followed."""
+        """Return the kind of a type, without following aliases."""
         return self._record(type_id).kind
 
     def name(self, type_id: int) -> str:
-        """A type's own name, empty for an anonymous one."""
+        """Return a type's own name, empty for an anonymous one."""
         return self._string(self._record(type_id).name_off)
 
     def resolve(self, type_id: int) -> int:
-        """Take typedefs, qualifiers and tags off a type."""
+        """Return the type below typedefs, qualifiers and tags."""
         for _ in range(_MAX_DEPTH):
             record = self._record(type_id)
             if record.kind not in _ALIAS:
@@ -144,7 +148,7 @@ class Btf:
         raise BtfError(f"type {type_id}: more than {_MAX_DEPTH} names for one type")
 
     def size(self, type_id: int) -> int:
-        """Bytes that a value of the type takes: 0 for a flexible array."""
+        """Return the size in bytes of a value of the type: 0 for a flexible array."""
         count = 1
         for _ in range(_MAX_DEPTH):
             type_id = self.resolve(type_id)
@@ -160,7 +164,9 @@ class Btf:
         raise BtfError(f"type {type_id}: array in more than {_MAX_DEPTH} dimensions")
 
     def element(self, type_id: int) -> int:
-        """What an array repeats, through all its dimensions; any other type is itself."""
+        """Return the element type of an array, through all its dimensions; any other type
+        unchanged.
+        """
         for _ in range(_MAX_DEPTH):
             type_id = self.resolve(type_id)
             record = self._record(type_id)
@@ -170,9 +176,9 @@ class Btf:
         raise BtfError(f"type {type_id}: array in more than {_MAX_DEPTH} dimensions")
 
     def members(self, type_id: int) -> list[Member]:
-        """Named members in order, those of anonymous structures and unions in their place.
+        """Return the named members in order, including those of anonymous structures and unions.
 
-        Offsets count from the start of the type that was asked for.
+        Offsets count from the start of the type ``type_id``.
         """
         members: list[Member] = []
         for seen, member in enumerate(self._walk(type_id, 0, 0)):
@@ -198,7 +204,7 @@ class Btf:
                 yield from self._walk(member_type, start + offset, depth + 1)
 
     def _sections(self, data: bytes) -> tuple[bytes, bytes]:
-        """The type and the string section; their offsets count from the header's end."""
+        """Return the type and the string section; their offsets count from the header's end."""
         magic_flags = Struct(self._order + "HBBIIIII")
         _, version, _, length, type_off, type_len, str_off, str_len = magic_flags.unpack_from(data)
         if version != _VERSION:
@@ -209,7 +215,7 @@ class Btf:
         return data[types : types + type_len], data[strings : strings + str_len]
 
     def _index(self) -> None:
-        """Measure every record once, note where it lies and the names of the structures."""
+        """Measure every record once; record its offset and the names of the structures."""
         at, end = 0, len(self._types)
         while at < end:
             record = self._parse(at)
@@ -254,9 +260,9 @@ class Btf:
 
 
 def _byte_order(data: bytes) -> str:
-    """The struct module's sign for the byte order, which the magic shows."""
+    """Return the struct module's sign for the byte order of the magic."""
     if len(data) < _MIN_HEADER:
-        raise BtfError(f"{len(data)} bytes are too few for a BTF header")
+        raise BtfError(f"{len(data)} bytes are too short for a BTF header")
     for name, sign in (("little", "<"), ("big", ">")):
         if int.from_bytes(data[:2], name) == _MAGIC:  # type: ignore[arg-type]
             return sign

@@ -1,1 +1,3 @@
-"""A function as a whole: initialization segment, capabilities, pages, vPorts, GIDs."""
+"""Structures of a function as a whole: initialization segment, capabilities, pages, vPorts,
+GIDs.
+"""

@@ -1,7 +1,7 @@
-"""Capability pages: what QUERY_HCA_CAP answers and SET_HCA_CAP stores (PRM "HCA capabilities").
+"""Capability pages: output of QUERY_HCA_CAP and input of SET_HCA_CAP (PRM "HCA capabilities").
 
-A page is 4096 bytes; each group fills its front. ``op_mod`` is ``group << 1 | mode``, mode 0 for
-the maximum and 1 for the current values.
+A page is 4096 bytes; each group fills its head. ``op_mod`` is ``group << 1 | mode``, mode 0 for the
+maximum and 1 for the current values.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

@@ -1,7 +1,7 @@
 """Congestion control of RoCE: its parameters, its status for each priority, its statistics.
 
-Names and widths: mlx5_ifc.h of Linux 6.12. Units of the parameters are those that the driver's
-debugfs shows (hw/cong.c): rates in Mb/s, times in microseconds.
+Names and widths: mlx5_ifc.h of Linux 6.12. Units of the parameters are those of the driver's
+debugfs (hw/cong.c): rates in Mb/s, times in microseconds.
 """
 
 from __future__ import annotations

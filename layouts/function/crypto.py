@@ -1,6 +1,6 @@
-"""Encryption by the adapter: its capabilities, and the objects that hold keys and credentials.
+"""Encryption by the adapter: its capabilities, and the objects for keys and credentials.
 
-Names and widths: mlx5_ifc.h of Linux 6.12; where rdma-core's names more, these are among them.
+Names and widths: mlx5_ifc.h of Linux 6.12, with the further names of rdma-core's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A vPort as the embedded switch has it: its context, and the functions behind other vPorts.
+"""Embedded switch's view of a vPort: its context, and the functions behind other vPorts.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

@@ -1,6 +1,6 @@
 """Capability groups of an Ethernet port: offloads, NIC flow tables, RoCE, quality of service.
 
-They fill the front of a capability page, as the groups in :mod:`layouts.function.caps` do.
+The groups fill the head of a capability page, like those in :mod:`layouts.function.caps`.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

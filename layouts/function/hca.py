@@ -1,4 +1,4 @@
-"""Bringing the HCA up and down: ENABLE, INIT, TEARDOWN, DISABLE, ISSI, adapter, special contexts.
+"""Bring-up and teardown: ENABLE, INIT, TEARDOWN, DISABLE, ISSI, adapter, special contexts.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

@@ -1,4 +1,4 @@
-"""The initialization segment at the start of BAR 0, and the health buffer inside it.
+"""Initialization segment at the start of BAR 0, and the health buffer inside it.
 
 Source: PRM "Initialization segment"; device.h (``mlx5_init_seg``, ``health_buffer``) of Linux 6.12.
 Words that the driver's C structure leaves whole are split here into the PRM's fields.

@@ -1,4 +1,4 @@
-"""Link aggregation (LAG): two ports of a board as one.
+"""Link aggregation (LAG): two ports of a board act as one.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

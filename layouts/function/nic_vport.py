@@ -1,4 +1,4 @@
-"""The virtual port of an Ethernet function: MAC addresses, VLANs, MTU, what is promiscuous.
+"""Virtual port of an Ethernet function: MAC addresses, VLANs, MTU, promiscuous modes.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """
@@ -18,8 +18,8 @@ mac_address_layout = Prm(
 
 vlan_layout = Prm("vlan_layout", rsvd(20), "vlan" / bits(12), rsvd(32))
 
-# The list at the end holds MAC addresses (mac_address_layout) or VLANs (vlan_layout), as
-# allowed_list_type says.
+# The list at the end holds MAC addresses (mac_address_layout) or VLANs (vlan_layout); its type is
+# allowed_list_type.
 nic_vport_context = Prm(
     "nic_vport_context",
     rsvd(5), "min_wqe_inline_mode" / bits(3), rsvd(21), "disable_mc_local_lb" / bits(1),

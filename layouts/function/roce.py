@@ -1,4 +1,4 @@
-"""The RoCE address table: the GIDs of an Ethernet port, each with its MAC address and VLAN.
+"""RoCE address table: the GIDs of an Ethernet port, each with its MAC address and VLAN.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

@@ -1,4 +1,4 @@
-"""Sub-functions: their allocation, and how far each of them has come (vHCA state).
+"""Sub-functions: their allocation, and the state of each (vHCA state).
 
 Names and widths: mlx5_ifc.h and core/sf/mlx5_ifc_vhca_event.h of Linux 6.12.
 """

@@ -1,4 +1,4 @@
-"""The virtual port of an InfiniBand function: context, GIDs, P_Keys and counters.
+"""Virtual port of an InfiniBand function: context, GIDs, P_Keys and counters.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

@@ -1,4 +1,4 @@
-"""Device memory (MEMIC): its capability group, and the commands that hand it out.
+"""Device memory (MEMIC): its capability group, and the commands that allocate it.
 
 mlx5_ifc.h leaves increment_sizes and test_and_set_sizes reserved; rdma-core's tests read them
 (tests/test_mlx5_dm_ops.py: requires_memic_atomic_support). Bit n: accesses of ``1 << n`` bytes.

@@ -1,1 +1,1 @@
-"""What a driver creates: an object's context, and the commands on it."""
+"""Objects that a driver creates: an object's context, and the commands on it."""

@@ -1,4 +1,4 @@
-"""Counter sets of queue pairs, and what devlink's vnic reporter reads.
+"""Counter sets of queue pairs, and the counters of devlink's vnic reporter.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

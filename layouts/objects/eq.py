@@ -1,4 +1,4 @@
-"""Event queues: eqc, CREATE/QUERY/DESTROY_EQ; how often interrupts come.
+"""Event queues: eqc, CREATE/QUERY/DESTROY_EQ; interrupt moderation.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

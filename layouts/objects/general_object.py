@@ -1,6 +1,6 @@
-"""General objects: those that mlx5_ifc.h has no commands of their own for.
+"""General objects: types without commands of their own in mlx5_ifc.h.
 
-Where other commands have op_mod, these have the object's type (general_obj_in_cmd_hdr.obj_type).
+In place of op_mod the commands have the object's type (general_obj_in_cmd_hdr.obj_type).
 
 Names and widths: rdma-core's mlx5_ifc.h (there it is create_reserved_qpn_in).
 """
@@ -13,7 +13,7 @@ from layouts.prm import Prm, bits, octets, rsvd, tail
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off
 
-# Behind it is the object, if its type has a structure of its own.
+# The object follows it, if its type has a structure of its own.
 create_general_object_in = Prm(
     "create_general_object_in",
     *CMD_IN, rsvd(35), "log_obj_range" / bits(5), rsvd(24), "object" / tail(octets(8)),

@@ -1,4 +1,4 @@
-"""Receive queue tables (RQT): the list of RQs from which an indirect TIR picks by its hash.
+"""Receive queue tables (RQT): the list of RQs that an indirect TIR indexes by its hash.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

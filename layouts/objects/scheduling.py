@@ -31,7 +31,7 @@ scheduling_context = Prm(
     rsvd(288),
 )
 
-# The element as a general object (rdma-core's mlx5_ifc.h).
+# Scheduling element as a general object (rdma-core's mlx5_ifc.h).
 sched_elem = Prm(
     "sched_elem",
     "modify_field_select" / bits(64), "scheduling_hierarchy" / bits(8), rsvd(184),
@@ -64,7 +64,7 @@ query_scheduling_element_in = Prm(
     rsvd(384),
 )
 
-# The driver's structure names the command's header of the input; nothing reads it.
+# The driver's structure repeats the input's command header; no reader uses it.
 query_scheduling_element_out = Prm(
     "query_scheduling_element_out",
     *CMD_OUT, rsvd(192), "scheduling_context" / scheduling_context, rsvd(256),

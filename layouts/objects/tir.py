@@ -1,7 +1,7 @@
-"""Transport interface receive (TIR): where received packets go, to one RQ or by a hash to many.
+"""Transport interface receive (TIR): receivers of packets, one RQ or by a hash one of many.
 
-A TIR is the destination of a flow table entry. An indirect one hashes header fields and picks an
-RQ from an RQT; self_lb_block names what its transport domain's own packets may reach it.
+A TIR is the destination of a flow table entry. An indirect one hashes header fields and selects an
+RQ of an RQT. self_lb_block selects the packets of its own transport domain that may reach it.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

@@ -1,4 +1,4 @@
-"""XRQs: shared receive queues for an application of the adapter's, here for tag matching.
+"""XRQs: shared receive queues with an offloaded application, here tag matching.
 
 Names and widths: mlx5_ifc.h of Linux 6.12; ``dc`` is in UCX's ib_mlx5_ifc.h alone.
 """
@@ -11,7 +11,7 @@ from layouts.prm import Prm, bits, rsvd
 
 TOPOLOGY_TAG_MATCHING = 1
 OFFLOAD_RNDV = 1
-"""The adapter carries out rendezvous itself."""
+"""Value of offload: the adapter carries out rendezvous itself."""
 
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off

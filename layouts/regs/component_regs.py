@@ -1,6 +1,6 @@
-"""Registers about the components of the firmware: which there are, and their versions.
+"""Registers about the components of the firmware: their list and their versions.
 
-Names and widths: mlx5_ifc.h of Linux 6.12; mgir_reg, which the driver does not read, is as in
+Names and widths: mlx5_ifc.h of Linux 6.12; mgir_reg, which the driver does not read, follows
 reg_access_hca_layouts.h of mstflint.
 """
 

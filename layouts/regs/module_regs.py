@@ -1,4 +1,4 @@
-"""Registers of the plugged module: which lanes are its, and what its EEPROM says.
+"""Registers of the plugged module: its lanes, and its EEPROM.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

@@ -1,6 +1,7 @@
-"""The register of the adapter's non-volatile configuration.
+"""Register of the adapter's non-volatile configuration.
 
-Names and widths: core/lib/nv_param.c of Linux 7.2, the first to read it; mlx5_ifc.h has none of it.
+Names and widths: core/lib/nv_param.c of Linux 7.2, the first to read it; mlx5_ifc.h does not have
+it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from layouts.prm import Prm, bits, octets, rsvd
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off
 
-# type is a class (8 bits), and what the class makes of the rest: configuration_item_type_class_*.
+# type is a class (8 bits) and class-specific bits: configuration_item_type_class_*.
 config_item = Prm(
     "config_item",
     "valid" / bits(2), "priority" / bits(2), "header_type" / bits(2), "ovr_en" / bits(1),

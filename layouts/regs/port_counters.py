@@ -1,6 +1,6 @@
 """Counter groups of an Ethernet port, read through PPCNT, and of its PCIe link, through MPCNT.
 
-Each group is what ppcnt_reg.counter_set holds when ppcnt_reg.grp asks for it; a counter is 64
+Each group is the content of ppcnt_reg.counter_set for one value of ppcnt_reg.grp. A counter is 64
 bits wide, in two halves. IEEE 802.3, RFC 2863, RFC 2819 and RFC 3635 name the standard ones.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.

@@ -1,4 +1,4 @@
-"""Registers of an Ethernet port: flow control, error correction, loopback, what there is of them.
+"""Registers of an Ethernet port: flow control, error correction, loopback, and their capabilities.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

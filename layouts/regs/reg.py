@@ -1,4 +1,4 @@
-"""ACCESS_REG and the registers behind it (PRM "Access registers").
+"""ACCESS_REG and its registers (PRM "Access registers").
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """
@@ -64,7 +64,7 @@ ppcnt_reg = Prm(
     "clr" / bits(1), rsvd(26), "prio_tc" / bits(5), "counter_set" / octets(248),
 )
 
-# What counter_set is in the group of InfiniBand's port counters.
+# Content of counter_set in the group of InfiniBand's port counters.
 ib_port_cntrs_grp_data_layout = Prm(
     "ib_port_cntrs_grp_data_layout",
     "symbol_error_counter" / bits(16), "link_error_recovery_counter" / bits(8),

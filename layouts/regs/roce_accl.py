@@ -1,6 +1,6 @@
-"""Register ROCE_ACCL: how RoCE connections recover from losses.
+"""Register ROCE_ACCL: loss recovery of RoCE connections.
 
-Names: what NVIDIA documents of the register ("Adaptive Retransmission: Parameters Control"); no
+Names: NVIDIA's documentation of the register ("Adaptive Retransmission: Parameters Control"); no
 driver reads it. The profile of adaptive retransmission, in the last 48 bytes, has no fields here.
 """
 

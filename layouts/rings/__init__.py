@@ -1,1 +1,1 @@
-"""What stands in the rings in guest memory: work requests, completions, events."""
+"""Entries of the rings in guest memory: WQEs, CQEs, EQEs."""

@@ -1,4 +1,4 @@
-"""The request that changes an ASO (advanced steering operation) object: ACCESS_ASO.
+"""WQE that changes an ASO (advanced steering operation) object: ACCESS_ASO.
 
     ctrl (16) | aso_ctrl (48) | data (64), if there is any
 
@@ -27,12 +27,14 @@ wqe_aso_ctrl_seg = Prm(
 # fmt: on
 
 READ_EN = 1
-"""Bit of va_l: the object as it was is written to this address first."""
+"""Bit of va_l: the old value of the object is written to this address first."""
 ASO_DATA_BYTES = 64
 FLOW_METER = 2
-"""opmod (MLX5_ACCESS_ASO_OPC_MOD_FLOW_METER)."""
+"""Value of opmod (MLX5_ACCESS_ASO_OPC_MOD_FLOW_METER)."""
 BYTEWISE_64BYTE = 1
-"""data_mask_mode: a bit of the mask for each byte of the data, the highest for the first."""
+"""Value of data_mask_mode: a bit of the mask for each byte of the data, the highest for the
+first.
+"""
 MASK_MODE_SHIFT = LOGICAL_SHIFT = 6
 ALWAYS_FALSE, ALWAYS_TRUE = 0, 1
 """Operands of conditions."""

@@ -1,8 +1,8 @@
 """Completion queue entries.
 
 Source: PRM "Completion queue entry"; device.h (``mlx5_cqe64``, ``mlx5_err_cqe``,
-``mlx5_sig_err_cqe``) of Linux 6.12. The last byte, op_own, makes an entry the driver's; the packers
-leave it out, so that it can be written after everything else.
+``mlx5_sig_err_cqe``) of Linux 6.12. The last byte, op_own, passes the entry to the driver. The
+packers leave it out, so that it can be written after everything else.
 """
 
 from __future__ import annotations
@@ -57,16 +57,19 @@ ERR_CQE = err_cqe.packer(
     "srqn", "hw_err_synd", "hw_synd_type", "vendor_err_synd", "syndrome", "s_wqe_opcode_qpn",
     "wqe_counter", upto=OP_OWN,
 )  # fmt: skip
-"""The type stands in the upper four bits of hw_synd_type (UCX: uct_ib_mlx5_err_cqe)."""
+"""Packer of an error's syndromes. The type is in the upper four bits of hw_synd_type (UCX:
+uct_ib_mlx5_err_cqe).
+"""
 SIG_ERR_CQE = sig_err_cqe.packer(
     "expected_trans_sig", "actual_trans_sig", "expected_reftag", "actual_reftag", "syndrome",
     "domain", "mkey", "err_offset", "qpn", upto=OP_OWN,
 )  # fmt: skip
 
 SCATTER_32 = 1 << 2
-"""op_own: the data of the request or message stand in the completion's first 32 bytes, and not in
-memory (libmlx5: MLX5_INLINE_SCATTER_32)."""
+"""Bit of op_own: the data of the request or message are in the completion's first 32 bytes, and not
+in memory (libmlx5: MLX5_INLINE_SCATTER_32).
+"""
 SCATTER_64 = 1 << 3
-"""op_own: they stand in the 64 bytes before it."""
+"""Bit of op_own: the data are in the 64 bytes before it."""
 SCATTER_32_BYTES = 32
 SCATTER_64_BYTES = 64

@@ -1,7 +1,7 @@
-"""The fields of a completion that a received Ethernet packet fills.
+"""Fields of a completion for a received Ethernet packet.
 
-Source: device.h (``mlx5_cqe64``) and core/en_rx.c (mlx5e_build_rx_skb) of Linux 6.12. As with the
-packers of :mod:`layouts.rings.cqe`, the last byte, op_own, is left out and written last.
+Source: device.h (``mlx5_cqe64``) and core/en_rx.c (mlx5e_build_rx_skb) of Linux 6.12. The last
+byte, op_own, is left out and written last, like that of the packers of :mod:`layouts.rings.cqe`.
 """
 
 from __future__ import annotations
@@ -21,27 +21,29 @@ cqe_lro = Prm(
     "ack_seq_num" / bits(32),
     c_name="mlx5_cqe64.lro",
 )  # fmt: skip
-"""What a completion tells of packets that were merged into one (LRO)."""
+"""Fields of a completion for packets that were merged into one (LRO)."""
 
 HDS_IP_EXT_AT, HDR_TYPE_AT = 28, 29
-"""Where hds_ip_ext and l4_l3_hdr_type stand in a CQE."""
+"""Offsets of hds_ip_ext and l4_l3_hdr_type in a CQE."""
 LRO_AT = 4
 LRO_NUM_SEG_AT = 32
-"""Where it stands in a CQE; and the top byte of srqn, which has the number of packets then."""
+"""Offset of lro_num_seg in a CQE; also of the top byte of srqn, which then has the number of
+packets.
+"""
 LRO = cqe_lro.packer("tcppsh_abort_dupack", "min_ttl", "tcp_win", "ack_seq_num")
 LRO_PSH = 1 << 6
-"""tcppsh_abort_dupack: one of the packets had PSH."""
+"""Bit of tcppsh_abort_dupack: one of the packets had PSH."""
 
 cqe_shampo = Prm(
     "cqe_shampo",
     rsvd(8), "header_size" / bits(8), "header_entry_index" / bits(16), "data_offset" / bits(32),
     c_name="mlx5_cqe64.shampo",
 )  # fmt: skip
-"""What a completion tells of a packet whose header and data are apart; flags in its first byte."""
+"""Fields of a completion for a packet with header split; flags in its first byte."""
 
 SHAMPO_AT = 4
 SHAMPO = cqe_shampo.packer("header_size", "header_entry_index", "data_offset")
 SHAMPO_MATCH = 1 << 1
-"""It belongs to the packet before."""
+"""Flag of a packet that belongs to the one before."""
 SHAMPO_FLUSH = 1 << 2
-"""No other one belongs to it."""
+"""Flag of a packet that no other one follows in its group."""

@@ -1,8 +1,8 @@
-"""What work requests of Ethernet queues have beside the segments of :mod:`layouts.rings.wqe`.
+"""WQEs of Ethernet queues: fields beside the segments of :mod:`layouts.rings.wqe`.
 
-A send request is a control segment, the Ethernet segment and data segments. A cyclic receive
-request is data segments alone, ended by one with the key that ends scatter lists when it has room
-for more; a linked-list one (striding receive queues) begins with a link.
+A send WQE is a control segment, the Ethernet segment and data segments. A cyclic receive WQE has
+only data segments. If it has space for more, a segment with the key that ends scatter lists is the
+last one. A linked-list WQE (striding receive queues) begins with a next segment.
 
 Source: PRM "Send and receive queue WQE formats"; qp.h (``mlx5_wqe_eth_seg``) and core/en.h
 (``mlx5e_rx_wqe_ll``) of Linux 6.12.
@@ -14,13 +14,15 @@ from layouts.prm import Prm, bits, tail
 from layouts.rings.wqe import wqe_data_seg, wqe_srq_next_seg
 
 INSERT_VLAN = 1 << 31
-"""trailer: put the VLAN tag in the low 16 bits behind the MAC addresses, when nothing is inline."""
+"""Bit of trailer: insert the VLAN tag in the low 16 bits behind the MAC addresses, without inline
+headers.
+"""
 
 INSERT_SVLAN = 1 << 16
-"""trailer, beside INSERT_VLAN: the tag is a service tag, Ethertype 0x88a8."""
+"""Bit of trailer, beside INSERT_VLAN: the tag is a service tag, Ethertype 0x88a8."""
 
 INLINE_HDR_START = 14
-"""Offset of inline headers in the Ethernet segment: they begin with its last two bytes."""
+"""Offset of inline headers in the Ethernet segment: its last two bytes."""
 
 START_PADDING = 1 << 31
 """Bit of a receive segment's byte_count (MLX5_HW_START_PADDING); the length is below it."""

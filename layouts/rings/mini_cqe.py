@@ -1,4 +1,4 @@
-"""Mini CQEs: what a compressed completion tells of a packet by itself, eight bytes in five forms.
+"""Mini CQEs: fields of each packet in a compressed completion, eight bytes in five forms.
 
 The form is cqc.mini_cqe_res_format. Source: device.h (``mlx5_mini_cqe8``) of Linux 6.12; DPDK's
 mlx5_prm.h (``mlx5_mini_cqe8``) for the flow tag and the header type.
@@ -10,9 +10,9 @@ from layouts.prm import Prm, bits, rsvd
 
 MINI_BYTES = 8
 PER_ARRAY = 8
-"""Mini CQEs in the room of a CQE (device.h: MLX5_MINI_CQE_ARRAY_SIZE)."""
+"""Number of mini CQEs in the space of a CQE (device.h: MLX5_MINI_CQE_ARRAY_SIZE)."""
 PER_BLOCK = 7
-"""The same in the enhanced layout, whose last bytes say that the block is valid."""
+"""Number of mini CQEs in the enhanced layout, whose last bytes mark the block as valid."""
 
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off

@@ -1,4 +1,4 @@
-"""Tag matching in rings: a request that changes a list of tags, and what completions tell.
+"""Tag matching in rings: WQEs that change a list of tags, and their completions.
 
 Source: rdma-core, providers/mlx5: mlx5dv.h (mlx5_wqe_tm_seg, mlx5_cqe64, mlx5_tm_cqe), mlx5.h
 (MLX5_TM_OPCODE_*, MLX5_SRQ_FLAG_TM_*), cq.c (MLX5_CQE_APP_OP_TM_*).
@@ -20,10 +20,10 @@ wqe_tm_seg = Prm(
 )
 
 tm_cqe = Prm("tm_cqe", "success" / bits(1), rsvd(31), "hw_phase_cnt" / bits(16), rsvd(80))
-"""The first words of the completion of such a request."""
+"""First words of the completion of such a WQE."""
 
 cqe_app = Prm("cqe_app", "app" / bits(8), "app_op" / bits(8), "app_info" / bits(16))
-"""The word before byte_cnt, which the driver does not know."""
+"""Word before byte_cnt, which the driver does not know."""
 
 # fmt: on
 
@@ -32,13 +32,13 @@ CQE_APP_AT = 40
 APP_TAG_MATCHING = 1
 
 TM_SW_CNT = 1 << 6
-"""wqe_tm_seg.flags: ``sw_cnt`` counts."""
+"""Flag of wqe_tm_seg.flags: ``sw_cnt`` is valid."""
 TM_CQE_REQ = 1 << 7
-"""wqe_tm_seg.flags: a completion is wanted."""
+"""Flag of wqe_tm_seg.flags: a completion is requested."""
 
 
 class TmOpcode(IntEnum):
-    """wqe_tm_seg.opcode (MLX5_TM_OPCODE_*)."""
+    """Values of wqe_tm_seg.opcode (MLX5_TM_OPCODE_*)."""
 
     NOP = 0
     APPEND = 1
@@ -46,7 +46,7 @@ class TmOpcode(IntEnum):
 
 
 class TmAppOp(IntEnum):
-    """cqe_app.app_op (MLX5_CQE_APP_OP_TM_*)."""
+    """Values of cqe_app.app_op (MLX5_CQE_APP_OP_TM_*)."""
 
     CONSUMED = 0x1
     EXPECTED = 0x2

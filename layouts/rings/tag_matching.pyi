@@ -37,14 +37,14 @@ class CqeApp(View):
 cqe_app: Prm[CqeApp]
 
 class TmOpcode(IntEnum):
-    """wqe_tm_seg.opcode (MLX5_TM_OPCODE_*)."""
+    """Values of wqe_tm_seg.opcode (MLX5_TM_OPCODE_*)."""
 
     NOP = 0
     APPEND = 1
     REMOVE = 2
 
 class TmAppOp(IntEnum):
-    """cqe_app.app_op (MLX5_CQE_APP_OP_TM_*)."""
+    """Values of cqe_app.app_op (MLX5_CQE_APP_OP_TM_*)."""
 
     CONSUMED = 0x1
     EXPECTED = 0x2

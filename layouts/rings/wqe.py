@@ -1,8 +1,8 @@
-"""Work queue elements: the 16-byte segments that a send, receive or UMR request is made of.
+"""Work queue elements: the 16-byte segments of send, receive and UMR requests.
 
 Source: PRM "Send and receive queue WQE formats"; qp.h and device.h of Linux 6.12. A WQE is a chain
-of segments in units of 16 bytes (DS); a send queue's ring is made of basic blocks of 64 (WQEBB).
-The structures that the data path reads come with a ``Struct`` derived from their declaration.
+of segments in units of 16 bytes (DS). A send queue's ring consists of basic blocks of 64 bytes
+(WQEBB). The structures that the data path reads have a ``Struct`` derived from their declaration.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ INLINE = 1 << 31
 INLINE_LENGTH = 0x3FF
 
 REPEAT_BLOCK = 0x400
-"""What stands in the place of an entry's key when a repeat block begins (MLX5_STRIDE_BLOCK_OP)."""
+"""Value in the key of an entry that starts a repeat block (MLX5_STRIDE_BLOCK_OP)."""
 
 EXTENDED_ATOMIC = 8
-"""opmod of an atomic with masks: this, and the logarithm of the operand's size in words of four."""
+"""Bit of opmod of an atomic with masks, beside log2 of the operand's size in words of four
+bytes.
+"""
 
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off

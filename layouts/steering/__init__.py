@@ -1,1 +1,1 @@
-"""How packets are steered: flow tables, groups, entries, and what these do to a packet."""
+"""Steering of packets: flow tables, groups, entries, and their actions on a packet."""

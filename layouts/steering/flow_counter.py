@@ -1,6 +1,6 @@
-"""Flow counters: packets and bytes that entries with the action COUNT have met.
+"""Flow counters: packets and bytes that matched entries with the action COUNT.
 
-Names and widths: mlx5_ifc.h of Linux 6.12; of what user space dumps, mlx5_prm.h of DPDK.
+Names and widths: mlx5_ifc.h of Linux 6.12; mlx5_prm.h of DPDK for the dump of user space.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What flow groups and flow table entries match: fields of a packet's headers (fte_match_param).
+"""Match fields of flow groups and flow table entries: a packet's headers (fte_match_param).
 
 A group holds a mask of this form, an entry the value under it.
 

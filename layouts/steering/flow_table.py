@@ -1,4 +1,4 @@
-"""Flow tables and which of them is the root of a packet's way.
+"""Flow tables and the choice of the root table.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

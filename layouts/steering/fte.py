@@ -1,4 +1,4 @@
-"""Flow table entries (FTE): what is matched, and what is done then.
+"""Flow table entries (FTE): match values and actions.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """
@@ -39,7 +39,7 @@ extended_dest_format = Prm(
     "destination_entry" / dest_format_struct, "packet_reformat_id" / bits(32), rsvd(32),
 )
 
-# Behind it: destinations (dest_format_struct), then counters (flow_counter_list), 8 bytes each.
+# Behind it are destinations (dest_format_struct), then counters (flow_counter_list), 8 bytes each.
 # With extended_destination a destination has 16 bytes (extended_dest_format).
 flow_context = Prm(
     "flow_context",

@@ -1,4 +1,4 @@
-"""Options of Geneve's header that a device's parser looks for: general objects.
+"""Geneve options that a device's parser extracts: general objects.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

@@ -1,4 +1,4 @@
-"""The L2 table: which MAC addresses reach the function that owns the physical port (MPFS).
+"""L2 table: MAC addresses whose frames reach the function that owns the physical port (MPFS).
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

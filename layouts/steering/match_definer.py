@@ -1,7 +1,7 @@
-"""Match definers: general objects that name the fields of packets which a flow group looks at.
+"""Match definers: general objects that name the packet fields of a flow group.
 
-``match_mask`` has the fields of the format that ``format_id`` names; several formats are there for
-as many kinds of packets. A group that splits packets by a hash takes the hash over these fields.
+``match_mask`` has the fields of the format that ``format_id`` names; each format suits one kind of
+packets. A group that splits packets by a hash computes it over these fields.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

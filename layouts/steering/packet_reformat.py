@@ -1,4 +1,4 @@
-"""Packet reformat contexts: headers that flow table entries put before a packet or take away.
+"""Packet reformat contexts: headers that flow table entries add or remove.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """
@@ -11,7 +11,7 @@ from layouts.prm import Prm, bits, octets, rsvd, tail
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off
 
-# reformat_data goes on in more_reformat_data, reformat_data_size bytes in all.
+# more_reformat_data continues reformat_data; both have reformat_data_size bytes in all.
 packet_reformat_context_in = Prm(
     "packet_reformat_context_in",
     "reformat_type" / bits(8), rsvd(4), "reformat_param_0" / bits(4), rsvd(6),

@@ -1,4 +1,4 @@
-"""Flow samplers: general objects that let some of the packets go to another table as well.
+"""Flow samplers: general objects that copy some of the packets to another table.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

@@ -1,6 +1,6 @@
-"""Steering entries (STE) of format 1 and 2, and their actions: what software writes into ICM.
+"""Steering entries (STE) of format 1 and 2, and their actions, which software writes into ICM.
 
-In memory the mask of an entry stands before its tag. Single actions have 4 bytes, double ones 8.
+In memory the mask of an entry precedes its tag. Single actions have 4 bytes, double ones 8.
 
 Names and widths: core/steering/mlx5_ifc_dr_ste_v1.h and mlx5_ifc_dr.h of Linux 6.12.
 """

@@ -1,4 +1,4 @@
-"""What steering entries of format 1 and 2 match: 16 bytes for each lookup type.
+"""Match fields of steering entries of format 1 and 2: 16 bytes for each lookup type.
 
 Names and widths: core/steering/mlx5_ifc_dr_ste_v1.h and mlx5_ifc_dr.h of Linux 6.12; ste_ib_l4 is
 in rdma-core's mlx5_ifc.h alone.

@@ -1,4 +1,4 @@
-"""SYNC_STEERING: all that the adapter has read of flow tables is forgotten.
+"""SYNC_STEERING: the adapter drops its cached entries of flow tables.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

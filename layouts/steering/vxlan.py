@@ -1,4 +1,4 @@
-"""UDP ports on which the adapter takes VXLAN tunnels for such.
+"""UDP ports on which the adapter parses VXLAN tunnels.
 
 Names and widths: mlx5_ifc.h of Linux 6.12.
 """

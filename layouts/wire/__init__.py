@@ -1,1 +1,1 @@
-"""What goes over an InfiniBand wire: transport headers and management datagrams."""
+"""Structures on an InfiniBand wire: transport headers and management datagrams."""

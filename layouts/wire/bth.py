@@ -1,11 +1,11 @@
-"""InfiniBand packets: their headers. ``packet_ops.py`` says which headers each opcode has.
+"""InfiniBand packets: their headers. ``packet_ops.py`` lists the headers of each opcode.
 
 Source: IBTA volume 1, chapters 7.7 (LRH), 8.3 (GRH), 9.2 to 9.4 (transport headers, opcodes) and
-annex A14 (XRC). A packet is LRH, perhaps GRH, BTH, the opcode's extension headers, payload padded
-to four bytes, and the invariant CRC. The CRC is carried as zero and not checked: what carries the
-packets here does not change them. The variant CRC belongs to a link and is left out.
+annex A14 (XRC). A packet is LRH, optional GRH, BTH, the opcode's extension headers, payload padded
+to four bytes, and the invariant CRC. The CRC is sent as zero and not checked: the emulated wires do
+not corrupt packets. The variant CRC belongs to a link and is left out.
 
-Fields that share a word stand here as that word, as in the driver's own segments; the masks are
+Fields that share a word are declared as that word, like in the driver's own segments; the masks are
 below. The driver has a type for the global header alone.
 """
 
@@ -51,12 +51,12 @@ masked_atomic_eth = Prm(
     "va" / bits(64), "r_key" / bits(32), "swap_add" / bits(64), "compare" / bits(64),
     "dma_len" / bits(32), "swap_add_mask" / bits(64), "compare_mask" / bits(64),
 )
-"""Ours: an AtomicETH, and behind it what a masked atomic has besides.
+"""Our own header of masked atomics: an AtomicETH with the further fields behind it.
 
-What ConnectX sends is not public, only that the masks are in the extended header and that the
-response is an ordinary atomic's (Linux commit 5e80ba8ff0bd). ``dma_len`` is the size of the
-operands, in bytes: they are numbers of so many bytes. In a masked FETCH_ADD ``compare`` has the top
-bits of the fields, and the masks are zero.
+ConnectX's format is not public. Known is only that the masks are in the extended header and that
+the response is an ordinary atomic's (Linux commit 5e80ba8ff0bd). ``dma_len`` is the size of the
+operands in bytes. In a masked FETCH_ADD ``compare`` has the top bits of the fields, and the masks
+are zero.
 """
 
 atomic_ack_eth = Prm("atomic_ack_eth", "original" / bits(64))
@@ -64,7 +64,7 @@ imm_dt = Prm("imm_dt", "immediate" / bits(32))
 ieth = Prm("ieth", "r_key" / bits(32))
 xrceth = Prm("xrceth", "xrc_srq" / bits(32))
 cnp = Prm("cnp", rsvd(128))
-"""What follows the BTH of a congestion notification packet (A17.9.3)."""
+"""Fields behind the BTH of a congestion notification packet (A17.9.3)."""
 
 # fmt: on
 
@@ -89,7 +89,7 @@ MULTICAST_LID, PERMISSIVE_LID = 0xC000, 0xFFFF
 LVER_MASK = 0xF
 SL_SHIFT = 4
 LNH_MASK, LNH_LOCAL, LNH_GLOBAL = 3, 2, 3
-"""LRH: what follows; BTH, or GRH and BTH."""
+"""LRH: the next header; BTH, or GRH and BTH."""
 PKT_LEN_MASK = 0x7FF
 """LRH: length in words of four bytes, from LRH to invariant CRC."""
 
@@ -104,7 +104,7 @@ FECN, BECN = 1 << 31, 1 << 30
 """BTH: congestion bits, in front of the destination queue pair (IBTA 9.2.2)."""
 QPN_MASK = PSN_MASK = MSN_MASK = (1 << 24) - 1
 PSN_HALF = 1 << 23
-"""A PSN that is at least this far ahead of another one is behind it."""
+"""Half of the PSN space: a PSN at least this far ahead of another one is behind it."""
 ACK_REQUEST = 1 << 31
 """BTH: the top bit of the PSN's word."""
 
@@ -123,12 +123,14 @@ class Service(IntEnum):
     UC = 1
     UD = 3
     CNP = 4
-    """No service: congestion notifications of RoCE, between queue pairs of connected services."""
+    """Congestion notifications of RoCE, between queue pairs of connected services; not a
+    service.
+    """
     XRC = 5
 
 
 class PacketKind(IntEnum):
-    """What a packet is part of."""
+    """Kinds of operations that a packet belongs to."""
 
     SEND = 0
     WRITE = 1

@@ -147,11 +147,13 @@ class Service(IntEnum):
     UC = 1
     UD = 3
     CNP = 4
-    """No service: congestion notifications of RoCE, between queue pairs of connected services."""
+    """Congestion notifications of RoCE, between queue pairs of connected services; not a
+    service.
+    """
     XRC = 5
 
 class PacketKind(IntEnum):
-    """What a packet is part of."""
+    """Kinds of operations that a packet belongs to."""
 
     SEND = 0
     WRITE = 1

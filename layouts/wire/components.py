@@ -1,4 +1,4 @@
-"""Component masks of the subnet administrator: which fields of a record a question selects."""
+"""Component masks of the subnet administrator: the fields of a record that a query selects."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from layouts.prm import Field, Prm
 
 
 class Components:
-    """The component mask of a record: which of its bits select which fields (IBTA 15.4.4).
+    """Component mask of a record: the fields that its bits select (IBTA 15.4.4).
 
     Every field counts, in the record's order, reserved ranges and array items too. A record is
-    taken as one big-endian number here, so that a whole mask is compared at once.
+    handled as one big-endian number, so that a whole mask is compared at once.
     """
 
     def __init__(self, prm: Prm) -> None:
         self.prm = prm
         self.bits: dict[str, int] = {}
-        """What selects a field, by its name; a structure's fields have its name and a dot before
-        theirs, an array has a bit for each item."""
+        """Mask bits of each field by its name; a structure's fields have its name and a dot before
+        theirs, an array has a bit for each item.
+        """
         self._selected: list[int] = []
         for name, offset, width in _components(prm, "", 0):
             if name:
@@ -29,11 +30,13 @@ class Components:
             self._selected.append(((1 << width) - 1) << prm.bit_length - offset - width)
 
     def mask_of(self, *names: str) -> int:
-        """The component mask that selects these fields."""
+        """Return the component mask that selects these fields."""
         return sum(self.bits[name] for name in names)
 
     def record_bits(self, comp_mask: int) -> int:
-        """The bits of a record that a component mask selects; its spare bits say nothing."""
+        """Return the bits of a record that a component mask selects; spare mask bits are
+        ignored.
+        """
         selected = 0
         for bit, field_bits in enumerate(self._selected):
             if comp_mask >> bit & 1:
@@ -43,12 +46,12 @@ class Components:
 
 @cache
 def components(prm: Prm) -> Components:
-    """The component mask of a record, made once for each layout."""
+    """Return the component mask of a record, computed once for each layout."""
     return Components(prm)
 
 
 def _components(prm: Prm, prefix: str, base: int) -> Iterator[tuple[str, int, int]]:
-    """Name (empty for reserved bits), offset and width of each component."""
+    """Yield name (empty for reserved bits), offset and width of each component."""
     at = 0
     for field in prm.fields:
         if field.offset > at:

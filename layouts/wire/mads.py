@@ -14,9 +14,9 @@ from layouts.prm import Prm, array, bits, octets, rsvd
 MAD_BYTES = 256
 BASE_VERSION = 1
 RESPONSE = 0x80
-"""The bit that makes a method an answer (IBTA 13.4.5)."""
+"""Bit of a method that marks a response (IBTA 13.4.5)."""
 DIRECTION = 0x8000
-"""In the status of a directed-route SMP: it is on its way back (IBTA 14.2.1.2)."""
+"""Bit of the status of a directed-route SMP that returns to its sender (IBTA 14.2.1.2)."""
 
 
 class MgmtClass(IntEnum):
@@ -44,7 +44,7 @@ class Method(IntEnum):
 
 
 class MadStatus(IntEnum):
-    """Answers of any class (IBTA 13.4.7; IB_MGMT_MAD_STATUS_*)."""
+    """Statuses of any class (IBTA 13.4.7; IB_MGMT_MAD_STATUS_*)."""
 
     SUCCESS = 0x0000
     BUSY = 0x0001
@@ -70,11 +70,11 @@ class SmpAttr(IntEnum):
     MCAST_FORW_TABLE = 0x001B
     SM_INFO = 0x0020
     EXTENDED_PORT_INFO = 0xFF90
-    """NVIDIA's own (hw/mlx5_ib.h: MLX5_ATTR_EXTENDED_PORT_INFO)."""
+    """Attribute of NVIDIA's own (hw/mlx5_ib.h: MLX5_ATTR_EXTENDED_PORT_INFO)."""
 
 
 class SmState(IntEnum):
-    """SMInfo.SMState (IBTA 14.2.5.13)."""
+    """Values of SMInfo.SMState (IBTA 14.2.5.13)."""
 
     NOT_ACTIVE = 0
     DISCOVERING = 1
@@ -94,7 +94,7 @@ class SmaTrap(IntEnum):
 
 
 class NoticeType(IntEnum):
-    """Notice.Type (IBTA 13.4.8.2)."""
+    """Values of Notice.Type (IBTA 13.4.8.2)."""
 
     URGENT = 1
     SECURITY = 2
@@ -102,7 +102,7 @@ class NoticeType(IntEnum):
 
 
 class LocalChange(IntEnum):
-    """What trap 144 tells of: the bits of its last word (IBTA table 144)."""
+    """Changes that trap 144 reports: the bits of its last word (IBTA table 144)."""
 
     CAPABILITIES = 0
     NODE_DESCRIPTION = 1
@@ -124,7 +124,7 @@ class PmaCap(IntFlag):
 
 
 class NodeType(IntEnum):
-    """NodeInfo.NodeType (IBTA 14.2.5.3)."""
+    """Values of NodeInfo.NodeType (IBTA 14.2.5.3)."""
 
     CHANNEL_ADAPTER = 1
     SWITCH = 2
@@ -225,7 +225,7 @@ NOTICE = (
     "is_generic" / bits(1), "trap_type" / bits(7), "producer_type" / bits(24),
     "trap_num" / bits(16), "issuer_lid" / bits(16), "toggle" / bits(1), "count" / bits(15),
 )
-"""How each notice begins (IBTA 13.4.8.2); what follows depends on the trap."""
+"""Common head of each notice (IBTA 13.4.8.2); the following fields depend on the trap."""
 
 link_notice = Prm(
     "link_notice", *NOTICE, "lid" / bits(16), rsvd(416),

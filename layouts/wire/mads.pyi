@@ -36,7 +36,7 @@ class Method(IntEnum):
     DELETE = 0x15
 
 class MadStatus(IntEnum):
-    """Answers of any class (IBTA 13.4.7; IB_MGMT_MAD_STATUS_*)."""
+    """Statuses of any class (IBTA 13.4.7; IB_MGMT_MAD_STATUS_*)."""
 
     SUCCESS = 0x0000
     BUSY = 0x0001
@@ -61,10 +61,10 @@ class SmpAttr(IntEnum):
     MCAST_FORW_TABLE = 0x001B
     SM_INFO = 0x0020
     EXTENDED_PORT_INFO = 0xFF90
-    """NVIDIA's own (hw/mlx5_ib.h: MLX5_ATTR_EXTENDED_PORT_INFO)."""
+    """Attribute of NVIDIA's own (hw/mlx5_ib.h: MLX5_ATTR_EXTENDED_PORT_INFO)."""
 
 class SmState(IntEnum):
-    """SMInfo.SMState (IBTA 14.2.5.13)."""
+    """Values of SMInfo.SMState (IBTA 14.2.5.13)."""
 
     NOT_ACTIVE = 0
     DISCOVERING = 1
@@ -82,14 +82,14 @@ class SmaTrap(IntEnum):
     BAD_MKEY = 256
 
 class NoticeType(IntEnum):
-    """Notice.Type (IBTA 13.4.8.2)."""
+    """Values of Notice.Type (IBTA 13.4.8.2)."""
 
     URGENT = 1
     SECURITY = 2
     INFORMATIONAL = 4
 
 class LocalChange(IntEnum):
-    """What trap 144 tells of: the bits of its last word (IBTA table 144)."""
+    """Changes that trap 144 reports: the bits of its last word (IBTA table 144)."""
 
     CAPABILITIES = 0
     NODE_DESCRIPTION = 1
@@ -108,7 +108,7 @@ class PmaCap(IntFlag):
     XMIT_WAIT = 1 << 12
 
 class NodeType(IntEnum):
-    """NodeInfo.NodeType (IBTA 14.2.5.3)."""
+    """Values of NodeInfo.NodeType (IBTA 14.2.5.3)."""
 
     CHANNEL_ADAPTER = 1
     SWITCH = 2

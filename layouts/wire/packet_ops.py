@@ -1,4 +1,4 @@
-"""Wire opcodes: what each means, and which headers follow the BTH (IBTA table 38)."""
+"""Wire opcodes: meaning and headers behind the BTH of each (IBTA table 38)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from layouts.wire.bth import (
 
 
 class Position(IntFlag):
-    """Where in its message a packet stands."""
+    """Position of a packet in its message."""
 
     MIDDLE = 0
     FIRST = 1
@@ -35,15 +35,15 @@ class Position(IntFlag):
 RESPONSES = frozenset(
     {PacketKind.READ_RESPONSE, PacketKind.ACKNOWLEDGE, PacketKind.ATOMIC_ACKNOWLEDGE}
 )
-"""What goes back to the requester."""
+"""Kinds of packets that are sent to the requester."""
 
 WITH_PAYLOAD = frozenset({PacketKind.SEND, PacketKind.WRITE, PacketKind.READ_RESPONSE})
-"""What carries bytes of the message."""
+"""Kinds of packets that carry bytes of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class PacketOp:
-    """One wire opcode."""
+    """Wire opcode."""
 
     code: int
     service: Service
@@ -52,11 +52,11 @@ class PacketOp:
     headers: tuple[Prm, ...]
     """Extension headers, in the order in which they follow the BTH."""
     header_bytes: int = field(init=False)
-    """Bytes of the extension headers."""
+    """Number of bytes of the extension headers."""
     is_first: bool = field(init=False)
-    """Whether it begins its message."""
+    """Whether the packet begins its message."""
     is_last: bool = field(init=False)
-    """Whether it ends its message."""
+    """Whether the packet ends its message."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "header_bytes", sum(header.size for header in self.headers))
@@ -100,11 +100,13 @@ _CONNECTED: tuple[tuple[int, PacketKind, Position, tuple[Prm, ...]], ...] = (
 
 _MASKED = ((0x13, PacketKind.MASKED_COMPARE_SWAP), (0x14, PacketKind.MASKED_FETCH_ADD))
 _MASKED_RC, _MASKED_XRC = 0xC0, 0xE0
-"""Masked atomics: ours, among the opcodes that manufacturers may use (0xC0 to 0xFF, table 38).
-Their low five bits are those of the plain ones. Other adapters know neither them nor the header."""
+"""Masked atomics: our own opcodes, among those that manufacturers may use (0xC0 to 0xFF, table 38).
+
+Their low five bits are those of the plain ones. Other adapters know neither them nor the header.
+"""
 
 _UC_CODES = range(0x0C)
-"""UC sends and writes, and has no send with invalidate."""
+"""Opcodes of UC: sends and writes, without send with invalidate."""
 
 
 def _rows() -> Iterator[PacketOp]:
@@ -125,4 +127,4 @@ def _rows() -> Iterator[PacketOp]:
 
 
 PACKET_OPS: Mapping[int, PacketOp] = {op.code: op for op in _rows()}
-"""Every opcode that is known, by its number."""
+"""Every known opcode by its number."""

@@ -14,15 +14,17 @@ from layouts.wire.mads import NOTICE, mad_hdr, node_info, port_info, rmpp_hdr
 
 CLASS_VERSION = 2
 DATA_BYTES = 200
-"""A MAD's share of a table of records."""
+"""Bytes of a table of records in one MAD."""
 SA_HDR_BYTES = 20
-"""SM_Key, attribute offset and component mask: they count into an RMPP payload's length."""
+"""Size in bytes of SM_Key, attribute offset and component mask, which count into an RMPP payload's
+length.
+"""
 RMPP_VERSION = 1
 RMPP_NO_RESPTIME = 0x1F
 
 
 class SaAttr(IntEnum):
-    """What can be asked for (IBTA 15.2.5; IB_SA_ATTR_*)."""
+    """Attributes of queries (IBTA 15.2.5; IB_SA_ATTR_*)."""
 
     CLASS_PORTINFO = 0x01
     NOTICE = 0x02
@@ -36,7 +38,7 @@ class SaAttr(IntEnum):
 
 
 class SaStatus(IntEnum):
-    """Answers of this class (IBTA table 186)."""
+    """Statuses of this class (IBTA table 186)."""
 
     NO_RESOURCES = 0x0100
     REQ_INVALID = 0x0200
@@ -48,14 +50,14 @@ class SaStatus(IntEnum):
 
 
 class SaCap(IntFlag):
-    """ClassPortInfo.CapabilityMask of subnet administration (IBTA 15.2.1.1)."""
+    """Bits of ClassPortInfo.CapabilityMask of subnet administration (IBTA 15.2.1.1)."""
 
     UD_MULTICAST_SUP = 1 << 9
     PORT_INFO_CAP_MASK_MATCH_SUP = 1 << 13
 
 
 class SaCap2(IntFlag):
-    """ClassPortInfo.CapabilityMask2 (IB_SA_CAP_MASK2_*)."""
+    """Bits of ClassPortInfo.CapabilityMask2 (IB_SA_CAP_MASK2_*)."""
 
     SENDONLY_FULL_MEM_SUPPORT = 1 << 12
 
@@ -70,7 +72,7 @@ class RmppType(IntEnum):
 
 
 class RmppFlags(IntFlag):
-    """IBTA 13.6.2.1."""
+    """Flags of RMPP packets (IBTA 13.6.2.1)."""
 
     ACTIVE = 1
     FIRST = 2
@@ -78,7 +80,7 @@ class RmppFlags(IntFlag):
 
 
 class RmppStatus(IntEnum):
-    """Why a transaction ends (IBTA table 111; IB_MGMT_RMPP_STATUS_*)."""
+    """Reasons for the end of a transaction (IBTA table 111; IB_MGMT_RMPP_STATUS_*)."""
 
     T2L = 118
     BADT = 121
@@ -90,7 +92,7 @@ class RmppStatus(IntEnum):
 
 
 class JoinState(IntFlag):
-    """MCMemberRecord.JoinState (IBTA 15.2.5.17.1)."""
+    """Bits of MCMemberRecord.JoinState (IBTA 15.2.5.17.1)."""
 
     FULL_MEMBER = 1
     NON_MEMBER = 2
@@ -99,7 +101,7 @@ class JoinState(IntFlag):
 
 
 class Selector(IntEnum):
-    """How a value in a query is meant (IBTA 15.2.5.16; enum ib_sa_selector)."""
+    """Comparisons with a value in a query (IBTA 15.2.5.16; enum ib_sa_selector)."""
 
     GT = 0
     LT = 1

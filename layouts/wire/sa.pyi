@@ -15,7 +15,7 @@ RMPP_VERSION: Final = 1
 RMPP_NO_RESPTIME: Final = 31
 
 class SaAttr(IntEnum):
-    """What can be asked for (IBTA 15.2.5; IB_SA_ATTR_*)."""
+    """Attributes of queries (IBTA 15.2.5; IB_SA_ATTR_*)."""
 
     CLASS_PORTINFO = 0x01
     NOTICE = 0x02
@@ -28,7 +28,7 @@ class SaAttr(IntEnum):
     INFORM_INFO_REC = 0xF3
 
 class SaStatus(IntEnum):
-    """Answers of this class (IBTA table 186)."""
+    """Statuses of this class (IBTA table 186)."""
 
     NO_RESOURCES = 0x0100
     REQ_INVALID = 0x0200
@@ -39,13 +39,13 @@ class SaStatus(IntEnum):
     REQ_DENIED = 0x0700
 
 class SaCap(IntFlag):
-    """ClassPortInfo.CapabilityMask of subnet administration (IBTA 15.2.1.1)."""
+    """Bits of ClassPortInfo.CapabilityMask of subnet administration (IBTA 15.2.1.1)."""
 
     UD_MULTICAST_SUP = 1 << 9
     PORT_INFO_CAP_MASK_MATCH_SUP = 1 << 13
 
 class SaCap2(IntFlag):
-    """ClassPortInfo.CapabilityMask2 (IB_SA_CAP_MASK2_*)."""
+    """Bits of ClassPortInfo.CapabilityMask2 (IB_SA_CAP_MASK2_*)."""
 
     SENDONLY_FULL_MEM_SUPPORT = 1 << 12
 
@@ -58,14 +58,14 @@ class RmppType(IntEnum):
     ABORT = 4
 
 class RmppFlags(IntFlag):
-    """IBTA 13.6.2.1."""
+    """Flags of RMPP packets (IBTA 13.6.2.1)."""
 
     ACTIVE = 1
     FIRST = 2
     LAST = 4
 
 class RmppStatus(IntEnum):
-    """Why a transaction ends (IBTA table 111; IB_MGMT_RMPP_STATUS_*)."""
+    """Reasons for the end of a transaction (IBTA table 111; IB_MGMT_RMPP_STATUS_*)."""
 
     T2L = 118
     BADT = 121
@@ -76,7 +76,7 @@ class RmppStatus(IntEnum):
     UNSPEC = 127
 
 class JoinState(IntFlag):
-    """MCMemberRecord.JoinState (IBTA 15.2.5.17.1)."""
+    """Bits of MCMemberRecord.JoinState (IBTA 15.2.5.17.1)."""
 
     FULL_MEMBER = 1
     NON_MEMBER = 2
@@ -84,7 +84,7 @@ class JoinState(IntFlag):
     SENDONLY_FULL_MEMBER = 8
 
 class Selector(IntEnum):
-    """How a value in a query is meant (IBTA 15.2.5.16; enum ib_sa_selector)."""
+    """Comparisons with a value in a query (IBTA 15.2.5.16; enum ib_sa_selector)."""
 
     GT = 0
     LT = 1

@@ -1,4 +1,4 @@
-"""Headers of messages whose tags are matched: they begin a SEND's data.
+"""Headers of messages with matched tags, at the start of a SEND's data.
 
 Source: rdma-core, Documentation/tag_matching.md; libibverbs/tm_types.h.
 """
@@ -21,13 +21,13 @@ TMH = tmh.packer("opcode", "app_ctx", "tag")
 RVH = rvh.packer("va", "rkey", "len")
 
 RNDV_BYTES = tmh.size + rvh.size
-"""Both headers of a rendezvous request; the sender's own data follow."""
+"""Size in bytes of both headers of a rendezvous request; the sender's own data follow."""
 MAX_RNDV_BYTES = 64
-"""All of such a request, at most (ib/mlx5_ib.h: MLX5_TM_MAX_RNDV_MSG_SIZE)."""
+"""Maximum size in bytes of such a request (ib/mlx5_ib.h: MLX5_TM_MAX_RNDV_MSG_SIZE)."""
 
 
 class TmhOp(IntEnum):
-    """tmh.opcode (IBV_TMH_*)."""
+    """Values of tmh.opcode (IBV_TMH_*)."""
 
     NO_TAG = 0
     RNDV = 1

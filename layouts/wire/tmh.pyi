@@ -27,7 +27,7 @@ class Rvh(View):
 rvh: Prm[Rvh]
 
 class TmhOp(IntEnum):
-    """tmh.opcode (IBV_TMH_*)."""
+    """Values of tmh.opcode (IBV_TMH_*)."""
 
     NO_TAG = 0
     RNDV = 1

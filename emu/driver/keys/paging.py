@@ -81,7 +81,7 @@ class Pager:
         self.finish()
 
     def finish(self) -> None:
-        """Complete the updater's one WQE. Raises DriverError if it failed."""
+        """Run the node until the updater's one WQE completes. Raises DriverError if it failed."""
         self.node.settle()
         (done,) = good(self.updater)
         expect(done.opcode is CqeOpcode.REQ, f"{done}")

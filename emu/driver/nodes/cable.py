@@ -69,7 +69,7 @@ class Cable:
         self.waiting.append(callback)
 
     def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
-        """Return no spare capacity: no sender uses it."""
+        """Return no limit: the cable keeps all frames."""
         return NO_LIMIT
 
     def train_to(self, mac: bytes, /) -> CarryTrain | None:

@@ -58,8 +58,7 @@ class Fabric:
         self.cleanup = contextlib.ExitStack()
 
     def join(self, *identities: protocol.Identity) -> FabricProcess:
-        """Add a process with a function for each of these identities; random ones if none are
-        given.
+        """Add a process with a function for each identity; without identities, with one function.
 
         Raises FabricError.
         """

@@ -64,7 +64,7 @@ class Parts:
     def on_this_link(self, qpc: Fields) -> Fields:
         """Return the fields without an address where there is no GID.
 
-        An Ethernet port's path leads back to itself.
+        An Ethernet port uses force loopback (fl) instead.
         """
         if not self.driver.caps.port_type or "remote_qpn" not in qpc:
             return qpc

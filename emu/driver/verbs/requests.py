@@ -177,7 +177,7 @@ class WorkRequests:
     def datagram(
         self, to: Mapping[str, Any], *sges: Sge | bytes, imm: int | None = None, **options: Any
     ) -> int:
-        """Return the datagram segment.
+        """Post a datagram.
 
         ``to`` holds fields of the address vector: dqp_dct, rlid, key (Q_Key in its top half).
         """

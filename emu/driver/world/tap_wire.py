@@ -42,7 +42,7 @@ class TapWire:
         callback()
 
     def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
-        """Return no spare capacity: no sender uses it."""
+        """Return no limit: the wire records all frames."""
         return NO_LIMIT
 
     def train_to(self, mac: bytes, /) -> None:

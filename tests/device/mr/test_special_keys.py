@@ -193,5 +193,5 @@ class TestReservedLkey:
 
 
 def privileged(node):
-    """A channel whose queue pairs have ``rlky``, as in kernels' queue pairs (create_kernel_qp)."""
+    """A channel whose queue pairs have ``rlky``, as kernels make theirs (create_kernel_qp)."""
     return Channel(QpType.RC, node, node, rlky=1)

@@ -229,7 +229,7 @@ class TestPackers:
 
 class TestDeclarations:
     def test_half_a_byte(self):
-        with pytest.raises(TypeError, match="half: 4 bits do not make whole bytes"):
+        with pytest.raises(TypeError, match="half: 4 bits are not whole bytes"):
             Prm("half", "a" / bits(4))
 
     def test_one_name_twice(self):
