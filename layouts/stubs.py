@@ -2,7 +2,7 @@
 
 A view's fields are made when the module is imported, so mypy and editors do not see them. The stub
 beside the module (``objects/cq.pyi``) lists them: for ``create_cq_in`` it has a class
-``CreateCqIn``, and ``create_cq_in`` is a ``Prm[CreateCqIn]``. These classes exist in annotations
+``CreateCqIn``, and ``create_cq_in`` is a ``Prm[CreateCqIn]``. The classes exist in annotations
 only. ``scripts/gen-view-types`` writes all stubs; a test fails when one is stale.
 
 A module of structures may also have numbers, strings, enumerations and ``struct.Struct``. Functions

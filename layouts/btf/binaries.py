@@ -136,7 +136,7 @@ def _read(path: Path, unpack: Callable[[bytes], bytes]) -> bytes:
 def _section(path: Path, image: bytes, name: str) -> bytes:
     """Return a section's bytes.
 
-    They are cut here: pyelftools would allocate any size that it reads.
+    The function cuts them itself: pyelftools would allocate any size that it reads.
     """
     try:
         section = ELFFile(io.BytesIO(image)).get_section_by_name(name)

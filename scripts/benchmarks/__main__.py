@@ -1,4 +1,4 @@
-"""The benchmarks behind ``scripts/bench``: what is measured, and where the results go."""
+"""Benchmarks behind ``scripts/bench``: their parts, and the destinations of the results."""
 
 from __future__ import annotations
 
@@ -63,24 +63,30 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--compare",
     "before",
     type=_FILE,
-    help="Show what has changed since a file of --json, beyond noise.",
+    help="Show the changes since a file of --json, beyond noise.",
 )
 @click.option("--suite", type=click.Choice(SUITES), default=DEFAULT_SUITE, show_default=True)
 @click.option(
     "--kvm",
     is_flag=True,
-    help="Boot the guests with KVM, and measure nothing where it is not there.",
+    help="Boot the guests with KVM; measure nothing on a machine without KVM.",
 )
-@click.option("--cpus", type=click.IntRange(1), default=2, show_default=True, help="Of a guest.")
+@click.option(
+    "--cpus", type=click.IntRange(1), default=2, show_default=True, help="Processors of a guest."
+)
 @click.option("--repeat", type=click.IntRange(1), help="Samples of each number, or boots.")
 @click.option(
     "--quiet",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Wait for other processes to use no more of the machine than this.",
+    help="Wait until other processes use at most this fraction of the machine.",
 )
 @click.option(
-    "--patience", default=300.0, show_default=True, metavar="S", help="How long, for each sample."
+    "--patience",
+    default=300.0,
+    show_default=True,
+    metavar="S",
+    help="Maximum wait for each sample, in seconds.",
 )
 def main(
     parts: tuple[str, ...],
@@ -95,7 +101,7 @@ def main(
     quiet: float | None,
     patience: float,
 ) -> None:
-    """Measure PARTS (default: all of them), and hold them against their goals."""
+    """Measure PARTS (default: all of them), and compare them with their goals."""
     old = None if before is None else load(before)
     if stored is not None:
         report = load(stored)
@@ -117,7 +123,7 @@ def main(
 
 
 def base_of(suite: str, kvm: bool, cpus: int) -> Base:
-    """What all guests have in common. Raises ClickException if KVM is asked for and not there."""
+    """Return the options of all guests. Raises ClickException if KVM is requested and missing."""
     if not kvm:
         return Base(suite, cpus=cpus)
     program = qemu.find()
@@ -158,7 +164,7 @@ def run_program(part: str) -> list[Section]:
 
 
 def load(path: Path) -> Report:
-    """Load a report written with ``--json``."""
+    """Return a report written with ``--json``."""
     try:
         return Report.from_json(json.loads(path.read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:

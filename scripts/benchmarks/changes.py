@@ -1,8 +1,8 @@
-"""What has changed from one report to another, beyond what their samples differ by anyhow.
+"""Changes from one report to another, beyond the spread of their samples.
 
-A row has changed if the medians are further apart than their own uncertainty (the notches of a box
-plot: McGill, Tukey, Larsen 1978) and than what two runs of the same code differ by. A report of
-another machine, or of a busier one, differs in all rows: the median of the rows' ratios tells.
+A row has changed if the medians differ by more than their own uncertainty (the notches of a box
+plot: McGill, Tukey, Larsen 1978) and by more than two runs of the same code. A report of another
+machine, or of a busier one, differs in all rows: the median of the rows' ratios shows it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from rich.table import Table
 from tables import figure
 
 NOTCH = 1.57
-"""A median's uncertainty, in interquartile ranges by the root of the number of samples."""
+"""Uncertainty of a median, in interquartile ranges by the root of the number of samples."""
 MIN_CHANGE = 0.03
-"""Two runs on a quiet machine differ by as much, whatever their samples say."""
+"""Minimum change: two runs on a quiet machine differ by this fraction, whatever their spread."""
 FEW = 5
-"""With fewer samples their spread says nothing: two runs may differ by UNKNOWN_CHANGE."""
+"""Number of samples below which their spread is not significant: two runs may differ by
+UNKNOWN_CHANGE.
+"""
 UNKNOWN_CHANGE = 0.1
 
 _STYLES = {"worse": "red", "better": "green", "gone": "yellow", "new": "yellow"}
@@ -30,7 +32,7 @@ _STYLES = {"worse": "red", "better": "green", "gone": "yellow", "new": "yellow"}
 
 @dataclass(frozen=True)
 class Change:
-    """A row of both reports, or of one of them."""
+    """Row of both reports, or of one of them."""
 
     section: str
     name: str
@@ -38,7 +40,7 @@ class Change:
     before: float | None
     after: float | None
     noise: float = 0.0
-    """The share of the value that need not mean anything."""
+    """Fraction of the value that is not significant."""
     more_is_better: bool = False
 
     @property
@@ -59,7 +61,7 @@ class Change:
 
 
 def changes(before: Report, after: Report) -> list[Change]:
-    """All rows of the sections that both reports have."""
+    """Return all rows of the sections that both reports have."""
     old = {section.key: section for section in before.sections}
     return [
         change
@@ -87,7 +89,7 @@ def _rows(section: str, before: Sequence[Row], after: Sequence[Row]) -> Iterator
 
 
 def _noise(row: Row | None) -> float:
-    """How far another run's median may be from this one's, as a share of it."""
+    """Return the possible distance of another run's median from this one's, as a fraction of it."""
     if row is None or not row.value:
         return 0.0
     if len(row.samples) < FEW:
@@ -98,14 +100,14 @@ def _noise(row: Row | None) -> float:
 
 
 def _more_is_better(row: Row) -> bool:
-    """Whether the row is a rate: its goal says so, or its unit."""
+    """Return whether the row is a rate, by its goal or its unit."""
     if row.goal is not None and not row.goal.of_ratio:
         return row.goal.at_least
     return row.unit.endswith("/s")
 
 
 def print_changes(console: Console, found: Sequence[Change]) -> None:
-    """Those that have changed as a table, and how all rows together have."""
+    """Print the changed rows as a table, and the change of all rows together."""
     table = Table(title="What has changed", title_justify="left")
     for number, name in enumerate(("", "", "unit", "before", "now", "ratio", "noise", "")):
         table.add_column(name, justify="left" if number < 2 else "right")

@@ -1,7 +1,7 @@
-"""What a firmware command costs, without a guest and without a transport.
+"""Cost of a firmware command, without a guest and without a transport.
 
-A driver in the same process creates memory keys: what a command costs in total and in the device
-alone, whether the hundred-thousandth costs more than the first, and the memory that a key takes.
+A driver in the same process creates memory keys. The program measures the cost of a command in
+total and in the device alone, the ratio of the last commands to the first, and the memory of a key.
 Prints a table, and JSON with --json.
 """
 
@@ -35,7 +35,7 @@ MAX_KIB = 2.0
 
 
 class TimedBar(FunctionBar):
-    """Also measures how long the device worked after the last doorbell."""
+    """Bar that also measures the device's work after the last doorbell."""
 
     device_ns = 0
 
@@ -46,7 +46,7 @@ class TimedBar(FunctionBar):
 
 
 def probed_driver() -> tuple[Driver, TimedBar]:
-    """A driver that has initialized a new function, and its BAR."""
+    """Return a driver that has initialized a new function, and its BAR."""
     memory, irqs, clock = Memory(), IrqList(), HandClock()
     options = HcaOptions(guid=1)
     function = Function(MODELS[MODEL], options, TABLE, memory, irqs, clock, LocalFabric(clock))
@@ -57,7 +57,7 @@ def probed_driver() -> tuple[Driver, TimedBar]:
 def create_keys(
     driver: Driver, bar: TimedBar, pdn: int, count: int
 ) -> tuple[list[float], list[float]]:
-    """Microseconds of each of ``count`` commands: in total, and in the device."""
+    """Return the microseconds of each of ``count`` commands: in total, and in the device."""
     whole, device = [], []
     for _ in range(count):
         start = time.perf_counter_ns()
@@ -68,7 +68,7 @@ def create_keys(
 
 
 def bytes_of_a_key(count: int) -> float:
-    """Memory that each of ``count`` keys adds to the process."""
+    """Return the memory that each of ``count`` keys adds to the process."""
     driver, bar = probed_driver()
     pdn = driver.alloc_pd()
     create_keys(driver, bar, pdn, WARM_UP)
@@ -82,7 +82,7 @@ def bytes_of_a_key(count: int) -> float:
 
 
 def measure(keys: int, traced: int) -> Section:
-    """All rows."""
+    """Return all rows."""
     driver, bar = probed_driver()
     pdn = driver.alloc_pd()
     create_keys(driver, bar, pdn, WARM_UP)

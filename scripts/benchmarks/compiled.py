@@ -1,7 +1,8 @@
-"""What compiled code brings: the parts in process by it and by pure Python, in turns.
+"""Gain of compiled code: the parts in process, compiled and in pure Python, alternately.
 
-Wants both environments (scripts/setup, scripts/setup compiled). The load of the machine differs
-from turn to turn, so compare the ratios. Prints a table for each part, or JSON with --json.
+The program needs both environments (scripts/setup, scripts/setup compiled). The load of the machine
+varies from sample to sample, so compare the ratios. Prints a table for each part, or JSON with
+--json.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from tables import json_option, show
 ROOT = Path(__file__).resolve().parents[2]
 COMPILED, PURE = ".venv-compiled", ".venv"
 LEAST = {"engine": 2.2, "ethernet": 2.5}
-"""How many times as fast as pure Python a part's rows are to be."""
+"""Minimum speed of a part's rows, relative to pure Python."""
 PARTS = (*LEAST, "doorbell", "fabric")
 
 Samples = dict[tuple[str, str], list[float]]
 
 
 def run(environment: str, part: str) -> list[Section]:
-    """What a part's program measures in one of the environments."""
+    """Return the results of a part's program in one of the environments."""
     python = ROOT / environment / "bin" / "python"
     if not python.exists():
         raise click.ClickException(
@@ -42,9 +43,9 @@ def run(environment: str, part: str) -> list[Section]:
 def compare(
     part: str, turns: Sequence[tuple[Sequence[Section], Sequence[Section]]]
 ) -> list[Section]:
-    """A part's sections with compiled code as ours and pure Python as the other side.
+    """Return a part's sections with compiled code as ours and pure Python as the other side.
 
-    ``turns`` has for each turn what was measured compiled, and what pure.
+    ``turns`` has the compiled and the pure results of each repetition.
     """
     ours, theirs = (gather([turn[side] for turn in turns]) for side in (0, 1))
     factor = LEAST.get(part)
@@ -70,7 +71,7 @@ def compare(
 
 
 def gather(turns: Sequence[Sequence[Section]]) -> Samples:
-    """All samples of each row."""
+    """Return all samples of each row."""
     found: Samples = {}
     for sections in turns:
         for section in sections:
@@ -81,7 +82,7 @@ def gather(turns: Sequence[Sequence[Section]]) -> Samples:
 
 @click.command(help=__doc__)
 @click.argument("parts", nargs=-1, type=click.Choice(PARTS))
-@click.option("--turns", default=3, show_default=True, help="How often each code takes its turn.")
+@click.option("--turns", default=3, show_default=True, help="Measurements of each code.")
 @json_option
 def main(parts: tuple[str, ...], turns: int, as_json: bool) -> None:
     """Measure PARTS (default: all that there are)."""

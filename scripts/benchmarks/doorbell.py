@@ -1,9 +1,9 @@
-"""The way of a small message through the server, without QEMU: from its doorbell to memory.
+"""Path of a small message through the server, without QEMU: from its doorbell to memory.
 
-A forked process is the guest: it rings by a posted write on the socket, as QEMU does, and looks at
-memory until the byte has come. Two queue pairs of one function take turns, as in a ping-pong. Each
-needs a processor of its own: on a busy machine the server is woken later, and does not look for
-messages by itself. Prints a table, or JSON with --json.
+A forked process is the guest: it rings by a posted write on the socket, like QEMU, and polls memory
+until the byte arrives. Two queue pairs of one function alternate, as in a ping-pong. Each process
+needs a processor of its own: on a busy machine the server is woken later, and does not poll for
+messages. Prints a table, or JSON with --json.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ OTHERS_MEMORY = 8 << 20
 
 
 class Rig:
-    """A function with two connected queue pairs, whose memory a forked process shares.
+    """Function with two connected queue pairs, whose memory a forked process shares.
 
-    Its server may have ``others`` besides: functions that do nothing, on sockets of their own.
+    Its server may have ``others`` besides: idle functions, on sockets of their own.
     """
 
     def __init__(self, path: Path, others: int = 0) -> None:
@@ -90,7 +90,9 @@ class Rig:
             self.loop.step(None)
 
     def ring_by(self, path: Path) -> list[Callable[[], float]]:
-        """For each end: send a message to the other one; returns microseconds until it is there."""
+        """Send a message to the other end, for each end; return the microseconds until it
+        arrives.
+        """
         client = VfioClient(path)
         self._clients = [client, *map(VfioClient, self._others)]
         for each in self._clients:
@@ -117,7 +119,7 @@ class Rig:
             client.sock.send(doorbell)
             while ram[there] != value:
                 if clock() - start > PATIENCE_S * 1e9:
-                    raise RuntimeError("the message does not come")
+                    raise RuntimeError("the message does not arrive")
             took = (clock() - start) / 1000
             while not qp.cq.drain():
                 pass
@@ -127,12 +129,12 @@ class Rig:
 
 
 def header(offset: int, size: int, count: int) -> bytes:
-    """The header of a posted write to BAR 0."""
+    """Return the header of a posted write to BAR 0."""
     return REGION_REQUEST.pack(0, VfioCommand.REGION_WRITE, size, POSTED_WRITE, 0, offset, 0, count)
 
 
 def sampled(count: int, others: int = 0) -> list[float]:
-    """Run both processes; how long each message took, in microseconds."""
+    """Run both processes; return each message's duration in microseconds."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "socket")
         rig = Rig(path, others)
@@ -159,13 +161,13 @@ def sampled(count: int, others: int = 0) -> list[float]:
 
 
 def measure(count: int) -> Section:
-    """The one row."""
+    """Return the one row."""
     row = Row(f"RDMA WRITE of {SIZE} B, from its doorbell to memory", "us", sampled(count))
     return Section("doorbell", "A small message through the server, without QEMU", [row])
 
 
 @click.command(help=__doc__)
-@click.option("--count", default=2000, show_default=True, help="Messages there and back.")
+@click.option("--count", default=2000, show_default=True, help="Round trips.")
 @json_option
 def main(count: int, as_json: bool) -> None:
     """Measure."""

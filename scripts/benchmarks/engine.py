@@ -1,7 +1,7 @@
-"""What the engine costs, without a guest and without a transport.
+"""Cost of the engine, without a guest and without a transport.
 
-Two functions in this process, each with its own driver. Measures the time from the doorbell to the
-CQE for writes and reads, for work requests that change memory keys, and for a write sent as
+Two functions in this process have a driver each. The program measures the time from the doorbell to
+the CQE for writes and reads, for work requests that change memory keys, and for a write sent as
 packets; and the cost of on-demand paging. Messages are compared with a plain copy between the same
 pages, a key over keys with a key over pages. Prints a table, or JSON with --json.
 """
@@ -23,7 +23,7 @@ from tables import json_option, show
 from emu.device.objects.memory.views import copy
 from emu.driver.keys.by_command import dma_key, indirect_key
 
-# The drivers are the test suite's.
+# The test suite's drivers are used.
 from emu.driver.keys.umr import FastRegKey, MemoryWindow
 from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.verbs.region import Region
@@ -46,13 +46,15 @@ MAX_FRWR_US = 120.0
 MAX_BIND_US = 40.0
 MAX_TREE_RATIO = 2.0
 QUEUE_PAIRS = {16: 1.0, 128: 1 / 0.9}
-"""How many queue pairs, and what a write by each may cost compared with one by one queue pair."""
+"""Number of queue pairs, and the maximum cost of a write by each, relative to one queue pair."""
 
 Sampler = Callable[[], float]
 
 
 def sample(count: int, *samplers: Sampler) -> list[list[float]]:
-    """``count`` samples of each, taken in turns so that machine load affects all equally."""
+    """Return ``count`` samples of each, taken alternately so that machine load affects all
+    equally.
+    """
     for _ in range(WARM_UP):
         for sampler in samplers:
             sampler()
@@ -64,12 +66,12 @@ def sample(count: int, *samplers: Sampler) -> list[list[float]]:
 
 
 def page_views(region: Region, size: int) -> list[memoryview]:
-    """The guest's own bytes of a region, page by page."""
+    """Return the guest's own bytes of a region, page by page."""
     return [region.node.memory.view(page, PAGE) for page in region.pages[: size // PAGE]]
 
 
 def plain_copy(target: Region, source: Region, size: int) -> Sampler:
-    """Microseconds of a plain copy."""
+    """Return the microseconds of a plain copy."""
     into, out_of = page_views(target, size), page_views(source, size)
 
     def take() -> float:
@@ -81,7 +83,7 @@ def plain_copy(target: Region, source: Region, size: int) -> Sampler:
 
 
 def messages(count: int) -> list[Row]:
-    """Writes and reads of every size."""
+    """Return the rows of writes and reads of every size."""
     pair = Pair(LocalFabric, 2 * MIB)
     qp, source, remote = pair.qp, pair.source, pair.remote
 
@@ -97,7 +99,7 @@ def messages(count: int) -> list[Row]:
         return doorbell_to_cqe(qp, lambda: qp.write(remote, source.sge(0, 64), ring=False), BATCH)
 
     def all_over() -> float:
-        """As ``batch``, each write from and to another place, as of a ring of buffers."""
+        """Write like ``batch``, each from and to another address, as in a ring of buffers."""
 
         def post() -> None:
             at = next(places)
@@ -106,16 +108,16 @@ def messages(count: int) -> list[Row]:
         return doorbell_to_cqe(qp, post, BATCH)
 
     def write_all(at: int) -> float:
-        """A write of 1 MiB from and to these offsets."""
+        """Write 1 MiB from and to these offsets."""
         there = pair.target.key, pair.target.va + at
         return doorbell_to_cqe(qp, lambda: qp.write(there, source.sge(at, MIB), ring=False))
 
     def anywhere() -> float:
-        """A write to a range that has not been translated before, of pages that have been."""
+        """Write to a new range of pages that have been translated before."""
         return write_all(next(offsets))
 
     def first() -> float:
-        """The same, of pages that have not been looked at before either."""
+        """Write to pages that have not been translated before."""
         pair.source.node.hca.forget_views()
         pair.target.node.hca.forget_views()
         return write_all(next(offsets))
@@ -153,7 +155,7 @@ def messages(count: int) -> list[Row]:
 
 
 def queue_pairs(count: int) -> list[Row]:
-    """As many writes, by the doorbells of more queue pairs."""
+    """Return the rows of equal numbers of writes, by the doorbells of more queue pairs."""
 
     def several(number: int) -> Sampler:
         pair = Pair(LocalFabric, 64, number)
@@ -175,7 +177,7 @@ def queue_pairs(count: int) -> list[Row]:
 
 
 def keys(count: int) -> list[Row]:
-    """Work requests that change memory keys."""
+    """Return the rows of work requests that change memory keys."""
     pair = Pair(LocalFabric, UMR_PAGES * PAGE)
     qp, node, region = pair.qp, pair.left, pair.source
     everything, variants = dma_key(node), itertools.cycle(range(256))
@@ -209,7 +211,9 @@ def keys(count: int) -> list[Row]:
 
 
 def tree(count: int) -> list[Row]:
-    """A write through a key over keys over pages, compared with one through a key over pages."""
+    """Return the row of a write through a key over keys, compared with one through a key over
+    pages.
+    """
     size = 64 * KIB
     pair = Pair(LocalFabric, size)
     qp, node, source, pages = pair.qp, pair.right, pair.source, pair.target
@@ -237,7 +241,7 @@ def tree(count: int) -> list[Row]:
 
 
 def packets(count: int) -> list[Row]:
-    """Packets as sent to a function in another process, but delivered inside this one."""
+    """Return the rows of packets for another process, but delivered inside this one."""
     pair = Pair(lambda _clock: PacketWire(), MIB)
     qp, source, remote = pair.qp, pair.source, pair.remote
 
@@ -261,7 +265,7 @@ def packets(count: int) -> list[Row]:
 
 
 def measure(count: int) -> Section:
-    """All rows."""
+    """Return all rows."""
     rows = [row for part in (messages, queue_pairs, keys, tree, packets) for row in part(count)]
     rows += paging.rows(count, sample)
     remark = (

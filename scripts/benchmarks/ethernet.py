@@ -1,8 +1,8 @@
-"""What an Ethernet packet costs, without a guest and without a transport.
+"""Cost of an Ethernet packet, without a guest and without a transport.
 
-One function whose queues are set up as mlx5e does: a key over all of memory, 1024 requests in each
-ring, VLAN, address and traffic-type tables, TIRs that hash over four receive queues. Its wire leads
-nowhere, and what it receives is handed to it. Prints a table, or JSON with --json.
+One function has queues like mlx5e's: a key over all of memory, 1024 requests in each ring, VLAN,
+address and traffic-type tables, TIRs that hash over four receive queues. Its wire has no other end;
+the program delivers received frames itself. Prints a table, or JSON with --json.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from emu.device.port.eth.segment import unsegmented
 from emu.device.state.hca import Hca, HcaOptions
 from emu.driver.command.bar import FunctionBar
 
-# The drivers are the test suite's.
+# The test suite's drivers are used.
 from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import mac_fields, to_table, to_tir
 from emu.driver.ethernet.flows import Flows
@@ -67,10 +67,10 @@ Sampler = Callable[[], float]
 
 
 class Netdev:
-    """A function as an open netdev uses it."""
+    """Function as an open netdev uses it."""
 
     def __init__(self, mtu: int = 1500, adapter: Adapter[Hca] | None = None) -> None:
-        """``adapter`` is the one whose manager it is, if it has one with a switch."""
+        """Create the function; ``adapter`` is the one that it manages, if it has a switch."""
         model, memory = LINKS["connectx6"][PortType.ETH], MappedMemory()
         clock, options = HandClock(), HcaOptions(guid=1)
         if adapter is None:
@@ -84,7 +84,7 @@ class Netdev:
         self.node = Node(self.function, Driver(FunctionBar(self.function), memory).probe())
         self.hca, self.memory, driver = self.node.hca, memory, self.node.driver
         self.hca.eth.admin_mtu = mtu + HARDWARE_MTU_EXTRA
-        # Over physical addresses, as mlx5e_create_mkey makes it.
+        # The key is over physical addresses, like that of mlx5e_create_mkey.
         self.key = driver.create_mkey(self.node.pdn, access_mode_1_0=AccessMode.PA) << 8
         self.sq = SendQueue(
             self.node, log_size=10, tisn=create_tis(driver, alloc_td(driver)),
@@ -96,7 +96,7 @@ class Netdev:
         flows.set_root(self.steer(flows))
 
     def steer(self, flows: Flows) -> int:
-        """VLAN, address and traffic-type tables (core/en_fs.c); the first one."""
+        """Create VLAN, address and traffic-type tables (core/en_fs.c); return the first one."""
         driver = self.node.driver
         td = alloc_td(driver)
         rqtn = create_rqt(driver, [channel.rq.rqn for channel in self.rqs])
@@ -111,7 +111,7 @@ class Netdev:
         return tags
 
     def put(self, data: bytes) -> list[tuple[int, int, int]]:
-        """Bytes in memory, and segments of at most a page that name them."""
+        """Write bytes to memory; return segments of at most a page that name them."""
         found = []
         for at in range(0, len(data), 4096):
             part = data[at : at + 4096]
@@ -122,7 +122,7 @@ class Netdev:
 
 
 class Channel:
-    """A receive queue whose ring is full of buffers."""
+    """Receive queue whose ring is full of buffers."""
 
     def __init__(self, netdev: Netdev, size: int) -> None:
         node = netdev.node
@@ -136,7 +136,7 @@ class Channel:
         self.rq.tell()
 
     def clean(self) -> int:
-        """Poll the completions, and post as many requests; how many there were."""
+        """Poll the completions, and post as many requests; return their number."""
         found = 0
         while self.rq.cq.peek() is not None:
             self.rq.cq.ci += 1
@@ -148,7 +148,7 @@ class Channel:
 
 
 def sending(netdev: Netdev, post: Callable[[], object], count: int) -> Sampler:
-    """Microseconds for each of ``count`` requests, of which the last one asks for a completion."""
+    """Return the microseconds of each of ``count`` requests; only the last one is signaled."""
 
     def take() -> float:
         for _ in range(count):
@@ -167,7 +167,7 @@ def sending(netdev: Netdev, post: Callable[[], object], count: int) -> Sampler:
 
 
 def receiving(netdev: Netdev, frames: Sequence[Frame], packets: int) -> Sampler:
-    """Microseconds for each of the ``packets`` that the frames stand for."""
+    """Return the microseconds of each of the ``packets`` in the frames."""
 
     def take() -> float:
         start = time.perf_counter_ns()
@@ -184,13 +184,13 @@ def receiving(netdev: Netdev, frames: Sequence[Frame], packets: int) -> Sampler:
 
 
 def packet(size: int, flow: int = 0) -> bytes:
-    """A TCP packet in a frame of ``size`` bytes."""
+    """Return a TCP packet in a frame of ``size`` bytes."""
     payload = bytes(number & 0xFF for number in range(size - TCP_HEADER_BYTES))
     return Packet(ports=(0x400 + flow << 16 | 80).to_bytes(4, "big"), payload=payload).frame()
 
 
 def sends(count: int) -> list[Row]:
-    """Frames by send requests, many by one doorbell; the driver wants checksums of all."""
+    """Return the rows of sends, many by one doorbell, with all checksums requested."""
     netdev = Netdev()
     small, full = (netdev.put(packet(size)) for size in (60, 1514))
     parts = netdev.put(packet(1514)[:66]) + netdev.put(packet(1514)[66:])
@@ -215,7 +215,7 @@ def sends(count: int) -> list[Row]:
 
 
 def receipts(count: int) -> list[Row]:
-    """Frames that arrive: of 16 flows, with checksums that were made here, or that are vouched."""
+    """Return the rows of received frames of 16 flows, with checksums made here, or vouched for."""
     netdev, jumbo = Netdev(), Netdev(9000)
 
     def burst(size: int, checked: bool) -> list[Frame]:

@@ -1,9 +1,8 @@
-"""The packet path between two processes on one fabric, without a guest.
+"""Packet path between two processes on one fabric, without a guest.
 
-A forked process has a function of its own; a reliable connection runs to it over a socket. The
-times include both engines, the packets and the socket: one write from doorbell to completion, a
-message there and one back, and the throughput of large writes and reads. Prints a table, or JSON
-with --json.
+A forked process has a function of its own; a reliable connection to it uses a socket. The times
+include both engines, the packets and the socket: one write from doorbell to completion, a round
+trip of messages, and the throughput of large writes and reads. Prints a table, or JSON with --json.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 
-# The drivers are the test suite's.
+# The test suite's drivers are used.
 from emu.driver.command.driver import Driver, Fields
 from emu.driver.nodes.roce import MODEL as ETHERNET_MODEL
 from emu.driver.nodes.roce import RoceNode
@@ -50,20 +49,20 @@ PATIENCE_S = 30.0
 WARM_UP = 10
 PSN = 0x10
 ANSWER = 1
-"""Immediate data that ask the peer to send a message."""
+"""Immediate data that request a message from the peer."""
 
 MAX_SMALL_US = 300.0
 MIN_MIB_S = 954.0
-"""A gigabyte."""
+"""Minimum throughput in MiB/s: a gigabyte."""
 
 
 class End:
-    """A process's side: its function on the fabric, a queue pair and some memory."""
+    """Process's side: its function on the fabric, a queue pair and some memory."""
 
     wanted = Identity()
 
     def __init__(self, name: str, others: int = 0) -> None:
-        """``others``: functions without a driver, which are ports of the fabric as well."""
+        """Join the fabric; ``others`` are functions without a driver, which are also its ports."""
         self.loop = Loop()
         self.uplinks = Uplinks(Segments(self.loop))
         wanted = [self.wanted] * (1 + others)
@@ -77,26 +76,26 @@ class End:
         self.region = self.node.region(MIB)
 
     def make(self, identity: Identity, memory: MappedMemory, irqs: IrqList) -> Function:
-        """The function, without a driver."""
+        """Return the function, without a driver."""
         options = HcaOptions(guid=identity.guid, lid=identity.lid)
         return Function(MODEL, options, TABLE, memory, irqs, self.loop, self.wire)
 
     def bring_up(self, driver: Driver) -> Node:
-        """The function as its driver sees it."""
+        """Return the node of the probed function."""
         return Node(self.function, driver)
 
     def add_others(self) -> None:
-        """Make the others. That takes seconds, in which the peer wants to be answered."""
+        """Create the other functions, for seconds during which the peer needs answers."""
         for identity in self._others:
             self.make(identity, MappedMemory(PAGE_SIZE), IrqList())
             self.loop.step()
 
     def address(self) -> Any:
-        """What the peer has to know, as JSON."""
+        """Return the address for the peer, as JSON."""
         return self.node.lid
 
     def path_to(self, address: Any) -> Fields:
-        """The path to a peer with this address."""
+        """Return the path to a peer with this address."""
         return {"rlid": address}
 
     def connect(self, stream: socket.socket) -> tuple[int, int]:
@@ -112,7 +111,9 @@ class End:
         return key, va
 
     def read_line(self, stream: socket.socket) -> bytes:
-        """The peer's next line; the loop runs meanwhile, because the peer needs it to join."""
+        """Return the peer's next line; run the loop meanwhile, because the peer needs it to
+        join.
+        """
         line = b""
         while not line.endswith(b"\n"):
             self.loop.step(STEP_NS // 100)
@@ -126,7 +127,7 @@ class End:
         return line
 
     def poll(self) -> list[int]:
-        """Run one round as a server does; return the immediate data of all completions."""
+        """Run one round like a server; return the immediate data of all completions."""
         busy = self.function.run()
         self.loop.step(0 if busy else STEP_NS)
         found = self.qp.cq.drain()
@@ -136,7 +137,7 @@ class End:
         return [done.immediate for done in found if isinstance(done, Completion)]
 
     def wait(self, count: int) -> float:
-        """Wait until ``count`` requests and receives are complete; return the seconds it took."""
+        """Wait until ``count`` requests and receives are complete; return the seconds."""
         start = time.perf_counter()
         while count > 0:
             count -= len(self.poll())
@@ -146,28 +147,28 @@ class End:
 
 
 class RoceEnd(End):
-    """A function with an Ethernet port, on a segment that all processes of the fabric have."""
+    """Function with an Ethernet port, on a segment that all processes of the fabric have."""
 
     wanted = Identity(is_ethernet=True)
     node: RoceNode
 
     def make(self, identity: Identity, memory: MappedMemory, irqs: IrqList) -> Function:
-        """The function, without a driver."""
+        """Return the function, without a driver."""
         options, port = HcaOptions(guid=identity.guid), self.uplinks.segments.plug("function", 0)
         return Function(
             ETHERNET_MODEL, options, TABLE, memory, irqs, self.loop, None, eth_wire=port
         )
 
     def bring_up(self, driver: Driver) -> RoceNode:
-        """The function as its driver sees it."""
+        """Return the node of the probed function."""
         return RoceNode(self.function, driver)
 
     def address(self) -> Any:
-        """MAC address and GID."""
+        """Return MAC address and GID, as JSON."""
         return self.node.mac.hex(), self.node.gids[self.node.index].hex()
 
     def path_to(self, address: Any) -> Fields:
-        """The path to a peer with this address."""
+        """Return the path to a peer with this address."""
         mac, gid = map(bytes.fromhex, address)
         return self.node.path_to_address(mac, gid)
 
@@ -176,7 +177,7 @@ ENDS = {"unix": End, "tcp": End, "roce": RoceEnd}
 
 
 def serve(end: End, stream: socket.socket) -> None:
-    """Run the peer: answer messages that ask for an answer, until the stream ends."""
+    """Run the peer: answer messages with ANSWER, until the stream ends."""
     for _ in range(BATCH):
         end.qp.post_recv(end.region.sge())
     end.connect(stream)
@@ -238,7 +239,10 @@ def samples(take: Callable[[], float], count: int) -> list[float]:
 
 
 def measure_pair(count: int, scheme: str, others: int = 0) -> Section:
-    """Run both processes on a fabric of this kind; the one that measures has so many ports more."""
+    """Run both processes on a fabric of this kind; return the measuring one's rows.
+
+    The measuring process has ``others`` more ports.
+    """
     ours, theirs = socket.socketpair()
     with tempfile.TemporaryDirectory() as directory, ours, theirs:
         name = f"tcp:127.0.0.1:{free_port()}" if scheme == "tcp" else f"unix:{directory}/fabric"
@@ -261,7 +265,7 @@ def measure_pair(count: int, scheme: str, others: int = 0) -> Section:
 
 
 def free_port() -> int:
-    """An unused TCP port."""
+    """Return an unused TCP port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

@@ -1,6 +1,6 @@
-"""A benchmark's results: samples, medians, ratios to the other side, and goals.
+"""Results of a benchmark: samples, medians, ratios to the other side, and goals.
 
-Everything converts to JSON and back, so tables can be made from a stored run.
+All classes convert to JSON and back, so tables can be made from a stored run.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound on a row's value, or on the ratio of its value to the other side's."""
+    """Bound on a row's value, or on the ratio of its value to the other side's."""
 
     bound: float
     at_least: bool = False
     of_ratio: bool = False
 
     def is_met(self, row: Row) -> bool | None:
-        """None when there is nothing to judge."""
+        """Return whether the row meets the goal; None without a value."""
         judged = row.ratio if self.of_ratio else row.value
         if judged is None:
             return None
@@ -32,18 +32,18 @@ class Goal:
 
 
 def ratio_at_least(bound: float) -> Goal:
-    """Ours must be at least ``bound`` times the other's."""
+    """Return the goal that ours is at least ``bound`` times the other's."""
     return Goal(bound, at_least=True, of_ratio=True)
 
 
 def ratio_at_most(bound: float) -> Goal:
-    """Ours must be at most ``bound`` times the other's."""
+    """Return the goal that ours is at most ``bound`` times the other's."""
     return Goal(bound, of_ratio=True)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement: our samples, optionally the other side's, optionally a goal."""
+    """Measurement: our samples, optionally the other side's, optionally a goal."""
 
     name: str
     unit: str
@@ -77,7 +77,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Section:
-    """One table: its rows, the names of its two sides, and remarks to print below."""
+    """Table: its rows, the names of its two sides, and remarks to print below."""
 
     key: str
     title: str
@@ -89,13 +89,13 @@ class Section:
 
 @dataclass
 class Report:
-    """Everything from one run."""
+    """Results of one run."""
 
     conditions: list[str]
     sections: list[Section] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """The samples, plus medians and ratios for readers of the file."""
+        """Return the samples, plus medians and ratios for readers of the file."""
         sections = []
         for section in self.sections:
             entry = asdict(section)
@@ -111,7 +111,7 @@ class Report:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Report:
-        """Inverse of :meth:`to_json`. Raises KeyError or TypeError for anything else."""
+        """Return the report of :meth:`to_json`. Raises KeyError or TypeError for other input."""
         return cls(list(stored["conditions"]), [_section(entry) for entry in stored["sections"]])
 
 
@@ -131,7 +131,7 @@ def _row(stored: dict[str, Any]) -> Row:
 
 
 def median(samples: Sequence[float]) -> float | None:
-    """The median; None if there are no samples."""
+    """Return the median; None if there are no samples."""
     return statistics.median(samples) if samples else None
 
 

@@ -1,7 +1,7 @@
-"""What an attacker can cost the host: fixed attack patterns from guest, wire and client.
+"""Cost of an attacker for the host: fixed attack patterns from guest, wire and client.
 
-Each pattern runs in its own process. Reported are the processor time of the longest single round
-of the loop, and the peak growth of the process's memory beyond what the function's ledger accounts
+Each pattern runs in its own process. Reported are the processor time of the longest single round of
+the loop, and the peak growth of the process's memory beyond what the function's ledger accounts
 for. Prints a table, or JSON with --json.
 """
 
@@ -39,7 +39,9 @@ from tables import json_option, show
 MAX_MS = 50.0
 MAX_MIB = 256.0
 PATIENCE_S = 900.0
-"""By the clock: on a busy machine a pattern takes much longer than its processor time."""
+"""Limit of wall-clock seconds: on a busy machine a pattern takes much longer than its processor
+time.
+"""
 
 _MODULES = (
     attacks.guest, attacks.keys, attacks.wire, attacks.eth, attacks.client, attacks.rounds,
@@ -47,7 +49,7 @@ _MODULES = (
     attacks.tags, attacks.uplinks, attacks.boards, attacks.gotos, attacks.endings,
     attacks.steering, attacks.subnets,
 )  # fmt: skip
-"""Importing each of them adds its patterns to the table."""
+"""Modules whose import adds their patterns to the table."""
 
 
 def _in_child(title: str, result: Connection) -> None:
@@ -72,7 +74,7 @@ def run(title: str) -> Seen | None:
 
 
 def measure(titles: Sequence[str], repeat: int) -> list[Section]:
-    """Both tables: rounds and memory."""
+    """Return both tables: rounds and memory."""
     rounds, memory = [], []
     for title in titles:
         click.echo(f"hostile: {title}", err=True)

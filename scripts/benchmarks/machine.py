@@ -1,8 +1,8 @@
-"""The machine that the benchmark runs on: a description, and how busy others keep it.
+"""Machine of the benchmark: a description, and its load by other processes.
 
-A benchmark with three busy threads on two processors means little while other processes run. So
-each sample comes with the share of the machine used by processes that are not ours (and by other
-virtual machines), and can be repeated if that share was too large.
+A benchmark with three busy threads on two processors is not meaningful while other processes run.
+Therefore each sample is stored with the fraction of the machine that other processes (and other virtual
+machines) used, and can be repeated if that fraction was too large.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORK_COLUMNS = 8
 class Quiet:
     """Takes samples while others use at most ``limit`` of the machine, if possible.
 
-    It waits for such a moment, and repeats the sample if others became busy during it. After
+    The class waits for such a moment, and repeats the sample if others became busy during it. After
     ``patience`` seconds it keeps the quietest sample.
     """
 
@@ -41,7 +41,7 @@ class Quiet:
     """Fraction of the machine that others used during each kept sample."""
 
     def take(self, measure: Callable[[], T]) -> T:
-        """The result of ``measure`` from the quietest attempt."""
+        """Return the result of ``measure`` from the quietest attempt."""
         deadline = time.monotonic() + self.patience
         best: tuple[float, T] | None = None
         while best is None or (best[0] > self.limit and time.monotonic() < deadline):
@@ -63,7 +63,7 @@ class Quiet:
             share = meter.others_share()
 
     def summary(self) -> str:
-        """One line about the kept samples."""
+        """Return one line about the kept samples."""
         if not self.shares:
             return "No samples of a guest."
         middle, most = statistics.median(self.shares), max(self.shares)
@@ -80,7 +80,7 @@ class Meter:
         self._busy, self._own, self._start = _busy_ticks(), _own_ticks(), time.monotonic()
 
     def others_share(self) -> float:
-        """As a fraction of all processors' time."""
+        """Return their use as a fraction of all processors' time."""
         elapsed = max(time.monotonic() - self._start, 1 / _TICKS)
         others = (_busy_ticks() - self._busy) - (_own_ticks() - self._own)
         return max(others, 0) / _TICKS / elapsed / (os.cpu_count() or 1)
@@ -93,17 +93,17 @@ def _busy_ticks() -> int:
 
 
 def _own_ticks() -> int:
-    """Ticks of our process and all its descendants, including those that have ended."""
+    """Return the ticks of our process and all its descendants, including ended ones."""
     return sum(_ticks(stat) for stat in _family().values())
 
 
 def descendants() -> list[int]:
-    """Our descendant processes, in no particular order."""
+    """Return our descendant processes, in no particular order."""
     return [pid for pid in _family() if pid != os.getpid()]
 
 
 def _family() -> dict[int, list[str]]:
-    """The fields of /proc/PID/stat after the name, for us and for every descendant."""
+    """Yield the fields of /proc/PID/stat after the name, for us and for every descendant."""
     stats = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -121,12 +121,12 @@ def _family() -> dict[int, list[str]]:
 
 
 def _ticks(stat: list[str]) -> int:
-    """utime, stime, cutime and cstime (proc(5): fields 14 to 17)."""
+    """Return utime, stime, cutime and cstime (proc(5): fields 14 to 17)."""
     return sum(map(int, stat[11:15]))
 
 
 def conditions() -> str:
-    """One line about the machine and its load now."""
+    """Return one line about the machine and its current load."""
     load = os.getloadavg()[0]
     return (
         f"{os.cpu_count()} processors ({_processor()}), Linux {platform.release()},"

@@ -1,10 +1,9 @@
-"""How many modules a message passes, how often it moves between them, and what it executes.
+"""Counts the modules on a message's path, the moves between them, and the instructions.
 
-Sends one message, or one command, on functions that have done so before, and notes each function
-of ours that is entered; the driver's are not counted. A move is an entry into another module than
-the entry before it. Instructions are the interpreter's, of the same functions. These numbers do not
-depend on the machine: they say how far apart the parts of one path stand, how much has to be read
-to follow it, and whether a change has made it longer.
+The program sends one message, or one command, on functions that have done so before, and records each function of ours that is entered; the driver's are not counted. A move is an entry into another
+module than the entry before it. Instructions are the interpreter's, of the same functions. The
+numbers do not depend on the machine. The numbers show the length of a path, the amount of code that a
+reader has to follow, and the effect of a change on it.
 """
 
 from __future__ import annotations
@@ -39,25 +38,25 @@ MESSAGE_BYTES = 64
 
 T = TypeVar("T")
 Measure = Callable[[Callable[[], object]], T]
-"""Does what it is given, and tells what that took."""
+"""Runs an action and returns its measurement."""
 
 
 class Entry(NamedTuple):
-    """A function that was entered."""
+    """Function that was entered."""
 
     module: str
     function: str
 
 
 class Goals(NamedTuple):
-    """The most modules and moves that a path may have; None for no goal."""
+    """Maximum number of modules and moves of a path; None for no goal."""
 
     modules: float | None
     moves: float | None
 
 
 def entries(action: Callable[[], object]) -> list[Entry]:
-    """The functions of ours that an action enters, in order."""
+    """Return the functions of ours that an action enters, in order."""
     found: list[Entry] = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -76,7 +75,7 @@ def entries(action: Callable[[], object]) -> list[Entry]:
 
 
 def instructions(action: Callable[[], object]) -> int:
-    """How many instructions of functions of ours an action executes."""
+    """Return the number of instructions that an action executes in functions of ours."""
     count = 0
 
     def note(frame: FrameType, event: str, _: Any) -> Any:
@@ -104,7 +103,9 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def runs(found: list[Entry]) -> list[tuple[str, list[str]]]:
-    """The modules in the order in which they are entered, with the functions of each stay."""
+    """Return the modules in the order in which they are entered, with the functions of each
+    stay.
+    """
     return [
         (module, [entry.function for entry in stay])
         for module, stay in groupby(found, key=lambda entry: entry.module)
@@ -112,7 +113,7 @@ def runs(found: list[Entry]) -> list[tuple[str, list[str]]]:
 
 
 def write(wire: Callable[[HandClock], IbWire[Hca]], measure: Measure[T]) -> T:
-    """From the doorbell of an RDMA WRITE to its completion."""
+    """Measure from the doorbell of an RDMA WRITE to its completion."""
     pair = Pair(wire, MESSAGE_BYTES)
 
     def send() -> None:
@@ -131,7 +132,7 @@ def write(wire: Callable[[HandClock], IbWire[Hca]], measure: Measure[T]) -> T:
 
 
 def alloc_pd(measure: Measure[T]) -> T:
-    """From the doorbell of a command to its answer."""
+    """Measure from the doorbell of a command to its answer."""
     driver = Pair(LocalFabric, MESSAGE_BYTES).left.driver
     layout_in, layout_out = COMMANDS[Op.ALLOC_PD].layout_in, COMMANDS[Op.ALLOC_PD].layout_out
 
@@ -146,14 +147,14 @@ def alloc_pd(measure: Measure[T]) -> T:
 
 
 class Walk(NamedTuple):
-    """What one message, or one command, has taken."""
+    """Measurements of one message, or one command."""
 
     entries: list[Entry]
     instructions: int
 
 
 def both(path: Callable[[Measure[Any]], Any]) -> Walk:
-    """Take a path twice."""
+    """Measure a path twice."""
     return Walk(path(entries), path(instructions))
 
 
@@ -166,7 +167,7 @@ _COUNTED = ("modules", "moves", "calls", "instructions")
 
 
 def rows(name: str, walk: Walk, goals: Goals) -> list[Row]:
-    """What a path has of each."""
+    """Return the rows of a path."""
     found = walk.entries
     modules, moves = len({entry.module for entry in found}), len(runs(found)) - 1
     counts = modules, moves, len(found), walk.instructions
@@ -180,7 +181,7 @@ def rows(name: str, walk: Walk, goals: Goals) -> list[Row]:
 @click.option("--path", "is_path", is_flag=True, help="Show each move in its order as well.")
 @json_option
 def main(is_path: bool, as_json: bool) -> None:
-    """Count."""
+    """Count modules, moves and instructions."""
     logging.disable(logging.WARNING)
     paths = {name: (both(path), goals) for name, (path, goals) in PATHS.items()}
     for name, (walk, _) in paths.items() if is_path else ():

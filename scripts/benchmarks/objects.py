@@ -1,9 +1,10 @@
-"""What objects cost when there are many: time per command, and memory per object.
+"""Cost of objects when there are many: time per command, and memory per object.
 
-A driver in this process makes queue pairs, completion queues and memory keys, takes the queue pairs
-to RTS, sends through each once, and destroys everything. For each kind of command the median of the
-first tenth and of the last one are compared: the ratio says whether the cost stays flat. Memory is
-what Python has allocated for the device's side of an object. Prints a table, and JSON with --json.
+A driver in this process creates queue pairs, completion queues and memory keys, moves the queue
+pairs to RTS, sends through each once, and destroys everything. For each kind of command the median
+of the first tenth and of the last one are compared: the ratio shows whether the cost stays flat.
+Memory is Python's allocation for the device's side of an object. Prints a table, and JSON with
+--json.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 
-# The driver is the test suite's.
+# The test suite's driver is used.
 from emu.driver.command.driver import Driver
 from emu.driver.verbs.parts import INIT, RTR, RTS
 from emu.driver.world.clock import HandClock
@@ -42,7 +43,7 @@ Samples = dict[str, list[float]]
 
 
 class Rig:
-    """A function, and a driver that has initialized it."""
+    """Function, and a driver that has initialized it."""
 
     def __init__(self, pages: int) -> None:
         clock = HandClock()
@@ -72,7 +73,7 @@ class Rig:
         must(Op.RTR2RTS_QP, qpn=qpn, qpc=RTS)
 
     def nop(self, qpn: int) -> None:
-        """One request from doorbell to completion."""
+        """Run one request from doorbell to completion."""
         qp = self.function.hca.qps.need(qpn)
         wqe = CTRL.pack(Opcode.NOP, qpn << 8 | 1, 8, 0)
         assert qp.sq is not None
@@ -83,14 +84,14 @@ class Rig:
         self.memory.write(self.record, bytes(8))
 
     def create_cq(self, _number: int) -> int:
-        """Create a small completion queue; its ring is freed at once, as nothing writes to it."""
+        """Create a small completion queue; free its ring at once, which nothing writes to."""
         fields = self.driver.cq_fields(self.eqn)
         self.memory.free(int.from_bytes(fields["extra"][:8], "big"), 4096)
         self.memory.free(fields["cq_context"]["dbr_addr"], 64, 64)
         return int(self.driver.must(Op.CREATE_CQ, **fields).cqn)
 
     def create_mkey(self, _number: int) -> int:
-        """A key over one page."""
+        """Create a key over one page."""
         context = {"length64": 0, "len": 4096, "access_mode_1_0": 1, "log_page_size": 12}
         entry = {"pd": self.pdn, "lr": 1, "lw": 1, "qpn": 0xFFFFFF} | context
         answer = self.driver.must(
@@ -103,7 +104,7 @@ class Rig:
 
 
 def timed(action: Callable[[int], Any], arguments: Iterable[int]) -> tuple[list[Any], list[float]]:
-    """The results and the microseconds of each call."""
+    """Return the results and the microseconds of each call."""
     results, times, clock = [], [], time.perf_counter_ns
     for argument in arguments:
         start = clock()
@@ -113,7 +114,7 @@ def timed(action: Callable[[int], Any], arguments: Iterable[int]) -> tuple[list[
 
 
 def commands(qps: int, mkeys: int) -> Samples:
-    """The time of every command."""
+    """Return the time of every command."""
     rig = Rig(pages=4096)
     must = rig.driver.must
     samples: Samples = {}
@@ -130,7 +131,7 @@ def commands(qps: int, mkeys: int) -> Samples:
 
 
 def bytes_per_object(count: int) -> dict[str, float]:
-    """Memory that stays allocated for each object of a kind."""
+    """Return the memory that stays allocated for each object of a kind."""
     found = {}
     for kind, name in (("QP", "create_qp"), ("CQ", "create_cq"), ("mkey", "create_mkey")):
         rig = Rig(pages=4096)
@@ -149,7 +150,7 @@ def bytes_per_object(count: int) -> dict[str, float]:
 
 
 def flatness(samples: Samples) -> Section:
-    """Compares the last tenth of each kind of command with the first."""
+    """Compare the last tenth of each kind of command with the first."""
     rows = []
     for name, times in samples.items():
         tenth = max(len(times) // 10, 1)
@@ -160,7 +161,7 @@ def flatness(samples: Samples) -> Section:
 
 
 def memory(count: int) -> Section:
-    """What each object of a kind adds to the process."""
+    """Return the memory that each object of a kind adds to the process."""
     rows = [
         Row(kind, "KiB", [size / 1024], goal=Goal(MAX_KIB))
         for kind, size in bytes_per_object(count).items()

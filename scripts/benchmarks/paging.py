@@ -1,4 +1,4 @@
-"""What on-demand paging costs: a page fault, and traffic on memory that has been paged in."""
+"""Cost of on-demand paging: a page fault, and traffic on memory that has been paged in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from figures import Goal, Row, ratio_at_most
 from rig import Pair, doorbell_to_cqe
 
-# The drivers are the test suite's.
+# The test suite's drivers are used.
 from emu.driver.keys.implicit import ImplicitKey
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.server.net.ib.local import LocalFabric
@@ -22,7 +22,9 @@ Sample = Callable[..., list[list[float]]]
 
 
 def faults(count: int, sample: Sample) -> list[Row]:
-    """Responder and requester faults: time from the doorbell to the event and its interrupt."""
+    """Return responder and requester faults: time from the doorbell to the event and its
+    interrupt.
+    """
     pair = Pair(LocalFabric, 64 * KIB)
     qp, source = pair.qp, pair.source
     pagers = Pager(pair.left), Pager(pair.right)
@@ -55,7 +57,7 @@ def faults(count: int, sample: Sample) -> list[Row]:
 
 
 def traffic(count: int, sample: Sample) -> list[Row]:
-    """Writes into memory that has been paged in, compared with registered memory."""
+    """Return writes into memory that has been paged in, compared with registered memory."""
     pair = Pair(LocalFabric, 64 * KIB)
     qp, source = pair.qp, pair.source
     pager = Pager(pair.right)
@@ -82,5 +84,5 @@ def traffic(count: int, sample: Sample) -> list[Row]:
 
 
 def rows(count: int, sample: Sample) -> list[Row]:
-    """All rows; ``sample`` takes ``count`` samples of each of its functions."""
+    """Return all rows; ``sample`` takes ``count`` samples of each of its functions."""
     return faults(count, sample) + traffic(count, sample)

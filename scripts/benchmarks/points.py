@@ -1,9 +1,8 @@
-"""What trace points and fault points cost when tracing is off and no plan is loaded.
+"""Cost of trace points and fault points when tracing is off and no plan is loaded.
 
 The device core is copied twice, once without the checks for a tracer and once without those for
-faults, as if the points did not exist. Processes with the original and with each copy take
-turns at the same work: writes of 64 bytes, many to a doorbell. Prints a table, and JSON with
---json.
+faults, as if the points did not exist. Processes with the original and with each copy do the same
+work alternately: writes of 64 bytes, many to a doorbell. Prints a table, and JSON with --json.
 """
 
 from __future__ import annotations
@@ -71,20 +70,22 @@ class Without(ast.NodeTransformer):
 def copy_without(attribute: str, target: Path) -> None:
     """Copy the sources without the checks of ``attribute`` in the core; "" keeps all checks.
 
-    The copy that keeps all checks goes through the parser like the others.
+    The copy that keeps all checks is parsed and written like the others.
     """
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, target / package)  # with what Python has compiled
+        shutil.copytree(ROOT / package, target / package)  # without Python's compiled files
     without = Without(attribute)
     for source in [*(target / "emu/device/engine").rglob("*.py"), *(target / "emu").glob("*.py")]:
         tree = without.visit(ast.parse(source.read_text()))
         source.write_text(ast.unparse(ast.fix_missing_locations(tree)))
     if attribute and not without.found:
-        raise click.ClickException(f"nothing in the core tests {attribute}")
+        raise click.ClickException(f"no code in the core tests {attribute}")
 
 
 def one_round(trees: dict[str, Path], turns: int) -> dict[str, float]:
-    """The median of each tree's turns, in microseconds per write; each tree in a new process."""
+    """Return the median of each tree's samples, in microseconds per write; each tree in a new
+    process.
+    """
     workers = {name: start(tree) for name, tree in trees.items()}
     taken: dict[str, list[float]] = {name: [] for name in trees}
     for turn in range(turns):
@@ -106,7 +107,7 @@ def start(tree: Path) -> subprocess.Popen[str]:
 
 
 def ask(worker: subprocess.Popen[str]) -> float:
-    """Let a process do one turn; return its result."""
+    """Let a process take one sample; return its result."""
     if worker.stdin is None or worker.stdout is None:
         raise click.ClickException("a process without pipes")
     worker.stdin.write(f"{WRITES}\n")

@@ -1,6 +1,6 @@
 """Two functions in this process, initialized by drivers, for benchmarks without a guest.
 
-The drivers are the test suite's. Guest memory is not: it is mapped and looked up like a client's.
+The drivers are the test suite's. Guest memory is not: it is mapped and accessed like a client's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MTU_4096 = 5
 
 
 class MappedMemory(Memory):
-    """The tests' page allocator, over a memfd that is granted as by DMA_MAP."""
+    """Page allocator of the tests, over a memfd that is granted as by DMA_MAP."""
 
     def __init__(self, size: int = 64 << 20) -> None:
         super().__init__(mmap.PAGESIZE)
@@ -61,7 +61,11 @@ class Pair:
         log_ring: int = 10,
         ram: int = 64 << 20,
     ) -> None:
-        """``log_ring``: of each send queue and its CQ; ``ram``: bytes of each function's guest."""
+        """Create the pair.
+
+        ``log_ring`` is the size of each send queue and its CQ; ``ram`` the bytes of each function's
+        guest.
+        """
         clock = HandClock()
         made: Any = wire(clock)
         carriers = (made,) if hasattr(made, "run") else ()
@@ -80,14 +84,14 @@ class Pair:
 
 
 def doorbell_to_cqe(qp: QueuePair, post: Callable[[], object], count: int = 1) -> float:
-    """Microseconds per work request for the ``count`` that ``post`` puts into the ring."""
+    """Return microseconds per work request for the ``count`` that ``post`` puts into the ring."""
     return doorbells_to_cqes([qp], [post], count)
 
 
 def doorbells_to_cqes(
     qps: Sequence[QueuePair], posts: Sequence[Callable[[], object]], count: int
 ) -> float:
-    """The same for ``count`` in the ring of each queue pair, all of whose doorbells come first."""
+    """Return the same for ``count`` in the ring of each queue pair, after all doorbells."""
     for post in posts:
         for _ in range(count):
             post()

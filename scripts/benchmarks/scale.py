@@ -1,8 +1,8 @@
-"""What a message costs where there is a lot of everything: queue pairs, functions, ports.
+"""Cost of a message where everything is numerous: queue pairs, functions, ports.
 
-Each row's reference is the small case in the same run: the cost of a message must not depend on how
-many others there could be, and equals that send at once must get equal shares. Prints a table, or
-JSON with --json.
+Each row's reference is the small case in the same run: the cost of a message must not depend on the
+number of others that could exist, and equals that send at once must get equal service. Prints a
+table, or JSON with --json.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from emu.server.net.ib.local import LocalFabric
 
 BYTES = 64
 FEW = 16
-"""Queue pairs of the small case."""
+"""Number of queue pairs of the small case."""
 DEPTH = 12
-"""Requests of each queue pair that wait at once, in rings of 16."""
+"""Number of outstanding requests of each queue pair, in rings of 16."""
 EACH = 8 * DEPTH
-"""Requests of each of the equal senders, on average."""
+"""Number of requests of each of the equal senders, on average."""
 KIB_OF_RAM = 40
-"""What a connected queue pair and its CQ take of its guest's memory."""
+"""Guest memory in KiB of a connected queue pair and its CQ."""
 
 MAX_GROWTH = 1.5
 MAX_SPREAD = 2.0
 
 
 class Large(NamedTuple):
-    """How many there are in the large case."""
+    """Numbers of the large case."""
 
     queue_pairs: int = 10_000
     senders: int = 1_000
@@ -45,17 +45,19 @@ class Large(NamedTuple):
     ports: int = 1_000
 
     def smaller(self, by: int) -> Large:
-        """The same with fewer of each, for a quick look."""
+        """Return the case with fewer of each, for a quick run."""
         return Large(*(max(number // by, FEW) for number in self))
 
 
 def pair_of(connections: int) -> Pair:
-    """Two functions and so many connections between them, with small rings."""
+    """Return two functions and ``connections`` connections between them, with small rings."""
     return Pair(LocalFabric, BYTES, connections, 4, (64 << 20) + connections * KIB_OF_RAM * 1024)
 
 
 def queue_pairs(large: Large, count: int) -> list[Row]:
-    """Many queue pairs, of which some send: a message's cost, and how many each gets done."""
+    """Measure many queue pairs, of which some send: a message's cost, and the fairness among
+    them.
+    """
     few, many = pair_of(FEW), pair_of(large.queue_pairs)
     senders = many.qps[:: large.queue_pairs // large.senders]
 
@@ -85,9 +87,9 @@ def queue_pairs(large: Large, count: int) -> list[Row]:
 
 
 def share(pair: Pair, qps: list[QueuePair]) -> float:
-    """How many times as many requests as the slowest the fastest has had done.
+    """Return the ratio of completed requests of the fastest to the slowest queue pair.
 
-    Each keeps DEPTH of them waiting.
+    Each keeps DEPTH requests outstanding.
     """
     source = pair.source.sge(0, BYTES)
 
@@ -113,7 +115,7 @@ def share(pair: Pair, qps: list[QueuePair]) -> float:
 
 
 def functions(large: Large, count: int) -> Row:
-    """A server of many functions, all with clients, one of which rings doorbells."""
+    """Measure a server of many functions, all with clients, one of which rings doorbells."""
     return Row(
         f"RDMA WRITE of {doorbell.SIZE} B through a server of {large.functions} functions,"
         " to one of 2",
@@ -125,7 +127,7 @@ def functions(large: Large, count: int) -> Row:
 
 
 def ports(large: Large, count: int) -> Row:
-    """Two processes of a fabric, of which one has many functions more."""
+    """Measure two processes of a fabric, of which one has many functions more."""
     many = fabric.measure_pair(count, "unix", large.ports - 2).rows[1]
     few = fabric.measure_pair(count, "unix").rows[1]
     name = f"RDMA WRITE of {BYTES} B on a fabric of {large.ports:,} ports, to one of 2: each"
@@ -133,7 +135,7 @@ def ports(large: Large, count: int) -> Row:
 
 
 def measure(large: Large, count: int) -> Section:
-    """All rows."""
+    """Return all rows."""
     rows = [*queue_pairs(large, count), functions(large, 50 * count), ports(large, 10 * count)]
     remark = (
         "Each sender's doorbell is rung for one message; on the fabric one doorbell is for"

@@ -1,8 +1,8 @@
-"""What a packet costs that passes an embedded switch whose tables the driver has written itself.
+"""Cost of a packet through an embedded switch whose tables the driver has written itself.
 
-It comes by the cable, passes three tables of steering entries, of which the second is hashed, and
-is received by the manager's queues as a representor's packets are: by the register that the tables
-have set. Prints a table, or JSON with --json.
+The packet arrives by the cable and passes three tables of steering entries, of which the second is
+hashed. The manager's queues receive it like a representor's packets: by the register that the
+tables have set. Prints a table, or JSON with --json.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MASK = b"\xff" * 12 + b"\0\0\0\xff"
 
 
 class Representor(Netdev):
-    """The manager of a switch, whose queues get what the tables lead to it."""
+    """Manager of a switch, whose queues receive the packets that the tables forward to it."""
 
     def __init__(self, rules: int) -> None:
         model = with_switch(with_software_steering(LINKS["connectx6dx"][PortType.ETH]))
@@ -64,7 +64,7 @@ class Representor(Netdev):
         )  # fmt: skip
 
     def steer(self, flows: Flows) -> int:
-        """As the representors' table is in front (core/en_rep.c, core/eswitch_offloads.c)."""
+        """Create the tables before the representors' (core/en_rep.c, core/eswitch_offloads.c)."""
         root = super().steer(flows)
         front = flows.table(0, log_size=2)
         criteria = match_beside({0: 0xFFFF_0000})
@@ -79,7 +79,7 @@ class Representor(Netdev):
         return number.to_bytes(12, "big") + b"\0\0\0" + bytes((TCP,))
 
     def _fill(self, rules: int) -> None:
-        """Rules of five fields each in the second table, those of the flows among them."""
+        """Write rules of five fields each into the second table, those of the flows among them."""
         tables = self.tables
         drop = icm_address(IcmKind.FDB_RX_DROP)
         context = self.node.driver.must(Op.QUERY_ESW_VPORT_CONTEXT).esw_vport_context
@@ -96,7 +96,7 @@ class Representor(Netdev):
             if at not in slots:
                 slots[at] = entry(IPV4, mask=_MASK, tag=tag, miss=drop, hit=last)
             elif number < FLOWS:
-                raise RuntimeError("two flows find one place")
+                raise RuntimeError("two flows have one index")
             number += 1
         empty = always_miss(drop)
         table = tables.place(*(slots.get(at, empty) for at in range(size)), size=size)
@@ -110,7 +110,7 @@ class Representor(Netdev):
 
 
 def passing(representor: Representor, anew: bool) -> Callable[[], float]:
-    """Microseconds for each packet; ``anew``: an entry has been written before each."""
+    """Return the microseconds of each packet; with ``anew`` an entry is written before each."""
     icm = representor.hca.icm
     assert icm is not None
     (entries, *_) = representor.hca.objects[SwIcm]
@@ -136,7 +136,7 @@ def passing(representor: Representor, anew: bool) -> Callable[[], float]:
 
 
 def rows(count: int) -> list[Row]:
-    """With few rules and with many, and what the first packet after a change costs."""
+    """Return rows with few rules and with many, and the first packet after a change."""
     few, many = Representor(FLOWS), Representor(RULES)
     taken: Sequence[list[float]] = sample(
         count, passing(few, False), passing(many, False), passing(many, True)

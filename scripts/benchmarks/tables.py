@@ -1,4 +1,4 @@
-"""A report as tables on a terminal, and as Markdown."""
+"""Output of a report as tables on a terminal, and as Markdown."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _STYLES = {"missed": "red", "not measured": "yellow"}
 _NOTHING = "-"
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and no table.")
-"""Of the parts that can also be run on their own."""
+"""Option of the parts that are also separate programs."""
 
 
 def show(sections: Sequence[Section], *, as_json: bool) -> None:
-    """Print what such a part measured: tables, or the JSON that the whole benchmark reads."""
+    """Print a part's results: tables, or the JSON that the whole benchmark reads."""
     if as_json:
         report = Report([conditions()], [thinned(section) for section in sections])
         click.echo(json.dumps(report.to_json()))
@@ -30,7 +30,7 @@ def show(sections: Sequence[Section], *, as_json: bool) -> None:
 
 
 def print_section(console: Console, section: Section) -> None:
-    """One table, with its remarks below."""
+    """Print one table, with its remarks below."""
     table = Table(title=section.title, title_justify="left")
     header, *lines = cells(section)
     for number, name in enumerate(header):
@@ -44,7 +44,7 @@ def print_section(console: Console, section: Section) -> None:
 
 
 def markdown(report: Report) -> str:
-    """The whole report as a README shows it."""
+    """Return the whole report in the form of the README."""
     parts = ["\n".join(report.conditions)]
     for section in report.sections:
         parts.append(f"**{section.title}**")
@@ -54,7 +54,7 @@ def markdown(report: Report) -> str:
 
 
 def cells(section: Section) -> list[list[str]]:
-    """A table as text: its header, then a line for each row, without empty columns."""
+    """Return a table as text: its header, then a line for each row, without empty columns."""
     compared = any(row.others for row in section.rows)
     judged = any(row.goal for row in section.rows)
     header = ["", "unit", section.ours]
@@ -71,7 +71,7 @@ def _line(row: Row, compared: bool, judged: bool) -> list[str]:
 
 
 def figure(value: float | None) -> str:
-    """The value with three significant digits at most; a dash for None."""
+    """Return the value with three significant digits at most; a dash for None."""
     if value is None:
         return _NOTHING
     if abs(value) >= 100:

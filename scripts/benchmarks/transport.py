@@ -1,8 +1,8 @@
-"""What a BAR access costs on each transport, without a guest and without QEMU.
+"""Cost of a BAR access on each transport, without a guest and without QEMU.
 
 A forked process is the client. Per transport: the round trip of a 4-byte read and of an 8-byte
-write, and the time for each of a burst of posted 8-byte writes, until all have been done. Prints a
-table, and JSON with --json.
+write, and the time for each of a burst of posted 8-byte writes, until all have been executed.
+Prints a table, and JSON with --json.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import click
 from figures import Row, Section, ratio_at_most
 from tables import json_option, show
 
-# The client is the test suite's.
+# The test suite's client is used.
 from emu.driver.transport.vfio_client import VfioClient
 from emu.server.vfio.base import Transport, TransportError
 from emu.server.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
@@ -37,7 +37,7 @@ Samples = dict[str, list[float]]
 
 
 class Bar:
-    """A function with one BAR and no work: the transport's own cost is what remains."""
+    """Function with one BAR and no work, so that only the transport's own cost is measured."""
 
     bar_sizes = (1 << 24, 0, 0, 0, 0, 0)
     msix_vectors = 1
@@ -65,7 +65,7 @@ class Bar:
 
 
 def round_trips(sock: socket.socket, request: bytes, count: int) -> list[float]:
-    """Microseconds of each of ``count`` requests."""
+    """Return the microseconds of each of ``count`` requests."""
     send, receive, clock = sock.send, sock.recv, time.perf_counter_ns
     samples = []
     for _ in range(count):
@@ -77,13 +77,13 @@ def round_trips(sock: socket.socket, request: bytes, count: int) -> list[float]:
 
 
 def request(cmd: int, count: int, data: bytes = b"", flags: int = 0) -> bytes:
-    """An access to the start of BAR 0."""
+    """Return an access to the start of BAR 0."""
     size = REGION_REQUEST.size + len(data)
     return REGION_REQUEST.pack(1, cmd, size, flags, 0, 0, 0, count) + data
 
 
 def posted_burst(client: VfioClient, count: int) -> float:
-    """Microseconds per posted write for ``count`` writes, until all have been executed."""
+    """Return microseconds per posted write for ``count`` writes, until all have been executed."""
     write = request(VfioCommand.REGION_WRITE, 8, bytes(8), MessageFlag.NO_REPLY)
     send = client.sock.send
     start = time.perf_counter_ns()
@@ -112,7 +112,7 @@ def measure(path: Path, rounds: int, count: int) -> Samples:
 
 
 def in_child(work: Callable[[], Samples]) -> Callable[[], Samples]:
-    """Start ``work`` in a forked process; calling the result waits for what it returns."""
+    """Start ``work`` in a forked process; return a function that waits for its result."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -148,7 +148,7 @@ def serve_until_left(transport: Transport) -> None:
 
 
 def bench(kind: str, rounds: int, count: int) -> Samples:
-    """All samples of one transport."""
+    """Return all samples of one transport."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "socket")
         transport = make_transport(kind, path)

@@ -1,4 +1,4 @@
-"""What ``scripts/mutate`` does: each check taken away in turn, and who notices."""
+"""Runs ``scripts/mutate``: removes one check at a time, and reports the tests that fail."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FOLDERS = (
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 STATE = Path(".mutation")
 MAX_TESTS = 25
-"""For one mutant, unless --most says otherwise."""
+"""Maximum number of tests for one mutant, unless --most sets another."""
 SURVIVED = ""
 
 
 class Results:
-    """By the mutant's key: the test that noticed it, or that none did."""
+    """Results by the mutant's key: the test that noticed it, or None."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -48,7 +48,7 @@ class Results:
         self._write()
 
     def distrust(self, tests: Sequence[str]) -> None:
-        """What these tests have noticed has to be looked at again."""
+        """Discard the results of these tests, which have to be measured again."""
         self.unfit.update(tests)
         self.noticed = {key: by for key, by in self.noticed.items() if by not in self.unfit}
         self._write()
@@ -59,14 +59,16 @@ class Results:
 
 
 class Runs:
-    """The jobs for some mutants, in an order in which one that fails comes early."""
+    """Jobs for some mutants, in an order in which a failing one is early."""
 
     def __init__(
         self, wanted: Sequence[Mutant], results: Results, most: int, *, again: bool
     ) -> None:
         self._wanted, self._results, self._most = wanted, results, most
         self._again = again
-        """Quick tests of all kinds have not noticed: take those that are about the file."""
+        """Whether quick tests of all kinds have not noticed: tests about the file are run
+        instead.
+        """
         self._sources = {file: Path(file).read_text() for file in {one.file for one in wanted}}
         self._lines: dict[tuple[str, int], set[str]] | None = None
         self._seconds: dict[str, float] = {}
@@ -75,12 +77,14 @@ class Runs:
         self._left = len(wanted)
 
     def know(self, covered: Covered) -> None:
-        """Without this, every test that was collected is run on each mutant."""
+        """Set the tests of each line; without it, every collected test is run on each mutant."""
         wanted = {(one.file, one.fires) for one in self._wanted}
         self._lines, self._seconds, self._about = covered.read(wanted)
 
     def jobs(self, collected: list[str]) -> Iterator[Job | None]:
-        """One for each mutant, and at last one without a change, of the tests that failed."""
+        """Yield a job for each mutant, and at last one without a change, of the tests that
+        failed.
+        """
         for mutant in self._wanted:
             tests = self._tests(mutant, collected)
             tests.sort(key=lambda test: -self._noticed[mutant.file][test])
@@ -109,12 +113,12 @@ class Runs:
     def _are_unfit(self, failed: Sequence[str]) -> None:
         self._results.distrust(failed)
         for test in failed:
-            click.echo(f"fails without a change, what it noticed does not count: {test}")
+            click.echo(f"fails without a change, so its results do not count: {test}")
 
     def _tests(self, mutant: Mutant, collected: list[str]) -> list[str]:
-        """Quick ones first, and of the cases of one test function one after another's.
+        """Return quick tests first, alternating among the cases of test functions.
 
-        The second time by modules, the one that runs most of the file first.
+        The second time the order is by modules, the one that runs most of the file first.
         """
         there = {*collected} - self._results.unfit
         if self._lines is None:
@@ -134,11 +138,13 @@ class Runs:
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(exists=True))
-@click.option("--cover", is_flag=True, help="Find out anew which tests run each line.")
-@click.option("--again", is_flag=True, help="Only those that no test noticed the last time.")
-@click.option("--tests", multiple=True, help="Run all of these tests, whatever they cover.")
-@click.option("--most", default=MAX_TESTS, show_default=True, help="Tests for each of them.")
-@click.option("--list", "only_list", is_flag=True, help="Print what is known; run nothing.")
+@click.option("--cover", is_flag=True, help="Measure again which tests run each line.")
+@click.option("--again", is_flag=True, help="Only mutants that no test noticed the last time.")
+@click.option("--tests", multiple=True, help="Run all of these tests, whatever lines they cover.")
+@click.option(
+    "--most", default=MAX_TESTS, show_default=True, help="Maximum number of tests for each mutant."
+)
+@click.option("--list", "only_list", is_flag=True, help="Print the stored results; run nothing.")
 @click.option("--processes", default=2, show_default=True)
 def main(
     paths: Sequence[str],
@@ -150,9 +156,9 @@ def main(
     only_list: bool,
     processes: int,
 ) -> None:
-    """Take away each check of PATHS, files or folders, and run the tests that it has failed in.
+    """Remove each check of PATHS, files or folders, and run the tests that cover it.
 
-    Results are kept in .mutation/ from run to run, as long as a check's function stays the same.
+    Results are kept in .mutation/ from run to run, until a check's function changes.
     """
     files = [str(path) for folder in FOLDERS for path in sorted(Path(folder).rglob("*.py"))]
     every = [one for file in files for one in mutants(file, Path(file).read_text())]
@@ -186,7 +192,7 @@ def _is_under(file: str, paths: Sequence[str]) -> bool:
 
 
 def _equivalent(every: Sequence[Mutant]) -> dict[str, str]:
-    """The reasons why a mutant does what the original does, by its key."""
+    """Return the reasons why a mutant is equivalent to the original, by its key."""
     entries = tomllib.loads(EQUIVALENT.read_text()).get("check", [])
     named = {
         (e["file"], e["function"], e["check"], e.get("term", "")): e["reason"] for e in entries
@@ -202,7 +208,7 @@ def _equivalent(every: Sequence[Mutant]) -> dict[str, str]:
 
 
 def report(chosen: Sequence[Mutant], noticed: dict[str, str], reasons: dict[str, str]) -> None:
-    """The survivors, and a line for each folder."""
+    """Print the survivors, and a line for each folder."""
     rows: dict[str, Counter[str]] = defaultdict(Counter)
     for one in chosen:
         folder = next(folder for folder in FOLDERS if Path(one.file).is_relative_to(folder))

@@ -1,10 +1,10 @@
-"""The checks of a module, and the module without one of them.
+"""Checks of a module, and the module without one of them.
 
-A check is an ``if`` with a branch that refuses: it raises, returns nothing, None or False, returns
-how a step ends (``emu.device.objects.queues.outcome``), a bad status or the reason, or calls or
-counts something whose name says so. It is taken away as a whole, and then each term of its ``and``
-and ``or`` for itself. Nothing else of the module changes, lines and names included, so that the
-code of one function can take the other's place.
+A check is an ``if`` with a branch that refuses: it raises; returns nothing, None or False; returns
+a step's outcome (``emu.device.objects.queues.outcome``), a bad status or the reason; or calls or
+counts something with a refusing name. A check is removed as a whole, and then each term of its
+``and`` and ``or`` separately. No other code of the module changes, lines and names included, so
+that the code of one function can replace the other's.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ _WORDS = re.compile(
     r"|invalid_request|violation|give_up"
 )
 _OUTCOMES = re.compile(r"\b(Outcome|Failure|PageFaultPending)\b")
-"""In the annotation of a function that may return how a step ends."""
+"""Annotations of a function that may return a step's outcome."""
 _GOOD = ("OK", "SUCCESS")
-"""The only members of an enumeration of statuses that refuse nothing."""
+"""Members of an enumeration of statuses that refuse nothing."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One thing that is taken away from one check."""
+    """Removal of one term or of a whole check."""
 
     file: str
     line: int
     function: str
     check: str
-    """The whole condition, as ``ast.unparse`` writes it."""
+    """Whole condition, in the form of ``ast.unparse``."""
     term: str
-    """What is taken away of it; empty: all of it."""
+    """Removed term of it; empty for the whole condition."""
     fires: int
-    """A test can tell the difference only if it runs this line."""
+    """Line that a test must run to detect the difference."""
     key: str
-    """The same as long as the function is the same, wherever it stands."""
+    """Key that depends only on the function's code, not on its position."""
     number: int
-    """Its place among the file's mutants."""
+    """Number of the mutant in its file."""
 
     def __str__(self) -> str:
         without = f", without: {self.term}" if self.term else ""
@@ -51,14 +51,14 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a constant takes the place of an expression."""
+    """Position of an expression that a constant replaces."""
 
     node: ast.AST
     field: str
     index: int | None
     value: bool
     toward: bool
-    """Which value the whole condition has more often by it."""
+    """Value that the replacement makes more frequent for the whole condition."""
 
     @property
     def expression(self) -> ast.expr:
@@ -67,7 +67,9 @@ class _Place:
         return found
 
     def take_away(self) -> None:
-        """What it names is named still: a function's cells stay the same ones."""
+        """Replace the expression; its names are still named, so a function's cells stay the
+        same.
+        """
         old = self.expression
         constant = ast.copy_location(ast.Constant(self.value), old)
         operator = ast.Or() if self.value else ast.And()
@@ -81,7 +83,7 @@ class _Place:
 
 
 def mutants(file: str, source: str) -> Iterator[Mutant]:
-    """All that can be taken away from the checks of a module."""
+    """Return all mutants of the checks of a module."""
     count: dict[str, int] = {}
     for number, (name, function, check, place) in enumerate(_places(ast.parse(source))):
         digest = hashlib.sha256(ast.unparse(function).encode()).hexdigest()[:12]
@@ -103,7 +105,7 @@ def mutants(file: str, source: str) -> Iterator[Mutant]:
 
 
 def without(source: str, mutant: Mutant) -> ast.Module:
-    """The module as it is when what the mutant names is taken away."""
+    """Return the module without the mutant's expression."""
     tree = ast.parse(source)
     *_, place = [*_places(tree)][mutant.number]
     place.take_away()
@@ -133,7 +135,7 @@ def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
 
 
 def _ifs(body: list[ast.stmt]) -> Iterator[ast.If]:
-    """Those of a function, without those of the functions inside it."""
+    """Yield the ``if`` statements of a function, without those of nested functions."""
     for statement in body:
         if isinstance(statement, ast.If):
             yield statement
@@ -145,7 +147,7 @@ def _ifs(body: list[ast.stmt]) -> Iterator[ast.If]:
 
 
 def _terms(place: _Place, *, negated: bool) -> Iterator[_Place]:
-    """Each operand of ``and`` and ``or``, at any depth, as what changes nothing there."""
+    """Yield each operand of ``and`` and ``or``, at any depth, with its neutral constant."""
     node = place.expression
     while isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         node, negated = node.operand, not negated
@@ -158,7 +160,7 @@ def _terms(place: _Place, *, negated: bool) -> Iterator[_Place]:
 
 
 def _first_line(statement: ast.stmt) -> int:
-    """The first that the interpreter sees: ``if (`` has no code of its own."""
+    """Return the first line that the interpreter sees: ``if (`` has no code of its own."""
     return statement.test.lineno if isinstance(statement, ast.If) else statement.lineno
 
 
@@ -172,7 +174,7 @@ def _refuses(body: list[ast.stmt], function: Function) -> bool:
 
 
 def _is_refusal(value: ast.expr | None, function: Function) -> bool:
-    """Whether this, returned from a branch, says that it does not go on."""
+    """Return whether this value, returned from a branch, is a refusal."""
     if value is None or (isinstance(value, ast.Constant) and value.value in (None, False)):
         return True
     if isinstance(value, ast.IfExp):
@@ -186,12 +188,14 @@ def _is_refusal(value: ast.expr | None, function: Function) -> bool:
 
 
 def _is_made(value: ast.expr) -> bool:
-    """``Nak(...)`` or ``Failure.of_access(...)``: a call that names a class."""
+    """Return whether the value is a call that names a class: ``Nak(...)``,
+    ``Failure.of_access(...)``.
+    """
     return isinstance(value, ast.Call) and ast.unparse(value.func)[0].isupper()
 
 
 def _gives_reasons(function: Function) -> bool:
-    """Whether it returns no text where nothing is wrong."""
+    """Return whether the function returns a reason as text, empty or None for success."""
     values = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
     parts = [part for value in values if value for part in (value, *ast.iter_child_nodes(value))]
     return any(isinstance(part, ast.Constant) and part.value == "" for part in parts)

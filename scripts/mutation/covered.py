@@ -1,4 +1,4 @@
-"""Which tests run a line, and how long each of them takes: one run of all tests, with contexts."""
+"""Tests of each line, and the duration of each test, from one run of all tests with contexts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIERS = ("tests/unit", "tests/device")
 
 
 class Times:
-    """A pytest plugin that writes down how long each test took, and which did not pass."""
+    """Plugin of pytest that records the duration of each test, and the tests that did not pass."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -37,7 +37,7 @@ class Times:
 
 
 class Covered:
-    """What that run has left in a directory."""
+    """Results of that run in a directory."""
 
     def __init__(self, where: Path, files: Iterable[str]) -> None:
         self.where = where
@@ -60,16 +60,17 @@ class Covered:
         (self.where / "sources.json").write_text(json.dumps(self._files))
 
     def is_current(self) -> bool:
-        """Whether the sources are those that the tests were run on."""
+        """Return whether the sources are those of the recorded run."""
         stored = self.where / "sources.json"
         return stored.exists() and self._files.items() <= json.loads(stored.read_text()).items()
 
     def read(
         self, wanted: Iterable[tuple[str, int]]
     ) -> tuple[dict[tuple[str, int], set[str]], dict[str, float], dict[str, Counter[str]]]:
-        """The tests of each of some lines of files, and the seconds that each test has taken.
+        """Return the tests of some lines of files, and the seconds of each test.
 
-        And of each of these files, how many lines of it the tests of each module run.
+        Returns also, for each of these files, the number of its lines that the tests of each module
+        run.
         """
         lines: dict[tuple[str, int], set[str]] = {line: set() for line in wanted}
         seconds: dict[str, float] = {}
@@ -94,7 +95,7 @@ class Covered:
 
 
 def module_of(test: str) -> str:
-    """The file that a test stands in."""
+    """Return the file of a test."""
     return test.partition("::")[0]
 
 

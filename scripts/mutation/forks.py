@@ -1,7 +1,7 @@
 """Runs of the tests on mutants: pytest collects once, then each mutant has a fork with its code.
 
-Nothing is written to the sources. Functions keep their identity and get other code, wherever they
-have been imported to; what runs only while a module is imported cannot be changed that way.
+The sources are not written. Functions keep their identity and get other code, wherever they have
+been imported to. Code that runs only at a module's import cannot be changed in this process.
 """
 
 from __future__ import annotations
@@ -24,28 +24,30 @@ from hypothesis import HealthCheck, Phase, settings
 _MEMORY = 6 << 30
 _POLL = 0.02  # seconds
 _PATIENCE = 60.0
-"""Seconds after which a fork that has used no processor time since is one that waits forever."""
+"""Seconds without processor time after which a fork counts as waiting forever."""
 _TIMES_AT = slice(11, 13)
-"""utime and stime in proc(5)'s stat, behind the name."""
+"""Positions of utime and stime in proc(5)'s stat, behind the name."""
 NOT_APPLIED = "(not applied) "
-"""What a job without a result fails with."""
+"""Text in place of the failed tests of a job without a result."""
 
 
 @dataclass(slots=True)
 class Job:
-    """A module, and the tests that are run on it until one fails."""
+    """Module, and the tests that are run on it until one fails."""
 
     tests: Sequence[str]
     file: str = ""
     source: str = ""
     tree: ast.Module | None = None
-    """What is to take the place of this source, as it was when the tests were collected."""
+    """Replacement of the source, in its state when the tests were collected."""
     seconds: float = 60
-    """Of processor time: on a busy machine tests take longer by the clock, and are no worse for it.
-    A fork that is not done by then hangs, and so would the tests."""
+    """Limit of processor time in seconds, which does not depend on the load of the machine.
+
+    A fork beyond it hangs.
+    """
     stops: bool = True
     done: Callable[[list[str]], None] = lambda failed: None
-    """Is told the tests that failed; one in brackets is no test but how the fork ended."""
+    """Called with the tests that failed; a text in brackets is the end of the fork, not a test."""
 
 
 @dataclass(slots=True)
@@ -54,12 +56,12 @@ class _Fork:
     pipe: int
     deadline: float
     used: int = 0
-    """Processor time at the last look."""
+    """Processor time at the last poll."""
     failed: bytearray = field(default_factory=bytearray)
 
 
 def pytest_main(arguments: Sequence[str], plugin: object) -> int:
-    """pytest with random tests that do the same in each run and keep nothing."""
+    """Run pytest with random tests that are equal in each run and store nothing."""
     settings.register_profile(
         "mutation",
         deadline=None,
@@ -75,10 +77,10 @@ def pytest_main(arguments: Sequence[str], plugin: object) -> int:
 
 
 class Forks:
-    """A pytest plugin that runs jobs instead of the tests it has collected."""
+    """Plugin of pytest that runs jobs instead of the tests it has collected."""
 
     def __init__(self, jobs: Callable[[list[str]], Iterator[Job | None]], *, at_once: int) -> None:
-        """``jobs`` is told what was collected; it gives None when it waits for jobs to be done."""
+        """Run ``jobs``, called with the collected tests; it yields None while it waits for jobs."""
         self._jobs, self._at_once = jobs, at_once
         self._functions: dict[str, list[FunctionType]] = defaultdict(list)
 
@@ -190,7 +192,7 @@ def _limit(seconds: float) -> None:
 
 
 def _look(pid: int, fork: _Fork) -> None:
-    """End a fork that has not gone on; one that uses processor time has a limit of that."""
+    """End a fork that has not progressed, or has used up its processor time."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     used = sum(map(int, fields[_TIMES_AT]))
     if used == fork.used:
@@ -210,7 +212,9 @@ def _name(code: CodeType) -> tuple[str, int]:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """All code in a module, in the order of its text: the same for a module and its mutants."""
+    """Yield all code in a module, in the order of its text: the same for a module and its
+    mutants.
+    """
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

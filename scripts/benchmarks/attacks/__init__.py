@@ -1,1 +1,1 @@
-"""What guests, wires and clients do to cost the host much, for ``hostile.py``."""
+"""Attacks of guests, wires and clients that cost the host much, for ``hostile.py``."""

@@ -31,13 +31,13 @@ from layouts.eth_enums import FlowTableType
 
 GUID = 0x100
 VPORTS = 15
-"""Of each switch, beside its manager's."""
+"""Number of vPorts of each switch, beside its manager's."""
 LARGE_BYTES = 60000
 FRAMES = 8
 
 
 class Shared:
-    """A bond in switchdev mode: the first port's FDB leads what comes to every vPort there is."""
+    """Bond in switchdev mode: the first port's FDB forwards received packets to all vPorts."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch, self.loop = watch, WatchedLoop(watch)
@@ -92,15 +92,15 @@ class Shared:
         )  # fmt: skip
 
     def lead(self, fdb: Flows, table: int, ways: list[bytes]) -> None:
-        """What the table does with every packet: here it goes all these ways."""
+        """Return the destinations of the table for every packet: here all of ``ways``."""
         fdb.entry(table, 0, fdb.group(table, 0, 0), *ways)
 
     def take(self, frame: Frame) -> None:
-        """A frame comes by the second cable."""
+        """Deliver a frame by the second cable."""
         self.watch.round(lambda: self.adapters[1].switch.receive(frame))
 
     def check(self, least: int) -> None:
-        """Raise RuntimeError unless so many packets have come to each vPort."""
+        """Raise RuntimeError unless ``least`` packets have arrived at each vPort."""
         found = min(node.hca.nic_vport.received.packets for node in self.others)
         if found < least:
             raise RuntimeError(f"{found} packets have arrived, not {least}")

@@ -26,7 +26,7 @@ BACKING = 1 << 20
 
 
 class Control:
-    """A server, and a client of its control socket."""
+    """Server, and a client of its control socket."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -55,7 +55,7 @@ class Control:
                 continue
 
     def say(self, data: bytes) -> None:
-        """Send a line, and let the server answer, or drop us."""
+        """Send a line, and let the server answer or drop the client."""
         deadline = time.monotonic() + 60
         while data and time.monotonic() < deadline:
             try:

@@ -1,6 +1,6 @@
 """Hostile guests: endings of many objects that wait, for timers, pages, packets or each other.
 
-And what changes many objects at once.
+Some patterns change many objects at once.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ RESPONDERS = 10_000
 PAGE_FAULTS = 3000
 SEND_QUEUES = 16_000
 NOBODY = 0x77
-"""A LID that no port has."""
+"""LID that no port has."""
 RAM = 768 * MIB
 
 
 def _unwatched(guest: Guest) -> Guest:
-    """Let the guest's driver prepare what is not measured."""
+    """Return the guest for preparation by its driver, which is not measured."""
     guest.driver.bar = WatchedBar(guest.watch.unwatched(), [guest.function])
     return guest
 
@@ -43,7 +43,7 @@ def _watched(guest: Guest) -> None:
 
 
 def _unanswered(guest: Guest, count: int, lid: int = NOBODY) -> list[QueuePair]:
-    """Queue pairs whose only request waits for its timeout, as nobody answers."""
+    """Return queue pairs whose only request waits for its timeout, without an answer."""
     node, cq = guest.node, guest.node.completion_queue(14)
     region = node.region(4096)
     made = []
@@ -60,7 +60,7 @@ def _unanswered(guest: Guest, count: int, lid: int = NOBODY) -> list[QueuePair]:
 
 
 def _absent(guest: Guest, count: int) -> Pager:
-    """Queue pairs each of which waits for a page that is absent."""
+    """Return queue pairs each of which waits for a page that is absent."""
     node, pager = guest.node, Pager(guest.node, log_size=13)
     region, cq = PagedRegion(pager, 4096), node.completion_queue(14)
     for _ in range(count):
@@ -155,7 +155,7 @@ def event_queue(watch: Watch) -> Iterator[None]:
 
 
 def _large_keys(guest: Guest, count: int) -> list[int]:
-    """Keys of 8 million entries each, over user memory."""
+    """Create keys of 8 million entries each, over user memory."""
     large = guest.memory.alloc(2 * MIB, 2 * MIB)
     listed = pack64([large | 3]) * (16 << 10)
     umem = {"num_of_mtt": len(listed) // 8, "log_page_size": 9}

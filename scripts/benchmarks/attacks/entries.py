@@ -1,4 +1,4 @@
-"""Hostile flow tables of software: entries in circles, long ways, and nonsense."""
+"""Hostile software-owned flow tables: entries in circles, long paths, and nonsense."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from layouts.eth_enums import FlowTableType
 
 FLOWS = 2000
 REQUESTS = 512
-"""Frames by one doorbell."""
+"""Number of frames by one doorbell."""
 CHAIN = 4096
 IPV6_SOURCE, FIVE_TUPLE, INSIDE = 0x0109, 0x0007, 0x0008
 FDB = FlowTableType.FDB
 _DROP = icm_address(IcmKind.FDB_TX_DROP)
 _LISTED = b"\x07\x0e\x28\x08\0\0\0\xff"
-"""It adds to the time to live."""
+"""Action that adds to the time to live."""
 
 
 class Author(Manager):
-    """It writes the tables of its FDB itself."""
+    """Manager of a switch that writes the tables of its FDB itself."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch, with_software_steering(LINKS["connectx6dx"][PortType.ETH]), 12)
@@ -37,11 +37,11 @@ class Author(Manager):
         self.tables.write(HEADER_MODIFY.start, _LISTED * 255, HEADER_MODIFY)
 
     def begin_at(self, root: int) -> None:
-        """Let all packets begin at an entry."""
+        """Make an entry the root for all packets."""
         Flows(self.node.driver, FDB).set_root(self.tables.table(root, FDB, root))
 
     def send(self, frames: list[bytes]) -> Iterator[None]:
-        """Send these frames by one doorbell, as a pattern does."""
+        """Send these frames by one doorbell, inside a pattern."""
         for frame in frames:
             self.sq.send(frame, ring=False, flags=0)
         yield
@@ -50,12 +50,15 @@ class Author(Manager):
 
 
 def new_flows(count: int = REQUESTS) -> list[bytes]:
-    """Frames of which no two are alike."""
+    """Return frames of which no two have the same flow."""
     return [Packet(source=number.to_bytes(4, "big")).frame() for number in range(count)]
 
 
 def _chain(author: Author, made: Callable[[int, int], bytes], last: int) -> int:
-    """Entries, each made of its number and where the next one is; the address of the first."""
+    """Write a chain of entries and return its first address.
+
+    ``made`` builds an entry from its number and the next one's address.
+    """
     start = STEERING.start
     places = [start + STE_BYTES * number for number in range(CHAIN)]
     following = [*places[1:], last]
@@ -100,9 +103,9 @@ def many_moves(watch: Watch) -> Iterator[None]:
 
 
 def _one_for_each(author: Author, size: int, made: Callable[[int], bytes], entries: int = 0) -> int:
-    """The address of an entry behind which a packet's flow says which of ``size`` is next.
+    """Return the address of an entry that hashes a packet's flow to one of ``size`` entries.
 
-    Behind these are more, up to ``entries`` in all.
+    More entries are behind these, up to ``entries`` in all.
     """
     at = author.tables.place(*(made(number) for number in range(entries or size)))
     return author.tables.place(entry(hit=at, size=size, next_lookup=FIVE_TUPLE, byte_mask=0xFFFF))
@@ -144,7 +147,7 @@ def inside_tunnels(watch: Watch) -> Iterator[None]:
 
 @pattern(f"steering entries of nonsense, {REQUESTS} new flows")
 def nonsense(watch: Watch) -> Iterator[None]:
-    """Random bytes behind formats that there are, and addresses of other entries."""
+    """Return random bytes behind valid formats, with addresses of other entries."""
     author, rng = Author(watch), random.Random(1)
 
     def made(number: int, to: int) -> bytes:

@@ -29,12 +29,12 @@ from firmware_cmds import TABLE
 from layouts.enums import Opcode, PortType
 
 QUEUES = 64
-"""As many as one flow table entry may lead to (log_max_destination)."""
+"""Number of queues: the maximum of one flow table entry (log_max_destination)."""
 REQUESTS = 1024
 GROUP = bytes.fromhex("01005e000001 020000000001 88b5") + bytes(46)
 LARGE_BYTES = 60000
 GROUPS = 4096
-"""Flow groups that a packet is compared with, each by the fields in MASKS."""
+"""Number of flow groups that a packet is compared with, each by the fields in MASKS."""
 MASKS = {
     "ip_version": 0xF, "ip_protocol": 0xFF, "src_ipv4_src_ipv6": (1 << 128) - 1,
     "dst_ipv4_dst_ipv6": (1 << 128) - 1, "smac_47_16": 0xFFFFFFFF, "smac_15_0": 0xFFFF,
@@ -45,10 +45,13 @@ MASKS = {
 
 
 class Segment:
-    """Two functions on a switch; the second one leads every frame to many queues."""
+    """Two functions on a switch; the second one forwards every frame to many queues."""
 
     def __init__(self, watch: Watch, queues: int, *, is_scattered: bool = False) -> None:
-        """``is_scattered``: the receive requests are over keys of single bytes, four deep."""
+        """Create the functions.
+
+        ``is_scattered``: the receive requests are over keys of single bytes, four deep.
+        """
         clock = HandClock()
         switch = SegmentSwitch(clock)
         functions, memories = [], []
@@ -88,7 +91,7 @@ class Segment:
             rq.tell()
 
     def check(self, least: int) -> None:
-        """Raise RuntimeError unless so many packets have arrived."""
+        """Raise RuntimeError unless ``least`` packets have arrived."""
         found = self.right.hca.nic_vport.received.packets
         if found < least:
             raise RuntimeError(f"{found} packets have arrived, not {least}")

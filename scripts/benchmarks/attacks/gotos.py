@@ -1,6 +1,6 @@
 """Hostile rules of a switch: gotos in a circle, and mirrors to every vPort in each table of it.
 
-The tables are as deep as those of tc's chains may be made: entries that ignore levels lead back to
+The tables are nested to the maximum depth of tc's chains. Entries that ignore levels lead back to
 the first one, which a kernel's own rules never do, and compare many fields of ever new flows.
 """
 
@@ -18,7 +18,7 @@ from layouts.enums import Op
 from layouts.eth_enums import FlowTableType
 
 TABLES = 16
-"""In the circle."""
+"""Number of tables in the circle."""
 FRAMES = 64
 _FIVE_TUPLE = match(
     ip_protocol=0xFF, tcp_sport=0xFFFF, tcp_dport=0xFFFF,
@@ -27,10 +27,10 @@ _FIVE_TUPLE = match(
 
 
 class Circle(Shared):
-    """Each table looks for a flow that never comes, then leads on to the next one."""
+    """Circle of tables: each matches a flow that never arrives, then forwards to the next one."""
 
     mirrors = False
-    """To all vPorts as well, in each table."""
+    """Whether each table also forwards to all vPorts."""
 
     def lead(self, fdb: Flows, table: int, ways: list[bytes]) -> None:
         tables = [table, *(fdb.table(0) for _ in range(TABLES - 1))]
@@ -46,7 +46,7 @@ class Circle(Shared):
 
 
 class Mirrors(Circle):
-    """The same to all of them each time."""
+    """Circle of tables that also forward to all vPorts."""
 
     mirrors = True
 

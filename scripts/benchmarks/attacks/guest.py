@@ -36,7 +36,7 @@ SLOTS = 8
 
 
 class Guest:
-    """A function whose rounds are watched, and a driver that can send it any command."""
+    """Function whose rounds are watched, and a driver that can send it any command."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Guest:
         wire: IbWire[Hca] | None = None,
         is_traced: bool = False,
     ) -> None:
-        """``wire`` is what the port is plugged into, if not a subnet with nobody else."""
+        """Create the function; ``wire`` is its port's wire, by default an empty subnet."""
         self.watch = watch
         self.clock = HandClock()
         self.memory: Memory = MappedMemory(ram)
@@ -90,7 +90,7 @@ class Guest:
         return answer
 
     def scattered(self, count: int, rights: int = 0) -> bytes:
-        """A list of pages without contiguous neighbours: two pages that alternate."""
+        """Return a list of pages without contiguous neighbours: two pages that alternate."""
         first = self.driver.queue | rights
         pages = array("Q", (first, first + 2 * 4096) * (count // 2))
         pages.byteswap()
@@ -104,7 +104,7 @@ class Guest:
         return int(self.collect(sent).umem_id)
 
     def key_fields(self, entries: int, **context: Any) -> dict[str, Any]:
-        """The CREATE_MKEY fields for a key of ``entries`` pages of 4 KiB."""
+        """Return the CREATE_MKEY fields for a key of ``entries`` pages of 4 KiB."""
         entry = {
             "pd": self.node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.MTT, "lr": 1,
             "lw": 1, "rr": 1, "rw": 1, "log_page_size": 12, "len": entries << 12,
@@ -251,7 +251,7 @@ def _mailboxes(guest: Guest) -> Iterator[None]:
 
 
 def _keys(guest: Guest) -> None:
-    """Create KEYS keys, by the same command again and again: only its ownership bit is renewed."""
+    """Create KEYS keys by one command, renewing only its ownership bit."""
     context = {"pd": guest.node.pdn, "length64": 1, "lr": 1, "lw": 1, "qpn": 0xFFFFFF}
     sent = guest.submit(Op.CREATE_MKEY, memory_key_mkey_entry=context)
     entry = guest.memory.read(guest.driver.queue, cmd_layout.size)
@@ -285,7 +285,7 @@ def reset(watch: Watch) -> Iterator[None]:
 
 @pattern("function-level resets, after the first of which all that is left is looked at")
 def look_at_all(watch: Watch) -> Iterator[None]:
-    """Python's collector does so once few objects are left."""
+    """Run Python's collector, as it runs once few objects are left."""
     guest = Guest(watch)
     _keys(guest)
     yield

@@ -27,7 +27,7 @@ WQES = 16
 ROUNDS = 1000
 PACKET = 4096
 LIST = 1 << 16
-"""Entries of the longest list of ranges."""
+"""Number of entries of the longest list of ranges."""
 
 
 def _pair(guest: Guest, **options: Any) -> tuple[QueuePair, QueuePair]:
@@ -37,7 +37,7 @@ def _pair(guest: Guest, **options: Any) -> tuple[QueuePair, QueuePair]:
 
 
 def _long_key(guest: Guest, pages: int, log_page_size: int = 12) -> int:
-    """A key over scattered pages."""
+    """Create a key over scattered pages."""
     fields = guest.key_fields(pages, log_page_size=log_page_size, len=pages << log_page_size)
     fields["translations_octword_actual_size"] = pages // 2
     sent = guest.submit(Op.CREATE_MKEY, guest.scattered(pages), **fields)
@@ -46,7 +46,7 @@ def _long_key(guest: Guest, pages: int, log_page_size: int = 12) -> int:
 
 
 def scattered(node: Node, size: int = 2048, depth: int = 4) -> int:
-    """A key of so many ranges of one byte, so many keys deep."""
+    """Create a key of ``size`` ranges of one byte, ``depth`` keys deep."""
     region = node.region(size)
     key, va = region.key, region.va
     for _ in range(depth):
@@ -148,7 +148,7 @@ def deep_signatures(watch: Watch) -> Iterator[None]:
 
 
 def _encrypting(guest: Guest, qp: QueuePair) -> tuple[int, int]:
-    """A key of 1 MiB that is one data unit, and where its last cells are."""
+    """Create a key of 1 MiB that is one data unit; return also the address of its last cells."""
     region = guest.node.region(MIB)
     key = CryptoKey(guest.node)
     key.encrypt(create_dek(guest.node, bytes(range(32))), WIRE_SIGNATURE, MIB)

@@ -1,4 +1,6 @@
-"""Hostile use of what the functions of a process share: frames for many of them, links, timers."""
+"""Hostile use of resources that the functions of a process share: frames for many, links,
+timers.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +58,13 @@ def _ledger(function: Function) -> Ledger:
 
 
 class Segment:
-    """Functions on one segment; all but the first take every frame, into queues of their own."""
+    """Functions on one segment; all but the first receive every frame, into queues of their own."""
 
     def __init__(self, watch: Watch, count: int, *, queues: int = 1, changes: int = 0) -> None:
-        """``changes`` are made to the headers of each frame for each of the queues."""
+        """Create the functions.
+
+        ``changes`` are made to the headers of each frame for each of the queues.
+        """
         self.watch, self.loop = watch, WatchedLoop(watch)
         self.switch = SegmentSwitch(self.loop)
         self.ports = [FunctionPort(f"function {number}", self.switch) for number in range(count)]
@@ -85,7 +90,7 @@ class Segment:
             receive_all(node, queues, changes)
 
     def send_large(self, to: bytes, count: int) -> None:
-        """Post large sends of as many packets as there may be."""
+        """Post large sends with the maximum number of packets."""
         payload = self.nodes[0].region(LARGE_BYTES)
         header, mss = to + Packet(payload=b"").frame()[6:], -(-LARGE_BYTES // MAX_SEGMENTS)
         for _ in range(count):
@@ -94,7 +99,7 @@ class Segment:
             )
 
     def run(self, ms: int = 0) -> None:
-        """Ring the doorbell, and run for so many milliseconds."""
+        """Ring the doorbell, and run for ``ms`` milliseconds."""
         self.sq.ring_doorbell()
         self.loop.run()
         for _ in range(ms):
@@ -109,14 +114,14 @@ class Segment:
                 setattr(port, f"{name}_link", way)
 
     def check(self, least: int) -> None:
-        """Raise RuntimeError unless so many packets have arrived at each function."""
+        """Raise RuntimeError unless ``least`` packets have arrived at each function."""
         found = min(function.hca.nic_vport.received.packets for function in self.functions[1:])
         if found < least:
             raise RuntimeError(f"{found} packets have arrived, not {least}")
 
 
 def receive_all(node: Node, queues: int, changes: int) -> None:
-    """Lead every frame to each of so many queues, whose rings are full of requests."""
+    """Forward every frame to each of the queues, whose rings are full of requests."""
     driver, flows = node.driver, Flows(node.driver)
     region, td = node.region(2048), alloc_td(node.driver)
     modify = 0

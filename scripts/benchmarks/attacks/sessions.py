@@ -28,7 +28,9 @@ from layouts.enums import PortType
 
 PERIOD_US = 1000
 STREAMS = 63
-"""Fewer than are held side by side: with more some would be let go at once."""
+"""Number of streams, below the maximum held side by side: above it some would be flushed at
+once.
+"""
 PACKETS = 2000
 ACK = 0x10
 LRO = {
@@ -37,7 +39,9 @@ LRO = {
 
 
 class Merging:
-    """Two functions on a segment; the second one has a queue that merges what the first sends."""
+    """Two functions on a segment; the second one has a queue that merges the first one's
+    packets.
+    """
 
     def __init__(self, watch: Watch, *, is_split: bool) -> None:
         self.loop = WatchedLoop(watch)
@@ -76,7 +80,7 @@ class Merging:
         flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn))
 
     def attack(self, streams: int) -> Iterator[None]:
-        """Send the streams' packets by turns; then their time is over."""
+        """Send the streams' packets alternately; then their time is over."""
         each = PACKETS // streams
         for number in range(each):
             for stream in range(streams):

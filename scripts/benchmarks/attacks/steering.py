@@ -1,4 +1,4 @@
-"""Hostile flow tables of firmware: much to compare, to change and to ask on a packet's way."""
+"""Hostile flow tables of firmware: many comparisons, changes and samplers on a packet's path."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ UPLINK = 0xFFFF
 LARGE_BYTES = 50000
 SENDS = 2
 CHANGES = 32
-"""Of one modify header context."""
+"""Number of changes of one modify header context."""
 GROUPS = 1900
-"""Each of which compares 17 fields: as many as a packet is compared with at most."""
+"""Number of groups of 17 fields each: the maximum that a packet is compared with."""
 CONTEXTS = 2000
 FLOWS = 500
 MISC = 2
@@ -70,7 +70,7 @@ _VXLAN = bytes.fromhex(
 
 
 class Fdb(Manager):
-    """A switch whose manager configures much for the packets that it sends."""
+    """Switch whose manager configures much work for the packets that it sends."""
 
     def __init__(self, watch: Watch, table_type: FlowTableType = FDB) -> None:
         model = with_software_steering(LINKS["connectx6dx"][PortType.ETH])
@@ -81,14 +81,16 @@ class Fdb(Manager):
         self.type = table_type
 
     def set(self, table: int, index: int, group: int, *to: bytes, **options: Any) -> None:
-        """Set an entry that may lead to a table of any level."""
+        """Set an entry that may forward to a table of any level."""
         fields = entry_fields(table, index, group, *to, **options)
         self.driver.must(
             Op.SET_FLOW_TABLE_ENTRY, table_type=self.type, ignore_flow_level=1, **fields
         )
 
     def chain(self, count: int, *last: bytes, **options: Any) -> int:
-        """Tables of which each changes a packet; the last one has an entry with ``options``."""
+        """Create tables of which each changes a packet; the last one has an entry with
+        ``options``.
+        """
         actions = [add_to_field(ModifyField.OUT_IP_TTL, 1)] * CHANGES
         context = self.flows.context(*actions)
         tables = [
@@ -101,12 +103,12 @@ class Fdb(Manager):
         return tables[0]
 
     def tunnel(self, kind: ReformatType, data: bytes, **options: Any) -> int:
-        """A packet reformat context."""
+        """Create a packet reformat context."""
         fields = reformat_fields(kind, data, **options)
         return int(self.driver.must(Op.ALLOC_PACKET_REFORMAT_CONTEXT, **fields).packet_reformat_id)
 
     def sampled(self, ratios: Sequence[int], *to: bytes) -> int:
-        """A table that leads to samplers, one after the other, and then where it says."""
+        """Create a table that forwards to samplers in sequence, and then to its destination."""
         default = self.flows.table(60, log_size=0)
         self.set(default, 0, self.flows.group(default, 0, 0), *to)
         nobody = self.flows.table(61, log_size=0)
@@ -125,7 +127,7 @@ class Fdb(Manager):
         return default
 
     def compare(self, to: int) -> int:
-        """A table with many groups, none of which has the packet's entry; then another table."""
+        """Create a table with many groups without the packet's entry, before another table."""
         masks = dict(list(MASKS.items())[:17])
         table = self.flows.table(1, log_size=11)
         for index in range(GROUPS):
@@ -145,7 +147,7 @@ class Fdb(Manager):
             )  # fmt: skip
 
     def run(self, least: int) -> None:
-        """Send what is posted; so many frames have to leave."""
+        """Send the posted frames; raise unless ``least`` frames leave."""
         self.sq.ring_doorbell()
         self.loop.run()
         found = len(self.wire.sent())
@@ -238,7 +240,7 @@ def one_key(watch: Watch) -> Iterator[None]:
 
 
 class RoceEnds:
-    """Two functions on a segment, each with tables that its RoCE passes."""
+    """Two functions on a segment, each with RDMA tables on the path of its RoCE packets."""
 
     def __init__(self, watch: Watch, table_type: FlowTableType) -> None:
         self.watch, self.loop = watch, WatchedLoop(watch)
@@ -293,7 +295,9 @@ _roce(FlowTableType.RDMA_TX)
 
 
 def _with_contexts(fdb: Fdb, contexts: Sequence[int]) -> None:
-    """Entries that name all of these contexts, and one that leads every packet to the cable."""
+    """Create entries that name all of these contexts, and one that forwards every packet to the
+    cable.
+    """
     table = fdb.flows.table(0, log_size=11, reformat_en=1, decap_en=1)
     last = (1 << 11) - 1
     group = fdb.flows.group(table, 0, last - 1, ip_dscp=0x3F, ip_version=0xF, ethertype=0xFFFF)

@@ -31,17 +31,17 @@ from layouts.rings.wqe import DATA, NEXT, wqe_umr_ctrl_seg
 FRAMES, FEW_FRAMES = 1024, 16
 LOG_FEWEST, LOG_MOST = 3, 16
 LOG_TINY, LOG_LARGEST = 6, 13
-"""Strides of a request, and bytes of a stride."""
+"""log2 of the strides of a request, and of the bytes of a stride."""
 LARGE_SENDS = 8
 LONGEST = 9000
-"""Payload of a TCP packet."""
+"""Payload of a TCP packet in bytes."""
 PACKETS = 58
-"""Frames of one request, as many as the driver puts into it (core/en_tx.c)."""
+"""Number of frames of one request, the maximum of the driver (core/en_tx.c)."""
 MERGED: dict[str, Any] = {"packet_merge_mask": 3, "lro_max_ip_payload_size": 255}
 
 
 class _Strided(ReceiveQueue):
-    """A queue all of whose requests are over the same memory."""
+    """Queue all of whose requests use the same memory."""
 
     def __init__(self, node: Node, log_count: int, log_stride: int, segment: Sge) -> None:
         wq = {
@@ -57,13 +57,13 @@ class _Strided(ReceiveQueue):
 
 
 class Strided(Segment):
-    """Two functions on a switch; the second one leads every frame to striding queues."""
+    """Two functions on a switch; the second one forwards every frame to striding queues."""
 
     def __init__(
         self, watch: Watch, log_count: int, log_stride: int, *, queues: int = QUEUES,
         is_scattered: bool = False, **context: int,
     ) -> None:  # fmt: skip
-        """``context`` are fields of the queues' TIRs."""
+        """Create the functions; ``context`` are fields of the queues' TIRs."""
         self._shape, self._context = (log_count, log_stride), context
         self._is_scattered = is_scattered
         super().__init__(watch, queues)
@@ -82,7 +82,7 @@ class Strided(Segment):
         flows.entry(table, 0, flows.group(table, 0, 0), *map(to_tir, tirs))
 
     def send_large(self, mss: int, count: int = LARGE_SENDS) -> None:
-        """Post large sends of TCP, each as long as one can be, of packets that can be merged."""
+        """Post large sends of TCP of maximum length, whose packets can be merged."""
         payload = self.left.region(LARGE_BYTES)
         header = Packet(payload=b"").frame()
         for _ in range(count):
@@ -91,7 +91,7 @@ class Strided(Segment):
             )
 
     def run(self) -> None:
-        """Ring the doorbell, and let everybody do their work."""
+        """Ring the doorbell, and run both functions until they are idle."""
         self.sq.ring_doorbell()
         self.left.settle()
 
@@ -118,7 +118,7 @@ def _tiny(count_log: int, size: int) -> None:
 
 
 _tiny(LOG_FEWEST, 60)
-_tiny(LOG_FEWEST, 5 << LOG_TINY)  # what is left of a request never fits, and is filled
+_tiny(LOG_FEWEST, 5 << LOG_TINY)  # the rest of a request never fits, and is filled
 _tiny(LOG_MOST, 1500)
 
 

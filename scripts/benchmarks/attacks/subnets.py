@@ -1,4 +1,4 @@
-"""Hostile managers of a simulated subnet: long ways, and packets by all of them."""
+"""Hostile managers of a simulated subnet: long paths, and packets on all of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Hca 1 "function0"
 
 
 class _Subnet:
-    """A subnet whose ports are all active, and a function that sends in it."""
+    """Subnet whose ports are all active, and a function that sends in it."""
 
     def __init__(self, watch: Watch, text: str) -> None:
         self.watch, self.loop = watch, WatchedLoop(watch)
@@ -44,7 +44,7 @@ class _Subnet:
                 port.info.port_state = PortState.ACTIVE
 
     def send(self, lids: list[int], qpn: int = 1) -> None:
-        """Send a datagram to each of these LIDs, as many in each round as it allows."""
+        """Send a datagram to each of these LIDs, up to the limit of each round."""
         left = lids[::-1]
         while left:
             self.loop.budget.begin()
@@ -57,11 +57,11 @@ class _Subnet:
             self.fabric.carry(self.plug, packet, Origin(1, 1, DEFAULT_PKEY, GSI_QKEY, bytes(16)))
 
     def change(self) -> None:
-        """A table, a link or a port's state changes."""
+        """Change a table, a link or a port's state."""
         self.fabric.cables.generation += 1
 
     def check(self, least: int) -> None:
-        """Raise RuntimeError unless so many packets have left ports."""
+        """Raise RuntimeError unless ``least`` packets have left ports."""
         self.watch.round(self.fabric.routes.settle)
         left = sum(counts["port_xmit_packets"] for counts in self.fabric.routes.counts.values())
         if left < least:

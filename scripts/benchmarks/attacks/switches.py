@@ -1,4 +1,4 @@
-"""The function that manages an embedded switch, watched, for what is done through it."""
+"""Function that manages an embedded switch, watched for attacks through it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from firmware_cmds import TABLE
 
 
 class Manager:
-    """The function, probed, with a send queue."""
+    """Function, probed, with a send queue."""
 
     def __init__(self, watch: Watch, model: Model, log_size: int) -> None:
         self.wire, self.loop = TapWire(), WatchedLoop(watch)

@@ -1,4 +1,4 @@
-"""Hostile senders to a queue that matches tags: a full list, and none of its tags matches."""
+"""Hostile senders to a queue that matches tags: a full list without a matching tag."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
 
 LOG_LIST = 7
-"""log_tag_matching_list_sz."""
+"""Value of log_tag_matching_list_sz."""
 LOG_MESSAGES = 12
 MESSAGES = (1 << LOG_MESSAGES) - 1
 READ_BYTES = 4096
 
 
 class Tagged:
-    """Two functions; the second one has a queue with as many tags as there may be."""
+    """Two functions; the second one has a queue with the maximum number of tags."""
 
     def __init__(self, watch: Watch) -> None:
         clock, self.watch = HandClock(), watch
@@ -54,12 +54,12 @@ class Tagged:
             self.sender.send(data, ring=False, flags=0)
 
     def run(self) -> None:
-        """Ring the doorbell, and run until there is nothing left to do."""
+        """Ring the doorbell, and run until the functions are idle."""
         self.sender.ring()
         self.watch.settle(self.left.function, self.right.function)
 
     def check(self, least: int) -> None:
-        """Raise RuntimeError unless there are so many completions."""
+        """Raise RuntimeError unless there are ``least`` completions."""
         found = len(self.queue.drain())
         if found < least:
             raise RuntimeError(f"{found} messages have arrived, not {least}")

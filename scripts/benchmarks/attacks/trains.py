@@ -21,12 +21,12 @@ from layouts.wire.bth import ICRC_BYTES, PSN_MASK, PacketKind, Service
 
 SMALL_MTU = 256
 TRAINS = 8
-"""Of a message."""
+"""Number of trains of a message."""
 MESSAGES = 32
 
 
 class Target(Hub):
-    """A queue pair of the hub's function, to which the member writes messages of some trains."""
+    """Queue pair of the hub's function, to which the member writes messages of some trains."""
 
     def __init__(self, watch: Watch, mtu: int = SMALL_MTU) -> None:
         super().__init__(watch)
@@ -38,7 +38,7 @@ class Target(Hub):
         self.qp.to_rtr(self.peer.identities[0].lid, 1, 0, mtu=(mtu // 256).bit_length()).to_rts()
 
     def message(self, number: int, key: int | None = None, trains: int = TRAINS) -> list[bytes]:
-        """An RDMA WRITE: its first packet, its trains, its last packet."""
+        """Return an RDMA WRITE: its first packet, its trains, its last packet."""
         psn, packets = number * (trains * MAX_PACKETS + 2), trains * MAX_PACKETS
         first, last = self._packet(psn, "first"), self._packet(psn + packets + 1, "last")
         first.va, first.length = 0, (packets + 2) * self.mtu
@@ -48,7 +48,7 @@ class Target(Hub):
         return [ends[0], *middle, ends[1]]
 
     def messages(self, key: int | None = None, trains: int = TRAINS) -> list[bytes]:
-        """Many of them."""
+        """Return many such messages."""
         every = (self.message(number, key, trains) for number in range(MESSAGES))
         return [*chain.from_iterable(every)]
 

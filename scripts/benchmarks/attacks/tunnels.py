@@ -1,4 +1,4 @@
-"""Hostile use of an embedded switch: large sends into as many tunnels as an entry may name."""
+"""Hostile use of an embedded switch: large sends into the maximum number of tunnels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VXLAN = bytes.fromhex(
 
 
 class Tunneling(Manager):
-    """It leads everything into tunnels, to the cable."""
+    """Manager that forwards all packets into tunnels, to the cable."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch, LINKS["connectx6"][PortType.ETH], 10)

@@ -1,4 +1,4 @@
-"""Hostile streams from an uplink, whose segments the server puts together to super-frames."""
+"""Hostile streams from an uplink, whose segments the server merges to super-frames."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from firmware_cmds import TABLE
 
 QUEUES = 64
 FLOOD = 4 << 20
-"""Bytes that passt sends."""
+"""Number of bytes that passt sends."""
 ROUNDS = 3000
 LEAST = 300
-"""Packets that have to arrive."""
+"""Minimum number of packets that have to arrive."""
 ACK = 0x10
 
 
 class Uplinked:
-    """A function on a segment with passt; each frame goes to all of its queues."""
+    """Function on a segment with passt; each frame is forwarded to all of its queues."""
 
     def __init__(self, watch: Watch, queues: int) -> None:
         self.watch, self.loop = watch, Loop()
@@ -54,7 +54,7 @@ class Uplinked:
         switch.add(PasstUplink(ours, switch, Poller(self.loop), switch.remove))
 
     def flood(self, data: bytes) -> None:
-        """Send as fast as the server reads."""
+        """Send at the rate at which the server reads."""
         left = memoryview(data)
         for _ in range(ROUNDS):
             with contextlib.suppress(BlockingIOError):
@@ -67,7 +67,7 @@ class Uplinked:
 
 
 def _stream(payload: int, step: int) -> bytes:
-    """Segments of so many bytes, each ``step`` sequence numbers after the one before."""
+    """Return segments of ``payload`` bytes, each ``step`` sequence numbers after the one before."""
     frames = []
     for number in range(FLOOD // (payload + 58)):
         packet = Packet(

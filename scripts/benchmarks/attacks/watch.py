@@ -1,7 +1,7 @@
 """Measures the loop's rounds and the host's memory use during an attack.
 
-A pattern is a generator function. What it does before its ``yield`` is preparation; after it,
-everything that the server does for it goes through :meth:`Watch.budget`.
+A pattern is a generator function. Its code before the ``yield`` is preparation. After it, all work
+of the server for the pattern is done through :meth:`Watch.budget`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 Pattern = Callable[["Watch"], Iterator[None]]
 
 PATTERNS: dict[str, Pattern] = {}
-"""The patterns by title, in the order of the table."""
+"""Patterns by title, in the order of the table."""
 
 _MAX_ROUNDS = 10_000_000
 
@@ -42,7 +42,7 @@ def pattern(title: str) -> Callable[[Pattern], Pattern]:
 
 @dataclass(frozen=True)
 class Seen:
-    """The cost of a pattern."""
+    """Cost of a pattern."""
 
     longest_ms: float
     """Processor time of the longest round."""
@@ -63,11 +63,11 @@ class Watch:
         self.functions.append(function)
 
     def sockets(self) -> Path:
-        """A directory for sockets, another one each time; it goes with the pattern."""
+        """Return a directory for sockets, another one each time, removed with the pattern."""
         return Path(tempfile.mkdtemp(dir=self._folder))
 
     def unwatched(self) -> Watch:
-        """A watch for what is not to be measured."""
+        """Return a watch for work that is not measured."""
         return Watch(self._folder)
 
     def begin(self) -> None:
@@ -102,7 +102,7 @@ class Watch:
 
 
 class WatchedLoop(TimerQueue):
-    """A loop of functions and timers whose rounds are watched; the pattern moves its time."""
+    """Loop of functions and timers whose rounds are watched; the pattern advances its time."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class WatchedLoop(TimerQueue):
         return self.ns
 
     def run(self, ns: int = 0) -> None:
-        """Move on; then run rounds until nothing is due and no function has work."""
+        """Advance the time; then run rounds until nothing is due and no function has work."""
         self.ns += ns
         for _ in range(_MAX_ROUNDS):
             if not self._watch.round(self._budget) and self.next_ns() != 0:
@@ -153,8 +153,8 @@ def observe(pattern: Pattern) -> Seen:
 
 
 def _status(name: str) -> int:
-    """The value in bytes of a field of /proc/self/status."""
+    """Return the value in bytes of a field of /proc/self/status."""
     for line in Path(f"/proc/{os.getpid()}/status").read_text().splitlines():
         if line.startswith(name + ":"):
             return int(line.split()[1]) << 10
-    raise RuntimeError(f"the kernel does not tell {name}")
+    raise RuntimeError(f"the kernel does not report {name}")

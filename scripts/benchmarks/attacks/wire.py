@@ -36,18 +36,18 @@ PORTS = 50
 ROUNDS = 500
 WRITES = 32
 FRAMES = 4 << 20
-"""Bytes that a member sends at once."""
+"""Number of bytes that a member sends at once."""
 
 
 class WatchedFabric(Fabric):
-    """A fabric whose members are all in this process; rounds are watched and never block."""
+    """Fabric whose members are all in this process; rounds are watched and never block."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__(f"unix:{watch.sockets()}/fabric")
         self._watch = watch
 
     def step(self) -> None:
-        """One round of the loop."""
+        """Run one round of the loop."""
         for member in self.members:
             for node in member.nodes:
                 self._watch.round(node.function.run)
@@ -55,7 +55,7 @@ class WatchedFabric(Fabric):
 
 
 class Hub:
-    """A hub with a function, and a member that can send anything."""
+    """Hub with a function, and a member that can send anything."""
 
     def __init__(self, watch: Watch, ports: int = 1) -> None:
         self.fabric = WatchedFabric(watch)
@@ -70,7 +70,7 @@ class Hub:
             self.fabric.step()
 
     def datagram(self, data: bytes, lid: int, qpn: int, qkey: int) -> bytes:
-        """A frame that carries a datagram from the member."""
+        """Return a frame that carries a datagram from the member."""
         own = self.peer.identities[0].lid
         to = Destination(qpn, qkey, lid, 0, 0, None)
         packet = frame_of(Datagram(to, (memoryview(data),), len(data), None, False),
@@ -188,7 +188,7 @@ class Victim:
         connect(self.left, self.right, mtu=5)
 
     def take(self) -> list[bytes]:
-        """Return the frames that the attacker has sent; from now on frames are dropped."""
+        """Return the frames that the attacker has sent; drop frames from then on."""
         self.attacker.settle()
         frames = list(self.wire.frames)
         self.wire.frames.clear()
@@ -202,7 +202,7 @@ class Victim:
         self.run()
 
     def receive_at_once(self, frames: list[bytes]) -> None:
-        """As ``receive``, all frames in one round."""
+        """Deliver frames like ``receive``, all in one round."""
 
         def arrive() -> None:
             for frame in frames:

@@ -1,1 +1,1 @@
-"""Parts that boot guests, and what they share."""
+"""Parts of the benchmarks that boot guests, and their common modules."""

@@ -17,7 +17,7 @@ _INSIDE = Path(__file__).with_name("inside")
 
 
 class Base(NamedTuple):
-    """What all guests of a run have in common: options of :class:`GuestOptions`."""
+    """Options that all guests of a run have: those of :class:`GuestOptions`."""
 
     suite: str
     accelerator: str = "auto"
@@ -26,7 +26,7 @@ class Base(NamedTuple):
 
 @contextmanager
 def booted(base: Base, **options: Any) -> Iterator[Guest]:
-    """A guest with these :class:`GuestOptions`; shows the progress of builds."""
+    """Boot a guest with these :class:`GuestOptions`; show the progress of builds."""
     with display() as (progress, on_wait):
         chosen = GuestOptions(**base._asdict(), **options)
         guest = Guest(chosen, progress=progress, on_wait=on_wait)
@@ -43,12 +43,12 @@ def run_inside(guest: Guest, script: str, *words: object, timeout: float) -> Any
 
 
 class ServerProcess:
-    """The one server among our descendants, as /proc shows it (proc(5))."""
+    """Single server among our descendants, read from /proc (proc(5))."""
 
     def __init__(self) -> None:
         found = [pid for pid in machine.descendants() if b"\0serve\0" in _command_line(pid)]
         if len(found) != 1:
-            raise GuestError(f"{len(found)} servers are running, not one")
+            raise GuestError(f"{len(found)} servers are running instead of one")
         self._directory = Path("/proc", str(found[0]))
 
     @property
@@ -58,12 +58,12 @@ class ServerProcess:
 
     @property
     def wakeups(self) -> int:
-        """Number of voluntary context switches: how often it has slept."""
+        """Number of voluntary context switches, one for each sleep."""
         return self._status("voluntary_ctxt_switches")
 
     @property
     def anonymous_mib(self) -> float:
-        """Its private memory, without the mapped guest memory and files such as libraries."""
+        """Private memory in MiB, without the mapped guest memory and files such as libraries."""
         return self._status("RssAnon") / 1024
 
     def _status(self, name: str) -> int:

@@ -1,7 +1,7 @@
 """Memory keys in use: registration and NVMe over RDMA, compared with rdma_rxe in the same boot.
 
 NVMe uses a key for every command: fast registration, local and remote invalidation. Both adapters
-serve the same memory disk in the same guest; they take turns.
+serve the same memory disk in the same guest and are measured alternately.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _READS = (
     ("nvme-rdma, read 4 KiB, depth 32", "1/s", 4, 32, 2.0),
     ("nvme-rdma, read 128 KiB, depth 4", "MiB/s", 128, 4, 6.0),
 )
-"""Name, unit, KiB of a read, reads under way, and the goal: a ratio."""
+"""Name, unit, KiB of a read, reads in flight, and the goal: a ratio."""
 
 
 def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
-    """Measure everything on both adapters in turns, ``repeat`` times."""
+    """Measure everything on both adapters alternately, ``repeat`` times."""
     samples: dict[tuple[str, str], list[float]] = {}
     options = {"devices": (verbs.DEVICE,), "memory_mib": GUEST_MIB}
     with guests.booted(base, **options) as guest:
@@ -92,13 +92,13 @@ def start_storage(guest: Guest) -> None:
 
 
 def register(guest: Guest, device: str) -> float:
-    """Milliseconds of one registration."""
+    """Return the milliseconds of one registration."""
     (seconds,) = guests.run_inside(guest, "reg_mr.py", device, REGION_MIB, 1, timeout=TIMEOUT)
     return float(seconds) * 1000
 
 
 def fio(guest: Guest, index: int, unit: str, kib: int, depth: int) -> float:
-    """Reads of so many KiB, ``depth`` of them under way: how many, or how many MiB, in a second."""
+    """Return reads, or MiB, per second, for reads of ``kib`` KiB with ``depth`` in flight."""
     command = _FIO.format(index=index, kib=kib, depth=depth, seconds=RUN_SECONDS)
     answer = json.loads(guest.run(command, timeout=TIMEOUT).check().stdout)
     rate = float(answer["jobs"][0]["read"]["iops"])

@@ -1,4 +1,4 @@
-"""BAR accesses of a guest, through QEMU, served by each transport in turn."""
+"""BAR accesses of a guest, through QEMU, served by each transport alternately."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MEASURES = {
 
 
 def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
-    """Boot a guest with each transport in turn; report why an unavailable transport is skipped."""
+    """Boot a guest with each transport in turn; report the reason when a transport is skipped."""
     missing = why_missing(OTHER_KIND)
     kinds = [DEFAULT_KIND] if missing else [DEFAULT_KIND, OTHER_KIND]
     samples: dict[str, dict[str, list[float]]] = {
@@ -51,7 +51,7 @@ def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
 
 
 def one_boot(base: Base, kind: str, quiet: Quiet) -> list[dict[str, float]]:
-    """The numbers of each round in one guest."""
+    """Return the numbers of each round in one guest."""
     options = ("--transport", kind)
     with guests.booted(base, probe=False, server_options=options) as guest:
 
@@ -63,7 +63,7 @@ def one_boot(base: Base, kind: str, quiet: Quiet) -> list[dict[str, float]]:
 
 
 def why_missing(kind: str) -> str:
-    """Why a transport cannot be used here; empty when it can."""
+    """Return the reason why a transport cannot be used here; empty when it can."""
     with tempfile.TemporaryDirectory() as directory:
         try:
             make_transport(kind, Path(directory, "socket"))

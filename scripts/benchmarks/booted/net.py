@@ -1,8 +1,8 @@
-"""Ethernet in a guest, against virtio-net in the same boot, taking turns.
+"""Ethernet in a guest, against virtio-net in the same boot, measured alternately.
 
-A TCP stream between guest and host through passt, and between two interfaces of the one guest in
-two network namespaces: functions of one segment, virtio-net on a hub of QEMU's. Each interface has
-a namespace of its own, so both sides get the same commands.
+A TCP stream between guest and host uses passt. A stream between two interfaces of the one guest
+uses two network namespaces: functions of one segment, virtio-net on a hub of QEMU's. Each interface
+has a namespace of its own, so both sides get the same commands.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MIN_DATAGRAMS = 0.5
 _BLOCK = bytes(128 << 10)
 _SCRIPT = Path(__file__).parent / "inside" / "stream.py"
 
-# The first interface of each driver leads to the host; the other two are a pair.
+# The first interface of each driver is connected to the host; the other two are a pair.
 _NAMESPACES = r"""set -e
 modprobe virtio_net
 for driver in mlx5_core virtio_net; do
@@ -69,7 +69,7 @@ ip -n mlx5_core0 -j route show default
 
 
 def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
-    """Run every test on both sides in turns, ``repeat`` times."""
+    """Run every test on both sides alternately, ``repeat`` times."""
     samples: dict[tuple[str, str], list[float]] = {}
     with _passt() as path:
         netdevs = (
@@ -113,7 +113,7 @@ def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
 
 
 class World:
-    """The guest's namespaces, and the host's end of what leads out of them."""
+    """Namespaces of the guest, and the host's end of the connections out of them."""
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
@@ -126,11 +126,11 @@ class World:
 
     @property
     def cpu_share(self) -> float:
-        """How much of a processor the server has used, in the tests of our interfaces."""
+        """Fraction of a processor that the server has used, in the tests of our interfaces."""
         return self._cpu_s / self._wall_s if self._wall_s else 0.0
 
     def tests(self) -> Iterator[tuple[str, Callable[[str], float]]]:
-        """Names, and what takes one sample of a side."""
+        """Return names, each with a function that takes one sample of a side."""
         for mtu in MTUS:
             for name, take in (
                 ("guest to host", self._up),
@@ -195,7 +195,7 @@ class World:
 
 
 class HostEnd:
-    """A server on the host's loopback that serves one connection in a thread."""
+    """Server on the host's loopback that serves one connection in a thread."""
 
     def __init__(self, serve: Callable[[socket.socket], tuple[int, float]]) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -214,7 +214,7 @@ class HostEnd:
         return self
 
     def result(self) -> tuple[int, float]:
-        """Bytes and seconds, when the connection has ended."""
+        """Return bytes and seconds, when the connection has ended."""
         self._thread.join(TIMEOUT)
         return self._found
 
@@ -243,10 +243,10 @@ def _feed(stream: socket.socket) -> tuple[int, float]:
 
 @contextmanager
 def _passt() -> Iterator[Path]:
-    """A passt of virtio-net's own; gives its socket."""
+    """Start a passt for virtio-net; yield its socket."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "passt")
-        Path(directory).chmod(0o1777)  # Debian 12's gives up its privileges before it binds
+        Path(directory).chmod(0o1777)  # Debian 12's passt drops its privileges before it binds
         command = [program(), "--foreground", "--quiet", "--mtu", "9000", "--socket", str(path)]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

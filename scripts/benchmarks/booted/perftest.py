@@ -1,4 +1,4 @@
-"""What perftest's programs and ``ibv_*_pingpong`` print, as numbers.
+"""Parses the output of perftest's programs and ``ibv_*_pingpong``.
 
 Source: linux-rdma/perftest, src/perftest_parameters.h (the RESULT_LINE and RESULT_FMT macros), and
 rdma-core, libibverbs/examples/rc_pingpong.c.
@@ -14,26 +14,26 @@ _PINGPONG = re.compile(r"^\d+ iters in [\d.]+ seconds = ([\d.]+) usec/iter$", re
 
 
 class OutputError(Exception):
-    """The output lacks the expected value, or contains an impossible number."""
+    """Raised when the output lacks the expected value, or contains an impossible number."""
 
 
 def bandwidth(output: str) -> float:
-    """MiB per second, the average of a bandwidth test."""
+    """Return MiB per second, the average of a bandwidth test."""
     return _column(output, "BW average")
 
 
 def message_rate(output: str) -> float:
-    """Thousands of messages per second of a bandwidth test."""
+    """Return thousands of messages per second of a bandwidth test."""
     return _column(output, "MsgRate") * 1000
 
 
 def latency(output: str) -> float:
-    """Microseconds, the median of a latency test, one way as perftest counts it."""
+    """Return microseconds, the median of a latency test, one way as perftest counts it."""
     return _column(output, "t_typical")
 
 
 def pingpong(output: str) -> float:
-    """Microseconds for each iteration of a pingpong example."""
+    """Return microseconds for each iteration of a pingpong example."""
     found = _PINGPONG.search(output)
     if found is None:
         raise OutputError(f"no time per iteration in {_tail(output)}")
@@ -41,7 +41,10 @@ def pingpong(output: str) -> float:
 
 
 def _column(output: str, name: str) -> float:
-    """The number below ``name``. perftest prints one header and, for one size, one line."""
+    """Return the number below ``name``.
+
+    perftest prints one header and, for one size, one line.
+    """
     lines = iter(output.splitlines())
     for line in lines:
         names = _COLUMN.findall(line) if line.lstrip().startswith("#bytes") else []
@@ -54,13 +57,16 @@ def _column(output: str, name: str) -> float:
 
 
 def _number(text: str) -> float:
-    """A positive number: perftest divides by a clock rate of 0 when it fails to measure it."""
+    """Return a positive number; raise OutputError for others.
+
+    perftest divides by a clock rate of 0 when it fails to measure it.
+    """
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise OutputError(f"{text} is no measurement")
+        raise OutputError(f"{text} is not a measurement")
     return value
 
 

@@ -1,4 +1,4 @@
-"""How long the driver's probe takes, and what the server uses when idle."""
+"""Duration of the driver's probe, and the resources of an idle server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEMORY_MIB = Goal(80)
 
 
 def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
-    """One boot for a VF and one for a PF."""
+    """Boot once for a VF and once for a PF; return their sections."""
     rows, mkeys = [], 0.0
     for model, (name, goal) in MODELS.items():
         with guests.booted(base, devices=(model,), probe=False) as guest:
@@ -49,7 +49,10 @@ def rounds(guest: Guest, count: int, quiet: Quiet) -> dict[str, list[float]]:
 
 
 def probe_rows(name: str, samples: dict[str, list[float]], goal: Goal) -> list[Row]:
-    """In each round, the time of modprobe without a function is subtracted from that with one."""
+    """Return the rows of a probe.
+
+    In each round, the time of modprobe without a function is subtracted from that with one.
+    """
     without = samples["without"]
     active = [total - base for total, base in zip(samples["with"], without)]
     rows = [Row(f"{name}: probe until the port is ACTIVE", "s", active, goal=goal)]
@@ -60,7 +63,7 @@ def probe_rows(name: str, samples: dict[str, list[float]], goal: Goal) -> list[R
 
 
 def idle_rows(name: str, server: ServerProcess) -> list[Row]:
-    """The server's use while the guest's driver is loaded and idle."""
+    """Return the server's use of resources while the guest's driver is loaded and idle."""
     cpu, wakeups = server.cpu_seconds, server.wakeups
     time.sleep(IDLE_SECONDS)
     cpu, wakeups = server.cpu_seconds - cpu, server.wakeups - wakeups

@@ -1,9 +1,9 @@
 """RoCE of the emulated HCA against rdma_rxe: in one guest, and between two.
 
-In one guest, a function with an Ethernet port, one with InfiniBand and rxe on a dummy link take
-turns. Between two guests, each with a server process of its own, the packets of the HCA go over a
-fabric, those of rxe over virtio-net and a socket between the QEMUs. All interfaces have an MTU of
-4200.
+In one guest, a function with an Ethernet port, one with InfiniBand and rxe on a dummy link are
+measured alternately. Between two guests, each with a server process of its own, the packets of the
+HCA use a fabric, those of rxe use virtio-net and a socket between the QEMUs. All interfaces have an
+MTU of 4200.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPEAT = 3
 ROCE, IB = "mlx5_0", "mlx5_1"
 DEVICE = "connectx6dx"
 WITHIN = 1.05
-"""RoCE may take this much longer than InfiniBand inside one server process."""
+"""Maximum time of RoCE, relative to InfiniBand inside one server process."""
 
 _PATIENCE = 60.0
 _SIZES = ((4096, "4 KiB", 10_000), (65536, "64 KiB", 1000), (1 << 20, "1 MiB", 200))
@@ -38,7 +38,7 @@ TWO_GUESTS = {"ib_write_bw, 1 MiB": ratio_at_least(5), _LATENCY: ratio_at_most(1
 _AT_LEAST, _AT_MOST = ratio_at_least(1 / WITHIN), ratio_at_most(WITHIN)
 
 Samples = dict[tuple[str, str], list[float]]
-"""By test and device."""
+"""Samples by test and device."""
 
 # The interface of a driver gets an address; the MTU lets a packet of RDMA carry 4 KiB.
 _UP = """set -e
@@ -54,7 +54,7 @@ echo $nic
 
 
 def tests(share: int) -> list[Test]:
-    """The tests; each sends a ``share`` of what it sends in one guest."""
+    """Return the tests; each sends ``1 / share`` of its messages in one guest."""
     bandwidths = [
         verbs.bandwidth(program, name, size, count // share)
         for program in ("ib_write_bw", "ib_read_bw")
@@ -70,7 +70,7 @@ def tests(share: int) -> list[Test]:
 
 
 def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
-    """All three tables, each number ``repeat`` times."""
+    """Return all three tables, each number measured ``repeat`` times."""
     with guests.booted(base, devices=(DEVICE, "connectx6")) as guest:
         _up(guest, "mlx5_core", "10.8.0.1")
         one = _take_turns(
@@ -116,7 +116,7 @@ def _take_turns(
     repeat: int,
     quiet: Quiet,
 ) -> Samples:
-    """Each test on each device, with the index of its GID, ``repeat`` times."""
+    """Run each test on each device alternately, with the index of its GID, ``repeat`` times."""
     samples: Samples = {}
     for _ in range(repeat):
         for test in chosen:
@@ -136,7 +136,7 @@ def _rows(samples: Samples, other: str, goals: Mapping[str, Goal]) -> list[Row]:
 
 @contextmanager
 def _two_guests(base: Base) -> Iterator[tuple[Guest, Guest]]:
-    """Two guests with a function each on one fabric, and virtio-net on one socket."""
+    """Boot two guests with a function each on one fabric, and virtio-net on one socket."""
     with tempfile.TemporaryDirectory() as directory:
 
         def options(number: int, rest: str) -> dict[str, Any]:
@@ -157,6 +157,6 @@ def _two_guests(base: Base) -> Iterator[tuple[Guest, Guest]]:
 
 
 def _up(guest: Guest, driver: str, address: str) -> str:
-    """Give the interface of a driver an address; returns its name."""
+    """Give the interface of a driver an address; return its name."""
     command = _UP.format(driver=driver, address=address)
     return guest.run(command, timeout=_PATIENCE).check().stdout.strip()

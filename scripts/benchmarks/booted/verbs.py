@@ -1,7 +1,7 @@
-"""The emulated HCA against rdma_rxe, in the same boot of the same guest, taking turns.
+"""Emulated HCA against rdma_rxe, in the same boot of the same guest, measured alternately.
 
-Client and server of each test run in the one guest. rxe sits on a dummy network device, whose
-packets never leave the kernel. Both devices get the same command with the same number of messages.
+Client and server of each test run in the one guest. rxe uses a dummy network device, whose packets
+never leave the kernel. Both devices get the same command with the same number of messages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ PORT = 18515
 TIMEOUT = 300.0
 SERVER_GRACE = 20.0
 TRIES = 5
-"""perftest sometimes fails to measure the clock rate on a busy machine, and prints inf."""
+"""Number of attempts: perftest sometimes fails to measure the clock rate on a busy machine, and
+prints inf.
+"""
 
 _NETWORK = "10.9.0.1"
 _MAPPED = "0000:0000:0000:0000:0000:ffff:"
@@ -54,7 +56,7 @@ _WHEN_LISTENING = f'until grep -q ":{PORT:04X} .* 0A " /proc/net/tcp*; do sleep 
 
 @dataclass(frozen=True)
 class Test:
-    """One command, the value to take from its output, and its goal."""
+    """Command, the value to take from its output, and its goal."""
 
     name: str
     unit: str
@@ -63,12 +65,15 @@ class Test:
     goal: Goal | None = None
     gid_option: str = "-x"
     sleeping: str | None = ""
-    """An option for guests of one processor, which an end that polls would keep from the other one
-    for a slice of the scheduler's; None if there is no such option."""
+    """Option for guests of one processor, where a polling end would occupy the processor for a
+    slice of the scheduler's.
+
+    None if there is no such option.
+    """
 
 
 class Ends(NamedTuple):
-    """Who runs the server, who the client, and the address by which they exchange numbers."""
+    """Guests of server and client, and the address by which they exchange numbers."""
 
     server: Guest
     client: Guest
@@ -78,7 +83,7 @@ class Ends(NamedTuple):
 def bandwidth(
     program: str, size: str, size_bytes: int, count: int, goal: float | None = None
 ) -> Test:
-    """A bandwidth test of perftest; the goal is a ratio."""
+    """Return a bandwidth test of perftest; the goal is a ratio."""
     command = f"{program} -F -s {size_bytes} -n {count}"
     bound = None if goal is None else ratio_at_least(goal)
     return Test(f"{program}, {size}", "MiB/s", command, perftest.bandwidth, bound)
@@ -107,7 +112,7 @@ TESTS = (
 
 
 def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
-    """Run every test on both devices in turns, ``repeat`` times."""
+    """Run every test on both devices alternately, ``repeat`` times."""
     samples: dict[tuple[str, str], list[float]] = {}
     tests = tests_for(base.cpus)
     with guests.booted(base, devices=(DEVICE,)) as guest:
@@ -130,7 +135,7 @@ def measure(base: Base, repeat: int | None, quiet: Quiet) -> list[Section]:
 
 
 def tests_for(cpus: int) -> list[Test]:
-    """The tests in a guest of so many processors."""
+    """Return the tests in a guest of so many processors."""
     if cpus > 1:
         return list(TESTS)
     return [
@@ -151,7 +156,7 @@ def make_rxe(guest: Guest) -> int:
 
 
 def gid_index_of(guest: Guest, device: str, address: str) -> int:
-    """Where an RDMA device has the GID of an IPv4 address of its interface; waits for it."""
+    """Return the index of the GID of an interface's IPv4 address; wait until it exists."""
     first, second, third, fourth = map(int, address.split("."))
     gid = f"{_MAPPED}{first:02x}{second:02x}:{third:02x}{fourth:02x}"
     command = _GID_INDEX.format(device=device, gid=gid)
@@ -159,7 +164,7 @@ def gid_index_of(guest: Guest, device: str, address: str) -> int:
 
 
 def sample(ends: Ends, test: Test, device: str, gid_index: int | None) -> float:
-    """One number of one test, on a device that has the same name at both ends."""
+    """Return one number of one test, on a device that has the same name at both ends."""
     command = f"{test.command} -d {device} -p {PORT}"
     if gid_index is not None:
         command += f" {test.gid_option} {gid_index}"

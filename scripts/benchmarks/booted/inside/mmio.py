@@ -1,4 +1,4 @@
-"""Runs in the guest: what an access to BAR 0 of the first mlx5 function costs, as JSON.
+"""Measures, in the guest, accesses to BAR 0 of the first mlx5 function; prints JSON.
 
     mmio.py COUNT
 
@@ -19,7 +19,7 @@ from pathlib import Path
 MAPPED = 0x2000
 HEALTH_COUNTER = 0x1010 // 4
 UNUSED = 0x1800 // 8  # in the initialization segment, read-only: a write is dropped and not logged
-WARM_UP = 1000  # the guest's code is translated by then
+WARM_UP = 1000  # QEMU has translated the guest's code after these
 
 
 def find_function() -> Path:
@@ -37,7 +37,7 @@ def reads(words: memoryview, count: int) -> int:
 
 
 def writes(quads: memoryview, words: memoryview, count: int) -> tuple[int, int]:
-    """Times until the last write has been sent, and until it has been executed."""
+    """Return the times until the last write has been sent, and until it has been executed."""
     start = time.perf_counter_ns()
     for _ in repeat(None, count):
         quads[UNUSED] = 0

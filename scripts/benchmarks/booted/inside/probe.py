@@ -1,8 +1,8 @@
-"""Runs in the guest: how long ``modprobe mlx5_ib`` takes with and without a function, as JSON.
+"""Measures, in the guest, ``modprobe mlx5_ib`` with and without a function; prints JSON.
 
 Seconds: ``with`` until the port is ACTIVE, ``without`` with the driver core kept from binding
-functions, ``filled`` until the driver's cache of memory keys is full, and ``mkeys``, how many those
-are. The function is left with its driver.
+functions, ``filled`` until the driver's cache of memory keys is full, and ``mkeys``, the number
+of those keys. The function keeps its driver.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def port_is_active() -> bool:
 
 
 def caches() -> Iterator[tuple[int, int]]:
-    """(keys, wanted keys) of each size in the cache (hw/mlx5/mr.c: queue_adjust_cache_locked)."""
+    """Return (keys, wanted keys) of each size in the cache (hw/mlx5/mr.c:
+    queue_adjust_cache_locked).
+    """
     for limit in Path("/sys/kernel/debug/mlx5").glob("*/mr_cache/*/limit"):
         yield int((limit.parent / "cur").read_text()), 2 * int(limit.read_text())
 

@@ -1,4 +1,4 @@
-"""Runs in the guest: how long ``ibv_reg_mr`` of resident memory takes, in seconds, as JSON.
+"""Measures, in the guest, ``ibv_reg_mr`` of resident memory; prints seconds as JSON.
 
 Arguments: device, MiB, repetitions. The memory is mapped and touched before the clock starts.
 """

@@ -1,13 +1,14 @@
-"""Runs in the guest: one end of a TCP stream, or of a flow of small UDP datagrams.
+"""Runs, in the guest, one end of a TCP stream, or of a flow of small UDP datagrams.
 
-    stream.py source ADDRESS PORT SECONDS     connect, and send for so long
+    stream.py source ADDRESS PORT SECONDS     connect, and send for SECONDS
+
     stream.py fetch ADDRESS PORT              connect, and receive until the peer ends
     stream.py sink ADDRESS PORT               wait for a connection, and receive until the peer ends
-    stream.py datagrams ADDRESS PORT SECONDS  send datagrams for so long, then some empty ones
-    stream.py count ADDRESS PORT              receive datagrams until an empty one comes
+    stream.py datagrams ADDRESS PORT SECONDS  send datagrams for SECONDS, then empty ones
+    stream.py count ADDRESS PORT              receive datagrams until an empty one arrives
 
-A receiver prints, as JSON, how many bytes or datagrams it got, and the seconds between the first
-and the last of them.
+A receiver prints, as JSON, the number of received bytes or datagrams, and the seconds between the
+first and the last of them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextlib import suppress
 
 BLOCK = bytes(128 << 10)
 SMALL = bytes(18)
-"""With the headers a frame of 60 bytes, the shortest."""
+"""Payload of a frame of 60 bytes, the shortest."""
 ENDS = 20
 PATIENCE_S = 30
 
