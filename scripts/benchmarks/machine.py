@@ -1,8 +1,8 @@
 """Machine of the benchmark: a description, and its load by other processes.
 
 A benchmark with three busy threads on two processors is not meaningful while other processes run.
-Therefore each sample is stored with the fraction of the machine that other processes (and other virtual
-machines) used, and can be repeated if that fraction was too large.
+Therefore each sample is stored with the fraction of the machine that other processes (and other
+virtual machines) used. A sample with a large fraction can be repeated.
 """
 
 from __future__ import annotations

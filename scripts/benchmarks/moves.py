@@ -1,9 +1,10 @@
 """Counts the modules on a message's path, the moves between them, and the instructions.
 
-The program sends one message, or one command, on functions that have done so before, and records each function of ours that is entered; the driver's are not counted. A move is an entry into another
+The program sends one message, or one command, on functions that have done so before, and records
+each function of ours that is entered; the driver's are not counted. A move is an entry into another
 module than the entry before it. Instructions are the interpreter's, of the same functions. The
-numbers do not depend on the machine. The numbers show the length of a path, the amount of code that a
-reader has to follow, and the effect of a change on it.
+numbers do not depend on the machine and show the length of a path, the amount of code that a reader
+has to follow, and the effect of a change on it.
 """
 
 from __future__ import annotations
