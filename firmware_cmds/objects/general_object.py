@@ -1,7 +1,7 @@
 """General objects: reserved queue pair numbers, meters, samplers, definers, and others.
 
-A process whose queue pairs have numbers of another kind reserves a number for rdma_cm, which tells
-connections apart by it (rdma-core's mlx5dv_reserved_qpn_alloc).
+A process that creates its queue pairs outside the driver reserves a number for rdma_cm, which
+distinguishes connections by it (rdma-core's mlx5dv_reserved_qpn_alloc).
 """
 
 from __future__ import annotations

@@ -155,7 +155,8 @@ def _check_type(hca: Hca, ctx: layout.Qpc) -> None:
     ):
         raise CmdError(Status.BAD_PARAM_ERR, "send_dbr_mode not supported", f"{ctx.send_dbr_mode}")
     if hca.caller.uid != DRIVER_UID and (kind in _ALWAYS or ctx.rlky or ctx.fre):
-        # Such queue pairs reach physical addresses, keys of all domains, or subnet management.
+        # A queue pair of these types reaches physical addresses, keys of all domains, or subnet
+        # management.
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "only the driver may create a queue pair of this type",

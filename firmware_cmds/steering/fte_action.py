@@ -44,8 +44,8 @@ _VERDICTS = {
     FlowAction.ALLOW: FteVerdict.ALLOW,
 }
 _GOING_ON = (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX, FlowTableType.NIC_TX)
-"""Table types with ALLOW: the transport receives RoCE packets, the wire what the function sends.
-TIRs do not.
+"""Table types with ALLOW: allowed packets are delivered to the transport (RoCE) or the wire, not to
+TIRs.
 """
 _ALLOWING = frozenset({*_GOING_ON, *ACLS})
 """Table types whose entries can allow packets, which then leave the tables."""
