@@ -75,9 +75,10 @@ def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
     Its start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr).
     """
     owner = area.owner(ctx.start_addr, ctx.len) if area is not None else None
-    if owner is None or not _is_for_good(ctx):
+    if owner is None or not _is_fixed(ctx):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "a MEMIC key must cover allocated device memory and be fixed",
+            Status.BAD_PARAM_ERR,
+            "a MEMIC key must cover allocated device memory, without free, length64 and umr_en",
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )  # fmt: skip
     return owner
@@ -86,21 +87,22 @@ def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
 def _icm(memory: IcmMemory | None, ctx: layout.Mkc) -> SwIcm:
     """Return the software ICM that a fixed key covers (core/steering/dr_icm_pool.c)."""
     owner = memory.owner(ctx.start_addr, ctx.len) if memory is not None else None
-    if owner is None or not _is_for_good(ctx):
+    if owner is None or not _is_fixed(ctx):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "an SW_ICM key must cover allocated software ICM and be fixed",
+            Status.BAD_PARAM_ERR,
+            "an SW_ICM key must cover allocated software ICM, without free, length64 and umr_en",
             f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )  # fmt: skip
     return owner
 
 
-def _is_for_good(ctx: layout.Mkc) -> bool:
+def _is_fixed(ctx: layout.Mkc) -> bool:
     """Return whether a key covers a fixed range of its length, which no UMR may change."""
     return not (ctx.length64 or ctx.free or ctx.umr_en)
 
 
 def _has_pages_of_its_own(cmd: layout.CreateMkeyIn, mode: int) -> bool:
-    """Return whether the command lists pages by address.
+    """Return whether the key's pages are in a umem.
 
     A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address.
     """

@@ -79,7 +79,7 @@ def _sbcam(_hca: Hca, reg: layout.SbcamReg) -> None:
 
 
 def _pool_of(buffers: PortBuffers, reg: layout.SbprReg) -> Pool:
-    """Return the pools of a direction.
+    """Return the pool of a direction and number.
 
     Descriptors (``desc``) have no pools of their own; they share those of cells.
     """

@@ -86,7 +86,7 @@ _PORT_REGISTERS = {PortType.IB: ib_regs.REGISTERS, PortType.ETH: eth_regs.REGIST
 
 
 def _find(port_type: PortType, register_id: int) -> Register | None:
-    """Return a function's register."""
+    """Return the register of a function with this port; None if there is none."""
     return REGISTERS.get(register_id) or _PORT_REGISTERS[port_type].get(register_id)
 
 

@@ -30,9 +30,7 @@ _NORMAL, _LAG_DEMUX = 0, 1
 """Values of op_mod of CREATE_FLOW_TABLE (core/fs_cmd.c: mlx5_cmd_create_flow_table)."""
 
 _NEWER = "flow_table_context.sw_owner_icm_root_1"
-"""First field that a driver without software steering leaves out; its context ends here or behind
-(OpenBSD's if_mcx.c).
-"""
+"""First field that a driver without software steering may leave out (OpenBSD's if_mcx.c)."""
 
 _NOT_BUILT = ("rtc_valid",)
 """Fields of flow_table_context whose features have capability bits, none of which is set."""
