@@ -52,7 +52,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
     obj = crypto_login_obj.view(object_of(cmd, crypto_login_obj.size))
     if obj.credential_pointer or obj.session_import_kek_ptr:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "no such credential or import KEK",
+            Status.BAD_PARAM_ERR, "credential or import KEK does not exist",
             f"{obj.credential_pointer}, {obj.session_import_kek_ptr}",
         )  # fmt: skip
     if not hmac.compare_digest(unwrap(obj.credential, "credential"), CREDENTIAL):

@@ -89,7 +89,7 @@ def modify_esw_vport_context(
         known = hca.caps.eswitch_tables.fdb_to_vport_reg_c_id
         if context.fdb_to_vport_reg_c_id & ~known:
             raise CmdError(
-                Status.BAD_PARAM_ERR, "registers that vPorts cannot get",
+                Status.BAD_PARAM_ERR, "registers that vPorts cannot receive",
                 f"{context.fdb_to_vport_reg_c_id:#x}",
             )  # fmt: skip
         vport.reg_c_id = context.fdb_to_vport_reg_c_id

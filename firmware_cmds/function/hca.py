@@ -46,7 +46,7 @@ def enable_hca(hca: Hca, cmd: layout.EnableHcaIn, out: layout.EnableHcaOut) -> N
     if one is not None:
         vhca_state.check_entry(one)
     if not hca.vhca.may_begin:
-        raise CmdError(Status.BAD_SYS_STATE_ERR, "function's manager has disabled it")
+        raise CmdError(Status.BAD_SYS_STATE_ERR, "function is disabled by its manager")
     if hca.state is not HcaState.DISABLED:
         lifecycle.shut_down(hca)
     hca.state = HcaState.ENABLED
@@ -78,7 +78,7 @@ def disable_hca(hca: Hca, cmd: layout.DisableHcaIn, out: layout.DisableHcaOut) -
             vhca_state.disable(one, hca.managed_by)
         return
     if hca.state is HcaState.INITIALIZED:
-        raise CmdError(Status.BAD_SYS_STATE_ERR, "TEARDOWN_HCA must come first")
+        raise CmdError(Status.BAD_SYS_STATE_ERR, "TEARDOWN_HCA must precede DISABLE_HCA")
     hca.state = HcaState.DISABLED
     if one is not None:
         vhca_state.leave(one, hca.managed_by)

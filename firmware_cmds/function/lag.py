@@ -44,7 +44,7 @@ def _lag(hca: Hca) -> Lag:
 def _check_master(hca: Hca) -> None:
     board = hca.adapter.board
     if not hca.caps.general.lag_master or len(board.adapters) < 2:
-        raise CmdError(Status.BAD_OP_ERR, "no LAG with a single port")
+        raise CmdError(Status.BAD_OP_ERR, "a LAG needs a board with two ports")
     if hca.vhca is not board.master:
         raise CmdError(Status.BAD_OP_ERR, "only the first port's function is the master of a LAG")
 
@@ -54,7 +54,9 @@ def _remap(hca: Hca, ctx: layout.Lagc) -> tuple[int, ...]:
     remap = int(ctx.tx_remap_affinity_1), int(ctx.tx_remap_affinity_2)
     ports = len(hca.adapter.board.adapters)
     if not all(1 <= port <= ports for port in remap):
-        raise CmdError(Status.BAD_PARAM_ERR, "tx_remap_affinity is no port", f"{remap}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "tx_remap_affinity is 0 or above num_lag_ports", f"{remap}"
+        )
     return remap
 
 
@@ -73,7 +75,9 @@ def _active(hca: Hca, ctx: layout.Lagc) -> int:
     if active and not hca.caps.port_selection.port_select_flow_table_bypass:
         raise CmdError(Status.BAD_PARAM_ERR, "active_port without port_select_flow_table_bypass")
     if active >> ports:
-        raise CmdError(Status.BAD_PARAM_ERR, "active_port names a port too many", f"{active:#x}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "active_port has bits above num_lag_ports", f"{active:#x}"
+        )
     return active
 
 
@@ -86,7 +90,7 @@ def create_lag(hca: Hca, cmd: layout.CreateLagIn, out: layout.CreateLagOut) -> N
     _check_master(hca)
     board = hca.adapter.board
     if board.lag is not None:
-        raise CmdError(Status.BAD_RES_STATE_ERR, "there is a LAG already")
+        raise CmdError(Status.BAD_RES_STATE_ERR, "the LAG already exists")
     mode = _mode(hca, cmd.ctx)
     is_native = bool(cmd.ctx.fdb_selection_mode)
     if is_native and not hca.caps.general.lag_native_fdb_selection:
@@ -137,7 +141,7 @@ def query_lag(hca: Hca, cmd: layout.QueryLagIn, out: layout.QueryLagOut) -> None
 def destroy_lag(hca: Hca, cmd: layout.DestroyLagIn, out: layout.DestroyLagOut) -> None:
     """Separate the ports again; refused while the vPorts are joined."""
     if _lag(hca).has_vports:
-        raise CmdError(Status.BAD_RES_STATE_ERR, "DESTROY_VPORT_LAG must come first")
+        raise CmdError(Status.BAD_RES_STATE_ERR, "DESTROY_VPORT_LAG must precede DESTROY_LAG")
     hca.adapter.board.lag = None
 
 
@@ -148,7 +152,7 @@ def create_vport_lag(hca: Hca, cmd: layout.CreateVportLagIn, out: layout.CreateV
     """Join the vPorts: the master receives packets for its GIDs from any port."""
     lag = _lag(hca)
     if lag.has_vports:
-        raise CmdError(Status.BAD_RES_STATE_ERR, "the vPorts are one already")
+        raise CmdError(Status.BAD_RES_STATE_ERR, "the vPorts are already joined")
     lag.has_vports = True
 
 
@@ -162,5 +166,5 @@ def destroy_vport_lag(
     """Separate the vPorts: each port's packets are for its own function again."""
     lag = _lag(hca)
     if not lag.has_vports:
-        raise CmdError(Status.BAD_RES_STATE_ERR, "the vPorts are not one")
+        raise CmdError(Status.BAD_RES_STATE_ERR, "the vPorts are not joined")
     lag.has_vports = False

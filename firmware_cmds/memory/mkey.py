@@ -152,8 +152,9 @@ def _most_entries(caps: Caps, mode: int) -> int:
 
 
 def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.Mkc) -> Portions[None]:
-    """Return entries for the umem from ``offset`` on; the key's pages may be smaller than the
-    umem's.
+    """Write entries for the umem from ``offset`` on.
+
+    The key's pages may be smaller than the umem's.
     """
     shift, memory = ctx.log_page_size, umem.memory
     if not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:

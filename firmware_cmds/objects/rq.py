@@ -185,7 +185,7 @@ def _reservations(hca: Hca, ctx: layout.Rqc, wq: Wq, strides: Strides | None) ->
     size = 1 << _LOG_RESERVATION_BASE + wq.log_reservation_size
     if not 1 << strides.log_size <= size <= strides.count << strides.log_size:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "a reservation must divide the strides of a WQE", f"{size} bytes"
+            Status.BAD_PARAM_ERR, "reservation size outside one stride to one WQE", f"{size} bytes"
         )
     alignments: dict[int, int] = {
         ShampoAlignment.BYTE: 1,

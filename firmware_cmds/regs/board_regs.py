@@ -34,7 +34,7 @@ def _mtcap(_hca: Hca, reg: module_regs.MtcapReg) -> None:
 
 
 def _mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
-    """Return a sensor's temperatures; ``mtr`` resets its maximum.
+    """Fill in a sensor's temperatures; ``mtr`` resets its maximum.
 
     The cable has no sensor: 0.
     """
@@ -60,7 +60,7 @@ def _set_mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
 
 
 def _mpcnt(_hca: Hca, reg: port_counters.MpcntReg) -> None:
-    """Return the PCIe counters, which are all 0.
+    """Fill in the PCIe counters, which are all 0.
 
     The link loses nothing, no request on it waits, and it never leaves L0. FreeBSD's mlx5en reads
     all three groups every second.
@@ -73,7 +73,7 @@ def _mpcnt(_hca: Hca, reg: port_counters.MpcntReg) -> None:
 
 
 def _mpein(hca: Hca, reg: layout.MpeinReg) -> None:
-    """Return the state of the PCIe link.
+    """Fill in the state of the PCIe link.
 
     The slot advertises no power (pwr_status 0).
     """
@@ -86,7 +86,7 @@ def _mpein(hca: Hca, reg: layout.MpeinReg) -> None:
 
 
 def _pmlp(hca: Hca, reg: module_regs.PmlpReg) -> None:
-    """Return the lane map: all lanes of the port lead to module 0."""
+    """Fill in the lane map: all lanes of the port lead to module 0."""
     is_ethernet = hca.model.port_type is PortType.ETH
     lanes = hca.eth.modes.lanes if is_ethernet else _IB_LANES
     reg.width = lanes

@@ -24,7 +24,7 @@ _BUFFER_MASK = 0xF
 
 
 def _pptb(hca: Hca, reg: layout.PptbReg) -> None:
-    """Return the buffer of each priority; untagged frames are priority 0."""
+    """Fill in the buffer of each priority; untagged frames are priority 0."""
     table = hca.eth.buffers.of_priority
     reg.prio_x_buff = sum(number << _BUFFER_BITS * prio for prio, number in enumerate(table))
     reg.untagged_buff, reg.ctrl_buff = table[0], 0
@@ -44,7 +44,7 @@ def _set_pptb(hca: Hca, reg: layout.PptbReg) -> None:
 
 
 def _pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
-    """Return sizes and thresholds, in cells."""
+    """Fill in sizes and thresholds, in cells."""
     reg.port_buffer_size = port_buffers.CELLS
     for entry, buffer in zip(reg.buffer, hca.eth.buffers.buffers):
         entry.lossy, entry.epsb, entry.size = buffer.lossy, 0, buffer.size
@@ -71,7 +71,7 @@ def _set_pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
 
 
 def _sbcam(_hca: Hca, reg: layout.SbcamReg) -> None:
-    """Return the unit of sizes, and the size of the shared buffer."""
+    """Fill in the unit of sizes, and the size of the shared buffer."""
     reg.cap_total_buffer_size = port_buffers.CELLS
     reg.cap_cell_size = port_buffers.CELL_BYTES
     reg.cap_max_pg_buffers = port_buffers.NETWORK_BUFFERS

@@ -95,7 +95,7 @@ def _pin(hca: Hca, number: int) -> Pin:
 
 
 def _mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
-    """Return the pins' capabilities, and the function of one pin."""
+    """Fill in the pins' capabilities, and the function of one pin."""
     pin = _pin(hca, reg.pin)
     reg.cap_number_of_pps_pins = PINS
     reg.cap_max_num_of_pps_in_pins = reg.cap_max_num_of_pps_out_pins = PINS

@@ -37,7 +37,7 @@ class InfoType(IntEnum):
 
 
 def mcam(hca: Hca, reg: McamReg) -> None:
-    """Return the supported management registers and features, a bit each."""
+    """Fill in the supported management registers and features, a bit each."""
     general = hca.caps.general
     has_real_time, has_pins = bool(general.rq_ts_format), bool(general.pps)
     if reg.access_reg_group == _REGISTERS_9000:
@@ -57,14 +57,14 @@ def mcam(hca: Hca, reg: McamReg) -> None:
 
 
 def mcqs(hca: Hca, reg: layout.McqsReg) -> None:
-    """Return a component's state: the boot image, in use and not being updated."""
+    """Fill in a component's state: the boot image, in use and not being updated."""
     _check_index(reg)
     reg.last_index_flag = 1
     reg.identifier = BOOT_IMAGE
 
 
 def mcqi(hca: Hca, reg: layout.McqiReg) -> None:
-    """Return ``data_size`` bytes of information about a component.
+    """Fill in ``data_size`` bytes of information about a component.
 
     ``read_pending_component`` requests the version that the next reset activates: the same one.
     """
@@ -89,7 +89,7 @@ def mcqi(hca: Hca, reg: layout.McqiReg) -> None:
 
 
 def mgir(hca: Hca, reg: layout.MgirReg) -> None:
-    """Return a summary of adapter and firmware, for tools (mstflint, mstlink, mstreg)."""
+    """Fill in a summary of adapter and firmware, for tools (mstflint, mstlink, mstreg)."""
     model = hca.model
     reg.device_id = model.identity.device_id
     reg.hw_dev_id = model.hw_id
@@ -100,7 +100,7 @@ def mgir(hca: Hca, reg: layout.MgirReg) -> None:
 
 
 def mfrl(_hca: Hca, _reg: layout.MfrlReg) -> None:
-    """Return zeros: no kind of reset activates other firmware.
+    """Fill in zeros: no kind of reset activates other firmware.
 
     Linux 6.1 reads it without checking MCAM.
     """

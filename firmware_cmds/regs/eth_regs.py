@@ -43,7 +43,7 @@ _MODULE_NOT_SUPPORTED = 2
 
 
 def _pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
-    """Return the hardware MTUs: frames with a VLAN tag and their check sequence."""
+    """Fill in the hardware MTUs: frames with a VLAN tag and their check sequence."""
     port = hca.eth
     reg.max_mtu = port.max_mtu
     reg.admin_mtu = reg.oper_mtu = port.admin_mtu
@@ -58,7 +58,7 @@ def _set_pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
 
 
 def _pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
-    """Return whether pause frames are sent and obeyed, for all traffic (PAUSE) or by priority
+    """Fill in whether pause frames are sent and obeyed, for all traffic (PAUSE) or by priority
     (PFC).
     """
     flow = hca.eth.flow
@@ -97,7 +97,7 @@ def _masked(old: int, new: int, mask: int) -> int:
 
 
 def _pcam(hca: Hca, reg: port_regs.PcamReg) -> None:
-    """Return the port's registers and features, a bit each; other groups are empty."""
+    """Fill in the port's registers and features, a bit each; other groups are empty."""
     if reg.access_reg_group == _REGISTERS_5000:
         mask = port_regs.pcam_regs_5000_to_507f.new(ppcnt=1, pplm=1, pbmc=1, pptb=1)
         reg.port_access_reg_cap_mask = bytes(mask)
@@ -112,7 +112,7 @@ def _pcam(hca: Hca, reg: port_regs.PcamReg) -> None:
 
 
 def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
-    """Return one group of counters (``emu.device.port.eth.counter_groups``)."""
+    """Fill in one group of counters (``emu.device.port.eth.counter_groups``)."""
     if reg.grp not in counter_groups.GROUPS:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
     if reg.prio_tc >= PRIORITIES:
@@ -124,7 +124,7 @@ def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
 
 
 def _pmaos(hca: Hca, reg: module_regs.PmaosReg) -> None:
-    """Return whether a module is present (illumos' mlxcx: mlxcx_mac_txr_info)."""
+    """Fill in whether a module is present (illumos' mlxcx: mlxcx_mac_txr_info)."""
     if reg.module:
         raise CmdError(Status.BAD_PARAM_ERR, "no such module", f"{reg.module}")
     reg.admin_status = PortStatus.UP
@@ -132,7 +132,7 @@ def _pmaos(hca: Hca, reg: module_regs.PmaosReg) -> None:
 
 
 def _mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
-    """Return the number of seconds for which the port's LED still blinks."""
+    """Fill in the number of seconds for which the port's LED still blinks."""
     end = hca.eth.beacon_end_ns
     if end is None:
         reg.beacon_remain = _FOREVER
@@ -154,7 +154,7 @@ def _set_mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
 
 
 def _mcia(hca: Hca, reg: module_regs.MciaReg) -> None:
-    """Return bytes of the module's EEPROM; the status field reports bytes that do not exist."""
+    """Fill in bytes of the module's EEPROM; the status field reports bytes that do not exist."""
     start, size = reg.device_address, min(reg.size, len(reg.dwords))
     addresses = (module.I2C_ADDRESS, module.I2C_DIAGNOSTICS)
     if reg.module or reg.i2c_device_address not in addresses or start + size > module.PAGE_BYTES:

@@ -28,7 +28,7 @@ _FRAME_COUNTERS = frozenset(
 
 
 def _pcap(hca: Hca, reg: layout.PcapReg) -> None:
-    """Return the InfiniBand PortInfo capability mask, in the last of four words."""
+    """Fill in the InfiniBand PortInfo capability mask, in the last of four words."""
     reg.port_capability_mask[3] = hca.ib.cap_mask1
 
 
@@ -47,7 +47,7 @@ def _pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
 
 
 def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
-    """Return width and speed of the InfiniBand link (mlx5 encoding, one bit each)."""
+    """Fill in width and speed of the InfiniBand link (mlx5 encoding, one bit each)."""
     if reg.proto_mask != IB_PROTO_MASK:
         return
     port, model = hca.ib, hca.model
@@ -81,12 +81,12 @@ def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
 
 
 def _pvlc(hca: Hca, reg: layout.PvlcReg) -> None:
-    """Return the virtual lanes, as code 4: VL0 to VL7."""
+    """Fill in the virtual lanes, as code 4: VL0 to VL7."""
     reg.vl_hw_cap = reg.vl_admin = reg.vl_operational = 4
 
 
 def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
-    """Return error counters of the link: link downs, and the errors that faults inject.
+    """Fill in error counters of the link: link downs, and the errors that faults inject.
 
     ethtool of an IPoIB interface also requests frame counters (core/ipoib/ipoib.c:
     mlx5i_stats_grps), which do not exist.

@@ -23,7 +23,7 @@ _MBPS_PER_RATE = 100
 
 
 def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
-    """Return the supported modes, the modes that the driver has chosen, and the active one.
+    """Fill in the supported modes, the modes that the driver has chosen, and the active one.
 
     An extended port also reports its modes as legacy masks. Of the two masks of the choice one is
     0, so that the driver sees which one it wrote.
@@ -69,7 +69,7 @@ def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
 
 
 def _pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
-    """Return error correction: supported codes of each mode, the chosen one, the active one."""
+    """Fill in error correction: supported codes of each mode, the chosen one, the active one."""
     port = hca.eth
     for name, link in fec.of_modes(port.modes.able).items():
         setattr(reg, f"fec_override_cap_{name}", link.capable)

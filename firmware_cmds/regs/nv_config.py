@@ -28,7 +28,7 @@ _ITEMS = {
 
 
 def mnvda(_hca: Hca, reg: MnvdaReg) -> None:
-    """Return an item, equal in all access modes (next, current, default); refuse unknown items."""
+    """Fill in an item, equal in all access modes (next, current, default); refuse unknown items."""
     type_ = reg.configuration_item_header.type
     kind = type_ >> _CLASS_SHIFT
     if type_ & _INDEX_MASKS.get(kind, 0) not in _ITEMS.get(kind, ()):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _paos(hca: Hca, reg: layout.PaosReg) -> None:
-    """Return the driver's setting and the port's state."""
+    """Fill in the driver's setting and the port's state."""
     reg.admin_status = PortStatus.UP if hca.port.admin_up else PortStatus.DOWN
     reg.oper_status = PortStatus.UP if hca.vport.is_up else PortStatus.DOWN
 

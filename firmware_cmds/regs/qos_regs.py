@@ -30,14 +30,14 @@ _TRUSTED = (TrustState.PCP, TrustState.DSCP)
 
 
 def _qcam(_hca: Hca, reg: QcamReg) -> None:
-    """Return the registers of DSCP priorities; there are no further features."""
+    """Fill in the registers of DSCP priorities; there are no further features."""
     if reg.access_reg_group == _REGISTERS:
         mask = layout.qcam_access_reg_cap_mask.new(qpts=1, qpdpm=1)
         reg.qos_access_reg_cap_mask = bytes(mask)
 
 
 def _qpts(hca: Hca, reg: layout.QptsReg) -> None:
-    """Return the source of a frame's priority: its VLAN tag or its DSCP."""
+    """Fill in the source of a frame's priority: its VLAN tag or its DSCP."""
     reg.trust_state = TrustState.DSCP if hca.eth.qos.trusts_dscp else TrustState.PCP
 
 
@@ -49,7 +49,7 @@ def _set_qpts(hca: Hca, reg: layout.QptsReg) -> None:
 
 
 def _qpdpm(hca: Hca, reg: layout.QpdpmReg) -> None:
-    """Return the priority of each DSCP."""
+    """Fill in the priority of each DSCP."""
     for entry, priority in zip(reg.dscp, hca.eth.qos.dscp_to_priority):
         entry.e, entry.prio = 0, priority
 
@@ -72,7 +72,7 @@ def _check_port(reg: layout.QtctReg | layout.QetcReg) -> None:
 
 
 def _qtct(hca: Hca, reg: layout.QtctReg) -> None:
-    """Return the traffic class of a priority."""
+    """Fill in the traffic class of a priority."""
     _check_port(reg)
     reg.tclass = hca.eth.qos.priority_to_class[reg.prio]
 
@@ -85,7 +85,7 @@ def _set_qtct(hca: Hca, reg: layout.QtctReg) -> None:
 
 
 def _qetcr(hca: Hca, reg: layout.QetcReg) -> None:
-    """Return groups, shares and limits of the traffic classes; the port has none of its own."""
+    """Fill in groups, shares and limits of the traffic classes; the port has none of its own."""
     _check_port(reg)
     for entry, tclass in zip(reg.tc_configuration, hca.eth.qos.classes):
         entry.g = entry.b = entry.r = 0

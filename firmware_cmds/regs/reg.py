@@ -54,7 +54,7 @@ def _host_endianness(hca: Hca, reg: layout.HostEndiannessReg) -> None:
 
 
 def _read_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
-    """Return the node description, which mlx5_ib reads on every link layer."""
+    """Fill in the node description, which mlx5_ib reads on every link layer."""
     reg.desc = hca.vport.node_description
 
 

@@ -140,7 +140,7 @@ def _part(stream: list[Contents], at: int, room: int) -> bytes:
 
 
 def _dump(hca: Hca, reg: layout.ResourceDump) -> None:
-    """Return the next chunk of a dump."""
+    """Fill in the next chunk of a dump."""
     room = layout.INLINE_BYTES if reg.inline_dump else min(int(reg.size), _MAX_BYTES)
     room -= room % _DWORD
     if not room:

@@ -27,7 +27,7 @@ _NOT_MODELLED = (
 
 
 def _roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
-    """Return the current settings."""
+    """Fill in the current settings."""
     recovery = hca.link.recovery
     reg.buf[:] = bytes(len(reg.buf))
     reg.roce_adp_retrans_field_select = reg.selective_repeat_forced_en_field_select = 1
