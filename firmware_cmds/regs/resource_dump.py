@@ -93,7 +93,7 @@ def _menu() -> bytes:
 
 
 def _resource(hca: Hca, reg: layout.ResourceDump) -> Iterator[Contents]:
-    """Return the requested segment, or an error segment with the reason."""
+    """Yield the requested segment, or an error segment with the reason."""
     source = SOURCES.get(reg.segment_type)
     if source is None:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown segment_type", f"{reg.segment_type:#x}")

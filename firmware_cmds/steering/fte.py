@@ -81,7 +81,7 @@ def _source(table: FlowTable, ctx: layout.FlowContext) -> FlowSource:
 
 
 def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
-    """Return the entry with the fields of modify_enable_mask from the new context."""
+    """Replace the fields of an entry that modify_enable_mask selects."""
     given = cmd.flow_context
     entry, mask = _entry(table, cmd.flow_index), cmd.modify_enable_mask
     if mask & ~int(_CHANGEABLE):

@@ -126,7 +126,7 @@ class Btf:
         return self._first + len(self._offsets)
 
     def find(self, name: str) -> list[int]:
-        """Yield the structures and unions of that name, this binary's before the base's."""
+        """Return the structures and unions of that name, this binary's before the base's."""
         inherited = self._base.find(name) if self._base else []
         return self._named.get(name, []) + inherited
 

@@ -103,7 +103,7 @@ def descendants() -> list[int]:
 
 
 def _family() -> dict[int, list[str]]:
-    """Yield the fields of /proc/PID/stat after the name, for us and for every descendant."""
+    """Return the fields of /proc/PID/stat after the name, for us and for every descendant."""
     stats = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

@@ -83,7 +83,7 @@ class _Place:
 
 
 def mutants(file: str, source: str) -> Iterator[Mutant]:
-    """Return all mutants of the checks of a module."""
+    """Yield all mutants of the checks of a module."""
     count: dict[str, int] = {}
     for number, (name, function, check, place) in enumerate(_places(ast.parse(source))):
         digest = hashlib.sha256(ast.unparse(function).encode()).hexdigest()[:12]

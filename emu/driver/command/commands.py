@@ -75,7 +75,7 @@ class Commands:
         return (blocks[0] if blocks else 0), blocks
 
     def submit(self, data: bytes, outlen: int, slot: int = 0) -> Blocks:
-        """Fill a slot without ringing, for ``outlen`` bytes of output."""
+        """Fill a slot for ``outlen`` bytes of output, without ringing; return its blocks."""
         self.token = self.token % 255 + 1
         in_ptr, in_blocks = self.mailboxes(data, len(data), self.token)
         out_ptr, out_blocks = self.mailboxes(b"", outlen, self.token)
@@ -132,7 +132,7 @@ class Commands:
         return Answer(delivery, raw, entry.layout_out.view(bytearray(raw)))
 
     def must(self, op: Op, **fields: Any) -> Answer:
-        """Run a command that must succeed. Raises DriverCommandError."""
+        """Run a command that must succeed; return its answer. Raises DriverCommandError."""
         answer = self.command(op, **fields)
         if answer.delivery or answer.status:
             raise DriverCommandError(f"{op.name}: delivery {answer.delivery}, {answer.status!r}")

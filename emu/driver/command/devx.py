@@ -49,7 +49,7 @@ class Devx:
         return self._driver.command(op, _uid=self.uid, **in_user_memory(fields))
 
     def must(self, op: Op, **fields: object) -> Answer:
-        """Run the process's command, which must succeed. Raises DriverCommandError."""
+        """Run the process's command and return its answer. Raises DriverCommandError if refused."""
         answer = self.command(op, **fields)
         if answer.delivery or answer.status:
             raise DriverCommandError(f"{op.name}: delivery {answer.delivery}, {answer.status!r}")

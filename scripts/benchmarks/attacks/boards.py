@@ -92,7 +92,7 @@ class Shared:
         )  # fmt: skip
 
     def lead(self, fdb: Flows, table: int, ways: list[bytes]) -> None:
-        """Return the destinations of the table for every packet: here all of ``ways``."""
+        """Let the table forward every packet to all of ``ways``."""
         fdb.entry(table, 0, fdb.group(table, 0, 0), *ways)
 
     def take(self, frame: Frame) -> None:

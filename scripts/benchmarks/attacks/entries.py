@@ -147,7 +147,7 @@ def inside_tunnels(watch: Watch) -> Iterator[None]:
 
 @pattern(f"steering entries of nonsense, {REQUESTS} new flows")
 def nonsense(watch: Watch) -> Iterator[None]:
-    """Return random bytes behind valid formats, with addresses of other entries."""
+    """Write random bytes behind valid formats, with addresses of other entries."""
     author, rng = Author(watch), random.Random(1)
 
     def made(number: int, to: int) -> bytes:

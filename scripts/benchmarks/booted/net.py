@@ -130,7 +130,7 @@ class World:
         return self._cpu_s / self._wall_s if self._wall_s else 0.0
 
     def tests(self) -> Iterator[tuple[str, Callable[[str], float]]]:
-        """Return names, each with a function that takes one sample of a side."""
+        """Yield names, each with a function that takes one sample of a side."""
         for mtu in MTUS:
             for name, take in (
                 ("guest to host", self._up),

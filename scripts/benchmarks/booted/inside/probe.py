@@ -29,7 +29,7 @@ def port_is_active() -> bool:
 
 
 def caches() -> Iterator[tuple[int, int]]:
-    """Return (keys, wanted keys) of each size in the cache (hw/mlx5/mr.c:
+    """Yield (keys, wanted keys) of each size in the cache (hw/mlx5/mr.c:
     queue_adjust_cache_locked).
     """
     for limit in Path("/sys/kernel/debug/mlx5").glob("*/mr_cache/*/limit"):
