@@ -5,10 +5,10 @@ field of five bits, and a byte offset of the compiler is a bit offset in the PRM
 Structures that the driver declares in plain C (``Prm.c_name``) are compared bit by bit.
 
 Every named field of ours must exist in theirs with the same name, offset and width, and both must
-have the same size. Three things are compared as a whole, by offset and width only: a union of
-theirs, a field that we declare as octets, and a word of theirs that we split into finer fields. A
-range that we leave reserved may have a name there; :attr:`layouts.btf.report.BtfReport.unmodelled`
-lists it.
+have the same size. Only offset and width are compared of a union of theirs and of a field that we
+declare as octets. The same applies to a word of theirs that we split into finer fields. A range
+that we leave reserved may have a name there; :attr:`layouts.btf.report.BtfReport.unmodelled` lists
+it.
 """
 
 from __future__ import annotations

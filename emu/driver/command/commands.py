@@ -1,6 +1,6 @@
 """Command interface from the driver's side: queue, mailboxes, doorbell (core/cmd.c).
 
-Commands are polled. The driver uses only BAR accesses and guest memory, so the same driver runs
+Commands are polled. The driver uses only BAR accesses and guest memory. The same driver runs
 against a function in this process and against one behind a vfio-user socket.
 """
 

@@ -1,7 +1,7 @@
 """Process that creates its own objects: its commands carry its uid, its memory is in umems.
 
-The module does what mlx5_ib does between mlx5dv and the device (devx.c), with UCX's conventions:
-umems of work queues and doorbell records are registered without write access.
+The module does what mlx5_ib does between mlx5dv and the device (devx.c), with UCX's conventions.
+Umems of work queues and doorbell records are registered without write access.
 """
 
 from __future__ import annotations
