@@ -2,8 +2,8 @@
 
 The format is the kernel's Documentation/bpf/btf.rst: a header, a section of type records and a
 section of strings. The records are numbered from 1 in file order (0 is void). A module's BTF is
-*split*: its numbers and its string offsets continue those of the vmlinux that it was built for, so
-it can be read only over that base.
+*split*: its numbers and string offsets continue those of the vmlinux of its build. Therefore a
+module can be read only over that base.
 
 The bytes are not trusted. Any error in them raises :class:`BtfError`; chains of types, nesting and
 the number of members are bounded.

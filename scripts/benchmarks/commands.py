@@ -1,8 +1,8 @@
 """Cost of a firmware command, without a guest and without a transport.
 
-A driver in the same process creates memory keys. The program measures the cost of a command in
-total and in the device alone, the ratio of the last commands to the first, and the memory of a key.
-Prints a table, and JSON with --json.
+A driver in the same process creates memory keys. The program measures the cost of a command, in
+total and in the device alone. Further results are the ratio of the last commands to the first, and
+the memory of a key. Prints a table, and JSON with --json.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Cost of the engine, without a guest and without a transport.
 
 Two functions in this process have a driver each. The program measures the time from the doorbell to
-the CQE for writes and reads, for work requests that change memory keys, and for a write sent as
-packets; and the cost of on-demand paging. Messages are compared with a plain copy between the same
-pages, a key over keys with a key over pages. Prints a table, or JSON with --json.
+the CQE. The operations are writes and reads, work requests that change memory keys, and a write
+sent as packets. A further result is the cost of on-demand paging. Messages are compared with a
+plain copy between the same pages, a key over keys with a key over pages. Prints a table, or JSON
+with --json.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Cost of an Ethernet packet, without a guest and without a transport.
 
-One function has queues like mlx5e's: a key over all of memory, 1024 requests in each ring, VLAN,
-address and traffic-type tables, TIRs that hash over four receive queues. Its wire has no other end;
-the program delivers received frames itself. Prints a table, or JSON with --json.
+One function has queues like mlx5e's, with a key over all of memory and 1024 requests in each ring.
+Its flow tables are the VLAN, address and traffic-type tables. TIRs hash over four receive queues.
+Its wire has no other end; the program delivers received frames itself. Prints a table, or JSON with
+--json.
 """
 
 from __future__ import annotations

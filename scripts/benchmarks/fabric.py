@@ -1,8 +1,9 @@
 """Packet path between two processes on one fabric, without a guest.
 
 A forked process has a function of its own; a reliable connection to it uses a socket. The times
-include both engines, the packets and the socket: one write from doorbell to completion, a round
-trip of messages, and the throughput of large writes and reads. Prints a table, or JSON with --json.
+include both engines, the packets and the socket. Results are one write from doorbell to completion,
+a round trip of messages, and the throughput of large writes and reads. Prints a table, or JSON with
+--json.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Cost of an attacker for the host: fixed attack patterns from guest, wire and client.
 
-Each pattern runs in its own process. Reported are the processor time of the longest single round of
-the loop, and the peak growth of the process's memory beyond what the function's ledger accounts
-for. Prints a table, or JSON with --json.
+Each pattern runs in its own process. The program reports the processor time of the longest round of
+the loop. A second result is the peak growth of the process's memory beyond the function's ledger.
+Prints a table, or JSON with --json.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 The program sends one message, or one command, on functions that have done so before, and records
 each function of ours that is entered; the driver's are not counted. A move is an entry into another
 module than the entry before it. Instructions are the interpreter's, of the same functions. The
-numbers do not depend on the machine and show the length of a path, the amount of code that a reader
-has to follow, and the effect of a change on it.
+numbers do not depend on the machine. A change's effect on the length of a path is visible in them.
 """
 
 from __future__ import annotations

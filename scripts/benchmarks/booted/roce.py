@@ -1,9 +1,8 @@
 """RoCE of the emulated HCA against rdma_rxe: in one guest, and between two.
 
 In one guest, a function with an Ethernet port, one with InfiniBand and rxe on a dummy link are
-measured alternately. Between two guests, each with a server process of its own, the packets of the
-HCA use a fabric, those of rxe use virtio-net and a socket between the QEMUs. All interfaces have an
-MTU of 4200.
+measured alternately. Two guests have a server process each. Packets of the HCA use a fabric between
+them, those of rxe virtio-net and a socket between the QEMUs. All interfaces have an MTU of 4200.
 """
 
 from __future__ import annotations
