@@ -1,10 +1,9 @@
 """Cost of objects when there are many: time per command, and memory per object.
 
-A driver in this process creates queue pairs, completion queues and memory keys, moves the queue
-pairs to RTS, sends through each once, and destroys everything. For each kind of command the median
-of the first tenth and of the last one are compared: the ratio shows whether the cost stays flat.
-Memory is Python's allocation for the device's side of an object. Prints a table, and JSON with
---json.
+A driver in this process creates queue pairs, completion queues and memory keys. The driver moves
+the queue pairs to RTS, sends through each once, and destroys everything. For each kind of command,
+the ratio of the last tenth's median to the first's shows whether the cost stays flat. Memory is
+Python's allocation for the device's side of an object. Prints a table, and JSON with --json.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cost of trace points and fault points when tracing is off and no plan is loaded.
 
-The device core is copied twice, once without the checks for a tracer and once without those for
-faults, as if the points did not exist. Processes with the original and with each copy do the same
+The device core is copied twice, as if the points did not exist: once without the checks for a
+tracer, once without those for faults. Processes with the original and with each copy do the same
 work alternately: writes of 64 bytes, many to a doorbell. Prints a table, and JSON with --json.
 """
 

@@ -1,8 +1,8 @@
 """Cost of a message where everything is numerous: queue pairs, functions, ports.
 
-Each row's reference is the small case in the same run: the cost of a message must not depend on the
-number of others that could exist, and equals that send at once must get equal service. Prints a
-table, or JSON with --json.
+Each row's reference is the small case in the same run. The cost of a message must not depend on the
+number of other objects. Equal senders at the same time must get equal service. Prints a table, or
+JSON with --json.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Cost of a BAR access on each transport, without a guest and without QEMU.
 
-A forked process is the client. Per transport: the round trip of a 4-byte read and of an 8-byte
-write, and the time for each of a burst of posted 8-byte writes, until all have been executed.
-Prints a table, and JSON with --json.
+A forked process is the client. The results per transport are the round trips of a 4-byte read and
+of an 8-byte write. A further result is the time of each posted 8-byte write in a burst, until all
+have been executed. Prints a table, and JSON with --json.
 """
 
 from __future__ import annotations
