@@ -628,10 +628,9 @@ class CqPeriodMode(IntEnum):
 
 
 class MiniCqeFormat(IntEnum):
-    """Contents of a compressed completion for each packet (mini_cqe_res_format; DPDK's mlx5_prm.h:
-    MLX5_CQE_RESP_FORMAT_*).
+    """Contents of a compressed completion for each packet (mini_cqe_res_format).
 
-    The last one is mini_cqe_res_format_ext 1.
+    The last one is mini_cqe_res_format_ext 1. Source: DPDK's mlx5_prm.h: MLX5_CQE_RESP_FORMAT_*.
     """
 
     HASH = 0

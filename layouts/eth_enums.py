@@ -271,16 +271,18 @@ class ReformatType(IntEnum):
 
 
 class ReformatAnchor(IntEnum):
-    """Origins of reformat_param_1: packet_reformat_context_in.reformat_param_0
-    (MLX5_REFORMAT_CONTEXT_ANCHOR_*).
+    """Origins of reformat_param_1: packet_reformat_context_in.reformat_param_0.
+
+    Source: MLX5_REFORMAT_CONTEXT_ANCHOR_*.
     """
 
     MAC_START = 0x1
 
 
 class FlowDestination(IntEnum):
-    """Values of dest_format_struct.destination_type (mlx5_ifc.h:
-    MLX5_IFC_FLOW_DESTINATION_TYPE_*).
+    """Values of dest_format_struct.destination_type.
+
+    Source: mlx5_ifc.h: MLX5_IFC_FLOW_DESTINATION_TYPE_*.
     """
 
     VPORT = 0x0
@@ -360,8 +362,9 @@ class VhcaState(IntEnum):
 
 
 class FlexProtocol(IntFlag):
-    """Optional protocols of the parser: flex_parser_protocols of cmd_hca_cap
-    (MLX5_FLEX_PROTO_*).
+    """Optional protocols of the parser: flex_parser_protocols of cmd_hca_cap.
+
+    Source: MLX5_FLEX_PROTO_*.
     """
 
     GENEVE = 1 << 3
@@ -372,8 +375,9 @@ class FlexProtocol(IntFlag):
 
 
 class FdbToVport(IntFlag):
-    """Registers that a vPort receives with its packets: fdb_to_vport_reg_c_id
-    (MLX5_FDB_TO_VPORT_*).
+    """Registers that a vPort receives with its packets: fdb_to_vport_reg_c_id.
+
+    Source: MLX5_FDB_TO_VPORT_*.
     """
 
     REG_C_0 = 1 << 0
@@ -381,8 +385,9 @@ class FdbToVport(IntFlag):
 
 
 class FlowSource(IntEnum):
-    """Sources of the packets that a switch's entry matches: flow_context.flow_source
-    (MLX5_FLOW_CONTEXT_FLOW_SOURCE_*).
+    """Sources of the packets that a switch's entry matches: flow_context.flow_source.
+
+    Source: MLX5_FLOW_CONTEXT_FLOW_SOURCE_*.
     """
 
     ANY = 0

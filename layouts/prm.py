@@ -195,8 +195,9 @@ def _named_bits(prm: Prm, besides: str = "") -> int:
 
 
 def _tail_step(prm: Prm) -> int:
-    """Return the bytes of an item of the tail of a structure, or of its last structure; 0 for
-    none.
+    """Return the bytes of an item of the tail of a structure, or of its last structure.
+
+    Returns 0 for a structure without a tail.
     """
     last = prm.fields[-1].kind if prm.fields else None
     if isinstance(last, Prm):

@@ -175,8 +175,9 @@ def _strides(caps: Caps, wq: Wq) -> Strides:
 
 
 def _reservations(hca: Hca, ctx: layout.Rqc, wq: Wq, strides: Strides | None) -> Reservations:
-    """Return where headers and data of a queue are written (core/en/params.c:
-    mlx5e_build_rq_param).
+    """Return where headers and data of a queue are written.
+
+    Source: core/en/params.c: mlx5e_build_rq_param.
     """
     if not hca.caps.general.shampo:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "shampo_enable")

@@ -94,8 +94,9 @@ class _Comparison:
         self.unmodelled: list[str] = []
 
     def differences(self) -> Iterator[Difference]:
-        """Yield all differences; a structure that only splits words of theirs has no
-        counterpart.
+        """Yield all differences.
+
+        A structure that only splits words of theirs has no counterpart.
         """
         missing = []
         for prm in self._ours.values():

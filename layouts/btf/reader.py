@@ -164,8 +164,9 @@ class Btf:
         raise BtfError(f"type {type_id}: array in more than {_MAX_DEPTH} dimensions")
 
     def element(self, type_id: int) -> int:
-        """Return the element type of an array, through all its dimensions; any other type
-        unchanged.
+        """Return the element type of an array, through all its dimensions.
+
+        Any other type is returned unchanged.
         """
         for _ in range(_MAX_DEPTH):
             type_id = self.resolve(type_id)

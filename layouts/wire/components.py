@@ -34,8 +34,9 @@ class Components:
         return sum(self.bits[name] for name in names)
 
     def record_bits(self, comp_mask: int) -> int:
-        """Return the bits of a record that a component mask selects; spare mask bits are
-        ignored.
+        """Return the bits of a record that a component mask selects.
+
+        Spare mask bits are ignored.
         """
         selected = 0
         for bit, field_bits in enumerate(self._selected):

@@ -90,8 +90,9 @@ class Rig:
             self.loop.step(None)
 
     def ring_by(self, path: Path) -> list[Callable[[], float]]:
-        """Send a message to the other end, for each end; return the microseconds until it
-        arrives.
+        """Send a message to the other end, for each end.
+
+        Returns the microseconds until it arrives.
         """
         client = VfioClient(path)
         self._clients = [client, *map(VfioClient, self._others)]

@@ -112,8 +112,9 @@ class End:
         return key, va
 
     def read_line(self, stream: socket.socket) -> bytes:
-        """Return the peer's next line; run the loop meanwhile, because the peer needs it to
-        join.
+        """Return the peer's next line.
+
+        The loop runs meanwhile, because the peer needs it to join.
         """
         line = b""
         while not line.endswith(b"\n"):

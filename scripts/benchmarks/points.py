@@ -83,8 +83,9 @@ def copy_without(attribute: str, target: Path) -> None:
 
 
 def one_round(trees: dict[str, Path], turns: int) -> dict[str, float]:
-    """Return the median of each tree's samples, in microseconds per write; each tree in a new
-    process.
+    """Return the median of each tree's samples, in microseconds per write.
+
+    Each tree runs in a new process.
     """
     workers = {name: start(tree) for name, tree in trees.items()}
     taken: dict[str, list[float]] = {name: [] for name in trees}

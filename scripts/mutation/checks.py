@@ -67,8 +67,9 @@ class _Place:
         return found
 
     def take_away(self) -> None:
-        """Replace the expression; its names are still named, so a function's cells stay the
-        same.
+        """Replace the expression.
+
+        Its names are still named, so a function's cells stay the same.
         """
         old = self.expression
         constant = ast.copy_location(ast.Constant(self.value), old)

@@ -52,8 +52,9 @@ class FunctionBar:
         self.function.bar_write(0, offset, data)
 
     def settle(self) -> None:
-        """Run the function and the others until none has work. Raises DriverError if that never
-        happens.
+        """Run the function and the others until none has work.
+
+        Raises DriverError if that never happens.
         """
         for _ in range(POLL_ROUNDS):
             if not any(function.run() for function in self.functions):

@@ -26,10 +26,9 @@ class BringUp(EventQueues):
     """General capabilities that the probe has set."""
 
     def probe(self, *, is_vf: bool = False, **requested: int) -> Self:
-        """Run all commands up to INIT_HCA and allocate a UAR page. Raises DriverCommandError,
-        DriverError.
+        """Run all commands up to INIT_HCA and allocate a UAR page.
 
-        ``requested`` are the general capabilities to set.
+        Raises DriverCommandError, DriverError. ``requested`` are the general capabilities to set.
         """
         self.attach()
         self.must(Op.ENABLE_HCA)

@@ -93,8 +93,9 @@ class Commands:
         self.bar.settle()
 
     def collect(self, blocks: Blocks, outlen: int, slot: int = 0) -> tuple[int, bytes]:
-        """Return delivery status and output of a finished slot. Raises DriverError if the device
-        owns it.
+        """Return delivery status and output of a finished slot.
+
+        Raises DriverError if the device owns it.
         """
         in_blocks, out_blocks = blocks
         entry = cmd.cmd_layout.view(self.memory.read(self.queue + 64 * slot, 64))
@@ -105,8 +106,9 @@ class Commands:
         return entry.status_own >> 1, raw[:outlen]
 
     def execute(self, data: bytes, outlen: int, slot: int = 0) -> tuple[int, bytes]:
-        """Run one command, polled; return delivery status and output. Raises DriverError like
-        ``collect``.
+        """Run one command, polled; return delivery status and output.
+
+        Raises DriverError like ``collect``.
         """
         blocks = self.submit(data, outlen, slot)
         self.ring(1 << slot)
@@ -139,8 +141,9 @@ class Commands:
         return answer
 
     def write_register(self, register: RegId, data: bytes, op_mod: int = 0) -> Answer:
-        """Write a register by ACCESS_REG, or read it with ``op_mod`` 1; the output ends with the
-        register.
+        """Write a register by ACCESS_REG, or read it with ``op_mod`` 1.
+
+        The output ends with the register.
         """
         return self.command(
             Op.ACCESS_REG, op_mod=op_mod, register_id=register, extra=data, out_extra=len(data)

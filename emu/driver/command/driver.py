@@ -31,8 +31,9 @@ class Driver(BringUp):
         return pdn
 
     def create_mkey(self, pd: int, **context: object) -> int:
-        """Create a key over all memory for local access; return its index (the key without
-        variant).
+        """Create a key over all memory for local access.
+
+        Returns its index (the key without variant).
         """
         context = {"pd": pd, "length64": 1, "lr": 1, "lw": 1, "qpn": 0xFFFFFF} | context
         index: int = self.must(Op.CREATE_MKEY, memory_key_mkey_entry=context).mkey_index

@@ -77,8 +77,9 @@ class Gateway:
         return self.get(DATA)
 
     def read_block(self, length: int) -> list[int]:
-        """Return the words of a block; the device advances the address
-        (mlx5_vsc_gw_read_block_fast).
+        """Return the words of a block.
+
+        The device advances the address (mlx5_vsc_gw_read_block_fast).
         """
         words: list[int] = []
         at = 0

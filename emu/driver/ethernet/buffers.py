@@ -38,8 +38,9 @@ class Buffers:
         self.rq.post(*sges)
 
     def drain(self) -> list[tuple[Cqe64, bytes]]:
-        """Return (the completion's fields, the packet's bytes) of all completions; errors have no
-        bytes.
+        """Return (the completion's fields, the packet's bytes) of all completions.
+
+        Errors have no bytes.
         """
         completions = []
         while (raw := self.rq.cq.peek()) is not None:

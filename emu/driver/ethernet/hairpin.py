@@ -50,8 +50,9 @@ class HairpinPair:
     def __init__(
         self, one: Driver, other: Driver, vhcas: tuple[int, int] = (0, 0), **wq: int
     ) -> None:
-        """Create both queues; ``vhcas`` are both vhca ids, ``wq`` the sizes that differ from the
-        default.
+        """Create both queues.
+
+        ``vhcas`` are both vhca ids, ``wq`` the sizes that differ from the default.
         """
         self.one, self.other, self.vhcas = one, other, vhcas
         self.rqn = create_hairpin_rq(one, wq)

@@ -111,8 +111,9 @@ class SignatureKey:
         self, qp: QueuePair, ranges: Sequence[Sge], mem: Domain | None, wire: Domain | None,
         check: int = CHECK_ALL, copy: int | None = None, wrong: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        """Post only the UMR. ``copy`` masks the bytes that a domain copies unchanged from the other
-        one.
+        """Post only the UMR.
+
+        ``copy`` masks the bytes that a domain copies unchanged from the other one.
         """
         self.sigerr ^= 1
         xlt = pad64(b"".join(KLM.pack(size, key, va) for size, key, va in ranges))

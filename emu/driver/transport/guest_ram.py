@@ -8,8 +8,9 @@ import os
 
 
 class GuestRam:
-    """Guest memory like QEMU's memory-backend-memfd: a memfd of fixed size. ``bytes`` is the
-    guest's own view of it.
+    """Guest memory like QEMU's memory-backend-memfd: a memfd of fixed size.
+
+    ``bytes`` is the guest's own view of it.
     """
 
     def __init__(self, size: int, *, sealed: bool = True) -> None:

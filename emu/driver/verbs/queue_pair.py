@@ -25,11 +25,11 @@ class QueuePair(WorkRequests):
         cq: CompletionQueue | None = None, rcq: CompletionQueue | None = None,
         log_cq_size: int = 8, **context: Any,
     ) -> None:  # fmt: skip
-        """Create a queue pair; ``cq`` takes all completions, unless ``rcq`` takes those of
-        receives.
+        """Create a queue pair.
 
-        The send queue has ``1 << log_sq_size`` WQEBBs; receive WQEs have ``16 << log_rq_stride``
-        bytes. ``context`` are fields of qpc.
+        ``cq`` takes all completions, unless ``rcq`` takes those of receives. The send queue has ``1
+        << log_sq_size`` WQEBBs; receive WQEs have ``16 << log_rq_stride`` bytes. ``context`` are
+        fields of qpc.
         """
         self.node, self.st, self.srq = node, st, srq
         self.cq = cq or CompletionQueue(node, log_cq_size)

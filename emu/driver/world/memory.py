@@ -43,8 +43,9 @@ class Memory:
     # -- what a guest does
 
     def alloc(self, size: int, align: int = PAGE) -> int:
-        """Return the IOVA of ``size`` zeroed bytes, a multiple of ``align``. Raises
-        OutOfMemoryError.
+        """Return the IOVA of ``size`` zeroed bytes, a multiple of ``align``.
+
+        Raises OutOfMemoryError.
         """
         freed = self._freed.get((size, align))
         if freed:

@@ -39,8 +39,9 @@ LRO = {
 
 
 class Merging:
-    """Two functions on a segment; the second one has a queue that merges the first one's
-    packets.
+    """Two functions on a segment.
+
+    The second one has a queue that merges the first one's packets.
     """
 
     def __init__(self, watch: Watch, *, is_split: bool) -> None:

@@ -88,8 +88,9 @@ class Fdb(Manager):
         )
 
     def chain(self, count: int, *last: bytes, **options: Any) -> int:
-        """Create tables of which each changes a packet; the last one has an entry with
-        ``options``.
+        """Create tables of which each changes a packet.
+
+        The last one has an entry with ``options``.
         """
         actions = [add_to_field(ModifyField.OUT_IP_TTL, 1)] * CHANGES
         context = self.flows.context(*actions)

@@ -29,8 +29,9 @@ def port_is_active() -> bool:
 
 
 def caches() -> Iterator[tuple[int, int]]:
-    """Yield (keys, wanted keys) of each size in the cache (hw/mlx5/mr.c:
-    queue_adjust_cache_locked).
+    """Yield (keys, wanted keys) of each size in the cache.
+
+    Source: hw/mlx5/mr.c: queue_adjust_cache_locked.
     """
     for limit in Path("/sys/kernel/debug/mlx5").glob("*/mr_cache/*/limit"):
         yield int((limit.parent / "cur").read_text()), 2 * int(limit.read_text())
