@@ -24,10 +24,9 @@ def _paos(hca: Hca, reg: layout.PaosReg) -> None:
 def _set_paos(hca: Hca, reg: layout.PaosReg) -> None:
     """Enable or disable the port, if ``ase`` is set; the change of the link raises an event.
 
-    The manager owns the port: a write from a function behind its switch has no effect. The function's driver
-    disables the port when its interface starts (core/en_main.c:
-    mlx5e_nic_enable). Linux does not write the register on InfiniBand; rdma-core's driver over vfio
-    does (tests/mlx5_base.py).
+    The manager owns the port: a write from a function behind its switch has no effect. Its driver
+    disables the port when its interface starts (core/en_main.c: mlx5e_nic_enable). Linux does not
+    write the register on InfiniBand; rdma-core's driver over vfio does (tests/mlx5_base.py).
     """
     if reg.ase:
         if reg.admin_status not in (PortStatus.UP, PortStatus.DOWN):
