@@ -154,8 +154,8 @@ class TestDamaged:
     @pytest.mark.parametrize(
         ("data", "message"),
         [
-            (b"", "too few"),
-            (everything().data()[:23], "too few"),
+            (b"", "too short"),
+            (everything().data()[:23], "too short"),
             (everything().data(magic=0xEB9E), "magic 9eeb"),
             (everything().data(version=2), "version 2"),
             (everything().data(header=16), "outside"),

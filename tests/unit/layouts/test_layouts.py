@@ -210,12 +210,12 @@ class TestPackers:
 
     @pytest.mark.parametrize("names", [("nibble",), ("low",), ("number", "word"), ("word", "word")])
     def test_fields_without_bytes_of_their_own(self, names):
-        with pytest.raises(TypeError, match="no place of its own"):
+        with pytest.raises(TypeError, match="does not occupy whole bytes"):
             self.entry.packer(*names)
 
     @pytest.mark.parametrize("upto", [0, 3])
     def test_end_inside_a_field(self, upto):
-        with pytest.raises(TypeError, match="word has no place"):
+        with pytest.raises(TypeError, match="word does not occupy"):
             self.entry.packer("word", upto=upto)
 
     def test_number_of_an_odd_size(self):
