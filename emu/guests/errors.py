@@ -86,8 +86,8 @@ _MAX_CONSOLE_LENGTH = 100_000
 """Characters of a console in what one process tells another."""
 
 
-def as_told(error: Exception) -> bytes:
-    """An error for another process, which reads it with :func:`told_failure`."""
+def as_reported(error: Exception) -> bytes:
+    """An error for another process, which reads it with :func:`reported_failure`."""
     status = error.status if isinstance(error, UserError) else 1
     console = error.console if isinstance(error, GuestError) else ""
     text = {"message": str(error) or repr(error), "console": console}
@@ -95,7 +95,7 @@ def as_told(error: Exception) -> bytes:
     return json.dumps({"status": status, **short}).encode()
 
 
-def told_failure(data: bytes) -> GuestError:
+def reported_failure(data: bytes) -> GuestError:
     """The error of another process; one that says so when ``data`` cannot be read."""
     try:
         table = json.loads(data)

@@ -11,7 +11,7 @@ from helpers.guest.named_guests import FakeGuest
 
 from emu.cli.main import main
 from emu.guests.errors import GuestError
-from emu.guests.named import keeper, running
+from emu.guests.named import daemon, running
 from emu.guests.named.attach import attached, output_of
 from emu.guests.named.background import start_in_background
 
@@ -27,7 +27,7 @@ def guest(tmp_path_factory, monkeypatch):
     with (
         FakeGuest() as one,
         running.Claim("one") as claim,
-        keeper.open_doors(claim, {"suite": "x"}, {"one": one}),
+        daemon.open_exec_servers(claim, {"suite": "x"}, {"one": one}),
     ):
         yield one
 

@@ -12,7 +12,7 @@ from helpers.guest.named_guests import FakeGuest
 
 from emu.cli.main import main
 from emu.guests import LabError
-from emu.guests.named import copying, keeper, running
+from emu.guests.named import copying, daemon, running
 from emu.guests.named.copying import copy_in, copy_out
 
 
@@ -36,7 +36,7 @@ def guest(programs, runtime):
     with (
         FakeGuest(str(programs)) as one,
         running.Claim("one") as claim,
-        keeper.open_doors(claim, {"suite": "x"}, {"one": one}),
+        daemon.open_exec_servers(claim, {"suite": "x"}, {"one": one}),
     ):
         yield one
 
@@ -51,7 +51,7 @@ def two_guests(guest, tmp_path):
     with (
         FakeGuest(str(own)) as other,
         running.Claim("two") as claim,
-        keeper.open_doors(claim, {"lab": True, "suite": "x"}, {"h1": guest, "h2": other}),
+        daemon.open_exec_servers(claim, {"lab": True, "suite": "x"}, {"h1": guest, "h2": other}),
     ):
         yield own / "copies"
 

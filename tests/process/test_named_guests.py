@@ -33,13 +33,13 @@ from emu.guests.errors import (
     GuestHungError,
     GuestPanicError,
     ServerError,
-    as_told,
-    told_failure,
+    as_reported,
+    reported_failure,
 )
 from emu.guests.guest.server import DeviceServer
-from emu.guests.named import keeper, outbox, running
+from emu.guests.named import daemon, outbox, running
 from emu.guests.named.attach import attached, follow_log, log_of, output_of, state_of
-from emu.guests.named.door import Door
+from emu.guests.named.exec_server import ExecServer
 from emu.guests.named.placing import placed
 from emu.host.process_identity import module_command
 
@@ -61,8 +61,9 @@ def guest():
 
 @pytest.fixture
 def open_guest(guest):
-    """A guest with a door, by the name ``one``."""
-    with running.Claim("one") as claim, keeper.open_doors(claim, {"suite": "x"}, {"one": guest}):
+    """A guest with an exec server, named ``one``."""
+    info = {"suite": "x"}
+    with running.Claim("one") as claim, daemon.open_exec_servers(claim, info, {"one": guest}):
         yield guest
 
 
@@ -71,7 +72,7 @@ def kept():
     """Guests in a process of their own; whatever is left is ended."""
     yield
     for entry in running.entries():
-        keeper.end(entry)
+        daemon.end(entry)
 
 
 def fake(stack):
@@ -280,7 +281,7 @@ def labs(**named):
         guest = stack.enter_context(FakeGuest())
         for name, guests in named.items():
             claim = stack.enter_context(running.Claim(name))
-            stack.enter_context(keeper.open_doors(claim, {}, dict.fromkeys(guests, guest)))
+            stack.enter_context(daemon.open_exec_servers(claim, {}, dict.fromkeys(guests, guest)))
         yield
 
 
@@ -311,7 +312,7 @@ def test_a_guest_s_name_alone_where_it_is_unique():
 @pytest.mark.parametrize("words", [["status"], ["exec"], ["dmesg"], ["fault", "list"]])
 def test_a_shell_completes_names(open_guest, words):
     two = {"h1": open_guest, "h2": open_guest}
-    with running.Claim("two") as claim, keeper.open_doors(claim, {}, two):
+    with running.Claim("two") as claim, daemon.open_exec_servers(claim, {}, two):
         for start, names in (("", ["one", "two/h1", "two/h2"]), ("two/", ["two/h1", "two/h2"])):
             found = ShellComplete(main, {}, "mlx5emu", "X").get_completions(words, start)
             assert [item.value for item in found] == names
@@ -333,7 +334,7 @@ def test_ps_shows_states(open_guest):
     """Each guest's by its name where they differ."""
     with FakeGuest() as other, running.Claim("two") as claim:
         other.state = "off"
-        with keeper.open_doors(claim, {"suite": "x"}, {"h1": open_guest, "h2": other}):
+        with daemon.open_exec_servers(claim, {"suite": "x"}, {"h1": open_guest, "h2": other}):
             said = CliRunner().invoke(main, ["ps"]).output
             open_guest.state = "off"
             later = CliRunner().invoke(main, ["ps"]).output
@@ -395,7 +396,7 @@ def test_a_log_that_is_followed(tmp_path):
     with (
         FakeGuest(str(tmp_path)) as guest,
         running.Claim("one") as claim,
-        keeper.open_doors(claim, {"suite": "x"}, {"one": guest}),
+        daemon.open_exec_servers(claim, {"suite": "x"}, {"one": guest}),
     ):
         shown = []
         follow_log("one", shown.append)
@@ -525,7 +526,7 @@ def test_unknown_names_come_with_those_that_run(open_guest):
 
 
 def test_nothing_is_left_of_a_name(runtime, guest):
-    with running.Claim("one") as claim, keeper.open_doors(claim, {}, {"one": guest}):
+    with running.Claim("one") as claim, daemon.open_exec_servers(claim, {}, {"one": guest}):
         pass
     assert not running.entries()
     assert not list(runtime.iterdir())
@@ -572,13 +573,13 @@ def test_a_runtime_directory_that_cannot_be_made_is_named(tmp_path, monkeypatch)
 
 
 def test_a_guest_is_kept_by_a_process_of_its_own(kept):
-    keeper.launch("kept", {"suite": "x"}, fake)
+    daemon.launch("kept", {"suite": "x"}, fake)
     entry = running.find("kept")
     assert entry.pid != os.getpid()
     assert output_of("kept", ["echo", "there"]) == b"there\n"
     assert output_of("kept", ["echo", "again"]) == b"again\n"
     inside = int(output_of("kept", ["sh", "-c", "echo $PPID"]))
-    assert keeper.end(entry) is None
+    assert daemon.end(entry) is None
     assert not running.entries()
     assert not entry.path.exists()
     assert not Path(f"/proc/{inside}").exists()
@@ -608,8 +609,8 @@ def with_a_full_disk(stack):
 @pytest.mark.parametrize("words", [["down", "--all"], ["down", "full", "kept"]])
 def test_down_tells_of_a_file_that_a_full_disk_has_cut_short(kept, words):
     """All are ended first."""
-    keeper.launch("full", {}, with_a_full_disk)
-    keeper.launch("kept", {}, fake)
+    daemon.launch("full", {}, with_a_full_disk)
+    daemon.launch("kept", {}, fake)
     done = CliRunner().invoke(main, words)
     assert done.exit_code == ServerError.status == 123
     assert "full is down\nkept is down\n" in done.output
@@ -630,16 +631,16 @@ def test_down_tells_of_every_server_that_has_failed(kept):
         return start
 
     for name in ("a", "b"):
-        keeper.launch(name, {"lab": True}, failing(name))
+        daemon.launch(name, {"lab": True}, failing(name))
     done = CliRunner().invoke(main, ["down", "--all"])
     assert done.exit_code == 123
     assert sorted(done.output.splitlines()) == [
         *("a is down", "b is down", "mlx5emu: a: no a", "mlx5emu: b: no b"),
     ]
-    keeper.launch("c", {"lab": True}, failing("c"))
+    daemon.launch("c", {"lab": True}, failing("c"))
     done = CliRunner().invoke(main, ["lab", "down"])
     assert (done.exit_code, done.output) == (123, "c is down\nmlx5emu: c: no c\n")
-    keeper.launch("d", {}, fake)
+    daemon.launch("d", {}, fake)
     done = CliRunner().invoke(main, ["down", "d"])
     assert (done.exit_code, done.output) == (0, "d is down\n")
 
@@ -652,7 +653,7 @@ def test_what_a_server_says_waits_for_nobody(kept):
         guest.server_failure = ServerError("never heard")
         return {"kept": guest}
 
-    keeper.launch("kept", {}, start)
+    daemon.launch("kept", {}, start)
     entry = running.find("kept")
     os.kill(entry.pid, signal.SIGTERM)
     os.waitpid(entry.pid, 0)
@@ -665,7 +666,7 @@ def test_a_start_that_fails_tells_why_and_leaves_nothing():
         raise GuestError("it does not boot", "its last lines")
 
     with pytest.raises(GuestError, match="it does not boot") as caught:
-        keeper.launch("kept", {}, start)
+        daemon.launch("kept", {}, start)
     assert caught.value.console == "its last lines"
     assert not running.entries()
 
@@ -674,7 +675,7 @@ UP = """
 import signal
 import sys
 from pathlib import Path
-from emu.guests.named import keeper
+from emu.guests.named import daemon
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may run in the background
 
@@ -683,7 +684,7 @@ def start(stack):
     open(sys.argv[2]).read()  # until the test lets it
     return {}
 
-keeper.launch("slow", {}, start)
+daemon.launch("slow", {}, start)
 """
 
 
@@ -706,13 +707,13 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, runtime, number):
 
 def test_a_door_needs_a_path_that_fits(guest, tmp_path):
     with pytest.raises(OSError, match="107 bytes"):
-        Door(guest, tmp_path / ("x" * 120))
+        ExecServer(guest, tmp_path / ("x" * 120))
 
 
 def test_errors_travel_between_processes():
-    error = told_failure(as_told(GuestHungError("a\x1b", "b")))
+    error = reported_failure(as_reported(GuestHungError("a\x1b", "b")))
     assert (str(error), error.console, error.status) == ("a\\x1b", "b", 124)
-    assert "can be read" in str(told_failure(b"[]"))
+    assert "can be read" in str(reported_failure(b"[]"))
 
 
 @pytest.mark.parametrize(

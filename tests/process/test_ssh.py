@@ -11,7 +11,7 @@ import pytest
 from helpers.guest.named_guests import FakeGuest
 
 from emu.guests import LabError
-from emu.guests.named import keeper, running, ssh
+from emu.guests.named import daemon, running, ssh
 from emu.host.process_identity import module_command
 
 
@@ -34,7 +34,7 @@ def open_guest(tmp_path):
             (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
             (tmp_path / name).chmod(0o755)
 
-        with keeper.open_doors(claim, {}, {"one": guest, "two.x": guest}):
+        with daemon.open_exec_servers(claim, {}, {"one": guest, "two.x": guest}):
             yield program
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from emu.guests.archive.room import TREES, Room, check_room
+from emu.guests.archive.disk_space import TREES, Room, check_space
 from emu.guests.errors import LabError
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def bootstrap(
     if program is None:
         raise LabError("mmdebstrap is not installed: mlx5emu doctor says how to get it")
     if room is not None:
-        check_room(what, room)
+        check_space(what, room)
     options = [f"--aptopt={option}" for option in proxy_options()]
     # /tmp may be a small tmpfs; mmdebstrap needs a directory that every user can reach.
     environ = {"TMPDIR": TREES} | os.environ | {"LC_ALL": "C.UTF-8"}

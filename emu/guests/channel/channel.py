@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from emu.guests.channel import frames
 from emu.guests.channel.job import Job, Sink
-from emu.guests.errors import ChannelClosedError, GuestError, GuestHungError, told_failure
+from emu.guests.errors import ChannelClosedError, GuestError, GuestHungError, reported_failure
 from emu.host.printable import one_line
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class GuestChannel:
         return self._begin(frames.RUN, payload, name, sink)
 
     def ask(self, what: str, **about: str) -> Job:
-        """Ask a door (:mod:`emu.guests.named.door`) for what it does itself."""
+        """Ask a door (:mod:`emu.guests.named.exec_server`) for what it does itself."""
         payload = json.dumps({"what": what, **about}).encode()
         return self._begin(frames.ASK, payload, what, None)
 
@@ -236,7 +236,7 @@ class GuestChannel:
                 consumed = job.consumed + frames.decode_count(frame.payload)
                 job.consumed = min(consumed, job.sent)
             elif frame.kind == frames.FAILED:
-                job.failure = job.failure or told_failure(frame.payload)
+                job.failure = job.failure or reported_failure(frame.payload)
                 self._jobs.pop(job.number, None)
             elif frame.kind == frames.EXIT and frame.payload:
                 job.status = frame.payload[0]

@@ -34,7 +34,7 @@ PAUSE = 14  # to the guest: one byte, 1 when it is to read no more of the comman
 PARKED = 17  # from a guest that can be saved: MARK; options follow (runner.await_options)
 CLOCK = 15  # both ways: encode_clock(), for the log of the guest's kernel; it comes back
 ASK = 16  # to a door: JSON, what it is to do itself; answered as a command is
-FAILED = 13  # from a door (emu.guests.named.door): JSON, why the command has no exit status
+FAILED = 13  # from a door (emu.guests.named.exec_server): JSON, why the command has no exit status
 
 _COUNT = struct.Struct(">I")
 _CLOCK = struct.Struct(">Q")

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress
-from emu.guests.archive.room import free_bytes
+from emu.guests.archive.disk_space import free_bytes
 from emu.guests.channel import frames
 from emu.guests.errors import GuestError
 from emu.guests.guest import console

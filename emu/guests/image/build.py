@@ -17,8 +17,8 @@ from pathlib import Path
 
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress, bootstrap
+from emu.guests.archive.disk_space import Room
 from emu.guests.archive.mirror import source_line
-from emu.guests.archive.room import Room
 from emu.guests.errors import LabError
 from emu.guests.image.recipe import Recipe
 from emu.guests.kernel import binaries

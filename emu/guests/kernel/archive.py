@@ -14,8 +14,8 @@ from pathlib import Path
 
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress, bootstrap_files
+from emu.guests.archive.disk_space import Room
 from emu.guests.archive.mirror import source_line
-from emu.guests.archive.room import Room
 from emu.guests.errors import LabError
 
 PREFIX = "debian:"

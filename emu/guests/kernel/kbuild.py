@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from emu.guests.archive.room import free_bytes
+from emu.guests.archive.disk_space import free_bytes
 from emu.guests.errors import LabError
 from emu.guests.kernel import kconfig
 

@@ -1,4 +1,4 @@
-"""Commands in a guest that another process keeps: the other side of :mod:`named.door`."""
+"""Commands in a guest that another process keeps: the other side of :mod:`named.exec_server`."""
 
 from __future__ import annotations
 

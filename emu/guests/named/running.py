@@ -1,8 +1,8 @@
 """Guests that have a name: which of them run, and where one reaches them.
 
 Each name has a directory below the user's own runtime directory, with a socket for each guest
-(:mod:`emu.guests.named.door`) and ``info.json``. The process that keeps the guests holds a lock of
-that name for as long as it lives, so the lock says whether they run, however that process ended.
+(:mod:`emu.guests.named.exec_server`) and ``info.json``. The daemon holds a lock of that name while
+it lives, so the lock says whether the guests run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How OpenSSH reaches a guest that runs: by an sshd for each connection, over the guest's channel.
 
-No network is needed: ssh's ProxyCommand has the guest run ``sshd -i``. The way there is the door's
-socket (:mod:`emu.guests.named.door`), which belongs to this user alone, so the guest's host key
-need not be checked. The guest knows us by a key that is made for this once.
+No network is needed: ssh's ProxyCommand has the guest run ``sshd -i``. The path is the
+socket of :mod:`emu.guests.named.exec_server`, which belongs to this user alone, so the guest's
+host key need not be checked. The guest authenticates us by a key made for one connection.
 """
 
 from __future__ import annotations

@@ -270,9 +270,9 @@ def plain(guid):
 
 
 def server_of(ps):
-    """The process that serves the functions: the keeper's child of that name."""
-    keeper = ps.decode().split()[-1]
-    found = subprocess.run(["pgrep", "-P", keeper, "-f", "emu serve"], capture_output=True)
+    """The process that serves the functions: the daemon's child of that name."""
+    daemon = ps.decode().split()[-1]
+    found = subprocess.run(["pgrep", "-P", daemon, "-f", "emu serve"], capture_output=True)
     return int(found.stdout)
 
 

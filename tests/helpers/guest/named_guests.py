@@ -22,7 +22,7 @@ Runner(port, os.devnull).run()
 
 
 class FakeGuest:
-    """What a door needs of a guest; ``path`` is where its commands are found first."""
+    """A guest as an exec server needs it; its commands are found in ``path`` first."""
 
     def __init__(self, path=None):
         self.path = path

@@ -41,7 +41,7 @@ def test_a_wrong_option(command, words, says, monkeypatch):
         raise AssertionError("something starts")
 
     monkeypatch.setattr("emu.guests.guest.guest.Guest.start", start)
-    monkeypatch.setattr("emu.guests.named.keeper.launch", start)
+    monkeypatch.setattr("emu.guests.named.daemon.launch", start)
     monkeypatch.setattr("emu.guests.kernel.archive.fetch", start)
     result = CliRunner().invoke(main, [command, *words, "x"])
     assert result.exit_code == 2

@@ -14,7 +14,7 @@ from emu.cli.commands.guests import run
 from emu.cli.runs import judged
 from emu.guests.errors import GuestHungError, GuestPanicError, ServerError
 from emu.guests.guest.guest import Result
-from emu.guests.named import keeper, running
+from emu.guests.named import daemon, running
 
 WARNING = "<4>[ 1.0] WARNING: CPU: 0 PID: 112 at a.c:1 mlx5_w+0x1/0x2 [mlx5_core]\n"
 BUG = "<1>[ 2.0] kernel BUG at a.c:1!\n<4>[ 2.0] RIP: 0010:mlx5_x+0x1/0x2 [mlx5_core]\n"
@@ -77,7 +77,7 @@ def guest(monkeypatch, tmp_path):
     made = FakeGuest()
     monkeypatch.setattr(run, "Guest", made)
     monkeypatch.setattr(running, "Claim", nullcontext)
-    monkeypatch.setattr(keeper, "open_doors", lambda *_: nullcontext())
+    monkeypatch.setattr(daemon, "open_exec_servers", lambda *_: nullcontext())
     monkeypatch.setattr(judged, "_census", lambda guest: guest.census())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "out").mkdir()

@@ -30,7 +30,7 @@ def temporary(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def keeper():
+def workdir_owner():
     """Another process with a directory, and the directory."""
     command, pipe = [sys.executable, "-c", KEEPER], subprocess.PIPE
     with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe) as process:
@@ -45,8 +45,8 @@ def test_a_directory_ends_with_its_block(temporary):
     assert not list(temporary.iterdir())
 
 
-def test_what_a_killed_process_leaves_goes_when_the_next_one_starts(temporary, keeper):
-    process, left = keeper
+def test_what_a_killed_process_leaves_goes_when_the_next_one_starts(temporary, workdir_owner):
+    process, left = workdir_owner
     with work_directory() as path:  # it still runs
         assert {str(one) for one in temporary.iterdir()} == {left, str(path)}
     process.kill()

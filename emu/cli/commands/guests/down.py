@@ -8,7 +8,7 @@ import click
 
 from emu.cli.shared.progress import working
 from emu.guests.errors import GuestError
-from emu.guests.named import keeper, running
+from emu.guests.named import daemon, running
 
 
 @click.command()
@@ -30,7 +30,7 @@ def end_all(entries: Iterable[running.RunningEntry]) -> None:
     complaints: list[GuestError] = []
     for entry in entries:
         with working(f"ending {entry.name}"):
-            complaint = keeper.end(entry)
+            complaint = daemon.end(entry)
         click.echo(f"{entry.name} is down")
         if complaint is not None:
             complaint.args = (f"{entry.name}: {complaint}",)

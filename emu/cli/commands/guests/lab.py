@@ -19,7 +19,7 @@ from emu.cli.shared.progress import working
 from emu.cli.shared.tables import Rows
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.states import UP
-from emu.guests.named import attach, hosts, keeper, running, topology
+from emu.guests.named import attach, daemon, hosts, running, topology
 from emu.guests.named.copying import copy_in, copy_out
 from emu.host.printable import one_line
 
@@ -52,7 +52,7 @@ def up(file: Path, keep: bool) -> None:
     failed: list[GuestError] = []
     complain = failed.append if keep else None
     try:
-        keeper.launch(
+        daemon.launch(
             requested.name,
             info,
             lambda stack: hosts.start(requested, stack, complain),

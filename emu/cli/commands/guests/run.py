@@ -36,7 +36,7 @@ from emu.cli.shared.names import new_name
 from emu.cli.shared.output import feed
 from emu.cli.shared.progress import display
 from emu.guests import Guest
-from emu.guests.named import keeper, running
+from emu.guests.named import daemon, running
 from emu.guests.options import Use
 from emu.instruments.outcome import FailOn
 from emu.instruments.outcome.objects import MIN_TURNS
@@ -114,7 +114,7 @@ def run(
                 stack.enter_context(guest)
         if options.faults is not None:
             stack.callback(tell_fired, guest.record)
-        stack.enter_context(keeper.open_doors(claim, described(options), {name: guest}))
+        stack.enter_context(daemon.open_exec_servers(claim, described(options), {name: guest}))
         with judged.telling(guest), debugger.watching(guest), covered(guest, coverage):
 
             def turn() -> int:

@@ -28,8 +28,8 @@ from emu.cli.shared.names import new_name
 from emu.cli.shared.progress import working
 from emu.guests import Guest
 from emu.guests.errors import LabError
-from emu.guests.named import keeper, running
-from emu.guests.named.door import Inhabitant
+from emu.guests.named import daemon, running
+from emu.guests.named.exec_server import GuestHandle
 from emu.guests.options import Use
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def up(name: str, gdb: str | None, **choices: object) -> None:
     prepare(options)
     info = described(options)
 
-    def start(stack: contextlib.ExitStack) -> Mapping[str, Inhabitant]:
+    def start(stack: contextlib.ExitStack) -> Mapping[str, GuestHandle]:
         guest = stack.enter_context(Guest(options))
         if gdb is not None:
             info["gdb"] = str(await_gdb(guest, gdb))
@@ -57,7 +57,7 @@ def up(name: str, gdb: str | None, **choices: object) -> None:
                 threading.Thread(target=_probe, args=(guest,), name="probe", daemon=True).start()
         return {name: guest}
 
-    keeper.launch(name, info, start, working(f"booting {name}"))
+    daemon.launch(name, info, start, working(f"booting {name}"))
     if gdb is not None:
         invite(gdb, Path(running.find(name).info["gdb"]))
     click.echo(f"{name} is up: mlx5emu exec {name} -- COMMAND")

@@ -9,7 +9,7 @@ import tarfile
 import pytest
 
 from emu.guests.archive import bootstrap
-from emu.guests.archive.room import Room
+from emu.guests.archive.disk_space import Room
 from emu.guests.errors import LabError
 
 LINES = """\

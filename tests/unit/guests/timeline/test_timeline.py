@@ -15,7 +15,7 @@ from emu.device.trace.event import KERNEL, TraceEvent
 from emu.device.trace.text import TextForm
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.kernel_trace import KernelTrace
-from emu.guests.named import keeper, running
+from emu.guests.named import daemon, running
 from emu.guests.timeline.clock import GuestClock, Mark, mark_of
 from emu.guests.timeline.kernel_log import call_events, log_events
 from emu.guests.timeline.merge import merged
@@ -165,7 +165,7 @@ def test_dmesg_shows_both_by_the_guests_clock(tmp_path_factory, monkeypatch):
     with (
         FakeGuest(path=f"{path}/bin") as guest,
         running.Claim("one") as claim,
-        keeper.open_doors(claim, {}, {"one": guest}),
+        daemon.open_exec_servers(claim, {}, {"one": guest}),
     ):
         shown = CliRunner().invoke(main, words)
         stored = CliRunner().invoke(main, [*words, "--json"])

@@ -113,7 +113,7 @@ def test_a_user_is_told_before_a_boot(command, taken, places, monkeypatch):
         raise AssertionError("something starts")
 
     monkeypatch.setattr("emu.guests.guest.guest.Guest.start", start)
-    monkeypatch.setattr("emu.guests.named.keeper.launch", start)
+    monkeypatch.setattr("emu.guests.named.daemon.launch", start)
     protocol, port = taken
     for option, value, why in (
         ("--net", f"user,forward={protocol}:{port}:80", f"{protocol} port {port} of 127.0.0.1 is"),

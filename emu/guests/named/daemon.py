@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from emu.guests import cache
-from emu.guests.errors import GuestError, LabError, as_told, told_failure
+from emu.guests.errors import GuestError, LabError, as_reported, reported_failure
 from emu.guests.named import running
-from emu.guests.named.door import Door, Inhabitant
+from emu.guests.named.exec_server import ExecServer, GuestHandle
 
 UP = b"{}"
 _KEPT = b"+"
@@ -30,19 +30,19 @@ _LAST_WORDS = "last words"
 _MAX_REPORT_BYTES = 1 << 20
 _STOP_TIMEOUT = 30.0
 
-Start = Callable[[contextlib.ExitStack], Mapping[str, Inhabitant]]
+Start = Callable[[contextlib.ExitStack], Mapping[str, GuestHandle]]
 """Starts guests, whose ends it leaves on the stack, and returns them by name."""
 
 
 @contextlib.contextmanager
-def open_doors(
-    claim: running.Claim, info: Mapping[str, object], guests: Mapping[str, Inhabitant]
+def open_exec_servers(
+    claim: running.Claim, info: Mapping[str, object], guests: Mapping[str, GuestHandle]
 ) -> Iterator[None]:
     """Let other processes reach the guests; the claim is that of their name."""
     with contextlib.ExitStack() as stack:
         entry = running.RunningEntry(claim.path.name, claim.path, {})
         for name, guest in guests.items():
-            stack.callback(Door(guest, entry.socket(name)).close)
+            stack.callback(ExecServer(guest, entry.socket(name)).close)
         cache.save_json(claim.path / running.INFO, {**_self(info), "guests": list(guests)})
         yield
 
@@ -75,10 +75,10 @@ def launch(
         _end(pid)
         raise
     if answer.startswith(_KEPT):
-        raise told_failure(answer.removeprefix(_KEPT))
+        raise reported_failure(answer.removeprefix(_KEPT))
     if answer != UP:
         os.waitpid(pid, 0)
-        raise told_failure(answer)
+        raise reported_failure(answer)
 
 
 def end(entry: running.RunningEntry) -> GuestError | None:
@@ -92,7 +92,7 @@ def end(entry: running.RunningEntry) -> GuestError | None:
         if not _end(entry.pid, lambda: not running.is_held(entry.name)):
             raise LabError(f"process {entry.pid}, which keeps {entry.name}, does not end")
         answer = words.read(_MAX_REPORT_BYTES) if words is not None else None
-    return told_failure(answer) if answer else None
+    return reported_failure(answer) if answer else None
 
 
 def _end(pid: int, is_gone: Callable[[], bool] | None = None) -> bool:
@@ -132,7 +132,7 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
-def _say(path: Path, guests: Iterable[Inhabitant]) -> None:
+def _say(path: Path, guests: Iterable[GuestHandle]) -> None:
     """What the server has complained of goes into the pipe, if somebody reads there.
 
     A pipe, as a file could meet the same full disk.
@@ -140,7 +140,7 @@ def _say(path: Path, guests: Iterable[Inhabitant]) -> None:
     failures = [guest.server_failure for guest in guests if guest.server_failure is not None]
     if failures:
         with contextlib.suppress(OSError), open(path, "wb", opener=_without_waiting) as words:
-            words.write(as_told(failures[0]))
+            words.write(as_reported(failures[0]))
 
 
 def _self(info: Mapping[str, object]) -> dict[str, object]:
@@ -170,8 +170,8 @@ def _keep(
             cache.save_json(claim.path / running.INFO, _self(info))
             guests = start(stack)
             last.callback(_say, claim.path / _LAST_WORDS, guests.values())
-            stack.enter_context(open_doors(claim, info, guests))
-            outcome = _KEPT + as_told(complaints[0]) if complaints else UP
+            stack.enter_context(open_exec_servers(claim, info, guests))
+            outcome = _KEPT + as_reported(complaints[0]) if complaints else UP
             os.write(report, outcome)  # fails when nobody waits any more
             os.close(report)
             while True:
@@ -180,7 +180,7 @@ def _keep(
         status = 0
     except Exception as error:
         with contextlib.suppress(OSError):
-            os.write(report, as_told(error))
+            os.write(report, as_reported(error))
     finally:
         os._exit(status)
 

@@ -24,7 +24,7 @@ class Room:
     """In mmdebstrap's directory of its own (TMPDIR), which goes at the end."""
 
 
-def check_room(what: str, room: Room) -> None:
+def check_space(what: str, room: Room) -> None:
     """Refuse to begin ``what`` where the disk is too full for it. Raises :class:`LabError`."""
     cached, trees = cache.cache_dir(), Path(os.environ.get("TMPDIR", TREES))
     if not trees.is_dir() or cached.stat().st_dev == trees.stat().st_dev:

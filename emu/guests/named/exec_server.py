@@ -20,7 +20,7 @@ from typing import Protocol
 
 from emu.guests.channel import frames
 from emu.guests.channel.job import Job, Sink
-from emu.guests.errors import GuestError, LabError, as_told
+from emu.guests.errors import GuestError, LabError, as_reported
 from emu.guests.named.inbox import Inbox
 from emu.guests.named.outbox import Outbox
 from emu.host import listening
@@ -32,7 +32,7 @@ _MAX_JOBS = 64
 _MAX_CLIENTS = 64
 
 
-class Inhabitant(Protocol):
+class GuestHandle(Protocol):
     """What a door needs of :class:`emu.guests.Guest`."""
 
     kernel_release: str
@@ -83,10 +83,10 @@ class Inhabitant(Protocol):
         """Put our clock into the log of the guest's kernel."""
 
 
-class Door:
+class ExecServer:
     """Listens at ``path`` for clients of one guest, until :meth:`close`. Raises OSError."""
 
-    def __init__(self, guest: Inhabitant, path: Path) -> None:
+    def __init__(self, guest: GuestHandle, path: Path) -> None:
         self._guest = guest
         self._socket = listening.listen(path, _BACKLOG)
         self._socket.setblocking(True)
@@ -125,7 +125,7 @@ class Door:
     def _serve(self, client: socket.socket) -> None:
         with client:
             try:
-                _Visit(self._guest, client).serve()
+                Session(self._guest, client).serve()
             except (OSError, ValueError, frames.ChannelFrameError) as error:
                 logger.info("a client is gone: %s", error)
             finally:
@@ -133,10 +133,10 @@ class Door:
                     self._clients.discard(client)
 
 
-class _Visit:
+class Session:
     """One client's commands."""
 
-    def __init__(self, guest: Inhabitant, client: socket.socket) -> None:
+    def __init__(self, guest: GuestHandle, client: socket.socket) -> None:
         self._guest = guest
         self._client = client
         self._outbox = Outbox(client.sendall, self._hold)
@@ -272,4 +272,4 @@ class _Visit:
                 self._send(frames.EXIT, number, b"\0")
 
     def _fail(self, number: int, error: Exception) -> None:
-        self._send(frames.FAILED, number, as_told(error))
+        self._send(frames.FAILED, number, as_reported(error))
