@@ -1,7 +1,7 @@
 """The guest lab: Debian guests in QEMU with emulated functions attached.
 
-What stands here is imported when it is used: who only wants to know the options of a guest, such as
-the pytest plugin in everybody's runs, need not load what boots one.
+Names are imported on first use: users of a guest's options alone, such as the pytest plugin in
+every run, need not load the modules that boot a guest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ELSEWHERE = {
     "GuestPool": "emu.guests.guest.pool",
     "GuestOptions": "emu.guests.options",
 }
-"""Where names are that are no errors."""
+"""Modules of the names that are not errors."""
 
 
 def __getattr__(name: str) -> Any:

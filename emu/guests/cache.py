@@ -1,6 +1,6 @@
 """The user's cache directory: guest images, an unpacked QEMU, logs of past runs, small answers.
 
-It is located as in the XDG base directory specification. Everything in it can be rebuilt, so
+Its location follows the XDG base directory specification. Every file in it can be rebuilt, so
 deleting any of it is safe while no guest runs.
 """
 
@@ -26,7 +26,7 @@ KEPT_RUNS = 16  # log directories; creating a new one deletes older ones
 
 
 def cache_dir() -> Path:
-    """``$XDG_CACHE_HOME/mlx5emu``, by default ``~/.cache/mlx5emu``; created when absent."""
+    """Return ``$XDG_CACHE_HOME/mlx5emu`` (default ``~/.cache/mlx5emu``); create it when absent."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The specification says to ignore a relative path here.
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
@@ -34,7 +34,7 @@ def cache_dir() -> Path:
 
 
 def subdir(name: str) -> Path:
-    """A directory in the cache, created when absent."""
+    """Return a directory in the cache; create it when absent."""
     return _trusted(_made(cache_dir() / name))
 
 
@@ -47,7 +47,7 @@ def _trusted(path: Path) -> Path:
     if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise LabError(
             f"others may write to the cache directory {path}: `chmod -R go-w {path}` prevents it,"
-            " if you trust what is there"
+            " if you trust its contents"
         )
     return path
 
@@ -83,8 +83,9 @@ def lock(name: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]
 def building(target: Path) -> Iterator[Path]:
     """Create an empty directory next to ``target``; on success it atomically replaces ``target``.
 
-    On failure nothing remains. The caller holds a lock for ``target``. The directory has its own
-    temporary name, so a killed build is not mistaken for a good one; the next build deletes it.
+    On failure the directory is removed. The caller holds a lock for ``target``. The directory has
+    its own temporary name, so a killed build is not mistaken for a good one; the next build deletes
+    it.
     """
     _made(target.parent)
     for leftover in target.parent.glob(f".{target.name}.*"):
@@ -114,14 +115,14 @@ def new_run_dir() -> Path:
 
 
 def _is_in_use(run_dir: Path) -> bool:
-    """Whether its process, or another one that has reused its number, still runs."""
+    """Return whether its process, or another one that has reused its number, still runs."""
     return Path("/proc", run_dir.name.split("-")[1]).exists()
 
 
 def disk_usage(path: Path) -> int:
-    """Bytes that a file or a tree occupies on disk (images are sparse).
+    """Return the bytes that a file or a tree occupies on disk (images are sparse).
 
-    What another process removes meanwhile, such as the logs of an old run, does not count.
+    Files that another process removes meanwhile, such as logs of an old run, do not count.
     """
     if path.is_symlink() or not path.is_dir():
         return _occupied(path)
@@ -149,7 +150,7 @@ def load_json(path: Path) -> dict[str, Any]:
 
 
 def save_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON object as :func:`save_text` does."""
+    """Write a JSON object atomically, by :func:`save_text`."""
     save_text(path, json.dumps(value, indent=1))
 
 

@@ -1,4 +1,4 @@
-"""Checks whether everything the guest lab needs is available."""
+"""Checks whether everything that the guest lab needs is available."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SETUP = "scripts/setup" if shipped.is_checkout() else "pip install --force-rein
 
 
 class State(enum.Enum):
-    """The state of one part of the lab."""
+    """The state of one component of the lab."""
 
     GOOD = "ok"
     NOTE = "note"  # optional, or created when needed
@@ -38,7 +38,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One part of the lab; ``remedy`` is a command to type."""
+    """One component of the lab; ``remedy`` is a command to type."""
 
     part: str
     state: State
@@ -47,7 +47,7 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Check every part. Builds and fetches nothing; may boot a kernel to try KVM."""
+    """Check every component. Build and fetch nothing; a kernel may be booted to try KVM."""
     program, qemu_check = _qemu()
     images = {
         built.suite: built for built in image.cached() if built.is_current and not built.packages
@@ -87,7 +87,7 @@ def _python() -> Check:
 
 
 def _code() -> Check:
-    """Whether the device that guests get is compiled."""
+    """Check whether the emulated device's code is compiled."""
     if code() == COMPILED:
         return Check("device's code", State.GOOD, "compiled")
     faster = "; scripts/setup compiled makes a faster one" if shipped.is_checkout() else ""
@@ -96,7 +96,7 @@ def _code() -> Check:
 
 
 def _builders(needed: State) -> list[Check]:
-    """The programs that building an image needs besides Python."""
+    """Check the programs that building an image needs besides Python."""
     checks = []
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     for program, package in (("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs")):
@@ -123,7 +123,7 @@ def _builders(needed: State) -> list[Check]:
 
 
 def _user_namespaces(needed: State) -> Check:
-    """User namespaces, which mmdebstrap needs for users other than root."""
+    """Check user namespaces, which mmdebstrap needs for users other than root."""
     if shutil.which("newuidmap") is None:
         return Check("user namespaces", needed, "no newuidmap", "apt-get install uidmap")
     return Check("user namespaces", State.GOOD, "newuidmap")
@@ -143,7 +143,7 @@ def _qemu() -> tuple[Qemu | None, Check]:
 
 def _kvm(program: Qemu | None, built: Image | None) -> Check:
     if not accel.is_accessible():
-        result = "no /dev/kvm that may be used: guests run on emulated processors"
+        result = "no accessible /dev/kvm: guests run on emulated processors"
         return Check("KVM", State.NOTE, result)
     answer = accel.known_answer(program) if program else None
     if answer is None and program and built:
@@ -179,13 +179,13 @@ def _cache(needed: State) -> Check:
 def _libvfio_user() -> Check:
     library = ctypes.util.find_library("vfio-user")
     if library is None:
-        return Check("libvfio-user", State.NOTE, "absent; only --transport libvfio-user wants it")
+        return Check("libvfio-user", State.NOTE, "absent; only --transport libvfio-user needs it")
     return Check("libvfio-user", State.GOOD, library)
 
 
 def _passt() -> Check:
     path = shutil.which("passt")
     if path is None:
-        absent = "absent; only --net user wants it"
+        absent = "absent; only --net user needs it"
         return Check("passt", State.NOTE, absent, "apt-get install passt")
     return Check("passt", State.GOOD, path)

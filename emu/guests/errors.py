@@ -26,12 +26,12 @@ class GuestError(LabError):
         self.console = console
 
     def detail(self) -> str:
-        """The last lines of the console."""
+        """Return the last lines of the console."""
         return f"The console's last lines:\n{self.console}" if self.console else ""
 
 
 class ChannelClosedError(GuestError):
-    """QEMU has closed the port into the guest: the guest is gone."""
+    """QEMU has closed the port into the guest: the guest has ended."""
 
 
 class GuestPanicError(GuestError):
@@ -55,7 +55,7 @@ class ServerError(GuestError):
 
 
 class RefusedError(ServerError):
-    """The process that serves the emulated functions does not take its options."""
+    """The process that serves the emulated functions refuses its options."""
 
     status = 2
 
@@ -83,11 +83,11 @@ class CommandFailedError(GuestError):
 
 
 _MAX_CONSOLE_LENGTH = 100_000
-"""Characters of a console in what one process tells another."""
+"""Maximum length in characters of a console in an error for another process."""
 
 
 def as_reported(error: Exception) -> bytes:
-    """An error for another process, which reads it with :func:`reported_failure`."""
+    """Encode an error for another process, which decodes it by :func:`reported_failure`."""
     status = error.status if isinstance(error, UserError) else 1
     console = error.console if isinstance(error, GuestError) else ""
     text = {"message": str(error) or repr(error), "console": console}
@@ -96,11 +96,11 @@ def as_reported(error: Exception) -> bytes:
 
 
 def reported_failure(data: bytes) -> GuestError:
-    """The error of another process; one that says so when ``data`` cannot be read."""
+    """Decode another process's error; for unreadable ``data`` return an error that says so."""
     try:
         table = json.loads(data)
         error = GuestError(printable(str(table["message"])), printable(str(table["console"])))
         error.status = int(table["status"]) & 0xFF
     except (ValueError, KeyError, TypeError, RecursionError):
-        return GuestError("it has failed without a reason that can be read")
+        return GuestError("failed; the reported reason cannot be read")
     return error

@@ -1,4 +1,4 @@
-"""The options of a guest as users say them: words of a command line, keys of a file, a marker's."""
+"""The options of a guest as users write them: on a command line, in a file, in a marker."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def requested(
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> GuestOptions:
-    """The options of what a user has said, by the options' names; None is not said.
+    """Return the guest's options from a user's values, by option name; None is an absent value.
 
-    Paths are relative to ``base``. What is no option of users is a field as it is. A kernel is
-    looked for, and fetched when it is the archive's, once everything else is right. Raises
-    :class:`OptionError` for an option that cannot be, and :class:`LabError`.
+    Paths are relative to ``base``. Names that are not options of users are fields, kept unchanged.
+    The kernel is searched last, and fetched when it is the archive's, after all other checks.
+    Raises :class:`OptionError` for an invalid option, and :class:`LabError`.
     """
     fields, words = _checked(said, base)
     if words:
@@ -35,12 +35,12 @@ def requested(
 
 
 def check_requested(said: Mapping[str, Any], base: Path = _HERE) -> None:
-    """Refuse what :func:`requested` would; nothing is fetched. Raises as that does."""
+    """Refuse what :func:`requested` would refuse, with the same errors; fetch nothing."""
     _checked(said, base)
 
 
 def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Sequence[str]]:
-    """Return the fields of what a user has said, and the words for the kernel; both are right."""
+    """Return the checked fields of a user's values, and the checked words for the kernel."""
     fields = {name: value for name, value in said.items() if value is not None}
     for one in options():
         if one.name not in fields:

@@ -1,7 +1,7 @@
-"""Directories for what a run needs while it lasts: sockets, an initramfs, a plan.
+"""Directories for a run's temporary files: sockets, an initramfs, a plan.
 
-One that a killed process has left behind goes when the next is made: each is locked (flock) for as
-long as its process lives, however that ends.
+Each directory is locked (flock) while its process lives, however the process ends. Making a new
+directory removes those that killed processes left behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PREFIX = "mlx5emu-run-"
 
 @contextlib.contextmanager
 def work_directory() -> Iterator[Path]:
-    """A new directory of ours alone, removed at the end."""
+    """Hold a new private directory while the body runs; remove it at the end."""
     _sweep()
     path, lock = _make()
     try:
@@ -30,7 +30,7 @@ def work_directory() -> Iterator[Path]:
 
 
 def _make() -> tuple[Path, int]:
-    """A directory, and the descriptor that holds its lock."""
+    """Make a directory; return it and the descriptor that holds its lock."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=PREFIX))
         lock = _locked(path, fcntl.LOCK_EX)
@@ -39,7 +39,7 @@ def _make() -> tuple[Path, int]:
 
 
 def _locked(path: Path, how: int) -> int | None:
-    """A descriptor with the lock of our own directory; None when it has gone, or is in use."""
+    """Return a descriptor with the lock of our directory; None when it is missing or in use."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -48,7 +48,7 @@ def _locked(path: Path, how: int) -> int | None:
         about = os.fstat(lock)
         if about.st_uid == os.getuid():
             fcntl.flock(lock, how)
-            # Another process may have swept it away before we had the lock.
+            # Another process may have removed it before we held the lock.
             if os.path.samestat(about, path.lstat()):
                 return lock
     except OSError:
@@ -58,7 +58,7 @@ def _locked(path: Path, how: int) -> int | None:
 
 
 def _sweep() -> None:
-    """Remove what processes that have died have left behind."""
+    """Remove the directories of processes that have died."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if lock is not None:

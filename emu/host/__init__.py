@@ -1,1 +1,1 @@
-"""The host side: sockets and files in directories of other users, text for a terminal."""
+"""The host side: sockets and files in other users' directories, text for a terminal."""

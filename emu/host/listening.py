@@ -38,12 +38,12 @@ def bind(sock: socket.socket, path: Path, mode: int = OWNER_ONLY) -> None:
 
 
 def listen(path: Path, backlog: int, mode: int = OWNER_ONLY) -> socket.socket:
-    """A socket that listens at ``path`` and does not block.
+    """Open a non-blocking socket that listens at ``path``, and return it.
 
     The path of a dead server is taken over. Raises OSError with a text for the user.
     """
     if len(os.fsencode(path)) > MAX_PATH:
-        raise OSError(errno.ENAMETOOLONG, f"a socket's path has {MAX_PATH} bytes at most")
+        raise OSError(errno.ENAMETOOLONG, f"the path of a socket has at most {MAX_PATH} bytes")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_dead_socket(path)
@@ -57,12 +57,12 @@ def listen(path: Path, backlog: int, mode: int = OWNER_ONLY) -> socket.socket:
 
 
 def why_not_listening(path: Path, *, is_shared: bool = False) -> str:
-    """Return why no socket can be made at ``path``; "" when nothing speaks against it.
+    """Return why no socket can be made at ``path``; "" when one can.
 
-    Another process may listen there if the path ``is_shared``. The path stays as it was.
+    Another process may listen there if the path ``is_shared``. The path stays unchanged.
     """
     if len(os.fsencode(path)) > MAX_PATH:
-        return f"a socket's path has {MAX_PATH} bytes at most"
+        return f"the path of a socket has at most {MAX_PATH} bytes"
     if not path.parent.is_dir():
         return missing("directory", path.parent)
     try:
@@ -82,20 +82,20 @@ def _remove_dead_socket(path: Path) -> None:
 
 
 def _is_dead_socket(path: Path) -> bool:
-    """Return whether nobody listens at a path; False when nothing is there.
+    """Return whether a path is a socket without a listener; False when the path does not exist.
 
-    Raises OSError, with a text for the user, for what is no socket or is listened on.
+    Raises OSError, with a text for the user, for another kind of file or a socket in use.
     """
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise OSError(errno.EEXIST, "exists and is no socket")
+            raise OSError(errno.EEXIST, "exists and is not a socket")
     except FileNotFoundError:
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         result = probe.connect_ex(os.fspath(path))
     if result != errno.ECONNREFUSED:
-        raise OSError(errno.EADDRINUSE, "another process listens here")
+        raise OSError(errno.EADDRINUSE, "another process listens at this path")
     return True
 
 
@@ -110,7 +110,7 @@ class Acceptor:
         self._renew()
 
     def accept(self) -> socket.socket | None:
-        """The next client; None when there is none, or when its connection had to be closed."""
+        """Return the next client; None when none waits, or when its connection had to be closed."""
         try:
             client, _ = self._sock.accept()
         except (BlockingIOError, ConnectionAbortedError):
@@ -128,7 +128,7 @@ class Acceptor:
             self._reserve = -1
 
     def _turn_away(self, error: OSError) -> None:
-        """Use the reserve descriptor to close the waiting connection; logs the first in a row."""
+        """Close the waiting connection by the reserve descriptor; log only the first in a row."""
         if not self._is_short:
             logger.error("%s: cannot accept clients: %s", self._name, error.strerror)
         self._is_short = True

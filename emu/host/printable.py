@@ -1,8 +1,8 @@
 """Untrusted text on the user's terminal: characters that would control the terminal are escaped.
 
 Names, reasons and errors come from a guest, a file, another process. Escape sequences in them could
-move the cursor, rename the window or fake the user's input; characters that change the direction of
-text could make a line look different from what it says.
+move the cursor, rename the window or fake the user's input. Characters that change the direction of
+text could make a line read differently from its content.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LONGEST_LINE: Final = 500
 
 
 def printable(text: str) -> str:
-    r"""The text with non-printing characters as ``\x1b`` and the like; newlines stay."""
+    r"""Return the text with non-printing characters as ``\x1b`` and the like; newlines stay."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_shown, text))
 
 
 def one_line(text: str, limit: int = LONGEST_LINE) -> str:
-    """Like :func:`printable`, on one line of at most ``limit`` characters."""
+    """Return the text of :func:`printable` on one line of at most ``limit`` characters."""
     short = text[:limit]
     line = printable(short).replace("\n", "\\n").replace("\t", "\\t")
     return f"{line[:limit]}..." if len(line) > limit or len(text) > limit else line

@@ -1,4 +1,4 @@
-"""Other processes that run the same code as this one."""
+"""The command line by which this process starts another module of the same package."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import emu
 
 
 def module_command(name: str) -> list[str]:
-    """The command that runs a module of this very package.
+    """Return the command that runs a module of this very package.
 
-    Python looks for a module in the current folder first. There may be other sources of ours, such
-    as those of the checkout in whose folder a compiled package is tried: these are not wanted.
+    Python searches the current folder first. Another copy of our sources may be there, for example
+    the checkout in whose folder a compiled package is tried; that copy must not run.
     """
     here = Path("emu/__init__.py")
     is_from_here = here.exists() and here.samefile(emu.__file__)

@@ -1,7 +1,7 @@
-"""Files that come with the package: the guide, the manual page, and examples.
+"""Files of the package for users: the guide, the manual page, and examples.
 
-In a checkout they stand in ``share/`` and ``examples/``. A wheel has copies in ``emu/data``, with
-the same folders (``setup.py``), so examples that name each other find each other there.
+A checkout has them in ``share/`` and ``examples/``. A wheel has copies in ``emu/data``, in the same
+folders (``setup.py``), so examples that name each other find each other there.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "program": ("programs",),
     "finding": ("findings",),
 }
-"""Folders of ``examples/`` by the kind of their files; a name is looked for in this order."""
+"""Folders of ``examples/`` by the kind of their files; names are searched in this order."""
 _PROGRAMS: Final = (".py", ".c")
 _FEW: Final = 12
-"""Names that a message lists; of more it names the pages that do."""
+"""Number of names that a message lists; for more it names the pages of the guide."""
 _NO_EXAMPLE: Final = frozenset(("findings", "fixes"))
-"""Files of these folders that are lists about the others."""
+"""Files of these folders that list the others."""
 
 
 def is_checkout() -> bool:
@@ -37,14 +37,14 @@ def is_checkout() -> bool:
 
 
 def root() -> Path:
-    """Return the folder that has ``share`` and ``examples``."""
+    """Return the folder that contains ``share`` and ``examples``."""
     return _CHECKOUT if is_checkout() else _PACKAGE / "data"
 
 
 def examples(kind: str) -> dict[str, Path]:
     """Return the examples of a kind (a key of ``FOLDERS``) by their names.
 
-    A program's name has its suffix, as ``exchange.c``; the others have no ``.toml``.
+    The name of a program includes its suffix (``exchange.c``); other names omit ``.toml``.
     """
     found: dict[str, Path] = {}
     for folder in FOLDERS[kind]:
@@ -57,7 +57,7 @@ def examples(kind: str) -> dict[str, Path]:
 
 
 def all_examples() -> dict[str, Path]:
-    """Return the examples of all kinds by their names, and the page of a folder by the folder's."""
+    """Return all examples by their names, and each folder's page by the folder's name."""
     folders = {folder for folders in FOLDERS.values() for folder in folders}
     pages = {folder: root() / "examples" / folder / "README.md" for folder in folders}
     found = {folder: page for folder, page in pages.items() if page.is_file()}
@@ -67,12 +67,12 @@ def all_examples() -> dict[str, Path]:
 
 
 def example(kind: str, name: str) -> Path:
-    """Return the file of an example. Raises UserError, with near names, if there is none."""
+    """Return the file of an example. Raises UserError, with near names, if none has the name."""
     known = examples(kind)
     if name not in known:
         pages = (f"@{folder}" for folder in FOLDERS[kind] if folder in all_examples())
         where = " and ".join(pages) if len(known) > _FEW else ""
-        rest = f"mlx5emu guide has {where}" if where else f"there are {', '.join(known)}"
+        rest = f"mlx5emu guide has {where}" if where else f"known: {', '.join(known)}"
         raise UserError(f"no {kind} @{name}{near(name, known)}; {rest}")
     return known[name]
 

@@ -1,4 +1,4 @@
-"""TOML files that users write: every mistake is told at once, with its line and what is allowed."""
+"""TOML files that users write: all mistakes are reported at once, with line and allowed values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class TomlFile(Generic[M]):
-    """A file's tables, and the lines where they stand."""
+    """A file's tables, and the lines where they begin."""
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class TomlFile(Generic[M]):
         tables: Mapping[str, type[BaseModel]],
         error: type[UserError] = UserError,
     ) -> None:
-        """Read and check; ``tables`` are the models by the tables' names.
+        """Read and check the file; ``tables`` are the models by the tables' names.
 
-        A model's ``refused`` are keys that users may look for there, each with why it is not there.
+        A model's ``refused`` maps keys that users may expect in it to the reason for their absence.
 
         Raises ``error`` with a line for each mistake, and OSError.
         """
@@ -56,19 +56,19 @@ class TomlFile(Generic[M]):
             raise self._error(str(failure)) from None
 
     def line(self, place: Place) -> int:
-        """The line of the innermost part of a place that the text shows."""
+        """Return the line of the innermost part of a place that the text shows."""
         return self._lines.of(place) or 1
 
     def place(self, place: Place) -> str:
-        """Return the file and the line of a place, as messages have it."""
+        """Return the file and the line of a place, for messages."""
         return f"{self.path}:{self.line(place)}"
 
     def mistake(self, place: Place, why: object) -> UserError:
-        """The error to raise for something that is wrong at a place."""
+        """Return the error to raise for a mistake at a place."""
         return self.mistakes([(place, why)])
 
     def mistakes(self, mistakes: Sequence[tuple[Place, object]]) -> UserError:
-        """The error to raise for several things that are wrong."""
+        """Return the error to raise for several mistakes."""
         lines = sorted(((self.line(place), why) for place, why in mistakes), key=lambda one: one[0])
         texts = [f"{self.path}:{line}: {why}" for line, why in lines]
         more = [f"{self.path}: {len(texts) - _MAX_SHOWN} more"] * (len(texts) > _MAX_SHOWN)
@@ -76,7 +76,7 @@ class TomlFile(Generic[M]):
 
 
 def _causes(failure: ValidationError) -> list[Any]:
-    """Its mistakes without those that others inside them have brought about."""
+    """Return the mistakes that are not consequences of others inside them."""
     errors = failure.errors()
     places = [one["loc"] for one in errors]
     return [
@@ -89,7 +89,7 @@ def _causes(failure: ValidationError) -> list[Any]:
 
 
 def _said(error: Any, model: type[BaseModel], tables: Mapping[str, type[BaseModel]]) -> str:
-    """A mistake in words, with what is allowed."""
+    """Return a mistake in words, with what is allowed."""
     *_, key = error["loc"] or ("the file",)
     if error["type"] == "extra_forbidden":
         inner = tables.get(str(error["loc"][0]), model) if len(error["loc"]) > 1 else model

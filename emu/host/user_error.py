@@ -1,4 +1,4 @@
-"""Errors that the user can fix: shown as they are, without a traceback."""
+"""Errors that the user can fix: shown unchanged, without a traceback."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class UserError(Exception):
     """Exit status of the command line."""
 
     def detail(self) -> str:
-        """More lines that help to find the cause; empty when there are none."""
+        """Return more lines that help to find the cause; empty when there are none."""
         return ""

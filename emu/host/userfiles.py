@@ -15,13 +15,13 @@ from emu.host.user_error import UserError
 from emu.near import near
 
 _MAX_LISTED: Final = 10_000
-"""Names of a directory among which a near one is looked for."""
+"""Number of a directory's names that are searched for a near one."""
 
 
 def missing(what: str, path: Path) -> str:
     """Return the sentence that no ``what`` is at ``path``, with near names of its directory.
 
-    The near names are those of the first part of the path that is not there.
+    The near names are those of the first missing component of the path.
     """
     lost = path
     while not lost.parent.exists():
@@ -33,7 +33,7 @@ def missing(what: str, path: Path) -> str:
 
 
 def why_not_writable(path: Path) -> str:
-    """Return why no file can be written at ``path``; "" when nothing speaks against it."""
+    """Return why no file can be written at ``path``; "" when one can."""
     if path.is_dir():
         return f"{path} is a directory"
     if path.exists():
@@ -41,15 +41,15 @@ def why_not_writable(path: Path) -> str:
     if not path.parent.exists():
         return missing("directory", path.parent)
     if not path.parent.is_dir():
-        return f"{path.parent} is no directory"
+        return f"{path.parent} is not a directory"
     return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"{path.parent} is not writable"
 
 
 def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
-    """A descriptor of the file, created if absent; ``flags`` are further flags of open(2).
+    """Open the file, created if absent; return the descriptor. ``flags`` are added to open(2)'s.
 
-    A symbolic link in a world-writable directory is not followed, because another user may have
-    put it there: ELOOP, whatever fs.protected_symlinks is. Elsewhere (``/dev/stdout``) the link is
+    A symbolic link in a world-writable directory is not followed, because another user may have put
+    it there: ELOOP, whatever fs.protected_symlinks is. Elsewhere (``/dev/stdout``) the link is
     trusted. Raises OSError.
     """
     flags |= os.O_CREAT | os.O_CLOEXEC
@@ -62,7 +62,7 @@ def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
 
 
 def read_infile(path: Path, limit: int) -> bytes:
-    """A file's content. Raises UserError when it has more than ``limit`` bytes, and OSError."""
+    """Return a file's content. Raises UserError for more than ``limit`` bytes, and OSError."""
     with path.open("rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
@@ -71,11 +71,11 @@ def read_infile(path: Path, limit: int) -> bytes:
 
 
 def write_parts(path: Path, parts: Iterable[str]) -> None:
-    """Replace the file's text by the parts, one after the other. Raises OSError."""
+    """Replace the file's text by the parts, in order. Raises OSError."""
     try:
         with open(open_outfile(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
             file.writelines(parts)
-    except OSError as error:  # of writing and closing, which name no file
+    except OSError as error:  # errors of write and close name no file
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 

@@ -1,1 +1,1 @@
-"""Debian's package archive: which one to use, what is fetched from it, which names it knows."""
+"""Debian's package archive: mirrors, mmdebstrap, disk space, names of suites and packages."""

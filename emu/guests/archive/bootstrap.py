@@ -23,7 +23,7 @@ from emu.guests.errors import LabError
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
-"""Called with the current activity, how much of it is done, and the total (0: not known yet)."""
+"""Called with the current activity, the number of steps done, and the total (0: not known yet)."""
 
 _STEPS_PER_PACKAGE = 3  # downloaded, unpacked, set up
 _PACKAGE_STEP = re.compile(r"(Get:|Unpacking |Setting up )")
@@ -43,11 +43,12 @@ def bootstrap(
 ) -> None:
     """Run mmdebstrap with ``arguments``; its output goes to ``log``.
 
-    ``room`` is what it takes of the disk. Raises :class:`LabError` with its error, or when it is
-    not installed or the disk too full. When we are interrupted, it ends and removes its files.
+    ``room`` is the disk space that it needs. Raises :class:`LabError` with mmdebstrap's error, or
+    when it is not installed or the disk is too full. When we are interrupted, it ends and removes
+    its files.
 
-    It has a session of its own: when it fails, it sends its process group SIGHUP, to end the
-    processes that it has started, and whoever started us is not to be among them.
+    mmdebstrap runs in its own session: on failure it sends SIGHUP to its process group, to end the
+    processes that it has started. Our parent process must not be in that group.
     """
     program = shutil.which("mmdebstrap")
     if program is None:
@@ -78,7 +79,7 @@ def bootstrap(
                 out.write(line)
                 meter.feed(line.rstrip("\n"))
         except BaseException:
-            # It waits for what it has started, which a terminal would interrupt as well.
+            # mmdebstrap waits for its children, which a terminal would interrupt as well.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
             out.writelines(process.stderr)  # until it has cleaned up
@@ -99,10 +100,10 @@ def bootstrap_files(
     room: Room,
     progress: Progress | None = None,
 ) -> None:
-    """Unpack into ``target`` those files of a tree of mmdebstrap's whose names match ``retained``.
+    """Unpack into ``target`` the files of an mmdebstrap tree whose names match ``retained``.
 
-    The names begin with ``./``. The tree gets to us as an archive, as in a user namespace
-    mmdebstrap can reach no directory of ours. Raises :class:`LabError`.
+    The names begin with ``./``. The tree arrives as an archive, because mmdebstrap in a user
+    namespace can reach no directory of ours. Raises :class:`LabError`.
     """
     packed = target / "packages.tar"
     words = ["--format=tar", *arguments, suite, str(packed), *sources]
@@ -111,7 +112,7 @@ def bootstrap_files(
         members = [member for member in tar if retained.fullmatch(member.name)]
         for member in members:
             if ".." in Path(member.name).parts:
-                raise LabError(f"building {what} failed: {member.name} would be elsewhere")
+                raise LabError(f"building {what} failed: {member.name} is outside the tree")
         if hasattr(tarfile, "tar_filter"):
             tar.extractall(target, members, filter="tar")
         else:  # Python before 3.11.4, for example Debian 12's
@@ -120,7 +121,7 @@ def bootstrap_files(
 
 
 class Meter:
-    """Turns mmdebstrap's output lines into calls of a :data:`Progress`."""
+    """Converts mmdebstrap's output lines to calls of a :data:`Progress`."""
 
     def __init__(self, what: str, progress: Progress | None) -> None:
         self._what = what
@@ -144,9 +145,9 @@ class Meter:
 
 
 def first_error(log: str) -> str:
-    """The log line that best explains a failure: the first error, else the last line.
+    """Return the log line that best explains a failure: the first error, else the last line.
 
-    If one of our scripts fails, mmdebstrap only reports that; the line before tells the reason.
+    If one of our scripts fails, mmdebstrap reports only that; the line before has the reason.
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     for before, line in pairwise(["no output", *lines]):
@@ -158,7 +159,7 @@ def first_error(log: str) -> str:
 
 
 def proxy_options() -> list[str]:
-    """The machine's proxy settings for apt, which mmdebstrap does not read."""
+    """Return the machine's proxy settings for apt, which mmdebstrap does not read."""
     program = shutil.which("apt-config")
     if program is None:
         return []

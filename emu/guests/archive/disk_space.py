@@ -1,4 +1,4 @@
-"""Room on the disk that a build takes, compared with what is free before anything is fetched."""
+"""Disk space that a build needs, compared with the free space before anything is fetched."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from emu.guests import cache
 from emu.guests.errors import LabError
 
 TREES: Final = "/var/tmp"
-"""Where mmdebstrap makes its trees unless TMPDIR says otherwise: /tmp may be a small tmpfs."""
+"""Directory of mmdebstrap's trees unless TMPDIR names one: /tmp may be a small tmpfs."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """Bytes that a build takes at its most, as was measured, and a fifth more."""
+    """Maximum bytes that a build needs: the measured value plus a fifth."""
 
     cached: int
-    """In the cache."""
+    """Bytes in the cache."""
     tree: int = 0
-    """In mmdebstrap's directory of its own (TMPDIR), which goes at the end."""
+    """Bytes in mmdebstrap's own directory (TMPDIR), which is removed at the end."""
 
 
 def check_space(what: str, room: Room) -> None:
-    """Refuse to begin ``what`` where the disk is too full for it. Raises :class:`LabError`."""
+    """Refuse to start ``what`` when the disk has too little space. Raises :class:`LabError`."""
     cached, trees = cache.cache_dir(), Path(os.environ.get("TMPDIR", TREES))
     if not trees.is_dir() or cached.stat().st_dev == trees.stat().st_dev:
         _check(what, cached, room.cached + room.tree, "XDG_CACHE_HOME")
@@ -35,7 +35,7 @@ def check_space(what: str, room: Room) -> None:
 
 
 def free_bytes(path: Path) -> int:
-    """Return the bytes that this user may still write in the file system of ``path``."""
+    """Return the number of bytes that this user may still write in the file system of ``path``."""
     about = os.statvfs(path)
     blocks = about.f_bfree if os.geteuid() == 0 else about.f_bavail
     return blocks * about.f_frsize
@@ -44,9 +44,9 @@ def free_bytes(path: Path) -> int:
 def _check(what: str, path: Path, needed: int, variable: str) -> None:
     free = free_bytes(path)
     if free < needed:
-        from rich.filesize import decimal  # which only a full disk needs
+        from rich.filesize import decimal  # imported only for a full disk
 
         raise LabError(
-            f"{what} takes {decimal(needed)} in {path}, where {decimal(free)} are free: make room"
+            f"{what} needs {decimal(needed)} in {path}, where {decimal(free)} are free: free some"
             f" (mlx5emu guest clean), or name another directory by {variable}"
         )

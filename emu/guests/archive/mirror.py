@@ -1,4 +1,4 @@
-"""Which package archive to use: the one that this machine's own apt uses.
+"""Chooses the package archive: the one that this machine's own apt uses.
 
 Formats: sources.list(5), both the one-line style and deb822. The entry for the machine's own Debian
 suite is preferred; all Debian suites are on the same archive.
@@ -38,7 +38,7 @@ class AptSource:
 
 
 def parse_one_line(text: str) -> Iterator[AptSource]:
-    """The ``deb`` lines of a file in one-line style; anything else is skipped."""
+    """Yield the ``deb`` lines of a file in one-line style; skip all other lines."""
     for raw in text.splitlines():
         match = _ONE_LINE.fullmatch(raw.partition("#")[0].strip())
         if match is None:
@@ -51,7 +51,7 @@ def parse_one_line(text: str) -> Iterator[AptSource]:
 
 
 def parse_deb822(text: str) -> Iterator[AptSource]:
-    """The enabled binary sources of a file in deb822 style, one for each archive and suite."""
+    """Yield the enabled binary sources of a deb822 file, one for each archive and suite."""
     for stanza in re.split(r"\n\s*\n", text):
         fields = _fields(stanza)
         if "deb" not in fields.get("types", "").split():
@@ -65,7 +65,7 @@ def parse_deb822(text: str) -> Iterator[AptSource]:
 
 
 def _fields(stanza: str) -> dict[str, str]:
-    """The fields of a stanza, names in lower case, continuation lines joined."""
+    """Return the fields of a stanza, names in lower case, continuation lines joined."""
     fields: dict[str, str] = {}
     name = ""
     for line in stanza.splitlines():
@@ -83,7 +83,7 @@ def _fields(stanza: str) -> dict[str, str]:
 
 
 def read_sources(apt_dir: Path) -> list[AptSource]:
-    """Every source that apt would read below ``apt_dir`` (``/etc/apt``), in apt's order."""
+    """Return every source that apt would read below ``apt_dir`` (``/etc/apt``), in apt's order."""
     sources: list[AptSource] = []
     parts = apt_dir / "sources.list.d"
     for path in [apt_dir / "sources.list", *sorted(parts.glob("*.list"))]:
@@ -101,7 +101,7 @@ def _text(path: Path) -> str:
 
 
 def choose(sources: list[AptSource], codename: str) -> str | None:
-    """The URI of the Debian archive among ``sources``; None when there is none.
+    """Return the URI of the Debian archive among ``sources``; None when none qualifies.
 
     ``codename`` is the machine's own suite. Third-party archives use Debian's suite names too, so
     an entry signed by a key other than Debian's is ignored, and an entry whose URI ends in
@@ -123,16 +123,16 @@ def choose(sources: list[AptSource], codename: str) -> str | None:
 
 
 def source_line(suite: str, etc: Path = Path("/etc"), keyring: Path = KEYRING) -> str:
-    """The sources.list line for a suite's main component.
+    """Return the sources.list line for a suite's main component.
 
-    It names Debian's keyring, so the keys that the machine itself trusts do not matter.
+    The line names Debian's keyring, so the keys that the machine itself trusts do not matter.
     """
     signed = f"[signed-by={keyring}] " if keyring.exists() else ""
     return f"deb {signed}{debian_mirror(etc)} {suite} main"
 
 
 def debian_mirror(etc: Path = Path("/etc"), environ: Mapping[str, str] = os.environ) -> str:
-    """URI of the Debian archive: ``MLX5EMU_MIRROR``, else the one in apt's configuration."""
+    """Return the URI of the Debian archive: ``MLX5EMU_MIRROR``, else from apt's configuration."""
     if environ.get("MLX5EMU_MIRROR"):
         return environ["MLX5EMU_MIRROR"]
     match = re.search(r'^VERSION_CODENAME="?(\w+)', _text(etc / "os-release"), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Names of the archive's suites that guests are made of, and of its packages."""
+"""Names of the archive's suites and packages that guests are built from."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How the host and the program inside a guest talk: frames, and commands seen from the host."""
+"""The protocol between the host and the program inside a guest: frames, and the host's commands."""

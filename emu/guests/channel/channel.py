@@ -80,12 +80,12 @@ class GuestChannel:
         return self._begin(frames.RUN, payload, name, sink)
 
     def ask(self, what: str, **about: str) -> Job:
-        """Ask a door (:mod:`emu.guests.named.exec_server`) for what it does itself."""
+        """Send a request to the guest's exec server (:mod:`emu.guests.named.exec_server`)."""
         payload = json.dumps({"what": what, **about}).encode()
         return self._begin(frames.ASK, payload, what, None)
 
     def mark_clock(self) -> None:
-        """Put our clock into the log of the guest's kernel, beside its own."""
+        """Write our clock into the log of the guest's kernel, beside the kernel's time."""
         stamp = frames.encode_clock(time.monotonic_ns())
         self.send(frames.CLOCK, 0, stamp)
         self.wait_for(lambda: self._clock == stamp, self._hang_timeout)
@@ -143,7 +143,7 @@ class GuestChannel:
                     return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-            self._look_after()
+            self._ping()
 
     def send(self, kind: int, job: int = 0, payload: bytes = b"") -> None:
         """Send one frame."""
@@ -152,21 +152,21 @@ class GuestChannel:
             with self._send_lock:
                 self._connection.sendall(data)
         except TimeoutError as error:
-            raise GuestHungError("the guest takes no more input") from error
+            raise GuestHungError("the guest accepts no more input") from error
         except OSError as error:
             self.fail(ChannelClosedError("the guest has ended"))
             with self._changed:
                 self._raise_failure()
             raise AssertionError from error
 
-    def _look_after(self) -> None:
+    def _ping(self) -> None:
         """Ping a silent guest; :class:`GuestHungError` if it has not answered for too long."""
         asked = self._ping_sent
         if asked is None:
             self._ping_sent = time.monotonic()
             self.send(frames.PING)
         elif self._reading and time.monotonic() - asked > self._hang_timeout:
-            raise GuestHungError(f"the guest gave no sign of life for {self._hang_timeout:g} s")
+            raise GuestHungError(f"the guest did not answer for {self._hang_timeout:g} s")
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -177,7 +177,7 @@ class GuestChannel:
             self._read_frames()
         except Exception:
             logger.exception("the guest's messages cannot be read any more")
-            self.fail(GuestError("a mistake in reading the guest's messages"))
+            self.fail(GuestError("reading the guest's messages failed; the log has the cause"))
 
     def _read_frames(self) -> None:
         while True:
@@ -197,7 +197,7 @@ class GuestChannel:
                 for frame in self._decoder.feed(data):
                     self._handle(frame)
             except frames.ChannelFrameError as error:
-                self.fail(GuestError(f"the guest sent what is no message: {error}"))
+                self.fail(GuestError(f"the guest sent an invalid message: {error}"))
                 return
             except (OSError, GuestError):  # sending a reply has failed
                 self.fail(ChannelClosedError("the guest has ended"))
@@ -230,7 +230,7 @@ class GuestChannel:
             self._note(job, frame)
 
     def _note(self, job: Job, frame: frames.ChannelFrame) -> None:
-        """Handle a command's end, or its report of consumed input."""
+        """Record a command's end, or its report of consumed input."""
         with self._changed:
             if frame.kind == frames.CREDIT:
                 consumed = job.consumed + frames.decode_count(frame.payload)

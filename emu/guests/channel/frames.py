@@ -1,11 +1,11 @@
 """Messages between the host and the program inside the guest, over one virtio-serial port.
 
-Both ends use this file. It imports little and uses no dataclasses: importing those alone would take
-a guest on emulated processors a tenth of a second at each boot.
+Both ends use this file. Imports are few, without dataclasses: importing those alone costs a guest
+on emulated processors a tenth of a second at each boot.
 
-A frame is a header (kind, command number, payload length; big-endian) and the payload. A reboot
-can truncate a frame, so each side ignores what it receives until the other's HELLO, which begins
-with a mark that occurs nowhere else.
+A frame is a header (kind, command number, payload length; big-endian) and the payload. A reboot can
+truncate a frame. Each side therefore ignores its input until the other's HELLO, which begins with a
+mark that occurs nowhere else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 
 HEADER = struct.Struct(">BHI")
 MAX_PAYLOAD = 1 << 20
-CHUNK = 32 * 1024  # what one write to a virtio-serial port takes (virtio_console.c)
+CHUNK = 32 * 1024  # bytes of one write to a virtio-serial port (virtio_console.c)
 WINDOW = 256 * 1024  # bytes of standard input in flight, which the guest has to buffer
 MARK = bytes.fromhex("9f6d6c7835656d75e3c0d1b47a925f08")
 
@@ -27,14 +27,14 @@ PING = 6  # to the guest, which answers with PONG
 STDOUT = 7
 STDERR = 8
 EXIT = 9  # from the guest: one byte, the status as a shell gives it
-CREDIT = 10  # from the guest: that many bytes of STDIN are consumed; of command 0, of a serial line
+CREDIT = 10  # from the guest: bytes consumed of STDIN, or for command 0 of a serial line
 PONG = 11
 BYE = 12  # from the guest: nothing follows before the next HELLO
-PAUSE = 14  # to the guest: one byte, 1 when it is to read no more of the command's output, else 0
+PAUSE = 14  # to the guest: one byte, 1 to stop reading the command's output, 0 to resume
 PARKED = 17  # from a guest that can be saved: MARK; options follow (runner.await_options)
-CLOCK = 15  # both ways: encode_clock(), for the log of the guest's kernel; it comes back
-ASK = 16  # to a door: JSON, what it is to do itself; answered as a command is
-FAILED = 13  # from a door (emu.guests.named.exec_server): JSON, why the command has no exit status
+CLOCK = 15  # both ways: encode_clock(), for the guest's kernel log; the guest echoes it
+ASK = 16  # to an exec server: JSON, a request to it; answered like a command
+FAILED = 13  # from an exec server: JSON, why the command has no exit status
 
 _COUNT = struct.Struct(">I")
 _CLOCK = struct.Struct(">Q")
@@ -56,38 +56,38 @@ class ChannelFrame:
 
 
 def encode(kind: int, job: int = 0, payload: bytes = b"") -> bytes:
-    """The bytes of a frame."""
+    """Encode a frame."""
     if len(payload) > MAX_PAYLOAD:
         raise ChannelFrameError(f"payload of {len(payload)} bytes; at most {MAX_PAYLOAD} fit")
     return HEADER.pack(kind, job, len(payload)) + payload
 
 
 def encode_count(count: int) -> bytes:
-    """Payload of CREDIT."""
+    """Encode the payload of CREDIT."""
     return _COUNT.pack(count)
 
 
 def decode_count(payload: bytes) -> int:
-    """Inverse of :func:`encode_count`."""
+    """Decode the payload of :func:`encode_count`."""
     if len(payload) != _COUNT.size:
         raise ChannelFrameError(f"a count of {len(payload)} bytes")
     return int(_COUNT.unpack(payload)[0])
 
 
 def encode_clock(ns: int) -> bytes:
-    """Payload of CLOCK: the host's monotonic clock in nanoseconds."""
+    """Encode the payload of CLOCK: the host's monotonic clock in nanoseconds."""
     return _CLOCK.pack(ns)
 
 
 def decode_clock(payload: bytes) -> int:
-    """Inverse of :func:`encode_clock`."""
+    """Decode the payload of :func:`encode_clock`."""
     if len(payload) != _CLOCK.size:
         raise ChannelFrameError(f"a clock of {len(payload)} bytes")
     return int(_CLOCK.unpack(payload)[0])
 
 
 def encode_command(argv: list[str], environ: list[str], has_input: bool) -> bytes:
-    """Payload of RUN: argument list, its ``NAME=VALUE`` environment, whether STDIN follows."""
+    """Encode the payload of RUN: arguments, ``NAME=VALUE`` environment, whether STDIN follows."""
     parts = [bytes([has_input])]
     for words in (argv, environ):
         parts.append(_COUNT.pack(len(words)))
@@ -98,7 +98,7 @@ def encode_command(argv: list[str], environ: list[str], has_input: bool) -> byte
 
 
 def decode_command(payload: bytes) -> tuple[list[str], list[str], bool]:
-    """Inverse of :func:`encode_command`."""
+    """Decode the payload of :func:`encode_command`."""
     at = 1
     lists: list[list[str]] = []
     try:

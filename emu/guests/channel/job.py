@@ -17,7 +17,7 @@ Sink = Callable[[int, bytes], None]
 OUTPUT_LIMIT = 256 << 20  # bytes that a command without a sink may write
 KILL_GRACE = 3.0
 _MAX_NAME_LENGTH = 200
-"""Characters of a command in a message."""
+"""Maximum length in characters of a command in a message."""
 
 
 class JobChannel(Protocol):
@@ -47,7 +47,7 @@ class Job:
         self.status: int | None = None
         self.failure: BaseException | None = None
         self.default_timeout: float | None = None
-        """Seconds that :meth:`wait` and :meth:`write` take where their caller names none."""
+        """Default time limit in seconds of :meth:`wait` and :meth:`write`."""
         # Two counters with one writer each: us, and the channel's reader thread.
         self.sent = self.consumed = 0
 
@@ -55,8 +55,8 @@ class Job:
         """Wait for the command; return its exit status as a shell reports it.
 
         A command that exceeds ``timeout`` is killed and :class:`CommandTimeoutError` is raised,
-        with the last line that it printed. Other errors mean that the guest is gone or hangs, or
-        that the output's receiver failed.
+        with the last line that it printed. Other errors mean that the guest has ended or hangs, or
+        that the sink of the output failed.
         """
         timeout = self.default_timeout if timeout is None else timeout
         if not self._channel.wait_for(self._is_over, timeout):
@@ -79,9 +79,9 @@ class Job:
         view = memoryview(data)
         while view and not self._is_over():
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not self._channel.wait_for(lambda: self._room() > 0 or self._is_over(), left):
+            if not self._channel.wait_for(lambda: self._credits() > 0 or self._is_over(), left):
                 return  # wait() will report it
-            part = view[: min(self._room(), frames.CHUNK)]
+            part = view[: min(self._credits(), frames.CHUNK)]
             self.sent += len(part)
             self._channel.send(frames.STDIN, self.number, bytes(part))
             view = view[len(part) :]
@@ -96,42 +96,42 @@ class Job:
             self._channel.send(frames.SIGNAL, self.number, bytes([signum]))
 
     def pause(self, paused: bool) -> None:
-        """Let the guest read no more of its output, or go on; a command that writes then waits."""
+        """Stop or resume the guest's reads of its output; a paused command's writes block."""
         if not self._is_over():
             self._channel.send(frames.PAUSE, self.number, bytes([paused]))
 
     def _printed_last(self) -> str:
-        """Return the last lines of its output as words of a message; none if a sink has them."""
+        """Return the last line of its output for a message; empty if a sink consumes the output."""
         if not self._is_collected:
             return ""
         ends = [_last_line(data) for data in (self.stdout, self.stderr)]
         said = "; ".join(filter(None, ends))
         return f"; it printed last: {said}" if said else "; it printed nothing"
 
-    def _room(self) -> int:
-        """Bytes of input that the guest can accept now."""
+    def _credits(self) -> int:
+        """Return the bytes of input that the guest can accept now."""
         return frames.WINDOW - (self.sent - self.consumed)
 
     def _is_over(self) -> bool:
         return self.status is not None or self.failure is not None
 
     def deliver(self, kind: int, data: bytes) -> None:
-        """Pass output on; called by the reader thread."""
+        """Deliver output to the sink or the buffer; the reader thread calls it."""
         if self.failure is not None:
             return
         try:
             self._sink(kind, data)
-        except Exception as error:  # from a sink, which is not ours: raised in the waiter
+        except Exception as error:  # from a caller's sink: raised in the waiter
             self._channel.give_up(self, error)
             self.kill()
 
     def _collect(self, kind: int, data: bytes) -> None:
         (self.stdout if kind == frames.STDOUT else self.stderr).extend(data)
         if len(self.stdout) + len(self.stderr) > OUTPUT_LIMIT:
-            raise GuestError(f"{self.name}: said more than {OUTPUT_LIMIT >> 20} MiB")
+            raise GuestError(f"{self.name}: output exceeds {OUTPUT_LIMIT >> 20} MiB")
 
 
 def _last_line(data: bytearray) -> str:
-    """Return the last line of an output that is not blank, without what affects a terminal."""
+    """Return the last non-blank line of an output, without terminal control characters."""
     text = bytes(data[-LONGEST_LINE:]).decode(errors="replace").rstrip()
     return one_line(text.splitlines()[-1]) if text else ""

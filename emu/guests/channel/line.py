@@ -1,9 +1,9 @@
 """A serial line of User-Mode Linux as the port into the guest: the host's end of it.
 
-Such a line stops for ever when its reader has fallen behind by 4 KiB: the terminal throttles it,
-and nothing watches its descriptor again (arch/um/drivers/line.c: line_throttle, line_unthrottle,
-Linux 6.12). So the program inside says how much it has read, by CREDIT frames for command 0, and a
-thread of ours sends no more than the terminal holds.
+A line stops for ever when its reader falls 4 KiB behind: the terminal throttles it, and the kernel
+never polls its descriptor again (arch/um/drivers/line.c: line_throttle, line_unthrottle, Linux
+6.12). The program inside therefore reports the bytes that it has read, by CREDIT frames for command
+0. A thread on the host sends no more than the terminal buffers.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Final
 from emu.guests.channel import frames
 
 WINDOW: Final = 2048
-"""Bytes that the program inside has not read: half of the terminal's buffer (N_TTY_BUF_SIZE)."""
+"""Maximum number of unread bytes in flight: half of the terminal's buffer (N_TTY_BUF_SIZE)."""
 
 
 class SerialLine:
-    """Two sockets and what passes between them: the line, and the channel's connection."""
+    """A thread that forwards between two sockets: the serial line, and the channel's connection."""
 
     def __init__(self, line: socket.socket) -> None:
-        """``line`` is ours from now on."""
+        """Take ownership of ``line`` and start the thread."""
         self._line = line
         self.connection, self._channel = socket.socketpair()
-        """What :class:`emu.guests.channel.channel.GuestChannel` is given."""
+        """The socket for :class:`emu.guests.channel.channel.GuestChannel`."""
         self._unread = 0
         self._decoder = frames.FrameDecoder()
         self._thread = threading.Thread(target=self._run, name="serial line", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """End it, both ends included. May be called twice."""
+        """Stop the thread and close both ends. May be called twice."""
         for one in (self._line, self._channel):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -44,19 +44,19 @@ class SerialLine:
 
     def _run(self) -> None:
         with contextlib.suppress(OSError, frames.ChannelFrameError):
-            while self._turn():
+            while self._forward():
                 pass
         for one in (self._line, self._channel):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
-    def _turn(self) -> bool:
-        """Pass on what there is; False at the end of either side."""
-        room = WINDOW - self._unread
-        requested = [self._line, self._channel] if room > 0 else [self._line]
+    def _forward(self) -> bool:
+        """Forward the pending bytes; return False at the end of either side."""
+        credit = WINDOW - self._unread
+        requested = [self._line, self._channel] if credit > 0 else [self._line]
         ready, _, _ = select.select(requested, [], [])
         if self._channel in ready:
-            data = self._channel.recv(room)
+            data = self._channel.recv(credit)
             if not data:
                 return False
             self._unread += len(data)

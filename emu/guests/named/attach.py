@@ -1,4 +1,4 @@
-"""Commands in a guest that another process keeps: the other side of :mod:`named.exec_server`."""
+"""Commands in a guest of another process: the clients of :mod:`emu.guests.named.exec_server`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ANSWER_TIMEOUT = 30.0
 
 @contextlib.contextmanager
 def at_command(name: str) -> Iterator[GuestChannel]:
-    """A channel for commands, once the guest takes them: one that reboots is waited for.
+    """Hold a channel for commands while the body runs; first wait for a guest that reboots.
 
     Raises :class:`LabError`, with the guest's name for a guest that has panicked or powered off.
     """
@@ -38,14 +38,14 @@ def at_command(name: str) -> Iterator[GuestChannel]:
 
 @contextlib.contextmanager
 def attached(name: str) -> Iterator[GuestChannel]:
-    """A channel to the guest ``NAME`` or ``LAB/GUEST``. Raises :class:`LabError`."""
+    """Hold a channel to the guest ``NAME`` or ``LAB/GUEST``. Raises :class:`LabError`."""
     path = running.find_guest(name)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(str(path))
     except OSError as error:
         connection.close()
-        raise GuestError(f"{name} takes no commands: {error.strerror}") from error
+        raise GuestError(f"{name} accepts no commands: {error.strerror}") from error
     channel = GuestChannel(connection, _ANSWER_TIMEOUT)
     try:
         if channel.wait_ready(_ANSWER_TIMEOUT) is None:
@@ -56,7 +56,7 @@ def attached(name: str) -> Iterator[GuestChannel]:
 
 
 def state_of(name: str, timeout: float = 5.0) -> str:
-    """Whether the guest takes commands, in a word: what it says, or ``silent``."""
+    """Return the state that the guest reports, in a word, or ``silent`` without an answer."""
     try:
         with attached(name) as channel:
             return _answer(channel, "state", timeout)
@@ -67,8 +67,8 @@ def state_of(name: str, timeout: float = 5.0) -> str:
 def control_of(name: str) -> tuple[Path, str | None]:
     """Return the control socket of the server of a guest's functions, and the guest's name there.
 
-    The name is None where all functions of the server are meant: of a lab, or of a guest that has
-    the server to itself. Raises :class:`LabError`.
+    The name is None when all functions of the server are meant: of a lab, or of a guest with its
+    own server. Raises :class:`LabError`.
     """
     entry, guest = running.resolve(name)
     of_lab = guest if len(entry.guests) > 1 else ""
@@ -77,9 +77,9 @@ def control_of(name: str) -> tuple[Path, str | None]:
 
 
 def log_of(name: str) -> tuple[str, str]:
-    """The log of the guest's kernel, and the guest's state. Raises :class:`LabError`.
+    """Return the log of the guest's kernel, and the guest's state. Raises :class:`LabError`.
 
-    Of one that takes no commands any more it is what its console has: warnings and worse.
+    For a guest that accepts no commands any more, return its console: warnings and worse.
     """
     with attached(name) as channel:
         state = _answer(channel, "state", _ANSWER_TIMEOUT)
@@ -89,7 +89,7 @@ def log_of(name: str) -> tuple[str, str]:
 
 
 def log_files(name: str) -> dict[str, Path]:
-    """The files of a guest's logs, by what each is of: ``console``, ``qemu``, ``server``.
+    """Return the files of a guest's logs by name: ``console``, ``qemu``, ``server``.
 
     A guest without functions has no server. Raises :class:`LabError`.
     """
@@ -99,7 +99,7 @@ def log_files(name: str) -> dict[str, Path]:
 
 
 def follow_log(name: str, show: Callable[[str], None]) -> None:
-    """Show the log of the guest's kernel, and what comes, until the guest ends or boots again.
+    """Show the log of the guest's kernel and all new lines, until the guest ends or reboots.
 
     Raises :class:`LabError`.
     """
@@ -119,7 +119,7 @@ def _answer(channel: GuestChannel, what: str, timeout: float) -> str:
 
 
 def output_of(name: str, words: list[str], timeout: float = 60.0) -> bytes:
-    """A command's standard output. Raises :class:`LabError`, also for a status that is not 0."""
+    """Return a command's standard output. Raises :class:`LabError`, also for a nonzero status."""
     with at_command(name) as channel:
         job: Job = channel.start(" ".join(words), words, {})
         status = job.wait(timeout)

@@ -1,4 +1,4 @@
-"""Starts a command in a guest that outlives who has started it."""
+"""Starts a command in a guest that outlives its client."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _START = (
 )
 """The log's name begins with ``$1``; the words of the command follow.
 
-A shell without job control leads no group, so what it starts is no leader either, and setsid makes
-that process the leader of a session: its number is the group's.
+A shell without job control leads no process group, so its child does not lead one either. setsid
+makes the child the leader of a session, and its process number that of the group.
 """
 
 
 @dataclass(frozen=True)
 class BackgroundJob:
-    """A command that runs: the process group it leads, and its log in the guest."""
+    """A command that runs: its process group, and its log in the guest."""
 
     group: int
     log: str
 
 
 def start_in_background(channel: GuestChannel, words: Sequence[str], title: str) -> BackgroundJob:
-    """Start a command whose output and exit status go to a log in the guest.
+    """Start a command whose output and exit status go to a log in the guest; return both.
 
-    ``title`` is the program's name, for the log's. Raises GuestError when nothing is started.
+    ``title`` is the program's name, for the log's name. Raises GuestError when the start fails.
     """
     name = "".join(letter for letter in posixpath.basename(title) if letter.isalnum()) or "exec"
     job = channel.start("sh", ["sh", "-c", _START, "sh", name[:64], *words], {})

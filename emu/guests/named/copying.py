@@ -1,9 +1,9 @@
-"""Files into a guest that runs and out of it, as tar archives through its commands' pipes.
+"""Copies files into and out of a running guest, as tar archives through the pipes of commands.
 
-A guest is not trusted: of its archive only files, directories and symbolic links are made, below
-the target and nowhere else. A member writes the bytes that its header announces, within the budget
-of the whole copy. Sparse members and global headers are refused: the guest's tar is not asked for
-them, and a small one of them writes a large file or takes memory without end.
+A guest is not trusted. Only files, directories and symbolic links of its archive are made, and only
+below the target. A member writes the bytes that its header announces, within the budget of the
+whole copy. Sparse members and global headers are refused: the guest's tar is not asked for them,
+and a small one can write a large file or use unlimited memory.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 Warn = Callable[[str], None]
 _MODE = 0o777
 _MAX_HEADER = 1 << 16
-"""Bytes of an extended header: a name, a link's target and some numbers."""
+"""Maximum bytes of an extended header: a name, a link's target and some numbers."""
 _MAX_LINK_BYTES = 256 << 20
-"""Bytes that one copy's symbolic links take, which are held until its end."""
+"""Maximum bytes of one copy's symbolic links, which stay in memory until its end."""
 _LINK_SIZE = 256
-"""Bytes that a link takes beside its name and its target."""
+"""Bytes charged for a link beside its name and its target."""
 _BLOCK_SIZE = 4096
-"""Bytes of disk that the smallest file, directory or link counts as."""
+"""Minimum bytes of disk charged for a file, directory or link."""
 DEFAULT_MAX_SIZE = 16 << 30
-"""Bytes that one copy out of a guest may write, if nothing else is said."""
+"""Default limit in bytes on one copy out of a guest."""
 _COMPLAINT = re.compile(r"^tar: (.*): Cannot [^:]*: (.*)$", re.MULTILINE)
 _EXTENDED = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE)
 _MAX_TRAILING_BYTES = 1 << 20
-"""Bytes behind an archive's end: tar fills its last record, whose size users can choose."""
+"""Maximum bytes after an archive's end: tar fills its last record, whose size users can choose."""
 
 
 def copy_in(name: str, source: Path, target: str) -> None:
@@ -78,8 +78,8 @@ def copy_out(
 ) -> None:
     """Copy a file or a directory of the guest to ``target``, into it if it is a directory.
 
-    ``warn`` is told of what is left out: devices, sockets, pipes. Raises :class:`LabError`, also
-    when the guest announces more than ``max_size`` bytes, and OSError of the target.
+    ``warn`` is called for each member left out: devices, sockets, pipes. Raises :class:`LabError`,
+    also when the guest announces more than ``max_size`` bytes, and OSError of the target.
     """
     folder, base = posixpath.split(posixpath.normpath(source))
     if base in ("", ".", ".."):
@@ -95,27 +95,27 @@ def copy_out(
             with tarfile.open(mode="r|", fileobj=output, tarinfo=_Member) as archive:
                 _unpack(archive, base, target, warn, _Budget(max_size))
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
-            # Not only its own: tarfile leaves what extended headers say to int() and the like, and
-            # reads the header behind an extended one inside itself.
+            # Beside tarfile's own errors: tarfile passes values of extended headers to int() and the
+            # like, and reads the header after an extended one recursively.
             if job.failure is not None:  # the guest has ended meanwhile
                 raise job.failure from None
             raise (
                 _complaint(errors, name, folder)
-                or GuestError(f"{name} sent what is no archive: {error}")
+                or GuestError(f"{name} sent an invalid archive: {error}")
             ) from None
         if len(output.read(_MAX_TRAILING_BYTES)) == _MAX_TRAILING_BYTES:
-            raise GuestError(f"{name} goes on sending behind its archive")
+            raise GuestError(f"{name} sent more than {_MAX_TRAILING_BYTES} bytes after its archive")
         _check(job, errors, name, folder)
 
 
 class _Budget:
-    """Bytes of the host's disk that a copy may still take."""
+    """Bytes of the host's disk that a copy may still use."""
 
     def __init__(self, max_size: int) -> None:
         self._max_size = self._left = max_size
 
     def charge(self, member: tarfile.TarInfo) -> None:
-        """Charge a member before it is written. Raises GuestError when it is too large."""
+        """Charge a member before it is written. Raises GuestError when it exceeds the budget."""
         if member.size < 0:
             raise GuestError(f"the guest sent {one_line(member.name)} of {member.size} bytes")
         size = max(member.size, _BLOCK_SIZE)
@@ -126,7 +126,7 @@ class _Budget:
 
 
 class _Member(tarfile.TarInfo):
-    """A member of a guest's archive; tarfile reads extended headers as a whole."""
+    """A member of a guest's archive; refuses sparse files, global and long extended headers."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         if self.type == tarfile.GNUTYPE_SPARSE:
@@ -146,7 +146,7 @@ class _Member(tarfile.TarInfo):
 
 
 class _Input(io.RawIOBase):
-    """A command's standard input, as a file that is written."""
+    """A command's standard input, as a writable file."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -161,7 +161,7 @@ class _Input(io.RawIOBase):
 def _output(
     channel: GuestChannel, words: list[str], errors: bytearray
 ) -> Iterator[tuple[Job, IO[bytes]]]:
-    """A command in the guest and its standard output, as a file that is read."""
+    """Start a command in the guest; hold it and its output, as a file, while the body runs."""
     reader, writer = os.pipe()
 
     def sink(kind: int, data: bytes) -> None:
@@ -194,7 +194,7 @@ def _is_directory(channel: GuestChannel, path: str) -> bool:
 
 
 def _check(job: Job, errors: bytearray, name: str, folder: str) -> None:
-    """Raise what the guest's tar complains of."""
+    """Raise the error that the guest's tar reported, if it failed."""
     status = job.wait()
     if status:
         why = f"{job.name} in the guest ended with status {status}"
@@ -202,10 +202,10 @@ def _check(job: Job, errors: bytearray, name: str, folder: str) -> None:
 
 
 def _complaint(errors: bytearray, name: str, folder: str) -> LabError | None:
-    """Return what the guest's tar has said, as a place in the guest and a reason.
+    """Return the error of the guest's tar, with a path in the guest and a reason.
 
-    ``folder`` is where its names begin. Return other words than complaints about files as they
-    are, and None if tar has said nothing.
+    ``folder`` is the directory of tar's names. Return other errors unchanged, and None if tar has
+    reported none.
     """
     text = printable(errors.decode(errors="replace")).strip()
     complaints = _COMPLAINT.findall(text)
@@ -217,16 +217,16 @@ def _complaint(errors: bytearray, name: str, folder: str) -> LabError | None:
 
 
 def _unpack(archive: tarfile.TarFile, base: str, target: Path, warn: Warn, budget: _Budget) -> None:
-    """Make what the archive has below ``base`` at ``target``.
+    """Write the archive's members below ``base`` to ``target``.
 
-    Links are made at the end, and nothing goes through one, not even another link.
+    Links are made at the end, and no path is resolved through one, not even another link's.
     """
     links: list[tuple[str, str]] = []
     link_bytes = 0
     while (member := archive.next()) is not None:
-        # tarfile keeps them all, and a guest can send them for ever.
+        # tarfile keeps all members, and a guest can send them for ever.
         archive.members.clear()  # type: ignore[attr-defined]
-        path = _place(member.name, base, target)
+        path = _path_of(member.name, base, target)
         budget.charge(member)
         if member.isdir():
             path.mkdir(exist_ok=True)
@@ -234,34 +234,36 @@ def _unpack(archive: tarfile.TarFile, base: str, target: Path, warn: Warn, budge
             links.append((member.name, member.linkname))
             link_bytes += _LINK_SIZE + len(member.name) + len(member.linkname)
             if link_bytes > _MAX_LINK_BYTES:
-                raise GuestError("the guest sends symbolic links without end")
+                raise GuestError(f"the guest's symbolic links exceed {_MAX_LINK_BYTES >> 20} MiB")
         elif member.isreg():
             _write(archive, member, path)
         else:
-            warn(f"{one_line(member.name)} is left out: no file, directory or symbolic link")
+            warn(f"{one_line(member.name)} is left out: not a file, directory or symbolic link")
     for member_name, to in links:
-        path = _place(member_name, base, target)
+        path = _path_of(member_name, base, target)
         path.unlink(missing_ok=True)
         path.symlink_to(to)
 
 
-def _place(name: str, base: str, target: Path) -> Path:
+def _path_of(name: str, base: str, target: Path) -> Path:
     """Where the member ``name`` of an archive of ``base`` goes. Raises GuestError."""
     parts = PurePosixPath(name).parts
     rest = parts if base == "." else parts[1:]
     if ".." in parts or name.startswith("/") or (base != "." and parts[:1] != (base,)):
-        raise GuestError(f"the guest sent {one_line(name)}, which nobody asked for")
+        raise GuestError(f"the guest sent {one_line(name)}, which was not requested")
     path = target
     for part in rest:
         path /= part
         if path.is_symlink():
-            raise GuestError(f"{path} is a symbolic link, and the guest's files do not go through")
+            raise GuestError(
+                f"{path} is a symbolic link; a guest's files are not written through links"
+            )
     return path
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
     content = archive.extractfile(member)
-    assert content is not None  # it is a regular file
+    assert content is not None  # a regular file
     with open(path, "wb") as file:
         shutil.copyfileobj(content, file)
         os.fchmod(file.fileno(), member.mode & _MODE)

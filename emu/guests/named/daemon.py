@@ -1,8 +1,8 @@
-"""A process in the background that keeps guests running, for commands that come later.
+"""The daemon: a background process that runs guests for later commands.
 
-It is forked from the command that starts the guests, which waits until they are up. Whatever ends
-that command before (Ctrl-C, a kill) ends the guests as well. What the guests' server has to say at
-its end, like of a trace that a full disk has cut short, goes to the command that ends them.
+The command that starts the guests forks the daemon and waits until they are up. If that command
+ends early (Ctrl-C, a kill), the guests end too. Final errors of the guests' server, such as a trace
+truncated by a full disk, go to the command that ends the guests.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from emu.guests.named.exec_server import ExecServer, GuestHandle
 
 UP = b"{}"
 _KEPT = b"+"
-"""Begins the report of a failure that leaves the guests up."""
+"""Prefix of the report of a failure after which the guests stay up."""
 _LOG = "keeper.log"
 _LAST_WORDS = "last words"
 _MAX_REPORT_BYTES = 1 << 20
 _STOP_TIMEOUT = 30.0
 
 Start = Callable[[contextlib.ExitStack], Mapping[str, GuestHandle]]
-"""Starts guests, whose ends it leaves on the stack, and returns them by name."""
+"""Starts guests, pushes their cleanup on the stack, and returns them by name."""
 
 
 @contextlib.contextmanager
 def open_exec_servers(
     claim: running.Claim, info: Mapping[str, object], guests: Mapping[str, GuestHandle]
 ) -> Iterator[None]:
-    """Let other processes reach the guests; the claim is that of their name."""
+    """Serve the guests' commands to other processes while the body runs; ``claim`` is their name."""
     with contextlib.ExitStack() as stack:
         entry = running.RunningEntry(claim.path.name, claim.path, {})
         for name, guest in guests.items():
@@ -54,11 +54,11 @@ def launch(
     meanwhile: contextlib.AbstractContextManager[object] | None = None,
     complaints: Sequence[GuestError] = (),
 ) -> None:
-    """Start guests in a process of their own, and return when they take commands.
+    """Start guests in a daemon, and return when they accept commands.
 
-    ``meanwhile`` is entered once that process is there: it may have threads, which no fork copies.
-    ``complaints`` are what ``start`` has put there: the first is raised, and the guests stay up.
-    Raises :class:`LabError`: the name is taken, or what ``start`` raised.
+    ``meanwhile`` is entered after the fork, because a fork does not copy its threads. ``start``
+    appends to ``complaints``: the first one is raised, and the guests stay up. Raises
+    :class:`LabError` when the name is in use, or the error of ``start``.
     """
     claim = running.Claim(name)
     reader, writer = os.pipe()
@@ -82,27 +82,27 @@ def launch(
 
 
 def end(entry: running.RunningEntry) -> GuestError | None:
-    """End what has that name. Raises :class:`LabError` when it does not end.
+    """End the daemon of that entry. Raises :class:`LabError` when it does not end.
 
-    Returns what the server of its functions has complained of, if anything.
+    Return the error that the server of its functions has reported, if any.
     """
     if entry.pid <= 0:
         return None
     with _heard(entry.path / _LAST_WORDS) as words:
         if not _end(entry.pid, lambda: not running.is_held(entry.name)):
-            raise LabError(f"process {entry.pid}, which keeps {entry.name}, does not end")
+            raise LabError(f"process {entry.pid}, the daemon of {entry.name}, does not end")
         answer = words.read(_MAX_REPORT_BYTES) if words is not None else None
     return reported_failure(answer) if answer else None
 
 
-def _end(pid: int, is_gone: Callable[[], bool] | None = None) -> bool:
-    """Ask a process to end, and kill it when it does not; whether it has ended."""
+def _end(pid: int, has_ended: Callable[[], bool] | None = None) -> bool:
+    """Terminate a process, or kill it when it does not end; return whether it has ended."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
     try:
-        if is_gone is not None and is_gone():  # the number may be another process's by now
+        if has_ended is not None and has_ended():  # the number may be reused by now
             return True
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
@@ -118,7 +118,7 @@ def _end(pid: int, is_gone: Callable[[], bool] | None = None) -> bool:
 
 @contextlib.contextmanager
 def _heard(path: Path) -> Iterator[IO[bytes] | None]:
-    """The pipe for last words, which waits for no writer; None when there is none."""
+    """Open the pipe for final errors without waiting for a writer; None when absent."""
     try:
         number = _without_waiting(str(path), os.O_RDONLY)
     except OSError:
@@ -133,9 +133,9 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _say(path: Path, guests: Iterable[GuestHandle]) -> None:
-    """What the server has complained of goes into the pipe, if somebody reads there.
+    """Write the first error of the server into the pipe, if a reader waits.
 
-    A pipe, as a file could meet the same full disk.
+    A pipe is used because a file could meet the same full disk.
     """
     failures = [guest.server_failure for guest in guests if guest.server_failure is not None]
     if failures:
@@ -154,13 +154,13 @@ def _keep(
     report: int,
     complaints: Sequence[GuestError],
 ) -> NoReturn:
-    """The process in the background; ``report`` is where its start's outcome goes."""
+    """Run the daemon; ``report`` is the descriptor for the outcome of its start."""
     status = 1
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        # pause() would sleep through a signal that comes right before it, or to another thread.
+        # pause() would miss a signal right before it, or one to another thread.
         signals, arrived = os.pipe()
         os.set_blocking(arrived, False)
         signal.set_wakeup_fd(arrived, warn_on_full_buffer=False)
@@ -172,7 +172,7 @@ def _keep(
             last.callback(_say, claim.path / _LAST_WORDS, guests.values())
             stack.enter_context(open_exec_servers(claim, info, guests))
             outcome = _KEPT + as_reported(complaints[0]) if complaints else UP
-            os.write(report, outcome)  # fails when nobody waits any more
+            os.write(report, outcome)  # fails when the starting command has ended
             os.close(report)
             while True:
                 os.read(signals, 1)

@@ -1,8 +1,7 @@
-"""The way into a guest for other processes: a socket that takes commands for it.
+"""Serves a guest's commands to other processes, over a Unix socket for each guest.
 
-It speaks to its clients as the program inside the guest speaks to us
-(:mod:`emu.guests.channel.frames`), so a client is a :class:`GuestChannel`.
-What a client has started ends when the client goes.
+The protocol is that of the program inside the guest (:mod:`emu.guests.channel.frames`), so a client
+is a :class:`GuestChannel`. When a client disconnects, its commands are killed.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ _MAX_CLIENTS = 64
 
 
 class GuestHandle(Protocol):
-    """What a door needs of :class:`emu.guests.Guest`."""
+    """The operations that an exec server needs of :class:`emu.guests.Guest`."""
 
     kernel_release: str
 
     @property
     def state(self) -> str:
-        """Whether it takes commands, in a word (:data:`emu.guests.guest.states.STATES`)."""
+        """One of :data:`emu.guests.guest.states.STATES`."""
 
     @property
     def control_socket(self) -> Path:
@@ -51,11 +50,11 @@ class GuestHandle(Protocol):
 
     @property
     def log_files(self) -> Mapping[str, Path]:
-        """The files of its logs, by what each is of."""
+        """The files of its logs, by the logs' names."""
 
     @property
     def server_failure(self) -> GuestError | None:
-        """What the server of its functions has complained of."""
+        """The error that the server of its functions has reported."""
 
     def popen(
         self,
@@ -68,19 +67,19 @@ class GuestHandle(Protocol):
         """Start a command."""
 
     def wait(self, job: Job, timeout: float | None = None) -> int:
-        """Wait for a command's end."""
+        """Wait for a command; return its exit status."""
 
     def await_boot(self) -> None:
-        """Wait while it boots."""
+        """Wait until it has booted."""
 
     def reboot(self, *, hard: bool = False) -> None:
-        """Boot it again, and wait while it does; ``hard`` resets the machine."""
+        """Reboot it and wait until it is up; ``hard`` resets the machine."""
 
     def dump(self, path: Path) -> None:
         """Write the guest's memory into a file."""
 
     def mark_clock(self) -> None:
-        """Put our clock into the log of the guest's kernel."""
+        """Write our clock into the log of the guest's kernel."""
 
 
 class ExecServer:
@@ -92,10 +91,10 @@ class ExecServer:
         self._socket.setblocking(True)
         self._clients: set[socket.socket] = set()
         self._lock = threading.Lock()
-        threading.Thread(target=self._accept, name="door", daemon=True).start()
+        threading.Thread(target=self._accept, name="exec server", daemon=True).start()
 
     def close(self) -> None:
-        """Take no more clients, and end the connections that there are."""
+        """Accept no more clients, and close the present connections."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -115,11 +114,11 @@ class ExecServer:
                 if not is_full:
                     self._clients.add(client)
             if is_full:
-                logger.warning("more than %d clients of one guest", _MAX_CLIENTS)
+                logger.warning("client refused: %d clients of one guest is the limit", _MAX_CLIENTS)
                 client.close()
             else:
                 threading.Thread(
-                    target=self._serve, args=(client,), name="visit", daemon=True
+                    target=self._serve, args=(client,), name="session", daemon=True
                 ).start()
 
     def _serve(self, client: socket.socket) -> None:
@@ -127,14 +126,14 @@ class ExecServer:
             try:
                 Session(self._guest, client).serve()
             except (OSError, ValueError, frames.ChannelFrameError) as error:
-                logger.info("a client is gone: %s", error)
+                logger.info("a client has disconnected: %s", error)
             finally:
                 with self._lock:
                     self._clients.discard(client)
 
 
 class Session:
-    """One client's commands."""
+    """The commands of one client."""
 
     def __init__(self, guest: GuestHandle, client: socket.socket) -> None:
         self._guest = guest
@@ -146,7 +145,7 @@ class Session:
         self._is_asked = False
 
     def serve(self) -> None:
-        """Until the client goes. Raises OSError and ChannelFrameError."""
+        """Serve the client until it disconnects. Raises OSError and ChannelFrameError."""
         decoder = frames.FrameDecoder()
         self._send(frames.HELLO, 0, frames.MARK + self._guest.kernel_release.encode())
         try:
@@ -165,7 +164,7 @@ class Session:
         self._outbox.put(frames.encode(kind, job, payload))
 
     def _hold(self, paused: bool) -> None:
-        """The client does not read: its commands wait, and nobody else's."""
+        """Pause or resume this client's commands while the client does not read."""
         with self._hold_lock:
             self._is_held = paused
             for job, _ in list(self._jobs.values()):
@@ -181,7 +180,7 @@ class Session:
         elif frame.kind == frames.ASK:
             self._ask(frame)
         elif known is None:
-            return  # it has just ended
+            return  # the command has just ended
         elif frame.kind == frames.STDIN:
             known[1].give(frame.payload)
         elif frame.kind == frames.SIGNAL and frame.payload:
@@ -190,10 +189,10 @@ class Session:
 
     def _start(self, frame: frames.ChannelFrame) -> None:
         if len(self._jobs) >= _MAX_JOBS:
-            raise frames.ChannelFrameError("too many commands at once")
+            raise frames.ChannelFrameError(f"more than {_MAX_JOBS} commands at once")
         argv, settings, has_input = frames.decode_command(frame.payload)
         environ = dict(setting.split("=", 1) for setting in settings)
-        sink = partial(self._pass_on, frame.job)
+        sink = partial(self._send_output, frame.job)
         try:
             job = self._guest.popen(argv, has_input=has_input, environ=environ, sink=sink)
         except GuestError as error:
@@ -209,7 +208,7 @@ class Session:
             arguments = (frame.job, job, given)
             threading.Thread(target=work, args=arguments, name="job", daemon=True).start()
 
-    def _pass_on(self, number: int, kind: int, data: bytes) -> None:
+    def _send_output(self, number: int, kind: int, data: bytes) -> None:
         for at in range(0, len(data), frames.MAX_PAYLOAD):
             self._send(kind, number, data[at : at + frames.MAX_PAYLOAD])
 
@@ -231,11 +230,11 @@ class Session:
         given.end()
 
     def _ask(self, frame: frames.ChannelFrame) -> None:
-        """Do something ourselves, in a thread of its own, one at a time."""
+        """Start a request to this server in a separate thread, one at a time."""
         try:
             work = self._request(**json.loads(frame.payload))
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise frames.ChannelFrameError("a request that is none") from None
+            raise frames.ChannelFrameError("an invalid request") from None
         if self._is_asked:
             raise frames.ChannelFrameError("more than one request at once")
         self._is_asked = True
@@ -243,9 +242,9 @@ class Session:
         threading.Thread(target=self._do, args=arguments, name="request", daemon=True).start()
 
     def _request(self, what: str, path: str = "") -> Callable[[], str | None]:
-        """What a request asks for; it may have an answer. Raises KeyError and ValueError."""
+        """Return the function that answers a request. Raises KeyError and ValueError."""
         if (what == "dump") != bool(path):
-            raise ValueError("only a dump has a path, and has to")
+            raise ValueError("a dump needs a path, other requests have none")
         works: dict[str, Callable[[], str | None]] = {
             "dump": partial(self._guest.dump, Path(path)),
             "clock": self._guest.mark_clock,
@@ -267,7 +266,7 @@ class Session:
                 self._is_asked = False
                 self._fail(number, error)
             else:
-                self._pass_on(number, frames.STDOUT, (answer or "").encode())
+                self._send_output(number, frames.STDOUT, (answer or "").encode())
                 self._is_asked = False
                 self._send(frames.EXIT, number, b"\0")
 

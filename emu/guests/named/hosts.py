@@ -39,10 +39,11 @@ def start(
     stack: contextlib.ExitStack,
     complain: Callable[[GuestError], None] | None = None,
 ) -> Mapping[str, Guest]:
-    """Boot every guest and run its commands; what has to end later goes on ``stack``.
+    """Boot every guest and run its commands; push the cleanup on ``stack``.
 
-    No more guests boot at once than there are processors. Raises :class:`LabError`. A command that
-    fails is an error as well; ``complain`` is told it instead, and the guest is left as it is.
+    No more guests boot at once than the host has processors. Raises :class:`LabError`, also for a
+    failed command; with ``complain``, that is called with the error instead, and the guest stays
+    up.
     """
     hosts = _Hosts({})
     sockets: list[Path] = []
@@ -93,20 +94,20 @@ def _await(node: LabNode, guest: Guest, complain: Callable[[GuestError], None] |
     try:
         guest.wait_ready()
     except GuestError as error:
-        error.args = (_told(node.place, node, error),)
+        error.args = (_located(node.place, node, error),)
         raise
     try:
         for command in node.commands:
             guest.run(command, timeout=guest.options.boot_timeout).check()
     except GuestError as error:
-        error.args = (_told(node.commands_place, node, error),)
+        error.args = (_located(node.commands_place, node, error),)
         if complain is None:
             raise
         complain(error)
     logger.info("%s is up", node.name)
 
 
-def _told(place: str, node: LabNode, error: GuestError) -> str:
-    """Return what has failed in a guest, with the line of the file that wants it."""
+def _located(place: str, node: LabNode, error: GuestError) -> str:
+    """Return the error of a guest, with the place of the file that asks for it."""
     where = f"{place}: " if place else ""
     return f"{where}guest {node.name}: {error}"

@@ -1,4 +1,4 @@
-"""What comes from a door's client for a command in the guest."""
+"""Input of a command in the guest, queued between an exec server's client and the command."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from emu.guests.channel.job import Job
 
 
 class Inbox:
-    """What a client has given a command to read, until the command reads it."""
+    """Queued input of one command."""
 
     def __init__(self) -> None:
         self._parts: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        # Two counters with one writer each: the client's thread, and the command's.
+        # Two counters with one writer each: the client's thread and the command's thread.
         self._given = self._passed = 0
 
     def give(self, data: bytes) -> None:
-        """Take more; nothing is its end. Raises ChannelFrameError if there is no room for it."""
+        """Append data; empty data ends the input. Raises ChannelFrameError above the window."""
         self._given += len(data)
         if self._given - self._passed > frames.WINDOW:
-            raise frames.ChannelFrameError("more input than there is room for")
+            raise frames.ChannelFrameError("more input than the window allows")
         self._parts.put(data)
 
     def end(self) -> None:
-        """There is no more."""
+        """End the input."""
         self._parts.put(b"")
 
     def pass_on(self, job: Job, credit: Callable[[int], None]) -> None:
-        """Hand it over, at the pace at which the command reads it, to its end."""
+        """Write the input to the command as fast as the command reads it, until the input ends."""
         while data := self._parts.get():
             job.write(data)
             self._passed += len(data)

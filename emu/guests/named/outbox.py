@@ -1,7 +1,8 @@
-"""What waits to be sent to one client, so that a slow client does not stop those beside it.
+"""Data queued for one client, so that a slow client does not delay the others.
 
-A client that reads too slowly has its commands paused in the guest (:meth:`Job.pause`), as a full
-pipe would; what is on its way by then waits here. One for whom it still gets too much is dropped.
+A client that reads too slowly has its commands paused in the guest (:meth:`Job.pause`), like a full
+pipe. Output in flight by then is queued here. A client whose queue still exceeds the limit is
+disconnected.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from collections import deque
 from collections.abc import Callable
 
 HIGH = 1 << 20
-"""Bytes that wait when the client's commands are paused."""
+"""Queued bytes above which the client's commands are paused."""
 LOW = HIGH // 4
-"""Bytes that wait when they go on."""
+"""Queued bytes below which paused commands resume."""
 MOST = 64 << 20
-"""Far more than is on its way when commands are paused."""
+"""Limit on queued bytes, far above the output in flight when commands are paused."""
 
 
 class Outbox:
-    """Hands data to ``send`` in a thread of its own, until that raises OSError or :meth:`close`.
+    """Sends queued data by ``send`` in a separate thread, until it raises OSError or :meth:`close`.
 
-    ``hold(True)`` is called when much waits, ``hold(False)`` when it has gone, both by one thread.
+    One thread calls ``hold(True)`` above :data:`HIGH` and ``hold(False)`` below :data:`LOW`.
     """
 
     def __init__(self, send: Callable[[bytes], None], hold: Callable[[bool], None]) -> None:
@@ -36,19 +37,19 @@ class Outbox:
             threading.Thread(target=work, name="outbox", daemon=True).start()
 
     def put(self, data: bytes) -> None:
-        """Send it in its turn. Raises OSError when nothing is sent any more."""
+        """Queue data. Raises OSError after :meth:`close`, or when the queue exceeds its limit."""
         with self._changed:
             if self._size > MOST:
                 self._end()
             if self._ended:
-                raise BrokenPipeError("the client is gone, or does not read")
+                raise BrokenPipeError("the client has disconnected, or does not read")
             self._waiting.append(data)
             self._size += len(data)
             self._is_full = self._is_full or self._size > HIGH
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Drop the queue and send no more."""
         with self._changed:
             self._end()
 
@@ -77,7 +78,7 @@ class Outbox:
                 self._changed.notify_all()
 
     def _govern(self) -> None:
-        """Not in the threads that put and send: a pause may have to wait for the guest."""
+        """Call ``hold`` in a separate thread, because a pause may have to wait for the guest."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_full != self._is_held or self._ended)

@@ -1,4 +1,4 @@
-"""Where and as whom a command runs in a guest: the command before it that sees to that."""
+"""Sets the directory, environment and user of a guest's command, by words before the command's."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def placed(
     settings: Sequence[str] = (),
     user: str | None = None,
 ) -> list[str]:
-    """The command ``words`` in the directory ``cwd`` as ``user``; ``settings`` are ``NAME=VALUE``.
+    """Return the command ``words``, run in ``cwd`` as ``user``; ``settings`` are ``NAME=VALUE``.
 
-    Status 125 says that the directory or the user is not there, as of coreutils' env. The user
+    Status 125, as of coreutils' env, means that the directory or the user does not exist. The user
     has the environment of a login: HOME, SHELL, USER, LOGNAME and PATH.
     """
     argv = list(words)

@@ -1,8 +1,8 @@
-"""Guests that have a name: which of them run, and where one reaches them.
+"""Named guests: which of them run, and where their sockets are.
 
 Each name has a directory below the user's own runtime directory, with a socket for each guest
-(:mod:`emu.guests.named.exec_server`) and ``info.json``. The daemon holds a lock of that name while
-it lives, so the lock says whether the guests run.
+(:mod:`emu.guests.named.exec_server`) and ``info.json``. The process that runs the guests holds a
+lock of the name while it lives, so the lock says whether they run, however the process ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOCK_SUFFIX = ".lock"
 
 @dataclass(frozen=True)
 class RunningEntry:
-    """One name: the process that keeps its guests, and what it says of them."""
+    """One name: the process that runs its guests, and what its ``info.json`` says."""
 
     name: str
     path: Path
@@ -36,30 +36,30 @@ class RunningEntry:
 
     @property
     def pid(self) -> int:
-        """The process that keeps the guests; 0 before it has said so."""
+        """Process ID of the process that runs the guests; 0 until it has written it."""
         pid = self.info.get("pid")
         return pid if isinstance(pid, int) else 0
 
     @property
     def guests(self) -> list[str]:
-        """Names of the guests that take commands; empty while they start."""
+        """Names of the guests that accept commands; empty while they start."""
         return [str(name) for name in self.info.get("guests", [])]
 
     def socket(self, guest: str) -> Path:
-        """The socket of one of the guests."""
+        """Return the socket of one of the guests."""
         return self.path / f"{guest}.sock"
 
 
 def check_name(name: str) -> None:
-    """Raise :class:`LabError` unless ``name`` can be a guest's, or a lab's."""
+    """Raise :class:`LabError` unless ``name`` is valid for a guest or a lab."""
     if not _NAME.fullmatch(name):
         raise LabError(
-            f"{name!r} is no name: letters, digits, dots, dashes, 32 at most, a letter first"
+            f"{name!r} is not a valid name: at most 32 letters, digits, dots, dashes; a letter first"
         )
 
 
 def directory() -> Path:
-    """The runtime directory, which belongs to this user alone. Raises :class:`LabError`."""
+    """Return the runtime directory, which belongs to this user alone. Raises :class:`LabError`."""
     path = _place()
     try:
         with contextlib.suppress(FileExistsError):
@@ -67,21 +67,21 @@ def directory() -> Path:
         about = path.lstat()
     except OSError as error:
         raise LabError(
-            f"cannot make {path}: {error.strerror}; XDG_RUNTIME_DIR may name a directory of yours"
+            f"cannot make {path}: {error.strerror}; set XDG_RUNTIME_DIR to a directory of yours"
         ) from error
     if not stat.S_ISDIR(about.st_mode):
-        wrong = "is no directory"
+        wrong = "is not a directory"
     elif about.st_uid != os.getuid():
         wrong = f"belongs to user {about.st_uid}, not to you"
     elif about.st_mode & 0o077:
         wrong = f"is open to others (mode {stat.S_IMODE(about.st_mode):04o}, not 0700)"
     else:
         return path
-    raise LabError(f"{path} {wrong}; it has to be a directory that belongs to you alone")
+    raise LabError(f"{path} {wrong}; a directory that belongs to you alone is needed")
 
 
 def _place() -> Path:
-    """Where nobody else can make a directory before us: never in a directory of everybody's."""
+    """Return a path that no other user can create first: never in a world-writable directory."""
     base = os.environ.get("XDG_RUNTIME_DIR", "")
     if base.startswith("/") and os.path.isdir(base):
         return Path(base) / "mlx5emu"
@@ -93,10 +93,10 @@ def _place() -> Path:
 
 
 class Claim:
-    """A name that this process keeps; its directory is empty at first, and goes with the block.
+    """A name that this process holds; its directory is empty at first, and removed with the block.
 
-    Raises :class:`LabError` when the name is taken. A process that is forked keeps the name as
-    well, until it ends.
+    Raises :class:`LabError` when the name is in use. A forked process holds the name too, until it
+    ends.
     """
 
     def __init__(self, name: str) -> None:
@@ -117,11 +117,11 @@ class Claim:
         self.hand_over()
 
     def hand_over(self) -> None:
-        """Leave name and directory to the processes that have been forked."""
+        """Release name and directory to the forked processes."""
         self._lock.close()
 
     def _locked(self) -> IO[bytes]:
-        """The lock's file, locked; whoever had it before may have removed the file meanwhile."""
+        """Return the lock's file, locked; retry when its previous holder has removed the file."""
         while True:
             lock = _lock_file(self._name, os.O_CREAT)
             try:
@@ -130,7 +130,7 @@ class Claim:
                     return lock
             except BlockingIOError:
                 lock.close()
-                why = f"{self._name} runs already: mlx5emu down {self._name} ends it"
+                why = f"{self._name} is already running: mlx5emu down {self._name} ends it"
                 raise LabError(why) from None
             except FileNotFoundError:
                 pass
@@ -141,7 +141,7 @@ class Claim:
 
 
 def _sweep() -> None:
-    """Remove what runs that were killed have left: names with a process's number, like run-1234."""
+    """Remove the directories of killed runs: names with a process's number, like run-1234."""
     for path in directory().glob(f"run-*{_LOCK_SUFFIX}"):
         name = path.name.removesuffix(_LOCK_SUFFIX)
         if not re.fullmatch(r"run-\d+", name):
@@ -153,7 +153,7 @@ def _sweep() -> None:
 
 
 def entries() -> list[RunningEntry]:
-    """What runs, by name."""
+    """Return the running entries by name."""
     result = []
     for lock in sorted(directory().glob(f"*{_LOCK_SUFFIX}")):
         name = lock.name.removesuffix(_LOCK_SUFFIX)
@@ -164,14 +164,14 @@ def entries() -> list[RunningEntry]:
 
 
 def find(name: str) -> RunningEntry:
-    """What runs by that name. Raises :class:`LabError`."""
+    """Return the running entry of that name. Raises :class:`LabError`."""
     running = entries()
     for entry in running:
         if entry.name == name:
             return entry
     others = ", ".join(entry.name for entry in running)
-    known = f"these do: {others}" if others else "mlx5emu up starts one"
-    raise LabError(f"nothing named {name} runs here; {known}")
+    known = f"running: {others}" if others else "mlx5emu up starts one"
+    raise LabError(f"no guest or lab named {name} is running; {known}")
 
 
 def find_guest(name: str) -> Path:
@@ -188,7 +188,7 @@ def find_guest(name: str) -> Path:
 
 
 def resolve(name: str) -> tuple[RunningEntry, str]:
-    """Return what runs by a name, and the guest in it; "" where a lab as a whole is named.
+    """Return the entry of a name, and the guest in it; "" when the name is a whole lab's.
 
     ``name`` is that of a guest or a lab, ``LAB/GUEST``, or the name of a guest that only one lab
     has. Raises :class:`LabError`.
@@ -214,7 +214,7 @@ def _choices(entry: RunningEntry) -> str:
 
 
 def is_held(name: str) -> bool:
-    """Whether a process keeps that name."""
+    """Return whether a process holds that name."""
     try:
         with _lock_file(name) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
-"""How OpenSSH reaches a guest that runs: by an sshd for each connection, over the guest's channel.
+"""Lets OpenSSH reach a running guest: an sshd for each connection, over the guest's channel.
 
-No network is needed: ssh's ProxyCommand has the guest run ``sshd -i``. The path is the
-socket of :mod:`emu.guests.named.exec_server`, which belongs to this user alone, so the guest's
-host key need not be checked. The guest authenticates us by a key made for one connection.
+No network is needed: ssh's ProxyCommand has the guest run ``sshd -i``. The connection uses the
+socket of :mod:`emu.guests.named.exec_server`, which belongs to this user alone, so the guest's host
+key need not be checked. The guest authenticates the user by a key made once for this purpose.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from emu.guests.named import running
 from emu.guests.named.attach import attached
 
 SUFFIX = ".mlx5emu"
-"""What hosts' names end with: ``GUEST.mlx5emu``, in a lab ``GUEST.LAB.mlx5emu``."""
+"""Suffix of hosts' names: ``GUEST.mlx5emu``, in a lab ``GUEST.LAB.mlx5emu``."""
 _KEY = "id_ed25519"
 _CONFIG = "config"
 _CHECK_TIMEOUT = 60.0
@@ -41,13 +41,13 @@ exec "$sshd" -i -e -f /dev/null -o HostKey=$key -o AuthorizedKeysFile=$keys -o S
 
 
 def host_of(name: str) -> str:
-    """The host that stands for the guest ``NAME`` or ``LAB/GUEST``."""
+    """Return the ssh host name of the guest ``NAME`` or ``LAB/GUEST``."""
     lab, _, guest = name.partition("/")
     return f"{guest}.{lab}{SUFFIX}" if guest else f"{lab}{SUFFIX}"
 
 
 def name_of(host: str) -> str:
-    """The guest that a host stands for; names may have dots. Raises :class:`LabError`."""
+    """Return the guest of a host name; guests' names may have dots. Raises :class:`LabError`."""
     name = host.removesuffix(SUFFIX)
     for entry in running.entries():
         if entry.name == name:
@@ -68,13 +68,13 @@ def check(name: str) -> None:
 
 
 def server_words() -> list[str]:
-    """The command in a guest that speaks SSH on its input and output. Raises :class:`LabError`."""
+    """Return the command in a guest that serves SSH on its pipes. Raises :class:`LabError`."""
     public = _key().with_suffix(".pub").read_text().strip()
     return ["sh", "-c", _SCRIPT, "sh", public, MISSING]
 
 
 def config() -> str:
-    """What ssh has to know of the guests, as ~/.ssh/config has it. Raises :class:`LabError`."""
+    """Return the hosts' settings, as in ~/.ssh/config. Raises :class:`LabError`."""
     proxy = shlex.join([sys.executable, "-P", "-m", "emu", "ssh", "--proxy"])
     lines = (
         "User root",
@@ -91,14 +91,14 @@ def config() -> str:
 
 
 def config_file() -> Path:
-    """A file with :func:`config`. Raises :class:`LabError`."""
+    """Write a file with :func:`config`, and return its path. Raises :class:`LabError`."""
     path = cache.subdir("ssh") / _CONFIG
     cache.save_text(path, config())
     return path
 
 
 def _key() -> Path:
-    """Our own key, made when there is none."""
+    """Return our own key; make it when absent."""
     path = cache.subdir("ssh") / _KEY
     with cache.lock("ssh"):
         if path.exists() and path.with_suffix(".pub").exists():

@@ -1,6 +1,6 @@
-"""A topology: guests of one host from one TOML file, whose functions one server has.
+"""A topology: guests of one host from one TOML file, whose functions one server emulates.
 
-Every mistake of a file is told at once, each with its line and with what is allowed there.
+All mistakes of a file are reported at once, each with its line and the allowed values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Words = Annotated[tuple[StrictStr, ...], Field(max_length=1000)]
 
 @has_options(Use.LAB, "guest")
 class LabGuestTable(OptionTable):
-    """``[[guest]]``; with ``count`` so many, and ``{n}`` in texts is the number of each."""
+    """``[[guest]]``: ``count`` guests, with the number of each in place of ``{n}`` in texts."""
 
     name: StrictStr
     count: Annotated[int, Field(strict=True, ge=1, le=MAX_GUESTS)] = 1
@@ -39,7 +39,7 @@ class LabGuestTable(OptionTable):
 
 @has_options(Use.LAB, "server")
 class ServerTable(OptionTable):
-    """``[server]``: the process that has the functions of all guests."""
+    """``[server]``: the process that emulates the functions of all guests."""
 
 
 class TopologyFile(BaseModel):
@@ -63,7 +63,7 @@ class LabNode:
         place: str = "",
         commands_place: str = "",
     ) -> None:
-        """``place`` is where the file has the guest (FILE:LINE), and its commands."""
+        """``place`` is the guest's FILE:LINE, and ``commands_place`` that of its commands."""
         self.name = name
         self.options = options
         self.commands = tuple(commands)
@@ -101,28 +101,28 @@ class Topology:
 
     @property
     def faults_when(self) -> str | None:
-        """When the plan begins, if not as it says itself."""
+        """When the plan begins; None leaves that to the plan."""
         return self._server.get("faults_when")
 
     @property
     def record(self) -> Path | None:
-        """Where the faults that fire are recorded."""
+        """The file that records the faults that fire."""
         return self._server.get("record")
 
 
 @dataclass(frozen=True)
 class Checks:
-    """Parsers of words that are the server's to read; each raises ValueError or UserError."""
+    """Parsers of the values that the server reads; each raises ValueError or UserError."""
 
     devices: Callable[..., object]
-    """Takes the specifications of all functions, and ``fabric``: whether one chooses LIDs."""
+    """Checks the specifications of all functions; ``fabric`` says whether a fabric chooses LIDs."""
     nets: Callable[[Sequence[str]], object]
     fabric: Callable[[str], object]
     plan: Callable[[Path], object]
 
 
 def read(path: Path, checks: Checks | None = None) -> Topology:
-    """The topology in a file; paths in it are relative to the file. Raises :class:`LabError`."""
+    """Return the topology in a file, whose paths are relative to it. Raises :class:`LabError`."""
     file = TomlFile(path, TopologyFile, {"guest": LabGuestTable, "server": ServerTable}, LabError)
     base = path.resolve().parent
     named: list[_Named] = []
@@ -145,7 +145,7 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
         raise file.mistakes(mistakes)
     name = file.content.name or path.stem
     running.check_name(name)
-    # Kernels of the archive are fetched here, when nothing else is wrong with the file.
+    # Kernels of the archive are fetched here, after all other checks of the file.
     nodes = [
         LabNode(
             one.name,
@@ -160,7 +160,7 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
 
 
 def _of_devices(file: TopologyFile, checks: Checks) -> Iterator[tuple[Place, object]]:
-    """Mistakes in the guests' devices: in their words, and with those of the guests before."""
+    """Yield mistakes in the guests' devices: alone, and together with those of earlier guests."""
     good: list[str] = []
     for number, guest in enumerate(file.guest):
         mine = [
@@ -176,7 +176,7 @@ def _of_devices(file: TopologyFile, checks: Checks) -> Iterator[tuple[Place, obj
 
 
 def _of_server(server: ServerTable, base: Path, checks: Checks) -> Iterator[tuple[Place, object]]:
-    """Mistakes in the server's options."""
+    """Yield mistakes in the server's options."""
     given = server.given()
     unusable: set[str] = set()
     for name, value in given.items():
@@ -197,7 +197,7 @@ def _of_server(server: ServerTable, base: Path, checks: Checks) -> Iterator[tupl
 
 
 def _refused(check: Callable[..., object], *words: object) -> str | None:
-    """Why a check does not take these words; None when it does."""
+    """Return why a check refuses these words; None when it accepts them."""
     try:
         check(*words)
     except (ValueError, UserError, OSError) as error:
@@ -213,7 +213,7 @@ def _sentence(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class _Named:
-    """A guest as its table says it: its name, its options by their names, its commands."""
+    """A guest of a table: its name, its options by their names, its commands."""
 
     name: str
     said: Mapping[str, Any]
@@ -223,18 +223,18 @@ class _Named:
 
 
 def _named(guest: LabGuestTable, table: int) -> Iterator[_Named]:
-    """Yield the guests of a table. Raises LabError for a name that cannot be."""
+    """Yield the guests of a table. Raises LabError for an invalid name."""
     for number in range(1, guest.count + 1):
         name = guest.name.replace("{n}", str(number))
         if name == guest.name and guest.count > 1:
-            raise LabError(f'{guest.count} guests need names of their own: name = "{name}{{n}}"')
+            raise LabError(f'{guest.count} guests need different names: name = "{name}{{n}}"')
         running.check_name(name)
         said = {key: _filled(value, number) for key, value in guest.given().items()}
         yield _Named(name, said, _filled(guest.commands, number), table)
 
 
 def _filled(value: object, number: int) -> Any:
-    """A value of a file with a guest's number in its texts."""
+    """Return a value of a file with a guest's number in its texts."""
     if isinstance(value, str):
         return value.replace("{n}", str(number))
     if isinstance(value, list | tuple):
