@@ -1,1 +1,1 @@
-"""rdma-core's conformance tests in a guest, and results in the forms that other tools read."""
+"""rdma-core's conformance tests in a guest, and results in the formats of other tools."""

@@ -1,4 +1,4 @@
-"""The results of a pytest run as TAP, in the form of ``run`` and ``suite`` (``results.py``)."""
+"""The results of a pytest run as TAP, in the format of ``run`` and ``suite`` (``results.py``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emu.host.userfiles import why_not_writable, write_outfile
 
 
 class TapFile:
-    """A pytest plugin that writes ``path``. Raises UsageError when that cannot be written."""
+    """A pytest plugin that writes ``path``. Raises UsageError when the path cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -24,7 +24,7 @@ class TapFile:
             raise pytest.UsageError(f"--mlx5-tap {path}: {error.strerror}") from None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note one phase of a test."""
+        """Record one phase of a test."""
         group, _, name = report.nodeid.partition("::")
         known = self._cases.get(report.nodeid, Case(group, name, Verdict.PASS))
         seconds = known.seconds + report.duration
@@ -37,7 +37,7 @@ class TapFile:
         self._cases[report.nodeid] = Case(group, name, verdict, detail, seconds)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the file; a run whose results are lost is no success."""
+        """Write the file; fail the run if that is impossible."""
         try:
             self._write()
         except OSError as error:
@@ -51,7 +51,7 @@ class TapFile:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Why a test was skipped, or that its failure was expected."""
+    """Return why a test was skipped, or that its failure was expected."""
     if hasattr(report, "wasxfail"):
         return f"expected to fail: {report.wasxfail}"
     where = report.longrepr

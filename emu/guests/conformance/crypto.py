@@ -1,7 +1,7 @@
-"""What rdma-core's tests of encryption want to know of the adapter: its credential, and keys.
+"""The adapter's credential and keys for rdma-core's tests of encryption.
 
-The tests read a file that whoever has set up the adapter writes (tests/test_mlx5_crypto.py). The
-emulated adapter's credential and import KEK are known, so the file can be written for it.
+The tests read a file that the adapter's administrator writes (tests/test_mlx5_crypto.py). The
+emulated adapter's credential and import KEK are known, so the file can be generated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNIT_LETTERS: Final = b"c" * _UNIT
 
 
 def _encrypted(units: int) -> bytes:
-    """The letters in data units whose tweaks count from 0."""
+    """Return the letters encrypted in data units whose tweaks count from 0."""
     xts = AesXts(_KEY[:16], _KEY[16:])
     return b"".join(xts.apply(_UNIT_LETTERS, unit, 0, encrypts=True) for unit in range(units))
 
@@ -31,9 +31,9 @@ def _words(form: str, data: bytes) -> list[int]:
 
 
 def details() -> str:
-    """The file's text: lists of numbers, as the tests pack them again.
+    """Return the file's text: lists of numbers, which the tests pack again.
 
-    Nothing without the package that has AES: then there is no adapter that encrypts.
+    Return an empty text without the package that has AES, because no adapter encrypts then.
     """
     if not HAS_AES:
         return ""

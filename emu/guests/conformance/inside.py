@@ -2,11 +2,10 @@
 
 The host feeds it to the guest's interpreter on standard input. A supervisor runs the module in a
 child process. If a test fails, crashes or hangs, only that one is lost: the rest run in a new
-process.
-Events go to standard output as JSON, one object per line: ``{"count": n}`` first, then for each
-test its name, outcome, detail and seconds. What the tests print goes to standard error.
+process. Standard output has events as JSON, one object per line: ``{"count": n}`` first, then for
+each test its name, outcome, detail and seconds. Output of the tests is written to standard error.
 
-It uses only the standard library: the guest does not have this package.
+Only the standard library is imported: the guest does not have this package.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ IMPORT_SECONDS = 120.0
 """Time limit for the imports, which are slow on an emulated processor."""
 
 REAP_TENTHS = 50
-"""How long a killed process may take to end, in tenths of a second."""
+"""Time limit in tenths of a second for a killed process to end."""
 
 LAST_WORDS = 4000
 """Number of characters of a traceback that are kept."""
@@ -63,8 +62,8 @@ class Reporter(unittest.TestResult):
         super().stopTest(test)
         seconds = round(time.monotonic() - self._started, 3)
         self._say(test=test.id(), outcome=self._outcome, detail=self._detail, seconds=seconds)
-        # What it has left open, its context among it, may be all that the next one can have: the
-        # rest run in a new process.
+        # A failed test may leave its context and objects open, which could exhaust the device's:
+        # the rest run in a new process.
         self.shouldStop = self._outcome in ("failed", "error")
 
     def _note(self, outcome: str, detail: str) -> None:
@@ -73,7 +72,7 @@ class Reporter(unittest.TestResult):
             self._outcome, self._detail = outcome, detail[-LAST_WORDS:]
 
     def _fixture(self, test: Any, outcome: str, detail: str) -> None:
-        """Report a failed set-up of a class or module, which is no test; its tests do not run."""
+        """Report a failed set-up of a class or module, which is not a test; its tests do not run."""
         if not isinstance(test, unittest.TestCase):
             self._say(test=test.id(), outcome=outcome, detail=detail[-LAST_WORDS:], seconds=0.0)
 
@@ -131,13 +130,13 @@ def _flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 def run_tests(out: int, directory: str, module: str, last: str, words: list[str]) -> None:
     """Run the tests in the child: all, or those after ``last``, the last one already started.
 
-    ``words`` are options of the suite's own.
+    ``words`` are the suite's own options.
     """
     os.dup2(2, 1)
-    sys.stdout = sys.stderr  # unbuffered: nothing is lost when a test crashes
+    sys.stdout = sys.stderr  # unbuffered: no output is lost when a test crashes
     sys.argv[1:] = words
-    # Some tests start processes that run a method of the test. It cannot be pickled, so they need
-    # fork, which is not the default any more since Python 3.14.
+    # Some tests start processes that run a method of the test. A method cannot be pickled, so they
+    # need fork, which is not the default since Python 3.14.
     multiprocessing.set_start_method("fork")
     try:
         tests = load(directory, module)
@@ -159,19 +158,19 @@ class Supervisor:
     """Runs a module, starting new processes until every test has been run."""
 
     def __init__(self, directory: str, module: str, timeout: float, words: list[str]) -> None:
-        """``words`` are for the suite's own parser of options."""
+        """Prepare a run; ``words`` are for the suite's own parser of options."""
         self._directory = directory
         self._words = words
         self._module = module
         self._timeout = timeout
         self._is_counted = False
         self._last = ""
-        """The test that was started last."""
+        """The last test that started."""
         self._is_running = False
         self._finished = False
 
     def run(self) -> Iterator[Event]:
-        """The events for the host."""
+        """Yield the events for the host."""
         while not self._finished:
             before = self._last
             yield from self._process()
@@ -179,7 +178,7 @@ class Supervisor:
                 return
 
     def _process(self) -> Iterator[Event]:
-        """The events of one child, and the outcome of the test during which it ended."""
+        """Yield the events of one child, and the outcome of the test during which it ended."""
         reader, pid = self._start()
         self._is_running = False
         since = time.monotonic()
@@ -210,7 +209,7 @@ class Supervisor:
             }
 
     def _follow(self, event: Event) -> Iterator[Event]:
-        """Process a child's event; pass the first count and every test's end on to the host."""
+        """Process a child's event; forward the first count and every test's end to the host."""
         if "count" in event:
             if not self._is_counted:
                 yield event
@@ -243,7 +242,7 @@ class Supervisor:
 
     @staticmethod
     def _events(reader: int) -> Iterator[Event | None]:
-        """Events until the child's end of the pipe closes; None for each second of silence."""
+        """Yield events until the child's end of the pipe closes; None for each second of silence."""
         pending = b""
         while True:
             if not select.select([reader], [], [], 1.0)[0]:
@@ -257,7 +256,7 @@ class Supervisor:
 
     @staticmethod
     def _reap(pid: int, *, forced: bool) -> str:
-        """Wait for the child and describe its end; give up on one that hangs in the kernel."""
+        """Wait for the child and describe its end; stop waiting for one that hangs in the kernel."""
         if forced:
             os.killpg(pid, signal.SIGKILL)
         for _ in range(REAP_TENTHS):
@@ -268,7 +267,7 @@ class Supervisor:
                     return ""
                 return f"killed by signal {-code}" if code < 0 else f"exit {code}"
             time.sleep(0.1)
-        return "and it does not die: hung in the kernel"
+        return "and cannot be killed: hung in the kernel"
 
 
 def _has_ended(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a test of rdma-core that skipped itself would have needed, told from its reason."""
+"""Classifies the skip reasons of rdma-core's tests by what is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Wants(Enum):
-    """Who would have to change something for the test to run."""
+    """The change that the test needs in order to run."""
 
     OTHER_DEVICE = "another maker's device"
     GPU = "a GPU"
@@ -39,11 +39,11 @@ _REASONS = (
         r"SRQ resize|Extended QP is not supported|additional access flags 258|not in root",
     ),
 )
-"""Reasons as regular expressions, without regard to case; what matches none is not built."""
+"""Reasons as regular expressions, case-insensitive; reasons without a match are NOT_BUILT."""
 
 
 def wants(reason: str) -> Wants:
-    """What the test with this reason for skipping needs."""
+    """Return the change that a test with this skip reason needs."""
     for lack, pattern in _REASONS:
         if re.search(pattern, reason, re.IGNORECASE):
             return lack
@@ -51,7 +51,7 @@ def wants(reason: str) -> Wants:
 
 
 def count_wants(reasons: Iterable[tuple[str, int]]) -> dict[Wants, int]:
-    """How many tests want what, in the order of :class:`Wants`; what nobody wants is left out."""
+    """Return the number of tests by missing change, in the order of :class:`Wants`, without zeros."""
     counts: Counter[Wants] = Counter()
     for reason, count in reasons:
         counts[wants(reason)] += count

@@ -1,4 +1,4 @@
-"""Results of tests in the forms that other tools read: TAP as kselftest writes it, JUnit's XML.
+"""Results of tests in the formats of other tools: TAP as kselftest writes it, JUnit's XML.
 
 TAP: Test Anything Protocol 13, Documentation/dev-tools/ktap.rst. JUnit: the elements that Jenkins,
 GitLab and GitHub's actions show.
@@ -18,7 +18,7 @@ KSFT_SKIP = 4
 
 
 class Verdict(Enum):
-    """How a test ended; ERROR is one that did not come to an end of its own."""
+    """How a test ended; ERROR means that it did not complete."""
 
     PASS = "pass"
     SKIP = "skip"
@@ -28,29 +28,29 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test: the group it is in, its name, how it ended and why, and how long it took."""
+    """One test: its group, name, verdict, reason and duration."""
 
     group: str
     name: str
     verdict: Verdict
     detail: str = ""
-    """Why it has ended so; the first line is the reason in short."""
+    """The reason of the verdict; the first line is a summary."""
     seconds: float = 0.0
     output: str = ""
-    """The end of what it has written."""
+    """The end of its output."""
     log: str = ""
     """The end of the kernel's log."""
 
 
 def of_status(words: str, status: int, seconds: float) -> Case:
-    """A command's result by its exit status, as of a kernel selftest."""
+    """Return a command's result by its exit status, like that of a kernel selftest."""
     verdict = {0: Verdict.PASS, KSFT_SKIP: Verdict.SKIP}.get(status, Verdict.FAIL)
     detail = "" if status == 0 else f"status {status}"
     return Case("mlx5emu run", words, verdict, detail, seconds)
 
 
 def tap(cases: Sequence[Case]) -> str:
-    """The results as TAP."""
+    """Return the results as TAP."""
     lines = ["TAP version 13", f"1..{len(cases)}"]
     for number, case in enumerate(cases, 1):
         ok = "ok" if case.verdict in (Verdict.PASS, Verdict.SKIP) else "not ok"
@@ -66,7 +66,7 @@ def tap(cases: Sequence[Case]) -> str:
 
 
 def junit(cases: Sequence[Case]) -> str:
-    """The results as JUnit's XML: a test suite for each group."""
+    """Return the results as JUnit's XML: a test suite for each group."""
     root = ElementTree.Element("testsuites")
     for group in dict.fromkeys(case.group for case in cases):
         own = [case for case in cases if case.group == group]
@@ -84,7 +84,7 @@ def junit(cases: Sequence[Case]) -> str:
 
 
 def _parts(case: Case) -> tuple[tuple[str, str], ...]:
-    """What there is to read of a test that has failed."""
+    """Return the named texts that a failed test has."""
     return ("output", case.output), ("the kernel's log", case.log)
 
 
@@ -109,5 +109,5 @@ def _element(case: Case) -> ElementTree.Element:
 
 
 def _xml(text: str) -> str:
-    """The text without characters that XML does not have: controls, and two more."""
+    """Return the text without the characters that XML forbids: controls, and two more."""
     return printable(text).translate({0xFFFE: None, 0xFFFF: None})

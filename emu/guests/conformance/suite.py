@@ -1,6 +1,6 @@
 """rdma-core's conformance tests in a guest, module by module.
 
-The tests come with Debian's python3-pyverbs; the image has them under ``DIRECTORY``. Most of them
+The tests are part of Debian's python3-pyverbs; the image has them under ``DIRECTORY``. Most of them
 need a capability and skip themselves without it; the reasons for skipping are part of the result.
 """
 
@@ -33,13 +33,13 @@ _MAX_LINE_BYTES = 64 << 10
 _MAX_NAME_LENGTH = 500
 _MAX_DETAIL_LENGTH = 8000
 _LAST_STDERR = 64 << 10
-"""Limits on what is kept of a module's results, since they come from a guest."""
+"""Limits on the retained results of a module, since a guest sends them."""
 
 _PREPARE_SECONDS = 120.0
 
-# rdma_cm's tests connect to an address of the port that they run on: of IPoIB, or of the network
-# interface of an Ethernet port, where an MTU of 4200 makes room for RoCE's path MTU of 4096. A
-# user's own kernel may lack IPoIB; these tests then skip themselves.
+# rdma_cm's tests connect to an address of the port under test: of IPoIB, or of the network
+# interface of an Ethernet port, where an MTU of 4200 fits RoCE's path MTU of 4096. A user's own
+# kernel may lack IPoIB; these tests then skip themselves.
 _PREPARE = """
 modprobe ib_ipoib
 number=0
@@ -61,7 +61,7 @@ done
 """
 
 
-# The function is not the kernel's any more then, but a program's who opens its vfio group.
+# The function then belongs to the program that opens its vfio group, not to the kernel.
 _HAND_OVER = """
 set -e
 modprobe vfio_iommu_type1 allow_unsafe_interrupts=1
@@ -92,27 +92,27 @@ _TEST_AND_SET = "before rdma-core 52 the test expects test_and_set to store 0xff
 MISTAKEN = {
     "test_flow_table_drop": (
         "in create_devx_flow_table",
-        "RDMA flow tables are not offered, which the test does not ask",
+        "RDMA flow tables are not offered; the test does not check for them",
     ),
     "test_mlx5vfio_async_event": (
         "in init_dveq_buff",
-        "the test takes 8 bytes for a whole event, which newer versions of scapy refuse",
+        "the test takes 8 bytes for a whole event; newer versions of scapy refuse that",
     ),
     "test_mlx5vfio_rc_qp_send_imm_traffic": (
         "Device or resource busy",
-        "since rdma-core 59 the test opens the function twice, which vfio refuses",
+        "since rdma-core 59 the test opens the function twice; vfio refuses that",
     ),
     "test_flow_meter": (
         "Reg C is not supported",
-        "flow meters are not offered, which before rdma-core 57 the test takes for an error",
+        "flow meters are not offered; before rdma-core 57 the test takes that for an error",
     ),
     "test_dm_atomic_ops": ("1 != 255", _TEST_AND_SET),
     "test_parallel_dm_atomic_ops": ("11 != 9", _TEST_AND_SET),
 }
-"""Tests that are mistaken: what their failure says, and the reason to report.
+"""Mistaken tests: the text of their failure, and the reason to report.
 
-They use a feature without checking its capability, or expect what later versions correct. Such a
-failure counts as skipped; any other one counts as a failure.
+Each uses a feature without checking its capability, or expects behaviour that later versions
+correct. Such a failure counts as skipped; any other one counts as a failure.
 """
 
 BROKEN = (SuiteOutcome.FAILED, SuiteOutcome.ERROR, SuiteOutcome.CRASHED, SuiteOutcome.TIMEOUT)
@@ -120,7 +120,7 @@ BROKEN = (SuiteOutcome.FAILED, SuiteOutcome.ERROR, SuiteOutcome.CRASHED, SuiteOu
 
 @dataclass(frozen=True)
 class TestRun:
-    """One test: its full name, how it ended, why, and how long it took."""
+    """One test: its full name, outcome, reason and duration."""
 
     test: str
     outcome: SuiteOutcome
@@ -130,31 +130,31 @@ class TestRun:
 
 @dataclass
 class ModuleRun:
-    """What one module's tests did."""
+    """The results of one module's tests."""
 
     module: str
     tests: list[TestRun] = field(default_factory=list)
 
     def count(self, *outcomes: SuiteOutcome) -> int:
-        """The number of tests with one of these outcomes."""
+        """Return the number of tests with one of these outcomes."""
         return sum(test.outcome in outcomes for test in self.tests)
 
     def skip_reasons(self) -> list[tuple[str, int]]:
-        """Why tests were skipped, the most frequent reason first."""
+        """Return the reasons for skipping with their counts, the most frequent first."""
         reasons = Counter(
             test.detail for test in self.tests if test.outcome is SuiteOutcome.SKIPPED
         )
         return reasons.most_common()
 
     def as_dict(self) -> dict[str, Any]:
-        """Counts and all tests, in a form for JSON."""
+        """Return counts and all tests, in a form for JSON."""
         tests = [asdict(test) | {"outcome": test.outcome.value} for test in self.tests]
         counts = {outcome.value: self.count(outcome) for outcome in SuiteOutcome}
         return {"module": self.module, "counts": counts, "tests": tests}
 
 
 def cases(runs: list[ModuleRun]) -> list[Case]:
-    """Every test of the modules, in a form for other tools."""
+    """Return every test of the modules, in a form for other tools."""
     return [
         Case(run.module, test.test, _VERDICTS[test.outcome], test.detail, test.seconds)
         for run in runs
@@ -174,31 +174,30 @@ _VERDICTS = {
 _NO_RESULT = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
 )  # fmt: skip
-"""What creating a result from values of wrong types can raise."""
+"""Exceptions of creating a result from values of wrong types."""
 
 Watcher = Callable[[str, int, int], None]
-"""Called with the module's name, how many of its tests are finished, and how many there are."""
+"""Called with the module's name, the number of its finished tests, and their total number."""
 
 
 def prepare(guest: Guest) -> None:
-    """Set up what the tests need besides a port: addresses on each interface, its MTU, and the
-    adapter's credential."""
+    """Set up the tests' environment: interface addresses, the MTU, the adapter's credential."""
     guest.run(["sh", "-c", _PREPARE], timeout=_PREPARE_SECONDS).check()
     write = f"test -z '{crypto.details()}' || printf %s '{crypto.details()}' > {crypto.PATH}"
     guest.run(["sh", "-c", write], timeout=_PREPARE_SECONDS).check()
 
 
 def hand_over(guest: Guest) -> str:
-    """Give the last of the functions to vfio; its PCI address. Raises GuestError without an IOMMU.
+    """Bind the last function to vfio; return its PCI address. Raises GuestError without an IOMMU.
 
-    The tests of drivers in user space take it. The others use the function that comes first.
+    The tests of drivers in user space use it. The others use the first function.
     """
     done = guest.run(["sh", "-c", _HAND_OVER], timeout=_PREPARE_SECONDS).check()
     return done.stdout.strip()
 
 
 def list_modules(guest: Guest) -> list[str]:
-    """Names of the test modules in the guest's image, sorted."""
+    """Return the names of the test modules in the guest's image, sorted."""
     names = guest.run(["ls", DIRECTORY], timeout=_LIST_SECONDS).check().stdout.split()
     return sorted(
         name.removesuffix(".py")
@@ -208,17 +207,17 @@ def list_modules(guest: Guest) -> list[str]:
 
 
 def choose(modules: list[str], requested: tuple[str, ...]) -> list[str]:
-    """The ``requested`` modules, or all of the image if empty. LabError for an unknown name."""
+    """Return the ``requested`` modules, or all if empty. LabError for an unknown name."""
     unknown = sorted(set(requested) - set(modules))
     if unknown:
-        raise LabError(f"no test module {', '.join(unknown)}; there are {', '.join(modules)}")
+        raise LabError(f"no test module {', '.join(unknown)}; known: {', '.join(modules)}")
     return [name for name in modules if name in requested] if requested else modules
 
 
 def run_module(
     guest: Guest, module: str, timeout: float, watch: Watcher, pci_dev: str = ""
 ) -> ModuleRun:
-    """Run one module; each test may take ``timeout`` seconds. ``pci_dev`` is a function of vfio's.
+    """Run one module; each test may take ``timeout`` seconds. ``pci_dev`` is a function bound to vfio.
 
     Crashes and hangs of tests are reported as outcomes; only errors of the guest are raised.
     """
@@ -235,7 +234,7 @@ def run_module(
 
 
 class _CaseReader:
-    """Turns the lines written by the program in the guest into results."""
+    """Converts the lines of the program in the guest to results."""
 
     def __init__(self, module: str, watch: Watcher) -> None:
         self._run = ModuleRun(module)
@@ -256,9 +255,9 @@ class _CaseReader:
             for line in lines:
                 self._event(json.loads(line))
         except _NO_RESULT:
-            raise GuestError(f"{self._run.module}: the guest sent what is no result") from None
+            raise GuestError(f"{self._run.module}: the guest sent an invalid result") from None
         if len(self._pending) > _MAX_LINE_BYTES or len(self._run.tests) > _MAX_TESTS:
-            raise GuestError(f"{self._run.module}: the guest sent results without an end")
+            raise GuestError(f"{self._run.module}: the guest sent more than {_MAX_TESTS} results")
 
     def _event(self, event: dict[str, Any]) -> None:
         if "count" in event:
@@ -279,7 +278,7 @@ class _CaseReader:
         self._watch(self._run.module, len(self._run.tests), self._count or 0)
 
     def finish(self) -> ModuleRun:
-        """The results, after the program has ended."""
+        """Return the results, after the program has ended."""
         if not self._run.tests and self._count is None:
             name = f"tests.{self._run.module}"
             self._run.tests.append(TestRun(name, SuiteOutcome.CRASHED, self._last_words(), 0.0))

@@ -1,6 +1,6 @@
-"""Builds the directory of a guest image: runs mmdebstrap, then extracts what the host needs.
+"""Builds the directory of a guest image: runs mmdebstrap, then extracts the host's files.
 
-The recipe's scripts make the root file system. The host copies the files that it boots with out of
+The recipe's scripts make the root file system. The host copies kernel, busybox and modules out of
 that image without mounting it.
 """
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 ROOT_DISK = "root.ext4"
 INFO = "info.json"
 _ROOM = Room(cached=1_100_000_000, tree=1_240_000_000)
-_EXPORTS = "/usr/lib/mlx5emu"  # where the recipe's scripts put files for the host
+_EXPORTS = "/usr/lib/mlx5emu"  # directory of the recipe's files for the host
 _EXPORTED = ("vmlinuz", "busybox", "release", "rdma-core")
 
 
@@ -64,9 +64,9 @@ def extend(base: Path, recipe: Recipe, work: Path, progress: Progress | None) ->
 
 
 def try_packages(recipe: Recipe, progress: Progress | None) -> None:
-    """Check that the archive has the extra packages: takes seconds, a build takes a minute.
+    """Check that the archive has the extra packages, in seconds; a build takes a minute.
 
-    Raises :class:`LabError` for a package that it does not have.
+    Raises :class:`LabError` for a missing package.
     """
     extra = f"--include={','.join(recipe.extra)}"
     words = ["--simulate", "--variant=custom", *_common(recipe), extra, *_where(recipe)]
@@ -119,7 +119,7 @@ def _bootstrap(
 
 
 def _arguments(recipe: Recipe, target: int) -> list[str]:
-    """mmdebstrap's arguments for a suite's plain image; ``target`` is the disk's descriptor."""
+    """Return mmdebstrap's arguments for a suite's plain image; ``target`` is the disk's descriptor."""
     return [
         "--variant=minbase",
         *_common(recipe),
@@ -131,7 +131,7 @@ def _arguments(recipe: Recipe, target: int) -> list[str]:
 
 
 def _extension(recipe: Recipe, source: int, target: int) -> list[str]:
-    """mmdebstrap's arguments for an image with extra packages, given both disks' descriptors."""
+    """Return mmdebstrap's arguments for an image with extra packages, given both disks' descriptors."""
     return [
         "--variant=custom",
         *_common(recipe),

@@ -13,9 +13,9 @@ DRIVER = ("mlx5_core", "mlx5_ib")
 
 
 def driver_binaries(image: Image, directory: Path) -> tuple[list[Path], Path]:
-    """Copy the driver's modules to ``directory``; return them and the kernel they belong to.
+    """Copy the driver's modules to ``directory``; return them and their kernel.
 
-    The modules are as the package ships them, usually compressed. Raises :class:`LabError` when
+    The modules are unchanged from the package, usually compressed. Raises :class:`LabError` when
     the image does not contain the driver.
     """
     try:

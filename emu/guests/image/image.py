@@ -1,7 +1,7 @@
 """Guest images: built from Debian's packages by recipe, kept in the cache, found by key.
 
-An image is a directory: ``root.ext4`` (never written; each run adds a layer of its own), the
-kernel as Debian ships it and unpacked, and what an initramfs needs. An image in the cache is used
+An image is a directory: ``root.ext4`` (never written; each run adds its own layer), the kernel as
+packaged by Debian and unpacked, and the files of an initramfs. An image in the cache is used
 without network access. An image with extra packages is built from the suite's plain image, shares
 its kernel, and takes a third of the time to build.
 """
@@ -56,7 +56,7 @@ class Image:
         return self.suite in SUITES and recipe(self.suite, self.packages).key == self.key
 
     def boot_modules(self) -> list[tuple[str, bytes]]:
-        """Names and contents of the modules needed to mount the root disk, in loading order."""
+        """Return names and contents of the modules that mount the root disk, in loading order."""
         return [(name, (self.path / "modules" / name).read_bytes()) for name in self.modules]
 
 
@@ -69,7 +69,7 @@ def ensure(
     """Return the image of a suite; build it if the cache has none for the current recipe.
 
     ``packages`` are Debian packages to install in addition to the standard ones. If two processes
-    want the same image, one builds it and the other calls ``on_wait`` and waits. Raises
+    need the same image, one builds it and the other calls ``on_wait`` and waits. Raises
     :class:`LabError`.
     """
     needed = recipe(suite, packages)
@@ -92,15 +92,15 @@ def ensure(
 
 
 def _base(needed: Recipe, progress: Progress | None, on_wait: Callable[[], None] | None) -> Image:
-    """The image that an image with extra packages is built from."""
+    """Return the image from which an image with extra packages is built."""
     if _load(cache.subdir("images") / needed.base.name) is None:
-        # A build takes a minute; checking first that the archive has the packages takes seconds.
+        # A build takes a minute; this check of the archive's packages takes seconds.
         try_packages(needed, progress)
     return ensure(needed.suite, (), progress, on_wait)
 
 
 def cached() -> list[Image]:
-    """Every image in the cache, including those of older recipes."""
+    """Return every image in the cache, including those of older recipes."""
     images = [_load(path) for path in sorted(cache.subdir("images").iterdir())]
     return [image for image in images if image is not None]
 

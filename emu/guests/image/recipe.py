@@ -1,4 +1,4 @@
-"""What a guest image is made of. A change here changes the key of every image: all are rebuilt."""
+"""The contents of a guest image. Any change here changes every image's key, so all are rebuilt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PACKAGES = (
     "python3-pyverbs",
     "python3-scapy",
     "rdmacm-utils",
-    # what uses RDMA: storage over fabrics, NFS
+    # users of RDMA: storage over fabrics, NFS
     "fio",
     "nfs-common",
     "nfs-kernel-server",
@@ -42,8 +42,8 @@ _PACKAGES = (
     "xz-utils",
 )
 
-# Paths that no guest needs: documentation, hooks that would build an initramfs nobody boots, and
-# drivers of devices that QEMU does not emulate; these drivers are two thirds of the kernel package.
+# Paths that no guest needs: documentation, hooks that would build an unused initramfs, and drivers
+# of devices that QEMU does not emulate. These drivers are two thirds of the kernel package.
 _EXCLUDED = (
     "/etc/kernel/postinst.d/*",
     "/usr/share/kernel/postinst.d/*",
@@ -116,7 +116,7 @@ class Recipe:
 
 
 def recipe(suite: str, packages: Sequence[str] = ()) -> Recipe:
-    """The recipe for a suite with extra packages; those that every guest has anyway are ignored.
+    """Return the recipe for a suite with extra packages; ignore those that every guest has anyway.
 
     Raises :class:`LabError` for an unknown suite and for bad package names.
     """

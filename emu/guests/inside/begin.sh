@@ -1,8 +1,8 @@
-# What one boot was asked for, in the guest's root file system: huge pages, shares, the host's network,
-# the driver and its functions. busybox's shell runs it: at the end of a boot, or in a guest that goes
-# on from a saved one, whose devices have appeared since.
+# Applies one boot's options in the guest's root file system: huge pages, shares, the host's network,
+# the driver and its functions. busybox's shell runs it: at the end of a boot, or in a guest resumed
+# from a saved boot, whose devices have appeared since.
 
-. /run/mlx5emu/config  # as init.sh has it; now, in a guest that goes on
+. /run/mlx5emu/config  # written by init.sh, or just now in a resumed guest
 
 busybox=/run/mlx5emu/busybox
 
@@ -20,8 +20,8 @@ ip() {
 }
 
 if [ -n "$now" ]; then
-    # Whoever reads the kernel's log wonders else why the driver was there before its functions.
-    echo "<6>mlx5emu: goes on from a saved boot" > /dev/kmsg
+    # Explains in the kernel's log why the driver was loaded before its functions appeared.
+    echo "<6>mlx5emu: resumed from a saved boot" > /dev/kmsg
     $busybox date -s "@$now" > /dev/null
     mount -o remount,rw / || fail "cannot write to the root file system"
     echo 1 > /sys/bus/pci/rescan
@@ -41,7 +41,7 @@ cannot_mount() {
 for share in $shares; do
     tag=${share%=*} mode=${share#*=}
     mkdir -p "/mnt/$tag"
-    # What the guest has written is on the host at once, whatever becomes of the guest.
+    # Writes of the guest reach the host at once, even if the guest then crashes.
     access=ro cache=mmap
     [ "$mode" != rw ] || access=rw cache=none
     if [ -n "$root" ]; then
@@ -54,7 +54,7 @@ for share in $shares; do
         cannot_mount "the kernel needs CONFIG_9P_FS and CONFIG_NET_9P_VIRTIO"
 done
 
-# The card for the host's network is called net0, as eth0 is the adapter's.
+# The card for the host's network is called net0, because eth0 is the adapter's.
 if [ "$network" = 1 ]; then
     modprobe virtio_net
     for net in /sys/class/net/*; do
@@ -67,7 +67,7 @@ if [ "$network" = 1 ]; then
     echo nameserver 10.0.2.3 > /etc/resolv.conf
 fi
 
-# The kernel tells QEMU what a file with its memory has to say of it.
+# The kernel reports to QEMU the VMCOREINFO for a file with its memory.
 [ "$dump" = 0 ] || modprobe -q qemu_fw_cfg
 
 if [ "$probe" != 0 ] && grep -q 0x15b3 /sys/bus/pci/devices/*/vendor; then

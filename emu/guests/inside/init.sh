@@ -1,9 +1,9 @@
 #!/bin/busybox sh
-# First process of the guest, in the initramfs: mounts the root file system, does what this boot was
-# asked for (begin.sh), then hands over to the program that runs the host's commands, or to a shell on
-# the console. systemd is left out: a guest that does one thing is ready several seconds sooner without
-# it. A boot that is saved (emu.guests.machine.saved) has the driver in memory, and no device yet; each
-# guest that goes on from there runs begin.sh itself.
+# First process of the guest, in the initramfs: mounts the root file system and applies this boot's
+# options (begin.sh). It then executes the program that runs the host's commands, or a shell on the
+# console. systemd is not started: a guest is ready several seconds sooner without it. A saved boot
+# (emu.guests.machine.saved) has the driver in memory, and no device yet; each guest resumed from it
+# runs begin.sh itself.
 
 . /mlx5emu/config  # release probe parked dump shares network hugepages shell; for a shell: term rows
 # columns; where the kernel is a process of the host: root port host_modules host_share host_out
@@ -24,7 +24,7 @@ while read -r module; do
     insmod "/modules/$module" || echo "mlx5emu: cannot load $module"
 done < /modules/order
 
-# The disk with a serial number: a user's disks stand anywhere between ours.
+# Finds a disk by its serial number, because a user's disks may precede ours.
 disk() {
     for serial in /sys/block/vd*/serial; do
         [ "$(cat "$serial")" != "$1" ] || basename "$(dirname "$serial")"
@@ -32,7 +32,7 @@ disk() {
 }
 
 mkdir -p /new
-# What a saved boot wrote to its disk would be lost.
+# A saved boot's writes to its disk would be lost.
 access=rw
 [ "$parked" != 1 ] || access=ro
 mount -t ext4 -o "$access,noatime" "${root:-/dev/$(disk root)}" /new ||
@@ -89,7 +89,7 @@ if [ "$parked" = 1 ]; then
     serve is_parked=True
 fi
 
-# It says itself what is wrong, and the guest has ended then.
+# begin.sh reports its own errors, and ends the guest.
 chroot /new /run/mlx5emu/busybox sh /run/mlx5emu/begin.sh || poweroff -f
 if [ "$shell" = 1 ]; then
     exec switch_root /new /run/mlx5emu/busybox sh /run/mlx5emu/shell.sh

@@ -1,6 +1,6 @@
-# Loads the mlx5 driver, and lets it take the functions that it has not taken. Runs in
-# the guest's root file system: while booting, or later where that was left out. With "held", the driver
-# is loaded, and takes no function before the next time that this runs.
+# Loads the mlx5 driver, and binds it to the functions without a driver. Runs in the guest's root
+# file system: while booting, or later with --no-probe. With "held", the driver is loaded, and binds
+# no function before the next run of this script.
 
 autoprobe=/sys/bus/pci/drivers_autoprobe
 if [ "$1" = held ]; then
@@ -9,7 +9,7 @@ else
     echo 1 > $autoprobe
 fi
 
-# A saved boot has done it, and to look costs less than to ask again.
+# A saved boot has loaded it already; this check is faster than another modprobe.
 [ -d /sys/module/rdma_ucm ] || sh /run/mlx5emu/load.sh
 [ "$1" != held ] || exit 0
 for function in /sys/bus/pci/devices/*; do
@@ -18,7 +18,7 @@ for function in /sys/bus/pci/devices/*; do
     echo "${function##*/}" > /sys/bus/pci/drivers_probe
 done
 
-# What a network manager would do: Ethernet interfaces of the adapter are up, and have carrier soon.
+# Like a network manager: set the adapter's Ethernet interfaces up; they have carrier soon.
 for net in /sys/class/net/*; do
     [ "$(cat "$net/type")" = 1 ] && grep -qs 0x15b3 "$net/device/vendor" || continue
     ip link set "${net##*/}" up || continue

@@ -1,1 +1,1 @@
-"""Kernels of guests: which to boot, their modules, configuration, builds and stack traces."""
+"""Kernels of guests: the choice of one, modules, configuration, builds and stack traces."""

@@ -1,7 +1,7 @@
-"""Kernels by their names in Debian's archive: which packages a name means, and fetching them.
+"""Kernels by name in Debian's archive: the packages of a name, and their download.
 
-mmdebstrap unpacks the packages in a directory of its own and hands them over as an archive: in a
-user namespace, as it works for users other than root, it can reach nothing of theirs.
+mmdebstrap unpacks the packages in its own directory and returns them as an archive. For users other
+than root it runs in a user namespace, where it can reach none of their directories.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ UNPACK_ONLY = (
     '--aptopt=APT::Install-Recommends "false"',
     '--aptopt=Acquire::Check-Valid-Until "false"',
 )
-"""mmdebstrap's words for a kernel's packages, which are unpacked and not installed.
+"""mmdebstrap's arguments for a kernel's packages, which are unpacked and not installed.
 
-The expired Release file of an archive's old snapshot is no obstacle, as for images.
+Debian's archive may be an old snapshot, so the expiry of its Release file is not checked, as for
+images.
 """
 
 
 def suites_of(name: str, suite: str) -> tuple[str, ...]:
-    """Where a name's packages come from: a version from every suite, a flavour from ``suite``."""
+    """Return the suites of a name's packages: all for a version, ``suite`` alone for a flavour."""
     return _SUITES if _VERSION.fullmatch(name) else (suite,)
 
 
 def package_pattern(name: str) -> str:
-    """The names of a kernel's packages, as an extended regular expression. Raises LabError."""
+    """Return an extended regular expression of a kernel's package names. Raises LabError."""
     if name in _FLAVOURS:
         return f"linux-image-{name}-amd64"
     if not _VERSION.fullmatch(name):
@@ -78,7 +79,7 @@ def fetch(name: str, suite: str, work: Path, progress: Progress | None) -> None:
 
 
 def _no_name(name: str) -> str:
-    """What to say of a word that is neither a flavour nor a version."""
+    """Return the message for a word that is neither a flavour nor a version."""
     version = _VERSION.match(name)
     near = [version[0]] if version else difflib.get_close_matches(name, _FLAVOURS)
     flavours = ", ".join(f"{PREFIX}{flavour}" for flavour in _FLAVOURS)
@@ -87,7 +88,7 @@ def _no_name(name: str) -> str:
 
 
 def _no_kernel(name: str, suites: Sequence[str], log: str) -> str:
-    """What to say of a name without a kernel; ``log`` has the names that the archive has."""
+    """Return the message for a name without a kernel; ``log`` has the archive's names."""
     names = {match[1] for match in _KNOWN.finditer(log)}
     there = sorted(names | {".".join(one.split(".")[:2]) for one in names}, key=_numbers)
     near = sorted(there, key=lambda one: _distance(one, name))[:_FEW]
@@ -100,6 +101,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _distance(one: str, other: str) -> list[int]:
-    """How far two versions are from each other, the first number counting most."""
+    """Return the distance between two versions; earlier numbers weigh more."""
     pairs = zip((*_numbers(one), 0, 0), (*_numbers(other), 0, 0), strict=False)
     return [abs(left - right) for left, right in pairs]

@@ -1,7 +1,7 @@
 """Kernel images: finds the release of one, and extracts the plain ELF.
 
-QEMU starts an ELF with a PVH note directly, so the guest need not decompress its own kernel: on
-emulated processors this saves one second for zstd and three for xz. The code that runs is the same.
+QEMU starts an ELF with a PVH note directly, so the guest need not decompress its own kernel. On
+emulated processors this saves one second for zstd and three for xz. The executed code is the same.
 Format: Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header".
 """
 
@@ -20,7 +20,7 @@ import zstandard
 from emu.guests.errors import LabError
 
 _MAX_MODULE = 256 << 20
-"""Bytes of a module that is unpacked: far more than one with debugging information has."""
+"""Maximum bytes of an unpacked module: far above the size with debugging information."""
 _SECTOR = 512
 _SETUP_SECTS = 0x1F1
 _MAGIC = 0x202
@@ -42,17 +42,17 @@ def is_uml(kernel: Path | None) -> bool:
 
 
 def release(path: Path) -> str:
-    """Release (``uname -r``) of a bzImage; :class:`LabError` if the file is not one."""
+    """Return the release (``uname -r``) of a bzImage; :class:`LabError` if the file is not one."""
     head = _bzimage(path)
     at = struct.unpack_from("<H", head, _VERSION_POINTER)[0] + _SECTOR
     words = head[at : at + 256].split(b"\0", 1)[0].split()
     if not words:
-        raise LabError(f"{path} does not say which kernel release it is")
+        raise LabError(f"{path} contains no kernel release")
     return words[0].decode("ascii", "replace")
 
 
 def extract_vmlinux(path: Path) -> bytes | None:
-    """The ELF inside a bzImage; None if it cannot be unpacked here or QEMU could not start it."""
+    """Return the ELF inside a bzImage; None if it cannot be unpacked or QEMU could not start it."""
     data = _bzimage(path)
     start = (data[_SETUP_SECTS] or 4) * _SECTOR + _SECTOR
     offset, length = struct.unpack_from("<II", data, _PAYLOAD_OFFSET)
@@ -89,12 +89,12 @@ def _check_head(path: Path, head: bytes) -> None:
         return
     hint = ""
     if head.startswith(b"\x7fELF"):
-        hint = ": vmlinux is not booted, arch/x86/boot/bzImage of the same build tree is"
+        hint = ": choose arch/x86/boot/bzImage of the same build tree, not vmlinux"
     raise LabError(f"{path} is not a Linux bzImage{hint}")
 
 
 def _unpack(payload: bytes) -> bytes | None:
-    """Decompress the formats that Python knows; the size that the kernel appends is ignored."""
+    """Decompress the formats that Python supports; ignore the size that the kernel appends."""
     try:
         if payload.startswith(b"\x28\xb5\x2f\xfd"):
             return zstandard.ZstdDecompressor().decompressobj().decompress(payload)
@@ -110,7 +110,7 @@ def _unpack(payload: bytes) -> bytes | None:
 
 
 def unpack_module(name: str, data: bytes) -> bytes:
-    """A module's uncompressed contents, as the initramfs needs them.
+    """Return a module's uncompressed contents, as the initramfs needs them.
 
     The file may come from a guest. Raises LabError for contents that cannot be unpacked, or that
     are larger than any module.
@@ -129,7 +129,7 @@ def unpack_module(name: str, data: bytes) -> bytes:
     except (lzma.LZMAError, zlib.error, zstandard.ZstdError) as error:
         raise LabError(f"{name} cannot be unpacked: {error}") from None
     if len(unpacked) > _MAX_MODULE:
-        raise LabError(f"{name} is larger than {_MAX_MODULE >> 20} MiB when it is unpacked")
+        raise LabError(f"{name} exceeds {_MAX_MODULE >> 20} MiB when unpacked")
     if not is_whole:
-        raise LabError(f"{name} cannot be unpacked: its end is missing")
+        raise LabError(f"{name} cannot be unpacked: it is truncated")
     return unpacked

@@ -1,7 +1,7 @@
-"""Which kernel `--kernel` means: a bzImage, a build tree, packages, or a name of Debian's archive.
+"""Finds the kernel of `--kernel`: a bzImage, a build tree, packages, or a name of Debian's archive.
 
-Packages are unpacked into the cache once, and what is missing of their module tables is made, so a
-kernel that was built for installation boots without one.
+Packages are unpacked into the cache once. Missing tables of their modules are made, so a kernel
+that was built for installation boots without one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from emu.host.userfiles import missing
 ARCHIVE = archive.PREFIX
 _IMAGE = Path("arch/x86/boot/bzImage")
 _PROGRAM = Path("linux")
-"""What a build of User-Mode Linux makes."""
+"""The program that a build of User-Mode Linux makes."""
 _DEB = b"!<arch>\n"
 
 
@@ -42,9 +42,9 @@ def choose(
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> Chosen:
-    """The kernel that the words mean: several packages, or one of the other kinds.
+    """Return the kernel that the words mean: several packages, or one of the other kinds.
 
-    ``suite`` is where the archive's kernels without a version come from. Raises :class:`LabError`.
+    ``suite`` is the suite of archive kernels without a version. Raises :class:`LabError`.
     """
     check(words)
     if _is_archives(words):
@@ -56,7 +56,7 @@ def choose(
 
 
 def check(words: Sequence[str]) -> None:
-    """Refuse words that mean no kernel; nothing is fetched or unpacked. Raises LabError."""
+    """Refuse words that mean no kernel; fetch and unpack nothing. Raises LabError."""
     if _is_archives(words):
         archive.package_pattern(words[0].removeprefix(ARCHIVE))
         return
@@ -64,11 +64,11 @@ def check(words: Sequence[str]) -> None:
     for path in paths:
         if not path.exists():
             what = "a bzImage, a build tree, packages, or debian:NAME"
-            raise LabError(f"{missing('kernel', path)}; it is {what}")
+            raise LabError(f"{missing('kernel', path)}; a kernel is {what}")
     if _are_packages(paths):
         return
     if len(paths) != 1:
-        raise LabError("only packages (.deb) go together; else one --kernel")
+        raise LabError("only packages (.deb) can be combined; otherwise give one --kernel")
     if paths[0].is_file():
         check_kernel(paths[0])
     else:
@@ -84,7 +84,7 @@ def _are_packages(paths: Sequence[Path]) -> bool:
 
 
 def release(kernel: Chosen) -> str:
-    """The release of a kernel of Debian's: what `uname -r` says in it."""
+    """Return the release of one of Debian's kernels: the output of `uname -r` in it."""
     assert kernel.modules is not None
     return kernel.modules.name
 
@@ -99,8 +99,8 @@ def _of_tree(tree: Path) -> Chosen:
     if (tree / _PROGRAM).is_file():
         return Chosen(tree / _PROGRAM, modules)
     if not (tree / _IMAGE).is_file():
-        what = "a kernel's build tree" if (tree / ".config").exists() else "no build tree"
-        raise LabError(f"{tree} is {what} without {_IMAGE}: mlx5emu kernel build makes it")
+        what = "a kernel's build tree" if (tree / ".config").exists() else "not a build tree"
+        raise LabError(f"{tree} is {what} and has no {_IMAGE}: mlx5emu kernel build makes it")
     return Chosen(tree / _IMAGE, modules)
 
 
@@ -132,7 +132,7 @@ def unpack(package: Path, target: Path) -> None:
 def _of_archive(
     name: str, suite: str, progress: Progress | None, on_wait: Callable[[], None] | None
 ) -> Chosen:
-    """``rt`` and ``cloud`` are the suite's; a version may come from every suite."""
+    """Return a kernel of the archive: a flavour of ``suite``, or a version of any suite."""
     archive.package_pattern(name)
     has_version = archive.suites_of(name, suite) != (suite,)
     key = f"debian-{name}" if has_version else f"debian-{name}-{suite}"
@@ -140,7 +140,7 @@ def _of_archive(
 
 
 def _cached(name: str, fill: Callable[[Path], None], on_wait: Callable[[], None] | None) -> Chosen:
-    """The kernel of that name in the cache; ``fill`` unpacks its packages into a directory."""
+    """Return the cached kernel of that name; ``fill`` unpacks its packages into a directory."""
     target = cache.subdir("kernels") / name
     if not target.exists():
         with cache.lock(f"kernel-{name}", on_wait):
@@ -157,12 +157,12 @@ def _cached(name: str, fill: Callable[[Path], None], on_wait: Callable[[], None]
 def take_kernel(unpacked: Path, target: Path) -> None:
     """Move kernel, modules and configuration out of unpacked packages.
 
-    Of several kernels the newest is taken. Raises :class:`LabError`.
+    Of several kernels the newest is moved. Raises :class:`LabError`.
     """
     images = _images(unpacked)
     if not images:
         raise LabError(
-            "there is no kernel in the packages: linux-image-VERSION has one, or"
+            "the packages contain no kernel: linux-image-VERSION has one, or"
             " linux-image-VERSION, linux-binary-VERSION and linux-modules-VERSION together"
         )
     release = max(images, key=_version_key)
@@ -182,7 +182,7 @@ def take_kernel(unpacked: Path, target: Path) -> None:
 
 
 def _images(unpacked: Path) -> dict[str, Path]:
-    """The kernels in unpacked packages, by release."""
+    """Return the kernels in unpacked packages, by release."""
     return {
         path.name.removeprefix("vmlinuz-") if path.parent.name == "boot" else path.parent.name: path
         for pattern in ("boot/vmlinuz-*", "lib/modules/*/vmlinuz", "usr/lib/modules/*/vmlinuz")
@@ -191,7 +191,7 @@ def _images(unpacked: Path) -> dict[str, Path]:
 
 
 def _version_key(release: str) -> list[tuple[int, str]]:
-    # A candidate (7.3~rc1, 7.3-rc1) comes before its release.
+    # A candidate (7.3~rc1, 7.3-rc1) sorts before its release.
     words = re.findall(r"\d+|[a-z]+", release)
     return [(int(word), "") if word.isdigit() else (-1, word) for word in words] + [(0, "")]
 

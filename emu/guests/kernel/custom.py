@@ -19,7 +19,7 @@ _SPARE = 32 << 20  # bytes of free space on a module disk
 
 @dataclass(frozen=True)
 class BootKernel:
-    """A kernel to start, what its initramfs loads, and the disk with the rest of its modules."""
+    """A kernel to start, the modules of its initramfs, and the disk with the other modules."""
 
     path: Path
     release: str
@@ -28,10 +28,10 @@ class BootKernel:
 
 
 def prepare(options: GuestOptions, bzimage: Path, work: Path) -> BootKernel:
-    """Prepare a user's kernel for booting; files go to ``work``.
+    """Prepare a user's kernel for booting; files are written to ``work``.
 
     Without ``options.modules`` the kernel must have everything built in. Raises :class:`LabError`
-    with the names of the options that it lacks, if its configuration is known.
+    with the names of the missing options, if its configuration is known.
     """
     modules = options.modules
     release = binaries.release(bzimage)
@@ -50,9 +50,9 @@ def prepare(options: GuestOptions, bzimage: Path, work: Path) -> BootKernel:
 
 
 def find_tree(modules: Path, release: str, work: Path) -> Path:
-    """The directory with ``modules.dep``: ``modules``, or where modules_install puts it below.
+    """Return the directory with ``modules.dep``: ``modules``, or modules_install's below it.
 
-    Of a build tree it is made; a tree without its tables is copied to ``work``, which has them.
+    For a build tree it is made; a tree without tables is copied to ``work`` and indexed there.
     """
     if module_tree.is_build_tree(modules):
         return module_tree.staged(modules, release)
@@ -69,7 +69,7 @@ def find_tree(modules: Path, release: str, work: Path) -> Path:
             shutil.copytree(tree, copy, symlinks=True)
             module_tree.depmod(work, release)
             return copy
-    raise LabError(f"no modules for kernel {release} in {modules}: no modules.dep is there")
+    raise LabError(f"no modules for kernel {release} in {modules}: modules.dep is missing")
 
 
 def _boot_modules(tree: Path) -> list[tuple[str, bytes]]:
@@ -84,7 +84,7 @@ def _boot_modules(tree: Path) -> list[tuple[str, bytes]]:
 
 
 def _module_disk(tree: Path, work: Path) -> Path:
-    """An ext4 image of the tree; the guest mounts it where modprobe searches."""
+    """Make an ext4 image of the tree; the guest mounts it where modprobe searches."""
     disk = work / "modules.ext4"
     size = cache.disk_usage(tree) * 5 // 4 + _SPARE
     program = shutil.which("mke2fs", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")

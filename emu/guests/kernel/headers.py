@@ -1,8 +1,9 @@
-"""Debian's headers of a kernel, with the compiler that they want, as a directory in the cache.
+"""Debian's headers of a kernel, with the compiler that they name, as a directory in the cache.
 
-The headers of a release come with programs, and name a compiler, of their own suite, which the
-host seldom has. So this is a root directory for ``make``, with all of that, unpacked from the
-archive's packages. Their scripts are not run: nothing in it is configured, and it needs no root.
+The headers of a release contain programs of their own suite and name a compiler of it, which the
+host seldom has. The directory is therefore a root for ``make`` with all of them, unpacked from the
+archive's packages. The packages' scripts do not run: nothing in it is configured, and no root is
+needed.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _PROGRAMS = (
     *("base-files", "coreutils", "dash", "diffutils", "findutils", "grep", "kmod", "make", "mawk"),
     "sed",
 )
-"""What the kernel's build runs besides the compiler, of which the headers say that they need it."""
+"""Programs besides the compiler that the headers list as needed by the kernel's build."""
 _FILES = re.compile(
     r"\./(?!usr/share/(doc|info|locale|man)/)((usr|etc|lib[0-9a-z]*|bin|sbin)(/.*)?)"
 )
 _AWK = 'ln -s mawk "$1/usr/bin/awk"'
-"""The name is mawk's by update-alternatives, which no script has run."""
+"""Makes the link ``awk``, which update-alternatives makes in an installed system."""
 _ROOM = Room(cached=1_070_000_000, tree=1_000_000_000)
 _RELEASE = re.compile(r"[0-9][0-9a-z.+~-]*")
 
@@ -38,12 +39,12 @@ def ensure(
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> Path:
-    """The directory with the headers of a kernel's release (``uname -r``), fetched once.
+    """Return the directory with the headers of a kernel's release (``uname -r``), fetched once.
 
-    The packages come from the suites, of which the last one is named last. Raises LabError.
+    The packages come from ``suites``; mmdebstrap's main suite is the last one. Raises LabError.
     """
     if not _RELEASE.fullmatch(release):
-        raise LabError(f"Debian has no headers of a kernel {release}")
+        raise LabError(f"Debian has no headers of kernel {release}")
     target = cache.subdir("headers") / release
     if not target.exists():
         with cache.lock(f"headers-{release}", on_wait):
@@ -54,7 +55,7 @@ def ensure(
 
 
 def source(release: str) -> str:
-    """Where the headers are below that directory, as an absolute path there."""
+    """Return the path of the headers below that directory, as an absolute path in it."""
     return f"/usr/src/linux-headers-{release}"
 
 
@@ -75,4 +76,4 @@ def _fetch(release: str, suites: Sequence[str], work: Path, progress: Progress |
         progress=progress,
     )
     if not (work / source(release).lstrip("/") / "Makefile").is_file():
-        raise LabError(f"Debian's package of headers of Linux {release} has none")
+        raise LabError(f"Debian's header package of Linux {release} contains no headers")

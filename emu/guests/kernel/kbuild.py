@@ -21,16 +21,16 @@ _TOOLS = {
     "bison": "bison",
     "bc": "bc",
 }
-"""Programs that a build runs, and Debian's packages of them."""
+"""Programs that a build runs, with their Debian packages."""
 _HEADERS = {"gelf.h": "libelf-dev"}
 _UML = ("ARCH=um",)
 _FULL = 16 << 20
-"""Free bytes of a disk on which a build has failed for want of more: an object may have that."""
+"""Free bytes below which a failed build is attributed to a full disk: an object may need that."""
 _INCLUDE = (Path("/usr/include"), Path("/usr/local/include"))
 
 
 def check_tools() -> None:
-    """Raise :class:`LabError` with the line to type for what a build needs and is not here."""
+    """Raise :class:`LabError`, with the apt-get command, for missing build programs and headers."""
     packages = [package for name, package in _TOOLS.items() if shutil.which(name) is None]
     packages += [
         package
@@ -42,9 +42,9 @@ def check_tools() -> None:
 
 
 def check_tree(tree: Path) -> None:
-    """Raise :class:`LabError` unless it is a kernel's source or build tree."""
+    """Raise :class:`LabError` unless ``tree`` is a kernel's source or build tree."""
     if not (tree / "Makefile").is_file():
-        raise LabError(f"{tree} is no kernel's source or build tree: it has no Makefile")
+        raise LabError(f"{tree} is not a kernel's source or build tree: it has no Makefile")
 
 
 def configure(
@@ -52,7 +52,7 @@ def configure(
 ) -> list[str]:
     """Write the smallest configuration; return the options that this kernel does not have.
 
-    ``output`` is where the build is, by default in ``tree``. Raises :class:`LabError`.
+    ``output`` is the build directory, by default ``tree``. Raises :class:`LabError`.
     """
     check_tree(tree)
     requested = kconfig.smallest(debug, machine)
@@ -69,9 +69,9 @@ def configure(
 
 
 def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ()) -> Path:
-    """Build image and modules, with ccache when it is there; return the build tree.
+    """Build image and modules, with ccache if installed; return the build tree.
 
-    What the build says goes to our own output. Raises :class:`LabError`.
+    The build's output is written to ours. Raises :class:`LabError`.
     """
     check_tree(tree)
     check_tools()
@@ -88,12 +88,12 @@ def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ())
 def _make(tree: Path, output: Path | None, *words: str) -> None:
     where = [f"O={output.resolve()}"] if output is not None else []
     command = ["make", "-C", str(tree), *where, *words]
-    # The kernel's build takes these for options of its own.
+    # The kernel's build would read these variables as its own options.
     environ = {name: value for name, value in os.environ.items() if name != "ARCH"}
     result = subprocess.run(command, stdin=subprocess.DEVNULL, env=environ, check=False)
     if result.returncode != 0:
         place = output or tree
         why = f"make {words[-1]} failed in {tree} with status {result.returncode}"
         if free_bytes(place) < _FULL:
-            why += f": the disk of {place} is full, --output names another place"
+            why += f": the disk of {place} is full, --output names another directory"
         raise LabError(why)

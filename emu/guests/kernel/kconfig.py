@@ -1,7 +1,7 @@
-"""A kernel's configuration: what the lab needs of one, and the smallest that has it.
+"""A kernel's configuration: the options that the lab needs, and the smallest set that has them.
 
-``options.toml`` beside this file has the options. A configuration is known from a build
-tree, from a package, or from the kernel itself when it was built with CONFIG_IKCONFIG.
+``options.toml`` beside this file lists the options. A configuration is read from a build tree, from
+a package, or from the kernel itself when it was built with CONFIG_IKCONFIG.
 """
 
 from __future__ import annotations
@@ -30,25 +30,24 @@ _DRIVER = ("PCI_MSI", "MLX5_CORE", "MLX5_INFINIBAND", "INFINIBAND_USER_ACCESS")
 _SHARE = ("9P_FS", "NET_9P_VIRTIO")
 _LINE = re.compile(r"CONFIG_(\w+)=(.*)")
 _IKCONFIG = b"IKCFG_ST"
-_MOST = 4 << 20
+_MAX_BYTES = 4 << 20
 
 
 @cache
 def table() -> Mapping[str, Any]:
-    """The options of ``options.toml``."""
+    """Return the options of ``options.toml``."""
     return tomllib.loads(resources.files("emu.guests.kernel").joinpath("options.toml").read_text())
 
 
 def features() -> list[str]:
-    """What ``--debug`` can add."""
+    """Return the features that ``--debug`` can add."""
     return list(table()["debug"])
 
 
 def smallest(debug: Iterable[str], machine: str = QEMU) -> dict[str, str]:
-    """The options of the smallest configuration, with some debugging features.
+    """Return the options of the smallest configuration, with some debugging features.
 
-    ``machine`` is what it runs on, :data:`QEMU` or :data:`UML`. Raises :class:`LabError` for an
-    unknown feature.
+    ``machine`` is :data:`QEMU` or :data:`UML`. Raises :class:`LabError` for an unknown feature.
     """
     options = table()["base"] | table()[machine]
     for name in debug:
@@ -60,17 +59,17 @@ def smallest(debug: Iterable[str], machine: str = QEMU) -> dict[str, str]:
 
 
 def parse(text: str) -> dict[str, str]:
-    """The options that a ``.config`` sets."""
+    """Return the options that a ``.config`` sets."""
     return {match[1]: match[2] for line in text.splitlines() if (match := _LINE.fullmatch(line))}
 
 
 def is_uml(config: Mapping[str, str]) -> bool:
-    """Whether a configuration is one of User-Mode Linux."""
+    """Return whether a configuration is one of User-Mode Linux."""
     return config.get("UML") == "y"
 
 
 def known(kernel: Path, modules: Path | None, vmlinux: bytes | None) -> dict[str, str] | None:
-    """The configuration of a kernel; None when nothing tells it."""
+    """Return the configuration of a kernel; None when it cannot be found."""
     places = [kernel.parent / "config"]
     if modules is not None:
         places += [modules / ".config", modules / "config", modules / "build" / ".config"]
@@ -81,14 +80,14 @@ def known(kernel: Path, modules: Path | None, vmlinux: bytes | None) -> dict[str
     if vmlinux is None or at < 0:
         return None
     try:
-        packed = vmlinux[at + len(_IKCONFIG) :][:_MOST]
-        return parse(zlib.decompressobj(31).decompress(packed, _MOST).decode(errors="replace"))
+        packed = vmlinux[at + len(_IKCONFIG) :][:_MAX_BYTES]
+        return parse(zlib.decompressobj(31).decompress(packed, _MAX_BYTES).decode(errors="replace"))
     except zlib.error:
         return None
 
 
 def needed(options: GuestOptions) -> list[str]:
-    """The options that a guest's kernel must have."""
+    """Return the options that a guest's kernel must have."""
     names = list(_ALWAYS)
     if options.devices and options.probe:
         names += _DRIVER
@@ -102,7 +101,7 @@ def needed(options: GuestOptions) -> list[str]:
 
 
 def check(config: Mapping[str, str], options: GuestOptions, modules: Path | None) -> None:
-    """Raise :class:`LabError` with the names of what the guest needs and the kernel lacks."""
+    """Raise :class:`LabError` with the options that the guest needs and the kernel lacks."""
     missing = [name for name in needed(options) if config.get(name) not in ("y", "m")]
     if missing:
         names = ", ".join(f"CONFIG_{name}" for name in missing)

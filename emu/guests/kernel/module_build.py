@@ -1,8 +1,8 @@
-"""Builds a module outside the kernel's tree: ``make M=DIRECTORY``, at the host's speed.
+"""Builds an out-of-tree module: ``make M=DIRECTORY``, on the host's processors.
 
-Against a build tree ``make`` is the host's. Against Debian's headers it runs in the root directory
-of :mod:`emu.guests.kernel.headers`, in a mount namespace of its own. There the module's directory
-has the name that it has on the host, so an editor finds the files that the compiler names.
+Against a build tree, ``make`` is the host's. Against Debian's headers, ``make`` runs in the root
+directory of :mod:`emu.guests.kernel.headers`, in a separate mount namespace. The module's directory
+has the same path in both, so an editor finds the files that the compiler names.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def against_headers(
 
 
 def check_directory(directory: Path) -> None:
-    """Raise :class:`LabError` unless a module's sources can be there."""
+    """Raise :class:`LabError` unless the directory can contain a module's sources."""
     if not any((directory / name).is_file() for name in ("Kbuild", "Makefile")):
-        raise LabError(f"{directory} has no module's sources: no Makefile, no Kbuild")
+        raise LabError(f"{directory} has no sources of a module: neither Makefile nor Kbuild")
 
 
 def _make(tree: str, directory: Path, jobs: int, words: Sequence[str]) -> list[str]:
@@ -60,7 +60,7 @@ def _make(tree: str, directory: Path, jobs: int, words: Sequence[str]) -> list[s
 
 
 def _run(command: Sequence[str], directory: Path, environ: dict[str, str]) -> None:
-    """What the build says goes to our own output."""
+    """Run a command, whose output is written to ours. Raises LabError."""
     try:
         result = subprocess.run(command, stdin=subprocess.DEVNULL, env=environ, check=False)
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Module trees as modprobe wants them, made from what a kernel's build or packages leave.
+"""Module trees for modprobe, made from the output of a kernel's build or from packages.
 
 Formats: modules.order and modules.builtin of the kernel's build (Documentation/kbuild), depmod(8).
 """
@@ -20,12 +20,12 @@ _PATH = "/usr/sbin:/sbin"
 
 
 def is_build_tree(tree: Path) -> bool:
-    """Whether modules were built here, and not installed."""
+    """Return whether modules were built here, and not installed."""
     return (tree / "modules.order").is_file() and (tree / ".config").is_file()
 
 
 def staged(tree: Path, release: str) -> Path:
-    """The module tree of a build tree: in the cache, brought up to date, without debug data.
+    """Update the module tree of a build tree, in the cache and without debug data; return it.
 
     Raises :class:`LabError`.
     """
@@ -48,7 +48,7 @@ def staged(tree: Path, release: str) -> Path:
 
 
 def _built(tree: Path) -> set[Path]:
-    """The modules that the build made, relative to ``tree``."""
+    """Return the modules that the build made, relative to ``tree``."""
     modules = set()
     for line in (tree / "modules.order").read_text(errors="replace").splitlines():
         # Up to 6.1 the path begins with "kernel/"; from 6.4 on it names the object.
@@ -72,7 +72,7 @@ def _strip(source: Path, target: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         target.unlink(missing_ok=True)
-        raise LabError(f"cannot take the module {source}: {result.stderr.strip()}")
+        raise LabError(f"cannot strip the module {source}: {result.stderr.strip()}")
 
 
 def depmod(root: Path, release: str) -> None:

@@ -1,4 +1,4 @@
-"""Which kernel modules a guest's initramfs needs, and in which order they load.
+"""Kernel modules of a guest's initramfs, and their loading order.
 
 Formats: modules.dep(5), and modules.builtin beside it.
 """
@@ -19,12 +19,12 @@ _SUFFIX = re.compile(r"\.ko(\.(xz|gz|zst))?$")
 
 
 def module_name(path: str) -> str:
-    """``kernel/fs/nls/nls-base.ko.xz`` -> ``nls_base``."""
+    """Return a module's name: ``kernel/fs/nls/nls-base.ko.xz`` -> ``nls_base``."""
     return _SUFFIX.sub("", path.rsplit("/", 1)[-1]).replace("-", "_")
 
 
 def load_order(modules_dep: str, builtin: str, needed: Iterable[str] = ROOT_DISK) -> list[str]:
-    """Paths relative to the module tree in loading order: dependencies come first.
+    """Return paths relative to the module tree in loading order: dependencies first.
 
     Raises :class:`LabError` for a needed module that is neither a file nor built in.
     """
@@ -50,6 +50,6 @@ def load_order(modules_dep: str, builtin: str, needed: Iterable[str] = ROOT_DISK
         elif name not in built_in and name not in CHECKSUMS:
             raise LabError(
                 f"the kernel has no {name}, neither as a module nor built in:"
-                f" CONFIG_{_OPTIONS.get(name, name.upper())} is what builds it"
+                f" CONFIG_{_OPTIONS.get(name, name.upper())} builds it"
             )
     return order

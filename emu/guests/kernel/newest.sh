@@ -1,6 +1,6 @@
-# Run by mmdebstrap in an empty tree ($1): unpacks the newest kernel whose package has such a name,
-# with what it needs of other linux-* packages. All names go into the log, for whoever
-# has asked for a kernel that the archive does not have; then the tree stays empty.
+# Run by mmdebstrap in an empty tree ($1): unpacks the newest kernel whose package name matches
+# @PATTERN@, with the linux-* packages that it needs. All names of kernels are logged, for the error
+# message of a kernel that the archive does not have; the tree then stays empty.
 set -eu
 root=${1:?}
 export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"

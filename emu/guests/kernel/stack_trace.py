@@ -1,7 +1,7 @@
-"""Stack traces of a kernel with source lines, from the binaries of its build.
+"""Decodes stack traces of a kernel to source lines, from the binaries of its build.
 
 The kernel prints ``function+0x12/0x34 [module]``: an offset from the function's symbol, and its
-length. The symbol's address comes from the binary's symbol table, the source line from
+length. The symbol's address is read from the binary's symbol table, the source line from
 addr2line(1). Of several functions with one name, the one of that length is meant.
 """
 
@@ -30,14 +30,14 @@ _MAX_LINES = 100_000
 _SHF_EXECINSTR = 4
 
 Symbols = dict[tuple[str, int], tuple[str, int]]
-"""A function's name and length: the section of its code, and its address there."""
+"""Section and address of a function, by its name and length."""
 
 
 class StackTraceDecoder:
-    """Looks up frames in the vmlinux and the modules below a build tree."""
+    """Resolves frames in the vmlinux and the modules below a build tree."""
 
     def __init__(self, tree: Path) -> None:
-        """Raises :class:`LabError` without vmlinux, or without addr2line."""
+        """Check the tree. Raises :class:`LabError` without vmlinux, or without addr2line."""
         self._vmlinux = tree / "vmlinux"
         if not self._vmlinux.is_file():
             raise LabError(f"no vmlinux in {tree}: stack traces need a kernel's build tree")
@@ -49,7 +49,7 @@ class StackTraceDecoder:
         self._symbols: dict[Path, Symbols] = {}
 
     def decode(self, text: str) -> str:
-        """The text, with the source line behind each frame that is known."""
+        """Return the text, with the source line after each frame that is known."""
         lines = text.splitlines()[:_MAX_LINES]
         frames = [_FRAME.search(line) for line in lines]
         known = self._locate(frame for frame in frames if frame is not None)
@@ -59,7 +59,7 @@ class StackTraceDecoder:
         )
 
     def _locate(self, frames: Iterable[re.Match[str]]) -> dict[str, str]:
-        """Source lines by the frames' text; one call of addr2line for each section."""
+        """Return source lines by the frames' text; call addr2line once for each section."""
         addresses: dict[tuple[Path, str], dict[str, int]] = defaultdict(dict)
         for frame in frames:
             path = self._binary(frame["module"])
@@ -89,7 +89,7 @@ class StackTraceDecoder:
     def _source_lines(self, path: Path, section: str, places: dict[str, int]) -> dict[str, str]:
         assert self._program is not None
         command = [self._program, "-e", str(path), *(["-j", section] if section else [])]
-        # A return address is behind its call: the byte before belongs to the call.
+        # A return address follows its call: the byte before belongs to the call.
         addresses = [hex(max(address - 1, 0)) for address in places.values()]
         result = subprocess.run(
             command, input="\n".join(addresses) + "\n", capture_output=True, text=True, check=False
@@ -105,7 +105,7 @@ class StackTraceDecoder:
 
 
 def _functions(path: Path) -> Symbols:
-    """The functions of a binary. Raises :class:`LabError`."""
+    """Return the functions of a binary. Raises :class:`LabError`."""
     symbols: Symbols = {}
     try:
         with path.open("rb") as file:
@@ -119,7 +119,7 @@ def _functions(path: Path) -> Symbols:
 
 
 def _of_table(elf: ELFFile, table: SymbolTableSection) -> Symbols:
-    """As kallsyms counts: a function reaches to the next symbol of its section, or to its end."""
+    """Return functions with kallsyms' lengths: up to the next symbol or the section's end."""
     by_section: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for symbol in table.iter_symbols():
         index = symbol["st_shndx"]
@@ -141,5 +141,5 @@ def _of_table(elf: ELFFile, table: SymbolTableSection) -> Symbols:
 
 
 def _short(line: str) -> str:
-    """``path:line`` without the discriminator, and without what leads up out of the tree."""
+    """Return ``path:line`` without the discriminator, and without leading ``..`` components."""
     return re.sub(r"^(\.\./)+|^\./", "", line.partition(" (")[0])

@@ -1,1 +1,1 @@
-"""The machine that a guest boots in: QEMU, its command line, its initramfs."""
+"""The machine of a guest: QEMU, its command line, its initramfs."""

@@ -1,4 +1,4 @@
-"""Whether KVM can be used: tested by booting, since being able to open /dev/kvm proves little.
+"""Tests whether KVM works by booting a kernel, since an accessible /dev/kvm proves little.
 
 On some hosts, mostly nested ones, the device exists but no stock kernel boots with it. The answer
 is cached for this host kernel, processor and QEMU.
@@ -31,19 +31,19 @@ poweroff -f
 
 
 def choose(requested: str, qemu: Qemu, image: Image) -> str:
-    """``kvm`` or ``tcg`` for ``requested``, which may be ``auto``."""
+    """Return ``kvm`` or ``tcg`` for ``requested``, which may be ``auto``."""
     if requested != "auto":
         return requested
     return "kvm" if kvm_boots(qemu, image) else "tcg"
 
 
 def is_accessible() -> bool:
-    """Whether this user may use KVM at all."""
+    """Return whether this user may use KVM at all."""
     return os.access(_DEVICE, os.R_OK | os.W_OK)
 
 
 def known_answer(qemu: Qemu) -> bool | None:
-    """Whether KVM boots a kernel here; None if it has not been tried."""
+    """Return whether KVM boots a kernel here; None if untested."""
     if not is_accessible():
         return False
     answer = cache.load_json(cache.cache_dir() / "kvm.json").get(_host(qemu))
@@ -51,7 +51,7 @@ def known_answer(qemu: Qemu) -> bool | None:
 
 
 def kvm_boots(qemu: Qemu, image: Image) -> bool:
-    """Whether KVM boots a stock kernel here; tried at most once."""
+    """Return whether KVM boots a stock kernel here; test it at most once."""
     answer = known_answer(qemu)
     if answer is not None:
         return answer
@@ -66,7 +66,7 @@ def kvm_boots(qemu: Qemu, image: Image) -> bool:
 
 
 def _host(qemu: Qemu) -> str:
-    """Identifies all that the answer depends on."""
+    """Return a text that identifies everything that the answer depends on."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

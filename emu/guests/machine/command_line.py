@@ -1,6 +1,6 @@
 """QEMU's command line for one guest.
 
-It is a pure function of its inputs, so tests can check all of it. Every device is listed
+The module is a pure function of its inputs, so tests can check all of it. Every device is listed
 explicitly; QEMU's default devices (a display, a network card, a floppy drive) are off.
 """
 
@@ -14,8 +14,10 @@ from emu.guests.inside.runner import PORT_NAME
 from emu.guests.machine.qemu import Qemu
 
 REPLY_TIMEOUT_MS = 60_000
-"""How long QEMU waits for the server. A reply that comes later breaks the connection for good,
-so this is much longer than the default of 5 s."""
+"""Milliseconds that QEMU waits for the server.
+
+A later reply breaks the connection for good, so this is much longer than the default of 5 s.
+"""
 
 KERNEL_ARGUMENTS = (
     "console=ttyS0",
@@ -32,34 +34,34 @@ KERNEL_ARGUMENTS = (
 )
 
 DISK_SERIALS = ("root", "modules")
-"""By which the guest's init knows the disks of :attr:`Machine.disks`."""
+"""Serial numbers by which the guest's init finds the disks of :attr:`Machine.disks`."""
 
 
 IOMMU_ARGUMENTS = ("intel_iommu=on", "iommu=pt")
-"""For the kernel: devices of its own drivers are not translated."""
+"""Kernel arguments: addresses of devices with in-kernel drivers are not translated."""
 
 
 @dataclass(frozen=True)
 class SharedDirectory:
-    """A directory of the host's that the guest mounts by its tag."""
+    """A directory of the host that the guest mounts by its tag."""
 
     tag: str
     path: Path
     writable: bool = False
     optional: bool = False
-    """A guest whose kernel cannot mount it boots without."""
+    """Whether a guest whose kernel cannot mount it boots without it."""
     mapped: bool = False
-    """Owners, modes and special files that the guest makes stay in extended attributes."""
+    """Whether owners, modes and special files that the guest makes stay in extended attributes."""
 
     @property
     def mode(self) -> str:
-        """Return what the guest's begin.sh does: rw, ro, or try (read-only where it can)."""
+        """The mount mode for the guest's begin.sh: rw, ro, or try (read-only, optional)."""
         return "rw" if self.writable else "try" if self.optional else "ro"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What a guest is made of."""
+    """The components of a guest's machine."""
 
     qemu: Qemu
     accelerator: str  # "kvm" or "tcg"
@@ -73,26 +75,26 @@ class Machine:
     iommu: bool = False
     memory_mib: int = 2048
     cpus: int = 2
-    icount: int | None = None  # instructions take two to the power of it in ns; TCG, one processor
+    icount: int | None = None  # each instruction lasts 2^icount ns; TCG, one processor
     console_log: Path | None = None
     control: Path | None = None  # QMP; like port, our own listening socket
     port: Path | None = None  # the port into the guest
-    events: Path | None = None  # QMP as well, for who waits for a panic, a reboot: QEMU stops
+    events: Path | None = None  # a second QMP socket, for panics and reboots: QEMU stops there
     gdb: Path | None = None  # a socket on which QEMU waits for a debugger
     extra: tuple[str, ...] = ()
     settings: str = ""
-    """What its initramfs tells the guest, as lines of a shell."""
+    """Lines of shell by which the initramfs configures the guest."""
     is_resumed: bool = False
-    """It goes on from a saved boot: QEMU waits to be told which."""
+    """Whether QEMU starts without a kernel and waits for a saved boot to resume."""
 
 
 def arguments(machine: Machine) -> list[str]:
-    """The whole command line, QEMU's program first."""
+    """Return the whole command line, QEMU's program first."""
     return [
         *machine.qemu.command,
         *_platform(machine),
-        # Before all devices, which look for it when they are made. QEMU's own vfio devices have to
-        # hear of each mapping.
+        # Before all devices, which search for it when they are created. QEMU's own vfio devices
+        # must be notified of each mapping.
         *(("-device", "intel-iommu,caching-mode=on") if machine.iommu else ()),
         *_console(machine),
         *_disks(machine),
@@ -100,9 +102,9 @@ def arguments(machine: Machine) -> list[str]:
         *_shares(machine),
         *_network(machine),
         *_functions(machine),
-        # Where the kernel writes what a debugger of its memory has to know.
+        # The kernel writes VMCOREINFO here, for a debugger of its memory.
         *("-device", "vmcoreinfo"),
-        # Tells a kernel that goes on from a saved boot to begin its random numbers anew.
+        # Makes a kernel resumed from a saved boot reseed its random numbers.
         *("-device", "vmgenid,guid=auto"),
         *(("-incoming", "defer") if machine.is_resumed else ()),
         *machine.extra,
@@ -116,7 +118,7 @@ def _platform(machine: Machine) -> list[str]:
     return [
         *("-name", "mlx5emu", "-nodefaults", "-no-user-config", "-display", "none"),
         *("-machine", "q35,memory-backend=memory"),
-        # The servers map the guest's memory, so it has to be shared.
+        # The servers map the guest's memory, so the memory must be shared.
         *("-object", memory, "-m", f"{machine.memory_mib}M", "-smp", str(machine.cpus)),
         *("-accel", _accelerator(machine), "-cpu", "host" if kvm else "max"),
         *(("-icount", f"shift={machine.icount}") if machine.icount is not None else ()),
@@ -130,7 +132,7 @@ def _platform(machine: Machine) -> list[str]:
 def _accelerator(machine: Machine) -> str:
     if machine.accelerator == "kvm":
         return "kvm"
-    # Who counts instructions has them carried out by one thread.
+    # Counting instructions needs a single TCG thread.
     return "tcg,thread=multi" if machine.icount is None else "tcg,thread=single"
 
 
@@ -169,8 +171,8 @@ def _shares(machine: Machine) -> list[str]:
     words = []
     for share in machine.shares:
         mode = "" if share.writable else ",readonly=on"
-        # Files that the guest makes belong to the user who runs QEMU ("none": as it is, without
-        # an error for a chown that this user may not do). Root may do everything, so a guest's root
+        # Files that the guest makes belong to the user who runs QEMU ("none": unmapped, without an
+        # error for a chown that this user may not do). Root may do everything, so a guest's root
         # would make set-user-ID programs and device nodes here.
         model = "mapped-xattr,fmode=0644,dmode=0755" if share.mapped else "none"
         where = f"local,id={share.tag},path={_quoted(share.path)},security_model={model}{mode}"
@@ -203,5 +205,5 @@ def _functions(machine: Machine) -> list[str]:
 
 
 def _quoted(path: Path) -> str:
-    """A path inside a list of options: QEMU reads two commas as one."""
+    """Quote a path inside a list of options: QEMU reads two commas as one."""
     return str(path).replace(",", ",,")

@@ -37,7 +37,7 @@ class Archive:
         self._add(path, stat.S_IFCHR | 0o600, device=(major, minor))
 
     def pack(self) -> bytes:
-        """The archive's bytes, with the trailer."""
+        """Return the archive's bytes, with the trailer."""
         return b"".join([*self._chunks, self._entry(_TRAILER, 0)])
 
     def _add(
@@ -51,7 +51,7 @@ class Archive:
     ) -> bytes:
         name = path.encode() + b"\0"
         numbers = (
-            self._count if mode else 0,  # inode: unique, so that nothing is a hard link
+            self._count if mode else 0,  # inode: unique, so that no entry is a hard link
             mode,
             *(0, 0),  # uid, gid
             2 if stat.S_ISDIR(mode) else 1,  # links

@@ -1,7 +1,7 @@
 """The initramfs of one boot: busybox, the modules that mount the root disk, our own programs.
 
-It is built for each boot (this takes milliseconds), so changed options or programs take effect
-without rebuilding the image.
+Each boot builds its own (in milliseconds), so changed options or programs take effect without
+rebuilding the image.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ def build(
 
 
 def settings(config: Mapping[str, str | int]) -> str:
-    """Lines of a shell that set these variables."""
+    """Return lines of shell that set these variables."""
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in config.items())

@@ -1,4 +1,4 @@
-"""Turns a user's options into a machine that can be started."""
+"""Converts a user's options to a machine that can be started."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TRIED = "user.mlx5emu"
 
 @dataclass(frozen=True)
 class Terminal:
-    """The terminal of an interactive guest: what TERM says, and its size."""
+    """The terminal of an interactive guest: the value of TERM, and its size."""
 
     kind: str
     rows: int
@@ -48,8 +48,8 @@ def machine_for(
     """Return the machine for ``options``; build and fetch what the cache lacks.
 
     ``work`` is a directory for this boot's own files. With ``terminal`` the guest runs a shell on
-    its console; otherwise it serves commands on ``port``, when it is not to be ``is_parked``: then
-    it can be saved.
+    its console; otherwise it serves commands on ``port``. A guest with ``is_parked`` can be saved
+    instead.
     """
     program = qemu.ensure(progress, on_wait)
     root = image.ensure(options.suite, options.packages, progress, on_wait)
@@ -63,7 +63,7 @@ def machine_for(
     config = _config(options, kernel.release, terminal, is_parked)
     initrd.write_bytes(initramfs.build(root.busybox, kernel.boot_modules, config))
     level = VERBOSE_LOG_LEVEL if options.verbose else LOG_LEVEL
-    # Symbols stand where vmlinux says.
+    # Symbols have the addresses of vmlinux.
     fixed = ("nokaslr",) if gdb is not None else ()
     return Machine(
         qemu=program,
@@ -90,7 +90,7 @@ def machine_for(
 
 
 def bare_machine(options: GuestOptions, work: Path) -> Machine:
-    """The machine of all guests with these options, without what one of them has for itself."""
+    """Return the common machine of all guests with these options, without per-guest devices."""
     bare = replace(
         options,
         devices=(),
@@ -102,7 +102,7 @@ def bare_machine(options: GuestOptions, work: Path) -> Machine:
         record=None,
         dump=None,
         hugepages=0,
-        # A driver that is loaded takes a function that appears, whatever drivers_autoprobe says.
+        # A loaded driver binds a function that appears, whatever drivers_autoprobe says.
         probe=options.probe and not options.hold_probe,
         hold_probe=False,
         stays=False,
@@ -131,7 +131,7 @@ def _shares(options: GuestOptions) -> tuple[SharedDirectory, ...]:
 
 
 def _mapped(directory: Path) -> bool:
-    """Whether what the guest makes there must not become the host's as it is: we are root.
+    """Return whether the guest's files there need mapped attributes, because we are root.
 
     Raises :class:`LabError` where the file system has no extended attributes for that.
     """
@@ -151,7 +151,7 @@ def _mapped(directory: Path) -> bool:
 def _config(
     options: GuestOptions, release: str, terminal: Terminal | None, is_parked: bool = False
 ) -> dict[str, str | int]:
-    """Shell variables for the init script of the initramfs."""
+    """Return shell variables for the init script of the initramfs."""
     config: dict[str, str | int] = {
         "release": release,
         "probe": "held" if options.hold_probe else int(options.probe),

@@ -1,8 +1,8 @@
-"""Finds a QEMU that speaks vfio-user, or fetches one.
+"""Finds a QEMU that supports vfio-user, or fetches one.
 
 The system's QEMU is used if it is new enough. Otherwise Debian's package for trixie is unpacked in
-the cache with the libraries it needs and started with its own dynamic loader, so it runs on any
-distribution and nothing is installed.
+the cache with its libraries, and started with its own dynamic loader. QEMU then runs on any
+distribution, and nothing is installed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Qemu:
 
 
 def find() -> Qemu | None:
-    """A suitable QEMU: ``MLX5EMU_QEMU``, the system's or the cached one; None if there is none.
+    """Return ``MLX5EMU_QEMU``, the system's or the cached QEMU; None if none is suitable.
 
     Raises :class:`LabError` when ``MLX5EMU_QEMU`` names one that is not suitable.
     """
@@ -57,14 +57,14 @@ def find() -> Qemu | None:
     if named:
         qemu = _examine(Path(named), "MLX5EMU_QEMU")
         if qemu is None:
-            raise LabError(f"MLX5EMU_QEMU={named} is no QEMU {_minimum()} with vfio-user-pci")
+            raise LabError(f"MLX5EMU_QEMU={named} is not QEMU {_minimum()} with vfio-user-pci")
         return qemu
     system = shutil.which(_PROGRAM)
     return (_examine(Path(system), "system") if system else None) or _cached()
 
 
 def ensure(progress: Progress | None = None, on_wait: Callable[[], None] | None = None) -> Qemu:
-    """A suitable QEMU; fetch one if there is none."""
+    """Return a suitable QEMU; fetch one if there is none."""
     qemu = find()
     if qemu is None:
         with cache.lock("qemu", on_wait):
@@ -78,9 +78,9 @@ def ensure(progress: Progress | None = None, on_wait: Callable[[], None] | None 
 
 
 def program_path(qemu: Qemu) -> Path:
-    """One file to start this QEMU by, for those who want to: itself, or a script in the cache.
+    """Return one file that starts this QEMU: its program, or a script in the cache.
 
-    The cached one takes its own dynamic loader, libraries and firmware, which the script names.
+    The cached QEMU needs its own dynamic loader, libraries and firmware, which the script names.
     """
     if len(qemu.command) == 1:
         return Path(qemu.command[0])
@@ -117,7 +117,7 @@ def _cached() -> Qemu | None:
 def _examine(
     program: Path, origin: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
 ) -> Qemu | None:
-    """The QEMU in ``program`` if it is suitable. Asking it is slow, so answers are cached."""
+    """Return the QEMU in ``program`` if it is suitable; cache the slow answer."""
     try:
         stat = program.stat()
     except OSError:
@@ -136,7 +136,7 @@ def _examine(
 
 
 def _ask(command: tuple[str, ...]) -> tuple[int, int, int] | None:
-    """The version of a QEMU; None if it lacks the vfio-user client."""
+    """Return the version of a QEMU; None if it lacks the vfio-user client."""
 
     def output(*arguments: str) -> str:
         try:

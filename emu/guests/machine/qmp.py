@@ -17,15 +17,15 @@ REPLY_TIMEOUT = 90.0  # QEMU may itself be waiting for a device's server
 
 _MAX_LINE_BYTES = 1 << 20
 _MAX_EVENTS = 100_000
-"""Limit on the events between a command and its answer."""
+"""Maximum number of events between a command and its answer."""
 _MAX_EARLY_EVENTS = 100
-"""Number of these that are kept for :meth:`Qmp.wait_for`."""
+"""Maximum number of early events that are kept for :meth:`Qmp.wait_for`."""
 
 
 class Qmp:
-    """A connection over which QEMU takes commands.
+    """A connection over which QEMU accepts commands.
 
-    It belongs to the client from the start, which closes it when QEMU does not greet.
+    ``Qmp`` owns the connection from the start, and closes it when QEMU sends no greeting.
     """
 
     def __init__(self, connection: socket.socket, timeout: float = REPLY_TIMEOUT) -> None:
@@ -58,10 +58,10 @@ class Qmp:
         return reply["return"]
 
     def wait_for(self, event: str) -> dict[str, object]:
-        """Wait until QEMU tells of that event, however long it takes, and return what it says.
+        """Wait for that event without a time limit, and return its data.
 
-        Raises OSError at QEMU's end. Events that came between the last commands and their answers
-        count as well.
+        Events received between earlier commands and their answers count too. Raises OSError when
+        QEMU ends.
         """
         self._connection.settimeout(None)
         while (message := self._next()).get("event") != event:
@@ -81,7 +81,7 @@ class Qmp:
             if "return" in reply or "error" in reply:
                 return reply
             self._early.append(reply)
-        raise ConnectionResetError("it tells of events only")
+        raise ConnectionResetError("QEMU sends only events")
 
     def _next(self) -> dict[str, object]:
         return self._early.popleft() if self._early else self._receive()
@@ -89,9 +89,9 @@ class Qmp:
     def _receive(self) -> dict[str, object]:
         line = self._lines.readline(_MAX_LINE_BYTES)
         if not line:
-            raise ConnectionResetError("it has ended")
+            raise ConnectionResetError("QEMU has ended")
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
-            raise ConnectionResetError("it sent what is no JSON") from None
+            raise ConnectionResetError("QEMU sent invalid JSON") from None
         return value if isinstance(value, dict) else {}

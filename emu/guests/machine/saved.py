@@ -1,6 +1,6 @@
-"""Saved boots in the cache: found by what they depend on, kept while they are used.
+"""Saved boots in the cache: found by all inputs of the boot, evicted by last use.
 
-:mod:`emu.guests.guest.saved_boot` says what one is, and makes it.
+:mod:`emu.guests.guest.saved_boot` defines and makes them.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from emu.guests import cache
 from emu.guests.machine.command_line import Machine, arguments
 
 KEPT = 8
-"""Number of saved boots in the cache; the ones not used for longest go."""
+"""Number of saved boots in the cache; the least recently used are removed."""
 _KNOWN = 64
-"""Number of machines of which it is known that they have booted, or cannot be saved."""
+"""Number of machines recorded as booted, or as impossible to save."""
 _BOOTED, _FAILED = "booted", "failed"
 
 
 @dataclass(frozen=True)
 class SavedBoot:
-    """One of the cache's."""
+    """A saved boot in the cache."""
 
     path: Path
 
     @property
     def memory(self) -> Path:
-        """The guest's memory and the state of its machine, as QEMU writes them."""
+        """The guest's memory and the state of its machine, in QEMU's migration format."""
         return self.path / "memory"
 
     def remove(self) -> None:
-        """Delete it; guests that have gone on from it do not need it any more."""
+        """Delete it; guests already resumed from it do not need it."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def name_of(suite: str, bare: Machine) -> str:
-    """Tells apart whatever a saved boot depends on; a rebuilt image has disks of the same name."""
+    """Return a name of all inputs of a saved boot; a rebuilt image keeps its disks' names."""
     digest = hashlib.sha256(bare.initrd.read_bytes())
     words = arguments(replace(bare, initrd=Path("initrd")))
     files = (bare.kernel, *bare.disks, *map(Path, bare.qemu.command))
@@ -49,47 +49,47 @@ def name_of(suite: str, bare: Machine) -> str:
 
 
 def place_of(name: str) -> Path:
-    """Where the saved boot of that name is, or will be."""
+    """Return the path of the saved boot of that name, present or not."""
     return cache.subdir("boots") / name
 
 
 def find(name: str) -> SavedBoot | None:
-    """The saved boot of that name, which is in use from now on; None if there is none."""
+    """Return the saved boot of that name and mark it used; None if there is none."""
     saved = SavedBoot(place_of(name))
     if not saved.memory.exists():
         return None
     try:
         os.utime(saved.path)
-    except FileNotFoundError:  # another process has just made room for its own
+    except FileNotFoundError:  # another process has just evicted it
         return None
     return saved
 
 
 def is_worth_saving(name: str) -> bool:
-    """Whether a guest of this machine has booted before, and its boot can be saved."""
+    """Return whether a guest of this machine has booted before, and its boot can be saved."""
     return bool(cache.load_json(_store()).get(name) == _BOOTED)
 
 
 def note_booted(name: str) -> None:
-    """A guest of this machine has booted; a failure that was noted before stays so."""
+    """Record that a guest of this machine has booted; keep an earlier recorded failure."""
     if name not in cache.load_json(_store()):
         _note(name, _BOOTED)
 
 
 def note_failure(name: str) -> None:
-    """Guests of this machine boot by themselves from now on."""
+    """Record that guests of this machine cannot be saved and boot from the start."""
     _note(name, _FAILED)
 
 
 def remove_oldest() -> None:
-    """Keep those that were used last."""
+    """Delete the least recently used, beyond :data:`KEPT`."""
     boots = sorted(_all(), key=_last_use, reverse=True)
     for old in boots[KEPT:]:
         SavedBoot(old).remove()
 
 
 def remove_all(suites: Collection[str] = ()) -> int:
-    """Delete those of the suites, by default of all; return the number of bytes freed."""
+    """Delete those of the suites, by default all; return the number of bytes freed."""
     freed = 0
     for path in _all():
         if not suites or path.name.partition("-")[0] in suites:
@@ -100,7 +100,7 @@ def remove_all(suites: Collection[str] = ()) -> int:
 
 
 def _last_use(path: Path) -> float:
-    """When it was used last; of one that another process has removed meanwhile, long ago."""
+    """Return the time of the last use; the epoch if another process has removed it."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:

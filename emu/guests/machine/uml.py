@@ -1,7 +1,7 @@
 """The command line of a guest whose kernel is a process: User-Mode Linux.
 
-The root file system is the suite's, on a block device with a layer of the guest's own (ubd with
-copy on write); directories of the host are seen by hostfs. Commands go over a serial line that is a
+The root file system is the suite's, on a block device with a copy-on-write layer for each guest
+(ubd). hostfs exposes directories of the host. Commands are sent over a serial line that is a
 socket. Sources: arch/um/drivers (ubd_kern.c, ssl.c, fd.c, virtio_uml.c), Linux 6.12.
 """
 
@@ -32,14 +32,16 @@ _NEEDED_FOR_FUNCTIONS: Final = ("UML_PCI_OVER_VIRTIO", "MLX5_CORE")
 _PORT: Final = "/dev/ttyS0"
 _ROOT: Final = "/dev/ubda"
 _LOG_LEVEL: Final = 7
-"""Where it has crashed it says on this level only (arch/x86/um/sysrq_64.c: show_regs)."""
+"""Minimum level at which a crash prints its address (arch/x86/um/sysrq_64.c: show_regs)."""
 _MAX_DELAY_US: Final = 60_000_000
-"""Microseconds, counted as loops, after which a read of the device is given up; 40,000 by default,
-which a busy host takes easily."""
+"""Microseconds, counted as loops, after which a read of the device fails.
+
+The default of 40,000 is too short on a busy host.
+"""
 
 
 def release(kernel: Path) -> str:
-    """The release (``uname -r``) that a User-Mode Linux program says it has. Raises LabError."""
+    """Return the release (``uname -r``) that a User-Mode Linux program reports. Raises LabError."""
     try:
         said = subprocess.run(
             [kernel.resolve(), "--version"],
@@ -53,13 +55,13 @@ def release(kernel: Path) -> str:
         raise LabError(f"cannot run the kernel {kernel}: {error}") from error
     words = said.stdout.split()
     if said.returncode or len(words) != 1:
-        raise LabError(f"{kernel} does not say which kernel release it is")
+        raise LabError(f"{kernel} reports no kernel release")
     return words[0]
 
 
 @dataclass(frozen=True)
 class Descriptors:
-    """What the kernel's process inherits: the port into the guest, and the console's log."""
+    """Descriptors for the kernel's process: the port into the guest, and the console's log."""
 
     port: int
     console: int
@@ -73,10 +75,10 @@ def command(
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> list[str]:
-    """The kernel's whole command line; build what the cache lacks.
+    """Return the kernel's whole command line; build what the cache lacks.
 
     ``work`` is a directory for this boot's own files. Raises :class:`LabError` for an option that
-    User-Mode Linux cannot fulfil, and for a kernel that lacks something.
+    User-Mode Linux does not support, and for a kernel that lacks something.
     """
     kernel = options.kernel
     assert kernel is not None
@@ -92,7 +94,7 @@ def command(
         str(kernel.resolve()),
         f"mem={options.memory_mib}M",
         f"initrd={initrd}",
-        # c: not locked. Else QEMU could not open the suite's image while this guest runs.
+        # c: not locked; otherwise QEMU could not open the suite's image while this guest runs.
         f"ubd0c={work / 'root.cow'},{root.root_disk}",
         *("con=null", f"con0=null,fd:{descriptors.console}", f"ssl0=fd:{descriptors.port}"),
         *("panic=-1", "oops=panic", "audit=0", f"loglevel={_LOG_LEVEL}"),
@@ -103,7 +105,7 @@ def command(
 
 
 def check(options: GuestOptions) -> None:
-    """Raise :class:`LabError` for what User-Mode Linux does not have."""
+    """Raise :class:`LabError` for options that User-Mode Linux does not support."""
     lacks = {
         "network": options.network,
         "hugepages": options.hugepages > 0,
@@ -117,11 +119,13 @@ def check(options: GuestOptions) -> None:
     }
     said = [f"--{name}" for name, is_wanted in lacks.items() if is_wanted]
     if said:
-        raise LabError(f"{', '.join(said)}: not with User-Mode Linux")
+        raise LabError(f"{', '.join(said)}: not supported with User-Mode Linux")
     if options.stays:
-        raise LabError("a User-Mode Linux guest runs for one command, a campaign or a test")
+        raise LabError("a User-Mode Linux guest supports one command, a campaign or a test")
     if len(options.devices) > MAX_FUNCTIONS:
-        raise LabError(f"{len(options.devices)} functions: User-Mode Linux has {MAX_FUNCTIONS}")
+        raise LabError(
+            f"{len(options.devices)} functions: User-Mode Linux has at most {MAX_FUNCTIONS}"
+        )
 
 
 def _check_config(config: Mapping[str, str], options: GuestOptions) -> None:
@@ -135,7 +139,7 @@ def _check_config(config: Mapping[str, str], options: GuestOptions) -> None:
 
 
 def _config(options: GuestOptions, version: str, work: Path) -> dict[str, str | int]:
-    """Shell variables for the init script of the initramfs."""
+    """Return shell variables for the init script of the initramfs."""
     modules = custom.find_tree(options.modules, version, work) if options.modules else ""
     has_share = not (options.share_optional and "," in str(options.share))
     shared = options.share if has_share else None
@@ -145,7 +149,9 @@ def _config(options: GuestOptions, version: str, work: Path) -> dict[str, str | 
     }
     for place in (modules, shared or "", options.out or ""):
         if "," in str(place):
-            raise LabError(f"{place}: no comma in a directory that User-Mode Linux mounts")
+            raise LabError(
+                f"{place}: the path of a directory that User-Mode Linux mounts has a comma"
+            )
     return {
         "release": version,
         "probe": "held" if options.hold_probe else int(options.probe),

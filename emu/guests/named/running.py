@@ -54,7 +54,7 @@ def check_name(name: str) -> None:
     """Raise :class:`LabError` unless ``name`` is valid for a guest or a lab."""
     if not _NAME.fullmatch(name):
         raise LabError(
-            f"{name!r} is not a valid name: at most 32 letters, digits, dots, dashes; a letter first"
+            f"{name!r} is not a valid name: 1 to 32 letters, digits, dots, dashes; a letter first"
         )
 
 

@@ -1,1 +1,1 @@
-"""What the device has done and what the guest's kernel says of it, on one time line."""
+"""The device's events and the guest kernel's log on one time line."""

@@ -1,4 +1,4 @@
-"""Reads what a guest's kernel has written about itself: its log, and ftrace's.
+"""Reads two logs of a guest's kernel: dmesg, and ftrace's function tracer.
 
 Both have times of the same clock (sched_clock), in seconds since about the boot.
 """
@@ -20,9 +20,9 @@ _CALL = re.compile(rf" *(.{{1,32}})-(\d+) +\[(\d+)\] [^ ]+ +{_STAMP}: (\S+) <-(\
 
 
 def log_events(text: str) -> Iterator[TraceEvent]:
-    """The lines of ``dmesg`` or of a console as events, ``t_ns`` by the kernel's clock.
+    """Yield the lines of ``dmesg`` or of a console as events, ``t_ns`` by the kernel's clock.
 
-    A line without a time belongs to the one before it; lines before the first one are left out.
+    A line without a time belongs to the one before it; lines before the first time are left out.
     """
     t_ns: int | None = None
     for line in text.splitlines()[:MAX_LINES]:
@@ -34,7 +34,7 @@ def log_events(text: str) -> Iterator[TraceEvent]:
 
 
 def call_events(text: str) -> Iterator[TraceEvent]:
-    """The calls in what ftrace's function tracer has written, ``t_ns`` by the kernel's clock."""
+    """Yield the calls in the output of ftrace's function tracer, ``t_ns`` by the kernel's clock."""
     for line in text.splitlines()[:MAX_LINES]:
         if match := _CALL.fullmatch(line):
             task, pid, cpu, seconds, fraction, name, caller = match.groups()

@@ -1,4 +1,4 @@
-"""Puts the kernel's events among the device's: one trace, by the host's clock."""
+"""Merges the kernel's events into the device's: one trace, by the host's clock."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from emu.guests.timeline.clock import GuestClock, mark_of
 def merged(
     device: Iterable[TraceEvent], kernel: Iterable[TraceEvent], clock: GuestClock
 ) -> Iterator[TraceEvent]:
-    """All events in the order of time; the marks of the clock are left out.
+    """Yield all events in the order of time; leave out the marks of the clock.
 
-    ``kernel`` has the guest's time, and is sorted here; ``device`` is in order, as it is stored.
+    ``kernel`` has the guest's time and is sorted here; ``device`` is in the order of time already.
     """
     translated = sorted(
         (
