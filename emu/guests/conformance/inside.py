@@ -72,7 +72,7 @@ class Reporter(unittest.TestResult):
             self._outcome, self._detail = outcome, detail[-LAST_WORDS:]
 
     def _fixture(self, test: Any, outcome: str, detail: str) -> None:
-        """Report a failed set-up of a class or module, which is not a test; its tests do not run."""
+        """Report a failed set-up of a class or module, whose tests then do not run."""
         if not isinstance(test, unittest.TestCase):
             self._say(test=test.id(), outcome=outcome, detail=detail[-LAST_WORDS:], seconds=0.0)
 
@@ -242,7 +242,7 @@ class Supervisor:
 
     @staticmethod
     def _events(reader: int) -> Iterator[Event | None]:
-        """Yield events until the child's end of the pipe closes; None for each second of silence."""
+        """Yield events until the child's end of the pipe closes; None for each silent second."""
         pending = b""
         while True:
             if not select.select([reader], [], [], 1.0)[0]:
@@ -256,7 +256,7 @@ class Supervisor:
 
     @staticmethod
     def _reap(pid: int, *, forced: bool) -> str:
-        """Wait for the child and describe its end; stop waiting for one that hangs in the kernel."""
+        """Wait for the child and describe its end; abandon one that hangs in the kernel."""
         if forced:
             os.killpg(pid, signal.SIGKILL)
         for _ in range(REAP_TENTHS):

@@ -51,7 +51,7 @@ def wants(reason: str) -> Wants:
 
 
 def count_wants(reasons: Iterable[tuple[str, int]]) -> dict[Wants, int]:
-    """Return the number of tests by missing change, in the order of :class:`Wants`, without zeros."""
+    """Return the nonzero numbers of tests by missing change, in the order of :class:`Wants`."""
     counts: Counter[Wants] = Counter()
     for reason, count in reasons:
         counts[wants(reason)] += count

@@ -217,7 +217,7 @@ def choose(modules: list[str], requested: tuple[str, ...]) -> list[str]:
 def run_module(
     guest: Guest, module: str, timeout: float, watch: Watcher, pci_dev: str = ""
 ) -> ModuleRun:
-    """Run one module; each test may take ``timeout`` seconds. ``pci_dev`` is a function bound to vfio.
+    """Run one module; each test may take ``timeout`` seconds. ``pci_dev`` is bound to vfio.
 
     Crashes and hangs of tests are reported as outcomes; only errors of the guest are raised.
     """
@@ -257,7 +257,9 @@ class _CaseReader:
         except _NO_RESULT:
             raise GuestError(f"{self._run.module}: the guest sent an invalid result") from None
         if len(self._pending) > _MAX_LINE_BYTES or len(self._run.tests) > _MAX_TESTS:
-            raise GuestError(f"{self._run.module}: the guest sent more than {_MAX_TESTS} results")
+            raise GuestError(
+                f"{self._run.module}: the guest sent too long a line or too many results"
+            )
 
     def _event(self, event: dict[str, Any]) -> None:
         if "count" in event:

@@ -1,1 +1,1 @@
-"""A guest that runs: its processes and consoles, its commands, its end."""
+"""A running guest: its processes and consoles, its commands, its end."""

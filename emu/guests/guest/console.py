@@ -13,11 +13,11 @@ _TROUBLE_TAIL = 60  # lines to show after a panic or an oops
 
 
 _MAX_READ = 64 << 20
-"""Bytes read from the end of a log: a guest can write for days."""
+"""Maximum bytes read from the end of a log: a guest can write for days."""
 
 
 def read(log: Path) -> str:
-    """The text of a log: empty if there is none, only the end if it is very long."""
+    """Return the text of a log: empty if absent, only the end if it is very long."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -28,7 +28,7 @@ def read(log: Path) -> str:
 
 
 def tail(text: str) -> str:
-    """The last lines; more of them if the kernel has crashed."""
+    """Return the last lines; more of them if the kernel has crashed."""
     lines = text.splitlines()
     for number, line in enumerate(lines[-2 * _TROUBLE_TAIL :]):
         if _TROUBLE.search(line):
@@ -37,7 +37,7 @@ def tail(text: str) -> str:
 
 
 def panic(text: str) -> str | None:
-    """The reason of the last kernel panic; None if there was none."""
+    """Return the reason of the last kernel panic; None without one."""
     for line in reversed(text.splitlines()):
         _, mark, reason = line.partition(_PANIC)
         if mark:

@@ -1,8 +1,8 @@
-"""A guest's console log: a file of limited size, as a guest can write to its console for days.
+"""A guest's console log: a file of limited size, because a guest can write to its console for days.
 
-QEMU writes to a pipe, and a thread copies that to the file. When the file gets too long, its middle
-is left out: it always has the start (the boot), a line that says how much is missing, and the end.
-A guest that writes faster than the file takes it waits, as with a real serial port.
+QEMU writes to a pipe, and a thread copies that to the file. When the file exceeds its limit, its
+middle is dropped. The file always has the start (the boot), a line with the number of dropped
+bytes, and the end. A guest that writes faster than the file blocks, like at a real serial port.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Final
 HEAD: Final = 4 << 20
 """Bytes kept of the start."""
 TAIL: Final = 4 << 20
-"""Least number of bytes kept of the end; the file has up to twice as many."""
+"""Minimum number of bytes kept of the end; the file has up to twice that number."""
 _CHUNK: Final = 64 << 10
 _CLOSE_TIMEOUT: Final = 5.0
 
 
 class BoundedFile:
-    """A file to append to, whose middle is left out when it gets too long."""
+    """A file to append to, whose middle is dropped above a limit."""
 
     def __init__(self, path: Path, head: int = HEAD, tail: int = TAIL) -> None:
         self._file = path.open("w+b", buffering=0)
@@ -33,7 +33,7 @@ class BoundedFile:
         self._left_out = 0
 
     def write(self, data: bytes) -> None:
-        """Append. Raises OSError."""
+        """Append data. Raises OSError."""
         self._file.write(data)
         self._size += len(data)
         if self._size > self._head + 2 * self._tail:
@@ -47,7 +47,7 @@ class BoundedFile:
         """Keep the start and the last ``tail`` bytes."""
         self._file.seek(self._size - self._tail)
         end = self._file.read(self._tail)
-        # The note of the last time is among what goes now.
+        # The previous note is among the bytes dropped now.
         self._left_out += self._size - self._head - len(end) - len(self._note())
         note = self._note()
         self._file.seek(self._head)
@@ -74,21 +74,21 @@ class ConsoleLog:
 
     @property
     def path(self) -> Path:
-        """The file name for QEMU, to which ``fd`` has to be passed on."""
+        """The file name for QEMU, which must inherit ``fd``."""
         return Path(f"/dev/fd/{self.fd}")
 
     def started(self) -> None:
-        """QEMU has its own copy of ``fd``: the log ends when QEMU does."""
+        """Close our copy of ``fd`` after QEMU has inherited it: the log then ends with QEMU."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def flush(self) -> None:
-        """Copy what has been written by now."""
+        """Copy everything written so far."""
         self._take()
 
     def close(self) -> None:
-        """Copy the rest; to be called when QEMU has ended."""
+        """Copy the rest; call it when QEMU has ended."""
         self.started()
         self._thread.join(_CLOSE_TIMEOUT)
         self._take()
@@ -104,7 +104,7 @@ class ConsoleLog:
             self._file.close()
 
     def _take(self) -> bool:
-        """Copy what is there; False at the end."""
+        """Copy the pending bytes; return False at the end."""
         with self._lock:
             while self._reader >= 0:
                 try:
@@ -113,7 +113,7 @@ class ConsoleLog:
                     return True
                 if not data:
                     return False
-                # On a full disk the guest goes on without its log.
+                # On a full disk the guest continues without its log.
                 with contextlib.suppress(OSError):
                     self._file.write(data)
         return False

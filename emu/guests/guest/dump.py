@@ -1,8 +1,8 @@
-"""A guest's memory in a file that crash(8) and drgn open: on request, or when the guest panics.
+"""A guest's memory in a file for crash(8) and drgn: on request, or when the guest panics.
 
-QEMU writes it (``dump-guest-memory``) in the format that kdump has, compressed and without pages
-of zeros. What the tools have to know of the kernel is in it when the guest's kernel has told QEMU
-so: its module qemu_fw_cfg does that.
+QEMU writes it (``dump-guest-memory``) in kdump's format, compressed and without zero pages. The
+file has the kernel's VMCOREINFO if the guest's kernel has reported it to QEMU, by its module
+qemu_fw_cfg.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RELEASE = re.compile(rb"OSRELEASE=([!-~]{1,64})\n")
 
 
 def write(execute: Callable[..., object], path: Path) -> None:
-    """Write the memory by QMP's ``execute``; of a failure nothing is left. Raises GuestError."""
+    """Write the memory by QMP's ``execute``; remove the file on failure. Raises GuestError."""
     part = path.with_name(f"{path.name}.part")
     try:
         execute("dump-guest-memory", paging=False, protocol=f"file:{part}", format=FORMAT)
@@ -37,10 +37,10 @@ def write(execute: Callable[..., object], path: Path) -> None:
 
 
 def complete(file: BinaryIO) -> None:
-    """Say in the header which system it is, which QEMU leaves out and drgn wants to know.
+    """Write the system's identification into the header: QEMU omits it, and drgn needs it.
 
-    The header has struct new_utsname behind signature and version (makedumpfile, diskdump_mod.h);
-    the release stands in VMCOREINFO as well, if that is there.
+    The header has struct new_utsname after signature and version (makedumpfile, diskdump_mod.h).
+    The release is also in VMCOREINFO, if present.
     """
     release = _RELEASE.search(file.read(_HEADERS))
     names = (

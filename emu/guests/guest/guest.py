@@ -47,7 +47,7 @@ class Result:
     stderr: str
 
     def check(self) -> Result:
-        """Return the result itself if it is a success, else raise :class:`CommandFailedError`."""
+        """Return the result itself for status 0, else raise :class:`CommandFailedError`."""
         if self.status != 0:
             raise CommandFailedError(f"{self.command}: status {self.status}", self.stderr)
         return self
@@ -101,9 +101,9 @@ class Guest:
         self.wait_ready()
 
     def begin(self) -> None:
-        """Start to boot, without waiting; :meth:`wait_ready` is to follow."""
+        """Start the boot without waiting; call :meth:`wait_ready` afterwards."""
         if self._vm is not None:
-            raise GuestError("the guest is running already")
+            raise GuestError("the guest is already running")
         self._begun = time.monotonic()
         self._server_failure = None
         stay = Stay(self._come_back, self._end) if self.options.stays else None
@@ -120,7 +120,7 @@ class Guest:
             raise
 
     def wait_ready(self) -> None:
-        """Wait until the guest accepts commands; it is stopped if it does not come up."""
+        """Wait until the guest accepts commands; stop it if it fails to boot."""
         try:
             with self._diagnosed():
                 if self._server_failure is not None:
@@ -135,7 +135,7 @@ class Guest:
         logger.info("guest %s ready in %.1f s", self.kernel_release, took)
 
     def await_boot(self) -> None:
-        """Wait until a guest that has rebooted accepts commands again; at once when it does.
+        """Wait until a rebooting guest accepts commands again; return at once when it already does.
 
         Raises GuestError for a guest that has ended.
         """
@@ -165,9 +165,9 @@ class Guest:
     ) -> Result:
         """Run a command as root and wait until it ends.
 
-        A string goes to ``sh -c``; a list of words runs as it is. With ``sink`` the output goes
-        there while the command runs, and not into the result. Raises :class:`CommandTimeoutError`
-        after ``timeout`` seconds, by default :attr:`command_timeout`; the guest stays usable.
+        A string is run by ``sh -c``; a list of words is run unchanged. ``sink`` receives the output
+        while the command runs; the result then has none. Raises :class:`CommandTimeoutError` after
+        ``timeout`` seconds, by default :attr:`command_timeout`; the guest stays usable.
         """
         job = self.popen(command, has_input=bool(stdin), environ=environ, sink=sink)
         with self._diagnosed():
@@ -194,7 +194,7 @@ class Guest:
         with self._diagnosed():
             channel = self._running
             if self.state == BOOTING:
-                raise GuestError("the guest is booting")  # what it is sent now is lost
+                raise GuestError("the guest is booting")  # data sent now would be lost
             job = channel.start(name, words, environ or {}, has_input=has_input, sink=sink)
             job.default_timeout = self.command_timeout
             return job
@@ -226,9 +226,9 @@ class Guest:
             return self._machine.control(command, **arguments)
 
     def probe(self) -> None:
-        """Load the driver and let it take the functions, where booting has left that out.
+        """Load the driver and let it bind the functions, after a boot without that.
 
-        Without a time limit: a debugger may stop it for as long as it likes.
+        No time limit applies, because a debugger may stop the guest for any time.
         """
         self.run(["sh", "/run/mlx5emu/probe.sh"]).check()
         with self._diagnosed():
@@ -236,20 +236,20 @@ class Guest:
 
     def dump(self, path: Path) -> None:
         """Write the guest's memory into ``path``, for crash and drgn; the guest stops meanwhile."""
-        # The kernel tells QEMU then what the file has to say of it.
+        # The kernel then reports its VMCOREINFO to QEMU, for the file.
         if self.state == UP:
             self.run(["modprobe", "-q", "qemu_fw_cfg"], timeout=_MODPROBE_TIMEOUT)
         with self._diagnosed():
             dump.write(self._machine.control, path)
 
     def mark_clock(self) -> None:
-        """Put our clock into the kernel's log; the best of a few tells how the clocks relate."""
+        """Write our clock into the kernel's log several times; the least delayed mark is used."""
         with self._diagnosed():
             for _ in range(_MARKS):
                 self._running.mark_clock()
 
     def kill_server(self) -> None:
-        """Kill the server: the functions disappear at once and the guest runs on without them."""
+        """Kill the server: the functions disappear at once, and the guest runs without them."""
         self._machine.kill_server()
 
     @property
@@ -269,7 +269,7 @@ class Guest:
 
     @property
     def server_failure(self) -> GuestError | None:
-        """Why the server has ended by itself, or what it has complained of at its end."""
+        """The error of a server that ended by itself, or that it reported at its end."""
         return self._server_failure
 
     @property
@@ -279,15 +279,15 @@ class Guest:
 
     @property
     def work_seconds(self) -> float | None:
-        """Seconds that a kernel that is a process has worked or wanted to, if that is known.
+        """CPU seconds that a kernel process has run or waited to run, if known.
 
-        Of QEMU it is what its main thread has done, which is not what the guest has.
+        For QEMU the value is its main thread's, not the guest's.
         """
         return None if self._vm is None else self._vm.work_seconds
 
     @property
     def is_emulated(self) -> bool:
-        """Whether the guest's processors are emulated, and not run by KVM."""
+        """Whether the guest's processors are emulated instead of run by KVM."""
         return self._vm is None or self._vm.is_emulated
 
     @property
@@ -314,7 +314,7 @@ class Guest:
         return self._machine.console
 
     def dmesg(self) -> str:
-        """The kernel's log."""
+        """Return the kernel's log."""
         return self.run(["dmesg"], timeout=60).check().stdout
 
     @property
@@ -330,18 +330,18 @@ class Guest:
         return self._channel
 
     def lose_server(self, error: GuestError) -> None:
-        """The server has ended: whoever waits for the guest gets ``error``."""
+        """Raise ``error`` in all waiters for the guest, because the server has ended."""
         self._server_failure = error
         if self._channel is not None:
             self._channel.fail(error)
 
     def _come_back(self) -> None:
-        """The guest is about to boot again."""
+        """Expect the guest to boot again."""
         if self._channel is not None:
             self._channel.expect_reboot()
 
     def _end(self, error: GuestError) -> None:
-        """The guest has panicked or powered off: its commands, and all later ones, say so."""
+        """Raise ``error`` in all present and later commands: the guest has panicked or powered off."""
         self._ending = error
         if self._channel is not None:
             self._channel.fail(error)
@@ -351,7 +351,7 @@ class Guest:
         if release is None:
             raise GuestHungError(
                 f"the boot timed out: the guest is not up after {self.options.boot_timeout:g} s;"
-                " where its console goes on, a longer --boot-timeout (boot_timeout) helps"
+                " if its console still progresses, raise --boot-timeout (boot_timeout)"
             )
         self.kernel_release = release
         self._machine.note_up()
@@ -362,8 +362,8 @@ class Guest:
     def _diagnosed(self) -> Iterator[None]:
         """Add the last console lines to errors about the guest, and the reason if it has ended.
 
-        A command that has taken too long says nothing of the guest, which goes on. Of a guest that
-        has ended before, the console has been told, or ``mlx5emu dmesg`` shows it.
+        A command's timeout is no error of the guest, which keeps running. The console of a guest
+        that ended earlier has been reported already, or ``mlx5emu dmesg`` shows it.
         """
         ended_before = self._ending
         try:

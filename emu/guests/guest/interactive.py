@@ -44,7 +44,7 @@ class Boot:
     def prepare(
         self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
     ) -> None:
-        """Build and fetch what is missing, then start the server."""
+        """Build and fetch missing files, then start the server."""
         self._console = log = ConsoleLog(self._logs / "console.log")
         self._open.callback(log.close)
         work = self._open.enter_context(work_directory())
@@ -89,9 +89,9 @@ class Boot:
         server = DeviceServer.of_guest(self._options, work, log, self._failures.append)
         if server.has_late_plan:
             raise LabError(
-                f"{self._options.faults} begins once the driver is up, which nobody tells while a"
-                " terminal is the guest's: boot without it, then, in another terminal, mlx5emu"
-                " fault load"
+                f"{self._options.faults} begins once the driver is up, which is not reported while"
+                " the guest has the terminal: boot without it, then, in another terminal, run"
+                " mlx5emu fault load"
             )
         self._open.callback(server.stop)
         server.start()
@@ -99,7 +99,7 @@ class Boot:
 
 
 def _terminal() -> Terminal:
-    """The user's terminal settings, which the guest cannot query by itself."""
+    """Return the user's terminal settings, which the guest cannot query by itself."""
     try:
         columns, lines = os.get_terminal_size(sys.stdin.fileno())
     except OSError:  # standard input is not a terminal

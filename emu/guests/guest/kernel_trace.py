@@ -1,4 +1,4 @@
-"""Puts a guest's own log, and the calls that its ftrace sees, into the trace of its functions."""
+"""Merges a guest's kernel log, and the calls that its ftrace records, into its functions' trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from emu.host.userfiles import write_parts
 
 _TIMEOUT = 120.0
 _BUFFER_KIB = 16384
-"""For each processor: some hundred thousand calls."""
+"""Buffer of each processor in KiB: some hundred thousand calls."""
 _START = f"""
 set -e
 grep -q /sys/kernel/tracing /proc/mounts || mount -t tracefs tracefs /sys/kernel/tracing
@@ -33,7 +33,7 @@ _COUNTS = re.compile(r"# entries-in-buffer/entries-written: (\d{1,12})/(\d{1,12}
 
 
 class KernelTrace:
-    """What the kernel says while a command runs. ``warn`` gets a line when something is missing."""
+    """The kernel's log and calls while a command runs; ``warn`` is called for missing data."""
 
     def __init__(self, functions: Sequence[str], warn: Callable[[str], None]) -> None:
         self._functions = functions
@@ -42,7 +42,7 @@ class KernelTrace:
         self._calls: list[TraceEvent] = []
 
     def begin(self, guest: Guest) -> None:
-        """Trace the functions; the guest's driver is loaded, and has taken no function yet."""
+        """Start tracing the functions; the guest's driver is loaded, and has bound no function yet."""
         guest.mark_clock()
         self._log = list(log_events(guest.dmesg()))
         if self._functions:
@@ -52,7 +52,7 @@ class KernelTrace:
                 raise LabError(f"the guest's kernel cannot trace {names}: {started.stderr.strip()}")
 
     def end(self, guest: Guest) -> None:
-        """Take what there is; of a guest that has gone, what stands on its console."""
+        """Collect log and calls; for a guest that has ended, use its console."""
         try:
             guest.mark_clock()
             self._log = list(log_events(guest.dmesg()))
@@ -62,7 +62,7 @@ class KernelTrace:
             last = self._log[-1].t_ns if self._log else 0
             self._log += [event for event in log_events(guest.console) if event.t_ns > last]
             if self._functions:
-                self._warn("the guest has ended, and the calls that it has traced are lost")
+                self._warn("the guest has ended: its traced calls are lost")
 
     def write(self, trace: Path, device: Iterable[TraceEvent]) -> None:
         """Write the device's events and the kernel's to ``trace``. Raises :class:`LabError`."""
@@ -80,7 +80,7 @@ class KernelTrace:
         counts = _COUNTS.search(text)
         lost = int(counts[2]) - int(counts[1]) if counts is not None else 0
         if lost:
-            self._warn(f"{lost} calls came before those in the trace, for which there was no room")
+            self._warn(f"the trace lacks the first {lost} calls: ftrace's buffer was too small")
 
 
 def _lines(events: Iterable[TraceEvent]) -> Iterator[str]:

@@ -26,7 +26,7 @@ class GuestPool:
     ) -> Guest:
         """Return a guest with these options, ready for commands. Raises :class:`LabError`.
 
-        A guest that has to be booted tells ``progress`` and ``on_wait`` as :class:`Guest` does.
+        ``progress`` and ``on_wait`` are called like :class:`Guest`'s when a guest has to be booted.
         """
         self._requested.add(options)
         guest = self._guests.get(options)
@@ -42,7 +42,7 @@ class GuestPool:
     def stop_unwanted(self) -> None:
         """Stop the guests that :meth:`get` has not returned since the last call of this.
 
-        An idle guest under TCG takes some 6 % of a processor; to boot one again takes seconds.
+        An idle guest under TCG uses some 6 % of a processor; booting one again takes seconds.
         """
         unwanted = self._guests.keys() - self._requested
         self._requested.clear()
@@ -57,7 +57,7 @@ class GuestPool:
 
     @staticmethod
     def _stop(guests: list[Guest]) -> None:
-        """Stop each, also when one cannot be stopped."""
+        """Stop each guest, even when another fails to stop."""
         with contextlib.ExitStack() as stack:
             for guest in guests:
                 stack.callback(guest.stop)

@@ -21,8 +21,8 @@ STOP_TIMEOUT = 5.0
 def tied(command: Sequence[str]) -> list[str]:
     """Wrap ``command`` so that the kernel sends it SIGTERM when we die for any reason.
 
-    The kernel ties it to the thread that starts it (prctl(2), PR_SET_PDEATHSIG). So only the main
-    thread does this; a process started by another thread could be terminated too early.
+    The kernel ties it to the thread that starts it (prctl(2), PR_SET_PDEATHSIG). Only the main
+    thread may therefore start it; a process of another thread could be terminated too early.
     """
     program = shutil.which("setpriv")
     if program is None or threading.current_thread() is not threading.main_thread():
@@ -44,16 +44,16 @@ def stop(process: subprocess.Popen[bytes] | None) -> None:
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
-    """The same for a process that leads a group: whatever is left of the group is killed."""
+    """End a process like :func:`stop`, then kill the rest of the group that it leads."""
     stop(process)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def work_seconds(pid: int) -> float | None:
-    """Seconds that a process' first thread has run, or waited for a processor that was busy.
+    """Return the seconds that a process' first thread has run, or waited for a busy processor.
 
-    None where there is no such process, or a kernel that does not tell (CONFIG_SCHED_INFO).
+    Return None without such a process, or without CONFIG_SCHED_INFO.
     """
     try:
         ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
@@ -82,7 +82,7 @@ class ChildListener:
         finally:
             os.close(pidfd)
         if not ready:
-            raise GuestError("QEMU does not connect")
+            raise GuestError(f"QEMU did not connect within {timeout:g} s")
         if self._socket.fileno() not in ready:
             raise ConnectionResetError("the process has ended")
         return self._socket.accept()[0]

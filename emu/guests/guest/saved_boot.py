@@ -1,15 +1,15 @@
-"""Boots that are saved: what each guest of a kind does first is done once, and kept in the cache.
+"""Saved boots: the common first phase of a machine's boot, done once and kept in the cache.
 
-A guest without any device boots, mounts its root disk read-only, loads the driver and stops there.
-Its memory goes to a file (a migration of QEMU's, ``mapped-ram``: some 130 MB). A guest that goes on
-from there has its functions, shares and network card on its buses from the start; its kernel finds
-them when it is told to look (``/sys/bus/pci/rescan``), and numbers them as it does in a boot. That
-costs a third of a boot. Its clock is set; its random numbers are its own, as QEMU's vmgenid device
-tells the kernel that it has been copied.
+A guest without any device boots, mounts its root disk read-only, loads the driver and parks. QEMU
+writes its memory to a file (migration, ``mapped-ram``: some 130 MB). A guest resumed from it has
+its functions, shares and network card on its buses from the start. Its kernel finds them by a
+rescan (``/sys/bus/pci/rescan``), and numbers them like in a boot. Resuming takes a third of a
+boot's time. The clock is set; the random numbers are reseeded, because QEMU's vmgenid device
+notifies the kernel of the copy.
 
 A saved boot is for one machine: the same QEMU, kernel, command line, root disk, memory and
-processors. The first guest of a machine that has booted lets the next one have it made, so nothing
-is kept for what is booted once, nor tried with what does not boot.
+processors. After the first guest of a machine has booted, the next one saves the boot. A machine
+that is booted once, or fails to boot, is never saved.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ from emu.host.printable import one_line
 logger = logging.getLogger(__name__)
 
 SAVING = "saving the boot"
-"""What a :data:`Progress` is told meanwhile."""
+"""Activity that a :data:`Progress` is called with meanwhile."""
 CONNECT_TIMEOUT = 60.0
 _COPY_TIMEOUT = 60.0
 """Seconds for QEMU to write the memory, or to read it."""
 _CONFIG_ADDRESS, _CONFIG_DATA, _ENABLE = 0xCF8, 0xCFC, 1 << 31
 _PRIMARY_BUS = 0x18
-"""The register of a bridge with the numbers of its buses: primary, secondary, subordinate."""
-_MIN_ROOM_MIB = 256
+"""The bridge register of the numbers of its buses: primary, secondary, subordinate."""
+_MIN_SPACE_MIB = 256
 _PAGE_STRUCTURES = 64
 """Bytes of memory for each byte of ``struct page``."""
 _ANY_SPEED = 1 << 40
-"""Bytes a second: QEMU holds itself to 128 MiB by default."""
+"""Bytes a second: QEMU's default limit is 128 MiB a second."""
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """How a guest begins: it goes on from ``boot``, or boots from the start without one."""
+    """The start of a guest: resumed from ``boot``, or booted from the start without one."""
 
     boot: SavedBoot | None = None
     name: str | None = None
-    """Of the machine, where a boot of it can be saved."""
+    """Name of the machine, if its boot can be saved."""
 
     def note_up(self) -> None:
-        """The guest has booted: the next one of its machine may have its boot saved."""
+        """Record that the guest has booted: the next one of its machine may save its boot."""
         if self.name is not None:
             saved.note_booted(self.name)
 
@@ -79,9 +79,9 @@ def beginning(
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> Beginning:
-    """How a guest with these options is to begin; a boot that is to be saved is saved now.
+    """Return how a guest with these options starts; save its boot now if that is due.
 
-    One that cannot be saved is no error: the log says why, and it is not tried again.
+    A failure to save is no error: it is logged, and saving is not tried again.
     """
     if not can_be_saved(options, machine):
         return FROM_THE_START
@@ -89,29 +89,29 @@ def beginning(
         bare = bare_machine(options, work)
         name = saved.name_of(options.suite, bare)
         boot = saved.find(name)
-        if boot is None and saved.is_worth_saving(name) and _has_room(options.memory_mib):
+        if boot is None and saved.is_worth_saving(name) and _has_space(options.memory_mib):
             with cache.lock(f"boot-{name}", on_wait):
                 boot = saved.find(name) or _made(bare, name, work, options.boot_timeout, progress)
         return Beginning(boot, name)
 
 
-def _has_room(memory_mib: int) -> bool:
-    """Return whether the disk has room for a saved boot; the log says when it has not.
+def _has_space(memory_mib: int) -> bool:
+    """Return whether the disk has space for a saved boot; log when it has not.
 
-    Some 130 MB are a kernel and its caches; the pages' structures grow with the memory.
+    A kernel and its caches need some 130 MB; the page structures grow with the memory.
     """
-    needed = (_MIN_ROOM_MIB + memory_mib // _PAGE_STRUCTURES) << 20
+    needed = (_MIN_SPACE_MIB + memory_mib // _PAGE_STRUCTURES) << 20
     free = free_bytes(cache.cache_dir())
     if free < needed:
-        logger.info("the boot is not saved: it takes %d bytes, and %d are free", needed, free)
+        logger.info("the boot is not saved: it needs %d bytes, and %d are free", needed, free)
     return free >= needed
 
 
 def can_be_saved(options: GuestOptions, machine: Machine) -> bool:
-    """Whether guests with these options may go on from a saved boot.
+    """Return whether guests with these options may be resumed from a saved boot.
 
-    Not with KVM, which boots faster than that and has clocks of the host's; not where the boot
-    itself is looked at, or has devices or a clock that only the user knows of.
+    KVM is excluded: it boots faster, and has clocks of the host. Options that observe the boot, or
+    add devices or a clock of the user's, are excluded too.
     """
     return not (
         machine.accelerator == "kvm"
@@ -126,10 +126,10 @@ def can_be_saved(options: GuestOptions, machine: Machine) -> bool:
 
 
 def resume(qmp: Qmp, connection: socket.socket, boot: SavedBoot, settings: str) -> None:
-    """Let a QEMU that waits for it (``is_resumed``) go on from a saved boot.
+    """Resume a saved boot in a QEMU that waits for one (``is_resumed``).
 
-    ``settings`` are what an initramfs would have told the guest (:mod:`emu.guests.inside`). Raises
-    :class:`GuestError`, and removes a saved boot that QEMU does not take.
+    ``settings`` are those of an initramfs (:mod:`emu.guests.inside`). Raises :class:`GuestError`,
+    and removes a saved boot that QEMU refuses.
     """
     try:
         _allow(qmp)
@@ -146,10 +146,10 @@ def resume(qmp: Qmp, connection: socket.socket, boot: SavedBoot, settings: str) 
 
 
 def _number_buses(qmp: Qmp) -> None:
-    """Number the buses behind the ports of functions, as the firmware does in a boot.
+    """Number the buses behind the functions' ports, like the firmware in a boot.
 
-    The kernel logs "bridge configuration invalid" otherwise (drivers/pci/probe.c:
-    pci_scan_bridge_extend). By PCI's configuration mechanism 1: the guest stands still.
+    Otherwise the kernel logs "bridge configuration invalid" (drivers/pci/probe.c:
+    pci_scan_bridge_extend). PCI's configuration mechanism 1 is usable because the guest is stopped.
     """
     buses = qmp.execute("query-pci")
     slots = [device["slot"] for bus in buses for device in bus["devices"] if "pci_bridge" in device]
@@ -159,7 +159,7 @@ def _number_buses(qmp: Qmp) -> None:
 
 
 def _out(qmp: Qmp, port: int, value: int) -> None:
-    """Write 32 bits to an I/O port; a QEMU that does not leaves it to the guest's kernel."""
+    """Write 32 bits to an I/O port; if QEMU refuses, the guest's kernel numbers the buses."""
     line = f"o/w {port:#x} {value:#x}"
     if complaint := qmp.execute("human-monitor-command", **{"command-line": line}):
         logger.warning("QEMU refuses %s: %s", line, one_line(str(complaint)))
@@ -183,7 +183,7 @@ def _made(
 
 
 def _save(bare: Machine, boot: SavedBoot, work: Path, boot_timeout: float) -> None:
-    """Boot until the guest says that it can be saved, and save it."""
+    """Boot until the guest reports that it can be saved, and save it."""
     log = work / "qemu.log"
     with ChildListener(work / "qmp") as control, ChildListener(work / "port") as port:
         machine = replace(
@@ -216,7 +216,7 @@ def _started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def _await_parked(connection: socket.socket, timeout: float) -> None:
-    """Wait until the guest has done all that can be done without its devices."""
+    """Wait until the guest has done everything that needs no device of its own."""
     connection.settimeout(timeout)
     said = b""
     while frames.MARK not in said:
@@ -227,14 +227,14 @@ def _await_parked(connection: socket.socket, timeout: float) -> None:
 
 
 def _allow(qmp: Qmp) -> None:
-    """Each page has its place in the file, so it has no page twice, and is read in one go."""
+    """Enable mapped-ram: each page has one position in the file, and one read loads it."""
     qmp.execute(
         "migrate-set-capabilities", capabilities=[{"capability": "mapped-ram", "state": True}]
     )
 
 
 def _await(qmp: Qmp) -> None:
-    """Wait until QEMU has written or read the memory; it takes a tenth of a second or two."""
+    """Wait until QEMU has written or read the memory, which takes 0.1 to 0.2 s."""
     deadline = time.monotonic() + _COPY_TIMEOUT
     while True:
         about = qmp.execute("query-migrate")
@@ -242,7 +242,7 @@ def _await(qmp: Qmp) -> None:
         if status == "completed":
             return
         if status == "failed":
-            raise GuestError(about.get("error-desc") or "QEMU gives no reason")
+            raise GuestError(about.get("error-desc") or "QEMU reported no reason")
         if time.monotonic() > deadline:
             raise GuestError(f"not done after {_COPY_TIMEOUT:g} s")
         time.sleep(0.01)

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 READY_TIMEOUT = 60.0
 _REFUSED = 2
-"""Status of a server that does not take its options (click.UsageError)."""
+"""Exit status of a server that refuses its options (click.UsageError)."""
 RECORD_NAME = "faults.jsonl"
 """File name, in the guest's logs, of the record of a run with faults."""
 
@@ -30,8 +30,8 @@ RECORD_NAME = "faults.jsonl"
 class DeviceServer:
     """One process for all functions of a guest, so that they can send packets to each other.
 
-    ``guests`` has the name of each function's guest, where the functions are of several guests.
-    ``on_end`` is called with a :class:`ServerError` if it ends by itself after it was ready.
+    ``guests`` names each function's guest, if the functions are of several guests. ``on_end`` is
+    called with a :class:`ServerError` if it ends by itself after it was ready.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class DeviceServer:
         log: Path | None,
         on_end: Callable[[ServerError], None],
     ) -> DeviceServer:
-        """The server for a guest's options; its sockets will be in ``directory``."""
+        """Return the server for a guest's options; its sockets will be in ``directory``."""
         return cls(
             options.devices,
             directory=directory,
@@ -116,21 +116,21 @@ class DeviceServer:
         ).start()
         if not self._settled.wait(READY_TIMEOUT):
             self.stop()
-            raise ServerError(f"the device server is not ready after {READY_TIMEOUT:g} s")
+            raise ServerError(f"the device server was not ready within {READY_TIMEOUT:g} s")
         if not self._is_ready:
             status = self._process.wait()
             said = self._last_line()
             if status == _REFUSED and said:
                 raise RefusedError(said)
-            raise ServerError(self._obituary(status))
+            raise ServerError(self._why_ended(status))
 
     @property
     def has_late_plan(self) -> bool:
-        """Whether the plan is for a driver that is up, and waits for :meth:`arm`."""
+        """Whether the plan starts once the driver is up, and waits for :meth:`arm`."""
         return self._late_plan is not None
 
     def arm(self) -> None:
-        """The driver is up: load the plan that waits for it, once. Raises :class:`ServerError`."""
+        """Load the plan that waits for the driver, once. Raises :class:`ServerError`."""
         text, self._late_plan = self._late_plan, None
         if text is None:
             return
@@ -141,15 +141,15 @@ class DeviceServer:
             raise ServerError(f"the fault plan could not be loaded: {error}") from None
 
     def stop(self) -> None:
-        """End the process; ``on_end`` is called if it says that something has gone wrong."""
+        """End the process; ``on_end`` is called if it reports an error."""
         was_stopping, self._stopping = self._stopping, True
         stop(self._process)
         status = self._process.returncode if self._process is not None else 0
         if self._is_ready and not was_stopping and status > 0:
-            self._on_end(ServerError(self._obituary(status)))
+            self._on_end(ServerError(self._why_ended(status)))
 
     def kill(self) -> None:
-        """End the process at once, without giving it a chance to clean up."""
+        """Kill the process at once, without cleanup."""
         self._stopping = True
         if self._process is not None:
             self._process.kill()
@@ -164,15 +164,15 @@ class DeviceServer:
                     self._settled.set()
         status = process.wait()
         if self._is_ready and not self._stopping:
-            self._on_end(ServerError(self._obituary(status)))
+            self._on_end(ServerError(self._why_ended(status)))
         self._settled.set()
 
-    def _obituary(self, status: int) -> str:
+    def _why_ended(self, status: int) -> str:
         said = self._last_line()
         return f"the device server ended with status {status}" + f": {said}" * bool(said)
 
     def _last_line(self) -> str:
-        """Return the last line that the process has said, if its words go to a log."""
+        """Return the last line of the process's log, if it has one."""
         lines = console.read(self._log).strip().splitlines() if self._log is not None else []
         return lines[-1].removeprefix("Error: ").removeprefix("mlx5emu: ") if lines else ""
 
@@ -194,5 +194,5 @@ def _late_text(path: Path, when: str | None) -> str | None:
 
 
 def _record_in_logs(options: GuestOptions, log: Path | None) -> Path | None:
-    """Where a plan's record goes by default."""
+    """Return the default file of a plan's record."""
     return log.parent / RECORD_NAME if options.faults is not None and log is not None else None

@@ -1,4 +1,4 @@
-"""What a guest's state can be; who only asks for it need not load what boots one."""
+"""The states of a guest; importing them does not load the modules that boot one."""
 
 from __future__ import annotations
 

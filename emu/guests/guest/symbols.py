@@ -1,7 +1,7 @@
-"""What a debugger has to know of a guest: its kernel's symbols, and where its modules are.
+"""gdb's view of a guest: its kernel's symbols, and the addresses of its modules.
 
-The modules' files come from the guest itself, whose symbol tables have every function's name. Files
-with debugging information are taken instead where a build tree or Debian's dbg package has them.
+The modules' files are read from the guest itself; their symbol tables name every function. Files
+with debugging information are used instead where a build tree or Debian's dbg package has them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LoadedModule:
 
 
 def parse(text: str) -> list[LoadedModule]:
-    """The modules in the guest's answer, without sections that are freed after loading."""
+    """Return the modules in the guest's answer, without sections freed after loading."""
     modules: list[LoadedModule] = []
     for line in text.splitlines():
         if match := _MODULE.fullmatch(line):
@@ -57,7 +57,7 @@ def parse(text: str) -> list[LoadedModule]:
 def commands(
     socket: Path, vmlinux: Path | None, modules: list[LoadedModule], files: Mapping[str, Path]
 ) -> str:
-    """gdb's commands: symbols first, then the connection."""
+    """Return gdb's commands: symbols first, then the connection."""
     lines = ["set confirm off", "set architecture i386:x86-64"]
     if vmlinux is not None:
         lines.append(f"file {vmlinux}")
@@ -70,12 +70,12 @@ def commands(
 
 
 def script(guest: Guest) -> Path:
-    """Write gdb's commands for the guest as it is now, and return the file.
+    """Write gdb's commands for the guest's present modules, and return the file.
 
-    Raises :class:`LabError`: it was started without ``gdb``.
+    Raises :class:`LabError` for a guest without ``gdb``.
     """
     if guest.gdb_socket is None:
-        raise LabError("the guest takes no debugger: --gdb makes it")
+        raise LabError("the guest accepts no debugger: start it with --gdb")
     modules = parse(guest.run(_LIST, timeout=_TIMEOUT).stdout)
     tree = guest.options.modules
     where = guest.logs / "modules"
@@ -94,7 +94,7 @@ def _vmlinux(tree: Path | None, release: str) -> Path | None:
 
 
 def _file(guest: Guest, module: LoadedModule, tree: Path | None, where: Path) -> Path:
-    """The module's file on the host, with debugging information if possible."""
+    """Return the module's file on the host, with debugging information if possible."""
     _, _, below = str(module.file).partition(f"/{guest.kernel_release}/kernel/")
     places = [_DEBUG / "lib/modules" / guest.kernel_release / "kernel" / below]
     if tree is not None:

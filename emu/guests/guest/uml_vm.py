@@ -23,8 +23,8 @@ from emu.server.service.transports import VHOST_USER
 class UmlVm(Vm):
     """The processes of one guest: a User-Mode Linux kernel, and the server of its functions.
 
-    They are the user's own processes, without the wall that QEMU is: who may load a module into
-    such a kernel may do on the host what the user may.
+    The processes are the user's own, without QEMU's isolation: code in a module of such a kernel
+    may do on the host what the user may.
     """
 
     program = "the kernel"
@@ -39,14 +39,14 @@ class UmlVm(Vm):
     ) -> None:
         uml.check(options)
         if served is not None:
-            raise LabError("the functions of a lab are served for QEMU, not for User-Mode Linux")
+            raise LabError("a lab's functions are served to QEMU only, not to User-Mode Linux")
         super().__init__(replace(options, transport=VHOST_USER), on_server_end, served, stay)
         self._requested = options
         self.is_emulated = False
 
     def control(self, command: str, **arguments: object) -> object:
-        """There is no QEMU that could run a command."""
-        raise GuestError(f"{command}: not with User-Mode Linux")
+        """Refuse QMP commands: no QEMU exists."""
+        raise GuestError(f"{command}: not supported with User-Mode Linux")
 
     def _boot(
         self,
@@ -64,7 +64,7 @@ class UmlVm(Vm):
             words = uml.command(self._requested, work, functions, inherited, progress, on_wait)
             self._tell_booting(progress)
             process = self._start_process(words, log, theirs.fileno())
-            # It aborts when it is told to end, and its memory is the guest's.
+            # The kernel aborts on SIGTERM, and a core dump would have the guest's memory.
             with contextlib.suppress(OSError):
                 resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))
         return line.connection

@@ -30,14 +30,14 @@ from emu.guests.workdir import work_directory
 logger = logging.getLogger(__name__)
 
 BOOTING = "booting the guest"
-"""What a :data:`Progress` is told when nothing is built or fetched any more."""
+"""Activity that a :data:`Progress` is called with after all builds and downloads."""
 CONNECT_TIMEOUT = 60.0
 EXIT_TIMEOUT = 10.0  # seconds for QEMU to end after its guest
 
 
 @dataclass(frozen=True)
 class Served:
-    """Functions of a server that somebody else runs: their sockets, its control socket, its log."""
+    """Functions of a server that another process runs: their sockets, its control socket, its log."""
 
     sockets: tuple[Path, ...]
     control: Path | None
@@ -48,14 +48,14 @@ class Vm:
     """The processes of one guest and their files: QEMU, and the server of its functions.
 
     ``logs`` outlives the guest, with ``console.log``, ``qemu.log`` and ``server.log``.
-    ``on_server_end`` is called, from another thread, when the server ends by itself. ``stay`` is
-    told of what the guest does to its machine, when that is to stay.
+    ``on_server_end`` is called, from another thread, when the server ends by itself. ``stay`` keeps
+    a guest that panics, powers off or reboots, and receives those events.
     """
 
     leads_group = False
-    """Whether the process has others of its own, which end with it."""
+    """Whether the process leads a process group, which ends with it."""
     program = "QEMU"
-    """What the guest runs in."""
+    """Name of the program that runs the guest."""
 
     def __init__(
         self,
@@ -143,11 +143,11 @@ class Vm:
 
     @property
     def work_seconds(self) -> float | None:
-        """As :func:`emu.guests.guest.process.work_seconds` tells of the guest's process."""
+        """CPU seconds of the guest's process (:func:`emu.guests.guest.process.work_seconds`)."""
         return None if self._process is None else work_seconds(self._process.pid)
 
     def note_up(self) -> None:
-        """The guest has booted."""
+        """Record that the guest has booted."""
         self._beginning.note_up()
 
     def stop(self) -> None:
@@ -170,7 +170,7 @@ class Vm:
         return self._server.control
 
     def arm_faults(self) -> None:
-        """The driver is up: begin a fault plan that waits for that."""
+        """Start a fault plan that waits for the driver, which is now up."""
         if self._server is not None:
             self._server.arm()
 
@@ -190,13 +190,13 @@ class Vm:
 
     @property
     def console(self) -> str:
-        """The console's output; :mod:`emu.guests.guest.console_log` says how much of it."""
+        """The console's output, limited in size by :mod:`emu.guests.guest.console_log`."""
         if self._console is not None:
             self._console.flush()
         return console.read(self.logs / "console.log")
 
     def why_ended(self) -> GuestError:
-        """Why QEMU has ended, or is about to."""
+        """Return the error of a QEMU that has ended, or is about to."""
         status: int | None = None
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -213,7 +213,7 @@ class Vm:
         return GuestStoppedError(f"{self.program} ended with status {status}{said}", tail)
 
     def _tell_booting(self, progress: Progress | None) -> None:
-        if progress is not None and not self._options.verbose:  # else its console is seen
+        if progress is not None and not self._options.verbose:  # otherwise its console is shown
             progress(BOOTING, 0, 0)
 
     def _start_server(self, work: Path) -> tuple[Path, ...]:

@@ -1,8 +1,8 @@
-"""What becomes of a guest that resets its machine, as a panic does, or powers off.
+"""Decides what happens to a guest that resets its machine (a panic does) or powers off.
 
-QEMU stops there (``-action shutdown=pause``) until we have said what is to be done: the memory of a
-guest that has panicked may be kept in a file, QEMU may end, or the guest may stay as it is, for
-those who want to look at it. A guest that stays comes back when it has reset its machine by itself.
+QEMU stops there (``-action shutdown=pause``) until we send a command. A panicked guest's memory may
+be kept in a file, QEMU may end, or the guest may stay stopped for inspection. A guest that stays
+boots again when it has reset its machine by itself.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ WRITE_TIMEOUT = 600.0
 
 @dataclass(frozen=True)
 class Stay:
-    """Who is told of a guest that stays; both are called by the thread that watches."""
+    """Callbacks for a guest that stays; the watching thread calls both."""
 
     on_reboot: Callable[[], None]
-    """It has reset its machine and is about to boot again."""
+    """Called when the guest has reset its machine and is about to boot again."""
     on_end: Callable[[GuestError], None]
-    """It has panicked or powered off, and stays so."""
+    """Called when the guest has panicked or powered off, and stays stopped."""
 
 
 class Watch:
-    """Waits for such an event on a QMP connection of its own.
+    """Waits for such an event on its own QMP connection.
 
-    ``path`` is where the memory goes when the guest panics, if anywhere. ``read_console`` returns
-    what is on the console by then. Without ``stay`` QEMU ends.
+    ``path`` is the file for the memory of a guest that panics, if any. ``read_console`` returns the
+    console so far. Without ``stay`` QEMU ends.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Watch:
         self._stay = stay
         self._listener = ChildListener(work / "events")
         self._booted_at = 0
-        """How much was on the console when the guest last began to boot."""
+        """Length of the console when the guest last started to boot."""
         self.outcome = ""
-        """What has become of the memory of a guest that has panicked."""
+        """Outcome of saving the memory of a guest that has panicked."""
 
     @property
     def control(self) -> Path:
@@ -61,11 +61,11 @@ class Watch:
         return self._listener.path
 
     def start(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait, in a thread of its own, until ``process`` ends."""
+        """Wait, in a separate thread, until ``process`` ends."""
         threading.Thread(target=self._watch, args=(process,), name="watch", daemon=True).start()
 
     def close(self) -> None:
-        """To be called when QEMU has ended."""
+        """Close the connection; call it when QEMU has ended."""
         self._listener.close()
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
@@ -78,7 +78,7 @@ class Watch:
             logger.debug("QEMU has ended: %s", error)
 
     def _handle(self, qmp: Qmp, about: dict[str, object]) -> None:
-        """Do what is to be done about a machine that has stopped."""
+        """Handle a machine that has stopped."""
         said = self._read_console()
         reason = console.panic(said[self._booted_at :])
         if reason is not None and self._path is not None:
@@ -98,15 +98,15 @@ class Watch:
     def _keep(self, qmp: Qmp, path: Path) -> None:
         try:
             dump.write(qmp.execute, path)
-            self.outcome = f"its memory is in {path}"
+            self.outcome = f"its memory was saved in {path}"
         except GuestError as error:
             self.outcome = f"its memory is lost: {error}"
 
 
 def _boot_again(qmp: Qmp) -> None:
-    """Do the reset at which QEMU has stopped; it takes it for one more to stop at otherwise."""
+    """Reset the stopped machine; otherwise QEMU would stop at the same reset again."""
     qmp.execute("set-action", reboot="reset")
     qmp.execute("system_reset")
-    qmp.wait_for("RESET")  # the machine cannot go on before
+    qmp.wait_for("RESET")  # the machine cannot continue before
     qmp.execute("set-action", reboot="shutdown")
     qmp.execute("cont")

@@ -119,7 +119,7 @@ def _bootstrap(
 
 
 def _arguments(recipe: Recipe, target: int) -> list[str]:
-    """Return mmdebstrap's arguments for a suite's plain image; ``target`` is the disk's descriptor."""
+    """Return mmdebstrap's arguments for a plain image; ``target`` is the disk's descriptor."""
     return [
         "--variant=minbase",
         *_common(recipe),
@@ -131,7 +131,7 @@ def _arguments(recipe: Recipe, target: int) -> list[str]:
 
 
 def _extension(recipe: Recipe, source: int, target: int) -> list[str]:
-    """Return mmdebstrap's arguments for an image with extra packages, given both disks' descriptors."""
+    """Return mmdebstrap's arguments for an image with extra packages, from both descriptors."""
     return [
         "--variant=custom",
         *_common(recipe),

@@ -1,1 +1,1 @@
-"""What runs inside the guest from its first process on. The initramfs takes it there."""
+"""Programs inside the guest, from its first process on; the initramfs contains them."""

@@ -1,12 +1,12 @@
-"""The program inside the guest: runs the host's commands and sends their output back.
+"""The program inside the guest: runs the host's commands and sends their output to the host.
 
-It is the guest's init process, so it also reaps orphans, and its death is a kernel panic, which the
-host notices. Every command leads its own process group and writes to pipes, not to the
+The program is the guest's init process, so it also reaps orphans, and its death is a kernel panic,
+which the host notices. Every command leads its own process group and writes to pipes, not to the
 virtio-serial port: that cannot be opened twice, so opening ``/dev/stderr`` would fail. Output that
 a background process writes after its command has ended is dropped.
 
 This file is in the initramfs of each boot, not in the suite's image, so changing it needs no image
-build. It imports little, see ``frames``.
+build. Imports are few, for the reason in ``frames``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PORT_NAME = "mlx5emu"
 BUSYBOX = "/run/mlx5emu/busybox"
 CONFIG = "/run/mlx5emu/config"
 BEGIN = "/run/mlx5emu/begin.sh"
-DRAIN_LIMIT = 64  # reads after a command's end: far more than a pipe's 64 KiB
+DRAIN_LIMIT = 64  # maximum reads after a command's end: far more than a pipe's 64 KiB
 ENVIRONMENT = {
     "HOME": "/root",
     "LANG": "C.UTF-8",
@@ -51,7 +51,7 @@ class Runner:
     """Serves the host's port for as long as the guest runs."""
 
     def __init__(self, port: int, kernel_log: str = "/dev/kmsg", *, is_line: bool = False) -> None:
-        """``is_line``: the port is a serial line, and the host has to know what we have read."""
+        """Serve ``port``; with ``is_line`` it is a serial line, and consumed bytes are reported."""
         self._port = port
         self._is_line = is_line
         self._kernel_log = kernel_log
@@ -62,7 +62,7 @@ class Runner:
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # The signals that busybox's reboot and poweroff send to init.
+        # busybox's reboot and poweroff send these signals to init.
         signal.signal(signal.SIGTERM, lambda *_: self._power("reboot"))
         signal.signal(signal.SIGUSR2, lambda *_: self._power("poweroff"))
         self._watch(wake_read, select.POLLIN, lambda: self._reap(wake_read))
@@ -94,7 +94,7 @@ class Runner:
     def _serve_port(self) -> None:
         data = os.read(self._port, 4 * frames.CHUNK)
         if not data:
-            self._power("poweroff")  # the host is gone
+            self._power("poweroff")  # the host has disconnected
         if self._is_line:
             self._send(frames.CREDIT, 0, frames.encode_count(len(data)))
         for frame in self._decoder.feed(data):
@@ -164,7 +164,7 @@ class Runner:
                 self._watch(fd, select.POLLIN, self._output_handler(job, fd))
 
     def _note_clock(self, payload: bytes) -> None:
-        """The host's clock, in the log beside the kernel's (:mod:`emu.guests.timeline.clock`)."""
+        """Write the host's clock into the kernel's log (:mod:`emu.guests.timeline.clock`)."""
         with contextlib.suppress(OSError), open(self._kernel_log, "wb", buffering=0) as log:
             log.write(b"<6>mlx5emu: clock %d\n" % frames.decode_clock(payload))
         self._send(frames.CLOCK, 0, payload)
@@ -176,12 +176,12 @@ class Runner:
 
     def _output_handler(self, job: Job, fd: int) -> Callable[[], None]:
         def handler() -> None:
-            self._pass_output(job, fd)
+            self._forward_output(job, fd)
 
         return handler
 
-    def _pass_output(self, job: Job, fd: int) -> bool:
-        """Read once and send the data on; False when there is nothing more for now."""
+    def _forward_output(self, job: Job, fd: int) -> bool:
+        """Read once and send the data; return False when no data is pending."""
         try:
             data = os.read(fd, frames.CHUNK)
         except BlockingIOError:
@@ -240,11 +240,11 @@ class Runner:
     def _finish(self, job: Job, code: int) -> None:
         for fd in list(job.outputs):
             for _ in range(DRAIN_LIMIT):
-                if not self._pass_output(job, fd):
+                if not self._forward_output(job, fd):
                     break
         if job.stdin is not None:
             self._close(job.stdin)
-        self._pause(job, False)  # what it has left in the background is read, and dropped
+        self._pause(job, False)  # output of background processes is read, and dropped
         del self._jobs[job.number]
         self._send(frames.EXIT, job.number, bytes([code if code >= 0 else 128 - code]))
 
@@ -255,7 +255,7 @@ class Runner:
 
 
 def open_port() -> int:
-    """Open the host's port; without udev there is no name for it in /dev/virtio-ports."""
+    """Open the host's port; without udev it has no name in /dev/virtio-ports."""
     base = "/sys/class/virtio-ports"
     for entry in os.listdir(base):
         with open(f"{base}/{entry}/name") as file:
@@ -265,7 +265,7 @@ def open_port() -> int:
 
 
 def open_line(path: str) -> int:
-    """Open a serial line that is the port: bytes as they are, and no echo of what comes."""
+    """Open a serial line as the port, in raw mode: bytes unchanged, no echo."""
     import tty
 
     line = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
@@ -274,9 +274,9 @@ def open_line(path: str) -> int:
 
 
 def await_options(port: int) -> bytes:
-    """Tell the host that this guest can be saved, and wait for what a guest is to be.
+    """Report to the host that this guest can be saved, and wait for a guest's options.
 
-    What comes is shell variables for begin.sh, and a zero byte.
+    The host sends shell variables for begin.sh, and a zero byte.
     """
     os.write(port, frames.encode(frames.PARKED, 0, frames.MARK))
     options = b""
@@ -286,7 +286,7 @@ def await_options(port: int) -> bytes:
 
 
 def _begin(options: bytes) -> None:
-    """Do what init.sh does at the end of a boot that is not saved; power off if that fails."""
+    """Run begin.sh like init.sh in a boot that is not saved; power off if that fails."""
     with open(CONFIG, "wb") as config:
         config.write(options)
     if os.spawnv(os.P_WAIT, BUSYBOX, ["busybox", "sh", BEGIN]) != 0:
@@ -294,9 +294,9 @@ def _begin(options: bytes) -> None:
 
 
 def main(line: str = "", *, is_parked: bool = False) -> None:
-    """Entry point in the guest; never returns. ``line`` is the serial line that is the port.
+    """Run the program in the guest; never return. ``line`` is the serial line that is the port.
 
-    ``is_parked``: this boot is saved, and whoever goes on from there says what the guest is to be.
+    ``is_parked``: this boot is saved, and the host sends the options of each guest resumed from it.
     """
     os.chdir("/root")
     os.environ["PATH"] = ENVIRONMENT["PATH"]  # posix_spawnp searches our own PATH

@@ -104,7 +104,7 @@ def copy_out(
                 or GuestError(f"{name} sent an invalid archive: {error}")
             ) from None
         if len(output.read(_MAX_TRAILING_BYTES)) == _MAX_TRAILING_BYTES:
-            raise GuestError(f"{name} sent {_MAX_TRAILING_BYTES} bytes or more after its archive")
+            raise GuestError(f"{name} sent too many bytes after its archive")
         _check(job, errors, name, folder)
 
 

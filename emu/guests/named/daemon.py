@@ -38,7 +38,7 @@ Start = Callable[[contextlib.ExitStack], Mapping[str, GuestHandle]]
 def open_exec_servers(
     claim: running.Claim, info: Mapping[str, object], guests: Mapping[str, GuestHandle]
 ) -> Iterator[None]:
-    """Serve the guests' commands to other processes while the body runs; ``claim`` is their name."""
+    """Serve the guests' commands to other processes while the body runs, under the claim's name."""
     with contextlib.ExitStack() as stack:
         entry = running.RunningEntry(claim.path.name, claim.path, {})
         for name, guest in guests.items():
