@@ -77,14 +77,14 @@ class Guest:
         self._served = served
         self.kernel_release = ""
         self.command_timeout: float | None = None
-        """Seconds after which a command ends for which nobody names a time; None for no limit."""
+        """Default time limit in seconds of commands; None for no limit."""
         self._progress = progress
         self._on_wait = on_wait
         self._vm: Vm | None = None
         self._channel: GuestChannel | None = None
         self._server_failure: GuestError | None = None
         self._ending: GuestError | None = None
-        """How a guest has ended that stays as it is."""
+        """The error of a guest that has ended and stays."""
         self._begun = 0.0
 
     def __enter__(self) -> Guest:
@@ -341,7 +341,7 @@ class Guest:
             self._channel.expect_reboot()
 
     def _end(self, error: GuestError) -> None:
-        """Raise ``error`` in all present and later commands: the guest has panicked or powered off."""
+        """Raise ``error`` in present and later commands: the guest has panicked or powered off."""
         self._ending = error
         if self._channel is not None:
             self._channel.fail(error)

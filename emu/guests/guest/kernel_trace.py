@@ -42,7 +42,7 @@ class KernelTrace:
         self._calls: list[TraceEvent] = []
 
     def begin(self, guest: Guest) -> None:
-        """Start tracing the functions; the guest's driver is loaded, and has bound no function yet."""
+        """Start tracing the functions, while the guest's driver is loaded but not bound to any."""
         guest.mark_clock()
         self._log = list(log_events(guest.dmesg()))
         if self._functions:

@@ -146,7 +146,7 @@ def resume(qmp: Qmp, connection: socket.socket, boot: SavedBoot, settings: str) 
 
 
 def _number_buses(qmp: Qmp) -> None:
-    """Number the buses behind the functions' ports, like the firmware in a boot.
+    """Assign numbers to the buses behind the functions' ports, like the firmware in a boot.
 
     Otherwise the kernel logs "bridge configuration invalid" (drivers/pci/probe.c:
     pci_scan_bridge_extend). PCI's configuration mechanism 1 is usable because the guest is stopped.

@@ -37,7 +37,7 @@ EXIT_TIMEOUT = 10.0  # seconds for QEMU to end after its guest
 
 @dataclass(frozen=True)
 class Served:
-    """Functions of a server that another process runs: their sockets, its control socket, its log."""
+    """Functions that another process serves: their sockets, its control socket, its log."""
 
     sockets: tuple[Path, ...]
     control: Path | None
@@ -79,7 +79,7 @@ class Vm:
         self._stay = stay
         self._watch: Watch | None = None
         self.gdb_socket: Path | None = None
-        """Where QEMU takes a debugger, if it does."""
+        """Socket on which QEMU accepts a debugger, if any."""
 
     def start(
         self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None

@@ -95,8 +95,8 @@ def copy_out(
             with tarfile.open(mode="r|", fileobj=output, tarinfo=_Member) as archive:
                 _unpack(archive, base, target, warn, _Budget(max_size))
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
-            # Beside tarfile's own errors: tarfile passes values of extended headers to int() and the
-            # like, and reads the header after an extended one recursively.
+            # Beside its own errors, tarfile passes values of extended headers to int() and the
+            # like, and reads the header after an extended one itself.
             if job.failure is not None:  # the guest has ended meanwhile
                 raise job.failure from None
             raise (

@@ -1,8 +1,8 @@
-"""What a guest can be asked to be: one table, which every use of guests follows.
+"""The options of a guest: one table for every use of guests.
 
 :class:`GuestOptions` is the table: a field for each option, with its default, its kind, its help,
-its words and the uses that it has no meaning in. Command line, lab files, campaign files, the
-pytest plugin, records and the page README.md are made of it.
+its names and the uses that refuse it. Command line, lab files, campaign files, the pytest plugin,
+records and the page README.md are generated from it.
 """
 
 from emu.guests.options.declare import Option

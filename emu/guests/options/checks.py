@@ -1,4 +1,4 @@
-"""Checks of a guest's options that the device server makes, before anything is started for them."""
+"""Checks of a guest's options that the device server would make, before any process starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIB = 1 << 20
 def check_options(choices: Mapping[str, Any]) -> None:
     """Raise OptionError for the first option that the server or QEMU would refuse.
 
-    ``choices`` has the options by their fields' names; one that is None or missing is not checked.
+    ``choices`` maps fields' names to options; one that is None or missing is not checked.
     """
     fabric = choices.get("fabric")
     if devices := choices.get("devices"):
@@ -65,12 +65,12 @@ def _transport(name: str) -> None:
 
     if name not in TRANSPORTS:
         raise ValueError(
-            f"no transport {name!r}{near(name, TRANSPORTS)}; there are {', '.join(TRANSPORTS)}"
+            f"no transport {name!r}{near(name, TRANSPORTS)}; known: {', '.join(TRANSPORTS)}"
         )
 
 
 def _memory(mib: int) -> None:
-    """Refuse more memory than the host has: such a guest boots for ever."""
+    """Refuse more memory than the host has: such a guest would boot for ever."""
     has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
     if mib > has:
-        raise ValueError(f"{mib} MiB are more than the host's {has} MiB")
+        raise ValueError(f"{mib} MiB exceed the host's {has} MiB")

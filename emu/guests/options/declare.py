@@ -1,4 +1,4 @@
-"""How an option is declared: beside its field of :class:`GuestOptions`, in one call."""
+"""The declaration of an option: one call beside its field of :class:`GuestOptions`."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ class Option:
     """One option of a guest, in all uses."""
 
     name: str = ""
-    """Its field of :class:`GuestOptions`, and its key of the marker ``mlx5``."""
+    """Name of its field of :class:`GuestOptions`, and its key of the marker ``mlx5``."""
     default: Any = None
     flag: str
-    """Its name on a command line, without dashes."""
+    """Name on a command line, without dashes."""
     word: str = ""
-    """Its key in files and records."""
+    """Key in files and records."""
     kind: OptionKind
     help: str
     otherwise: str = ""
-    """The default in words, where the value does not tell it."""
+    """The default in words, where the value does not show it."""
     refused: Mapping[Use, str] = field(default_factory=dict)
-    """Uses in which it has no meaning, and why."""
+    """Uses that refuse the option, each with the reason."""
     tables: Mapping[Use, str] = field(default_factory=dict)
-    """In which table of a file it stands, where that is not ``guest``."""
+    """Name of its table in a file, where that is not ``guest``."""
     is_recorded: bool = False
-    """Whether a record has it, and a replay takes it from there."""
+    """Whether records contain the option, and a replay restores it."""
     is_for_server: bool = False
-    """Whether it is passed on to ``mlx5emu serve`` as it is."""
+    """Whether ``mlx5emu serve`` receives it unchanged."""
     wrong: Callable[[Any], str] = lambda _: ""
-    """What is wrong with it in view of the other options (:class:`GuestOptions`); else empty."""
+    """Returns what is wrong with it in view of the other :class:`GuestOptions`; else ""."""
 
     def table(self, use: Use) -> str:
-        """The table of a use's file in which it stands."""
+        """Return the name of the option's table in the file of a use."""
         return self.tables.get(use, GUEST)
 
     def why_not(self, use: Use) -> str:
-        """The sentence with which a use refuses it; empty where it has a meaning."""
+        """Return the reason with which a use refuses it; "" if the use accepts it."""
         return self.refused.get(use, "")
 
     @property
     def default_text(self) -> str:
-        """The default as help shows it; empty for one that is no more than absent."""
+        """The default as help shows it; empty for an option that is merely absent."""
         if self.otherwise:
             return self.otherwise
         if isinstance(self.default, tuple):
@@ -60,14 +60,14 @@ class Option:
 
 
 def option(default: Any, **about: Any) -> Any:
-    """A field of a dataclass that is an option; ``about`` are fields of :class:`Option`."""
+    """Return a dataclass field that is an option; ``about`` are fields of :class:`Option`."""
     word = about["flag"].replace("-", "_") + "s" * (type(about["kind"]) is Words)
     declared = Option(default=default, **{"word": word, **about})
     return dataclasses.field(default=default, metadata={_KEY: declared})
 
 
 def declared_in(cls: Any) -> tuple[Option, ...]:
-    """The options among a dataclass' fields, in their order."""
+    """Return the options among a dataclass' fields, in their order."""
     return tuple(
         dataclasses.replace(one.metadata[_KEY], name=one.name)
         for one in dataclasses.fields(cls)

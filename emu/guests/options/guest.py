@@ -1,4 +1,4 @@
-"""The options of a guest: the table, and what is checked of it."""
+"""The options of a guest: the table, and its checks."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from emu.guests.options.uses import (
 DEFAULT_DEVICE = "connectx6"
 _CPUS = 2
 _BY_ICOUNT: Any = None
-"""So many processors as the clock allows: :data:`_CPUS`, and one where it counts instructions."""
+"""Default number of processors: :data:`_CPUS`, or one where the clock counts instructions."""
 _MIN_MEMORY_MIB = 512
 _MAX_DEVICES = 16
 _PAGE_MIB = 2
 
 
 class OptionError(LabError):
-    """An option that cannot be; ``name`` is its field."""
+    """An invalid option; ``name`` is its field."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(why)
@@ -55,34 +55,35 @@ class OptionError(LabError):
 class GuestOptions:
     """Options of one guest; the constructor raises :class:`LabError` for an invalid option.
 
-    ``faults`` is a fault plan for the functions. It begins when ``faults_when`` or the plan says:
-    with the boot (``loading``, the default), or as soon as the guest accepts commands
-    (``loaded``). ``record`` is the file that records which faults fired. If there is a plan, it is
-    by default a file in the guest's logs.
+    ``faults`` is a fault plan for the functions. ``faults_when``, or else the plan, sets its start:
+    with the boot (``loading``, the default), or as soon as the guest accepts commands (``loaded``).
+    ``record`` is the file that records which faults fired, by default a file in the guest's logs if
+    there is a plan.
 
     ``packages`` are Debian packages to install in addition to the standard ones.
 
-    ``share`` is a directory to see at /mnt/share, read-only unless ``share_writable``; what the
-    guest writes in /mnt/out goes to the directory ``out``. ``network`` adds a virtio network card
-    with the host's network behind it. With ``iommu`` devices reach the memory that the kernel has
-    mapped for them; its own drivers' devices all of it, unless ``kernel_arguments`` say otherwise.
+    ``share`` is a directory mounted at /mnt/share, read-only unless ``share_writable``; the guest's
+    /mnt/out is the directory ``out``. ``network`` adds a virtio network card connected to the
+    host's network. With ``iommu``, devices reach only memory that the kernel has mapped for them;
+    devices of in-kernel drivers reach all memory, unless ``kernel_arguments`` change that.
 
-    ``dump`` is where the memory of a guest that panics goes. ``devices`` are passed to the server
+    ``dump`` is the file for the memory of a guest that panics. ``devices`` are passed to the server
     unchanged, one emulated function each. ``kernel`` and ``modules`` replace the suite's kernel: a
     bzImage, and its module tree if it has modules. ``probe`` loads the mlx5 driver during boot.
     ``kernel_arguments`` and ``qemu_arguments`` are appended. With ``icount`` the guest's clock
-    counts instructions, each 2^icount ns; that takes emulation and one processor.
+    counts instructions, each 2^icount ns; that needs emulation and one processor.
 
-    A guest goes on from a saved boot where there is one (:mod:`emu.guests.guest.saved_boot`): its
-    functions appear on a bus that its kernel has looked at. With ``cold`` it boots itself.
+    A guest is resumed from a saved boot if the cache has one (:mod:`emu.guests.guest.saved_boot`):
+    its functions appear on a bus that its kernel has already scanned. With ``cold`` it boots from
+    the start.
 
-    The last fields are no options of users: commands set them. With ``share_optional`` a guest
-    whose kernel cannot mount ``share`` boots without. With ``gdb`` QEMU takes a debugger.
+    The last fields are not options of users: commands set them. With ``share_optional`` a guest
+    whose kernel cannot mount ``share`` boots without. With ``gdb`` QEMU accepts a debugger.
     ``hold_probe`` loads the mlx5 driver during boot, but leaves the functions to
-    :meth:`emu.guests.Guest.probe`. With ``stays`` a guest that panics or powers off can still be
-    looked at, and one that reboots comes back. ``server_options`` are appended. ``hang_timeout`` is
-    how many seconds the guest may take to answer a ping. ``verbose`` copies the console and the
-    server's log to our standard error.
+    :meth:`emu.guests.Guest.probe`. With ``stays`` a guest that panics or powers off stays for
+    inspection, and one that reboots is awaited. ``server_options`` are appended. ``hang_timeout``
+    is the maximum number of seconds for the answer to a ping. ``verbose`` copies the console and
+    the server's log to our standard error.
     """
 
     suite: str = option(
@@ -97,7 +98,7 @@ class GuestOptions:
         (),
         flag="package",
         kind=Words(metavar="NAME"),
-        help="A Debian package that the guest has as well; may be repeated.",
+        help="An additional Debian package of the guest; may be repeated.",
         is_recorded=True,
     )
     kernel: Path | None = option(
@@ -117,7 +118,7 @@ class GuestOptions:
         help="Modules of a bzImage: a build tree, or lib/modules/RELEASE.",
         tables={Use.CAMPAIGN: "kernel"},
         is_recorded=True,
-        wrong=lambda o: "modules are for a kernel" if o.modules and not o.kernel else "",
+        wrong=lambda o: "modules need a kernel" if o.modules and not o.kernel else "",
     )
     devices: tuple[str, ...] = option(
         (DEFAULT_DEVICE,),
@@ -131,20 +132,20 @@ class GuestOptions:
         None,
         flag="share",
         kind=Share(metavar="DIR[:rw]"),
-        help="A directory to see at /mnt/share, read-only; with :rw the guest may write there.",
+        help="A directory mounted at /mnt/share, read-only; with :rw the guest may write there.",
         is_recorded=True,
     )
     out: Path | None = option(
         None,
         flag="out",
         kind=Directory(metavar="DIRECTORY", is_made=True),
-        help="Where the guest's /mnt/out is on the host; made when absent.",
+        help="Directory of the host for the guest's /mnt/out; created when absent.",
     )
     network: bool = option(
         False,
         flag="network",
         kind=Flag(),
-        help="A virtio network card, the host's network behind it.",
+        help="Add a virtio network card connected to the host's network.",
         is_recorded=True,
     )
     trace: Path | None = option(
@@ -154,7 +155,7 @@ class GuestOptions:
         help="Record what the functions do in this file.",
         refused=ONE_FILE,
         tables=OF_SERVER,
-        wrong=lambda o: "nothing to trace without a device" if o.trace and not o.devices else "",
+        wrong=lambda o: "needs a device" if o.trace and not o.devices else "",
     )
     trace_limit: int | None = option(
         None,
@@ -170,7 +171,7 @@ class GuestOptions:
         None,
         flag="pcap",
         kind=File(is_new=True),
-        help="Write what passes the functions' ports in this file.",
+        help="Write the packets of the functions' ports to this file.",
         refused=ONE_FILE,
         tables=OF_SERVER,
         is_for_server=True,
@@ -188,26 +189,26 @@ class GuestOptions:
         None,
         flag="faults",
         kind=File(example="plan"),
-        help="Make the functions fail as this plan says; @NAME is one of `guide @faults`.",
+        help="Inject the faults of this plan; @NAME is one of `guide @faults`.",
         refused=OWN_PLANS,
         tables=OF_SERVER,
-        wrong=lambda o: "nothing to fail without a device" if o.faults and not o.devices else "",
+        wrong=lambda o: "needs a device" if o.faults and not o.devices else "",
     )
     faults_when: str | None = option(
         None,
         flag="faults-when",
         kind=Choice(among=("loading", "loaded")),
-        help="When the plan begins: with the boot (loading), or once the driver is up (loaded).",
+        help="Start of the plan: with the boot (loading), or once the driver is up (loaded).",
         otherwise="as the plan says",
         refused=OWN_PLANS,
         tables=OF_SERVER,
-        wrong=lambda o: "no plan: it is for faults" if o.faults_when and not o.faults else "",
+        wrong=lambda o: "needs a plan (faults)" if o.faults_when and not o.faults else "",
     )
     record: Path | None = option(
         None,
         flag="record",
         kind=File(is_new=True),
-        help="Where the record of the faults goes.",
+        help="File for the record of the faults.",
         refused=ONE_FILE,
         tables=OF_SERVER,
     )
@@ -215,7 +216,7 @@ class GuestOptions:
         None,
         flag="transport",
         kind=OptionKind(metavar="NAME"),
-        help="How the functions are served.",
+        help="Transport between the functions and the guest.",
         tables=OF_SERVER,
         is_for_server=True,
     )
@@ -223,7 +224,7 @@ class GuestOptions:
         None,
         flag="fabric",
         kind=OptionKind(metavar="NAME"),
-        help="unix:PATH or tcp:HOST:PORT: where functions of other guests are as well.",
+        help="unix:PATH or tcp:HOST:PORT of a fabric shared with other guests' functions.",
         refused={Use.CAMPAIGN: MEETING},
         tables=OF_SERVER,
         is_for_server=True,
@@ -232,12 +233,12 @@ class GuestOptions:
         None,
         flag="subnet",
         kind=File(),
-        help="Plug the InfiniBand functions into the subnet of this file, as ibnetdiscover prints "
-        "one; its manager (opensm) is in the guest.",
+        help="Connect the InfiniBand functions to the subnet of this file, in ibnetdiscover's "
+        "format; its manager (opensm) is in the guest.",
         tables=OF_SERVER,
         is_for_server=True,
         wrong=lambda o: (
-            "is not for --fabric, as the switches are one server's; guests of a lab share it"
+            "cannot be used with --fabric: one server has the switches; guests of a lab share it"
             if o.subnet and o.fabric
             else ""
         ),
@@ -246,7 +247,7 @@ class GuestOptions:
         (),
         flag="net",
         kind=Words(metavar="UPLINK"),
-        help="Where the segment of Ethernet functions leads: user[,mtu=N][,forward=tcp:PORT:PORT], "
+        help="Uplink of the Ethernet functions' segment: user[,mtu=N][,forward=tcp:PORT:PORT], "
         "stream=PATH, tap=NAME; may be repeated.",
         tables=OF_SERVER,
         is_for_server=True,
@@ -255,7 +256,7 @@ class GuestOptions:
         2048,
         flag="memory",
         kind=Whole(metavar="MIB", least=_MIN_MEMORY_MIB),
-        help="Memory of the guest; the host gives as much of it as the guest touches.",
+        help="Memory of the guest; the host allocates only the pages that the guest touches.",
         is_recorded=True,
     )
     cpus: int = option(
@@ -266,7 +267,7 @@ class GuestOptions:
         otherwise=f"{_CPUS}; 1 with icount",
         is_recorded=True,
         wrong=lambda o: (
-            "icount is for one processor" if o.icount is not None and o.cpus != 1 else ""
+            "icount needs one processor" if o.icount is not None and o.cpus != 1 else ""
         ),
     )
     icount: int | None = option(
@@ -276,7 +277,7 @@ class GuestOptions:
         help="Let the processor's clock count instructions, 2^SHIFT ns each: runs differ less.",
         is_recorded=True,
         wrong=lambda o: (
-            "for emulation, not for KVM" if o.icount is not None and o.accelerator == "kvm" else ""
+            "needs emulation, not KVM" if o.icount is not None and o.accelerator == "kvm" else ""
         ),
     )
     hugepages: int = option(
@@ -304,13 +305,13 @@ class GuestOptions:
         "auto",
         flag="accel",
         kind=Choice(among=("auto", "kvm", "tcg")),
-        help="KVM, emulation, or what works.",
+        help="KVM, emulation, or the first that works.",
     )
     cold: bool = option(
         False,
         flag="cold",
         kind=Flag(),
-        help="Boot from the start, and not from a saved boot of the same machine.",
+        help="Boot from the start instead of resuming a saved boot of the same machine.",
         refused={Use.BOOT: FROM_START},
         is_recorded=True,
     )
@@ -318,7 +319,7 @@ class GuestOptions:
         180.0,
         flag="boot-timeout",
         kind=Seconds(metavar="S"),
-        help="How long the guest may take until it accepts commands; more on a shared host.",
+        help="Time limit until the guest accepts commands; raise it on a shared host.",
     )
     kernel_arguments: tuple[str, ...] = option(
         (),
@@ -337,14 +338,14 @@ class GuestOptions:
         False,
         flag="iommu",
         kind=Flag(),
-        help="An IOMMU (Intel's) before all devices, so that vfio can hand them to programs.",
+        help="Add an IOMMU (Intel's) for all devices, so that vfio can assign them to programs.",
         is_recorded=True,
     )
     dump: Path | None = option(
         None,
         flag="dump",
         kind=File(is_new=True),
-        help="Where the guest's memory goes if it panics, for crash and drgn.",
+        help="File for the guest's memory if it panics, for crash and drgn.",
         refused={**ONE_FILE, Use.BOOT: TERMINAL},
     )
     share_writable: bool = False
@@ -363,7 +364,7 @@ class GuestOptions:
             if why := one.kind.wrong(getattr(self, one.name)) or one.wrong(self):
                 raise OptionError(one.name, f"{one.word}: {why}")
         if self.hang_timeout <= 0:
-            raise OptionError("hang_timeout", "hang_timeout: more than 0 s")
+            raise OptionError("hang_timeout", "hang_timeout: needs more than 0 s")
         try:
             check_packages(self.packages)
         except LabError as error:
@@ -377,17 +378,17 @@ class GuestOptions:
 
 @functools.cache
 def options() -> tuple[Option, ...]:
-    """Every option, in the order in which help shows them."""
+    """Return every option, in the order in which help shows them."""
     return declared_in(GuestOptions)
 
 
 def option_named(name: str) -> Option:
-    """The option of a field."""
+    """Return the option of a field."""
     return next(one for one in options() if one.name == name)
 
 
 def server_words(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Words for ``mlx5emu serve``, of values by the options' names."""
+    """Arguments of ``mlx5emu serve`` besides functions, trace and faults."""
     words: list[str] = []
     for one in options():
         value = values.get(one.name)

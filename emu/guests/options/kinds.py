@@ -1,6 +1,6 @@
-"""Kinds of values that an option takes.
+"""Kinds of values of an option.
 
-Each use reads them in its own way: :mod:`emu.cli.options.declared` as words of a command line,
+Each use parses them itself: :mod:`emu.cli.options.declared` as words of a command line,
 :mod:`emu.guests.options.tables` as keys of TOML files, :mod:`emu.pytest_plugin` as options of
 pytest.
 """
@@ -22,24 +22,24 @@ MAX_WORDS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class OptionKind:
-    """A single text; ``metavar`` is what stands for it in help."""
+    """A single text; ``metavar`` is its placeholder in help."""
 
     metavar: str = ""
 
     def placed(self, said: object, base: Path) -> Any:
-        """What a user has said, with paths that no longer depend on ``base``."""
+        """Return a user's value, with paths that no longer depend on ``base``."""
         return said
 
     def fields(self, name: str, said: object, base: Path) -> dict[str, Any]:
-        """The fields of :class:`GuestOptions` for what a user has said; ``base`` is for paths."""
+        """Return the fields of :class:`GuestOptions` for a user's value; ``base`` is for paths."""
         return {name: said}
 
     def wrong(self, value: object) -> str:
-        """What is wrong with a field's value; empty when nothing is."""
+        """Return what is wrong with a field's value; "" if it is valid."""
         return ""
 
     def recorded(self, name: str, fields: Mapping[str, Any]) -> object:
-        """Return the value of the field ``name`` as a record has it, of a guest's ``fields``."""
+        """Return the recorded value of the field ``name`` of a guest's ``fields``."""
         return plain(fields[name])
 
 
@@ -48,23 +48,23 @@ class Words(OptionKind):
     """Texts; an option of a command line is repeated."""
 
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
-        """They are kept as a tuple."""
+        """Return the words as a tuple."""
         return {name: tuple(said)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel(Words):
-    """What :func:`emu.guests.kernel.choice.choose` understands: paths, or ``debian:NAME``."""
+    """The words of :func:`emu.guests.kernel.choice.choose`: paths, or ``debian:NAME``."""
 
     def placed(self, said: Any, base: Path) -> Any:
-        """Words of the archive stay as they are."""
+        """Return paths below ``base``, and words of the archive unchanged."""
         words = [said] if isinstance(said, str | Path) else said
         return tuple(
             word if word.startswith("debian:") else str(base / word) for word in map(str, words)
         )
 
     def fields(self, name: str, said: object, base: Path) -> dict[str, Any]:
-        """The words; :func:`emu.guests.requested.requested` chooses by them."""
+        """Return the words, with which :func:`emu.guests.requested.requested` chooses a kernel."""
         return {name: self.placed(said, base)}
 
 
@@ -75,7 +75,7 @@ class Choice(OptionKind):
     among: tuple[str, ...]
 
     def wrong(self, value: object) -> str:
-        """It is none of them."""
+        """Return the error for a word that is not among the choices."""
         return (
             ""
             if value is None or value in self.among
@@ -91,21 +91,21 @@ class Whole(OptionKind):
     most: int | None = None
 
     def wrong(self, value: Any) -> str:
-        """It is not between the limits."""
+        """Return the error for a number outside the limits."""
         if value is None or self.least <= value <= (math.inf if self.most is None else self.most):
             return ""
-        return f"{self.least} at least" if self.most is None else f"{self.least} to {self.most}"
+        return f"at least {self.least}" if self.most is None else f"{self.least} to {self.most}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seconds(OptionKind):
-    """How long something may take."""
+    """A duration in seconds."""
 
     most: float = 1e6
 
     def wrong(self, value: Any) -> str:
-        """It is no time, or one without an end."""
-        return "" if 0 < value <= self.most else f"more than 0 s, {self.most:.0f} s at most"
+        """Return the error unless 0 < value <= limit."""
+        return "" if 0 < value <= self.most else f"more than 0 s, at most {self.most:.0f} s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,23 +115,23 @@ class Flag(OptionKind):
 
 @dataclass(frozen=True, kw_only=True)
 class File(OptionKind):
-    """A file; ``is_new`` when it is written."""
+    """A file; ``is_new`` for one that is written."""
 
     metavar: str = "FILE"
     is_new: bool = False
     example: str = ""
-    """The kind of examples that a command line takes by @NAME (emu.host.shipped), if any."""
+    """Kind of the examples that a command line accepts as @NAME (emu.host.shipped), if any."""
 
     def placed(self, said: Any, base: Path) -> Any:
-        """A path that is absolute if ``base`` is."""
+        """Return a path that is absolute if ``base`` is."""
         return str(base / said)
 
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
-        """A path relative to ``base``."""
+        """Return a path relative to ``base``."""
         return {name: base / said}
 
     def wrong(self, value: Any) -> str:
-        """Say that it cannot be written, or that it is not there to be read."""
+        """Return the error for a file that cannot be written, or that does not exist."""
         if value is None:
             return ""
         if self.is_new:
@@ -143,49 +143,49 @@ class File(OptionKind):
 
 @dataclass(frozen=True, kw_only=True)
 class Directory(OptionKind):
-    """A directory; ``is_made`` when one that is absent is made."""
+    """A directory; ``is_made`` for one that is created when absent."""
 
     is_made: bool = False
 
     def placed(self, said: Any, base: Path) -> Any:
-        """A path that is absolute if ``base`` is."""
+        """Return a path that is absolute if ``base`` is."""
         return str(base / said)
 
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
-        """A path relative to ``base``. Raises OSError for a directory that cannot be made."""
+        """Return a path relative to ``base``. Raises OSError for a failure to create it."""
         path = base / said
         if self.is_made:
             path.mkdir(parents=True, exist_ok=True)
         return {name: path}
 
     def wrong(self, value: Any) -> str:
-        """It is not there."""
+        """Return the error for a missing directory."""
         if value is None or value.is_dir():
             return ""
-        return f"{value} is no directory" if value.exists() else missing("directory", value)
+        return f"{value} is not a directory" if value.exists() else missing("directory", value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share(Directory):
-    """``DIR``, or ``DIR:rw`` for one that the guest may write to."""
+    """``DIR``, or ``DIR:rw`` for a directory that the guest may write to."""
 
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
-        """The directory, and whether the guest may write there. A path means itself."""
+        """Return the directory, and whether the guest may write to it."""
         if isinstance(said, Path):
             return {name: base / said}
-        # A directory whose own name ends so is still found.
+        # A directory whose own name ends with ":rw" is still found.
         is_writable = said.endswith(WRITABLE) and not (base / said).is_dir()
         path = base / (said.removesuffix(WRITABLE) if is_writable else said)
         return {name: path, f"{name}_writable": is_writable}
 
     def recorded(self, name: str, fields: Mapping[str, Any]) -> object:
-        """Return the directory as a user says it."""
+        """Return the directory in the user's form."""
         suffix = WRITABLE if fields[f"{name}_writable"] else ""
         return None if fields[name] is None else f"{fields[name]}{suffix}"
 
 
 def plain(value: object) -> Any:
-    """A field's value as JSON has it."""
+    """Return a field's value in a form for JSON."""
     if isinstance(value, tuple):
         return list(value)
     return str(value) if isinstance(value, Path) else value

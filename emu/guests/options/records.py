@@ -1,4 +1,4 @@
-"""A guest's options in the record of its faults: what a replay makes the guest of."""
+"""A guest's options in the record of its faults, from which a replay restores the guest."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from emu.guests.options.guest import GuestOptions, options
 
 
 def recorded(chosen: GuestOptions) -> dict[str, object]:
-    """What a record says of a guest, by the words of the options that make it what it is."""
+    """Return the recorded options of a guest, by their keys."""
     fields = vars(chosen)
     return {one.word: one.kind.recorded(one.name, fields) for one in options() if one.is_recorded}
 
 
 def options_of(run: Mapping[str, object]) -> dict[str, object]:
-    """The options of a record's guest by their names, as far as it has them.
+    """Return the options of a record's guest by their names, as far as recorded.
 
-    Raises :class:`ValueError` for values that no option has.
+    Raises :class:`ValueError` for invalid values.
     """
-    # Checking takes a tenth of a second to import, which only a replay needs.
+    # The checks take a tenth of a second to import; only a replay needs them.
     from pydantic import ValidationError
 
     from emu.guests.options.tables import OptionTable, with_keys

@@ -1,4 +1,4 @@
-"""README.md beside this: every option with its words, its default, and where it has no meaning."""
+"""Generates README.md: every option with its names, its default, and the uses that refuse it."""
 
 from __future__ import annotations
 
@@ -10,31 +10,35 @@ from emu.guests.options.kinds import Choice, Flag
 from emu.guests.options.uses import Use
 
 _HEAD = """\
-# What a guest can be asked to be
+# Options of a guest
 
-`scripts/gen-options-table` writes this page from `guest.py`, where each option is declared once.
+`scripts/gen-options-table` generates this page from `guest.py`, which declares each option once.
 
-| command line | file | `GuestOptions` | default | what |
+| command line | file | `GuestOptions` | default | meaning |
 |---|---|---|---|---|
 """
 _TAIL = """
-The second column is the key in lab files, campaign files and records (`*`: a record has it, and a
-replay takes it from there). In a lab file it stands in `[[guest]]`, in a campaign file in
-`[guest]`, unless another table is named. The pytest plugin has all of them as `--mlx5-...`, and
-those of the third column as keys of the marker `mlx5`. `DIR:rw` lets the guest write to DIR, unless
-a directory is called so.
+## Keys
 
-With 2048 MiB and two processors rdma-core's tests pass and two processes that poll do not wait for
-each other; the host gives memory when it is touched. A file of many guests says what they have
-less, as `examples/lab/sixteen.toml` does.
+The second column is the key in lab files, campaign files and records (`*`: recorded, and restored
+by a replay). The key is in `[[guest]]` of a lab file and in `[guest]` of a campaign file, unless
+another table is named. The pytest plugin has every option as `--mlx5-...`, and the names of the
+third column as keys of the marker `mlx5`. `DIR:rw` lets the guest write to DIR, unless a directory
+has that name.
 
-| has no meaning | in | because |
+With 2048 MiB and two processors rdma-core's tests pass, and two polling processes do not wait for
+each other. The host allocates memory when the guest touches it. A file of many guests can reduce
+both, for example `examples/lab/sixteen.toml`.
+
+## Refusals
+
+| option | refused by | reason |
 |---|---|---|
 """
 
 
 def markdown() -> str:
-    """The page."""
+    """Return the page."""
     return _HEAD + "".join(map(_row, options())) + _TAIL + "".join(_refusals())
 
 
@@ -46,7 +50,7 @@ def _row(one: Option) -> str:
 
 
 def _words(one: Option) -> str:
-    """How it is said on a command line."""
+    """Return the option's form on a command line."""
     if isinstance(one.kind, Flag):
         return f"`--{one.flag}`, `--no-{one.flag}`" if one.default is True else f"`--{one.flag}`"
     if isinstance(one.kind, Choice):
@@ -55,7 +59,7 @@ def _words(one: Option) -> str:
 
 
 def _refusals() -> Iterator[str]:
-    """One row for the options and uses that have the same reason."""
+    """Yield one row for each set of options and uses with the same reason."""
     refusals: dict[tuple[tuple[Use, ...], str], list[str]] = {}
     for one in options():
         for why in dict.fromkeys(one.refused.values()):

@@ -1,4 +1,4 @@
-"""A guest's options as tables of TOML files: models that check them, made of the declarations."""
+"""A guest's options as tables of TOML files: models that check them, made from the declarations."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from emu.guests.options.uses import Use
 
 
 class OptionTable(BaseModel):
-    """A table of a file; ``refused`` are keys that it does not have, each with the reason."""
+    """A table of a file; ``refused`` maps keys that it does not have to the reasons."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     refused: ClassVar[Mapping[str, str]] = {}
 
     def given(self) -> dict[str, Any]:
-        """What the file says of a guest's options, by their names."""
+        """Return the options that the file sets, by their names."""
         values = ((one.name, getattr(self, one.word, None)) for one in options())
         said = {one.name for one in options() if one.word in self.model_fields_set}
         return {name: value for name, value in values if name in said and value is not None}
 
     def value(self, name: str) -> Any:
-        """What an option is, said or not."""
+        """Return the value of an option, set or default."""
         return getattr(self, option_named(name).word)
 
 
@@ -36,7 +36,7 @@ T = TypeVar("T", bound=OptionTable)
 
 
 def with_keys(base: type[T], declared: Iterable[Option]) -> type[T]:
-    """A model with a key for each option, besides those of ``base``."""
+    """Return a model with a key for each option, in addition to those of ``base``."""
     fields: dict[str, Any] = {one.word: (_type(one), one.default) for one in declared}
     made: type[T] = pydantic.create_model(
         base.__name__, __base__=base, __module__=base.__module__, __doc__=base.__doc__, **fields
@@ -45,10 +45,10 @@ def with_keys(base: type[T], declared: Iterable[Option]) -> type[T]:
 
 
 def has_options(use: Use, name: str | None = None) -> Callable[[type[T]], type[T]]:
-    """A decorator for the table ``name`` of a use's file: it gets a key for each option there.
+    """Return a decorator that adds a key for each option of a use's table ``name``.
 
-    Of the other options it is told where they are, or why the use has none. Without a name it gets
-    the options of all tables.
+    For other options the model reports their table, or why the use refuses them. Without a name the
+    options of all tables are added.
     """
 
     def decorate(base: type[T]) -> type[T]:
@@ -59,7 +59,7 @@ def has_options(use: Use, name: str | None = None) -> Callable[[type[T]], type[T
         ]
         made = with_keys(base, mine)
         made.refused = {
-            one.word: one.why_not(use) or f"it is a key of {one.table(use)}"
+            one.word: one.why_not(use) or f"a key of {one.table(use)}"
             for one in options()
             if one not in mine
         }
@@ -69,7 +69,7 @@ def has_options(use: Use, name: str | None = None) -> Callable[[type[T]], type[T
 
 
 def _type(one: Option) -> Any:
-    """What pydantic is told of an option."""
+    """Return pydantic's type of an option."""
     checked = _of_kind(one.kind)
     return checked if one.default is not None else checked | None
 

@@ -1,6 +1,6 @@
-"""Where a guest's options are said, and why some have no meaning there.
+"""The uses of a guest's options, and the reasons why some options are refused.
 
-A sentence says it once: whoever says such an option is told the same words in every use.
+Each reason is one sentence, shown in every use that refuses the option.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Use(Enum):
-    """A way to ask for guests; the value is what users call it."""
+    """A way to start guests; the value is its name for users."""
 
     RUN = "mlx5emu run"
     BOOT = "mlx5emu boot"
@@ -27,20 +27,20 @@ class Use(Enum):
 
 SAME_FILE = "every guest would write the same file"
 PLANS = "the faults are those of the record, of the corpus or of [[plan]]"
-TERMINAL = "a guest that has the terminal is watched by nobody else"
-FROM_START = "a guest that has the terminal boots from the start"
-BOUND = "the driver is bound anew for each input"
-MEETING = "runs would meet each other there, and change each other's results"
+TERMINAL = "a guest that has the terminal is not watched"
+FROM_START = "a guest that has the terminal always boots from the start"
+BOUND = "the driver is rebound for each input"
+MEETING = "runs would share the fabric, and change each other's results"
 
 ONE_FILE: Mapping[Use, str] = dict.fromkeys(
     (Use.MINIMIZE, Use.FUZZ_RUN, Use.CAMPAIGN, Use.PYTEST), SAME_FILE
 )
-"""For options that name a file which a guest writes: many guests come one after the other."""
+"""Reasons for options that name one guest's output file: these uses run many guests."""
 OWN_PLANS: Mapping[Use, str] = dict.fromkeys(
     (Use.REPLAY, Use.MINIMIZE, Use.FUZZ_RUN, Use.FUZZ_REPLAY, Use.CAMPAIGN), PLANS
 )
 
 GUEST = "guest"
-"""The table of a file in which an option stands unless it says otherwise."""
+"""Default table of an option in a file."""
 OF_SERVER: Mapping[Use, str] = {Use.LAB: "server"}
-"""For options of the process that has the functions, which all guests of a lab share."""
+"""Tables of options of the process that emulates the functions of all guests of a lab."""
