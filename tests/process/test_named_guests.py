@@ -325,7 +325,7 @@ def test_of_two_guests_names_are_told(open_guest, clients, tmp_path):
         assert result.exit_code == 1
         assert f"choose one by its name:\n  one\n  --control {tmp_path}/x" in result.output
     result = CliRunner().invoke(main, ["status", "two"])
-    assert "nothing named two runs here; these do: one" in result.output
+    assert "no guest or lab named two is running; running: one" in result.output
     result = CliRunner().invoke(main, ["status", "one", "--control", "/x"])
     assert "NAME or --control, not both" in result.output
 
@@ -506,7 +506,7 @@ def test_garbage_ends_its_own_connection_alone(open_guest):
 
 
 def test_a_name_is_taken_once(open_guest):
-    with pytest.raises(LabError, match="one runs already: mlx5emu down one ends it"):
+    with pytest.raises(LabError, match="one is already running: mlx5emu down one ends it"):
         running.Claim("one")
     assert [entry.name for entry in running.entries()] == ["one"]
     assert running.find("one").pid == os.getpid()
@@ -519,7 +519,7 @@ def test_what_is_no_name(name):
 
 
 def test_unknown_names_come_with_those_that_run(open_guest):
-    with pytest.raises(LabError, match="nothing named two runs here; these do: one"):
+    with pytest.raises(LabError, match="no guest or lab named two is running; running: one"):
         running.find("two")
     with pytest.raises(LabError, match="no guest one/two: choose one of one/one"):
         running.find_guest("one/two")
@@ -568,7 +568,7 @@ def test_a_runtime_directory_that_cannot_be_made_is_named(tmp_path, monkeypatch)
     with pytest.raises(LabError, match=r"cannot make .*Not a directory.*XDG_RUNTIME_DIR"):
         running.directory()
     monkeypatch.setattr(running, "_place", lambda: tmp_path / "file")
-    with pytest.raises(LabError, match="is no directory"):
+    with pytest.raises(LabError, match="is not a directory"):
         running.directory()
 
 

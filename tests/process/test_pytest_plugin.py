@@ -119,7 +119,7 @@ def test_a_tap_file_that_cannot_be_written_is_told_before_the_tests(tmp_path):
         (["--mlx5-kernel", "/usr/shar"], "--mlx5-kernel: no kernel /usr/shar; near it: share"),
         (["--mlx5-kernel", "/etc/passwd"], "--mlx5-kernel: /etc/passwd is not a Linux bzImage"),
         (["--mlx5-share", "/usr/shar"], "--mlx5-share: no directory /usr/shar; near it: share"),
-        (["--mlx5-share", "/etc/passwd"], "--mlx5-share: /etc/passwd is no directory"),
+        (["--mlx5-share", "/etc/passwd"], "--mlx5-share: /etc/passwd is not a directory"),
         (["--mlx5-out", "/etc/passwd"], "--mlx5-out: /etc/passwd cannot be made: File exists"),
         (["--mlx5-suite", "sid", "--mlx5-suite", "trixi"], "--mlx5-suite: 'trixi' is not one of"),
         (["--mlx5-device", "connectx6d"], "--mlx5-device: unknown model 'connectx6d'; near it"),

@@ -55,7 +55,7 @@ def test_a_host_stands_for_a_guest(open_guest, name):
 
 @pytest.mark.parametrize("host", ["nosuch.mlx5emu", "one.nosuch.mlx5emu", ".one.mlx5emu", ""])
 def test_a_host_that_is_none(open_guest, host):
-    with pytest.raises(LabError, match=r"nothing named .* these do: one"):
+    with pytest.raises(LabError, match=r"no guest or lab named .* running: one"):
         ssh.name_of(host)
 
 

@@ -1,5 +1,5 @@
-# Run by mmdebstrap in an empty tree ($1): unpacks the newest kernel whose package name matches
-# @PATTERN@, with the linux-* packages that it needs. All names of kernels are logged, for the error
+# Run by mmdebstrap in an empty tree ($1): unpacks the newest kernel whose package name fits the
+# pattern, with the linux-* packages that it needs. All names of kernels are logged, for the error
 # message of a kernel that the archive does not have; the tree then stays empty.
 set -eu
 root=${1:?}

@@ -64,7 +64,7 @@ def test_ten_commands_of_one_boot(mlx5emu, tmp_path):
     assert mlx5emu("dump", "dev", str(memory[0])).returncode == 0
     panic = mlx5emu("exec", "dev", "--", "sh", "-c", "echo c > /proc/sysrq-trigger; sleep 60")
     assert panic.returncode == 125
-    assert b"the guest panicked: sysrq triggered crash; its memory is in" in panic.stderr
+    assert b"the guest panicked: sysrq triggered crash; its memory was saved in" in panic.stderr
     assert b"panicked" in mlx5emu("ps").stdout
     later = mlx5emu("exec", "dev", "--", "true")
     assert later.returncode == 125

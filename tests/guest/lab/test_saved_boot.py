@@ -16,7 +16,7 @@ pytestmark = pytest.mark.guest
 
 SLACK = 10.0
 """Seconds by which a guest's clock may differ from ours."""
-TOLD = "mlx5emu: goes on from a saved boot"
+TOLD = "mlx5emu: resumed from a saved boot"
 COUNTS = re.compile(r"\d+")
 COMPLAINT = re.compile(r":(warn|err|crit|alert|emerg) ")
 LOOKS = {

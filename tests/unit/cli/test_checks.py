@@ -17,7 +17,7 @@ from emu.cli.main import main
         (["--device", "connectx6,lid=3", "--device", "connectx6,lid=3"], "both have lid=0x3"),
         (["--net", "usr"], "--net: 'usr': use user, stream=PATH or tap=NAME"),
         (["--transport", "vfio"], "--transport: no transport 'vfio'; near it: vfio-user"),
-        (["--memory", str(1 << 40)], "--memory: 1099511627776 MiB are more than the host's"),
+        (["--memory", str(1 << 40)], "--memory: 1099511627776 MiB exceed the host's"),
         (["--fabric", "xx"], "--fabric: no fabric 'xx'"),
         (["--suite", "trixi"], "'trixi' is not one of bookworm, trixie, sid; near it: trixie"),
         (["--share", "/usr/shar"], "no directory /usr/shar; near it: share"),
@@ -25,12 +25,12 @@ from emu.cli.main import main
         (["--share", "/etc/passwd"], "'/etc/passwd' is a file"),
         (["--kernel", "/usr/shar"], "--kernel: no kernel /usr/shar; near it: share; it is a bzIm"),
         (["--kernel", "/etc/passwd"], "--kernel: /etc/passwd is not a Linux bzImage"),
-        (["--kernel", "/etc"], "--kernel: /etc is no build tree"),
+        (["--kernel", "/etc"], "--kernel: /etc is not a build tree"),
         (["--kernel", "debian:colud"], "--kernel: no kernel debian:colud: .*mean debian:cloud?"),
         (["--kernel", "debian:6.13", "--modules", "/usr/shar"], "--modules.*near it: share"),
-        (["--kernel", "debian:6.13", "--icount", "3", "--cpus", "2"], "--cpus: icount is for one"),
+        (["--kernel", "debian:6.13", "--icount", "3", "--cpus", "2"], "--cpus: icount needs one"),
         (["--out", "/etc/passwd/x"], "--out: /etc/passwd/x cannot be made: Not a directory"),
-        (["--modules", "/usr"], "--modules: modules are for a kernel"),
+        (["--modules", "/usr"], "--modules: modules need a kernel"),
         (["--package", "no such"], "--package: 'no such' is not the name of a Debian package"),
         (["--faults", "/etc/passw"], "no file /etc/passw; near it: passwd"),
     ],
@@ -92,4 +92,4 @@ def test_a_suite_that_there_is_not(command):
 def test_a_name_that_no_guest_can_have(words):
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 2
-    assert "is no name: letters, digits, dots, dashes, 32 at most" in result.output
+    assert "is not a valid name: 1 to 32 letters, digits, dots, dashes" in result.output

@@ -232,7 +232,7 @@ def test_a_signal_ends_a_command_in_order_or_is_ignored_as_before(number, before
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("text/file", "/text is no directory"),
+        ("text/file", "/text is not a directory"),
         ("text/new/file", "no directory "),
         ("resutls/new/file", "; near it: results"),
         ("results", "is a directory"),

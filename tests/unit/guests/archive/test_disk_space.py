@@ -77,7 +77,7 @@ def test_trees_on_another_disk_have_a_variable_of_their_own(disk, tmp_path, monk
     monkeypatch.setenv("TMPDIR", str(trees))
     disk(20 * MB)
     check_space("X", Room(cached=10 * MB, tree=10 * MB - 4096))
-    with pytest.raises(LabError, match=r"X takes 20\.0 MB in .*/cache/mlx5emu, .*XDG_CACHE_HOME"):
+    with pytest.raises(LabError, match=r"X needs 20\.0 MB in .*/cache/mlx5emu, .*XDG_CACHE_HOME"):
         check_space("X", Room(cached=10 * MB, tree=10 * MB + 4096))
     real = type(trees).stat
     other = SimpleNamespace(st_dev=-1, st_mode=real(trees).st_mode)

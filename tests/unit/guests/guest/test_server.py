@@ -86,7 +86,7 @@ def test_one_that_does_not_take_its_options_says_why_in_one_line(start):
 
 def test_one_that_is_never_ready_is_given_up(start, monkeypatch):
     monkeypatch.setattr(module, "READY_TIMEOUT", 0.2)
-    with pytest.raises(ServerError, match=r"not ready after 0\.2 s"):
+    with pytest.raises(ServerError, match=r"not ready within 0\.2 s"):
         start("exec sleep 1000")
 
 

@@ -83,7 +83,7 @@ def no_header(monkeypatch):
 @pytest.mark.parametrize(
     ("said", "asked", "outcome"),
     [
-        (PANIC, ["dump-guest-memory", "quit"], "its memory is in"),
+        (PANIC, ["dump-guest-memory", "quit"], "its memory was saved in"),
         ("it powers off", ["quit"], ""),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_guest_that_panics_after_a_reboot_stays(tmp_path):
         assert qemu.told.get(timeout=30) == "reboot"
         error = qemu.told.get(timeout=30)
     assert isinstance(error, GuestPanicError)
-    assert str(error).startswith(f"the guest panicked: why; its memory is in {tmp_path}")
+    assert str(error).startswith(f"the guest panicked: why; its memory was saved in {tmp_path}")
 
 
 def test_an_earlier_panic_is_no_reason_later(tmp_path):

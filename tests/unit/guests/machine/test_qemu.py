@@ -70,7 +70,7 @@ def test_the_environment_goes_first(install, monkeypatch):
     monkeypatch.setenv("MLX5EMU_QEMU", str(install("12.0.0", name="mine")))
     assert qemu.find().version == (12, 0, 0)
     monkeypatch.setenv("MLX5EMU_QEMU", "/nowhere/qemu")
-    with pytest.raises(LabError, match=r"/nowhere/qemu is no QEMU 10\.1 or newer"):
+    with pytest.raises(LabError, match=r"/nowhere/qemu is not QEMU 10\.1 or newer"):
         qemu.find()
 
 

@@ -88,7 +88,7 @@ out = "results/{n}"
         ),
         ('[[guest]]\nname = "a"\n[[guest]]\nname = "a"\n', ["topo.toml:3: two guests are called"]),
         ('[[guest]]\nname = "a"\ncount = 2\n', ['topo.toml:1: 2 guests need .* name = "a{n}"']),
-        ('[[guest]]\nname = "../a"\n', ["topo.toml:1: '../a' is no name"]),
+        ('[[guest]]\nname = "../a"\n', ["topo.toml:1: '../a' is not a valid name"]),
         ('[[guest]]\nname = "a"\nsuite = "x"\n', ["topo.toml:3: suite: 'x' is not one of book"]),
         (
             '[[guest]]\nname = "a"\nkernel = ["debian:x"]\n',
@@ -138,7 +138,7 @@ def test_every_mistake_has_its_line(read, text, messages):
         ),
         (
             '[[guest]]\nname = "a"\nshare = "no"\n[[guest]]\nname = "a b"\n',
-            ["topo.toml:3: share: no directory .*/no", "topo.toml:4: 'a b' is no name"],
+            ["topo.toml:3: share: no directory .*/no", "topo.toml:4: 'a b' is not a valid name"],
         ),
     ],
 )

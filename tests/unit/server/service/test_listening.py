@@ -80,10 +80,10 @@ def places(tmp_path):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("file", "/file: exists and is no socket"),
-        ("live", "/live: another process listens here"),
+        ("file", "/file: exists and is not a socket"),
+        ("live", "/live: another process listens at this path"),
         ("lvie/x", "no directory .*/lvie; near it: live"),
-        ("x" * 200, "a socket's path has 107 bytes at most"),
+        ("x" * 200, "the path of a socket has at most 107 bytes"),
     ],
 )
 def test_a_path_where_no_stream_can_be(places, name, why):
@@ -101,7 +101,7 @@ def test_a_path_where_a_stream_can_be_is_left_as_it_is(places, name):
 def test_a_fabric_is_shared(places):
     for name in ("live", "dead", "new"):
         check_fabric(f"unix:{places / name}")
-    with pytest.raises(FabricError, match="/file: exists and is no socket"):
+    with pytest.raises(FabricError, match="/file: exists and is not a socket"):
         check_fabric(f"unix:{places / 'file'}")
     with pytest.raises(FabricError, match=r"no directory .*/lvie; near it: live"):
         check_fabric(f"unix:{places / 'lvie' / 'x'}")
@@ -117,8 +117,8 @@ def test_a_user_is_told_before_a_boot(command, taken, places, monkeypatch):
     protocol, port = taken
     for option, value, why in (
         ("--net", f"user,forward={protocol}:{port}:80", f"{protocol} port {port} of 127.0.0.1 is"),
-        ("--net", f"stream={places / 'live'}", "another process listens here"),
-        ("--fabric", f"unix:{places / 'file'}", "exists and is no socket"),
+        ("--net", f"stream={places / 'live'}", "another process listens at this path"),
+        ("--fabric", f"unix:{places / 'file'}", "exists and is not a socket"),
     ):
         result = CliRunner().invoke(main, [command, option, value, "x"])
         assert result.exit_code == 2
@@ -143,13 +143,13 @@ def test_a_lab_has_the_line(taken, tmp_path):
 @pytest.mark.parametrize(
     ("option", "why"),
     [
-        (("--socket", "live"), "live: another process listens here"),
-        (("--socket", "file"), "file: exists and is no socket"),
+        (("--socket", "live"), "live: another process listens at this path"),
+        (("--socket", "file"), "file: exists and is not a socket"),
         (("--socket", "none/s"), "none/s: "),
-        (("--socket", "s", "--control", "live"), "live: another process listens here"),
-        (("--socket", "s", "--net", "stream=file"), "file: exists and is no socket"),
+        (("--socket", "s", "--control", "live"), "live: another process listens at this path"),
+        (("--socket", "s", "--net", "stream=file"), "file: exists and is not a socket"),
         (("--socket", "s", "--net", "user,forward=tcp:0:1"), "use forward=tcp:"),
-        (("--socket", "s", "--fabric", "unix:file"), "exists and is no socket"),
+        (("--socket", "s", "--fabric", "unix:file"), "exists and is not a socket"),
         (("--socket", "s", "--device", "x"), "unknown model 'x'"),
     ],
 )
