@@ -52,7 +52,7 @@ def test_what_is_fetched(what, begin, disk, tmp_path):
     with pytest.raises(LabError) as caught:
         begin()
     said = str(caught.value)
-    assert said.startswith(f"{what} takes ")
+    assert said.startswith(f"{what} needs ")
     assert f"B in {tmp_path}/cache/mlx5emu, where 20.0 MB are free: " in said
     assert said.endswith("(mlx5emu guest clean), or name another directory by XDG_CACHE_HOME")
     assert not (tmp_path / "begun").exists()
@@ -68,7 +68,7 @@ def test_a_user_sees_one_line(disk, monkeypatch):
     result = CliRunner().invoke(main, ["guest", "build", "--suite", "sid"])
     assert result.exit_code == 1
     (line,) = result.output.splitlines()
-    assert line.startswith("mlx5emu: guest image sid takes ")
+    assert line.startswith("mlx5emu: guest image sid needs ")
 
 
 def test_trees_on_another_disk_have_a_variable_of_their_own(disk, tmp_path, monkeypatch):
@@ -85,7 +85,7 @@ def test_trees_on_another_disk_have_a_variable_of_their_own(disk, tmp_path, monk
         type(trees), "stat", lambda path, **how: other if path == trees else real(path, **how)
     )
     check_space("X", Room(cached=19 * MB, tree=19 * MB))
-    with pytest.raises(LabError, match=r"X takes 30\.0 MB in .*/trees, .* by TMPDIR"):
+    with pytest.raises(LabError, match=r"X needs 30\.0 MB in .*/trees, .* by TMPDIR"):
         check_space("X", Room(cached=19 * MB, tree=30 * MB))
 
 

@@ -231,7 +231,7 @@ def test_choice_of_modules():
     modules = ["test_a", "test_b", "test_c"]
     assert choose(modules, ()) == modules
     assert choose(modules, ("test_c", "test_a")) == ["test_a", "test_c"]
-    with pytest.raises(LabError, match="no test module test_x; there are test_a"):
+    with pytest.raises(LabError, match="no test module test_x; known: test_a"):
         choose(modules, ("test_x",))
 
 

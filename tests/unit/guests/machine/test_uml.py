@@ -116,7 +116,7 @@ def test_a_directory_that_mount_would_take_apart(command, tmp_path):
     [
         (
             {"network": True, "hugepages": 8},
-            "--network, --hugepages: not supported with User-Mode Linux",
+            "--network, --hugepages: not supported with User-Mode",
         ),
         ({"icount": 3}, "--icount: not"),
         ({"accelerator": "kvm"}, "--accel kvm: not"),
