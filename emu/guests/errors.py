@@ -1,7 +1,7 @@
 """The lab's errors, each with the exit status with which ``mlx5emu`` reports it.
 
-Ordinary commands do not use the statuses 123 to 125, and 124 means a timeout as with coreutils'
-``timeout``; so a script can tell a failure of the guest from a failure of the command in it.
+Ordinary commands do not use the statuses 123 to 125, and 124 is a timeout as in coreutils'
+``timeout``. A script can therefore tell a failure of the guest from a failure of its command.
 """
 
 from __future__ import annotations

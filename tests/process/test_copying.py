@@ -423,7 +423,7 @@ def test_many_members_take_no_room(programs, tmp_path, monkeypatch):
     """What has been made is forgotten."""
     send(programs, archive(*[("t", DIR, "")] * 50))
     kept = []
-    place = copying._place
+    place = copying._path_of
     opened = tarfile.open
 
     def open_(*args, **options):
@@ -433,7 +433,7 @@ def test_many_members_take_no_room(programs, tmp_path, monkeypatch):
     monkeypatch.setattr(tarfile, "open", open_)
     monkeypatch.setattr(
         copying,
-        "_place",
+        "_path_of",
         lambda *args: (kept.append(len(vars(kept[0])["members"])), place(*args))[1],
     )
     copy_out("one", "/t", tmp_path / "target", pytest.fail)

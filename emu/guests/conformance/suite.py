@@ -112,7 +112,7 @@ MISTAKEN = {
 """Mistaken tests: the text of their failure, and the reason to report.
 
 Each uses a feature without checking its capability, or expects behaviour that later versions
-correct. Such a failure counts as skipped; any other one counts as a failure.
+correct. A failure with that text counts as skipped; any other one counts as a failure.
 """
 
 BROKEN = (SuiteOutcome.FAILED, SuiteOutcome.ERROR, SuiteOutcome.CRASHED, SuiteOutcome.TIMEOUT)

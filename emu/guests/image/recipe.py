@@ -43,7 +43,7 @@ _PACKAGES = (
 )
 
 # Paths that no guest needs: documentation, hooks that would build an unused initramfs, and drivers
-# of devices that QEMU does not emulate. These drivers are two thirds of the kernel package.
+# of devices that QEMU does not emulate, which are two thirds of the kernel package.
 _EXCLUDED = (
     "/etc/kernel/postinst.d/*",
     "/usr/share/kernel/postinst.d/*",

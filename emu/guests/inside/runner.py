@@ -5,7 +5,7 @@ which the host notices. Every command leads its own process group and writes to 
 virtio-serial port: that cannot be opened twice, so opening ``/dev/stderr`` would fail. Output that
 a background process writes after its command has ended is dropped.
 
-This file is in the initramfs of each boot, not in the suite's image, so changing it needs no image
+Each boot's initramfs contains this file; the suite's image does not, so a change needs no image
 build. Imports are few, for the reason in ``frames``.
 """
 

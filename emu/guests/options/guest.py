@@ -372,7 +372,7 @@ class GuestOptions:
 
     @property
     def server_words(self) -> tuple[str, ...]:
-        """What ``mlx5emu serve`` is told besides functions, trace and faults."""
+        """Arguments of ``mlx5emu serve`` besides functions, trace and faults."""
         return (*server_words(vars(self)), *self.server_options)
 
 
@@ -388,7 +388,7 @@ def option_named(name: str) -> Option:
 
 
 def server_words(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Arguments of ``mlx5emu serve`` besides functions, trace and faults."""
+    """Return arguments of ``mlx5emu serve`` for values by the options' names."""
     words: list[str] = []
     for one in options():
         value = values.get(one.name)

@@ -99,7 +99,7 @@ def test_what_is_set_aside_for_root_is_roots(uid, free, tmp_path, monkeypatch):
 
 def test_a_boot_is_not_saved_and_the_guest_boots(disk):
     disk(200 * MB)
-    assert not saved_boot._has_room(2048)
+    assert not saved_boot._has_space(2048)
     disk(400 * MB)
-    assert saved_boot._has_room(2048)
-    assert not saved_boot._has_room(64 << 10)
+    assert saved_boot._has_space(2048)
+    assert not saved_boot._has_space(64 << 10)
