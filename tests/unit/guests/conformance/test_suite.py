@@ -449,7 +449,7 @@ class TestResultsOfAHostileGuest:
         ],
     )  # fmt: skip
     def test_what_is_no_result(self, line):
-        with pytest.raises(GuestError, match="no result"):
+        with pytest.raises(GuestError, match="invalid result"):
             collect(line)
 
     def test_a_line_without_an_end(self):
