@@ -23,7 +23,7 @@ from emu.cli.main import main
         (["--share", "/usr/shar"], "no directory /usr/shar; near it: share"),
         (["--share", "/usr/shar/x:rw"], "no directory /usr/shar/x; near it: share"),
         (["--share", "/etc/passwd"], "'/etc/passwd' is a file"),
-        (["--kernel", "/usr/shar"], "--kernel: no kernel /usr/shar; near it: share; a kernel is a bzIm"),
+        (["--kernel", "/usr/shar"], "--kernel: no kernel /usr/shar; near it: share; a kernel"),
         (["--kernel", "/etc/passwd"], "--kernel: /etc/passwd is not a Linux bzImage"),
         (["--kernel", "/etc"], "--kernel: /etc is not a build tree"),
         (["--kernel", "debian:colud"], "--kernel: no kernel debian:colud: .*mean debian:cloud?"),
