@@ -182,7 +182,7 @@ def test_a_guest_that_talks_nonsense_is_given_up(ends):
     assert channel.wait_ready(TIMEOUT) == "6.1"
     job = start(channel, "true")
     theirs.sendall(frames.HEADER.pack(frames.STDOUT, 1, 0xFFFFFFFF))
-    with pytest.raises(GuestError, match="no message"):
+    with pytest.raises(GuestError, match="invalid message"):
         job.wait(TIMEOUT)
     channel.close()
 

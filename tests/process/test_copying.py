@@ -406,7 +406,7 @@ def test_a_member_of_negative_size(programs, tmp_path):
 def test_headers_of_headers(kind, programs, tmp_path):
     content = (b"12 path=tt\n\0" if kind == tarfile.XHDTYPE else b"t").ljust(512, b"\0")
     send(programs, (header(kind, 512) + content) * 3000 + archive(("t", FILE, "")))
-    with pytest.raises(LabError, match="no archive"):
+    with pytest.raises(LabError, match="invalid archive"):
         copy_out("one", "/t", tmp_path / "target", pytest.fail)
 
 
