@@ -1,9 +1,9 @@
-# Run by mmdebstrap on the finished tree ($1), before it is packed: prepares a fast boot, and copies
-# the files for the host to usr/lib/mlx5emu.
+# Run by mmdebstrap on the finished tree ($1), before it is packed: makes a guest that boots fast
+# and puts all that the host needs of it in usr/lib/mlx5emu.
 set -eu
 root=${1:?}
 
-# The kernel is in /boot up to trixie, in the module tree in sid.
+# One place for the kernel: in /boot up to trixie, in the module tree in sid.
 release=$(ls "$root/usr/lib/modules")
 mkdir "$root/usr/lib/mlx5emu"
 for kernel in "$root/boot/vmlinuz-$release" "$root/usr/lib/modules/$release/vmlinuz"; do
@@ -20,11 +20,11 @@ find "$root/usr/lib/modules" -name '*.ko.xz' -printf '/%P\0' |
     chroot "$root" xargs -0 -r -P 2 -n 64 xz --decompress
 chroot "$root" depmod "$release"
 
-# rdma-core's conformance suite is packaged as documentation, partly compressed.
+# rdma-core's conformance suite comes as documentation, partly compressed.
 find "$root/usr/share/doc/rdma-core/tests" -name '*.gz' -exec gzip -d {} +
 ln -s doc/rdma-core/tests "$root/usr/share/rdma-core-tests"
 
-# A function keeps the name that the kernel assigns (mlx5_0) even if a user starts udev.
+# A function keeps the name that the kernel gives it (mlx5_0) even if somebody starts udev.
 ln -s /dev/null "$root/etc/udev/rules.d/60-rdma-persistent-naming.rules"
 
 for name in reboot poweroff; do

@@ -1,5 +1,5 @@
-# Run by mmdebstrap on the tree of another image ($1): adds @PACKAGES@ and their dependencies.
-# Like mmdebstrap, it runs apt outside, with its keys and proxies, and dpkg inside.
+# Run by mmdebstrap on a tree that is another image's ($1): adds @PACKAGES@ and what they need.
+# As mmdebstrap does it: apt runs outside, where its keys and its way to the archive are, dpkg inside.
 set -eu
 root=${1:?}
 export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"

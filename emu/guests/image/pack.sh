@@ -1,16 +1,16 @@
-# Run by mmdebstrap on the finished tree ($1): makes a file system of it. @IMAGE@ is the file to
-# write, @SPARE@ the free space in MiB.
+# Run by mmdebstrap on the finished tree ($1): makes the file system of it. @IMAGE@ is the file to
+# write, @SPARE@ how many MiB beside the tree's own it has room for.
 set -eu
 root=${1:?}
 
 rm -rf "$root"/boot/* "$root"/vmlinuz* "$root"/initrd.img*
 rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/* "$root"/var/log/*
 rm -f "$root/usr/sbin/policy-rc.d" "$root/etc/resolv.conf"
-# mmdebstrap prevents services from starting; where mounts are forbidden it has none to undo.
+# mmdebstrap keeps services from starting; it has no mounts to undo here where none is allowed.
 real=$root/sbin/start-stop-daemon.REAL
 [ ! -e "$real" ] || mv "$real" "${real%.REAL}"
 
-# debugfs loses bits beyond rwx, and capabilities, when it copies the tree out of the image.
+# What debugfs loses when it copies the tree out of the image: bits beyond rwx, and capabilities.
 (cd "$root" && find . -xdev ! -type l -perm /7000 -printf '%m %p\n') \
     > "$root/usr/lib/mlx5emu/modes"
 chroot "$root" sh -c 'command -v getcap > /dev/null && getcap -r /usr || :' \
