@@ -1,19 +1,17 @@
 """The command line, ``mlx5emu COMMAND``.
 
-Every module in a room of :mod:`emu.cli.commands` whose name has no leading underscore is a command:
-it defines a click command of its own name, or one named ``command``. Nothing else has to know about
-it. A module is imported when its command is used, so a heavy one does not slow down the others.
+Each module in a package below :mod:`emu.cli.commands` whose name has no leading underscore is a
+command. The module defines a click command of its own name, or one named ``command``; no list of
+commands exists. A module is imported when its command is used, which keeps the others fast.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import importlib
 import logging
 import os
-import pkgutil
 import signal
 import sys
 import threading
@@ -22,36 +20,25 @@ from typing import Any, NoReturn
 
 import click
 
-import emu.cli.commands
+from emu.cli import commands
 from emu.host.user_error import UserError
 
 logger = logging.getLogger(__name__)
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-INTERRUPTED = 130  # what a shell gives for a command that Ctrl-C ended
-
-
-@functools.cache
-def _modules() -> dict[str, str]:
-    """The module of each command, which is not imported for it, by the command's name."""
-    modules = {}
-    for module in pkgutil.walk_packages(emu.cli.commands.__path__, "emu.cli.commands."):
-        name = module.name.rpartition(".")[2]
-        if not module.ispkg and not name.startswith("_"):
-            modules[name.replace("_", "-")] = module.name
-    return modules
+INTERRUPTED = 130  # a shell's status for a command that Ctrl-C ended
 
 
 class CommandGroup(click.Group):
-    """The commands, found by their modules; failures end as one line and an exit status."""
+    """Finds commands by their modules, and ends failures with one line and an exit status."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands, without importing them."""
-        return sorted(_modules())
+        """Return the names of all commands, without importing them."""
+        return sorted(commands.modules())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; None for an unknown one."""
-        module = _modules().get(cmd_name)
+        """Import and return the command ``cmd_name``; None if there is none."""
+        module = commands.modules().get(cmd_name)
         if module is None:
             return None
         members = vars(importlib.import_module(module))
@@ -62,33 +49,39 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the words begin with. Raises UsageError, with near names."""
+        """Find the command named by the first word. Raises UsageError, with similar names."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            from emu.near import near  # which only a mistake needs
+            from emu.near import near  # only a mistake needs it
 
-            ctx.fail(f"No such command {name!r}{near(name, _modules())}")
+            ctx.fail(f"No such command {name!r}{near(name, commands.modules())}")
         return super().resolve_command(ctx, args)
 
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the help, with a section for each package of commands."""
+        from emu.cli.sections import help_of  # cloup: 40 ms, which only help needs
+
+        return help_of(self, ctx)
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the chosen command."""
+        """Run the chosen command, and exit with a failure's status."""
         try:
             return super().invoke(ctx)
         except UserError as error:
-            logger.debug("where it happened", exc_info=True)
+            logger.debug("traceback of the failure", exc_info=True)
             _fail(str(error), error.status, error.detail())
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
-            # Whoever read our output has gone; the interpreter must not try to flush the rest.
+            # The reader of standard output has exited: the interpreter must not flush the rest.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         except OSError as error:
             if error.filename is None and error.errno not in _FULL:
                 raise
-            logger.debug("where it happened", exc_info=True)
-            what = error.filename or "a file cannot be written; mlx5emu doctor shows the cache"
-            _fail(f"{what}: {error.strerror}", 1)
+            logger.debug("traceback of the failure", exc_info=True)
+            path = error.filename or "a file cannot be written; mlx5emu doctor shows the cache"
+            _fail(f"{path}: {error.strerror}", 1)
 
 
 def _fail(message: str, status: int, detail: str = "") -> NoReturn:
@@ -102,10 +95,11 @@ def _fail(message: str, status: int, detail: str = "") -> NoReturn:
 
 @contextlib.contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Let SIGTERM, and a terminal that closes, end us as Ctrl-C does: guests and files go with us.
+    """Let SIGTERM and SIGHUP end the process like Ctrl-C while the body runs.
 
-    A signal that whoever started us has had ignored (nohup) stays ignored. A program that runs a
-    command in another thread than its first one keeps its signals: Python sets them there alone.
+    Guests are stopped and temporary files are removed. A signal that the parent has set to ignored
+    (nohup) stays ignored. In a thread other than the main thread no handler is set, because Python
+    accepts handlers in the main thread only.
     """
     is_first = threading.current_thread() is threading.main_thread()
     signals = (signal.SIGTERM, signal.SIGHUP) if is_first else ()
@@ -125,14 +119,14 @@ def _leave(number: int, _frame: object) -> NoReturn:
 
 def _say_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
     if is_wanted and not ctx.resilient_parsing:
-        from emu.version import code, version  # which take a while to import
+        from emu.version import code, version  # slow to import
 
         click.echo(f"mlx5emu, version {version()}, {code()}")
         ctx.exit()
 
 
 @click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-v", "--verbose", count=True, help="Say what is being done; twice for details.")
+@click.option("-v", "--verbose", count=True, help="Log each step; repeat for details.")
 @click.option(
     "--version",
     is_flag=True,
@@ -142,7 +136,12 @@ def _say_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) 
     help="Show the version and exit.",
 )
 def main(verbose: int) -> None:
-    """An emulated mlx5 adapter, and Linux guests that use it."""
+    """Emulate an mlx5 adapter, and run Linux guests that use it.
+
+    `mlx5emu COMMAND --help` describes a command, `mlx5emu guide` lists the pages of the guide.
+
+    Example: mlx5emu run -- ibv_devinfo
+    """
     click.get_current_context().with_resource(_ended_in_order())
     if verbose:
         level = logging.INFO if verbose == 1 else logging.DEBUG

@@ -1,1 +1,1 @@
-"""Options that several subcommands have."""
+"""Options that several commands share."""

@@ -1,4 +1,4 @@
-"""``--coverage``, for the commands that run something in a guest and end with it."""
+"""``--coverage``, for commands that boot a guest, run a workload and stop the guest."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from emu.cli.options.groups import COVERAGE, grouped_option
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.progress import working
 from emu.guests import Guest
@@ -36,13 +37,15 @@ def _modules(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     names = tuple(name.strip().replace("-", "_") for name in value.split(",") if value)
     wrong = [name for name in names if not _MODULE.fullmatch(name)]
     if wrong or len(names) > _MAX_MODULES:
-        raise click.BadParameter("names of kernel modules, such as mlx5_core,mlx5_ib")
+        raise click.BadParameter(
+            f"use at most {_MAX_MODULES} names of kernel modules, such as mlx5_core,mlx5_ib"
+        )
     return tuple(dict.fromkeys(names))
 
 
 @dataclass
 class CoverageRequest:
-    """What the options say."""
+    """Values of the coverage options."""
 
     modules: tuple[str, ...]
     file: Path
@@ -52,7 +55,7 @@ class CoverageRequest:
 
 
 def coverage_options(function: F) -> F:
-    """Add the options; the command gets them as ``coverage``, a :class:`CoverageRequest`."""
+    """Add the options to a command, which gets them as ``coverage``, a :class:`CoverageRequest`."""
 
     @functools.wraps(function)
     def collected(
@@ -71,29 +74,33 @@ def coverage_options(function: F) -> F:
                 requested.blocks.close()
 
     for option in (
-        click.option(
+        grouped_option(
+            COVERAGE,
             "--coverage-kcov",
             is_flag=True,
-            help="With --coverage, count by the kernel's KCOV, basic blocks as well.",
+            help="With --coverage, use the kernel's KCOV, and count basic blocks, too.",
         ),
-        click.option(
+        grouped_option(
+            COVERAGE,
             "--coverage-blocks",
             is_flag=True,
-            help="With --coverage, count basic blocks as well; needs a C compiler, and not KVM.",
+            help="With --coverage, count basic blocks, too. Needs a C compiler; not with KVM.",
         ),
-        click.option(
+        grouped_option(
+            COVERAGE,
             "--coverage-file",
             type=NewFile(),
             default=DEFAULT_FILE,
             show_default=True,
-            help="Where --coverage writes.",
+            help="File that --coverage writes.",
         ),
-        click.option(
+        grouped_option(
+            COVERAGE,
             "--coverage",
             default="",
             callback=_modules,
             metavar="MODULE[,...]",
-            help="Count the calls of these kernel modules' functions, from their loading on.",
+            help="Record which functions of these kernel modules run, from loading on.",
         ),
     ):
         collected = option(collected)
@@ -101,26 +108,30 @@ def coverage_options(function: F) -> F:
 
 
 def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[str, Any]:
-    """The guest's choices: with ``--coverage`` the driver is loaded after booting, by us."""
+    """Return the guest's options; with ``--coverage`` the boot does not load the driver.
+
+    :func:`covered` loads the driver once counting has started. Raises UsageError or BadParameter
+    for options that exclude each other.
+    """
     if (requested.by_block or requested.by_kcov) and not requested.modules:
         option = "--coverage-blocks" if requested.by_block else "--coverage-kcov"
-        raise click.UsageError(f"{option} is for --coverage")
+        raise click.UsageError(f"{option} needs --coverage")
     if requested.by_block and requested.by_kcov:
-        raise click.UsageError("--coverage-kcov counts blocks by itself: not --coverage-blocks")
+        raise click.UsageError("--coverage-kcov counts blocks, too: drop --coverage-blocks")
     if not requested.modules:
         return choices
     if why := why_not_writable(requested.file):
         raise click.BadParameter(why, param_hint="--coverage-file")
     if not choices["probe"]:
-        raise click.UsageError("--coverage loads the driver, which --no-probe forbids")
+        raise click.UsageError("--coverage loads the driver: drop --no-probe")
     choices = choices | {"probe": False}
     if requested.by_block:
         if choices["accelerator"] == "kvm":
-            raise click.UsageError("--coverage-blocks sees what QEMU translates: not with KVM")
+            raise click.UsageError("--coverage-blocks needs QEMU's translator: drop --accel kvm")
         from emu.instruments.coverage.blocks import BlockMap
 
         requested.blocks = BlockMap()
-        with working("preparing QEMU's plugin that counts blocks"):
+        with working("building QEMU's plugin that counts blocks"):
             plugin = requested.blocks.arguments()
         arguments = (*choices["qemu_arguments"], *plugin)
         choices |= {"accelerator": "tcg", "qemu_arguments": arguments}
@@ -129,9 +140,10 @@ def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[s
 
 @contextlib.contextmanager
 def covered(guest: Guest, requested: CoverageRequest) -> Iterator[None]:
-    """Count calls in the guest while the body runs; nothing without modules.
+    """Count calls in the guest while the body runs, then write the file.
 
-    A body that raises leaves no file: a guest that has gone cannot tell.
+    Without modules nothing is counted. A body that raises leaves no file, because the counts are
+    read from the guest.
     """
     if not requested.modules:
         yield
@@ -151,7 +163,7 @@ def covered(guest: Guest, requested: CoverageRequest) -> Iterator[None]:
 
 
 def _tell(coverage: Coverage, requested: CoverageRequest) -> None:
-    """Say how much ran, what the tracer has lost, and where the counts are."""
+    """Report the functions that ran, the events that the tracer lost, and the file."""
     from emu.instruments.coverage.report import LOST, lost
 
     for kernel in coverage.kernels.values():
@@ -160,7 +172,7 @@ def _tell(coverage: Coverage, requested: CoverageRequest) -> None:
             if module.blocks is not None:
                 _say(f"{name}: {len(module.blocks.ran)} of {module.blocks.total} blocks ran")
         if kernel.missed:
-            buffers = f"{kernel.missed} buffers of tasks were full or missing: {LOST}"
+            buffers = f"{kernel.missed} KCOV buffers were full or missing: {LOST}"
             _say(buffers if requested.by_kcov else lost(kernel))
     file = one_line(str(requested.file))
     _say(f"{file} is written: mlx5emu coverage show {one_line(shlex.quote(str(requested.file)))}")
@@ -182,7 +194,7 @@ def _with_blocks(coverage: Coverage, session: CoverageSession, shared: BlockMap)
     with work_directory() as work:
         counted = measure(shared, session.files(work), session.bases)
     if shared.lost:
-        _say(f"{shared.lost} blocks found no room, and are not counted")
+        _say(f"{shared.lost} blocks exceed the plugin's table and are not counted")
     kernels = {
         release: kernel.model_copy(
             update={

@@ -1,4 +1,4 @@
-"""``--gdb``, for what boots a guest; ``--dmesg`` and ``--ftrace`` for the command that waits."""
+"""``--gdb``, for commands that boot a guest; ``--dmesg`` and ``--ftrace``, for ``run``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from emu.cli.options.groups import KERNEL, TRACES, grouped_option
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.guests import Guest
@@ -19,12 +20,12 @@ from emu.host.printable import printable
 F = TypeVar("F", bound=Callable[..., Any])
 
 _A_WEEK = 7 * 86400.0
-"""How long a guest in a debugger may give no sign of life."""
+"""Seconds that a guest in a debugger may take to answer a ping."""
 
 
 @dataclass(frozen=True)
 class Debugging:
-    """What the options say."""
+    """Values of the debugging options."""
 
     gdb: str | None
     dmesg: bool = False
@@ -32,12 +33,12 @@ class Debugging:
 
     @property
     def traces_kernel(self) -> bool:
-        """Whether something of the kernel's goes into the trace."""
+        """Whether the trace gets the kernel's log or function calls."""
         return self.dmesg or bool(self.ftrace)
 
 
 def debug_options(function: F) -> F:
-    """Add the options; the command gets them as ``debugging``, a :class:`Debugging`."""
+    """Add the options to a command, which gets them as ``debugging``, a :class:`Debugging`."""
 
     @functools.wraps(function)
     def collected(
@@ -46,14 +47,17 @@ def debug_options(function: F) -> F:
         return function(*args, debugging=Debugging(gdb, dmesg, ftrace), **rest)
 
     for option in (
-        click.option(
+        grouped_option(
+            TRACES,
             "--ftrace",
             multiple=True,
             metavar="FUNCTIONS",
-            help="Put the calls of these kernel functions into the trace, such as 'mlx5_*'; may be "
+            help="Add calls of these kernel functions to --trace, such as 'mlx5_*'; may be "
             "repeated.",
         ),
-        click.option("--dmesg", is_flag=True, help="Put the kernel's log into the trace."),
+        grouped_option(
+            TRACES, "--dmesg", is_flag=True, help="Add the kernel's log to the file of --trace."
+        ),
         gdb_option,
     ):
         collected = option(collected)
@@ -61,22 +65,26 @@ def debug_options(function: F) -> F:
 
 
 def gdb_option(function: F) -> F:
-    """Add --gdb; the command gets it as ``gdb``, for :class:`Debugging`."""
-    return click.option(
+    """Add --gdb to a command, which gets it as ``gdb``, for :class:`Debugging`."""
+    return grouped_option(
+        KERNEL,
         "--gdb",
         type=click.Choice(["load", "run"]),
-        help="Let gdb connect, and print the line to type. With load the guest waits for it "
-        "when the driver is loaded and has not taken a function; with run it goes on.",
+        help="Let gdb connect, and print its command line. With load, the guest stops until gdb "
+        "connects, after the driver is loaded and before the first probe; with run it goes on.",
     )(function)
 
 
 def with_debugging(choices: dict[str, object], requested: Debugging) -> dict[str, object]:
-    """The guest's choices: who wants to see the first probe has it held back."""
+    """Return the guest's options; ``--ftrace`` and ``--gdb load`` hold back the first probe.
+
+    Raises UsageError for options that exclude each other.
+    """
     if requested.traces_kernel and choices["trace"] is None:
-        raise click.UsageError("--dmesg and --ftrace add to the file of --trace")
+        raise click.UsageError("--dmesg and --ftrace need --trace FILE")
     holds = bool(requested.ftrace) or requested.gdb == "load"
     if holds and not choices["probe"]:
-        raise click.UsageError("--ftrace and --gdb load see the driver's first probe themselves")
+        raise click.UsageError("--ftrace and --gdb load start the first probe: drop --no-probe")
     choices = choices | {"hold_probe": holds, "gdb": requested.gdb is not None}
     if requested.gdb is not None:
         choices["hang_timeout"] = _A_WEEK
@@ -84,7 +92,7 @@ def with_debugging(choices: dict[str, object], requested: Debugging) -> dict[str
 
 
 class Debugger:
-    """Does what the options say, around a command in the guest."""
+    """Attaches gdb and collects the kernel's trace while a command runs in the guest."""
 
     def __init__(self, requested: Debugging, trace: Path | None) -> None:
         self._requested = requested
@@ -97,7 +105,7 @@ class Debugger:
 
     @contextlib.contextmanager
     def watching(self, guest: Guest) -> Iterator[None]:
-        """Take what the kernel says while the body runs."""
+        """Collect the kernel's log and function calls while the body runs."""
         if self._kernel is not None:
             self._kernel.begin(guest)
         try:
@@ -111,15 +119,15 @@ class Debugger:
                 self._kernel.end(guest)
 
     def finish(self) -> None:
-        """To be called when the guest has ended, and the trace with it."""
+        """Add the kernel's events to the trace file; call this after the guest has stopped."""
         if self._kernel is not None and self._trace is not None and self._trace.exists():
             device = (event for _, event in stored_events(str(self._trace)))
-            with working(f"adding the kernel's lines to {self._trace}"):
+            with working(f"adding the kernel's events to {self._trace}"):
                 self._kernel.write(self._trace, device)
 
 
 def await_gdb(guest: Guest, when: str) -> Path:
-    """Write gdb's commands, and return their file; with "load" the guest waits for gdb now."""
+    """Write gdb's commands to a file and return its path; with "load" stop the guest for gdb."""
     from emu.guests.guest.symbols import script
 
     path = script(guest)
@@ -129,9 +137,9 @@ def await_gdb(guest: Guest, when: str) -> Path:
 
 
 def invite(when: str, commands: Path) -> None:
-    """Tell the user how to start gdb."""
+    """Print the command line that starts gdb."""
     if when == "load":
-        _say("the guest waits: the driver is loaded, and has not taken a function")
+        _say("the guest is stopped: the driver is loaded and has probed no function")
     _say(f"gdb -x {commands}")
 
 

@@ -1,4 +1,4 @@
-"""Options of a guest as options of click, made of their declarations."""
+"""Turns the declared options of a guest into options of click."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from emu.cli.options.groups import grouped_option
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.completion import Complete, complete_device, complete_kernel
 from emu.cli.shared.files import ExampleFile, Existing, NewFile
@@ -33,11 +34,11 @@ _NEW_DIRECTORY = click.Path(file_okay=False, writable=True, path_type=Path, reso
 _NEW_FILE = NewFile(resolve_path=True)
 
 _COMPLETED: dict[str, Complete] = {"device": complete_device, "kernel": complete_kernel}
-"""Options of which a shell completes more than files and choices."""
+"""Completion of options whose values are more than files and choices, by flag."""
 
 
 class _Shared(Existing):
-    """``DIR`` or ``DIR:rw``, of a directory that is there."""
+    """``DIR`` or ``DIR:rw``, where DIR is an existing directory."""
 
     def __init__(self) -> None:
         super().__init__(is_directory=True, resolve_path=True)
@@ -45,7 +46,7 @@ class _Shared(Existing):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        """The directory, and whether the guest may write there."""
+        """Return the directory, and whether the guest may write to it."""
         if isinstance(value, tuple):
             return value
         fields = Share().fields("share", value, Path())
@@ -53,7 +54,7 @@ class _Shared(Existing):
 
 
 def click_type(kind: OptionKind) -> Any:
-    """How a command line reads and checks a value."""
+    """Return the click type that reads and checks a value of ``kind``."""
     if isinstance(kind, Choice):
         return NearChoice(kind.among)
     if isinstance(kind, Whole):
@@ -72,12 +73,12 @@ def click_type(kind: OptionKind) -> Any:
 
 
 def _flags(one: Option) -> str:
-    """Its names; what is so unless it is said otherwise has a negative one."""
+    """Return the option's names; a flag that is on by default has a --no- form, too."""
     return f"--{one.flag}/--no-{one.flag}" if one.default is True else f"--{one.flag}"
 
 
 def offered(one: Option) -> Callable[[F], F]:
-    """The option for a use in which it has a meaning."""
+    """Return a decorator that adds the option ``one`` to a command."""
     about: dict[str, Any] = {"help": _described(one), "default": one.default}
     if isinstance(one.kind, Flag):
         about["is_flag"] = True
@@ -85,11 +86,12 @@ def offered(one: Option) -> Callable[[F], F]:
         about |= {"type": click_type(one.kind), "metavar": one.kind.metavar or None}
     if isinstance(one.kind, Words):
         about |= {"multiple": True, "default": ()}
-    return click.option(_flags(one), one.name, shell_complete=_COMPLETED.get(one.flag), **about)
+    about["shell_complete"] = _COMPLETED.get(one.flag)
+    return grouped_option(one.group, _flags(one), one.name, **about)
 
 
 def refused(one: Option, why: str) -> Callable[[F], F]:
-    """The option for a use in which it has none: it says so."""
+    """Return a decorator that adds ``one`` as a hidden option, which fails with ``why``."""
 
     def refuse(ctx: click.Context, param: click.Parameter, _value: object) -> None:
         assert param.name is not None

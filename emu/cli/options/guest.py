@@ -1,4 +1,4 @@
-"""The options of every command that boots a guest, made of their declarations."""
+"""Adds the declared options of a guest to commands, and turns values into GuestOptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def guest_options(use: Use) -> Callable[[F], F]:
-    """Add the options to a command; it gets them as keywords for :func:`to_options`."""
+    """Return a decorator that adds the options to a command, as keywords for :func:`to_options`."""
 
     def decorate(function: F) -> F:
         for one in reversed(options()):
@@ -39,10 +39,10 @@ def guest_options(use: Use) -> Callable[[F], F]:
 
 
 def to_options(**choices: Any) -> GuestOptions:
-    """Return the choices as :class:`GuestOptions`; whatever can be checked is, nothing has started.
+    """Return the choices as :class:`GuestOptions`, checked before any process starts.
 
-    Raises BadParameter for an option that cannot be, by itself or with the others, and UserError
-    for a plan with mistakes and for a missing passt.
+    Raises BadParameter for an option that is invalid by itself or with the others. Raises UserError
+    for a fault plan with mistakes, and if --net user needs passt and passt is missing.
     """
     try:
         return _requested(choices)
@@ -69,30 +69,30 @@ def _requested(choices: Mapping[str, Any]) -> GuestOptions:
 
 
 def tell_begin(path: Path, when: str | None) -> None:
-    """Read a plan and say when it begins; ``when`` overrides what the plan says.
+    """Check a fault plan and print when it begins; ``when`` overrides the plan's own time.
 
     Raises UserError for a plan with mistakes.
     """
-    # Reading plans takes a tenth of a second to import, which few runs need.
+    # Importing the plan reader takes 100 ms, and few runs have a plan.
     from emu.server.service.plan_files import read_plan
 
-    plan = read_plan(path)  # its mistakes are told whatever ``when`` says
+    plan = read_plan(path)  # reports mistakes also if ``when`` is given
     begins = moment(when or plan.begins)
     click.echo(f"mlx5emu: faults begin {begins}: {one_line(str(path))}", err=True)
 
 
 def said(choices: Mapping[str, Any]) -> dict[str, Any]:
-    """What the command line says, by the options' names."""
+    """Return the values that the command line gives, by the options' names."""
     given = {name: value for name, value in choices.items() if value is not None and value != ()}
     if given.pop("no_device", False):
         given["devices"] = ()
-    if isinstance(share := given.get("share"), tuple):  # of the command line; a record's is a word
+    if isinstance(share := given.get("share"), tuple):  # of a command line, not of a record
         given["share"], given["share_writable"] = share
     return given
 
 
 def prepare(*options: GuestOptions) -> None:
-    """Build and fetch what the guests need and the cache lacks, and show how far it is."""
+    """Build images and fetch QEMU for the guests if the cache lacks them; show the progress."""
     with display() as (progress, on_wait):
         qemu.ensure(progress, on_wait)
         for suite, packages in dict.fromkeys((one.suite, one.packages) for one in options):
@@ -100,5 +100,5 @@ def prepare(*options: GuestOptions) -> None:
 
 
 def described(options: GuestOptions) -> dict[str, Any]:
-    """What `mlx5emu ps` tells of a guest."""
+    """Return what `mlx5emu ps` shows of a guest."""
     return {"suite": options.suite, "devices": options.devices}

@@ -1,4 +1,4 @@
-"""``--net``, which ``serve`` has and everything that boots a guest."""
+"""``--net`` of ``serve``, the same as that of commands that boot a guest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--cwd`` and ``--no-share``: where a command of the host's working directory runs in a guest."""
+"""``--cwd`` and ``--no-share``: the directory in which a command runs in a guest."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from emu.cli.options.groups import COMMAND, GUEST, grouped_option
 from emu.guests import GuestOptions
 from emu.guests.named.placing import placed
 from emu.host.printable import one_line
@@ -17,18 +18,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 SHARE = "/mnt/share"
 NOT_FOUND = 127
-"""Status of a command that the guest does not have, as of a shell."""
+"""Status of a command that the guest does not have, the same as a shell's."""
 
 
 def place_options(function: F) -> F:
-    """Add --cwd and --no-share; the command gets them as ``cwd`` and ``no_share``."""
+    """Add --cwd and --no-share to a command, which gets them as ``cwd`` and ``no_share``."""
     for option in (
-        click.option(
+        grouped_option(
+            GUEST,
             "--no-share",
             is_flag=True,
-            help="Share no directory; without --share the guest sees the working directory.",
+            help="Share no directory. Default without --share: share the working directory.",
         ),
-        click.option(
+        grouped_option(
+            COMMAND,
             "--cwd",
             metavar="DIR",
             help="Run COMMAND in DIR of the guest.  [default: the shared directory]",
@@ -41,12 +44,12 @@ def place_options(function: F) -> F:
 def with_share(choices: Mapping[str, Any], *, no_share: bool) -> dict[str, Any]:
     """Return the guest's choices; without --share the working directory is shared, read-only.
 
-    A kernel that cannot mount a directory then boots without. Raises UsageError for --share with
-    ``no_share``.
+    With that default, a kernel that cannot mount a directory boots without one. Raises UsageError
+    for --share with ``no_share``.
     """
     has_share = choices.get("share") is not None
     if has_share and no_share:
-        raise click.UsageError("--share or --no-share, not both")
+        raise click.UsageError("use --share or --no-share, not both")
     if has_share or no_share:
         return dict(choices)
     return {**choices, "share": (Path.cwd(), False), "share_optional": True}
@@ -58,7 +61,7 @@ def in_share(words: Sequence[str], cwd: str | None, options: GuestOptions) -> li
 
 
 def tell_missing(words: Sequence[str], options: GuestOptions) -> None:
-    """Say how to share a command's file that is on the host, after the guest has not found it."""
+    """Print how to share the command's file, if the guest lacks it and the host has it."""
     path = Path(words[0])
     if os.sep not in words[0] or not path.is_file():
         return

@@ -24,6 +24,8 @@ class Option:
     """Name on a command line, without dashes."""
     word: str = ""
     """Key in files and records."""
+    group: str = ""
+    """Title of the group in which a command's help shows it."""
     kind: OptionKind
     help: str
     otherwise: str = ""

@@ -89,6 +89,7 @@ class GuestOptions:
     suite: str = option(
         DEFAULT_SUITE,
         flag="suite",
+        group="Guest",
         kind=Choice(among=SUITES),
         help="Debian suite of the guest.",
         tables={Use.CAMPAIGN: "kernel"},
@@ -97,6 +98,7 @@ class GuestOptions:
     packages: tuple[str, ...] = option(
         (),
         flag="package",
+        group="Guest",
         kind=Words(metavar="NAME"),
         help="An additional Debian package of the guest; may be repeated.",
         is_recorded=True,
@@ -104,6 +106,7 @@ class GuestOptions:
     kernel: Path | None = option(
         None,
         flag="kernel",
+        group="Kernel",
         kind=Kernel(metavar="WHAT"),
         help="Instead of the suite's: a bzImage, a build tree (of User-Mode Linux, too), Debian "
         "packages (repeat it), or debian:rt, debian:cloud, debian:VERSION from the archive.",
@@ -114,6 +117,7 @@ class GuestOptions:
     modules: Path | None = option(
         None,
         flag="modules",
+        group="Kernel",
         kind=Directory(metavar="DIRECTORY"),
         help="Modules of a bzImage: a build tree, or lib/modules/RELEASE.",
         tables={Use.CAMPAIGN: "kernel"},
@@ -123,6 +127,7 @@ class GuestOptions:
     devices: tuple[str, ...] = option(
         (DEFAULT_DEVICE,),
         flag="device",
+        group="Devices and network",
         kind=Words(metavar="SPEC"),
         help="An emulated function; may be repeated.",
         tables={Use.CAMPAIGN: "device"},
@@ -131,6 +136,7 @@ class GuestOptions:
     share: Path | None = option(
         None,
         flag="share",
+        group="Guest",
         kind=Share(metavar="DIR[:rw]"),
         help="A directory mounted at /mnt/share, read-only; with :rw the guest may write there.",
         is_recorded=True,
@@ -138,12 +144,14 @@ class GuestOptions:
     out: Path | None = option(
         None,
         flag="out",
+        group="Guest",
         kind=Directory(metavar="DIRECTORY", is_made=True),
         help="Directory of the host for the guest's /mnt/out; created when absent.",
     )
     network: bool = option(
         False,
         flag="network",
+        group="Devices and network",
         kind=Flag(),
         help="Add a virtio network card connected to the host's network.",
         is_recorded=True,
@@ -151,6 +159,7 @@ class GuestOptions:
     trace: Path | None = option(
         None,
         flag="trace",
+        group="Faults and traces",
         kind=File(is_new=True),
         help="Record what the functions do in this file.",
         refused=ONE_FILE,
@@ -160,6 +169,7 @@ class GuestOptions:
     trace_limit: int | None = option(
         None,
         flag="trace-limit",
+        group="Faults and traces",
         kind=Whole(metavar="MIB", least=1),
         help="End the trace when the file has this size.",
         otherwise="1024",
@@ -170,6 +180,7 @@ class GuestOptions:
     pcap: Path | None = option(
         None,
         flag="pcap",
+        group="Faults and traces",
         kind=File(is_new=True),
         help="Write the packets of the functions' ports to this file.",
         refused=ONE_FILE,
@@ -179,6 +190,7 @@ class GuestOptions:
     pcap_messages: bool = option(
         False,
         flag="pcap-messages",
+        group="Faults and traces",
         kind=Flag(),
         help="Send RDMA messages between functions of one server as packets, for --pcap.",
         refused=ONE_FILE,
@@ -188,6 +200,7 @@ class GuestOptions:
     faults: Path | None = option(
         None,
         flag="faults",
+        group="Faults and traces",
         kind=File(example="plan"),
         help="Inject the faults of this plan; @NAME is one of `guide @faults`.",
         refused=OWN_PLANS,
@@ -197,6 +210,7 @@ class GuestOptions:
     faults_when: str | None = option(
         None,
         flag="faults-when",
+        group="Faults and traces",
         kind=Choice(among=("loading", "loaded")),
         help="Start of the plan: with the boot (loading), or once the driver is up (loaded).",
         otherwise="as the plan says",
@@ -207,6 +221,7 @@ class GuestOptions:
     record: Path | None = option(
         None,
         flag="record",
+        group="Faults and traces",
         kind=File(is_new=True),
         help="File for the record of the faults.",
         refused=ONE_FILE,
@@ -215,6 +230,7 @@ class GuestOptions:
     transport: str | None = option(
         None,
         flag="transport",
+        group="Devices and network",
         kind=OptionKind(metavar="NAME"),
         help="Transport between the functions and the guest.",
         tables=OF_SERVER,
@@ -223,6 +239,7 @@ class GuestOptions:
     fabric: str | None = option(
         None,
         flag="fabric",
+        group="Devices and network",
         kind=OptionKind(metavar="NAME"),
         help="unix:PATH or tcp:HOST:PORT of a fabric shared with other guests' functions.",
         refused={Use.CAMPAIGN: MEETING},
@@ -232,6 +249,7 @@ class GuestOptions:
     subnet: Path | None = option(
         None,
         flag="subnet",
+        group="Devices and network",
         kind=File(),
         help="Connect the InfiniBand functions to the subnet of this file, in ibnetdiscover's "
         "format; its manager (opensm) is in the guest.",
@@ -246,6 +264,7 @@ class GuestOptions:
     nets: tuple[str, ...] = option(
         (),
         flag="net",
+        group="Devices and network",
         kind=Words(metavar="UPLINK"),
         help="Uplink of the Ethernet functions' segment: user[,mtu=N][,forward=tcp:PORT:PORT], "
         "stream=PATH, tap=NAME; may be repeated.",
@@ -255,6 +274,7 @@ class GuestOptions:
     memory_mib: int = option(
         2048,
         flag="memory",
+        group="Machine",
         kind=Whole(metavar="MIB", least=_MIN_MEMORY_MIB),
         help="Memory of the guest; the host allocates only the pages that the guest touches.",
         is_recorded=True,
@@ -262,6 +282,7 @@ class GuestOptions:
     cpus: int = option(
         _BY_ICOUNT,
         flag="cpus",
+        group="Machine",
         kind=Whole(metavar="N", least=1, most=64),
         help="Processors.",
         otherwise=f"{_CPUS}; 1 with icount",
@@ -273,6 +294,7 @@ class GuestOptions:
     icount: int | None = option(
         None,
         flag="icount",
+        group="Machine",
         kind=Whole(metavar="SHIFT", most=10),
         help="Let the processor's clock count instructions, 2^SHIFT ns each: runs differ less.",
         is_recorded=True,
@@ -283,6 +305,7 @@ class GuestOptions:
     hugepages: int = option(
         0,
         flag="hugepages",
+        group="Machine",
         kind=Whole(metavar="N"),
         help="Huge pages of 2 MiB to set aside.",
         is_recorded=True,
@@ -295,6 +318,7 @@ class GuestOptions:
     probe: bool = option(
         True,
         flag="probe",
+        group="Kernel",
         kind=Flag(),
         help="Load the mlx5 driver while booting.",
         refused={Use.FUZZ_RUN: BOUND, Use.FUZZ_REPLAY: BOUND},
@@ -304,12 +328,14 @@ class GuestOptions:
     accelerator: str = option(
         "auto",
         flag="accel",
+        group="Machine",
         kind=Choice(among=("auto", "kvm", "tcg")),
         help="KVM, emulation, or the first that works.",
     )
     cold: bool = option(
         False,
         flag="cold",
+        group="Guest",
         kind=Flag(),
         help="Boot from the start instead of resuming a saved boot of the same machine.",
         refused={Use.BOOT: FROM_START},
@@ -318,12 +344,14 @@ class GuestOptions:
     boot_timeout: float = option(
         180.0,
         flag="boot-timeout",
+        group="Guest",
         kind=Seconds(metavar="S"),
         help="Time limit until the guest accepts commands; raise it on a shared host.",
     )
     kernel_arguments: tuple[str, ...] = option(
         (),
         flag="kernel-arg",
+        group="Kernel",
         kind=Words(metavar="ARG"),
         help="Add to the kernel's command line; may be repeated.",
         is_recorded=True,
@@ -331,12 +359,14 @@ class GuestOptions:
     qemu_arguments: tuple[str, ...] = option(
         (),
         flag="qemu-arg",
+        group="Machine",
         kind=Words(metavar="ARG"),
         help="Add an argument to QEMU's command line, for a disk or a card; may be repeated.",
     )
     iommu: bool = option(
         False,
         flag="iommu",
+        group="Machine",
         kind=Flag(),
         help="Add an IOMMU (Intel's) for all devices, so that vfio can assign them to programs.",
         is_recorded=True,
@@ -344,6 +374,7 @@ class GuestOptions:
     dump: Path | None = option(
         None,
         flag="dump",
+        group="Kernel",
         kind=File(is_new=True),
         help="File for the guest's memory if it panics, for crash and drgn.",
         refused={**ONE_FILE, Use.BOOT: TERMINAL},

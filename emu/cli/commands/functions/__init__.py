@@ -1,1 +1,1 @@
-"""Emulated functions: serve them, watch them, make them fail, read what they did."""
+"""Emulated functions: serve them, watch them, inject faults, read their traces."""

@@ -1,7 +1,7 @@
-"""``mlx5emu explain``: from what a guest's log says of a failure to what it means.
+"""``mlx5emu explain``: the meaning of an error in a guest's log.
 
-A command's syndrome leads to the check that refused it (here), vendor and hardware syndromes of an
-error completion or of a queue pair to what has gone wrong (``emu.cli.shared.error_codes``).
+The syndrome of a firmware command leads to the check that refused the command. Vendor and hardware
+syndromes of an error CQE or a queue pair are explained by ``emu.cli.shared.error_codes``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from emu.host.user_error import UserError
 from layouts.enums import Status, op_name
 
 _DRIVERS_OWN = 0xBADD00DE
-"""MLX5_DRIVER_SYND (core/cmd.c: mlx5_internal_err_ret_value): no adapter has seen the command."""
+"""MLX5_DRIVER_SYND (core/cmd.c: mlx5_internal_err_ret_value): the command was not sent."""
 
 _MAX_VENDOR = 0xFF
 _SYNDROME = re.compile(r"syndrome \((?:0x)?([0-9a-fA-F]{1,8})\)")
@@ -31,7 +31,7 @@ _STATUS = re.compile(r"status [a-zA-Z /]+\(0x([0-9a-fA-F]{1,2})\)")
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a log says of a refused command; a syndrome alone says neither command nor status."""
+    """A refused command in a log; opcode and status are None if only the syndrome is known."""
 
     syndrome: int
     opcode: int | None = None
@@ -39,12 +39,12 @@ class Refusal:
 
     @property
     def command(self) -> str:
-        """The command's name, or empty."""
+        """Name of the command, or empty."""
         return "" if self.opcode is None else op_name(self.opcode)
 
     @property
     def status_name(self) -> str:
-        """The status's name, or empty."""
+        """Name of the status, or empty."""
         known = {int(status): status.name for status in Status}
         return "" if self.status is None else known.get(self.status, f"{self.status:#x}")
 
@@ -52,10 +52,10 @@ class Refusal:
 def _failure(
     _ctx: click.Context, _param: click.Parameter, words: tuple[str, ...]
 ) -> Refusal | ErrorCodes:
-    """Return what is to be explained.
+    """Return the codes of a syndrome or of a whole line of a log. Raises BadParameter.
 
-    That is a syndrome as the driver prints it (hexadecimal, with or without 0x), or a whole line. A
-    syndrome of one byte is a vendor syndrome: commands' have three.
+    A syndrome is hexadecimal, with or without 0x. One byte is a vendor syndrome, because syndromes
+    of commands have three bytes.
     """
     line = " ".join(words)
     in_line = _SYNDROME.search(line)
@@ -67,26 +67,28 @@ def _failure(
     except ValueError:
         syndrome = -1
     if not (0 if in_line else 1) <= syndrome < 1 << 32:
-        raise click.BadParameter(f"{line!r} is no syndrome, such as 0x1b2c3d, and has none")
+        raise click.BadParameter(f"{line!r} has no syndrome, such as 0x1b2c3d")
     if not in_line and syndrome <= _MAX_VENDOR:
         return ErrorCodes(syndrome)
     opcode, status = _OPCODE.search(line), _STATUS.search(line)
     return Refusal(syndrome, opcode and int(opcode[1], 16), status and int(status[1], 16))
 
 
-@click.command()
+@click.command(short_help="Explain a syndrome or error in the kernel log.")
 @click.argument("failure", metavar="SYNDROME|LINE", nargs=-1, required=True, callback=_failure)
 def explain(failure: Refusal | ErrorCodes) -> None:
-    """Say what a failure in the guest's log means, from its SYNDROME, or the whole LINE.
+    """Explain an error in the guest's log by its SYNDROME, or by the whole LINE.
 
-    Why a command was refused: CREATE_CQ(0x400) op_mod(0x0) failed, status bad resource(0x5),
-    syndrome (0x1b2c3d).
+    For a refused command, prints the check that refused it: CREATE_CQ(0x400) op_mod(0x0) failed,
+    status bad resource(0x5), syndrome (0x1b2c3d).
 
-    What an error's vendor and hardware syndromes stand for: QP 137 error: unrecognized status (0x22
-    0x0 0x95), synd 0x4 vend 0x52 hw_synd 0/146, vendor syndrome 0x68. A number of one byte is a
-    vendor syndrome.
+    For an error CQE or a queue pair, prints the meaning of its vendor and hardware syndromes: QP 137
+    error: unrecognized status (0x22 0x0 0x95), synd 0x4 vend 0x52 hw_synd 0/146, vendor syndrome
+    0x68. A number of one byte is a vendor syndrome.
 
-    In a shell, a line wants quotation marks.
+    Quote a LINE for the shell.
+
+    Example: mlx5emu explain "synd 0x4 vend 0x52 hw_synd 0/146"
     """
     if isinstance(failure, ErrorCodes):
         _explain_error(failure)
@@ -97,7 +99,9 @@ def explain(failure: Refusal | ErrorCodes) -> None:
 def _explain_error(codes: ErrorCodes) -> None:
     found = meanings(codes)
     if not found:
-        raise UserError(f"{codes} is in no public log that mlx5emu knows, and not of its making")
+        raise UserError(
+            f"{codes}: unknown; neither mlx5emu nor a public log known to it has these codes"
+        )
     for line in found:
         _say(line)
 
@@ -113,7 +117,7 @@ def _explain_refusal(refusal: Refusal) -> None:
         _say(f"{refusal.syndrome:#08x} {status or 'any status'}: {text}")
         for reason in reasons:
             if (reason.text, reason.status) == (text, status):
-                _say(f"  {_place(reason, refusal)}")
+                _say(f"  {_location(reason, refusal)}")
 
 
 def _say(line: str) -> None:
@@ -123,41 +127,44 @@ def _say(line: str) -> None:
 def _unknown(refusal: Refusal) -> str:
     if refusal.syndrome == _DRIVERS_OWN:
         return (
-            f"{_DRIVERS_OWN:#x} is the driver's own: the device was in error or gone, so the driver"
-            " did not send the command"
+            f"{_DRIVERS_OWN:#x} is set by the driver, which did not send the command: the device"
+            " was in error or removed"
         )
     if not refusal.syndrome:
-        return "syndrome 0 is none: no check of the adapter has refused this command"
+        return "syndrome 0 means no syndrome: no check of the adapter refused this command"
     return (
-        f"{refusal.syndrome:#08x} is no syndrome of this version: the log comes from another"
-        " version, or from a real adapter, or a fault plan says `syndrome`"
+        f"{refusal.syndrome:#08x} is unknown to this version: the log is from another version or"
+        " a real adapter, or a fault plan sets `syndrome`"
     )
 
 
 def _said_by(refusal: Refusal, reasons: list[Reason]) -> list[Reason]:
-    """Those with the status that is told; of these those of the command, if it has any."""
+    """Return the reasons with the log's status, only those of its command if there are any.
+
+    Raises UserError if no reason has that status.
+    """
     statuses = ("", refusal.status_name)
     fits = [one for one in reasons if refusal.status is None or one.status in statuses]
     if not fits:
         raise UserError(
-            f"{refusal.syndrome:#08x} does not come with {refusal.status_name} in this version:"
-            " the log comes from another version, or from a real adapter"
+            f"{refusal.syndrome:#08x} never has status {refusal.status_name} in this version: the"
+            " log is from another version or a real adapter"
         )
     return [one for one in fits if refusal.command in commands_of(one)] or fits
 
 
-def _place(reason: Reason, refusal: Refusal) -> str:
+def _location(reason: Reason, refusal: Refusal) -> str:
     path = reason.module.replace(".", "/")
     names = commands_of(reason)
     if refusal.command and (refusal.command in names or not names):
         whose = refusal.command
     else:
-        whose = ", ".join(names) if names else "any command that gets there"
+        whose = ", ".join(names) if names else "any command that calls it"
     return f"{path}.py:{reason.line} {reason.function}: {whose}"
 
 
 def commands_of(reason: Reason) -> list[str]:
-    """The commands that the reason's function answers, or else those of its file."""
+    """Return the commands that the reason's function handles, else those of its module."""
     here = [
         command
         for command in firmware_cmds.TABLE.values()

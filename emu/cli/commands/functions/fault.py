@@ -1,4 +1,4 @@
-"""``mlx5emu fault``: the rules of a server that runs."""
+"""``mlx5emu fault``: fault rules of a running device server."""
 
 from __future__ import annotations
 
@@ -25,40 +25,44 @@ from emu.near import near
 _PLAN = ExampleFile("plan")
 
 
-@click.group()
+@click.group(short_help="Inject faults into functions of a running guest.")
 def fault() -> None:
-    """Make the functions of a running guest fail, and see what has failed.
+    """Inject faults into the functions of a running guest, and show their effect.
 
-    `mlx5emu guide faults` is about plans, `mlx5emu guide @faults` has all points and actions.
+    `mlx5emu guide faults` describes fault plans; `mlx5emu guide @faults` lists points and actions.
+
+    Example: mlx5emu fault add dev point=cmd action=fail match.op=CREATE_CQ times=1
     """
 
 
-@fault.command()
+@fault.command(short_help="List fault points, or the fields of one.")
 @click.argument("name", default="", metavar="[POINT]", shell_complete=complete_point)
 @click.argument("field", default="", metavar="[FIELD]")
 def points(name: str, field: str) -> None:
-    """List the points where a rule can strike, or what it can match and do at POINT.
+    """List the points at which a rule can act, or the fields and actions of POINT.
 
-    With FIELD, list the names that match.FIELD can have: mlx5emu fault points pkt.rx kind
+    With FIELD, list the values of match.FIELD.
+
+    Example: mlx5emu fault points pkt.rx kind
     """
     from emu.device.faults.schema import POINTS
 
     if name and name not in POINTS:
-        raise UserError(f"no point {name!r}{near(name, POINTS)}; there are {', '.join(POINTS)}")
+        raise UserError(f"no point {name!r}{near(name, POINTS)}; points are {', '.join(POINTS)}")
     if field:
         click.echo("\n".join(_values(name, field)))
         return
     if name:
         table = _uses(name)
     else:
-        table = Rows("point", "an event")
+        table = Rows("point", "event")
         for point in POINTS.values():
             table.add(point.name, _plain(point.about))
     console().print(table)
 
 
 def _values(name: str, field: str) -> list[str]:
-    """Return the names that a field of a point's events can have. Raises UserError."""
+    """Return the values of a field of a point's events. Raises UserError for an unknown field."""
     from emu.device.faults.enum_names import names_of
     from emu.device.faults.parameters import listing
     from emu.device.faults.schema import POINTS
@@ -69,16 +73,16 @@ def _values(name: str, field: str) -> list[str]:
         raise UserError(f"no field {field!r} at {name}{near(field, fields)}{listing([*fields])}")
     if names := names_of(declared.kind):
         return names
-    return ["a number, or a range like 4..7" if declared.kind is int else "any name"]
+    return ["a number, or a range such as 4..7" if declared.kind is int else "any name"]
 
 
 def _uses(name: str) -> Rows:
-    """The actions at a point, below the fields of its events."""
+    """Return a table of a point's actions, with the fields of its events as the title."""
     from emu.device.faults.schema import ACTIONS, POINTS
     from emu.device.faults.table import fields_of
 
     title = f"match: {_plain(fields_of(POINTS[name])) or '-'}"
-    table = Rows("action", "what happens", "needs", "takes", title=title)
+    table = Rows("action", "effect", "required", "optional", title=title)
     for action in ACTIONS.values():
         if (use := action.uses.get(name)) is not None:
             parameters = (", ".join(one.name for one in part) for part in (use.needs, use.takes))
@@ -86,10 +90,13 @@ def _uses(name: str) -> Rows:
     return table
 
 
-@fault.command()
+@fault.command(short_help="Check a fault plan without a guest.")
 @click.argument("file", metavar="PLAN", type=_PLAN)
 def check(file: Path) -> None:
-    """Check a plan without a guest: print its mistakes, or its rules and when it begins."""
+    """Check a plan without a guest; print its mistakes, or its size and when it begins.
+
+    Example: mlx5emu fault check plan.toml
+    """
     from emu.server.service.plan_files import read_plan
 
     plan = read_plan(file)
@@ -100,7 +107,7 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-@fault.command()
+@fault.command(short_help="Add a fault rule.")
 @control_option
 @click.argument(
     "words",
@@ -110,9 +117,9 @@ def _plain(text: str) -> str:
     shell_complete=complete_rule,
 )
 def add(words: tuple[str, ...], control: Path | None) -> None:
-    """Add a rule: mlx5emu fault add dev point=cmd action=fail match.op=CREATE_CQ times=1
+    """Add a fault rule to the guest NAME, by default the only one that runs.
 
-    NAME is the guest that it is for; without, the only one that runs.
+    Example: mlx5emu fault add dev point=cmd action=fail match.op=CREATE_CQ times=1
     """
     name, words = named(words, control, lambda word: "=" not in word and len(words) > 1)
     table = table_of(words, "rule")
@@ -123,17 +130,19 @@ def add(words: tuple[str, ...], control: Path | None) -> None:
     tell_idle(rules)
 
 
-@fault.command("list")
+@fault.command("list", short_help="Show the fault rules and their counts.")
 @guest_argument
 @control_option
-@click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+@click.option("--json", "as_json", is_flag=True, help="Print the server's answer as JSON.")
 def list_(name: str | None, control: Path | None, as_json: bool) -> None:
-    """Show the rules of the guest NAME; without NAME, of the only one that runs.
+    """Show the fault rules of the guest NAME, by default the only one that runs.
 
-    Told are events matched, times fired, times without effect, events held back, and whether more
-    can come. An action that changes nothing, such as an event that no queue takes, has not fired. A
-    rule waits for its time (after), is armed while it can fire, and in force while what it has
-    begun goes on.
+    Columns are events matched, times fired, times without effect, events held back, and the rule's
+    state. An action without effect, such as an event without a queue, does not count as fired. A
+    rule waits until its time (after), is armed while it can fire, and is in force while its effect
+    lasts.
+
+    Example: mlx5emu fault list dev
     """
     with connect(control, name) as client:
         rules = client.rules()
@@ -157,12 +166,12 @@ def _guests(rule: Mapping[str, Any]) -> str:
 
 
 def _sum(rule: Mapping[str, Any], name: str) -> int:
-    """One of a rule's counts, over all functions."""
+    """Return one of a rule's counts, summed over all functions."""
     return sum(count[name] for count in rule["counts"])
 
 
 def _now(rule: Mapping[str, Any]) -> str:
-    """What may still come of a rule."""
+    """Return the state of a rule in words."""
     if _sum(rule, "in_force"):
         return "in force"
     if _sum(rule, "armed"):
@@ -170,19 +179,21 @@ def _now(rule: Mapping[str, Any]) -> str:
     return "waits" if _sum(rule, "waits") else "-"
 
 
-@fault.command()
+@fault.command(short_help="Remove fault rules.")
 @control_option
 @click.argument("names", nargs=-1, metavar="[NAME] RULE...")
-@click.option("--all", "all_rules", is_flag=True, help="Every rule.")
+@click.option("--all", "all_rules", is_flag=True, help="Remove every rule.")
 def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> None:
-    """Take rules away; what they have begun ends.
+    """Remove rules and end their effects.
 
-    NAME is the guest that they are in; without, the only one that runs. A single word is a rule's
-    name, unless --all is given.
+    NAME is the guest, by default the only one that runs. A single word is the name of a rule; with
+    --all it is the guest.
+
+    Example: mlx5emu fault remove dev --all
     """
     name, names = named(names, control, lambda _: all_rules or (len(names) > 1 and _runs(names[0])))
     if bool(names) == all_rules:
-        raise click.UsageError("the names of rules, or --all")
+        raise click.UsageError("give the names of rules, or --all")
     with connect(control, name) as client:
         if all_rules:
             client.clear()
@@ -191,30 +202,32 @@ def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> Non
 
 
 def _runs(name: str) -> bool:
-    """Return whether a guest or lab of that name runs."""
+    """Return whether a guest or lab named ``name`` runs."""
     with contextlib.suppress(LabError):
         running.resolve(name)
         return True
     return False
 
 
-@fault.command()
+@fault.command(short_help="Replace all fault rules by a plan.")
 @control_option
 @click.argument("words", nargs=-1, required=True, metavar="[NAME] PLAN")
 def load(words: tuple[str, ...], control: Path | None) -> None:
-    """Replace all rules of the guest NAME by those of PLAN, which begins now.
+    """Replace all rules of the guest NAME by those of PLAN, which begins at once.
 
-    Without NAME it is about the only guest that runs. PLAN may be @NAME, an example's. A
-    plan that is for a driver that loads has its effect when the driver is loaded the next time.
+    NAME defaults to the only guest that runs. PLAN may be @NAME, an example. A plan for a loading
+    driver takes effect when the driver is next loaded.
+
+    Example: mlx5emu fault load dev @cmd-timeout
     """
     from emu.device.faults.plan import LOADING
     from emu.server.service.plan_files import read_plan_text
 
     name, words = named(words, control, lambda _: len(words) > 1)
     if len(words) != 1:
-        raise click.UsageError("one PLAN")
+        raise click.UsageError("give exactly one PLAN")
     path = _PLAN.convert(words[0], None, click.get_current_context())
-    plan, text = read_plan_text(path)  # its mistakes come with the file's name
+    plan, text = read_plan_text(path)  # reports mistakes with the file's name
     with connect(control, name) as client:
         count = client.load_plan(text)
         rules = client.rules()
@@ -222,6 +235,6 @@ def load(words: tuple[str, ...], control: Path | None) -> None:
     tell_idle(rules)
     if LOADING in (plan.when, plan.expect.when if plan.expect is not None else None):
         click.echo(
-            "mlx5emu: this plan is for a driver that loads: reload it"
+            "mlx5emu: this plan is for a loading driver; reload the driver"
             " (modprobe -r mlx5_ib mlx5_core; modprobe mlx5_ib)", err=True,
         )  # fmt: skip

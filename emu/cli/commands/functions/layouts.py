@@ -1,4 +1,4 @@
-"""``mlx5emu layouts``: are our structures those of the driver's own binaries?"""
+"""``mlx5emu layouts``: compares the declared structures with the driver's binaries."""
 
 from __future__ import annotations
 
@@ -30,29 +30,32 @@ from layouts.registry import structures
 _FILE = Existing()
 
 
-@click.group()
+@click.group(short_help="Compare declared structures with the driver's binaries.")
 def layouts() -> None:
-    """The structures that device and driver share."""
+    """Compare the structures that device and driver share with the driver's binaries.
+
+    Example: mlx5emu layouts check --kernel trixie
+    """
 
 
-@layouts.command()
+@layouts.command(short_help="Compare the structures with the driver's BTF.")
 @click.option(
     "--kernel",
     "suites",
     multiple=True,
     type=NearChoice(SUITES),
-    help="Take the driver out of this suite's guest image; may be given more than once.",
+    help="Use the driver of this suite's guest image; may be repeated.",
 )
 @click.option(
     "--module",
     "modules",
     multiple=True,
     type=_FILE,
-    help="A module of the driver, compressed or not: mlx5_core, and mlx5_ib by another --module.",
+    help="Module of the driver, compressed or not: mlx5_core; may be repeated for mlx5_ib.",
 )
-@click.option("--vmlinux", "kernel", type=_FILE, help="The kernel of the modules, or its vmlinuz.")
-@click.option("--explained", is_flag=True, help="List the known differences, with their reasons.")
-@click.option("--unmodelled", is_flag=True, help="List fields of theirs that we leave reserved.")
+@click.option("--vmlinux", "kernel", type=_FILE, help="vmlinux or vmlinuz of the modules.")
+@click.option("--explained", is_flag=True, help="List the known differences and their reasons.")
+@click.option("--unmodelled", is_flag=True, help="List the driver's fields that are reserved here.")
 def check(
     suites: tuple[str, ...],
     modules: tuple[Path, ...],
@@ -62,11 +65,14 @@ def check(
 ) -> None:
     """Compare every declared structure with the type information (BTF) of the driver.
 
-    Reports each field that differs in name, offset or width; the status is 1 when there is one
-    that layouts/btf/kernel_differences.py does not explain, or an explanation that nothing needs.
+    Reports each field that differs in name, offset or width. The status is 1 if
+    layouts/btf/kernel_differences.py does not explain a difference, or explains one that no longer
+    exists.
+
+    Example: mlx5emu layouts check --kernel trixie --kernel sid
     """
     if bool(suites) == bool(modules) or bool(modules) != (kernel is not None):
-        raise click.UsageError("give either --kernel SUITE, or --module and --vmlinux together")
+        raise click.UsageError("give either --kernel SUITE, or both --module and --vmlinux")
     reports = [_of_suite(suite) for suite in suites]
     if kernel is not None:
         reports.append(_of_files(list(modules), kernel))
@@ -103,8 +109,8 @@ def _show(console: Console, report: BtfReport, explained: bool, unmodelled: bool
     console.print(Hanging(Text.from_markup(line)))
     if report.differences:
         console.print(_differences(report.differences))
-    for what, name in report.unused:
-        console.print(Hanging(f"{name}: known difference ({what}) that this kernel does not have"))
+    for kind, name in report.unused:
+        console.print(Hanging(f"{name}: this kernel does not have the known difference ({kind})"))
     if explained:
         for reason, names in _by_reason(report).items():
             console.print(Hanging(f"{reason}:"))
@@ -115,7 +121,7 @@ def _show(console: Console, report: BtfReport, explained: bool, unmodelled: bool
 
 
 def _differences(differences: list[Difference]) -> Rows:
-    title = "in bits, hexadecimal as in mlx5_ifc.h:"
+    title = "offsets and widths in bits, in hexadecimal:"
     table = Rows("structure and field", "differs in", "ours", "theirs", title=title)
     for difference in differences:
         theirs = "-" if difference.theirs is None else f"{difference.theirs:#x}"

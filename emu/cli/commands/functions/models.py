@@ -1,4 +1,4 @@
-"""``mlx5emu models``: the adapters that can be emulated."""
+"""``mlx5emu models``: lists the adapters that can be emulated."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from emu.cli.shared.tables import Rows
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS, Model
 
 
-@click.command("models")
-@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+@click.command("models", short_help="List the adapters that can be emulated.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def command(as_json: bool) -> None:
-    """List the adapters that can be emulated."""
+    """List the adapters that can be emulated.
+
+    Example: mlx5emu models
+    """
     rows = [_row(model) for model in MODELS.values()]
     if as_json:
         click.echo(json.dumps(rows, indent=1))
@@ -28,7 +31,7 @@ def command(as_json: bool) -> None:
 
 
 def _row(model: Model) -> Mapping[str, str]:
-    """Return what tables and JSON have of a model."""
+    """Return a model's row of the table and of the JSON list."""
     identity = model.identity
     return {
         "model": model.name,

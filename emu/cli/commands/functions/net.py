@@ -1,4 +1,4 @@
-"""``mlx5emu net``: what lies behind the ports of a server's functions, and how well it carries."""
+"""``mlx5emu net``: properties of the links at the ports of a server's functions."""
 
 from __future__ import annotations
 
@@ -23,63 +23,72 @@ from emu.host.printable import one_line
 _WHERE = ("function", "direction")
 
 
-@click.group()
+@click.group(short_help="Delay, drop, reorder and mark packets of a guest.")
 def net() -> None:
-    """Delay, lose, reorder and mark packets of a running guest, as tc's netem would.
+    """Delay, drop, reorder and mark packets of a running guest, like tc's netem.
 
-    A function's port has a link for what it sends (direction=tx) and one for what it receives
+    A function's port has one link for sent packets (direction=tx) and one for received packets
     (rx). `mlx5emu guide @links` describes the properties.
+
+    Example: mlx5emu net set dev delay=10ms loss=1
     """
 
 
-@net.command("set")
+@net.command("set", short_help="Set the properties of links.")
 @control_option
 @click.argument("words", nargs=-1, required=True, metavar="[NAME] KEY=VALUE...")
 def set_(words: tuple[str, ...], control: Path | None) -> None:
-    """Set links: mlx5emu net set dev function=0 direction=tx delay=10ms loss=1
+    """Set the properties of links; they replace all previous ones.
 
-    NAME is a guest; without, the only one that runs. The new properties replace all old ones.
-    Without function and direction they hold for all functions of the guest, in both directions.
-    The name of a lab stands for the functions of all its guests.
+    NAME is a guest, by default the only one that runs, or a lab, for all its guests. Without
+    function and direction the properties hold for all functions, in both directions.
 
     \b
-    delay=10ms jitter=2ms       time on the way, and how much it differs
-    rate=1gbit limit=1000       bits per second, packets that wait
+    delay=10ms jitter=2ms       latency, and its variation
+    rate=1gbit limit=1000       bits per second, packets in the queue
     loss=1 duplicate=1          percent of the packets
-    corrupt=1                   percent that get a wrong bit
-    reorder=20 gap=5            percent that overtake delayed ones
+    corrupt=1                   percent with a bit error
+    reorder=20 gap=5            percent sent before delayed packets
     gemodel="[1, 30]"           bursts of loss (Gilbert and Elliott: p, r, 1-h, 1-k)
-    mark=1 ecn=true             percent marked "congestion experienced", or in place of loss
-    ce_threshold=1ms            mark packets that waited longer for the line
-    function=0 direction=tx     which link; after=N once N commands have run
+    mark=1 ecn=true             percent marked CE; mark instead of drop
+    ce_threshold=1ms            mark packets that were queued longer
+    function=0 direction=tx     link; after=N: start after N commands
+
+    Example: mlx5emu net set dev function=0 direction=tx delay=10ms loss=1
     """
     name, words = named(words, control, lambda word: "=" not in word and len(words) > 1)
     table = table_of(words, "link")
     if not table.keys() - {*_WHERE}:
-        raise click.UsageError("a property, like delay=1ms; `net clear` takes all away")
+        raise click.UsageError("give a property such as delay=1ms; `net clear` removes all")
     with connect(control, name) as client:
         client.set_link(table)
 
 
-@net.command()
+@net.command(short_help="Remove all properties of links.")
 @control_option
 @click.argument("words", nargs=-1, metavar="[NAME] [KEY=VALUE...]")
 def clear(words: tuple[str, ...], control: Path | None) -> None:
-    """Clear all links of the guest NAME, or those of function=N and direction=tx|rx."""
+    """Remove all properties of the guest NAME's links, or of function=N and direction=tx|rx.
+
+    Example: mlx5emu net clear dev function=0
+    """
     name, words = named(words, control, lambda word: "=" not in word)
     table = table_of(words, "link")
     if others := sorted(table.keys() - {*_WHERE}):
-        raise click.UsageError(f"{', '.join(others)}: only function and direction choose links")
+        raise click.UsageError(f"{', '.join(others)}: only function and direction select links")
     with connect(control, name) as client:
         client.set_link(table)
 
 
-@net.command()
+@net.command(short_help="Show the links and their packet counts.")
 @guest_argument
 @control_option
-@click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+@click.option("--json", "as_json", is_flag=True, help="Print the server's answer as JSON.")
 def show(name: str | None, control: Path | None, as_json: bool) -> None:
-    """Show the links of the guest NAME, of now and before, and what became of their packets."""
+    """Show the present and past links of the guest NAME, and their packet counts.
+
+    Example: mlx5emu net show dev
+    """
     with connect(control, name) as client:
         links = client.links()
     if as_json:

@@ -1,4 +1,4 @@
-"""``mlx5emu objects``: the tables of a server that runs."""
+"""``mlx5emu objects``: the objects of a running server's functions."""
 
 from __future__ import annotations
 
@@ -24,18 +24,26 @@ from emu.cli.shared.tables import Rows
 from emu.host.printable import one_line
 
 
-@click.command()
+@click.command(short_help="Show queues, keys and other objects of a guest.")
 @guest_argument
 @control_option
-@click.option("--function", type=click.IntRange(0, 15), metavar="N", help="Only this function.")
+@click.option(
+    "--function", type=click.IntRange(0, 15), metavar="N", help="Show only this function."
+)
 @click.option(
     "--kind",
     metavar="KIND",
-    help="Only objects of this kind, such as qp or mkey.",
+    help="Show only objects of this kind, such as qp or mkey.",
     shell_complete=complete_kind,
 )
-@click.option("--limit", type=click.IntRange(0, 20000), default=100, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0, 20000),
+    default=100,
+    show_default=True,
+    help="Maximum number of objects of a kind.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the server's answer as JSON.")
 def objects(
     name: str | None,
     control: Path | None,
@@ -44,12 +52,14 @@ def objects(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show the objects that the driver of the guest NAME has made: queues, keys, domains.
+    """Show the objects that the driver of the guest NAME has created: queues, keys, domains.
 
-    Without NAME it is about the only guest or server that runs.
+    NAME defaults to the only guest or server that runs.
 
-    Page faults that wait for the driver and fault rules are shown, too. Keys that lead to other
-    keys are shown as trees. Addresses that Ethernet segments have learned come last.
+    The output includes page faults that wait for the driver, and fault rules. Indirect keys are
+    shown as trees. Addresses that Ethernet segments have learned are last.
+
+    Example: mlx5emu objects dev --kind qp
     """
     choice: dict[str, Any] = {"limit": limit}
     if function is not None:
@@ -105,7 +115,7 @@ def _show_trees(screen: Console, items: Sequence[Mapping[str, Any]]) -> None:
 def _tree(
     item: Mapping[str, Any], by_key: Mapping[int, Mapping[str, Any]], above: frozenset[int]
 ) -> Tree:
-    """A key and the keys below it; one that leads back to itself is not followed."""
+    """Return the tree of a key and the keys it refers to; cycles are not followed."""
     tree = Tree(f"key {item['key']:#x} {item['mode']}")
     for entry in item.get("below", ()):
         below = by_key.get(entry["key"])
@@ -126,7 +136,7 @@ _HEX = frozenset(
         "token", "eqn", "table", "miss", "td", "rqn", "rqtn", "rqs",
     }
 )  # fmt: skip
-"""Fields whose numbers are written as the handles are that they name."""
+"""Fields that are shown in hexadecimal, the form of handles."""
 
 
 def _word(name: str, value: object) -> str:

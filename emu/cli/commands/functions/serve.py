@@ -1,4 +1,4 @@
-"""``mlx5emu serve``: functions behind sockets, for a QEMU that somebody else runs."""
+"""``mlx5emu serve``: serves functions on sockets, for a QEMU that the user starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import cloup
 
+from emu.cli.options.groups import DEVICES, TRACES, grouped_option
 from emu.cli.options.net import net_option
 from emu.cli.shared.completion import complete_device
 from emu.cli.shared.files import ExampleFile, Existing, NewFile
@@ -41,86 +43,95 @@ _MEMORY = "2G"
 
 
 class _Lines(logging.Formatter):
-    """Lines for a terminal, whatever a guest, a client or a peer has put into them."""
+    """Formats log lines; control characters from guests, clients and peers are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
 
 
 class _RefusedError(click.ClickException):
-    """An option names a model, a file or an address that cannot be used."""
+    """An option names a model, file or address that cannot be used."""
 
     exit_code = click.UsageError.exit_code
 
 
 def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
-    """A mode as chmod takes it; the owner must be able to connect."""
+    """Return an octal mode that lets the owner connect. Raises BadParameter for others."""
     try:
         mode = int(value, 8)
     except ValueError:
         mode = -1
     if not 0 <= mode <= 0o777 or not mode & stat.S_IWUSR:
-        raise click.BadParameter(f"{value!r} is no octal number up to 0777 with 0200 in it")
+        raise click.BadParameter(f"{value!r} is not an octal mode up to 0777 that includes 0200")
     return mode
 
 
-@click.command()
-@click.option(
+@cloup.command(short_help="Serve emulated functions to a QEMU.")
+@grouped_option(
+    DEVICES,
     "--socket",
     "sockets",
     multiple=True,
     required=True,
     type=click.Path(path_type=Path),
-    help="Socket to listen on; once for each function.",
+    help="Socket to listen on; repeat for each function.",
 )
-@click.option(
+@grouped_option(
+    DEVICES,
     "--device",
     "devices",
     multiple=True,
     metavar="SPEC",
     shell_complete=complete_device,
-    help="MODEL[,guid=N][,lid=N][,pages=N][,link=ib|eth][,mac=ADDRESS][,segment=N] of the socket "
-    "at the same place. Default: connectx6.",
+    help="MODEL[,guid=N][,lid=N][,pages=N][,link=ib|eth][,mac=ADDRESS][,segment=N], in the order of "
+    "the sockets.  [default: connectx6]",
 )
-@click.option(
+@grouped_option(
+    DEVICES,
     "--transport",
     type=click.Choice(TRANSPORTS),
     default=DEFAULT_KIND,
     show_default=True,
-    help="Who speaks vfio-user to QEMU; or vhost-user, to User-Mode Linux.",
+    help="Implementation of vfio-user, for QEMU; or vhost-user, for User-Mode Linux.",
 )
-@click.option(
+@grouped_option(
+    DEVICES,
     "--fabric",
     metavar="NAME",
-    help="unix:PATH or tcp:HOST:PORT, where functions of other processes are as well.",
+    help="unix:PATH or tcp:HOST:PORT: fabric shared with functions of other processes.",
 )
-@click.option(
+@grouped_option(
+    DEVICES,
     "--subnet",
     type=Existing(),
-    help="Plug InfiniBand functions into the subnet of this file, as ibnetdiscover prints one.",
+    help="Attach InfiniBand functions to the subnet of this file (output of ibnetdiscover).",
 )
 @net_option
-@click.option(
+@grouped_option(
+    DEVICES,
     "--socket-mode",
     callback=_mode,
     default=f"{OWNER_ONLY:04o}",
     show_default=True,
     metavar="OCTAL",
-    help="Mode of the sockets; whoever may write to one may connect.",
+    help="Mode of the sockets; users with write permission can connect.",
 )
-@click.option(
+@grouped_option(
+    TRACES,
     "--trace",
     type=NewFile(),
-    help="Record every command, register access, event and interrupt in this file.",
+    help="Record commands, register accesses, events and interrupts in this file.",
 )
-@click.option(
+@grouped_option(
+    TRACES,
     "--trace-format",
     type=click.Choice(list(FORMS)),
     default=DEFAULT_FORM,
     show_default=True,
-    help="Lines for mlx5emu trace show, or for reading as they are.",
+    help="json for mlx5emu trace, text for reading.",
 )
-@click.option(
+@grouped_option(
+    TRACES,
     "--trace-limit",
     type=click.IntRange(1),
     default=DEFAULT_TRACE_MIB,
@@ -128,33 +139,38 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     metavar="MIB",
     help="End the trace when the file has this size.",
 )
-@click.option(
+@grouped_option(
+    TRACES,
     "--faults",
     type=ExampleFile("plan"),
     metavar="FILE",
-    help="Fail as this plan says (TOML); @NAME is one of `mlx5emu guide @faults`.",
+    help="Fault plan (TOML); @NAME is one of `mlx5emu guide @faults`.",
 )
-@click.option(
+@grouped_option(
+    TRACES,
     "--faults-when",
     type=click.Choice(["loading"]),
-    help="Begin the plan at once, also one that is for a driver that is up.",
+    help="Begin the plan at once, even if it is for a driver that is up.",
 )
-@click.option(
+@grouped_option(
+    TRACES,
     "--record",
     type=NewFile(),
-    help="Write every fault that fires in this file.",
+    help="Record every fault that fires in this file.",
 )
 @click.option(
     "--control",
     type=NewFile(),
-    help="Socket for mlx5emu status, objects and fault.",
+    help="Control socket, for mlx5emu status, objects and fault.",
 )
-@click.option(
+@grouped_option(
+    TRACES,
     "--pcap",
     type=NewFile(),
-    help="Write what passes the functions' ports in this file (pcapng); a pipe will do.",
+    help="Write the packets of the functions' ports to this file or pipe (pcapng).",
 )
-@click.option(
+@grouped_option(
+    TRACES,
     "--pcap-limit",
     type=click.IntRange(1),
     default=DEFAULT_MIB,
@@ -162,20 +178,28 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     metavar="MIB",
     help="End the capture when the file has this size.",
 )
-@click.option(
+@grouped_option(
+    TRACES,
     "--pcap-messages",
     is_flag=True,
-    help="Send RDMA messages between functions of this process as packets, for --pcap.",
+    help="Send RDMA messages between local functions as packets, for --pcap.",
 )
-@click.option(
+@grouped_option(
+    DEVICES,
     "--guest",
     "guests",
     multiple=True,
     metavar="NAME",
-    help="Name of the guest that gets the function, for status and traces; once for each socket.",
+    help="Name of the function's guest, for status and traces; repeat for each socket.",
 )
-@click.option("--run", "run_json", default="{}", hidden=True, help="What the record says of us.")
-@click.option("-v", "--verbose", is_flag=True, help="Log every object, not only mistakes.")
+@click.option(
+    "--run",
+    "run_json",
+    default="{}",
+    hidden=True,
+    help="Description of the guest for the record, as JSON.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log every object, not only warnings.")
 def serve(
     sockets: tuple[Path, ...],
     devices: tuple[str, ...],
@@ -200,8 +224,10 @@ def serve(
 ) -> None:
     """Serve emulated functions until interrupted.
 
-    Prints the option that attaches each to QEMU (10.1 or later; `mlx5emu qemu` prints the path of
-    one), then "ready". The guest's memory has to be shared.
+    Prints the option that attaches each function to QEMU, then "ready". QEMU must be 10.1 or newer
+    (`mlx5emu qemu` prints the path of one), and the guest's memory must be shared.
+
+    Example: mlx5emu serve --socket /tmp/mlx5.sock --device connectx7
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -212,8 +238,8 @@ def serve(
         raise click.UsageError(f"{len(guests)} names of guests, but {len(sockets)} sockets")
     if fabric is not None and subnet is not None:
         raise click.UsageError(
-            "--subnet is not for --fabric: the switches are in one process. Guests of a lab share"
-            " a subnet: subnet of its [server]"
+            "use --subnet or --fabric, not both: all switches of a subnet are in one process. In"
+            " a lab file, `subnet` of [server] is shared by the guests"
         )
     if faults is not None and faults_when is None:
         _check_begin(faults)
@@ -252,33 +278,33 @@ def serve(
 
 
 def _sentence(error: Exception) -> str:
-    """Return a mistake in the options in words."""
+    """Return the message of a mistake in the options."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
 def _attached(transport: str, socket: Path) -> str:
-    """The option that attaches a function to QEMU, or to a User-Mode Linux kernel."""
+    """Return the option that attaches a function to QEMU, or to a User-Mode Linux kernel."""
     if transport == VHOST_USER:
         return f"virtio_uml.device={socket.absolute()}:{DEVICE_ID}"
     return f"-device '{_qemu_option(socket)}'"
 
 
 def _check_begin(path: Path) -> None:
-    """Refuse a plan that begins once the driver is up: a server does not see when that is."""
+    """Refuse a plan that begins once the driver is up, which a server cannot detect."""
     from emu.device.faults.plan import LOADED
     from emu.server.service.plan_files import read_plan
 
     if read_plan(path).begins == LOADED:
         raise click.UsageError(
-            f"{path} begins once the driver is up, which a server does not see: serve without it,"
-            " then `mlx5emu fault load` it; or begin at once, by --faults-when loading"
+            f"{path} begins once the driver is up, which a server cannot detect: load it later with"
+            " `mlx5emu fault load`, or begin at once with --faults-when loading"
         )
 
 
 def example(sockets: Sequence[Path]) -> str:
-    """A command line with those functions, by the QEMU that `mlx5emu qemu` prints."""
+    """Return a command line of QEMU with a function for each of ``sockets``."""
     from emu.guests.machine import qemu
 
     try:

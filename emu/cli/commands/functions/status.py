@@ -1,4 +1,4 @@
-"""``mlx5emu status``: the functions of a server that runs."""
+"""``mlx5emu status``: state and counts of a running server's functions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNITS = {
     "received_packets": units.count,
     "received_bytes": units.size,
 }
-"""The counts that are shown, and how."""
+"""Counts that are shown, and their formats."""
 _TITLES = {
     "sent_packets": "packets sent",
     "sent_bytes": "sent",
@@ -43,21 +43,24 @@ _TITLES = {
     "received_bytes": "received",
 }
 _TABLES = (_ABOUT, (*list(_UNITS)[:3], *_TROUBLE), list(_UNITS)[3:])
-"""What stands side by side: 80 columns hold each."""
+"""Columns of each table; each table fits 80 columns."""
 _PORT_COUNTS = ("received", "sent", "known")
 _PORT = ("port", "link", *_PORT_COUNTS, "dropped")
 _PORT_TITLES = {"known": "addresses"}
 
 
-@click.command()
+@click.command(short_help="Show state, ports and counts of functions.")
 @guest_argument
 @control_option
-@click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+@click.option("--json", "as_json", is_flag=True, help="Print the server's answer as JSON.")
 @click.option(
-    "--prometheus", "as_prometheus", is_flag=True, help="Print it in Prometheus's text format."
+    "--prometheus",
+    "as_prometheus",
+    is_flag=True,
+    help="Print the answer in Prometheus's text format.",
 )
-@click.option("--rate", is_flag=True, help="Counts per second instead of counts.")
-@interval_option("How long --rate looks.")
+@click.option("--rate", is_flag=True, help="Show counts per second.")
+@interval_option("Interval of --rate.")
 def status(
     name: str | None,
     control: Path | None,
@@ -68,7 +71,9 @@ def status(
 ) -> None:
     """Show state, port and counts of the functions of the guest NAME, or of all guests of a lab.
 
-    Without NAME, show the only guest or server that runs.
+    NAME defaults to the only guest or server that runs.
+
+    Example: mlx5emu status dev --rate
     """
     with connect(control, name) as client:
         answer = client.status()
@@ -95,7 +100,7 @@ def status(
 
 
 def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Rows:
-    """Some of what is told of the functions, a line for each."""
+    """Return a table with one row for each function and the columns ``names``."""
     titles = {name: _TITLES.get(name, name.replace("_", " ")) for name in names}
     numbers = [title for name, title in titles.items() if name in _UNITS]
     table = Rows("function", *titles.values(), numbers=numbers)
@@ -110,7 +115,7 @@ def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
 
 
 def _segment(segment: Mapping[str, Any]) -> Rows:
-    """The ports of a segment, and what was dropped there."""
+    """Return a table of a segment's ports and their dropped packets."""
     titles = {name: _PORT_TITLES.get(name, name) for name in _PORT}
     numbers = [titles[name] for name in _PORT_COUNTS]
     table = Rows(*titles.values(), numbers=numbers, title=one_line(segment["segment"]))
@@ -123,26 +128,24 @@ def _segment(segment: Mapping[str, Any]) -> Rows:
 
 
 def _adapter(function: Mapping[str, Any]) -> Iterator[str]:
-    """Its driver, switch, sub-functions, software's tables, and the LAG that it is master of."""
+    """Yield lines about a function's driver, switch, sub-functions, steering drops and LAG."""
     if driver := function.get("driver"):
         yield f"driver: {one_line(driver)}"
     if switch := function.get("switch"):
-        yield (
-            "its FDB decides (switchdev)" if switch["decides"] else "its switch has no FDB (legacy)"
-        )
+        yield ("switchdev: the FDB forwards" if switch["decides"] else "legacy switch: no FDB")
         for sf in switch["sfs"]:
             about = f"sfnum {sf['sfnum']}, {sf['state']}, {sf['objects']} objects"
             yield f"sub-function {sf['function_id']:#x}: {about}"
     for why, count in function.get("steering_entries", {}).items():
         yield f"steering entries: {one_line(why)}: {count:,} packets dropped"
     if lag := function.get("lag"):
-        ways = (f"{affinity} by port {port}" for affinity, port in enumerate(lag["remap"], 1))
+        maps = (f"{affinity} by port {port}" for affinity, port in enumerate(lag["remap"], 1))
         about = "of switches" if lag["switches"] else "one vPort" if lag["vports"] else "two vPorts"
-        yield f"LAG: affinity {', '.join(ways)}; {about}"
+        yield f"LAG: affinity {', '.join(maps)}; {about}"
 
 
 def _ledger(ledger: Mapping[str, Any]) -> str:
-    """What the host holds for a function, the most first."""
+    """Return the host memory held for a function, largest account first."""
     accounts = sorted(ledger["accounts"].items(), key=lambda account: -account[1])
     parts = ", ".join(f"{kind} {units.size(used)}" for kind, used in accounts)
     total = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
@@ -150,9 +153,9 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
 
 
 def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The counts as numbers per second between two answers.
+    """Return ``after`` with counts per second since ``before``.
 
-    Counts of objects that have gone in between make none below zero.
+    A count that decreased, because objects were destroyed, has the rate 0.
     """
     seconds = (after["t_ns"] - before["t_ns"]) / _SECOND_NS
     functions = []

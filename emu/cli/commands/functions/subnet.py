@@ -1,4 +1,4 @@
-"""``mlx5emu subnet``: the simulated subnet that a server's functions are plugged into."""
+"""``mlx5emu subnet``: the simulated InfiniBand subnet of a server's functions."""
 
 from __future__ import annotations
 
@@ -11,30 +11,35 @@ from emu.cli.shared.control import connect, console, control_option, guest_argum
 from emu.cli.shared.tables import Rows
 from emu.host.printable import one_line
 
-_PLACE = 2
-"""The words that say where: a node and a port."""
+_END = 2
+"""Number of words that name a cable: a node and a port."""
 
 
-@click.group()
+@click.group(short_help="Cut and mend cables of a simulated subnet.")
 def subnet() -> None:
     """Cut and mend cables of the subnet that a guest was started with (--subnet).
 
-    Switches tell the subnet's manager by traps, and it finds other ways.
+    Switches send traps to the subnet manager, which computes other routes.
+
+    Example: mlx5emu subnet cut leaf0 7
     """
 
 
-@subnet.command()
+@subnet.command(short_help="Show the cables of the subnet.")
 @guest_argument
 @control_option
-@click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+@click.option("--json", "as_json", is_flag=True, help="Print the server's answer as JSON.")
 def show(name: str | None, control: Path | None, as_json: bool) -> None:
-    """Show the cables of the guest NAME's subnet, and the states of their ends."""
+    """Show the cables of the guest NAME's subnet, and the states of their ports.
+
+    Example: mlx5emu subnet show dev
+    """
     with connect(control, name) as client:
         nodes = client.call("subnet.show")["nodes"]
     if as_json:
         click.echo(json.dumps(nodes, indent=1))
         return
-    table = Rows("node", "LID", "port", "state", "leads to", "cable")
+    table = Rows("node", "LID", "port", "state", "peer", "cable")
     for node in nodes:
         for port in node["ports"]:
             peer = f"{one_line(port['peer'])} {port['peer_port']}"
@@ -44,28 +49,33 @@ def show(name: str | None, control: Path | None, as_json: bool) -> None:
     console().print(table)
 
 
-@subnet.command("cut")
+@subnet.command("cut", short_help="Cut a cable.")
 @control_option
 @click.argument("words", nargs=-1, required=True, metavar="[NAME] NODE PORT")
 def cut_(words: tuple[str, ...], control: Path | None) -> None:
-    """Cut the cable at a node's port: mlx5emu subnet cut leaf0 7
+    """Cut the cable at a node's port.
 
-    NAME is the guest whose subnet it is; without, the only one that runs.
+    NAME is the guest of the subnet, by default the only one that runs.
+
+    Example: mlx5emu subnet cut leaf0 7
     """
     _set(words, control, is_cut=True)
 
 
-@subnet.command()
+@subnet.command(short_help="Mend a cable.")
 @control_option
 @click.argument("words", nargs=-1, required=True, metavar="[NAME] NODE PORT")
 def mend(words: tuple[str, ...], control: Path | None) -> None:
-    """Mend the cable at a node's port: its link trains, and waits for the manager."""
+    """Mend the cable at a node's port; the link trains and waits for the subnet manager.
+
+    Example: mlx5emu subnet mend leaf0 7
+    """
     _set(words, control, is_cut=False)
 
 
 def _set(words: tuple[str, ...], control: Path | None, *, is_cut: bool) -> None:
-    name, place = named(words, control, lambda _word: len(words) > _PLACE)
-    if len(place) != _PLACE or not place[1].isdecimal():
-        raise click.UsageError("a node's name and the number of one of its ports")
+    name, end = named(words, control, lambda _word: len(words) > _END)
+    if len(end) != _END or not end[1].isdecimal():
+        raise click.UsageError("give the name of a node and the number of one of its ports")
     with connect(control, name) as client:
-        client.call("subnet.cut", node=place[0], port=int(place[1]), is_cut=is_cut)
+        client.call("subnet.cut", node=end[0], port=int(end[1]), is_cut=is_cut)

@@ -1,4 +1,4 @@
-"""``mlx5emu top``: what the functions of a running server do, again and again."""
+"""``mlx5emu top``: a live view of a running server's functions."""
 
 from __future__ import annotations
 
@@ -41,26 +41,28 @@ _TROUBLE = {
 }
 _FAULTS = {"faults": "rules", "faults_fired": "fired", "held": "held"}
 _END = b"qQ"
-"""Keys that end it."""
+"""Keys that end the command."""
 
 
-@click.command()
+@click.command(short_help="Watch rates, errors and objects of functions.")
 @guest_argument
 @control_option
-@interval_option("How often it looks.")
+@interval_option("Interval of the view.")
 @click.option(
     "--times",
     type=click.IntRange(min=1),
     metavar="N",
-    help="End after so many looks, not by q or Ctrl-C.",
+    help="End after N intervals instead of by q or Ctrl-C.",
 )
 def top(name: str | None, control: Path | None, interval: float, times: int | None) -> None:
     """Watch the functions of the guest NAME: rates, errors, objects, memory.
 
-    Without NAME it is about the only guest or server that runs.
+    NAME defaults to the only guest or server that runs.
 
-    Numbers with a unit of /s are of the last interval; errors and faults are counts since the
-    function's power-on. The key q ends it.
+    Rates (/s) are those of the last interval; errors and faults are counts since the function's
+    power-on. The key q ends the command.
+
+    Example: mlx5emu top dev
     """
     screen = console()
     with (
@@ -83,7 +85,7 @@ def top(name: str | None, control: Path | None, interval: float, times: int | No
 
 
 def view(before: Mapping[str, Any], now: Mapping[str, Any]) -> Group:
-    """What is shown between two answers: rates, then counts of what goes wrong, then objects."""
+    """Return the view of two successive answers: rates, then errors and faults, then objects."""
     moving = rates(before, now)["functions"]
     working = _table("function", "model", "state", "link", **_RATES)
     traffic = _table("function", **_TRAFFIC)

@@ -1,4 +1,4 @@
-"""``mlx5emu trace``: what ``--trace`` has recorded."""
+"""``mlx5emu trace``: shows, counts and exports what ``--trace`` has recorded."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _NEW_FILE = NewFile()
 
 
 def _known(value: str, names: Iterable[str]) -> str:
-    """The name meant, in either case. Raises BadParameter, with what is near it."""
+    """Return the name that equals ``value`` but for case. Raises BadParameter, with similar names."""
     known = {name.lower(): name for name in names}
     if value.lower() in known:
         return known[value.lower()]
     hint = ", ".join(near_names(value, known.values()) or list(known.values())[:_FEW])
-    raise click.BadParameter(f"{value!r} is none; there is {hint}")
+    raise click.BadParameter(f"unknown name {value!r}; known names: {hint}")
 
 
 def _points(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[str]:
@@ -75,12 +75,15 @@ def _status(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     return None if value is None else _known(value, _STATUSES)
 
 
-@click.group()
+@click.group(short_help="Show, count and export recorded traces.")
 def trace() -> None:
-    """What the functions did: read what --trace has recorded."""
+    """Show, count and export what --trace has recorded.
+
+    Example: mlx5emu trace show dev.trace --point cmd
+    """
 
 
-@trace.command()
+@trace.command(short_help="Print a trace, or selected events.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
     "--point",
@@ -89,7 +92,7 @@ def trace() -> None:
     callback=_points,
     metavar="POINT[,...]",
     shell_complete=complete_trace_point,
-    help=f"Only these: {', '.join(TracePoint)}.",
+    help=f"Show only these points: {', '.join(TracePoint)}.",
 )
 @click.option(
     "--op",
@@ -98,26 +101,34 @@ def trace() -> None:
     callback=_ops,
     metavar="OP[,...]",
     shell_complete=complete_op,
-    help="Only these commands, such as CREATE_CQ or 0x400.",
+    help="Show only these commands, such as CREATE_CQ or 0x400.",
 )
 @click.option(
     "--status",
     callback=_status,
     metavar="STATUS",
-    help="Only commands with this status, such as BAD_RES_ERR; refused is all but OK.",
+    help="Show only commands with this status, such as BAD_RES_ERR; refused: all but OK.",
 )
-@click.option("--function", type=click.IntRange(min=0), metavar="N", help="Only this function.")
-@click.option("--guest", metavar="NAME", help="Only the functions of this guest of a lab.")
-@click.option("--since", type=click.FloatRange(min=0), metavar="S", help="Not before this second.")
-@click.option("--until", type=click.FloatRange(min=0), metavar="S", help="Not after this second.")
-@click.option("--long", "is_long", is_flag=True, help="Cut no line at the terminal's edge.")
+@click.option(
+    "--function", type=click.IntRange(min=0), metavar="N", help="Show only this function."
+)
+@click.option("--guest", metavar="NAME", help="Show only functions of this guest of a lab.")
+@click.option(
+    "--since", type=click.FloatRange(min=0), metavar="S", help="Show events from this second on."
+)
+@click.option(
+    "--until", type=click.FloatRange(min=0), metavar="S", help="Show events up to this second."
+)
+@click.option(
+    "--long", "is_long", is_flag=True, help="Do not truncate lines at the terminal's width."
+)
 @click.option(
     "--legend/--no-legend",
     "has_legend",
     default=None,
-    help="Say first what the columns and words mean.  [default: on a terminal]",
+    help="Print a legend of columns and words first.  [default: on a terminal]",
 )
-@click.option("--json", "as_json", is_flag=True, help="The lines as they are stored.")
+@click.option("--json", "as_json", is_flag=True, help="Print the stored JSON lines.")
 def show(
     file: str,
     as_json: bool,
@@ -126,14 +137,16 @@ def show(
     has_legend: bool | None,
     **criteria: Any,
 ) -> None:
-    """Print a trace, or a choice from it.
+    """Print a trace, or selected events of it.
 
-    FILE is what --trace has written in its JSON form; - is standard input, so this follows a
-    trace that grows: tail -n +1 -f FILE | mlx5emu trace show -
+    FILE is a file of --trace in JSON form; - is standard input. To follow a growing file, use tail
+    -n +1 -f FILE | mlx5emu trace show -
 
-    Columns are seconds from the first line of the trace on, the function (f0, of a lab GUEST/f0; k
-    is the guest's kernel), the point, and what happened there. A terminal gets a legend first, and
-    an ellipsis where its edge cuts a line; a pipe gets whole lines.
+    Columns are seconds since the first event, the function (f0, in a lab GUEST/f0; k is the guest's
+    kernel), the point, and the event. On a terminal, a legend is printed first and long lines are
+    truncated; a pipe gets whole lines.
+
+    Example: mlx5emu trace show dev.trace --point cmd --status refused
     """
     choice, form = EventChoice(**criteria), TextForm()
     screen = Console(highlight=False, emoji=False, markup=False)
@@ -148,16 +161,18 @@ def show(
             if choice.takes(event, form.origin_ns(event)) and is_guests:
                 end()
                 say(line, event)
-    # A reader that has gone is noticed here, not when the interpreter ends.
+    # Raises BrokenPipeError here if the reader has exited, not when the interpreter ends.
     sys.stdout.flush()
 
 
-@trace.command()
+@trace.command(short_help="Count the events of a trace by kind.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 def count(file: str) -> None:
-    """Count what a trace has of each kind: commands, work requests, completions, events.
+    """Count the commands, work requests, completions and events of a trace by kind.
 
-    FILE is what --trace has written in its JSON form; - is standard input.
+    FILE is a file of --trace in JSON form; - is standard input.
+
+    Example: mlx5emu trace count dev.trace
     """
     counts: Counter[tuple[str, str]] = Counter()
     with working(f"reading {file}"):
@@ -169,19 +184,20 @@ def count(file: str) -> None:
     output().print(table)
 
 
-@trace.command()
+@trace.command(short_help="Show states, completions and errors of each queue.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 def queues(file: str) -> None:
-    """Say what became of each queue: its states, requests, completions, errors.
+    """Show the states, requests, completions and errors of each queue, failed queues first.
 
-    Those that failed come first. FILE is what --trace has written in its JSON form; - is standard
-    input.
+    FILE is a file of --trace in JSON form; - is standard input.
+
+    Example: mlx5emu trace queues dev.trace
     """
     seen = Queues()
     with working(f"reading {file}"):
         for _, event in stored_events(file):
             seen.feed(event)
-    columns = ("queue", "what it is", "its life", "completions", "requests or events", "errors")
+    columns = ("queue", "attributes", "states", "completions", "requests or events", "errors")
     table = Rows(*columns, numbers=("completions",))
     for _, queue in ordered(seen.all):
         function, kind, its_number, about, life, requests, done, errors = queue.row()
@@ -194,22 +210,23 @@ def _counted(kinds: Mapping[str, int]) -> str:
     return ", ".join(f"{times} {one_line(name)}" for name, times in kinds.items())
 
 
-@trace.command()
+@trace.command(short_help="Export a trace for Perfetto or a browser.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--perfetto", type=_NEW_FILE, help="Write it for ui.perfetto.dev.")
-@click.option("--html", type=_NEW_FILE, help="Write a page for any browser.")
+@click.option("--perfetto", type=_NEW_FILE, help="Write a file for ui.perfetto.dev.")
+@click.option("--html", type=_NEW_FILE, help="Write a page for a browser.")
 def export(file: str, perfetto: Path | None, html: Path | None) -> None:
-    """Write a trace in a form that is looked at.
+    """Export a trace for Perfetto, or as a page for a browser.
 
-    FILE is what --trace has written in its JSON form; - is standard input. For Perfetto, each
-    command slot, queue, and interrupt vector is a track; commands and page faults have their
-    length. The page has the same time line, filters, a search, and every field of what is clicked
-    on; it needs nothing but itself.
+    FILE is a file of --trace in JSON form; - is standard input. For Perfetto, each command slot,
+    queue and interrupt vector is a track; commands and page faults have a duration. The page is
+    self-contained: the same time line, filters, a search, and all fields of a selected event.
+
+    Example: mlx5emu trace export dev.trace --html dev.html
     """
     requested = [(perfetto, perfetto_form.export), (html, page.export)]
     chosen = [(path, form) for path, form in requested if path is not None]
     if not chosen or (file == "-" and len(chosen) > 1):
-        raise click.UsageError("--perfetto FILE or --html FILE; of standard input, one of them")
+        raise click.UsageError("give --perfetto FILE or --html FILE; with standard input, only one")
     for path, form in chosen:
         with working(f"writing {path}"):
             write_parts(path, form(event for _, event in stored_events(file)))
@@ -220,7 +237,7 @@ def _json_line(line: str, _event: TraceEvent) -> None:
 
 
 def _printer(form: TextForm, screen: Console, *, is_cut: bool) -> Callable[[str, TraceEvent], None]:
-    def say(_line: str, event: TraceEvent) -> None:
+    def print_event(_line: str, event: TraceEvent) -> None:
         if screen.is_terminal:
             line = _coloured(event, form.columns(event))
             if is_cut:
@@ -229,7 +246,7 @@ def _printer(form: TextForm, screen: Console, *, is_cut: bool) -> Callable[[str,
         else:
             sys.stdout.write(form(event) + "\n")
 
-    return say
+    return print_event
 
 
 def _coloured(event: TraceEvent, columns: tuple[str, str, str, str]) -> Text:

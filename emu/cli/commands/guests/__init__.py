@@ -1,1 +1,1 @@
-"""Guests: start them, work in them, end them."""
+"""Guests: start them, run commands in them, stop them."""

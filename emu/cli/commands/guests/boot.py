@@ -1,8 +1,9 @@
-"""``mlx5emu boot``: a shell in a guest, in this terminal."""
+"""``mlx5emu boot``: a root shell on a guest's console, in this terminal."""
 
 from __future__ import annotations
 
 import click
+import cloup
 
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.shared.progress import display
@@ -10,13 +11,15 @@ from emu.guests.guest.interactive import Boot
 from emu.guests.options import Use
 
 
-@click.command()
+@cloup.command(short_help="Boot a guest with a root shell on its console.")
 @guest_options(Use.BOOT)
-@click.option("-v", "--verbose", is_flag=True, help="Show all that the kernel says.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every message of the kernel.")
 def boot(**choices: object) -> None:
     """Boot a guest with emulated functions and give a root shell on its console.
 
-    The guest ends with the shell; Ctrl-A x ends it at once.
+    The guest stops when the shell exits; Ctrl-A x stops it at once.
+
+    Example: mlx5emu boot --device connectx7
     """
     options = to_options(**choices)
     with Boot(options) as guest:

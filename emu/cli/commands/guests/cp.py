@@ -1,4 +1,4 @@
-"""``mlx5emu cp``: files into a guest that runs, and out of it."""
+"""``mlx5emu cp``: copies files into a running guest, and out of it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ max_size_option = click.option(
     default=DEFAULT_MAX_SIZE >> 20,
     show_default=True,
     metavar="MIB",
-    help="Refuse what makes a copy out of a guest larger; each file counts as 4 KiB at least.",
+    help="Limit of a copy out of a guest; each file counts as at least 4 KiB.",
 )
 
 
-@click.command()
+@click.command(short_help="Copy files into or out of a running guest.")
 @click.argument("source")
 @click.argument("target")
 @max_size_option
 def cp(source: str, target: str, max_size: int) -> None:
     """Copy a file or a directory: `cp FILE NAME:PATH` or `cp NAME:PATH FILE`.
 
-    NAME is a guest (in a lab, LAB/GUEST). PATH without a slash at its start is below root's home.
-    What is copied to a directory goes into it. Owners are not kept; a guest's devices and sockets
-    are left out.
+    NAME is a guest (in a lab, LAB/GUEST). A PATH that does not begin with a slash is relative to
+    root's home. If the target is a directory, the copy is placed in it. Owners are not kept; device
+    nodes and sockets of a guest are left out.
+
+    Example: mlx5emu cp dev:/var/log/messages .
     """
     (from_guest, from_path), (to_guest, to_path) = _parted(source), _parted(target)
     if bool(from_guest) == bool(to_guest):
-        raise click.UsageError("one of the two is in a guest, as NAME:PATH")
+        raise click.UsageError("exactly one of the two must be in a guest, as NAME:PATH")
     with working(f"copying {source} to {target}"):
         if to_guest:
             copy_in(to_guest, Path(from_path), to_path)
@@ -40,14 +42,17 @@ def cp(source: str, target: str, max_size: int) -> None:
             copy_out(from_guest, from_path, Path(to_path), warn, max_size << 20)
 
 
-def _parted(place: str) -> tuple[str, str]:
-    """A guest's name and a path in it; no name for a path of ours, as for all that begin so."""
-    name, colon, path = place.partition(":")
+def _parted(location: str) -> tuple[str, str]:
+    """Return a guest's name and a path in it; the name is empty for a path of the host.
+
+    A location that begins with a dot or a slash is a path of the host.
+    """
+    name, colon, path = location.partition(":")
     if not colon or not name or name.startswith((".", "/")):
-        return "", place
+        return "", location
     return name, path or "."
 
 
 def warn(what: str) -> None:
-    """Tell of what a copy leaves out."""
+    """Print a warning about a file that the copy leaves out."""
     click.echo(f"mlx5emu: {what}", err=True)

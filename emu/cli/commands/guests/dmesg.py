@@ -1,4 +1,4 @@
-"""``mlx5emu dmesg``: the kernel's log of a guest that runs."""
+"""``mlx5emu dmesg``: the kernel log of a guest."""
 
 from __future__ import annotations
 
@@ -20,36 +20,40 @@ from emu.guests.timeline.merge import merged
 from emu.host.printable import printable
 
 
-@click.command()
+@click.command(short_help="Show the kernel log of a guest.")
 @click.option(
     "--trace",
     type=Existing(),
-    help="Put what the functions did, which --trace of `up` records, between its lines.",
+    help="Merge in the device events of this file, which --trace of `up` records.",
 )
-@click.option("-w", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="With --trace: a trace of both.")
+@click.option("-w", "--follow", is_flag=True, help="Print new lines until Ctrl-C.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="With --trace, print the merged trace as JSON."
+)
 @click.argument("name", shell_complete=complete_guest)
 def dmesg(name: str, trace: Path | None, follow: bool, as_json: bool) -> None:
-    """Show the kernel's log of the guest NAME (in a lab, LAB/GUEST).
+    """Show the kernel log of the guest NAME (in a lab, LAB/GUEST).
 
-    Of a guest that has panicked or powered off, it is what its console has: warnings and worse.
+    The log of a guest that has panicked or powered off is that of its console: warnings and worse.
 
-    With --trace, times are the guest's. Device and kernel are right to a millisecond, on a busy
-    host a few, against each other.
+    With --trace, times are the guest's. The order of device and kernel events is exact to 1 ms, on
+    a busy host to a few ms.
+
+    Example: mlx5emu dmesg dev --trace dev.trace
     """
     if trace is None:
         if as_json:
-            raise click.UsageError("--json is for --trace")
+            raise click.UsageError("--json needs --trace")
         if follow:
             follow_log(name, partial(click.echo, nl=False))
             return
         text, state = log_of(name)
         click.echo(printable(text), nl=False)
         if state in ENDED:
-            click.echo(f"mlx5emu: {name}: {state}; this is its console's log", err=True)
+            click.echo(f"mlx5emu: {name}: {state}; this log is from its console", err=True)
         return
     if follow:
-        raise click.UsageError("--trace shows what has been: it does not --follow")
+        raise click.UsageError("use --trace or --follow, not both")
     with attached(name) as channel:
         channel.ask("clock").wait()
     log = list(log_events(output_of(name, ["dmesg"]).decode(errors="replace")))

@@ -1,4 +1,4 @@
-"""``mlx5emu down``: end guests that live on."""
+"""``mlx5emu down``: stops guests that run in the background."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from emu.guests.errors import GuestError
 from emu.guests.named import daemon, running
 
 
-@click.command()
+@click.command(short_help="Stop guests or labs.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All guests and labs of yours.")
+@click.option("--all", "everything", is_flag=True, help="Stop all guests and labs of this user.")
 def down(names: tuple[str, ...], everything: bool) -> None:
-    """End guests, or whole labs, at once; what they wrote on their disks is gone.
+    """Stop guests, or whole labs, at once; the contents of their disks are lost.
 
-    The status is 123 when the device server of one has failed, or a full disk has cut short its
-    trace, capture or record.
+    The status is 123 if a device server has failed, or a full disk has truncated its trace, capture
+    or record.
+
+    Example: mlx5emu down dev
     """
     if bool(names) == everything:
-        raise click.UsageError("name what is to end, or say --all")
+        raise click.UsageError("give the names of guests or labs, or --all")
     end_all(running.entries() if everything else [running.find(name) for name in names])
 
 
 def end_all(entries: Iterable[running.RunningEntry]) -> None:
-    """End them all. Raises the first complaint of a server; all others are told before."""
+    """Stop guests and labs. Raises the first error of a server after printing the others."""
     complaints: list[GuestError] = []
     for entry in entries:
-        with working(f"ending {entry.name}"):
+        with working(f"stopping {entry.name}"):
             complaint = daemon.end(entry)
         click.echo(f"{entry.name} is down")
         if complaint is not None:

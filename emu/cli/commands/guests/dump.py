@@ -1,4 +1,4 @@
-"""``mlx5emu dump``: the memory of a guest that runs, in a file."""
+"""``mlx5emu dump``: writes the memory of a running guest to a file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from emu.guests.named.attach import attached
 _NEW_FILE = NewFile(resolve_path=True)
 
 
-@click.command()
+@click.command(short_help="Write the memory of a guest to a file.")
 @click.argument("name", shell_complete=complete_guest)
 @click.argument("file", type=_NEW_FILE)
 def dump(name: str, file: Path) -> None:
-    """Write the memory of the guest NAME (in a lab, LAB/GUEST) into FILE, for crash and drgn.
+    """Write the memory of the guest NAME (in a lab, LAB/GUEST) to FILE, for crash and drgn.
 
-    The guest stops meanwhile, and goes on. `run --dump FILE` and `up --dump FILE` do the same when
-    the guest panics.
+    The guest is paused while the file is written. `run --dump FILE` and `up --dump FILE` do the
+    same when the guest panics.
+
+    Example: mlx5emu dump dev dev.core
     """
     with attached(name) as channel, working(f"writing the memory of {name}"):
         channel.ask("dump", path=str(file)).wait()
-    click.echo(f"{file} is written: {file.stat().st_size >> 20} MiB")
+    click.echo(f"wrote {file}: {file.stat().st_size >> 20} MiB")

@@ -1,4 +1,4 @@
-"""``mlx5emu exec``: a command in a guest that runs."""
+"""``mlx5emu exec``: runs a command in a running guest."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import click
 from emu.cli.runs.execute import command_options, execute
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(
+    short_help="Run a command in a running guest.",
+    context_settings={"allow_interspersed_args": False},
+)
 @command_options
 def command(**choices: Any) -> None:
-    """Run COMMAND in the guest NAME (in a lab, LAB/GUEST), as root unless --user says otherwise.
+    """Run COMMAND in the guest NAME (in a lab, LAB/GUEST), as root or as --user.
 
-    It has our standard input; output, errors and status are its own. What it has started ends when
-    `exec` does, unless --detach starts it in the background; the commands that show its output and
-    end it are printed then.
+    COMMAND reads the standard input of `exec`; its output, errors and status are passed on. Its
+    processes end with `exec`. With --detach they continue in the background, and `exec` prints the
+    commands that show the output and end the processes.
+
+    Example: mlx5emu exec dev -- ibv_devinfo -v
     """
     execute(**choices)

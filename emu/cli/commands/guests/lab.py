@@ -1,4 +1,4 @@
-"""``mlx5emu lab``: guests of a topology."""
+"""``mlx5emu lab``: several guests from one topology file."""
 
 from __future__ import annotations
 
@@ -24,22 +24,29 @@ from emu.guests.named.copying import copy_in, copy_out
 from emu.host.printable import one_line
 
 _FILE = ExampleFile("lab", resolve_path=True)
-_LAB = click.option("--lab", metavar="NAME", help="Which lab, when several run.")
+_LAB = click.option("--lab", metavar="NAME", help="Name of the lab; needed if several run.")
 
 
-@click.group()
+@click.group(short_help="Start and use several guests from one file.")
 def lab() -> None:
-    """Many guests from one file: `up`, `exec`, `cp`, `status`, `down`."""
+    """Start several guests from one file, run commands in them, stop them.
+
+    Example: mlx5emu lab up @roce
+    """
 
 
-@lab.command()
-@click.option("--keep", is_flag=True, help="Leave the guests up when a command of theirs fails.")
+@lab.command(short_help="Start the guests of a topology file.")
+@click.option(
+    "--keep", is_flag=True, help="Keep the guests running if one of their commands fails."
+)
 @click.argument("file", type=_FILE)
 def up(file: Path, keep: bool) -> None:
     """Start the guests of a topology (TOML) and run their commands.
 
-    One server has the functions of all guests. FILE may be @NAME, an example: `lab up @roce`. When
-    a command fails, the others of its guest are left out, and all guests end, but for --keep.
+    One server has the functions of all guests. FILE may be @NAME, an example. If a command fails,
+    the remaining commands of its guest are skipped and all guests stop; with --keep they stay.
+
+    Example: mlx5emu lab up @roce
     """
     requested = topology.read(file, _checks())
     if requested.faults is not None:
@@ -61,20 +68,27 @@ def up(file: Path, keep: bool) -> None:
         )
     except GuestError:
         if keep and running.is_held(requested.name):
-            click.echo(f"{requested.name} stays up: {', '.join(names)}; {example}")
+            click.echo(f"{requested.name} is still up: {', '.join(names)}; {example}")
         raise
     click.echo(f"{requested.name} is up: {', '.join(names)}; {example}")
 
 
-@lab.command("exec", context_settings={"allow_interspersed_args": False})
+@lab.command(
+    "exec",
+    short_help="Run a command in a guest of the lab.",
+    context_settings={"allow_interspersed_args": False},
+)
 @_LAB
 @command_options
 def execute_in(lab: str | None, name: str, **choices: Any) -> None:
-    """Run COMMAND as root in the lab's guest NAME; see `mlx5emu exec`."""
+    """Run COMMAND as root in the lab's guest NAME; see `mlx5emu exec`.
+
+    Example: mlx5emu lab exec first -- ibv_devinfo
+    """
     execute(name if "/" in name else f"{_lab(lab).name}/{name}", **choices)
 
 
-@lab.command()
+@lab.command(short_help="Copy files to or from every guest.")
 @_LAB
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.argument("target")
@@ -82,14 +96,16 @@ def execute_in(lab: str | None, name: str, **choices: Any) -> None:
 def cp(lab: str | None, sources: tuple[str, ...], target: str, max_size: int) -> None:
     """Copy to every guest of the lab, or from every guest: `lab cp FILE... :PATH`.
 
-    `lab cp :PATH... DIRECTORY` copies into a folder of DIRECTORY for each guest, by its name.
-    PATH and what is copied are as of `mlx5emu cp`.
+    `lab cp :PATH... DIRECTORY` copies from each guest to the folder DIRECTORY/GUEST. PATH and the
+    rules of copying are those of `mlx5emu cp`.
+
+    Example: mlx5emu lab cp :/var/log/dmesg logs
     """
     are_ours = {not source.startswith(":") for source in sources}
     if are_ours != {target.startswith(":")}:
-        raise click.UsageError("either TARGET is in the guests, as :PATH, or each SOURCE is")
+        raise click.UsageError("either TARGET or every SOURCE must be in the guests, as :PATH")
     entry = _lab(lab)
-    with working(f"copying for {', '.join(entry.guests)}"):
+    with working(f"copying: {', '.join(entry.guests)}"):
         for guest in entry.guests:
             name = f"{entry.name}/{guest}"
             if target.startswith(":"):
@@ -98,10 +114,13 @@ def cp(lab: str | None, sources: tuple[str, ...], target: str, max_size: int) ->
                 _copy_out(name, sources, Path(target, guest), max_size << 20)
 
 
-@lab.command()
+@lab.command(short_help="Show the states of the lab's guests.")
 @_LAB
 def status(lab: str | None) -> None:
-    """Show the lab's guests, and whether each takes commands."""
+    """Show the state, kernel and memory of each guest of the lab.
+
+    Example: mlx5emu lab status
+    """
     entry = _lab(lab)
     table = Rows("guest", "state", "kernel", "memory used")
     for name in entry.guests:
@@ -109,28 +128,31 @@ def status(lab: str | None) -> None:
     console().print(table)
 
 
-@lab.command()
+@lab.command(short_help="Stop all guests of a lab.")
 @click.argument("name", required=False)
 def down(name: str | None) -> None:
-    """End all guests of a lab at once; statuses as of `mlx5emu down`."""
+    """Stop all guests of a lab at once; the exit status is that of `mlx5emu down`.
+
+    Example: mlx5emu lab down roce
+    """
     end_all([_lab(name)])
 
 
 def _copy_in(name: str, sources: Sequence[str], target: str) -> None:
-    """Copy files into a guest; the target of several is a directory."""
+    """Copy files into a guest; with several sources ``target`` is a directory."""
     for source in sources:
         copy_in(name, Path(source), target if len(sources) == 1 else f"{target}/")
 
 
 def _copy_out(name: str, sources: Sequence[str], folder: Path, max_size: int) -> None:
-    """Copy from a guest into a folder, which is made; ``max_size`` is of each source, in bytes."""
+    """Create ``folder`` and copy ``sources`` of a guest into it, each at most ``max_size`` bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
         copy_out(name, source[1:] or ".", folder, warn, max_size)
 
 
 def _checks() -> topology.Checks:
-    """The parsers of the server's words, which only this command needs."""
+    """Return the parsers of the server's values, which only this command imports."""
     from emu.server.net.eth.spec import parse as net
     from emu.server.service.devicespec import parse_all as devices
     from emu.server.service.listening import check_fabric, check_uplinks
@@ -157,13 +179,15 @@ def _state(name: str) -> tuple[str, str, str]:
 
 
 def _lab(name: str | None) -> running.RunningEntry:
-    """The lab of that name, or the only one that runs."""
+    """Return the lab ``name``, by default the only one that runs. Raises LabError."""
     if name is not None:
         return running.find(name)
     labs = [entry for entry in running.entries() if entry.info.get("lab")]
     if len(labs) != 1:
         names = ", ".join(entry.name for entry in labs)
         raise LabError(
-            f"choose a lab: {names}" if labs else "no lab runs: mlx5emu lab up starts one"
+            f"several labs run; choose one: {names}"
+            if labs
+            else "no lab runs; start one with mlx5emu lab up FILE"
         )
     return labs[0]

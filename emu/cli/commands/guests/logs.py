@@ -1,4 +1,4 @@
-"""``mlx5emu logs``: what a guest's processes on the host have written."""
+"""``mlx5emu logs``: the logs of a guest's processes on the host."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ from emu.host.user_error import UserError
 _LOGS = ("server", "console", "qemu")
 _CHUNK = 1 << 16
 _SECONDS = 0.5
-"""How long --follow sleeps before it looks again."""
+"""Interval at which --follow reads the log."""
 
 
-@click.command()
-@click.option("-w", "--follow", is_flag=True, help="Go on with what comes, until the guest ends.")
+@click.command(short_help="Show the logs of a guest's host processes.")
+@click.option("-w", "--follow", is_flag=True, help="Print new lines until the guest stops.")
 @click.option(
     "--of",
     "whose",
     type=click.Choice(_LOGS),
     default=_LOGS[0],
     show_default=True,
-    help="The server of its functions, the guest's console, or QEMU.",
+    help="Log to show: the device server's, the guest's console, or QEMU's.",
 )
 @click.argument("name", shell_complete=complete_guest)
 def logs(name: str, whose: str, follow: bool) -> None:
-    """Show what the server of the guest NAME (in a lab, LAB/GUEST) has logged.
+    """Show the device server's log of the guest NAME (in a lab, LAB/GUEST).
 
-    Its warnings say what the driver did that the adapter refuses, or what a fault has done. A lab
-    has one server for all its guests. The kernel's own log is `mlx5emu dmesg`'s.
+    Its warnings report driver mistakes that the adapter refused, and effects of faults. A lab has
+    one server for all its guests. `mlx5emu dmesg` shows the kernel log.
+
+    Example: mlx5emu logs dev --follow
     """
     files = log_files(name)
     if whose not in files:
-        raise UserError(f"{name} has no functions, so there is no server")
+        raise UserError(f"{name} has no functions and therefore no device server")
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = io.IncrementalNewlineDecoder(decoder, translate=True)  # consoles end lines with CR LF
     at = _show(files[whose], 0, text)
@@ -52,7 +54,10 @@ def logs(name: str, whose: str, follow: bool) -> None:
 
 
 def _show(log: Path, at: int, text: io.IncrementalNewlineDecoder) -> int:
-    """Print a log from a place on; returns where it ends. One that is not there yet is empty."""
+    """Print a log from offset ``at`` on; return the offset of its end.
+
+    A log that does not exist yet is empty.
+    """
     try:
         file = log.open("rb")
     except FileNotFoundError:

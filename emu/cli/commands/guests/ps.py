@@ -1,4 +1,4 @@
-"""``mlx5emu ps``: the guests that run."""
+"""``mlx5emu ps``: lists the running guests."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from emu.guests.named import attach, running
 from emu.host.printable import one_line
 
 
-@click.command()
+@click.command(short_help="List the running guests and their states.")
 def ps() -> None:
-    """List the guests that run, those of `up`, `lab up` and `run`, and their states.
+    """List the guests of `up`, `lab up` and `run` that run, and their states.
 
-    A guest is up or booting. One that has panicked or is off stays until `mlx5emu down`, for
-    `dmesg` and `dump`.
+    A guest is booting, up, panicked or off. A panicked or powered-off guest stays listed until
+    `mlx5emu down`, for `dmesg` and `dump`.
+
+    Example: mlx5emu ps
     """
     entries = running.entries()
     if not entries:
-        click.echo("no guests; mlx5emu up NAME starts one")
+        click.echo("no guests run; start one with mlx5emu up NAME")
         return
     numbers = ("minutes", "process")
     table = Rows("name", "guests", "state", "suite", *numbers, "functions", numbers=numbers)
@@ -41,7 +43,7 @@ def ps() -> None:
 
 
 def _state(entry: running.RunningEntry) -> str:
-    """The state of its guests; where they differ, each by its name."""
+    """Return the state of an entry's guests; if they differ, the state of each with its name."""
     states = {name: attach.state_of(f"{entry.name}/{name}") for name in entry.guests}
     if len(set(states.values())) < 2:
         return next(iter(states.values()), "booting")

@@ -1,4 +1,4 @@
-"""``mlx5emu reboot``: a guest that runs boots again."""
+"""``mlx5emu reboot``: reboots a running guest."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from emu.cli.shared.progress import working
 from emu.guests.named.attach import attached
 
 
-@click.command()
-@click.option("--hard", is_flag=True, help="Reset the machine: its kernel shuts nothing down.")
+@click.command(short_help="Reboot a running guest.")
+@click.option("--hard", is_flag=True, help="Reset the machine without a shutdown by the kernel.")
 @click.argument("name", shell_complete=complete_guest)
 def reboot(name: str, hard: bool) -> None:
-    """Boot the guest NAME (in a lab, LAB/GUEST) again, and wait until it takes commands.
+    """Reboot the guest NAME (in a lab, LAB/GUEST), and wait until it accepts commands.
 
-    Its kernel shuts the devices down first. Its disk stays, as do the adapter's plans and trace.
-    So the guest boots from the start, and takes the time of `up --cold`: a saved boot, from which
-    `up` goes on, has a disk that nothing has been written to. `down` and `up` are quicker.
+    The kernel shuts the devices down first. The guest's disk, the fault plans and the trace are
+    kept. The boot takes the time of `up --cold`, because a saved boot has an unwritten disk. `down`
+    and `up` are faster.
+
+    Example: mlx5emu reboot dev
     """
     begun = time.monotonic()
-    with attached(name) as channel, working(f"{name} boots again"):
+    with attached(name) as channel, working(f"rebooting {name}"):
         channel.ask("reset" if hard else "reboot").wait()
     click.echo(f"{name} is up again after {time.monotonic() - begun:.1f} s")

@@ -1,4 +1,4 @@
-"""``mlx5emu run``: boot a guest, run one command in it, end with its status."""
+"""``mlx5emu run``: boots a guest, runs one command in it, exits with its status."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import click
+import cloup
 
 from emu.cli.options.coverage import (
     CoverageRequest,
@@ -23,6 +24,7 @@ from emu.cli.options.debug import (
     debug_options,
     with_debugging,
 )
+from emu.cli.options.groups import COMMAND, grouped_option
 from emu.cli.options.guest import (
     described,
     guest_options,
@@ -42,21 +44,29 @@ from emu.instruments.outcome import FailOn
 from emu.instruments.outcome.objects import MIN_TURNS
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@cloup.command(
+    short_help="Boot a guest and run one command in it.",
+    context_settings={"allow_interspersed_args": False},
+)
 @guest_options(Use.RUN)
 @place_options
 @coverage_options
 @debug_options
 @results_options
 @judge_options
-@click.option("--timeout", type=float, metavar="S", help="End a command that takes longer.")
-@click.option(
+@grouped_option(
+    COMMAND, "--timeout", type=float, metavar="S", help="End a command that runs longer."
+)
+@grouped_option(
+    COMMAND,
     "--name",
     callback=new_name,
-    help="The guest's name for `exec`, `dmesg`.  [default: run-PID]",
+    help="Name of the guest for `exec` and `dmesg`.  [default: run-PID]",
 )
-@click.option("--stdin", is_flag=True, help="Give the command our standard input.")
-@click.option("-v", "--verbose", is_flag=True, help="Show the console and the server's log.")
+@grouped_option(COMMAND, "--stdin", is_flag=True, help="Pass standard input on to the command.")
+@grouped_option(
+    COMMAND, "-v", "--verbose", is_flag=True, help="Show the console and the server's log."
+)
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     words: tuple[str, ...],
@@ -76,32 +86,34 @@ def run(
 ) -> None:
     """Run COMMAND as root in a guest with emulated functions.
 
-    The guest sees the working directory at /mnt/share, read-only, and COMMAND begins there:
-    `mlx5emu run -- ./reproducer`. With --share it is another directory.
+    The working directory, or that of --share, is mounted read-only at /mnt/share, and COMMAND
+    starts there.
 
-    Output and exit status are the command's own, or 122 if it succeeds and the guest's kernel has
-    logged a failure (--fail-on), or objects are left (--check-leaks). A guest that panics or ends
-    early gives status 125, a timeout or a guest that hangs 124, a device server that ends 123, and
-    so does one whose trace, capture or record a full disk has cut short.
+    Output and exit status are those of COMMAND. Status 122: COMMAND succeeded, but the kernel
+    logged a failure (--fail-on) or objects are left (--check-leaks). Status 123: the device server
+    ended, or a full disk truncated its trace, capture or record. Status 124: a timeout, or the
+    guest hangs. Status 125: the guest panicked or ended early.
 
-    --junit and --tap write COMMAND's result as one test, whatever has become of the guest; as with
-    kernel selftests, status 4 says that it was skipped.
+    --junit and --tap write COMMAND's result as one test, also if the guest fails. Status 4 of
+    COMMAND means skipped, the same as with kernel selftests.
 
     --faults begins with the boot, or once the driver is up if the plan or --faults-when says so.
 
-    --dmesg and --ftrace need --trace: its file has device and kernel on one time line then.
+    --dmesg and --ftrace need --trace; its file then has device and kernel events in one time line.
+
+    Example: mlx5emu run -- ./reproducer
     """
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
     if stdin and (check_leaks or turns):
-        raise click.UsageError("--stdin is for a command that runs once")
+        raise click.UsageError("--stdin needs a single run: drop --check-leaks and --turns")
     choices = with_share(choices, no_share=no_share)
     options = to_options(**with_coverage(with_debugging(choices, debugging), coverage))
     if check_leaks and not options.devices:
-        raise click.UsageError("--check-leaks counts what is in a function")
+        raise click.UsageError("--check-leaks counts objects of a function: drop --no-device")
     turns = (MIN_TURNS if check_leaks else 0) if turns is None else turns
     if check_leaks and turns < MIN_TURNS:
-        raise click.UsageError(f"--check-leaks compares {MIN_TURNS} turns at least")
+        raise click.UsageError(f"--check-leaks needs --turns {MIN_TURNS} or more")
     name = name or f"run-{os.getpid()}"
     judged = Judged(words, FailOn(fail_on), (junit_file, tap_file))
     with contextlib.ExitStack() as stack:
@@ -117,20 +129,20 @@ def run(
         stack.enter_context(daemon.open_exec_servers(claim, described(options), {name: guest}))
         with judged.telling(guest), debugger.watching(guest), covered(guest, coverage):
 
-            def turn() -> int:
+            def run_once() -> int:
                 argv = in_share(words, cwd, options)
                 job = guest.popen(argv, has_input=stdin, sink=judged.sink)
-                job.name = shlex.join(words)  # without what puts it in its directory
+                job.name = shlex.join(words)  # without the words that set its directory
                 if stdin:
                     threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
                 return guest.wait(job, timeout)
 
-            status = judged.turns(guest, turn, turns, check=check_leaks)
+            status = judged.turns(guest, run_once, turns, check=check_leaks)
             status = judged.concluded(guest, status)
             if options.faults is not None:
                 tell_unfired(guest.control_socket)
             if status == NOT_FOUND:
                 tell_missing(words, options)
     if guest.server_failure is not None and not status:
-        raise guest.server_failure  # a file of it is not complete
+        raise guest.server_failure  # its trace, capture or record is incomplete
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""``mlx5emu ssh``: OpenSSH into a guest that runs."""
+"""``mlx5emu ssh``: OpenSSH to a running guest."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ from emu.guests.errors import LabError
 from emu.guests.named import ssh
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(
+    short_help="Log in to a running guest by ssh.",
+    context_settings={"allow_interspersed_args": False},
+)
 @click.option(
     "--config",
     is_flag=True,
-    help="Print what ~/.ssh/config wants, so that ssh, scp and others find NAME.mlx5emu.",
+    help="Print the lines for ~/.ssh/config with which ssh and scp find NAME.mlx5emu.",
 )
-@click.option("--proxy", metavar="HOST", hidden=True, help="Be ssh's ProxyCommand.")
+@click.option("--proxy", metavar="HOST", hidden=True, help="Run as ssh's ProxyCommand.")
 @click.argument("name", required=False)
 @click.argument("words", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
 def command(config: bool, proxy: str | None, name: str | None, words: tuple[str, ...]) -> None:
     """Log in to the guest NAME (in a lab, LAB/GUEST) by ssh, or run COMMAND there.
 
-    The guest has to have the package openssh-server; it needs no network. Options of ssh may stand
-    before COMMAND. In ~/.ssh/config, a lab's guests are GUEST.LAB.mlx5emu.
+    The guest needs the package openssh-server, and no network. Options of ssh may precede COMMAND.
+    With --config, guests of a lab are GUEST.LAB.mlx5emu.
+
+    Example: mlx5emu ssh dev -- uname -r
     """
     if (name is not None) + (proxy is not None) + config != 1:
-        raise click.UsageError("name a guest, or say --config")
+        raise click.UsageError("give the name of a guest, or --config")
     if config:
         click.echo(ssh.config(), nl=False)
     elif proxy is not None:

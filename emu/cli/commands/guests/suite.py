@@ -1,4 +1,4 @@
-"""``mlx5emu suite``: rdma-core's own tests in a guest."""
+"""``mlx5emu suite``: runs rdma-core's tests in a guest."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import click
+import cloup
 from rich.console import Console
 
 from emu.cli.options.coverage import (
@@ -33,15 +34,19 @@ from emu.host.userfiles import write_outfile
 
 PREPARING = "preparing the tests"
 REASONS = 3
-"""Reasons for skipping that a module's row shows."""
+"""Number of skip reasons that a module's row shows."""
 
 
-@click.command()
+@cloup.command(short_help="Run rdma-core's tests in a guest.")
 @guest_options(Use.SUITE)
 @coverage_options
 @results_options
 @click.option(
-    "--module", "names", multiple=True, metavar="NAME", help="Only this one; may be repeated."
+    "--module",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Run only this module; may be repeated.",
 )
 @click.option(
     "--timeout",
@@ -49,13 +54,13 @@ REASONS = 3
     default=tests.DEFAULT_TIMEOUT,
     show_default=True,
     metavar="S",
-    help="How long one test may take.",
+    help="Time limit of one test.",
 )
 @click.option(
     "--json",
     "json_file",
     type=NewFile(),
-    help="Write every test's result in this file as well.",
+    help="Write every test's result to this file.",
 )
 def suite(
     names: tuple[str, ...],
@@ -68,11 +73,14 @@ def suite(
 ) -> None:
     """Run rdma-core's tests in a guest with an emulated function.
 
-    Prints what each module's tests did, and why some did not run: they want another maker's
-    device, a GPU, another set-up, or what is not built. The status is 1 when a test failed.
-    A guest that panics leaves the results that were there until then, and its end as an error.
-    Huge pages are set aside, and interfaces get addresses and an MTU, without asking. With --iommu
-    the last of several functions goes to the tests of drivers in user space, by vfio.
+    Prints each module's counts and the reasons for skipped tests: another vendor's device, a GPU,
+    another configuration, or a program that is not built. The status is 1 if a test failed. If the
+    guest panics, the result files have the tests that ended before, and the panic as an error.
+
+    The command reserves huge pages, and gives the interfaces addresses and an MTU. With --iommu and
+    several functions, tests of user-space drivers use the last function, by vfio.
+
+    Example: mlx5emu suite --module tests.test_qp
     """
     choices["hugepages"] = choices["hugepages"] or tests.HUGE_PAGES
     options = to_options(**with_coverage(choices, coverage))
@@ -92,7 +100,7 @@ def suite(
                 begun = module
                 runs.append(tests.run_module(guest, module, timeout, progress, handed))
     except GuestError as error:
-        # What has been learned until then is a result, and so is the end.
+        # The modules that ended before, and the failure itself, are results.
         lost = Case(begun, "the guest", Verdict.ERROR, str(error), log=error.console)
         write_results([*tests.cases(runs), lost], junit_file, tap_file)
         raise
@@ -104,7 +112,7 @@ def suite(
     console.print(_table(runs))
     if missing := count_wants(reason for run in runs for reason in run.skip_reasons()):
         listed = ", ".join(f"{count} {lack.value}" for lack, count in missing.items())
-        console.print(f"Skipped tests want: {listed}.")
+        console.print(f"Skipped tests need: {listed}.")
     _print_broken(console, runs)
     sys.exit(1 if any(run.count(*BROKEN) for run in runs) else 0)
 

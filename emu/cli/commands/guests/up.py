@@ -1,4 +1,4 @@
-"""``mlx5emu up``: a guest that lives on, for `exec`, `ssh` and `dmesg`, until `down`."""
+"""``mlx5emu up``: starts a guest that runs in the background until ``mlx5emu down``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
+import cloup
 
 from emu.cli.options.debug import (
     Debugging,
@@ -35,14 +36,17 @@ from emu.guests.options import Use
 logger = logging.getLogger(__name__)
 
 
-@click.command()
+@cloup.command(short_help="Start a guest in the background.")
 @click.argument("name", callback=new_name)
 @guest_options(Use.UP)
 @gdb_option
 def up(name: str, gdb: str | None, **choices: object) -> None:
     """Start a guest that runs in the background until `mlx5emu down NAME`.
 
-    When it panics, `dmesg` and `dump` still work; when it reboots, it comes back.
+    `exec`, `ssh`, `cp` and `dmesg` use the guest by its NAME. After a panic, `dmesg` and `dump`
+    still work; after a reboot, the guest accepts commands again.
+
+    Example: mlx5emu up dev --device connectx7
     """
     chosen = to_options(**with_debugging(choices, Debugging(gdb)))
     options = dataclasses.replace(chosen, stays=True)
@@ -64,8 +68,8 @@ def up(name: str, gdb: str | None, **choices: object) -> None:
 
 
 def _probe(guest: Guest) -> None:
-    """Let the driver take the functions, as soon as the debugger lets the guest go on."""
+    """Probe the functions once the debugger resumes the guest; log a failure."""
     try:
         guest.probe()
     except LabError as error:
-        logger.warning("the driver: %s", error)
+        logger.warning("probing the functions failed: %s", error)

@@ -1,1 +1,1 @@
-"""What guests are made of: images, kernels, QEMU, and whether all is there."""
+"""Set-up: images, kernels, QEMU, the guide, and checks of the host."""

@@ -1,4 +1,4 @@
-"""``mlx5emu decode``: stack traces with source lines."""
+"""``mlx5emu decode``: adds source lines to stack traces."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from emu.host.printable import printable
 _MAX_BYTES = 64 << 20
 
 
-@click.command()
+@click.command(short_help="Add source lines to kernel stack traces.")
 @click.argument("tree", type=Existing(is_directory=True))
 def decode(tree: Path) -> None:
-    """Add source lines to the stack traces on standard input.
+    """Add source lines to the kernel stack traces on standard input.
 
     TREE is the build tree of the kernel that printed them, with CONFIG_DEBUG_INFO.
+
+    Example: mlx5emu dmesg dev | mlx5emu decode ~/linux
     """
     text = sys.stdin.buffer.read(_MAX_BYTES).decode(errors="replace")
     with working("looking up source lines"):

@@ -1,4 +1,4 @@
-"""``mlx5emu doctor``: can the lab run here, and what is missing."""
+"""``mlx5emu doctor``: checks whether guests can run on this host."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from emu.host.printable import one_line
 _STYLES = {State.GOOD: "green", State.NOTE: "yellow", State.BAD: "bold red"}
 
 
-@click.command()
+@click.command(short_help="Check whether guests can run on this host.")
 def doctor() -> None:
-    """Say what the guest lab has, what it lacks and how to get that.
+    """Check the host for everything that guests need, and print how to install missing parts.
 
-    The status is 0 when guests can run here.
+    The status is 0 if guests can run on this host.
+
+    Example: mlx5emu doctor
     """
     console = Console(emoji=False)
-    with console.status("looking around; a first look at KVM boots a kernel"):
+    with console.status("checking the host; the first check of KVM boots a kernel"):
         checks = examine()
     output().print(_table(checks))
     remedies = [check.remedy for check in checks if check.state is State.BAD and check.remedy]

@@ -1,4 +1,4 @@
-"""``mlx5emu guest``: the guest images in the cache."""
+"""``mlx5emu guest``: builds, lists and removes guest images in the cache."""
 
 from __future__ import annotations
 
@@ -20,28 +20,34 @@ from emu.guests.machine import qemu, saved
 from emu.host.printable import one_line
 
 
-@click.group()
+@click.group(short_help="Build, list and remove guest images.")
 def guest() -> None:
-    """Guest images: build, list, remove. `run` and `boot` build what they need by themselves."""
+    """Build, list and remove guest images; `run`, `boot` and `up` build missing ones themselves.
+
+    Example: mlx5emu guest build --suite sid
+    """
 
 
-@guest.command()
+@guest.command(short_help="Build missing images, and fetch QEMU if needed.")
 @click.option(
     "--suite",
     "suites",
     type=NearChoice(SUITES),
     multiple=True,
-    help=f"May be repeated.  [default: {DEFAULT_SUITE}]",
+    help=f"Debian suite; may be repeated.  [default: {DEFAULT_SUITE}]",
 )
 @click.option(
     "--package",
     "packages",
     multiple=True,
     metavar="NAME",
-    help="A Debian package to add to them; may be repeated.",
+    help="Debian package to add to the images; may be repeated.",
 )
 def build(suites: tuple[str, ...], packages: tuple[str, ...]) -> None:
-    """Build images that the cache lacks, and fetch QEMU when the system's is too old."""
+    """Build images that the cache lacks, and fetch QEMU if the system's is too old.
+
+    Example: mlx5emu guest build --suite sid --package bpftrace
+    """
     try:
         check_packages(packages)
     except LabError as error:
@@ -55,9 +61,12 @@ def build(suites: tuple[str, ...], packages: tuple[str, ...]) -> None:
         click.echo(f"{one.title}: Linux {built.release}, rdma-core {built.rdma_core}")
 
 
-@guest.command("list")
+@guest.command("list", short_help="List the images in the cache.")
 def list_images() -> None:
-    """Show the images in the cache."""
+    """List the images in the cache.
+
+    Example: mlx5emu guest list
+    """
     columns = ("suite", "kernel", "rdma-core", "built", "size", "state", "packages")
     table = Rows(*columns, numbers=("size",))
     for entry in image.cached():
@@ -69,25 +78,28 @@ def list_images() -> None:
     if table:
         console().print(table)
     else:
-        click.echo("no images; mlx5emu guest build makes one")
+        click.echo("no images; build one with mlx5emu guest build")
 
 
-@guest.command()
+@guest.command(short_help="Remove images and saved boots from the cache.")
 @click.option(
     "--suite",
     "suites",
     type=NearChoice(SUITES),
     multiple=True,
-    help="Only images of this suite; may be repeated.",
+    help="Remove only images of this suite; may be repeated.",
 )
-@click.option("--old", is_flag=True, help="Only images of older recipes.")
+@click.option("--old", is_flag=True, help="Remove only images of older recipes.")
 @click.option(
-    "--all", "everything", is_flag=True, help="Also kernels, QEMU and the logs of past runs."
+    "--all", "everything", is_flag=True, help="Remove kernels, QEMU and logs of past runs, too."
 )
 def clean(suites: tuple[str, ...], old: bool, everything: bool) -> None:
-    """Remove images and saved boots from the cache. Guests that run keep theirs until they end."""
+    """Remove images and saved boots from the cache; running guests keep theirs.
+
+    Example: mlx5emu guest clean --old
+    """
     if everything and (suites or old):
-        raise click.UsageError("--all leaves no choice")
+        raise click.UsageError("--all removes everything: drop --suite and --old")
     with working("removing"):
         freed = saved.remove_all(suites)
         for entry in image.cached():
@@ -100,7 +112,7 @@ def clean(suites: tuple[str, ...], old: bool, everything: bool) -> None:
 
 
 def _remove_others() -> int:
-    """Remove all that is in the cache besides; return the number of bytes freed."""
+    """Remove the rest of the cache; return the number of bytes freed."""
     freed = 0
     for name in ("images", "kernels", "qemu", "runs"):
         directory = cache.subdir(name)

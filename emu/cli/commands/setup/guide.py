@@ -1,4 +1,4 @@
-"""``mlx5emu guide``: the pages of the guide, and the examples, in the terminal."""
+"""``mlx5emu guide``: shows the pages of the guide and the examples in the terminal."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ def _complete(_ctx: click.Context, _param: click.Parameter, start: str) -> list[
     return [name for name in names if name.startswith(start)]
 
 
-@click.command()
+@click.command(short_help="Show a page of the guide, or an example.")
 @click.argument("page", required=False, shell_complete=_complete)
 def guide(page: str | None) -> None:
-    """Show a PAGE of the guide, or the list of its pages; @NAME is an example.
+    """Show a PAGE of the guide, or an example @NAME; without PAGE, list the pages.
 
-    `mlx5emu guide faults` is about fault plans; a pipe gets the page's Markdown. @NAME is
-    what other commands take so, a program (`mlx5emu guide @exchange.py > exchange.py`), or the page
-    about such files: @faults, @findings, @links, @switch.
+    A pipe gets the Markdown of a page. Examples are files that other commands accept by @NAME,
+    programs, and the pages @faults, @findings, @links and @switch, which describe such files.
+
+    Example: mlx5emu guide faults
     """
     pages = shipped.pages()
     if page is None:
@@ -37,7 +38,7 @@ def guide(page: str | None) -> None:
         return
     path = _example(page[1:]) if page.startswith("@") else pages.get(page)
     if path is None:
-        raise UserError(f"no page {page!r}{near(page, pages)}; there are {', '.join(pages)}")
+        raise UserError(f"no page {page!r}{near(page, pages)}; pages are {', '.join(pages)}")
     text = path.read_text()
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
@@ -50,7 +51,7 @@ def guide(page: str | None) -> None:
 
 
 def _example(name: str) -> Path:
-    """Return the file of an example. Raises UserError, with near names, if there is none."""
+    """Return the file of an example. Raises UserError, with similar names, for an unknown one."""
     known = shipped.all_examples()
     if name not in known:
         raise UserError(f"no example @{name}{near(name, known)}")

@@ -1,4 +1,4 @@
-"""``mlx5emu kernel``: configure and build a kernel for the lab."""
+"""``mlx5emu kernel``: configures and builds kernels and modules for guests."""
 
 from __future__ import annotations
 
@@ -19,54 +19,71 @@ _TREE = Existing(is_directory=True, resolve_path=True)
 _OUTPUT = click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path, resolve_path=True),
-    help="Where the build is (make's O=).  [default: TREE]",
+    help="Directory of the build (make's O=).  [default: TREE]",
 )
 _JOBS = click.option(
     "-j", "--jobs", type=click.IntRange(1), default=len(os.sched_getaffinity(0)),
-    help="How many compilers at once.  [default: one for each processor]",
+    help="Number of parallel compilers.  [default: one for each processor]",
 )  # fmt: skip
 
 
-@click.group()
+@click.group(short_help="Configure and build a kernel, or modules.")
 def kernel() -> None:
-    """A kernel of your own: `config`, `build`, `run --kernel TREE`; for any kernel: `module`."""
+    """Configure and build a kernel for guests, or modules for a guest's kernel.
+
+    `config` and `build` prepare a tree for `run --kernel TREE`; `module` builds modules.
+
+    Example: mlx5emu kernel build ~/linux
+    """
 
 
-@kernel.command()
+@kernel.command(short_help="Write a small kernel configuration for guests.")
 @click.option(
     "--debug",
     metavar="FEATURE,...",
     default="",
-    help="Debugging to build in: " + ", ".join(kconfig.features()) + ".",
+    help="Debugging features to build in: " + ", ".join(kconfig.features()) + ".",
 )
-@click.option("--uml", is_flag=True, help="For User-Mode Linux: a kernel that is a process.")
+@click.option("--uml", is_flag=True, help="Configure for User-Mode Linux.")
 @_OUTPUT
 @click.argument("tree", type=_TREE)
 def config(tree: Path, debug: str, uml: bool, output: Path | None) -> None:
-    """Write the smallest configuration that boots in the lab, with mlx5 as a module."""
+    """Write the smallest configuration that boots in a guest, with mlx5 built as modules.
+
+    Example: mlx5emu kernel config ~/linux --debug kasan
+    """
     features = [word.strip() for word in debug.split(",") if word.strip()]
     machine = kconfig.UML if uml else kconfig.QEMU
     with working(f"configuring {tree}"):
         absent = kbuild.configure(tree, features, output, machine)
     for name in absent:
-        click.echo(f"mlx5emu: this kernel has no CONFIG_{name}, or not so", err=True)
-    click.echo(f"{(output or tree) / '.config'} is written")
+        click.echo(
+            f"mlx5emu: CONFIG_{name} is not set as requested: this kernel lacks it or its dependencies",
+            err=True,
+        )
+    click.echo(f"wrote {(output or tree) / '.config'}")
 
 
-@kernel.command()
+@kernel.command(short_help="Build the image and modules of a tree.")
 @_OUTPUT
 @_JOBS
 @click.argument("tree", type=_TREE)
 def build(tree: Path, output: Path | None, jobs: int) -> None:
-    """Build TREE's image and modules, with ccache when it is installed."""
+    """Build TREE's image and modules, with ccache if it is installed.
+
+    Example: mlx5emu kernel build ~/linux -j 8
+    """
     where = kbuild.build(tree, output, jobs)
     click.echo(f"built: mlx5emu run --kernel {where} -- COMMAND")
 
 
-@kernel.command(context_settings={"allow_interspersed_args": False})
+@kernel.command(
+    short_help="Build out-of-tree modules for a guest's kernel.",
+    context_settings={"allow_interspersed_args": False},
+)
 @click.option(
     "--suite", type=NearChoice(SUITES), default=DEFAULT_SUITE, show_default=True,
-    help="Whose kernel.",
+    help="Debian suite of the kernel.",
 )  # fmt: skip
 @click.option(
     "--kernel", "word", metavar="WHAT",
@@ -78,10 +95,12 @@ def build(tree: Path, output: Path | None, jobs: int) -> None:
 def module(
     suite: str, word: str | None, jobs: int, directory: Path, words: tuple[str, ...]
 ) -> None:
-    """Build the modules of DIRECTORY, outside the kernel's tree, for a guest's kernel.
+    """Build the out-of-tree modules in DIRECTORY for a guest's kernel.
 
-    Debian's headers and the compiler that they want are fetched once; the host runs it. `--kernel`
-    is as it is for `run`.
+    The command downloads Debian's headers and their compiler once, and compiles on the host.
+    --kernel accepts the values of `run --kernel`.
+
+    Example: mlx5emu kernel module ~/my-module
     """
     module_build.check_directory(directory)
     make_words = command_words(words, "DIRECTORY")

@@ -1,4 +1,4 @@
-"""``mlx5emu qemu``: the QEMU that the lab uses, for QEMUs of the user's own."""
+"""``mlx5emu qemu``: prints the path of the QEMU that guests use."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from emu.cli.shared.progress import display
 from emu.guests.machine import qemu
 
 
-@click.command("qemu")
+@click.command("qemu", short_help="Print the path of a QEMU with vfio-user.")
 def command() -> None:
-    """Print the path of a QEMU that speaks vfio-user; fetch one when there is none.
+    """Print the path of a QEMU that supports vfio-user; fetch one if none is installed.
 
-    It is the system's, if that is 10.1 or newer, or a script that runs the one in the cache, with
-    its own libraries. For `mlx5emu serve`, and other tools: vng --qemu "$(mlx5emu qemu)".
+    The path is that of the system's QEMU if its version is 10.1 or newer. Otherwise a script runs
+    the QEMU in the cache with its own libraries. `mlx5emu serve` and other tools can use it.
+
+    Example: vng --qemu "$(mlx5emu qemu)"
     """
     with display() as (progress, on_wait):
         path = qemu.ensure(progress, on_wait)
