@@ -1,4 +1,4 @@
-"""``python -m emu`` is ``mlx5emu``."""
+"""Runs ``mlx5emu`` for ``python -m emu``."""
 
 from emu.cli.main import main
 

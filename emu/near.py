@@ -1,4 +1,4 @@
-"""Names that were probably meant by a name that there is not, for messages."""
+"""Finds known names that are similar to an unknown one, for error messages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _MAX_NEAR: Final = 5
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return known names with nearly the same letters, then those that contain the name."""
-    import difflib  # which only a mistake needs
+    """Return up to 5 known names: those with similar letters, then those that contain ``name``."""
+    import difflib  # only a mistake needs it
 
     names = {one.lower(): one for one in known}
     wanted = name.lower()
@@ -22,6 +22,6 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return the near names as the end of a sentence; "" if there are none."""
+    """Return the similar names as the end of a sentence; empty if there are none."""
     names = near_names(name, known)
     return f"; near it: {', '.join(names)}" if names else ""

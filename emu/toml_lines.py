@@ -1,7 +1,7 @@
-"""Where the keys of a TOML text stand, so that a mistake in a user's file is told with its line.
+"""Finds the line numbers of keys in a TOML text, for error messages about a user's file.
 
-The standard library's parser does not tell it. A place is what pydantic gives as ``loc``: a
-table's name, its number when it is one of several (``[[name]]``), and the keys inside.
+The standard library's parser does not report them. A place is pydantic's ``loc``: a table's name,
+its index if it is one of several (``[[name]]``), and the keys inside.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 _MAX_PARTS = 16
-"""Keys that differ only in later parts are told with the line of the first of them."""
+"""Maximum depth of a key; keys that differ only below it get the line of the first."""
 _HEADER = re.compile(r"\s*\[\[?([^\[\]]*)\]")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
@@ -18,7 +18,7 @@ Place = tuple[str | int, ...]
 
 
 class TomlLines:
-    """The lines of a text; tables in tables are found by their first header."""
+    """Line numbers of a text; nested tables are found by their first header."""
 
     def __init__(self, text: str) -> None:
         self._at: dict[tuple[str, int, str], int] = {}
@@ -39,7 +39,7 @@ class TomlLines:
                     self._at.setdefault((*table, prefix), number)
 
     def of(self, place: Place) -> int:
-        """The line of a place, or of the innermost table or key around it that is known; else 0."""
+        """Return the line of a place, or of the innermost known table or key around it; else 0."""
         if not place:
             return 0
         name, *rest = place

@@ -1,4 +1,4 @@
-"""Which version of mlx5emu this is, and whether its device runs compiled."""
+"""The version of mlx5emu, and whether its device code is compiled."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from importlib import metadata, util
 UNKNOWN = "unknown"
 PURE, COMPILED = "pure", "compiled"
 _DEVICE = "emu.device.rounds.budget"
-"""A module of those that setup.py compiles: all of them are, or none is."""
+"""One of the modules that setup.py compiles; setup.py compiles all of them or none."""
 
 
 def version() -> str:
-    """The installed version, or ``unknown`` where nothing is installed."""
+    """Return the installed version, or ``unknown`` if the package is not installed."""
     try:
         return metadata.version("mlx5emu")
     except metadata.PackageNotFoundError:
@@ -19,7 +19,7 @@ def version() -> str:
 
 
 def code() -> str:
-    """What the device runs as: ``compiled`` by mypyc, or ``pure`` Python."""
+    """Return the form of the device code: ``compiled`` by mypyc, or ``pure`` Python."""
     spec = util.find_spec(_DEVICE)
     is_pure = spec is None or spec.origin is None or spec.origin.endswith(".py")
     return PURE if is_pure else COMPILED

@@ -1,6 +1,7 @@
-"""The index of the guide: its pages, and the commands with the pages that show them.
+"""Generates the index of the guide: its pages, and the commands with the pages that use them.
 
-Made of the commands' own help and of the pages, so it has no text of its own to keep up to date.
+The index consists of the commands' short help and the titles of the pages; scripts/gen-man-page
+writes it.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ import click
 _HEAD = """\
 # Guide
 
-One page for each thing to do, with the commands to type. `share/man/man1/mlx5emu.1` (`man
+Each page describes one task, with its commands. `share/man/man1/mlx5emu.1` (`man
 ./share/man/man1/mlx5emu.1`) has every option. `scripts/gen-man-page` writes that page and this one.
 
 """
 _COMPLETION = """
-Completion, of models, kernels, kinds of objects, commands and the words of fault rules as well:
-for bash, put `eval "$(_MLX5EMU_COMPLETE=bash_source mlx5emu)"` into ~/.bashrc; for zsh and fish
-likewise with `zsh_source` and `fish_source`.
+Shells complete commands, options, models, kernels, kinds of objects and fault rules. For bash, put
+`eval "$(_MLX5EMU_COMPLETE=bash_source mlx5emu)"` into ~/.bashrc; for zsh and fish, use
+`zsh_source` and `fish_source`.
 """
 
 
 def index(main: click.Command, pages: Path) -> str:
-    """README.md of a folder of pages, in Markdown. Each page's title is its first line."""
+    """Return README.md of a folder of pages. The title of a page is its first line."""
     texts = {path.name: path.read_text() for path in sorted(pages.glob("*.md"))}
     del texts["README.md"]
     titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in texts.items()}

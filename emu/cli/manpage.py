@@ -1,14 +1,16 @@
-"""The manual page, made of what the commands say of themselves with --help."""
+"""Generates the manual page from the commands' help; scripts/gen-man-page writes it."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
+import cloup
 
 from emu.cli.main import main
+from emu.cli.sections import SectionedGroup
 
 _HEAD = """\
 .TH MLX5EMU 1 "" mlx5emu "User commands"
@@ -19,8 +21,7 @@ mlx5emu \\- an emulated mlx5 RDMA adapter, and Linux guests that use it
 [\\fB\\-v\\fR] \\fICOMMAND\\fR [\\fIARGUMENT\\fR...]
 .SH DESCRIPTION
 A process serves an NVIDIA/Mellanox ConnectX function to QEMU over vfio\\-user; unmodified Linux
-guests probe it with their own mlx5_core and mlx5_ib and use it.
-.SH COMMANDS
+guests use it with their own mlx5_core and mlx5_ib.
 """
 
 _TAIL = """\
@@ -28,48 +29,64 @@ _TAIL = """\
 .B run
 and
 .B replay
-end with the status of the guest's command; 125 when the guest panicked or ended early, 124 after a
-timeout or when the guest hung, 123 when the device server ended. Everything else: 0, 1 for what
-could not be done, 2 for a wrong command line.
+exit with the status of the guest's command; 125 if the guest panicked or ended early, 124 after a
+timeout or if the guest hangs, 123 if the device server ended, 122 for a failure in the kernel log.
+Other commands: 0, 1 for a failure, 2 for a wrong command line.
 .SH FILES
 .I ~/.cache/mlx5emu
-holds guest images and the logs of the last runs; XDG_CACHE_HOME names another place than ~/.cache.
+holds guest images and the logs of the last runs; XDG_CACHE_HOME replaces ~/.cache.
 .SH SHELL COMPLETION
-Bash: eval "$(_MLX5EMU_COMPLETE=bash_source mlx5emu)" in ~/.bashrc. Zsh: the same with zsh_source in
+Bash: eval "$(_MLX5EMU_COMPLETE=bash_source mlx5emu)" in ~/.bashrc. Zsh: use zsh_source in
 ~/.zshrc. Fish: _MLX5EMU_COMPLETE=fish_source mlx5emu > ~/.config/fish/completions/mlx5emu.fish.
 """
 
 
 def page() -> str:
-    """The page, in the language of man(7)."""
+    """Return the page in man(7) format."""
     return _HEAD + "".join(_commands()) + _TAIL
 
 
 def _commands() -> Iterator[str]:
     context = click.Context(main, info_name="mlx5emu")
     assert isinstance(main, click.Group)
-    for name in main.list_commands(context):
-        command = main.get_command(context, name)
-        assert command is not None
-        if not command.hidden:
+    for section in SectionedGroup(main).list_sections(context):
+        yield f".SH {_plain(section.title.upper())}\n"
+        for name, command in section.list_commands():
             yield from _command(command, click.Context(command, info_name=name, parent=context))
 
 
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:
-    """One command with its options, and the commands below it."""
+    """Yield a command with its groups of options, then its subcommands."""
     path = context.command_path.partition(" ")[2]
     words = " ".join(command.collect_usage_pieces(context))
     yield f".SS {_plain(path)} {_plain(words)}\n{_paragraphs(command.help or '')}"
-    for parameter in command.get_params(context):
-        help_record = parameter.get_help_record(context)
-        if help_record is not None and "--help" not in help_record[0]:
-            words, about = map(_plain, help_record)
-            yield f".TP\n\\fB{words}\\fR\n{about or 'No more to say.'}\n"
+    for title, options in _option_groups(command, context):
+        if title:
+            yield f".PP\n.I {_plain(title)}\n"
+        for option in options:
+            help_record = option.get_help_record(context)
+            if help_record is not None and "--help" not in help_record[0]:
+                words, about = map(_plain, help_record)
+                yield f".TP\n\\fB{words}\\fR\n{about}\n"
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             if below is not None:
                 yield from _command(below, click.Context(below, info_name=name, parent=context))
+
+
+def _option_groups(
+    command: click.Command, context: click.Context
+) -> Iterator[tuple[str, Sequence[click.Parameter]]]:
+    """Yield the title and options of each group; a command without groups has one, untitled."""
+    if not isinstance(command, cloup.Command) or not command.option_groups:
+        yield "", command.get_params(context)
+        return
+    groups = [*command.option_groups, command.get_default_option_group(context)]
+    for group in groups:
+        options = [one for one in group if not one.hidden and "--help" not in one.opts]
+        if options:
+            yield group.title, options
 
 
 def _paragraphs(text: str) -> str:
@@ -78,6 +95,6 @@ def _paragraphs(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that roff takes as it is."""
+    """Escape text for roff."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return "\\&" + text if text[:1] in (".", "'") else text

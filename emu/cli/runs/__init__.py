@@ -1,1 +1,1 @@
-"""A command that runs in a guest, for the subcommands that run one, and what became of it."""
+"""Running a command in a guest, and its result."""

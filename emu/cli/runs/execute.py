@@ -1,4 +1,4 @@
-"""Runs a command in a guest that runs, for the commands that do."""
+"""Runs a command in a running guest, for `exec`, `lab exec` and `ssh --proxy`."""
 
 from __future__ import annotations
 
@@ -26,25 +26,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def command_options(function: F) -> F:
-    """The command's words, and its options; they come as keywords for :func:`execute`."""
+    """Add COMMAND and its options to a command, as keywords for :func:`execute`."""
     for decorate in (
         click.argument("words", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED),
         click.argument("name", shell_complete=complete_guest),
-        click.option("--timeout", type=float, metavar="S", help="End it when it takes longer."),
+        click.option("--timeout", type=float, metavar="S", help="End COMMAND after S seconds."),
         click.option(
             "-d",
             "--detach",
             is_flag=True,
-            help="Start it in the background, with a log in the guest, and return.",
+            help="Start COMMAND in the background, with a log in the guest, and return.",
         ),
         click.option(
-            "-t", "--tty", "terminal", is_flag=True, help="Give it a terminal; alone, a shell."
+            "-t",
+            "--tty",
+            "terminal",
+            is_flag=True,
+            help="Run COMMAND on a terminal; without COMMAND, a shell.",
         ),
-        click.option("--user", metavar="USER", help="Run it as USER of the guest, not as root."),
+        click.option("--user", metavar="USER", help="Run COMMAND as USER instead of root."),
         click.option(
-            "--env", "settings", multiple=True, metavar="NAME=VALUE", help="Set a variable for it."
+            "--env",
+            "settings",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Set an environment variable; may be repeated.",
         ),
-        click.option("--cwd", metavar="DIR", help="Run it in DIR of the guest."),
+        click.option("--cwd", metavar="DIR", help="Run COMMAND in DIR of the guest."),
     ):
         function = decorate(function)
     return function
@@ -60,17 +68,20 @@ def execute(
     user: str | None = None,
     detach: bool = False,
 ) -> NoReturn:
-    """Run it and exit with its status, or start it and exit. Raises :class:`LabError`."""
+    """Run ``words`` in the guest ``name`` and exit with its status; with ``detach`` exit at once.
+
+    Raises UsageError or BadParameter for wrong options, and :class:`LabError`.
+    """
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
     words = command_words(words, "NAME")
     if not words and not terminal:
-        raise click.UsageError("name a command, or say -t for a shell")
+        raise click.UsageError("give a command, or -t for a shell")
     if detach and (terminal or timeout is not None):
         raise click.UsageError("--detach takes neither --tty nor --timeout")
     for setting in settings:
         if setting.find("=") < 1:
-            raise click.BadParameter(f"{setting!r} is no NAME=VALUE", param_hint="--env")
+            raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--env")
     if detach:
         _detach(name, words, placed(words, cwd=cwd, settings=settings, user=user))
         sys.exit(0)
@@ -85,16 +96,16 @@ def execute(
 
 
 def _detach(name: str, words: Sequence[str], argv: Sequence[str]) -> None:
-    """Start ``argv`` in the background, and print the commands that show its output and end it."""
+    """Start ``argv`` in the background; print the commands that show its output and end it."""
     with at_command(name) as channel:
         job = start_in_background(channel, argv, words[0])
     click.echo(f"{shlex.join(words)} runs in {name} as process {job.group}")
-    click.echo(f"its output: mlx5emu exec {name} -- tail -n +1 -f {job.log}")
-    click.echo(f"to end it:  mlx5emu exec {name} -- kill -- -{job.group}")
+    click.echo(f"output: mlx5emu exec {name} -- tail -n +1 -f {job.log}")
+    click.echo(f"to end it: mlx5emu exec {name} -- kill -- -{job.group}")
 
 
 def _with_terminal(words: Sequence[str]) -> list[str]:
-    """The command on a pseudo terminal of the guest's, of this terminal's size."""
+    """Return the command that runs ``words`` on a pty of the guest, of this terminal's size."""
     columns, lines = shutil.get_terminal_size()
     inner = f"stty rows {lines} cols {columns}; exec {shlex.join(words)}"
     return ["script", "--quiet", "--return", "--command", inner, "/dev/null"]
@@ -102,7 +113,7 @@ def _with_terminal(words: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _raw_terminal(is_requested: bool) -> Iterator[None]:
-    """Leave every key to the guest, Ctrl-C as well."""
+    """Put the terminal into raw mode while the body runs; Ctrl-C is sent to the guest, too."""
     if not is_requested or not sys.stdin.isatty():
         yield
         return

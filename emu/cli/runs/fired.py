@@ -1,4 +1,4 @@
-"""Tells which faults have fired, which have changed nothing, and which have not come up."""
+"""Prints which faults have fired, had no effect, or have not fired."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emu.host.printable import one_line
 
 
 def tell_idle(rules: Iterable[Mapping[str, Any]]) -> None:
-    """Say which of a server's rules have had no effect so far, and why."""
+    """Print the rules of a server that have had no effect so far, and why."""
     for rule in rules:
         for count in rule["counts"]:
             if count.get("without_effect"):
@@ -21,9 +21,9 @@ def tell_idle(rules: Iterable[Mapping[str, Any]]) -> None:
 
 
 def tell_unfired(control: Path) -> None:
-    """Say which rules of a running server have not fired, and how many events they have matched.
+    """Print the rules of a running server that have not fired, and their matched events.
 
-    A server that has gone says nothing.
+    Nothing is printed if the server has exited.
     """
     from emu.server.control.client import Client, ControlError
 
@@ -35,12 +35,12 @@ def tell_unfired(control: Path) -> None:
     for rule in rules:
         matched, fired = (sum(one[name] for one in rule["counts"]) for name in ("met", "fired"))
         if not fired:
-            events = "no event" if not matched else f"{matched} events, none that it fires at"
+            events = "no event" if not matched else f"{matched} events, and fires at none of them"
             _say(f"{rule['name']} has not fired: it matched {events}")
 
 
 def tell_fired(path: Path) -> None:
-    """Say what a run's record has: nothing where there is no record that can be read."""
+    """Print the faults of a run's record; print a warning if it cannot be read."""
     from emu.device.faults import record
     from emu.host.user_error import UserError
     from emu.host.userfiles import read_infile
@@ -49,7 +49,7 @@ def tell_fired(path: Path) -> None:
         text = read_infile(path, record.MAX_BYTES).decode(errors="replace")
         recorded = record.read(text, str(path))
     except (OSError, UserError, record.RecordError):
-        _say(f"the record of the faults cannot be read: {path}")
+        _say(f"cannot read the record of the faults: {path}")
         return
     fired = Counter(one.rule for one in recorded.fired)
     for name, why in dict.fromkeys(

@@ -1,6 +1,7 @@
-"""What became of a command in a guest: its status, its kernel's findings, its leaks; as a result.
+"""Turns a command's run in a guest into a status and result files, for ``run``.
 
-For ``run``: the guest may be gone when it is asked, and there is a result all the same.
+The result covers the command's status, the findings of the kernel log, and leaked objects. A guest
+that fails has a result, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
+from emu.cli.options.groups import RESULTS, grouped_option
 from emu.cli.options.results import write_results
 from emu.cli.shared.output import pass_on
 from emu.guests import CommandTimeoutError, Guest, GuestError
@@ -35,35 +37,38 @@ from emu.server.control import Client
 F = TypeVar("F", bound=Callable[..., Any])
 
 FOUND = 122
-"""The status of a command that was content with a kernel that was not."""
+"""Exit status if the command succeeded but the kernel log has a failure."""
 
 _READ_SECONDS = 60.0
 _MAX_KEPT = 8 << 20
 _MAX_SHOWN = 8000
-"""Characters of the ends of output and log in a result."""
+"""Maximum number of characters of the output, and of the log, in a result."""
 
 
 def judge_options(function: F) -> F:
-    """Add --fail-on, --check-leaks and --turns."""
+    """Add --fail-on, --check-leaks and --turns to a command."""
     for option in (
-        click.option(
+        grouped_option(
+            RESULTS,
             "--turns",
             type=click.IntRange(0, 1000),
             metavar="N",
-            help=f"Run COMMAND so many times more.  [default: 0; with --check-leaks {MIN_TURNS}]",
+            help=f"Repeat COMMAND N times.  [default: 0; with --check-leaks {MIN_TURNS}]",
         ),
-        click.option(
+        grouped_option(
+            RESULTS,
             "--check-leaks",
             is_flag=True,
-            help="Fail if every turn after the first leaves objects in the device.",
+            help="Fail if every repetition leaves objects in the device.",
         ),
-        click.option(
+        grouped_option(
+            RESULTS,
             "--fail-on",
             type=click.Choice([one.value for one in FailOn]),
             default=FailOn.ERROR.value,
             show_default=True,
-            help="Fail if the guest's kernel logs a WARNING, or only if an error: BUG, oops,"
-            " KASAN, lockdep, a hang.",
+            help="Fail if the kernel logs at least this: a WARNING, or an error (BUG, oops, KASAN,"
+            " lockdep, a hang).",
         ),
     ):
         function = option(function)
@@ -79,7 +84,7 @@ class Judged:
         fail_on: FailOn,
         files: tuple[Path | None, Path | None],
     ) -> None:
-        """``files`` are those for JUnit and TAP."""
+        """``files`` are the paths of the JUnit and TAP files; None writes none."""
         self._words = shlex.join(words)
         self._fail_on = fail_on
         self._files = files
@@ -89,14 +94,14 @@ class Judged:
         self._began = time.monotonic()
 
     def sink(self, kind: int, data: bytes) -> None:
-        """A part of the command's output: it goes to the user, and its end is kept."""
+        """Write a chunk of the command's output to the user, and keep the last chunks."""
         pass_on(kind, data)
         self._output += data
         del self._output[: -4 * _MAX_SHOWN]
 
     @contextlib.contextmanager
     def telling(self, guest: Guest) -> Iterator[None]:
-        """A guest that fails in the body leaves a result all the same."""
+        """Write a result if the guest fails in the body, and raise the error again."""
         try:
             yield
         except GuestError as error:
@@ -105,19 +110,19 @@ class Judged:
             self._write(Verdict.ERROR, str(error), self._findings())
             raise
 
-    def turns(self, guest: Guest, turn: Callable[[], int], count: int, *, check: bool) -> int:
-        """Carry out a turn, and as many more; the first status that is not 0.
+    def turns(self, guest: Guest, run_once: Callable[[], int], count: int, *, check: bool) -> int:
+        """Run once and then ``count`` times; return the first status other than 0, else 0.
 
-        With ``check`` what each turn after the first has left in the device is a finding.
+        With ``check``, objects that each repetition leaves in the device are a finding.
         """
         self._began = time.monotonic()
-        status, counts = turn(), []
+        status, counts = run_once(), []
         if status in (0, KSFT_SKIP) and check:
             counts.append(_census(guest))
         for _ in range(count):
             if status:
                 break
-            status = turn()
+            status = run_once()
             if check:
                 counts.append(_census(guest))
         if not status:
@@ -125,7 +130,7 @@ class Judged:
         return status
 
     def concluded(self, guest: Guest, status: int) -> int:
-        """Read the log, write the result; the status that the run ends with."""
+        """Read the kernel log, write the result, and return the exit status."""
         self._read(guest, None)
         reported = self._findings()
         failed = failures(reported, self._fail_on, is_emulated=guest.is_emulated)
@@ -143,15 +148,15 @@ class Judged:
         return together(findings(self._log), self._ends)
 
     def _read(self, guest: Guest, error: GuestError | None) -> None:
-        """The kernel's log, from the guest or, when that is gone, from its console."""
+        """Read the kernel log from the guest or, if the guest has failed, from its console."""
         with contextlib.suppress(GuestError):
             if error is None or isinstance(error, CommandTimeoutError):
-                said = guest.run(["dmesg", "--raw"], timeout=_READ_SECONDS).stdout
-                self._log = said[-_MAX_KEPT:]
+                output = guest.run(["dmesg", "--raw"], timeout=_READ_SECONDS).stdout
+                self._log = output[-_MAX_KEPT:]
                 return
         try:
             self._log = guest.console
-        except GuestError:  # it has been stopped already, as it did not come up
+        except GuestError:  # the guest did not boot and was stopped
             self._log = error.console if error is not None else ""
 
     def _write(self, verdict: Verdict, why: str, reported: Sequence[Finding]) -> None:

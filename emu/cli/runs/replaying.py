@@ -1,4 +1,4 @@
-"""What ``replay`` and ``minimize`` share: a guest as recorded, with the plan of a trial."""
+"""Shared by ``replay`` and ``minimize``: boots the guest of a record with a fault plan."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ARGUMENTS = (
         "--timeout",
         type=click.FloatRange(min=0.1),
         metavar="S",
-        help="End COMMAND after this; it has failed then.",
+        help="End COMMAND after S seconds, as a failure.",
     ),
     click.argument("source", metavar="RECORD", type=Existing()),
     click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED),
@@ -43,7 +43,7 @@ _ARGUMENTS = (
 
 
 def record_arguments(use: Use) -> Callable[[F], F]:
-    """Give a command the guest's options, ``--cwd``, ``--timeout``, RECORD and COMMAND."""
+    """Return a decorator that adds guest options, --cwd, --timeout, RECORD and COMMAND."""
 
     def decorate(function: F) -> F:
         for argument in reversed(_ARGUMENTS):
@@ -55,17 +55,17 @@ def record_arguments(use: Use) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a trial has ended."""
+    """Outcome of a trial."""
 
     status: int
     fired: int
     why: str = ""
     kind: str = ""
-    """How it has failed: the command's status, or what has become of the guest."""
+    """Kind of failure: the command's status, or the name of the guest's error; else empty."""
 
 
 def read_record(path: Path) -> FaultRecord:
-    """The record in a file. Raises UserError."""
+    """Return the record in a file. Raises UserError."""
     try:
         text = read_infile(path, record.MAX_BYTES).decode(errors="replace")
         return record.read(text, str(path))
@@ -76,10 +76,10 @@ def read_record(path: Path) -> FaultRecord:
 def options_of(
     ctx: click.Context, recorded: FaultRecord, choices: Mapping[str, Any], *, no_share: bool
 ) -> GuestOptions:
-    """Return the options of a record's guest, with what the command line says otherwise.
+    """Return the options of a record's guest, overridden by those of the command line.
 
-    Without a shared directory in either the guest sees the working directory, unless ``no_share``.
-    Raises UserError for a record whose guest cannot be.
+    If neither names a shared directory, the working directory is shared, unless ``no_share``.
+    Raises UserError for a record with invalid options.
     """
     try:
         of_record = records.options_of(recorded.head.get("run", {}))
@@ -90,7 +90,7 @@ def options_of(
     given = {name for name in choices if ctx.get_parameter_source(name) is COMMANDLINE}
     if "no_device" in given:
         given.add("devices")
-    # What goes with what the command line says otherwise.
+    # Options of the record that depend on an overridden one.
     for name, other in (("kernel", "modules"), ("icount", "cpus")):
         if name in given:
             of_record.pop(other, None)
@@ -102,7 +102,7 @@ def options_of(
         directory = option.kind.fields(option.name, retained["share"], Path.cwd())[option.name]
         if not directory.is_dir():
             raise UserError(
-                f"the record's directory {directory} is gone: say --share DIR or --no-share"
+                f"the record's directory {directory} does not exist: add --share DIR or --no-share"
             )
     return to_options(**with_share({**choices, **retained}, no_share=no_share))
 
@@ -115,7 +115,10 @@ def run_trial(
     *,
     is_loud: bool,
 ) -> Ending:
-    """Boot a guest, run a command under a plan. A guest that is lost over it counts as failed."""
+    """Boot a guest and run a command under a plan; a guest that fails is a failed trial.
+
+    Raises ServerError if the device server fails.
+    """
     with work_directory() as directory, contextlib.ExitStack() as stack:
         path, fired = directory / "plan.toml", directory / "record"
         path.write_text(dump(plan))

@@ -1,1 +1,1 @@
-"""What several subcommands need: names, words, files, output, progress."""
+"""Helpers that several commands share: names, words, files, output, progress."""

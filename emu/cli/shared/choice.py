@@ -1,4 +1,4 @@
-"""A choice on a command line that tells near words."""
+"""A choice on a command line, with similar words in its error message."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from emu.guests.options.kinds import Choice
 if TYPE_CHECKING:
     _Choice = click.Choice[str]
 else:
-    _Choice = click.Choice  # before click 8.2 no type can be said
+    _Choice = click.Choice  # before click 8.2 the class is not generic
 
 
 class NearChoice(_Choice):
-    """One of a few words; of another word the nearest are told."""
+    """One of several words; the error for another word lists similar ones."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word."""
+        """Return the word. Fails for a word that is not a choice."""
         if value not in self.choices:
             self.fail(Choice(among=tuple(self.choices)).wrong(value), param, ctx)
         return str(value)

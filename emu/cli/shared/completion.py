@@ -1,7 +1,7 @@
-"""What a shell completes beside options and files: models, kernels, objects, commands, fault rules.
+"""Shell completion of models, kernels, objects, commands and fault rules.
 
-Shells hand over a word in different ways: bash takes ``=`` for a word of its own, so that
-``point=cm`` comes as ``point``, ``=`` and ``cm``, and wants ``cmd``; others want ``point=cmd``.
+Shells split words differently: bash splits at ``=``, passes ``point=cm`` as ``point``, ``=`` and
+``cm``, and expects ``cmd``. Other shells expect ``point=cmd``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from emu.cli.shared.names import complete_guest
 from emu.guests.kernel.archive import PREFIX
 
 Complete = Callable[[click.Context, click.Parameter, str], list[Any]]
-"""As click's ``shell_complete``."""
+"""Type of click's ``shell_complete``."""
 
 _ARCHIVE = ("rt", "cloud")
-"""Kernels of the archive that have a name; others are versions."""
+"""Names of kernels of the archive; other kernels are given by version."""
 
 
 def complete_device(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
-    """A function's specification: its model, then settings."""
+    """Return completions of a function's model, or of the settings after it."""
     from emu.device.models import LINKS, MODELS
     from emu.device.models.crypto import KEY_IMPORTS
     from emu.server.service.devicespec import SETTINGS
@@ -32,7 +32,7 @@ def complete_device(_ctx: click.Context, _param: click.Parameter, start: str) ->
     if not comma:
         return _beginning(start, MODELS)
     settings = [f"{key}=" for key in SETTINGS if key not in ("link", "crypto")]
-    settings += [f"crypto={way}" for way in KEY_IMPORTS]
+    settings += [f"crypto={how}" for how in KEY_IMPORTS]
     settings += [f"link={link.name.lower()}" for link in LINKS.get(model, ())]
     before, _, last = rest.rpartition(",")
     front = f"{model},{before}," if before else f"{model},"
@@ -42,13 +42,13 @@ def complete_device(_ctx: click.Context, _param: click.Parameter, start: str) ->
 def complete_kernel(
     _ctx: click.Context, _param: click.Parameter, start: str
 ) -> list[CompletionItem]:
-    """Names of the archive's kernels, beside files."""
+    """Return completions of the archive's kernels, and one for files."""
     names = _beginning(start, [f"{PREFIX}{name}" for name in _ARCHIVE])
     return [*map(CompletionItem, names), CompletionItem(start, type="file")]
 
 
 def complete_kind(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
-    """Kinds of objects."""
+    """Return completions of the kinds of objects."""
     from emu.device.objects.object import Object, kinds_below
     from emu.device.state import tables  # noqa: F401  (declares the kinds)
 
@@ -56,31 +56,31 @@ def complete_kind(_ctx: click.Context, _param: click.Parameter, start: str) -> l
 
 
 def complete_op(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
-    """PRM commands, with commas between them."""
+    """Return completions of PRM commands in a list with commas."""
     from layouts.enums import Op
 
     return _listed(start, [op.name for op in Op])
 
 
 def complete_trace_point(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
-    """Points of a trace, with commas between them."""
+    """Return completions of trace points in a list with commas."""
     from emu.device.trace.event import TracePoint
 
     return _listed(start, list(TracePoint))
 
 
 def complete_point(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
-    """Fault points."""
+    """Return completions of fault points."""
     from emu.device.faults.schema import POINTS
 
     return _beginning(start, POINTS)
 
 
 def complete_rule(ctx: click.Context, param: click.Parameter, start: str) -> list[str]:
-    """The words of a rule, ``KEY=VALUE``; the guest's name may be before them."""
+    """Return completions of a rule's words ``KEY=VALUE``, and of the guest before them."""
     words = tuple(ctx.params.get(param.name or "") or ())
     if words and not start and (known := _values(words[-1], words)):
-        return known  # click has taken a lone = for nothing
+        return known  # click drops a lone "="
     if words[-1:] == ("=",):
         return _beginning(start, _values(words[-2], words)) if len(words) > 1 else []
     key, equals, value = start.partition("=")
@@ -91,7 +91,7 @@ def complete_rule(ctx: click.Context, param: click.Parameter, start: str) -> lis
 
 
 def _keys(words: tuple[str, ...]) -> list[str]:
-    """The keys that a rule may have, as far as its words say what it is about."""
+    """Return the keys that a rule may have, given its point and action."""
     from emu.device.faults.rule import Rule
     from emu.device.faults.schema import ACTIONS, POINTS
 
@@ -105,7 +105,7 @@ def _keys(words: tuple[str, ...]) -> list[str]:
 
 
 def _values(key: str, words: tuple[str, ...]) -> list[str]:
-    """The values that a key can have, where they have names."""
+    """Return the named values that a key can have."""
     from emu.device.faults.enum_names import names_of
     from emu.device.faults.schema import ACTIONS, POINTS
 
@@ -121,7 +121,7 @@ def _values(key: str, words: tuple[str, ...]) -> list[str]:
 
 
 def _said(key: str, words: tuple[str, ...]) -> str:
-    """The value that a key has among words that came in either way; empty if there is none."""
+    """Return the value of a key among words, split at "=" or not; empty without one."""
     for at, word in enumerate(words):
         if word.startswith(f"{key}="):
             return word.removeprefix(f"{key}=")
@@ -131,7 +131,7 @@ def _said(key: str, words: tuple[str, ...]) -> str:
 
 
 def _listed(start: str, names: Iterable[str]) -> list[str]:
-    """The last of several names with commas between them."""
+    """Return completions of the last name in a list with commas."""
     before, comma, last = start.rpartition(",")
     return [f"{before}{comma}{name}" for name in _beginning(last, names)]
 

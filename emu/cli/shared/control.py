@@ -1,4 +1,4 @@
-"""How commands find the server that they are about."""
+"""Finds and connects to the device server that a command addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from emu.host.printable import one_line
 from emu.server.control.client import Client, ControlError, sockets
 
 UNLIMITED = 1 << 16
-"""Columns of what is no terminal: no line of ours is as long."""
+"""Width in columns if the output is not a terminal; longer than any line."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -28,12 +28,12 @@ def control_option(function: F) -> F:
         "--control",
         type=click.Path(path_type=Path),
         metavar="SOCKET",
-        help="The server's control socket, in place of a guest's name.",
+        help="Control socket of the server, instead of a guest's name.",
     )(function)
 
 
 def guest_argument(function: F) -> F:
-    """Add NAME to a command, the guest whose functions it is about."""
+    """Add NAME, the guest whose functions are addressed, to a command."""
     return click.argument("name", required=False, metavar="[NAME]", shell_complete=complete_guest)(
         function
     )
@@ -42,9 +42,9 @@ def guest_argument(function: F) -> F:
 def named(
     words: tuple[str, ...], control: Path | None, is_name: Callable[[str], bool]
 ) -> tuple[str | None, tuple[str, ...]]:
-    """NAME in front of a command's other words, if it is there, and these words.
+    """Split ``words`` into NAME, if the first word is one, and the other words.
 
-    With ``control`` there is none.
+    With ``control`` the words have no NAME.
     """
     if control is None and words and is_name(words[0]):
         return words[0], words[1:]
@@ -52,7 +52,7 @@ def named(
 
 
 def interval_option(what: str) -> Callable[[F], F]:
-    """Add --interval, seconds, to a command; ``what`` says what they are."""
+    """Return a decorator that adds --interval, in seconds; ``what`` is its help."""
     return click.option(
         "--interval",
         type=click.FloatRange(0.1, 3600),
@@ -64,29 +64,29 @@ def interval_option(what: str) -> Callable[[F], F]:
 
 
 def console() -> Console:
-    """Return standard output for tables; only a terminal has a width that they have to fit.
+    """Return standard output for tables, with a limited width only on a terminal.
 
-    What stands in square brackets is text, not markup: names are what others made them.
+    Square brackets are printed as text, not as markup, because names can contain them.
     """
     width = None if sys.stdout.isatty() else UNLIMITED
     return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 def function_name(about: Mapping[str, Any]) -> str:
-    """Return the name of a function in tables: its guest's name, if any, and its index."""
+    """Return the name of a function for tables: its guest's name, if any, and its index."""
     guest = one_line(str(about.get("guest", "")))
     return f"{guest} {about['function']}" if guest else str(about["function"])
 
 
 def connect(path: Path | None, name: str | None = None) -> Client:
-    """Return a client of the server at ``path``, of a guest or lab, or of the only one that runs.
+    """Connect to the server at ``path``, of the guest or lab ``name``, or the only one that runs.
 
-    A client of a lab's guest is limited to the functions of that guest. Raises ControlError and
-    LabError.
+    The client of a lab's guest addresses only the functions of that guest. Raises UsageError,
+    ControlError and LabError.
     """
     if path is not None:
         if name is not None:
-            raise click.UsageError("NAME or --control, not both")
+            raise click.UsageError("use NAME or --control, not both")
         return Client(path)
     if name is not None:
         socket_path, guest = attach.control_of(name)
@@ -102,14 +102,16 @@ def connect(path: Path | None, name: str | None = None) -> Client:
     for _, client in alive:
         client.close()
     if not alive:
-        raise ControlError("no guest with emulated functions runs here; name one with --control")
+        raise ControlError(
+            "no guest with emulated functions runs; start one, or use --control SOCKET"
+        )
     known = _names()
     names = "\n  ".join(known.get(path, f"--control {path}") for path, _ in alive)
-    raise ControlError(f"{len(alive)} guests run here; choose one by its name:\n  {names}")
+    raise ControlError(f"{len(alive)} guests run; choose one:\n  {names}")
 
 
 def _names() -> dict[Path, str]:
-    """The names of the guests that run, by their servers' sockets; a lab has one for all."""
+    """Return the name of each running guest or lab by its server's control socket."""
     names = {}
     for entry in running.entries():
         for guest in entry.guests[:1]:

@@ -1,7 +1,7 @@
-"""Say what vendor and hardware syndromes mean, from a number or from a line of a log.
+"""Explains vendor and hardware syndromes, from a number or a line of a log.
 
-Lines are those of mlx5_ib (a queue pair's error), mlx5_core (Error cqe), libmlx5 and UCX, and dumps
-of an error completion's last 16 bytes.
+Known lines are those of mlx5_ib (error of a queue pair), mlx5_core (error CQE), libmlx5 and UCX,
+and dumps of an error CQE's last 16 bytes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _WHOSE = {CqeOpcode.REQ_ERR: "a requester", CqeOpcode.RESP_ERR: "a responder"}
 
 @dataclass(frozen=True)
 class ErrorCodes:
-    """The codes that a log has of an error; None for one that it has not."""
+    """Codes of an error in a log; None for a code that the log lacks."""
 
     vendor: int | None
     hw: tuple[int, int] | None = None
-    """Type and hardware syndrome."""
+    """Type of the hardware syndrome, and hardware syndrome."""
     syndrome: int | None = None
-    """The completion's syndrome."""
+    """Syndrome of the error CQE."""
 
     def __str__(self) -> str:
         words = []
@@ -75,7 +75,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[..., ErrorCodes]], ...] = (
 
 
 def codes_in(line: str) -> ErrorCodes | None:
-    """Return the codes of an error that a line has; None when it has none."""
+    """Return the error codes in a line; None if there are none."""
     for form, read in _FORMS:
         if found := form.search(line.strip().lower()):
             return read(*found.groups())
@@ -83,18 +83,18 @@ def codes_in(line: str) -> ErrorCodes | None:
 
 
 def meanings(codes: ErrorCodes) -> list[str]:
-    """Return a line for each error that has these codes.
+    """Return a line for each error with these codes.
 
-    Where no error has both, those with either; none for codes that the table has not.
+    If no error has both, return lines of errors with either code; empty for unknown codes.
     """
-    both = list(dict.fromkeys(_told(codes)))
+    both = list(dict.fromkeys(_matches(codes)))
     if both or codes.hw is None:
         return both
     either = (ErrorCodes(codes.vendor, None, codes.syndrome), ErrorCodes(None, codes.hw))
-    return [line for one in either for line in dict.fromkeys(_told(one))]
+    return [line for one in either for line in dict.fromkeys(_matches(one))]
 
 
-def _told(codes: ErrorCodes) -> Iterator[str]:
+def _matches(codes: ErrorCodes) -> Iterator[str]:
     for (origin, syndrome, _), found in ERROR_SYNDROMES.items():
         if _fits(codes, origin, syndrome, found):
             yield f"{codes}: {_error(origin, syndrome)}: {found.meaning} ({_marks(codes, found)})"
@@ -118,5 +118,5 @@ def _marks(codes: ErrorCodes, found: ErrorSyndrome) -> str:
     is_seen = found.is_seen if codes.vendor is not None else True
     is_hw_seen = found.is_hw_seen if codes.hw is not None else True
     if is_seen and is_hw_seen:
-        return "public logs of real adapters have it"
+        return "seen in public logs of real adapters"
     return "a guess" if not is_seen else "the hardware syndrome is a guess"

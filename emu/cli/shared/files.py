@@ -1,4 +1,4 @@
-"""Files of a command: examples by their names, and files to write, checked before the work."""
+"""Types of file arguments, checked before the command starts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from emu.host.userfiles import missing, why_not_writable
 
 
 class NewFile(click.Path):
-    """A file to write, in a directory that is there: one that a mistake names is not made."""
+    """A file to write in an existing directory; missing directories are not created."""
 
     def __init__(self, resolve_path: bool = False) -> None:
         super().__init__(dir_okay=False, writable=True, path_type=Path, resolve_path=resolve_path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path; a mistake of the user's if no file can be there."""
+        """Return the path. Fails if the file cannot be written."""
         path = super().convert(value, param, ctx)
         assert isinstance(path, Path)
         if not _is_default(param, ctx) and (why := why_not_writable(path)):
@@ -30,14 +30,14 @@ class NewFile(click.Path):
 
 
 def _is_default(param: click.Parameter | None, ctx: click.Context | None) -> bool:
-    """Return whether nobody has named the file: whoever writes it then checks it."""
+    """Return whether the path is the option's default, which the command checks before use."""
     if ctx is None or param is None or param.name is None:
         return False
     return ctx.get_parameter_source(param.name) is ParameterSource.DEFAULT
 
 
 class Existing(click.Path):
-    """A file or a directory that is there; of one that is not, near names are told."""
+    """An existing file or directory; the error for a missing one lists similar names."""
 
     def __init__(self, *, is_directory: bool = False, resolve_path: bool = False) -> None:
         super().__init__(
@@ -49,7 +49,7 @@ class Existing(click.Path):
         )
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path. Fails for one that is not there."""
+        """Return the path. Fails if it does not exist."""
         path = Path(value)
         if self.exists and not path.exists() and str(value) != "-":
             self.fail(missing("file" if self.file_okay else "directory", path), param, ctx)
@@ -57,12 +57,12 @@ class Existing(click.Path):
 
 
 class ExampleFile(Existing):
-    """A file that is there, or ``@NAME``: an example that comes with the package."""
+    """An existing file, or ``@NAME``, an example of the package."""
 
     def __init__(self, kind: str, resolve_path: bool = False, *, has_names: bool = False) -> None:
         """``kind`` is one of :data:`emu.host.shipped.FOLDERS`.
 
-        With ``has_names`` a folder and a name that only the command knows are accepted, too.
+        With ``has_names`` folders, and names that only the command can resolve, are accepted, too.
         """
         super().__init__(resolve_path=resolve_path)
         self._kind = kind
@@ -70,7 +70,7 @@ class ExampleFile(Existing):
             self.exists, self.dir_okay = False, True
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path. Fails for a name that no example has."""
+        """Return the path. Fails for an unknown example."""
         if isinstance(value, str) and value.startswith("@") and not Path(value).exists():
             try:
                 return shipped.example(self._kind, value[1:])
@@ -81,7 +81,7 @@ class ExampleFile(Existing):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the examples for a word that begins with ``@``, else files."""
+        """Return completions of examples for a word that begins with ``@``, else of files."""
         if not incomplete.startswith("@"):
             return super().shell_complete(ctx, param, incomplete)
         names = (f"@{name}" for name in shipped.examples(self._kind))

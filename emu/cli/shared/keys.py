@@ -1,4 +1,4 @@
-"""Keys of the terminal, for a command that goes on until one is pressed."""
+"""Keys of the terminal, for a command that runs until one is pressed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MAX_READ = 64
 
 @contextlib.contextmanager
 def key_pressed(keys: bytes) -> Iterator[Callable[[float], bool]]:
-    """Return a function that waits so many seconds, and returns True once one of ``keys`` is there.
+    """Yield a function that waits for some seconds and returns whether a key was pressed.
 
-    Keys come at once and are not echoed; Ctrl-C stays a signal. Afterwards the terminal is as
-    before. Without a terminal as standard input the function only waits.
+    ``keys`` are the keys that count. While the body runs, the terminal is in cbreak mode without
+    echo; Ctrl-C is still a signal. If standard input is not a terminal, the function only waits.
     """
     if sys.stdin is None or not sys.stdin.isatty():
         yield _without_keys
@@ -45,5 +45,5 @@ def _await(fd: int, keys: bytes, seconds: float) -> bool:
             return False
         pressed = os.read(fd, _MAX_READ)
         if not pressed or not set(pressed).isdisjoint(keys):
-            return True  # a terminal that is gone presses none any more
+            return True  # an empty read means that the terminal is closed
     return False

@@ -1,4 +1,4 @@
-"""Names of guests: checked as a command line gives them, and for a shell that completes them."""
+"""Checks and shell completion of guests' names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emu.guests.named import running
 
 
 def new_name(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """Return the name of a guest to start. Raises BadParameter for one that none can have."""
+    """Return the name of a guest to start. Raises BadParameter for an invalid name."""
     try:
         if value is not None:
             running.check_name(value)
@@ -21,7 +21,7 @@ def new_name(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 
 
 def complete_guest(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
-    """The guests that run: ``NAME``, of a lab ``LAB/GUEST``."""
+    """Return completions of running guests: ``NAME``, in a lab ``LAB/GUEST``."""
     with contextlib.suppress(LabError, OSError):
         names = [
             entry.name if len(entry.guests) == 1 else f"{entry.name}/{guest}"

@@ -1,4 +1,4 @@
-"""A command in a guest and our own standard input, output and error."""
+"""Connects a command in a guest to standard input, output and error of this process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from emu.guests.errors import GuestError
 
 
 def pass_on(kind: int, data: bytes) -> None:
-    """Write what came as ``kind`` (:mod:`emu.guests.channel.frames`) at once: the sink of a job.
+    """Write a job's output of ``kind`` (:mod:`emu.guests.channel.frames`) to stdout or stderr.
 
-    As the command wrote it, escape sequences included, as ssh does: the user has asked for this
-    command's output, which may be an archive as well as a progress bar, and can send it through a
-    pager. What a guest says that our own reports repeat goes through ``emu.host.printable``.
+    The bytes are unchanged, escape sequences included, the same as with ssh: the output may be an
+    archive. Guest texts that reports of mlx5emu quote go through ``emu.host.printable``.
     """
     stream = sys.stdout if kind == frames.STDOUT else sys.stderr
     stream.buffer.write(data)
@@ -24,10 +23,10 @@ def pass_on(kind: int, data: bytes) -> None:
 
 
 def feed(job: Job) -> None:
-    """Give a command our standard input, to its end; for a thread of its own.
+    """Copy standard input to a job until its end; run this in a thread of its own.
 
-    Ends quietly when the command, its guest or the connection has gone, of which whoever waits for
-    the command is told. Input that is closed or cannot be read has ended.
+    Returns without an error if the command, its guest or the connection has ended, because the
+    thread that waits for the job reports that. Closed or unreadable input counts as ended.
     """
     with contextlib.suppress(GuestError):
         while data := _read():
@@ -36,10 +35,10 @@ def feed(job: Job) -> None:
 
 
 def _read() -> bytes:
-    """What is there of standard input; nothing at its end."""
-    if sys.stdin is None:  # closed by whoever started us
+    """Return the next bytes of standard input; empty at its end."""
+    if sys.stdin is None:  # closed by the parent process
         return b""
     try:
         return os.read(sys.stdin.fileno(), frames.CHUNK)
-    except (OSError, ValueError):  # a directory, a terminal that is gone; closed
+    except (OSError, ValueError):  # a directory or a closed terminal; a closed file
         return b""

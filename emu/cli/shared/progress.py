@@ -1,4 +1,4 @@
-"""Shows on standard error how far something long is."""
+"""Shows the progress of long operations on standard error."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from emu.host.printable import one_line
 
 
 class Display:
-    """A bar on a terminal; elsewhere a line whenever something else begins.
+    """A progress bar on a terminal; otherwise a line for each new step.
 
-    Nothing appears before the first call, so that a run with a full cache stays silent.
+    Nothing is printed before the first call: a run with a full cache prints nothing.
     """
 
     def __init__(self, console: Console) -> None:
@@ -32,33 +32,33 @@ class Display:
         self._shown = ""
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Take in a step of :data:`emu.guests.archive.bootstrap.Progress`."""
+        """Show a step; a callback of type :data:`emu.guests.archive.bootstrap.Progress`."""
         what = one_line(what)
         if self._console.is_terminal:
             self._bars.update(self._task, description=what, completed=done, total=total or None)
-            self._bars.start()  # draws it at once
+            self._bars.start()  # draws the bar at once
         elif what not in (self._shown, BOOTING):
             self._console.print(what, highlight=False, markup=False, emoji=False)
         self._shown = what
 
     def work(self, what: str) -> None:
-        """Say on a terminal what is done; elsewhere nobody waits for it."""
+        """Show an operation without steps, on a terminal only."""
         if self._console.is_terminal:
             self(what, 0, 0)
 
     def waiting(self) -> None:
-        """Say that somebody else does the same work just now."""
+        """Show that another process holds the lock of the same build."""
         self("waiting for another build", 0, 0)
 
     def close(self) -> None:
-        """Take the bar away."""
-        if self._bars.live.is_started:  # else it would leave an empty line
+        """Remove the bar."""
+        if self._bars.live.is_started:  # stopping an unstarted bar prints an empty line
             self._bars.stop()
 
 
 @contextlib.contextmanager
 def watching() -> Iterator[Display]:
-    """Give a display, which goes away at the end."""
+    """Open a display while the body runs."""
     shown = Display(Console(stderr=True))
     try:
         yield shown
@@ -68,16 +68,17 @@ def watching() -> Iterator[Display]:
 
 @contextlib.contextmanager
 def display() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[], None]]]:
-    """A progress callback and one for waiting; the display goes away at the end."""
+    """Open a display while the body runs; yield its progress and waiting callbacks."""
     with watching() as shown:
         yield shown, shown.waiting
 
 
 @contextlib.contextmanager
 def working(what: str) -> Iterator[Callable[[], None]]:
-    """Say on a terminal what is being done, and for how long; gives what ends that before the end.
+    """Show an operation and its elapsed time on a terminal while the body runs.
 
-    For all that may take more than a few seconds and has no steps that could be counted.
+    Yields a function that removes the display early. Use this for operations that can take more
+    than a few seconds and have no countable steps.
     """
     with watching() as shown:
         shown.work(what)

@@ -1,4 +1,4 @@
-"""Reads what --trace has recorded, for the commands that show it."""
+"""Reads files of --trace, for commands that show them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from emu.host.user_error import UserError
 
 
 def stored_events(file: str) -> Iterator[tuple[str, TraceEvent]]:
-    """The lines of a stored trace with their events; says what it leaves out. Raises UserError."""
+    """Yield the lines of a stored trace with their events; warn about lines left out.
+
+    Raises UserError for a trace in text form, and for a file without events.
+    """
     with click.open_file(file, "rb") as stream:
         reader = TraceReader(stream, lambda number, why: _warn(f"{file}:{number}: left out: {why}"))
         try:
             yield from reader
         except StoredTextError:
             raise UserError(
-                f"{file} is a trace in text form: read it as it is;"
-                " this reads the JSON form (--trace-format json)"
+                f"{file} is a trace in text form, which needs no decoding;"
+                " this command reads the JSON form (--trace-format json)"
             ) from None
     if reader.broken and not reader.events:
-        raise UserError(f"{file} is no trace")
+        raise UserError(f"{file} is not a trace")
     if reader.broken > 1:
-        _warn(f"{file}: {reader.broken} lines left out in all")
+        _warn(f"{file}: {reader.broken} lines left out in total")
 
 
 def _warn(message: str) -> None:

@@ -1,6 +1,6 @@
-"""Tables that fit a terminal: columns without room stand below their row, indented.
+"""Tables that fit a terminal: columns that do not fit are printed below their row, indented.
 
-In a pipe or a file each row is one line, and nothing is folded or cut.
+In a pipe or a file each row is one line, without folding or truncation.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from rich.text import Text
 GAP = 2
 """Spaces between two columns."""
 INDENT = 4
-"""Spaces before what stands below a row."""
+"""Spaces before the columns below a row."""
 MIN_FOLDED = 30
-"""A column may be folded in its place down to this width; without that much room it goes below."""
+"""Minimum width of a folded column; a column with less space is printed below its row."""
 
 Cell = str | Text
 
 
 class Rows:
-    """A table, to be printed on a console of any width."""
+    """A table for a console of any width."""
 
     def __init__(self, *headings: str, numbers: Collection[str] = (), title: str = "") -> None:
-        """``numbers`` are those of the headings whose columns are flush right."""
+        """``numbers`` are the headings of right-aligned columns."""
         self._headings = headings
         self._numbers = frozenset(numbers)
         self._title = title
@@ -60,7 +60,7 @@ class Rows:
     def _lines(
         self, console: Console, row: Sequence[Text], widths: Sequence[int]
     ) -> Iterator[Text]:
-        """Yield a row's lines, without the columns that go below it."""
+        """Yield a row's lines, without the columns that are printed below it."""
         columns = [
             (width, heading in self._numbers, cell.wrap(console, width))
             for heading, cell, width in zip(self._headings, row, widths)
@@ -76,7 +76,7 @@ class Rows:
 
 
 class Hanging:
-    """A text whose further lines are indented, where it does not fit into one."""
+    """A text whose continuation lines are indented."""
 
     def __init__(self, text: Cell) -> None:
         self._text = Text(text) if isinstance(text, str) else text
@@ -86,41 +86,41 @@ class Hanging:
         return _hanging(console, self._text, options.max_width)
 
 
-def fitted(natural: Sequence[int], room: int) -> list[int]:
-    """Return each column's width in ``room``; 0 for one that goes below.
+def fitted(natural: Sequence[int], width: int) -> list[int]:
+    """Return each column's width, for a row of ``width``; 0 for a column below the row.
 
-    The widest column is folded when that makes all fit. Else the widest ones go, but never the
-    first.
+    The widest column is folded if all columns fit then. Otherwise the widest columns are printed
+    below, but never the first.
     """
     widths = list(natural)
     widest = max(range(len(widths)), key=widths.__getitem__)
-    left = room - _total([*widths[:widest], *widths[widest + 1 :]]) - GAP
+    left = width - _total([*widths[:widest], *widths[widest + 1 :]]) - GAP
     if widths[widest] > left >= MIN_FOLDED:
         widths[widest] = left
-    while any(widths[1:]) and _total(widths) > room:
+    while any(widths[1:]) and _total(widths) > width:
         widths[1 + max(range(len(widths) - 1), key=widths[1:].__getitem__)] = 0
-    widths[0] = max(min(widths[0], room), 1)
+    widths[0] = max(min(widths[0], width), 1)
     return widths
 
 
 def _total(widths: Iterable[int]) -> int:
-    """Return the width of a row with the columns that have one."""
+    """Return the width of a row without the columns below it."""
     shown = [width for width in widths if width]
     return sum(shown) + GAP * (len(shown) - 1)
 
 
-def _hanging(console: Console, text: Text, room: int) -> Iterator[Text]:
-    if text.cell_len <= room:
+def _hanging(console: Console, text: Text, width: int) -> Iterator[Text]:
+    if text.cell_len <= width:
         yield text
         return
-    first, *others = _wrapped(console, text, room - INDENT)
+    first, *others = _wrapped(console, text, width - INDENT)
     yield first
     for line in others:
         yield Text.assemble(" " * INDENT, line)
 
 
-def _indented(console: Console, text: Text, room: int) -> Iterator[Text]:
-    for line in _wrapped(console, text, room - INDENT):
+def _indented(console: Console, text: Text, width: int) -> Iterator[Text]:
+    for line in _wrapped(console, text, width - INDENT):
         yield Text.assemble(" " * INDENT, line)
 
 

@@ -1,4 +1,4 @@
-"""Numbers for people: the same quantity in the same unit wherever it is shown."""
+"""Formats counts and sizes with units, the same in all commands."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def count(number: float) -> str:
-    """A number of up to four digits and its unit, of 1000."""
+    """Return a number of up to four digits with a decimal unit (K, M, G, T)."""
     return _scaled(number, 1000, _COUNTS, "")
 
 
 def size(number: float) -> str:
-    """Bytes, in units of 1024."""
+    """Return a number of bytes with a binary unit (KiB, MiB, GiB, TiB)."""
     return _scaled(number, 1024, _SIZES, " ")
 
 

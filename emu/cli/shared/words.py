@@ -1,4 +1,4 @@
-"""The words of a command line: ``match.op=CREATE_CQ`` as a table of a plan, a guest's command."""
+"""Parses words of a command line: ``KEY=VALUE`` tables, and commands for a guest."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from emu.host.user_error import UserError
 
 
 def table_of(words: tuple[str, ...], what: str) -> dict[str, object]:
-    """The table that words describe; a value is TOML, or plain text. ``what`` it should be."""
-    import tomllib  # which `exec` has no use for
+    """Return the table of ``KEY=VALUE`` words; a value is TOML, or plain text. Raises UserError.
+
+    ``what`` names the table in the error message.
+    """
+    import tomllib  # `exec` does not need it
 
     lines = []
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key:
-            raise UserError(f"{word!r} is no KEY=VALUE")
+            raise UserError(f"{word!r} is not KEY=VALUE")
         lines.append(_line(key, value))
     try:
         return tomllib.loads("\n".join(lines))
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"these words are no {what}: {error}") from None
+        raise UserError(f"not a {what}: {error}") from None
 
 
 def _line(key: str, value: str) -> str:
@@ -44,7 +47,7 @@ def moment(begins: str) -> str:
 
 
 def command_words(words: tuple[str, ...], behind: str) -> tuple[str, ...]:
-    """COMMAND without the ``--`` before it, if any; ``behind`` is the argument that it follows."""
+    """Return COMMAND without a leading ``--``; ``behind`` is the argument before COMMAND."""
     if words and words[0].startswith("-") and words[0] != "--":
         raise click.UsageError(f"{words[0]}: options come before {behind}")
     return words[1:] if words[:1] == ("--",) and len(words) > 1 else words

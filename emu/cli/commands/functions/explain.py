@@ -82,9 +82,9 @@ def explain(failure: Refusal | ErrorCodes) -> None:
     For a refused command, prints the check that refused it: CREATE_CQ(0x400) op_mod(0x0) failed,
     status bad resource(0x5), syndrome (0x1b2c3d).
 
-    For an error CQE or a queue pair, prints the meaning of its vendor and hardware syndromes: QP 137
-    error: unrecognized status (0x22 0x0 0x95), synd 0x4 vend 0x52 hw_synd 0/146, vendor syndrome
-    0x68. A number of one byte is a vendor syndrome.
+    For an error CQE or a queue pair, prints the meaning of its vendor and hardware syndromes: QP
+    137 error: unrecognized status (0x22 0x0 0x95), synd 0x4 vend 0x52 hw_synd 0/146, vendor
+    syndrome 0x68. A number of one byte is a vendor syndrome.
 
     Quote a LINE for the shell.
 
@@ -100,7 +100,7 @@ def _explain_error(codes: ErrorCodes) -> None:
     found = meanings(codes)
     if not found:
         raise UserError(
-            f"{codes}: unknown; neither mlx5emu nor a public log known to it has these codes"
+            f"{codes}: mlx5emu does not use these codes, and knows no public log with them"
         )
     for line in found:
         _say(line)

@@ -218,7 +218,7 @@ def load(words: tuple[str, ...], control: Path | None) -> None:
     NAME defaults to the only guest that runs. PLAN may be @NAME, an example. A plan for a loading
     driver takes effect when the driver is next loaded.
 
-    Example: mlx5emu fault load dev @cmd-timeout
+    Example: mlx5emu fault load dev @command-never-answered
     """
     from emu.device.faults.plan import LOADING
     from emu.server.service.plan_files import read_plan_text

@@ -83,8 +83,8 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     multiple=True,
     metavar="SPEC",
     shell_complete=complete_device,
-    help="MODEL[,guid=N][,lid=N][,pages=N][,link=ib|eth][,mac=ADDRESS][,segment=N], in the order of "
-    "the sockets.  [default: connectx6]",
+    help="MODEL[,guid=N][,lid=N][,pages=N][,link=ib|eth][,mac=ADDRESS][,segment=N], in order "
+    "of the sockets.  [default: connectx6]",
 )
 @grouped_option(
     DEVICES,
@@ -197,7 +197,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     "run_json",
     default="{}",
     hidden=True,
-    help="Description of the guest for the record, as JSON.",
+    help="The guest, for the record.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log every object, not only warnings.")
 def serve(

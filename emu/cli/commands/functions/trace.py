@@ -48,7 +48,7 @@ _NEW_FILE = NewFile()
 
 
 def _known(value: str, names: Iterable[str]) -> str:
-    """Return the name that equals ``value`` but for case. Raises BadParameter, with similar names."""
+    """Return the known name of ``value``, without regard to case. Raises BadParameter."""
     known = {name.lower(): name for name in names}
     if value.lower() in known:
         return known[value.lower()]

@@ -145,7 +145,7 @@ def _copy_in(name: str, sources: Sequence[str], target: str) -> None:
 
 
 def _copy_out(name: str, sources: Sequence[str], folder: Path, max_size: int) -> None:
-    """Create ``folder`` and copy ``sources`` of a guest into it, each at most ``max_size`` bytes."""
+    """Create ``folder`` and copy ``sources`` of a guest into it, each up to ``max_size`` bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
         copy_out(name, source[1:] or ".", folder, warn, max_size)

@@ -58,7 +58,7 @@ def config(tree: Path, debug: str, uml: bool, output: Path | None) -> None:
         absent = kbuild.configure(tree, features, output, machine)
     for name in absent:
         click.echo(
-            f"mlx5emu: CONFIG_{name} is not set as requested: this kernel lacks it or its dependencies",
+            f"mlx5emu: the kernel lacks CONFIG_{name}, or forces another value",
             err=True,
         )
     click.echo(f"wrote {(output or tree) / '.config'}")

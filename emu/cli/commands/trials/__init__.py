@@ -1,1 +1,1 @@
-"""Many runs of a workload, and what was found: search, repeat, make smaller."""
+"""Trials: campaigns, fuzzing, replays, minimal plans, coverage."""

@@ -1,4 +1,4 @@
-"""``mlx5emu campaign``: many guests from a matrix, here or on a cluster, and one report."""
+"""``mlx5emu campaign``: runs a matrix of guests, locally or on a cluster, and reports."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from emu.instruments.campaign.store import Store, as_json, selected
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DOWN, _ACROSS = "plan", "kernel"
-"""The axes of the table of all results."""
+"""Axes of the table of all results."""
 _MATRIX = ExampleFile("campaign")
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 _OPTIONS = (
@@ -52,10 +52,12 @@ _OPTIONS = (
         "--jobs",
         type=click.IntRange(1, 1024),
         metavar="N",
-        help="Guests at a time on this machine.  [default: half of its processors]",
+        help="Number of parallel guests on this host.  [default: half of its processors]",
     ),
     click.option(
-        "--dask", metavar="ADDRESS", help="Use the workers of this Dask scheduler: tcp://HOST:PORT."
+        "--dask",
+        metavar="ADDRESS",
+        help="Run on the workers of this Dask scheduler: tcp://HOST:PORT.",
     ),
 )
 _ONLY = click.option(
@@ -63,12 +65,12 @@ _ONLY = click.option(
     "patterns",
     multiple=True,
     metavar="PATTERN",
-    help="Only the runs whose names match, such as 'trixie.*.probe-*'; may be repeated.",
+    help="Select runs whose names match, such as 'trixie.*.probe-*'; may be repeated.",
 )
 _MINIMIZE = click.option(
     "--minimize",
     is_flag=True,
-    help="Find a smallest plan for each finding of a run with faults; each trial boots a guest.",
+    help="Find a minimal plan for each finding of a run with faults; each trial boots a guest.",
 )
 
 
@@ -78,59 +80,74 @@ def _executor_options(function: F) -> F:
     return function
 
 
-@click.group()
+@click.group(short_help="Run a matrix of guests and report the findings.")
 def campaign() -> None:
-    """Run many guests from a matrix: kernels, devices, workloads, fault plans, seeds."""
+    """Run many guests from a matrix: kernels, devices, workloads, fault plans, seeds.
+
+    Example: mlx5emu campaign run @loading
+    """
 
 
-@campaign.command("list")
+@campaign.command("list", short_help="Print the runs of a matrix.")
 @_ONLY
 @click.argument("matrix", type=_MATRIX)
 def list_runs(matrix: Path, patterns: tuple[str, ...]) -> None:
-    """Print the runs of MATRIX without carrying them out."""
+    """Print the names of the runs of MATRIX, and start none.
+
+    Example: mlx5emu campaign list matrix.toml
+    """
     names = [run.name for run in read(matrix).runs]
     for name in selected(names, patterns) or names:
         click.echo(name)
 
 
-@campaign.command()
+@campaign.command(short_help="Run a matrix, then report.")
 @_executor_options
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The campaign's directory; one that has begun goes on.  [default: NAME.campaign]",
+    help="Directory of the campaign; an existing one is continued.  [default: NAME.campaign]",
 )
 @click.argument("matrix", type=_MATRIX)
 def run(matrix: Path, out: Path | None, patterns: tuple[str, ...], **how: Any) -> None:
-    """Carry out the runs of MATRIX that have no result yet, then report.
+    """Execute the runs of MATRIX that have no result yet, then report.
 
-    MATRIX is a file, or @NAME: an example that comes with mlx5emu. Results are kept as they come:
-    after Ctrl-C, a full disk or a scheduler that has gone, the same command goes on. The status is
-    1 when a run has failed or has found something; with --only, one of those.
+    MATRIX is a file, or @NAME, an example. Each result is stored at once: after Ctrl-C, a full disk
+    or a lost scheduler, the same command continues. The status is 1 if a run failed or has a
+    finding; with --only, one of the selected runs.
+
+    Example: mlx5emu campaign run matrix.toml --jobs 4
     """
     campaign_file = read(matrix)
-    selected([one.name for one in campaign_file.runs], patterns)  # before a directory is made
+    selected(
+        [one.name for one in campaign_file.runs], patterns
+    )  # fails before a directory is created
     store = Store.create(
         out or Path(f"{campaign_file.name}.campaign"), campaign_file.name, campaign_file.runs
     )
     _carry_on(store, patterns, **how)
 
 
-@campaign.command()
+@campaign.command(short_help="Continue a campaign, then report.")
 @_executor_options
 @click.argument("directory", type=_DIRECTORY)
 def resume(directory: Path, patterns: tuple[str, ...], **how: Any) -> None:
-    """Go on with the campaign in DIRECTORY, then report."""
+    """Continue the campaign in DIRECTORY, then report.
+
+    Example: mlx5emu campaign resume matrix.campaign
+    """
     _carry_on(Store.open(directory), patterns, **how)
 
 
-@campaign.command("report")
+@campaign.command("report", short_help="Report the results of a campaign.")
 @_MINIMIZE
 @click.argument("directory", type=_DIRECTORY)
 def show_report(directory: Path, minimize: bool) -> None:
-    """Report what the campaign in DIRECTORY has found so far.
+    """Report the results of the campaign in DIRECTORY so far.
 
-    Writes report.json, report.xml (JUnit), report.tap and report.html there.
+    Writes report.json, report.xml (JUnit), report.tap and report.html to DIRECTORY.
+
+    Example: mlx5emu campaign report matrix.campaign
     """
     store = Store.open(directory)
     if minimize:
@@ -142,7 +159,9 @@ def _carry_on(
     store: Store, patterns: tuple[str, ...], *, jobs: int | None, dask: str | None, minimize: bool
 ) -> None:
     if jobs is not None and dask is not None:
-        raise click.UsageError("--jobs is for this machine: a cluster has as many as it has")
+        raise click.UsageError(
+            "use --jobs or --dask, not both: a cluster's workers set the number of guests"
+        )
     names = store.selected(patterns)
     with store.locked(), _told_when_cut_short(store):
         drive_shown(store, _executor(store, names, jobs, dask), names)
@@ -153,7 +172,7 @@ def _carry_on(
 
 @contextlib.contextmanager
 def _told_when_cut_short(store: Store) -> Iterator[None]:
-    """Say what is done, and how it goes on, when Ctrl-C or an error ends the body."""
+    """Print the number of finished runs if Ctrl-C or an error ends the body."""
     try:
         yield
     except BaseException:
@@ -161,7 +180,7 @@ def _told_when_cut_short(store: Store) -> Iterator[None]:
         click.echo(
             f"\nmlx5emu: {done} of {len(store.runs)} runs are done; their results are in"
             f" {store.path} (mlx5emu campaign report {shlex.quote(str(store.path))})."
-            "\nThe same command goes on with the rest.",
+            "\nThe same command continues with the rest.",
             err=True,
         )
         raise
@@ -184,9 +203,9 @@ def _executor(
 
 
 def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | None = None) -> None:
-    """Carry out what is missing of ``names``, or of all runs.
+    """Execute the missing runs among ``names``, by default among all runs.
 
-    With a bar on a terminal; elsewhere with a line for each run.
+    A terminal shows a progress bar; otherwise each run prints a line.
     """
     console = Console(stderr=True)
     counts: Counter[Ended] = Counter()
@@ -224,13 +243,13 @@ def _bar(console: Console) -> Iterator[tuple[Progress, Any]]:
 
 
 def _minimize(store: Store) -> None:
-    """Smallest plans of the findings that have a record and no plan yet."""
+    """Search and store minimal plans of findings that have a record and no plan yet."""
     outcome = report(store.name, store.runs, store.results())
     child = Child(GUEST_RUN)
     try:
         for group in outcome.groups:
             path = store.path / "minimized" / f"{slug(group.title)}.toml"
-            # The runs of a group show the same: the first with a record will do.
+            # All runs of a group have the same finding: use the first with a record.
             name = next((one for one in group.runs if store.record(one).exists()), None)
             if path.exists() or name is None:
                 continue
@@ -238,7 +257,7 @@ def _minimize(store: Store) -> None:
             text = store.record(name).read_text()
             plan = minimize_plan(store.runs[name], text, group.title, child.result_of)
             if plan is None:
-                click.echo("it did not come again with the same faults", err=True)
+                click.echo("the finding did not recur with the same faults", err=True)
             else:
                 store.write(f"minimized/{path.name}", plan)
     finally:
@@ -246,7 +265,7 @@ def _minimize(store: Store) -> None:
 
 
 def _conclude(store: Store, names: Collection[str] | None = None) -> int:
-    """Write the report, print it, or of ``names`` only what is about them; the exit status."""
+    """Write the report of all runs, print that of ``names``, and return the exit status."""
     results = store.results()
     outcome = report(store.name, store.runs, results)
     chosen = {name: run for name, run in store.runs.items() if names is None or name in names}
@@ -294,7 +313,7 @@ def _print(console: Console, outcome: CampaignReport) -> None:
 
 
 def _crossed(outcome: CampaignReport) -> Table:
-    """Return the table of plans by kernels: how runs have ended, and as expected or otherwise."""
+    """Return the table of plans by kernels, with the outcomes of the runs."""
     rows, columns = outcome.counts(_DOWN), outcome.counts(_ACROSS)
     results = outcome.crossed(_DOWN, _ACROSS)
     table = Table()

@@ -1,4 +1,4 @@
-"""``mlx5emu coverage``: what ``--coverage`` has counted."""
+"""``mlx5emu coverage``: shows and merges the files of ``--coverage``."""
 
 from __future__ import annotations
 
@@ -29,18 +29,21 @@ _FILES = click.argument(
 _OUT = NewFile()
 
 
-@click.group()
+@click.group(short_help="Show or merge coverage of kernel modules.")
 def coverage() -> None:
-    """Which functions of the guest's kernel modules ran: what --coverage has counted."""
+    """Show or merge the files of --coverage: functions of kernel modules that ran.
+
+    Example: mlx5emu coverage show coverage.json
+    """
 
 
-@coverage.command()
+@coverage.command(short_help="Show the share of functions that ran.")
 @_FILES
 @click.option(
     "--source",
     type=click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True),
     metavar="TREE",
-    help="The kernel's source: count by its directories.",
+    help="Source tree of the kernel: count by directory.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 @click.option("--lcov", "lcov_file", type=_OUT, help="Write a tracefile for genhtml.")
@@ -52,17 +55,19 @@ def show(
     lcov_file: Path | None,
     html_file: Path | None,
 ) -> None:
-    """Print how many functions ran, of several files together.
+    """Show the number of functions that ran, in all files together.
 
-    By module, and with --source by the directories of the kernel's source. Of several kernels, each
-    has a column, and another one counts what ran in any of them.
+    Rows are modules, and with --source directories of the kernel's source. Each kernel has a
+    column; with several kernels, another column counts functions that ran in any of them.
+
+    Example: mlx5emu coverage show coverage.json --source ~/linux --html coverage.html
     """
-    with working("reading what ran"):
+    with working("reading the coverage files"):
         merged = data.merge(map(data.load, files))
         tree = Tree(source) if source is not None else None
     if lcov_file is not None:
         if tree is None:
-            raise UserError("--lcov names lines of the kernel's source: give its tree by --source")
+            raise UserError("--lcov needs lines of the kernel's source: add --source TREE")
         with working(f"writing {lcov_file}"):
             write_parts(lcov_file, (f"{line}\n" for line in lcov(merged, tree)))
     if html_file is not None:
@@ -84,11 +89,14 @@ def show(
             screen.print(Hanging(f"{one_line(release)}: {lost(kernel)}"))
 
 
-@coverage.command()
+@coverage.command(short_help="Merge coverage files.")
 @_FILES
-@click.option("--out", type=_OUT, required=True, help="The file to write.")
+@click.option("--out", type=_OUT, required=True, help="File to write.")
 def merge(files: tuple[Path, ...], out: Path) -> None:
-    """Put files of several runs and kernels together into one."""
+    """Merge the files of several runs and kernels into one.
+
+    Example: mlx5emu coverage merge a.json b.json --out all.json
+    """
     with working(f"writing {out}"):
         data.save(out, data.merge(map(data.load, files)))
 
@@ -104,7 +112,7 @@ def _table(coverage: data.Coverage, tree: Tree | None) -> Rows:
 
 
 def _blocks(coverage: data.Coverage) -> Rows:
-    """Basic blocks of the modules whose blocks have been counted."""
+    """Return a table of the modules whose basic blocks were counted."""
     table = Rows("kernel", "module", "basic blocks", numbers=("basic blocks",))
     for release, kernel in sorted(coverage.kernels.items()):
         for name, module in sorted(kernel.modules.items()):

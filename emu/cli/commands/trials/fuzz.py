@@ -1,4 +1,4 @@
-"""``mlx5emu fuzz``: the device looks for mistakes of its driver."""
+"""``mlx5emu fuzz``: fuzzes the driver with faults of the device."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import cloup
 
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.shared.control import console
@@ -26,7 +27,7 @@ _DEFAULT_WORKLOADS = ("bind", "probe", "verbs", "ipoib")
 _MAX_JOBS = 64
 _MAX_LOG = 64 << 20
 _NO_LIMIT_MIB = 1 << 30
-"""Of a trace that goes nowhere."""
+"""Trace limit for a trace that is written to /dev/null."""
 _CORPUS = click.Path(file_okay=False, path_type=Path)
 _FINDING = ExampleFile("finding", has_names=True)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -34,20 +35,25 @@ _NEW_FILE = NewFile()
 _OLD_CORPUS = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.group()
+@cloup.group(short_help="Fuzz the driver with generated faults.")
 def fuzz() -> None:
-    """Let the device look for mistakes of its driver, by faults that are made up."""
+    """Fuzz the driver with generated faults of the device.
+
+    Example: mlx5emu fuzz run --corpus corpus --time 3600
+    """
 
 
-@fuzz.command()
+@fuzz.command(short_help="Generate fault plans and keep those with new coverage.")
 @guest_options(Use.FUZZ_RUN)
-@click.option("--corpus", type=_CORPUS, required=True, metavar="DIR", help="Where inputs are kept.")
+@click.option(
+    "--corpus", type=_CORPUS, required=True, metavar="DIR", help="Directory of the corpus."
+)
 @click.option(
     "--workload",
     "workloads",
     type=click.Choice(list(WORKLOADS)),
     multiple=True,
-    help=f"What the guest does; may be repeated.  [default: {', '.join(_DEFAULT_WORKLOADS)}]",
+    help=f"Workload of the guest; may be repeated.  [default: {', '.join(_DEFAULT_WORKLOADS)}]",
 )
 @click.option(
     "--plan",
@@ -55,25 +61,31 @@ def fuzz() -> None:
     type=_FILE,
     multiple=True,
     metavar="FILE",
-    help="A fault plan to begin with; may be repeated.",
+    help="Initial fault plan; may be repeated.",
 )
-@click.option("--seed", type=click.IntRange(0, (1 << 64) - 1), default=0, show_default=True)
 @click.option(
-    "--time", "seconds", type=click.FloatRange(min=1), metavar="S", help="End after this."
+    "--seed",
+    type=click.IntRange(0, (1 << 64) - 1),
+    default=0,
+    show_default=True,
+    help="Seed of the random numbers.",
 )
-@click.option("--runs", type=click.IntRange(min=1), metavar="N", help="End after so many inputs.")
+@click.option(
+    "--time", "seconds", type=click.FloatRange(min=1), metavar="S", help="End after S seconds."
+)
+@click.option("--runs", type=click.IntRange(min=1), metavar="N", help="End after N inputs.")
 @click.option(
     "--jobs",
     type=click.IntRange(1, _MAX_JOBS),
     default=1,
     show_default=True,
     metavar="N",
-    help="Guests side by side. With more than one the inputs are not the same in every run.",
+    help="Number of parallel guests; with more than one, runs are not reproducible.",
 )
 @click.option(
     "--traced",
     is_flag=True,
-    help="Decode each trace point, so that a failure of the tracer comes up as well.",
+    help="Decode each trace point, to find failures of the tracer, too.",
 )
 def run(
     corpus: Path,
@@ -86,11 +98,13 @@ def run(
     traced: bool,
     **choices: object,
 ) -> None:
-    """Make plans, carry them out, keep those that make new blocks of the driver run.
+    """Generate fault plans, run them, and keep those that reach new basic blocks of the driver.
 
-    The guest is emulated, and its driver's blocks are counted by a plugin for QEMU, which needs a
-    C compiler; or it is User-Mode Linux with KCOV. Without --time and --runs it goes on until it
-    is interrupted. What an earlier run has left in DIR is the beginning of this one.
+    The guest is emulated, and a plugin of QEMU, which needs a C compiler, counts the driver's
+    blocks; or the guest is User-Mode Linux with KCOV. Without --time and --runs the command runs
+    until Ctrl-C. An existing corpus in DIR is continued.
+
+    Example: mlx5emu fuzz run --corpus corpus --workload verbs --time 3600
     """
     from emu.instruments.fuzz.campaign import FuzzCampaign
     from emu.instruments.fuzz.watcher import FuzzWatcher
@@ -107,7 +121,7 @@ def run(
         with watching() as shown:
 
             def say(text: str) -> None:
-                shown.close()  # until there is something to show again
+                shown.close()  # the next progress opens it again
                 _say(text)
 
             watcher = FuzzWatcher(shown, shown.waiting, shown.work)
@@ -116,10 +130,13 @@ def run(
             campaign.run(seconds, runs)
 
 
-@fuzz.command()
+@fuzz.command(short_help="Show the findings and progress of a corpus.")
 @click.argument("corpus", metavar="DIR", type=_OLD_CORPUS)
 def show(corpus: Path) -> None:
-    """Print what a corpus has found, and how its run went."""
+    """Show the findings of a corpus and the progress of its run.
+
+    Example: mlx5emu fuzz show corpus
+    """
     from emu.instruments.fuzz.campaign import progress_of
 
     stored = Corpus(corpus)
@@ -133,7 +150,7 @@ def show(corpus: Path) -> None:
         console().print(table)
     kernels = Counter(entry.about.kernel for entry in stored.entries())
     for kernel, count in sorted(kernels.items()):
-        click.echo(f"{one_line(kernel)}: {count} inputs are kept")
+        click.echo(f"{one_line(kernel)}: {count} inputs kept")
     lines = progress_of(stored)
     if lines:
         seconds, count = lines[-1].seconds, len(lines)
@@ -141,25 +158,30 @@ def show(corpus: Path) -> None:
         click.echo(f"{count} runs in {seconds:.0f} s, {rate}; {lines[-1].blocks} blocks ran")
 
 
-@fuzz.command()
+@fuzz.command(short_help="Merge one corpus into another.")
 @click.argument("corpus", metavar="DIR", type=_OLD_CORPUS)
 @click.argument("other", metavar="OTHER", type=_OLD_CORPUS)
 def merge(corpus: Path, other: Path) -> None:
-    """Take over into DIR what OTHER has and DIR has not."""
+    """Copy inputs and findings of OTHER that DIR lacks to DIR.
+
+    Example: mlx5emu fuzz merge corpus other-corpus
+    """
     stored = Corpus(corpus)
     with stored.claimed():
         inputs, titles = stored.merge(Corpus(other))
     click.echo(f"{inputs} inputs and {titles} findings are new")
 
 
-@fuzz.command()
+@fuzz.command(short_help="Write a coverage file of a corpus.")
 @click.argument("corpus", metavar="DIR", type=_OLD_CORPUS)
 @click.argument("coverage", metavar="COVERAGE", type=_FILE)
-@click.option("--out", type=_NEW_FILE, required=True, help="The file to write.")
+@click.option("--out", type=_NEW_FILE, required=True, help="File to write.")
 def coverage(corpus: Path, coverage: Path, out: Path) -> None:
-    """Write what the inputs of DIR have run of the driver as a coverage file, by function.
+    """Write a coverage file of the driver's functions that the inputs of DIR have run.
 
-    COVERAGE is one of the same kernel, as run and suite write them; it tells where functions begin.
+    COVERAGE is a file of `run --coverage` with the same kernel; it has the functions' addresses.
+
+    Example: mlx5emu fuzz coverage corpus coverage.json --out fuzz.json
     """
     from emu.instruments.coverage import data
     from emu.instruments.fuzz.covered import covered
@@ -169,15 +191,17 @@ def coverage(corpus: Path, coverage: Path, out: Path) -> None:
     data.save(out, data.merge(parts))
 
 
-@fuzz.command()
+@fuzz.command(short_help="Run one input or finding again.")
 @guest_options(Use.FUZZ_REPLAY)
 @click.argument("which", metavar="PATH", type=_FINDING)
 def replay(which: Path, **choices: object) -> None:
-    """Carry out one input of a corpus in a fresh guest, and print what goes wrong.
+    """Run one input of a corpus in a new guest, and print its findings.
 
-    PATH is one of an input's files, a finding's folder, or DIR/ID with an input's ID or the name of
-    a finding's folder. Or it is a plan of examples/findings (@NAME, listed by `mlx5emu guide
-    @findings`), tried in three guests at most. Status 1: a finding did not come up again.
+    PATH is a file of an input, the folder of a finding, or DIR/NAME with the ID of an input or the
+    name of a finding. PATH can also be a plan of examples/findings (@NAME, listed by `mlx5emu guide
+    @findings`), which is tried in up to three guests. Status 1: the finding did not recur.
+
+    Example: mlx5emu fuzz replay corpus/ID
     """
     from emu.instruments.fuzz.executor import GuestExecutor
     from emu.instruments.fuzz.report.mail import FACTS
@@ -200,7 +224,7 @@ def replay(which: Path, **choices: object) -> None:
     if feedback.titles:
         click.echo(printable(feedback.log), err=True)
     if expected and expected not in feedback.titles:
-        raise UserError(f"it did not come up: {expected}")
+        raise UserError(f"the finding did not recur: {expected}")
 
 
 def _replay_library(path: Path, choices: Mapping[str, Any]) -> None:
@@ -213,24 +237,27 @@ def _replay_library(path: Path, choices: Mapping[str, Any]) -> None:
     if trial.findings:
         click.echo(printable(trial.log), err=True)
     if not trial.has_come_up:
-        raise UserError(f"it did not come up in {TRIALS} guests: {', '.join(trial.missing)}")
+        raise UserError(
+            f"the findings did not recur in {TRIALS} guests: {', '.join(trial.missing)}"
+        )
 
 
-@fuzz.command()
+@fuzz.command(short_help="Print a finding as a mail to the kernel list.")
 @click.argument("which", metavar="PATH", type=_FINDING)
 @click.option(
     "--tree",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="SOURCES",
-    help="The kernel's sources, for the patch; a build of them, for the lines of the log.",
+    help="Source tree of the kernel, for the patch; a built tree also adds lines to the log.",
 )
 def report(which: Path, tree: Path | None) -> None:
     """Print a finding as a mail for the kernel's mailing list, with a patch.
 
-    PATH is a finding's folder in a corpus, DIR/NAME for short, or a plan of examples/findings
-    (@NAME, listed by `mlx5emu guide @findings`), for which there are proposals. The words in angle
-    brackets are left to you: what it fixes, who signs it off, and the change where nothing is
-    proposed.
+    PATH is the folder of a finding in a corpus, DIR/NAME for short, or a plan of examples/findings
+    (@NAME, listed by `mlx5emu guide @findings`), most of which have a proposed patch. Replace the
+    words in angle brackets: Fixes:, Signed-off-by:, and the change if none is proposed.
+
+    Example: mlx5emu fuzz report corpus/NAME --tree ~/linux
     """
     from emu.instruments.fuzz.report.mail import mail
 
@@ -260,7 +287,7 @@ def _report(which: Path) -> Any:
 
 
 def _named(corpus: Corpus, name: str) -> tuple[str, CorpusEntry, tuple[str, ...]]:
-    """The title of a finding, the input, its functions."""
+    """Return the title of a finding (or empty), its input and its functions."""
     finding = corpus.findings().get(name)
     if finding is not None:
         return finding.title, corpus.finding(name), tuple(finding.device)
@@ -270,7 +297,7 @@ def _named(corpus: Corpus, name: str) -> tuple[str, CorpusEntry, tuple[str, ...]
 
 def _check_emulated(choices: Mapping[str, object]) -> None:
     if choices["accelerator"] == "kvm":
-        raise click.UsageError("blocks are seen by what QEMU translates: not with KVM")
+        raise click.UsageError("blocks are counted by QEMU's translator: drop --accel kvm")
 
 
 def _targets() -> Any:

@@ -1,4 +1,4 @@
-"""``mlx5emu minimize``: a smallest plan that still makes a command fail."""
+"""``mlx5emu minimize``: finds a minimal plan with which a command still fails."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 import click
+import cloup
 
 from emu.cli.options.place import in_share
 from emu.cli.runs.replaying import (
@@ -29,13 +30,16 @@ from emu.instruments.minimize.search import One, Search, minimize_faults
 from emu.instruments.minimize.verdict import Outcome, Verdicts
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@cloup.command(
+    short_help="Find a minimal fault plan for a failure.",
+    context_settings={"allow_interspersed_args": False},
+)
 @record_arguments(Use.MINIMIZE)
 @click.option(
     "-o",
     "--output",
     type=NewFile(),
-    help="Where the plan goes; otherwise to standard output.",
+    help="File of the plan.  [default: standard output]",
 )
 @click.pass_context
 def minimize(
@@ -49,18 +53,19 @@ def minimize(
     no_share: bool,
     **choices: object,
 ) -> None:
-    """Find a smallest plan with which COMMAND fails as it did when RECORD was made.
+    """Find a minimal plan with which COMMAND fails the same way as in RECORD.
 
-    First rules are left out, then the single times that the others fired, as long as COMMAND ends
-    with the same status as with all of them, takes too long or loses its guest likewise. Each trial
-    boots a guest anew; a failure counts when it comes twice, so that none is by chance. When Ctrl-C
-    ends the search, the smallest plan so far is written.
+    The search removes rules, then single firings of the remaining rules, while COMMAND still ends
+    with the same status, times out, or loses its guest. Each trial boots a guest. A failure counts
+    if it occurs twice. If Ctrl-C ends the search, the smallest plan so far is written.
+
+    Example: mlx5emu minimize faults.record -- ./reproducer
     """
     recorded = read_record(source)
     options = options_of(ctx, recorded, choices, no_share=no_share)
     words = tuple(in_share(command_words(words, "RECORD"), cwd, options))
     if not recorded.fired:
-        raise UserError(f"{source}: no fault has fired")
+        raise UserError(f"{source}: no fault has fired in this record")
     numbers = count(1)
 
     def run(faults: Sequence[One]) -> Outcome:
@@ -73,15 +78,15 @@ def minimize(
         rest = search.run(partial(minimize_faults, recorded))
     except BaseException:
         if search.best is not None:
-            _conclude(recorded, search.best, output, "suffice so far; fewer may")
+            _conclude(recorded, search.best, output, "are sufficient so far")
         raise
     if rest is None:
-        raise UserError("COMMAND does not fail twice in the same way when every fault fires again")
-    _conclude(recorded, rest, output, "matter")
+        raise UserError("COMMAND did not fail twice in the same way with all faults of the record")
+    _conclude(recorded, rest, output, "are necessary")
 
 
 def _conclude(recorded: FaultRecord, faults: Sequence[One], output: Path | None, verb: str) -> None:
-    """Write the plan that fires ``faults``, and say of how many they are."""
+    """Write the plan that fires ``faults``, and print their number."""
     text = dump(recorded.replayed(faults))
     click.echo(f"mlx5emu: {len(faults)} of {len(recorded.fired)} faults {verb}", err=True)
     if output is None:
@@ -91,6 +96,6 @@ def _conclude(recorded: FaultRecord, faults: Sequence[One], output: Path | None,
 
 
 def _tell(number: int, faults: Sequence[One], said: str) -> None:
-    """A line for a trial."""
+    """Print a line about a trial."""
     names = one_line(", ".join(dict.fromkeys(rule for _, rule, _ in faults)) or "none")
     click.echo(f"trial {number}: {len(faults)} faults ({names}): {said}", err=True)

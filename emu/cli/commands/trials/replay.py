@@ -1,4 +1,4 @@
-"""``mlx5emu replay``: a run again, with the faults that its record tells of."""
+"""``mlx5emu replay``: repeats a run with the faults of its record."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import click
+import cloup
 
 from emu.cli.options.place import in_share
 from emu.cli.runs.replaying import (
@@ -19,7 +20,10 @@ from emu.guests.options import Use
 from emu.host.printable import printable
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@cloup.command(
+    short_help="Repeat a run with the faults of its record.",
+    context_settings={"allow_interspersed_args": False},
+)
 @record_arguments(Use.REPLAY)
 @click.pass_context
 def replay(
@@ -32,11 +36,13 @@ def replay(
     no_share: bool,
     **choices: object,
 ) -> None:
-    """Run COMMAND in a guest as RECORD's was, and fire the same faults.
+    """Run COMMAND in a guest like that of RECORD, and fire the same faults.
 
-    Each fault strikes at the same event as before: the n-th that its rule matches. Suite, kernel,
-    functions and shared directory are those of the record unless options say otherwise. Ends with
-    COMMAND's status, and says when a fault did not come up again.
+    Each fault fires at the same event: the n-th that its rule matches. Suite, kernel, functions and
+    shared directory are those of the record, unless options override them. The exit status is that
+    of COMMAND. Faults that did not fire again are reported.
+
+    Example: mlx5emu replay faults.record -- ./reproducer
     """
     recorded = read_record(source)
     options = options_of(ctx, recorded, choices, no_share=no_share)
@@ -46,5 +52,7 @@ def replay(
         click.echo(f"mlx5emu: {printable(ending.why)}", err=True)
     if ending.fired < len(recorded.fired):
         missing = len(recorded.fired) - ending.fired
-        click.echo(f"mlx5emu: {missing} of {len(recorded.fired)} faults did not come up", err=True)
+        click.echo(
+            f"mlx5emu: {missing} of {len(recorded.fired)} faults did not fire again", err=True
+        )
     sys.exit(ending.status)
