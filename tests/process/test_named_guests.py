@@ -323,7 +323,7 @@ def test_of_two_guests_names_are_told(open_guest, clients, tmp_path):
     for words in (["status"], ["fault", "remove", "one"]):
         result = CliRunner().invoke(main, words)
         assert result.exit_code == 1
-        assert f"choose one by its name:\n  one\n  --control {tmp_path}/x" in result.output
+        assert f"choose one:\n  one\n  --control {tmp_path}/x" in result.output
     result = CliRunner().invoke(main, ["status", "two"])
     assert "no guest or lab named two is running; running: one" in result.output
     result = CliRunner().invoke(main, ["status", "one", "--control", "/x"])
@@ -801,7 +801,7 @@ def test_a_lab_whose_command_fails(words, stays, kept, tmp_path, monkeypatch):
     result = CliRunner().invoke(main, ["lab", "up", *words, str(file)])
     assert result.exit_code == 1
     assert "mlx5emu: lab.toml:3: guest kept: false: status 1\n" in result.output
-    assert ("lab stays up: kept; mlx5emu exec lab/kept -- COMMAND" in result.output) == stays
+    assert ("lab is still up: kept; mlx5emu exec lab/kept -- COMMAND" in result.output) == stays
     assert running.is_held("lab") == stays
     if stays:
         assert output_of("lab/kept", ["echo", "here"]) == b"here\n"

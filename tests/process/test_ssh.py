@@ -124,4 +124,4 @@ def test_a_key_that_is_not_made(open_guest, tmp_path, runtime):
 
 @pytest.mark.parametrize("words", [[], ["--config", "one"], ["--config", "--proxy", "x"]])
 def test_one_thing_at_a_time(words):
-    assert b"name a guest, or say --config" in mlx5emu(*words).stderr
+    assert b"give the name of a guest, or --config" in mlx5emu(*words).stderr

@@ -23,7 +23,7 @@ def tell_idle(rules: Iterable[Mapping[str, Any]]) -> None:
 def tell_unfired(control: Path) -> None:
     """Print the rules of a running server that have not fired, and their matched events.
 
-    Nothing is printed if the server has exited.
+    Prints nothing if the server has exited.
     """
     from emu.server.control.client import Client, ControlError
 

@@ -15,7 +15,7 @@ from emu.host.printable import one_line
 class Display:
     """A progress bar on a terminal; otherwise a line for each new step.
 
-    Nothing is printed before the first call: a run with a full cache prints nothing.
+    The first call opens the display: a run with a full cache prints nothing.
     """
 
     def __init__(self, console: Console) -> None:

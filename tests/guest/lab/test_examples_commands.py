@@ -64,7 +64,12 @@ def held(shell, page, folder):
             is_up = True
         done = shell(line, folder)
         said = done.stdout + done.stderr
-        if done.returncode != status or says not in said or "did not come up" in said:
+        if (
+            done.returncode != status
+            or says not in said
+            or "did not recur" in said
+            or "did not fire again" in said
+        ):
             yield f"{line}: status {done.returncode}: {said[-3000:]}"
 
 

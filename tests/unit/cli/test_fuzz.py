@@ -43,7 +43,7 @@ def test_show_tells_findings_inputs_and_rate(corpus):
     said = mlx5emu("show", corpus.path)
     assert said.exit_code == 0
     assert "BUG: it is [red]gone[/red]" in said.output
-    assert "6.12: 1 inputs are kept" in said.output
+    assert "6.12: 1 inputs kept" in said.output
     assert "3 runs in 4 s, 0.75 a second; 104 blocks ran" in said.output
 
 
@@ -79,7 +79,7 @@ def test_merge_into_an_empty_corpus(corpus, tmp_path):
         (["replay", "{}/0123456789ab"], "not in a corpus"),
         (["run", "--corpus", "{}/file"], "is a file"),
         (["run", "--corpus", "{}"], "not a corpus"),
-        (["run", "--corpus", "{}/new", "--accel", "kvm"], "not with KVM"),
+        (["run", "--corpus", "{}/new", "--accel", "kvm"], "drop --accel kvm"),
         (["run", "--corpus", "{}/new", "--workload", "dance"], "'dance' is not one of"),
         (
             ["run", "--corpus", "{}/new", "--faults", "{}/file"],
@@ -174,5 +174,5 @@ def test_a_plan_of_the_library_is_tried(monkeypatch):
     path = Path(__file__).parents[3] / "examples" / "findings" / "pages-overflow.toml"
     said = mlx5emu("replay", path)
     assert said.exit_code == 1
-    assert "did not come up in 3 guests: [#1]" in said.output
+    assert "did not recur in 3 guests: [#1]" in said.output
     assert tried == [("pages-overflow.toml", ())]

@@ -163,7 +163,7 @@ def _carry_on(
             "use --jobs or --dask, not both: a cluster's workers set the number of guests"
         )
     names = store.selected(patterns)
-    with store.locked(), _told_when_cut_short(store):
+    with store.locked(), _report_when_interrupted(store):
         drive_shown(store, _executor(store, names, jobs, dask), names)
         if minimize:
             _minimize(store)
@@ -171,7 +171,7 @@ def _carry_on(
 
 
 @contextlib.contextmanager
-def _told_when_cut_short(store: Store) -> Iterator[None]:
+def _report_when_interrupted(store: Store) -> Iterator[None]:
     """Print the number of finished runs if Ctrl-C or an error ends the body."""
     try:
         yield

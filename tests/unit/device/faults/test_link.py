@@ -127,7 +127,7 @@ class TestExamples:
     [
         (["set", "function=0"], "a property"),
         (["clear", "loss=1"], "loss: only function and direction"),
-        (["set", "loss"], "'loss' is no KEY=VALUE"),
+        (["set", "loss"], "'loss' is not KEY=VALUE"),
     ],
 )
 def test_words_of_the_command_line_that_are_no_link(words, says):

@@ -159,7 +159,7 @@ class TestBadFiles:
     def test_no_trace_at_all(self, show):
         result = show(__file__)
         assert result.exit_code == 1
-        assert result.stderr.splitlines()[-1] == f"mlx5emu: {__file__} is no trace"
+        assert result.stderr.splitlines()[-1] == f"mlx5emu: {__file__} is not a trace"
 
     def test_empty(self, show, tmp_path):
         result = show(write(tmp_path / "t.json", []))
@@ -176,7 +176,7 @@ class TestBadFiles:
         assert result.stdout.splitlines() == LINES[:2]
         assert result.stderr.splitlines() == [
             f"mlx5emu: {path}:2: left out: not JSON",
-            f"mlx5emu: {path}: 2 lines left out in all",
+            f"mlx5emu: {path}: 2 lines left out in total",
         ]
 
     def test_cut_off_at_the_end(self, show, tmp_path):
@@ -284,7 +284,7 @@ class TestCount:
         path.write_text("hello\n")
         result = CliRunner().invoke(main, ["trace", "count", str(path)])
         assert result.exit_code != 0
-        assert "is no trace" in result.output
+        assert "is not a trace" in result.output
 
 
 def test_functions_are_called_by_their_guest(tmp_path):

@@ -116,9 +116,9 @@ def test_the_plugin_compiles_once_and_without_a_warning(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--coverage-blocks"], "is for --coverage"),
-        (["--coverage", "mlx5_core", "--no-probe"], "--no-probe forbids"),
-        (["--coverage", "mlx5_core", "--coverage-blocks", "--accel", "kvm"], "not with KVM"),
+        (["--coverage-blocks"], "needs --coverage"),
+        (["--coverage", "mlx5_core", "--no-probe"], "drop --no-probe"),
+        (["--coverage", "mlx5_core", "--coverage-blocks", "--accel", "kvm"], "drop --accel kvm"),
         (["--coverage", "mlx5_core,../x"], "names of kernel modules"),
         (["--coverage", ",".join(f"m{n}" for n in range(33))], "names of kernel modules"),
     ],

@@ -143,7 +143,7 @@ def test_a_module_without_kcov_is_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--coverage-kcov"], "--coverage-kcov is for --coverage"),
+        (["--coverage-kcov"], "--coverage-kcov needs --coverage"),
         (["--coverage", "mlx5_core", "--coverage-kcov", "--coverage-blocks"], "by itself"),
     ],
 )

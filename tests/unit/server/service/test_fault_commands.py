@@ -107,8 +107,8 @@ def test_keys_that_lead_in_a_circle_are_shown_once():
     [
         (["status", "--control", "/nowhere"], "/nowhere: No such file"),
         (["fault", "remove", "--control", "/nowhere"], "the names of rules, or --all"),
-        (["fault", "add", "--control", "/nowhere", "x"], "'x' is no KEY=VALUE"),
-        (["fault", "points", "cdm"], "no point 'cdm'; near it: cmd; there are cmd, "),
+        (["fault", "add", "--control", "/nowhere", "x"], "'x' is not KEY=VALUE"),
+        (["fault", "points", "cdm"], "no point 'cdm'; near it: cmd; points are cmd, "),
         (["replay", "/dev/null", "--", "true"], "not a record"),
         (["minimize", "/dev/null", "--", "true"], "not a record"),
     ],
