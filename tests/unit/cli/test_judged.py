@@ -203,9 +203,9 @@ def test_a_turn_that_fails_ends_the_run(guest):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--check-leaks", "--turns", "1"], "2 turns at least"),
-        (["--check-leaks", "--no-device"], "counts what is in a function"),
-        (["--stdin", "--check-leaks"], "runs once"),
+        (["--check-leaks", "--turns", "1"], "needs --turns 2 or more"),
+        (["--check-leaks", "--no-device"], "counts objects of a function"),
+        (["--stdin", "--check-leaks"], "needs a single run"),
     ],
 )
 def test_words_that_do_not_fit(guest, words, says):

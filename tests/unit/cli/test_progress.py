@@ -65,7 +65,7 @@ def test_a_boot_is_said_on_a_terminal_alone(screen):
         (["trace", "count", "{0}/trace"], "reading {0}/trace"),
         (["trace", "export", "{0}/trace", "--html", "{0}/out"], "writing {0}/out"),
         (["trace", "export", "{0}/trace", "--perfetto", "{0}/out"], "writing {0}/out"),
-        (["coverage", "show", "{0}/coverage"], "reading what ran"),
+        (["coverage", "show", "{0}/coverage"], "reading the coverage files"),
         (["coverage", "show", "{0}/coverage", "--html", "{0}/out"], "writing {0}/out"),
         (["coverage", "merge", "{0}/coverage", "--out", "{0}/out"], "writing {0}/out"),
         (["guest", "clean"], "removing"),
