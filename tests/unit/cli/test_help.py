@@ -99,7 +99,7 @@ def test_an_option_without_a_group_is_among_the_others():
     def function():
         pass
 
-    (option,) = function.__click_params__
+    (option,) = vars(function)["__click_params__"]
     assert option.group is None
 
 

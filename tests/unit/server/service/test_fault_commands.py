@@ -48,7 +48,7 @@ def test_points_and_what_a_rule_can_do_at_each():
         (["pkt.rx", "kind"], 0, "ACKNOWLEDGE\n"),
         (["pkt.rx", "match.kind"], 0, "ACKNOWLEDGE\n"),
         (["cmd", "op"], 0, "CREATE_CQ\n"),
-        (["cqe", "qpn"], 0, "a number, or a range like 4..7\n"),
+        (["cqe", "qpn"], 0, "a number, or a range such as 4..7\n"),
         (["pkt.rx", "kin"], 1, "no field 'kin' at pkt.rx; near it: kind; there are "),
     ],
 )
@@ -80,7 +80,7 @@ def test_words_of_a_rule():
 
 @pytest.mark.parametrize("word", ["point", "=3", "a b=3"])
 def test_words_that_are_no_rule(word):
-    with pytest.raises(UserError, match=r"no KEY=VALUE|no rule"):
+    with pytest.raises(UserError, match=r"not KEY=VALUE|not a rule"):
         table_of((word,), "rule")
 
 
