@@ -144,7 +144,10 @@ def test_a_module_without_kcov_is_refused(tmp_path, monkeypatch):
     ("options", "says"),
     [
         (["--coverage-kcov"], "--coverage-kcov needs --coverage"),
-        (["--coverage", "mlx5_core", "--coverage-kcov", "--coverage-blocks"], "drop --coverage-blocks"),
+        (
+            ["--coverage", "mlx5_core", "--coverage-kcov", "--coverage-blocks"],
+            "drop --coverage-blocks",
+        ),
     ],
 )
 def test_options_that_do_not_go_together(options, says):
