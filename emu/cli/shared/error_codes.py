@@ -118,5 +118,5 @@ def _marks(codes: ErrorCodes, found: ErrorSyndrome) -> str:
     is_seen = found.is_seen if codes.vendor is not None else True
     is_hw_seen = found.is_hw_seen if codes.hw is not None else True
     if is_seen and is_hw_seen:
-        return "seen in public logs of real adapters"
+        return "public logs of real adapters have it"
     return "a guess" if not is_seen else "the hardware syndrome is a guess"

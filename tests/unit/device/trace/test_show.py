@@ -136,7 +136,7 @@ def test_colour_on_a_terminal_only(show, stored, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--point cqi", "there is cqe" if "cqe" in list(TracePoint) else "there is"),
+        ("--point cqi", "known names: cqe" if "cqe" in list(TracePoint) else "there is"),
         ("--op CREATE_QC", "CREATE_"),
         ("--status BAD", "BAD_"),
         ("--function -1", "--function"),
@@ -153,7 +153,7 @@ class TestBadFiles:
     def test_text_form_says_so(self, show, tmp_path):
         result = show(write(tmp_path / "t.txt", LINES))
         assert result.exit_code == 1
-        assert "is a trace in text form: read it as it is" in result.stderr
+        assert "is a trace in text form, which needs no decoding" in result.stderr
         assert not result.stdout
 
     def test_no_trace_at_all(self, show):
