@@ -287,7 +287,10 @@ class TestErrors:
     def test_unknown(self, explain):
         result = explain("QP 1 error: unrecognized status (0xee 0x0 0xee)")
         assert result.exit_code == 1
-        assert "vendor syndrome 0xee, hardware syndrome 0/238: mlx5emu does not use these codes" in result.output
+        assert (
+            "vendor syndrome 0xee, hardware syndrome 0/238: mlx5emu does not use these codes"
+            in result.output
+        )
 
     def test_no_command_has_a_syndrome_of_one_byte(self, reasons):
         assert min(reason.syndrome for reason in reasons) > 0xFF
