@@ -137,7 +137,7 @@ class Wire(Protocol[NodeT]):
         congested.
 
         ``sqn`` is the number of the queue that sends the frame, 0 when unknown: the frame does not
-        contain it. After False, wait for ``when_room``: earlier frames may be dropped.
+        contain it. After False, wait for ``when_ready``: earlier frames may be dropped.
         """
 
     def train_to(self, source: NodeT, address: int, mtu: int, /) -> CarryTrain | None:
@@ -146,7 +146,7 @@ class Wire(Protocol[NodeT]):
         The result is valid for now only; None where each packet has to be sent alone.
         """
 
-    def when_room(self, address: int, callback: Callable[[], None], /) -> None:
+    def when_ready(self, address: int, callback: Callable[[], None], /) -> None:
         """Call ``callback`` once, when frames to this address may be sent again."""
 
 

@@ -44,7 +44,7 @@ def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -
     The list may be shorter than the length that the key reserves: a key that is created free gets
     its entries later, by UMR. The ledger bounds what all keys reserve together.
     """
-    hca.mkeys.check_room()
+    hca.mkeys.check_space()
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
     mkey_context.check(hca.qps, ctx, may_encrypt=bool(hca.caps.general.crypto))
     mode = mkey_context.access_mode(ctx)

@@ -38,7 +38,7 @@ def create_eq(hca: Hca, cmd: layout.CreateEqIn, out: layout.CreateEqOut) -> None
     if ctx.intr >= MSIX_VECTORS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such interrupt vector", f"intr {ctx.intr}")
     hca.uars.need(ctx.uar_page)
-    hca.eqs.check_room()
+    hca.eqs.check_space()
     size = EQE_BYTES << ctx.log_eq_size
     buffer = finish(queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size))
     eq = Eq(ctx, _event_mask(cmd.event_bitmask), buffer)

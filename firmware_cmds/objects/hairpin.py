@@ -35,7 +35,7 @@ def receive_queue(hca: Hca, ctx: Rqc, counter: QCounter | None) -> Rq:
     _check_sizes(hca.caps, ctx.wq)
     if ctx.mem_rq_type != MemRqType.INLINE:
         raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")
-    hca.rqs.check_room()
+    hca.rqs.check_space()
     wq = ctx.wq
     waiting = Hairpin(hca.memory, wq.log_hairpin_data_sz, wq.log_hairpin_num_packets)
     return Rq(ctx, waiting, None, counter, host_bytes=waiting.host_bytes, hairpin=waiting)
@@ -47,7 +47,7 @@ def send_queue(hca: Hca, ctx: Sqc, tis: Tis | None) -> HairpinSq:
     The kernel creates it without a TIS, DPDK with one.
     """
     _check_sizes(hca.caps, ctx.wq)
-    hca.sqs.check_room()
+    hca.sqs.check_space()
     return HairpinSq(ctx, tis)
 
 

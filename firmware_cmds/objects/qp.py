@@ -93,7 +93,7 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
     _check_tag_matching(ctx, srq)
     xrcd = hca.xrcds.need(ctx.xrcd) if ctx.st == QpType.XRC else None
     counter = counter_set(hca.counters, ctx.counter_set_id)
-    hca.qps.check_room()
+    hca.qps.check_space()
     with holding(pd, scq, rcq, srq, xrcd, counter):
         buffer, sq, rq, umems = yield from _rings(hca, cmd, ctx, pd)
     qp = Qp(
@@ -117,7 +117,7 @@ def _add_underlay(hca: Hca, ctx: layout.Qpc) -> int:
     The context has no other fields (core/ipoib/ipoib.c: mlx5i_create_underlay_qp). Returns its
     number.
     """
-    hca.qps.check_room()
+    hca.qps.check_space()
     counter = counter_set(hca.counters, ctx.counter_set_id)
     qp = Qp(ctx, no_pages(hca.memory), counter=counter)
     qp.steer = ipoib.receive

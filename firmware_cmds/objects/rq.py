@@ -97,7 +97,7 @@ def create_rq(hca: Hca, cmd: layout.CreateRqIn, out: layout.CreateRqOut) -> Port
         out.rqn = hca.rqs.add(hairpin.receive_queue(hca, ctx, counter))
         return
     cq = hca.cqs.need(ctx.cqn)
-    hca.rqs.check_room()
+    hca.rqs.check_space()
     if ctx.mem_rq_type == MemRqType.RMP:
         rmp = srq_of(hca.srqs, SrqForm.RMP, ctx.rmpn)
         rq = Rq(ctx, rmp.queue, cq, counter, rmp=rmp)

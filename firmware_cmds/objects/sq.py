@@ -75,7 +75,7 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
     hca.uars.need(wq.uar_page)
     cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca.tises, ctx)
     ts_cq = _ts_cq(hca, ctx)
-    hca.sqs.check_room()
+    hca.sqs.check_space()
     with holding(cq, pd, tis, ts_cq, group):
         queue = yield from work_queue(hca, wq, is_sq=True)
     ring = SendRing(hca.memory, queue.buffer, 0, wq.log_wq_sz, queue.geometry.dbr_addr)

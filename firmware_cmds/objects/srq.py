@@ -60,7 +60,7 @@ def shared_queue(
         raise CmdError(
             Status.BAD_PARAM_ERR, "SRQ stride shorter than one segment", f"{geometry.log_stride}"
         )
-    hca.srqs.check_room()
+    hca.srqs.check_space()
     check_record(hca.memory, geometry.dbr_addr)
     size = 1 << geometry.log_size + geometry.log_stride
     if buffer is None:

@@ -76,7 +76,7 @@ def create_umem(hca: Hca, cmd: layout.CreateUmemIn, out: layout.CreateUmemOut) -
         raise CmdError(
             Status.BAD_PARAM_ERR, "umem is empty, or its offset is beyond its first page"
         )
-    hca.umems.check_room()
+    hca.umems.check_space()
     pages = given.mtt.words(given.num_of_mtt)
     is_writable = yield from _take_rights(pages)
     length = (len(pages) << shift) - given.page_offset

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import PortType, RegId, Status
 from layouts.regs import module_regs, port_counters
 from layouts.regs import reg as layout
@@ -95,11 +95,11 @@ def _pmlp(hca: Hca, reg: module_regs.PmlpReg) -> None:
         setattr(reg, f"lane{lane}_module_mapping", int.from_bytes(bytes(mapping), "big"))
 
 
-REGISTERS: dict[int, Register] = {
-    RegId.MTCAP: Register(module_regs.mtcap_reg, _mtcap, gate="mcam_reg"),
-    RegId.MTMP: Register(module_regs.mtmp_reg, _mtmp, _set_mtmp, gate="mcam_reg"),
-    RegId.MPCNT: Register(port_counters.mpcnt_reg, _mpcnt, gate="mcam_reg"),
-    RegId.MPEIN: Register(layout.mpein_reg, _mpein, gate="mcam_reg"),
-    RegId.PMLP: Register(module_regs.pmlp_reg, _pmlp),
+REGISTERS: dict[int, AccessRegister] = {
+    RegId.MTCAP: AccessRegister(module_regs.mtcap_reg, _mtcap, gate="mcam_reg"),
+    RegId.MTMP: AccessRegister(module_regs.mtmp_reg, _mtmp, _set_mtmp, gate="mcam_reg"),
+    RegId.MPCNT: AccessRegister(port_counters.mpcnt_reg, _mpcnt, gate="mcam_reg"),
+    RegId.MPEIN: AccessRegister(layout.mpein_reg, _mpein, gate="mcam_reg"),
+    RegId.PMLP: AccessRegister(module_regs.pmlp_reg, _pmlp),
 }
 """Registers of every function; a virtual one has only the lanes."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.port.eth import buffers as port_buffers
-from emu.device.port.eth.buffers import Pool, PortBuffers, Share
+from emu.device.port.eth.buffers import BufferQuota, Pool, PortBuffers
 from emu.device.port.eth.qos import PRIORITIES
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import RegId, Status
 from layouts.regs import qos_regs as layout
 
@@ -112,7 +112,7 @@ def _place(reg: layout.SbcmReg) -> tuple[int, int]:
 
 
 def _sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
-    share = hca.eth.buffers.shares.get(_place(reg), Share())
+    share = hca.eth.buffers.shares.get(_place(reg), BufferQuota())
     reg.pool, reg.infi_max = share.pool, share.infinite
     reg.min_buff, reg.max_buff = share.least, share.most
     reg.exc = reg.buff_occupancy = reg.max_buff_occupancy = 0
@@ -122,16 +122,16 @@ def _set_sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
     place = _place(reg)
     if reg.pool >= port_buffers.POOLS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such buffer pool", f"{reg.pool}")
-    share = Share(reg.pool, reg.min_buff, reg.max_buff, bool(reg.infi_max))
+    share = BufferQuota(reg.pool, reg.min_buff, reg.max_buff, bool(reg.infi_max))
     hca.eth.buffers.shares[place] = share
     _sbcm(hca, reg)
 
 
-REGISTERS: dict[int, Register] = {
-    RegId.PPTB: Register(layout.pptb_reg, _pptb, _set_pptb, gate="sbcam_reg"),
-    RegId.PBMC: Register(layout.pbmc_reg, _pbmc, _set_pbmc, gate="sbcam_reg"),
-    RegId.SBCAM: Register(layout.sbcam_reg, _sbcam, gate="sbcam_reg"),
-    RegId.SBPR: Register(layout.sbpr_reg, _sbpr, _set_sbpr, gate="sbcam_reg"),
-    RegId.SBCM: Register(layout.sbcm_reg, _sbcm, _set_sbcm, gate="sbcam_reg"),
+REGISTERS: dict[int, AccessRegister] = {
+    RegId.PPTB: AccessRegister(layout.pptb_reg, _pptb, _set_pptb, gate="sbcam_reg"),
+    RegId.PBMC: AccessRegister(layout.pbmc_reg, _pbmc, _set_pbmc, gate="sbcam_reg"),
+    RegId.SBCAM: AccessRegister(layout.sbcam_reg, _sbcam, gate="sbcam_reg"),
+    RegId.SBPR: AccessRegister(layout.sbpr_reg, _sbpr, _set_sbpr, gate="sbcam_reg"),
+    RegId.SBCM: AccessRegister(layout.sbcm_reg, _sbcm, _set_sbcm, gate="sbcam_reg"),
 }
 """Registers of an Ethernet function."""

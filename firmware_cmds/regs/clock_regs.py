@@ -14,7 +14,7 @@ from emu.device.adapter.real_time import SECOND_NS
 from emu.device.engine import pulses
 from emu.device.errors import CmdError
 from emu.device.objects.pins import PINS, EventMode, Pin, PinMode
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import RegId, Status
 from layouts.regs import clock_regs as layout
 
@@ -149,9 +149,9 @@ def _set_mtppse(hca: Hca, reg: layout.MtppseReg) -> None:
     pin.is_armed = pin.events is not EventMode.ONCE or bool(reg.event_arm)
 
 
-REGISTERS: dict[int, Register] = {
-    RegId.MTUTC: Register(layout.mtutc_reg, _mtutc, _set_mtutc, gate="mcam_reg"),
-    RegId.MTPPS: Register(layout.mtpps_reg, _mtpps, _set_mtpps, gate="mcam_reg"),
-    RegId.MTPPSE: Register(layout.mtppse_reg, _mtppse, _set_mtppse, gate="mcam_reg"),
+REGISTERS: dict[int, AccessRegister] = {
+    RegId.MTUTC: AccessRegister(layout.mtutc_reg, _mtutc, _set_mtutc, gate="mcam_reg"),
+    RegId.MTPPS: AccessRegister(layout.mtpps_reg, _mtpps, _set_mtpps, gate="mcam_reg"),
+    RegId.MTPPSE: AccessRegister(layout.mtppse_reg, _mtppse, _set_mtppse, gate="mcam_reg"),
 }
 """Registers of a function that manages the clock."""

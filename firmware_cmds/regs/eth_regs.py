@@ -16,7 +16,7 @@ from emu.device.port.eth.flow_control import MAX_CRITICAL_MS
 from emu.device.port.eth.physical import module
 from emu.device.port.eth.qos import PRIORITIES
 from firmware_cmds.regs import buffer_regs, link_regs, port_checks, qos_regs, roce_accl
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import RegId, Status
 from layouts.eth_enums import PortStatus
 from layouts.regs import module_regs, port_regs
@@ -168,18 +168,18 @@ def _mcia(hca: Hca, reg: module_regs.MciaReg) -> None:
     reg.dwords = page[start : start + size].ljust(len(reg.dwords), b"\0")
 
 
-REGISTERS: dict[int, Register] = {
+REGISTERS: dict[int, AccessRegister] = {
     **qos_regs.REGISTERS,
     **roce_accl.REGISTERS,
     **port_checks.REGISTERS,
     **link_regs.REGISTERS,
     **buffer_regs.REGISTERS,
-    RegId.PMTU: Register(layout.pmtu_reg, _pmtu, _set_pmtu),
-    RegId.PFCC: Register(port_regs.pfcc_reg, _pfcc, _set_pfcc),
-    RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
-    RegId.PCAM: Register(port_regs.pcam_reg, _pcam, gate="pcam_reg"),
-    RegId.PMAOS: Register(module_regs.pmaos_reg, _pmaos),
-    RegId.MLCR: Register(port_regs.mlcr_reg, _mlcr, _set_mlcr, gate="beacon_led"),
-    RegId.MCIA: Register(module_regs.mcia_reg, _mcia),
+    RegId.PMTU: AccessRegister(layout.pmtu_reg, _pmtu, _set_pmtu),
+    RegId.PFCC: AccessRegister(port_regs.pfcc_reg, _pfcc, _set_pfcc),
+    RegId.PPCNT: AccessRegister(layout.ppcnt_reg, _ppcnt),
+    RegId.PCAM: AccessRegister(port_regs.pcam_reg, _pcam, gate="pcam_reg"),
+    RegId.PMAOS: AccessRegister(module_regs.pmaos_reg, _pmaos),
+    RegId.MLCR: AccessRegister(port_regs.mlcr_reg, _mlcr, _set_mlcr, gate="beacon_led"),
+    RegId.MCIA: AccessRegister(module_regs.mcia_reg, _mcia),
 }
 """Registers of a function with this link layer."""

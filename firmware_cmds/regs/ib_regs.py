@@ -9,7 +9,7 @@ from emu.device.errors import CmdError
 from emu.device.models.model import IbSpeed, Model
 from emu.device.port.ib.link_errors import INTEGRITY_ERRORS, OVERRUN_ERRORS
 from emu.device.port.ib.port import SETTABLE_CAPS
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import RegId, Status
 from layouts.eth_enums import CountersGroup
 from layouts.regs import port_counters
@@ -118,11 +118,11 @@ def _ib_port_counters(failures: Counter[str]) -> layout.IbPortCntrsGrpDataLayout
     return counters
 
 
-REGISTERS: dict[int, Register] = {
-    RegId.PCAP: Register(layout.pcap_reg, _pcap, _set_pcap),
-    RegId.PMTU: Register(layout.pmtu_reg, _pmtu),
-    RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
-    RegId.PVLC: Register(layout.pvlc_reg, _pvlc),
-    RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
+REGISTERS: dict[int, AccessRegister] = {
+    RegId.PCAP: AccessRegister(layout.pcap_reg, _pcap, _set_pcap),
+    RegId.PMTU: AccessRegister(layout.pmtu_reg, _pmtu),
+    RegId.PTYS: AccessRegister(layout.ptys_reg, _ptys, _set_ptys),
+    RegId.PVLC: AccessRegister(layout.pvlc_reg, _pvlc),
+    RegId.PPCNT: AccessRegister(layout.ppcnt_reg, _ppcnt),
 }
 """Registers of a function with this link layer."""

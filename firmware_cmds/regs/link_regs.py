@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
 from emu.device.port.eth.physical import fec
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import RegId, Status
 from layouts.eth_enums import AnStatus, ConnectorType, ProtoMask
 from layouts.regs import port_regs
@@ -90,8 +90,8 @@ def _set_pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
     _pplm(hca, reg)
 
 
-REGISTERS: dict[int, Register] = {
-    RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
-    RegId.PPLM: Register(port_regs.pplm_reg, _pplm, _set_pplm, gate="pcam_reg"),
+REGISTERS: dict[int, AccessRegister] = {
+    RegId.PTYS: AccessRegister(layout.ptys_reg, _ptys, _set_ptys),
+    RegId.PPLM: AccessRegister(port_regs.pplm_reg, _pplm, _set_pplm, gate="pcam_reg"),
 }
 """Registers of an Ethernet function."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import RegId
 from layouts.regs import port_regs
 
@@ -30,7 +30,7 @@ def _set_pcmr(hca: Hca, reg: port_regs.PcmrReg) -> None:
     _pcmr(hca, reg)
 
 
-REGISTERS: dict[int, Register] = {
-    RegId.PCMR: Register(port_regs.pcmr_reg, _pcmr, _set_pcmr, gate="ports_check")
+REGISTERS: dict[int, AccessRegister] = {
+    RegId.PCMR: AccessRegister(port_regs.pcmr_reg, _pcmr, _set_pcmr, gate="ports_check")
 }
 """Registers of an Ethernet function."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine import lifecycle
 from emu.device.errors import CmdError
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import RegId, Status
 from layouts.eth_enums import PortStatus
 from layouts.regs import reg as layout
@@ -36,4 +36,6 @@ def _set_paos(hca: Hca, reg: layout.PaosReg) -> None:
     _paos(hca, reg)
 
 
-REGISTERS: dict[int, Register] = {RegId.PAOS: Register(layout.paos_reg, _paos, _set_paos)}
+REGISTERS: dict[int, AccessRegister] = {
+    RegId.PAOS: AccessRegister(layout.paos_reg, _paos, _set_paos)
+}

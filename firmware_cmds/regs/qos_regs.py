@@ -12,7 +12,7 @@ from emu.device.engine.eth import pacing
 from emu.device.errors import CmdError
 from emu.device.objects.eth.pacing import Limit
 from emu.device.port.eth import qos
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import RegId, Status
 from layouts.eth_enums import TrustState
 from layouts.regs import qos_regs as layout
@@ -122,11 +122,11 @@ def _set_qetcr(hca: Hca, reg: layout.QetcReg) -> None:
     _qetcr(hca, reg)
 
 
-REGISTERS: dict[int, Register] = {
-    RegId.QCAM: Register(qcam_reg, _qcam, gate="qcam_reg"),
-    RegId.QPTS: Register(layout.qpts_reg, _qpts, _set_qpts, gate="qcam_reg"),
-    RegId.QPDPM: Register(layout.qpdpm_reg, _qpdpm, _set_qpdpm, gate="qcam_reg"),
-    RegId.QTCT: Register(layout.qtct_reg, _qtct, _set_qtct, gate="ets"),
-    RegId.QETCR: Register(layout.qetc_reg, _qetcr, _set_qetcr, gate="ets"),
+REGISTERS: dict[int, AccessRegister] = {
+    RegId.QCAM: AccessRegister(qcam_reg, _qcam, gate="qcam_reg"),
+    RegId.QPTS: AccessRegister(layout.qpts_reg, _qpts, _set_qpts, gate="qcam_reg"),
+    RegId.QPDPM: AccessRegister(layout.qpdpm_reg, _qpdpm, _set_qpdpm, gate="qcam_reg"),
+    RegId.QTCT: AccessRegister(layout.qtct_reg, _qtct, _set_qtct, gate="ets"),
+    RegId.QETCR: AccessRegister(layout.qetc_reg, _qetcr, _set_qetcr, gate="ets"),
 }
 """Registers of an Ethernet function."""

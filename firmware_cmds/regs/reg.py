@@ -23,7 +23,7 @@ from firmware_cmds.regs import (
     port_state,
     resource_dump,
 )
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import Op, PortType, RegId, Status
 from layouts.prm import Prm
 from layouts.regs import reg as layout
@@ -64,17 +64,17 @@ def _write_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
         hca.wire.port_changed(hca)  # the subnet stores it as well
 
 
-REGISTERS: dict[int, Register] = {
-    RegId.HOST_ENDIANNESS: Register(layout.host_endianness_reg, write=_host_endianness),
-    RegId.NODE_DESC: Register(
+REGISTERS: dict[int, AccessRegister] = {
+    RegId.HOST_ENDIANNESS: AccessRegister(layout.host_endianness_reg, write=_host_endianness),
+    RegId.NODE_DESC: AccessRegister(
         layout.node_desc_reg, _read_node_description, _write_node_description
     ),
-    RegId.MCAM: Register(mcam_reg, components.mcam, gate="mcam_reg"),
-    RegId.MCQS: Register(mcqs_reg, components.mcqs, gate="mcam_reg"),
-    RegId.MFRL: Register(mfrl_reg, components.mfrl, gate="mcam_reg"),
-    RegId.MGIR: Register(mgir_reg, components.mgir),
-    RegId.MNVDA: Register(mnvda_reg, nv_config.mnvda, gate="mcam_reg"),
-    RegId.MCQI: Register(mcqi_reg, components.mcqi, gate="mcam_reg", is_open=True),
+    RegId.MCAM: AccessRegister(mcam_reg, components.mcam, gate="mcam_reg"),
+    RegId.MCQS: AccessRegister(mcqs_reg, components.mcqs, gate="mcam_reg"),
+    RegId.MFRL: AccessRegister(mfrl_reg, components.mfrl, gate="mcam_reg"),
+    RegId.MGIR: AccessRegister(mgir_reg, components.mgir),
+    RegId.MNVDA: AccessRegister(mnvda_reg, nv_config.mnvda, gate="mcam_reg"),
+    RegId.MCQI: AccessRegister(mcqi_reg, components.mcqi, gate="mcam_reg", is_open=True),
     **board_regs.REGISTERS,
     **clock_regs.REGISTERS,
     **port_state.REGISTERS,
@@ -85,7 +85,7 @@ REGISTERS: dict[int, Register] = {
 _PORT_REGISTERS = {PortType.IB: ib_regs.REGISTERS, PortType.ETH: eth_regs.REGISTERS}
 
 
-def _find(port_type: PortType, register_id: int) -> Register | None:
+def _find(port_type: PortType, register_id: int) -> AccessRegister | None:
     """Return the register of a function with this port; None if there is none."""
     return REGISTERS.get(register_id) or _PORT_REGISTERS[port_type].get(register_id)
 

@@ -20,8 +20,9 @@ Access = Callable[["Hca", RegT], None]
 """Fills (read) or applies (write) a view of the register."""
 
 
-class Register:
-    """Register: its layout and its functions for reading and writing; None refuses the access."""
+class AccessRegister:
+    """AccessRegister: its layout and its functions for reading and writing; None refuses the
+    access."""
 
     __slots__ = ("gate", "is_open", "layout", "read", "scope", "write")
 

@@ -22,7 +22,7 @@ from emu.device.objects.memory.mkey import ANY_QPN
 from emu.device.objects.memory.views import copy
 from emu.device.ports import DmaError
 from firmware_cmds.regs.dump_sources import SOURCES, Contents, MissingError, Source, made
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import RegId, Status
 from layouts.prm import Prm
 from layouts.regs import resource_dump as layout
@@ -181,7 +181,7 @@ def _give(hca: Hca, reg: layout.ResourceDump, data: bytes) -> None:
     copy(views, (memoryview(data),))
 
 
-REGISTERS: dict[int, Register] = {
-    RegId.RESOURCE_DUMP: Register(layout.resource_dump, _dump, _dump, gate="debug")
+REGISTERS: dict[int, AccessRegister] = {
+    RegId.RESOURCE_DUMP: AccessRegister(layout.resource_dump, _dump, _dump, gate="debug")
 }
 """Registers by number. Both methods of access are equal: the driver writes, mstflint reads."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.device.errors import CmdError
-from firmware_cmds.regs.registers import Register
+from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import RegId, Status
 from layouts.regs.roce_accl import roce_accl_reg
 
@@ -52,7 +52,7 @@ def _set_roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
     _roce_accl(hca, reg)
 
 
-REGISTERS: dict[int, Register] = {
-    RegId.ROCE_ACCL: Register(roce_accl_reg, _roce_accl, _set_roce_accl, gate="roce_accl"),
+REGISTERS: dict[int, AccessRegister] = {
+    RegId.ROCE_ACCL: AccessRegister(roce_accl_reg, _roce_accl, _set_roce_accl, gate="roce_accl"),
 }
 """Registers of an Ethernet function with RoCE."""

@@ -31,11 +31,11 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
         )  # fmt: skip
     option = GeneveOption(obj.option_class, obj.option_type, obj.option_data_length)
     number = hca.objects[GeneveOption].add(option)
-    hca.look_for_geneve_option(option.header)
+    hca.parse_geneve_option(option.header)
     return number
 
 
 def destroy(hca: Hca, number: int) -> None:
     """Remove the option from the parser."""
     hca.objects[GeneveOption].remove(number)
-    hca.look_for_geneve_option(None)
+    hca.parse_geneve_option(None)

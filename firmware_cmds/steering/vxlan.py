@@ -36,7 +36,7 @@ def add_vxlan_udp_dport(
     ports = hca.parser.vxlan_ports | {cmd.vxlan_udp_port}
     if len(ports) > hca.caps.ethernet.max_vxlan_udp_ports:
         raise CmdError(Status.LIM_ERR, "no more VXLAN ports", f"{cmd.vxlan_udp_port}")
-    hca.look_for_vxlan(ports)
+    hca.parse_vxlan(ports)
 
 
 @command(
@@ -52,4 +52,4 @@ def delete_vxlan_udp_dport(
     _check(hca)
     if cmd.vxlan_udp_port not in hca.parser.vxlan_ports:
         raise CmdError(Status.BAD_PARAM_ERR, "no such VXLAN port", f"{cmd.vxlan_udp_port}")
-    hca.look_for_vxlan(hca.parser.vxlan_ports - {cmd.vxlan_udp_port})
+    hca.parse_vxlan(hca.parser.vxlan_ports - {cmd.vxlan_udp_port})

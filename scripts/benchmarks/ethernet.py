@@ -32,7 +32,7 @@ from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import mac_fields, to_table, to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, Packet
+from emu.driver.ethernet.frames import MACS, EthPacket
 from emu.driver.ethernet.interfaces import (
     alloc_td,
     create_indirect_tir,
@@ -187,7 +187,7 @@ def receiving(netdev: Netdev, frames: Sequence[Frame], packets: int) -> Sampler:
 def packet(size: int, flow: int = 0) -> bytes:
     """Return a TCP packet in a frame of ``size`` bytes."""
     payload = bytes(number & 0xFF for number in range(size - TCP_HEADER_BYTES))
-    return Packet(ports=(0x400 + flow << 16 | 80).to_bytes(4, "big"), payload=payload).frame()
+    return EthPacket(ports=(0x400 + flow << 16 | 80).to_bytes(4, "big"), payload=payload).frame()
 
 
 def sends(count: int) -> list[Row]:
@@ -196,7 +196,7 @@ def sends(count: int) -> list[Row]:
     small, full = (netdev.put(packet(size)) for size in (60, 1514))
     parts = netdev.put(packet(1514)[:66]) + netdev.put(packet(1514)[66:])
     large = netdev.put(bytes(LARGE_BYTES))
-    header = Packet(payload=b"").frame()
+    header = EthPacket(payload=b"").frame()
 
     def post(sges: list[tuple[int, int, int]], **options: Any) -> Callable[[], object]:
         return lambda: netdev.sq.send(*sges, cs_flags=BOTH, ring=False, flags=0, **options)
@@ -222,7 +222,7 @@ def receipts(count: int) -> list[Row]:
     def burst(size: int, checked: bool) -> list[Frame]:
         return [Frame(packet(size, number % 16), 0, checked) for number in range(BATCH)]
 
-    whole = unsegmented(Packet(payload=b"").frame(), bytes(LARGE_BYTES), MSS)
+    whole = unsegmented(EthPacket(payload=b"").frame(), bytes(LARGE_BYTES), MSS)
     assert whole is not None
     large = [Frame(whole, MSS, checked=True)]
     goal = Goal(MAX_RECEIVED_US)

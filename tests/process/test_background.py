@@ -26,7 +26,7 @@ def guest(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(path))
     with (
         FakeGuest() as one,
-        running.Claim("one") as claim,
+        running.NameClaim("one") as claim,
         daemon.open_exec_servers(claim, {"suite": "x"}, {"one": one}),
     ):
         yield one

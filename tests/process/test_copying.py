@@ -35,7 +35,7 @@ def programs(tmp_path):
 def guest(programs, runtime):
     with (
         FakeGuest(str(programs)) as one,
-        running.Claim("one") as claim,
+        running.NameClaim("one") as claim,
         daemon.open_exec_servers(claim, {"suite": "x"}, {"one": one}),
     ):
         yield one
@@ -50,7 +50,7 @@ def two_guests(guest, tmp_path):
     (own / "tar").chmod(0o755)
     with (
         FakeGuest(str(own)) as other,
-        running.Claim("two") as claim,
+        running.NameClaim("two") as claim,
         daemon.open_exec_servers(claim, {"lab": True, "suite": "x"}, {"h1": guest, "h2": other}),
     ):
         yield own / "copies"

@@ -63,7 +63,7 @@ def guest():
 def open_guest(guest):
     """A guest with an exec server, named ``one``."""
     info = {"suite": "x"}
-    with running.Claim("one") as claim, daemon.open_exec_servers(claim, info, {"one": guest}):
+    with running.NameClaim("one") as claim, daemon.open_exec_servers(claim, info, {"one": guest}):
         yield guest
 
 
@@ -280,7 +280,7 @@ def labs(**named):
     with contextlib.ExitStack() as stack:
         guest = stack.enter_context(FakeGuest())
         for name, guests in named.items():
-            claim = stack.enter_context(running.Claim(name))
+            claim = stack.enter_context(running.NameClaim(name))
             stack.enter_context(daemon.open_exec_servers(claim, {}, dict.fromkeys(guests, guest)))
         yield
 
@@ -312,7 +312,7 @@ def test_a_guest_s_name_alone_where_it_is_unique():
 @pytest.mark.parametrize("words", [["status"], ["exec"], ["dmesg"], ["fault", "list"]])
 def test_a_shell_completes_names(open_guest, words):
     two = {"h1": open_guest, "h2": open_guest}
-    with running.Claim("two") as claim, daemon.open_exec_servers(claim, {}, two):
+    with running.NameClaim("two") as claim, daemon.open_exec_servers(claim, {}, two):
         for start, names in (("", ["one", "two/h1", "two/h2"]), ("two/", ["two/h1", "two/h2"])):
             found = ShellComplete(main, {}, "mlx5emu", "X").get_completions(words, start)
             assert [item.value for item in found] == names
@@ -332,7 +332,7 @@ def test_of_two_guests_names_are_told(open_guest, clients, tmp_path):
 
 def test_ps_shows_states(open_guest):
     """Each guest's by its name where they differ."""
-    with FakeGuest() as other, running.Claim("two") as claim:
+    with FakeGuest() as other, running.NameClaim("two") as claim:
         other.state = "off"
         with daemon.open_exec_servers(claim, {"suite": "x"}, {"h1": open_guest, "h2": other}):
             said = CliRunner().invoke(main, ["ps"]).output
@@ -395,7 +395,7 @@ def test_a_log_that_is_followed(tmp_path):
     program.chmod(0o755)
     with (
         FakeGuest(str(tmp_path)) as guest,
-        running.Claim("one") as claim,
+        running.NameClaim("one") as claim,
         daemon.open_exec_servers(claim, {"suite": "x"}, {"one": guest}),
     ):
         shown = []
@@ -507,7 +507,7 @@ def test_garbage_ends_its_own_connection_alone(open_guest):
 
 def test_a_name_is_taken_once(open_guest):
     with pytest.raises(LabError, match="one is already running: mlx5emu down one ends it"):
-        running.Claim("one")
+        running.NameClaim("one")
     assert [entry.name for entry in running.entries()] == ["one"]
     assert running.find("one").pid == os.getpid()
 
@@ -515,7 +515,7 @@ def test_a_name_is_taken_once(open_guest):
 @pytest.mark.parametrize("name", ["", "a/b", "..", "-x", "x" * 33, "a b", "\x1b"])
 def test_what_is_no_name(name):
     with pytest.raises(LabError, match="is not a valid name"):
-        running.Claim(name)
+        running.NameClaim(name)
 
 
 def test_unknown_names_come_with_those_that_run(open_guest):
@@ -526,18 +526,18 @@ def test_unknown_names_come_with_those_that_run(open_guest):
 
 
 def test_nothing_is_left_of_a_name(runtime, guest):
-    with running.Claim("one") as claim, daemon.open_exec_servers(claim, {}, {"one": guest}):
+    with running.NameClaim("one") as claim, daemon.open_exec_servers(claim, {}, {"one": guest}):
         pass
     assert not running.entries()
     assert not list(runtime.iterdir())
 
 
 def test_what_killed_runs_leave_goes_with_the_next_name(runtime):
-    with running.Claim("run-1"), running.Claim("dev"):
+    with running.NameClaim("run-1"), running.NameClaim("dev"):
         for name in ("run-22", "run-33", "run-it"):
             (runtime / f"{name}.lock").touch()
         (runtime / "run-22").mkdir()
-        with running.Claim("one"):
+        with running.NameClaim("one"):
             names = {path.name for path in runtime.iterdir()}
     held = {"run-1", "run-1.lock", "dev", "dev.lock", "one", "one.lock"}
     assert names == {*held, "run-it.lock"}

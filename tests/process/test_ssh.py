@@ -28,7 +28,7 @@ def runtime(tmp_path_factory, monkeypatch):
 @pytest.fixture
 def open_guest(tmp_path):
     """Opens the guest ``one`` with these programs before its PATH."""
-    with FakeGuest(str(tmp_path)) as guest, running.Claim("one") as claim:
+    with FakeGuest(str(tmp_path)) as guest, running.NameClaim("one") as claim:
 
         def program(name, text):
             (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")

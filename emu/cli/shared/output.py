@@ -7,7 +7,7 @@ import os
 import sys
 
 from emu.guests.channel import frames
-from emu.guests.channel.job import Job
+from emu.guests.channel.job import GuestJob
 from emu.guests.errors import GuestError
 
 
@@ -22,7 +22,7 @@ def pass_on(kind: int, data: bytes) -> None:
     stream.buffer.flush()
 
 
-def feed(job: Job) -> None:
+def feed(job: GuestJob) -> None:
     """Copy standard input to a job until its end; run this in a thread of its own.
 
     Returns without an error if the command, its guest or the connection has ended, because the

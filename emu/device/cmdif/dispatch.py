@@ -99,21 +99,21 @@ def _unknown(unhandled: Unhandled, opcode: int) -> CmdError:
 
 def _check_lengths(request: CommandRequest, command: Command) -> None:
     """Refuse unsupported lengths of input and output with BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR."""
-    if len(request.data) < command.least_in:
+    if len(request.data) < command.min_in:
         raise CmdError(
             Status.BAD_INP_LEN_ERR,
             "input too short",
-            f"{len(request.data)} of {command.least_in} bytes",
+            f"{len(request.data)} of {command.min_in} bytes",
         )
-    if len(request.data) > command.most_in:
+    if len(request.data) > command.max_in:
         raise CmdError(
             Status.BAD_INP_LEN_ERR,
             "input too long",
-            f"{len(request.data)} bytes, at most {command.most_in}",
+            f"{len(request.data)} bytes, at most {command.max_in}",
         )
-    if len(request.out) < command.least_out:
+    if len(request.out) < command.min_out:
         raise CmdError(
             Status.BAD_OUTP_LEN_ERR,
             "output too short",
-            f"{len(request.out)} of {command.least_out} bytes",
+            f"{len(request.out)} of {command.min_out} bytes",
         )

@@ -83,14 +83,14 @@ class Command:
     """Whether the command is about a vPort of the sender's switch, or about a sub-function record;
     its handler does the lookup.
     """
-    least_in: int = field(init=False)
+    min_in: int = field(init=False)
     """Bytes of the shortest accepted input; bytes missing from the layout count as zero.
 
     Drivers omit bytes without information: reserved bytes after the last named field (iPXE's
     golan.c in RST2INIT_QP), and the rest of an open field (golan.c sends 256 of the 4096 bytes of
     SET_HCA_CAP). A shorter input gets BAD_INP_LEN_ERR.
     """
-    most_in: int = field(init=False)
+    max_in: int = field(init=False)
     """Bytes of the longest accepted input: the layout and one mailbox block more.
 
     A longer input gets BAD_INP_LEN_ERR, unless the layout ends with a list, whose length the
@@ -99,7 +99,7 @@ class Command:
     CREATE_SQ twice). The limit therefore admits structures of newer drivers and inexact lengths;
     additional bytes are ignored.
     """
-    least_out: int = field(init=False)
+    min_out: int = field(init=False)
     """Bytes of the shortest accepted output: the inline bytes of the command queue entry.
 
     The output is truncated to fit, because older drivers have no space for newer fields: Snabb's
@@ -115,12 +115,12 @@ class Command:
         object.__setattr__(self, "scope", resolvers(self.layout_in, not_functions))
         opened = self.opened.field if self.opened is not None else ""
         inline = min(INLINE_BYTES, self.layout_in.size)
-        least_in = max(self.layout_in.named_size(self.newer or opened), inline)
-        object.__setattr__(self, "least_in", least_in)
+        min_in = max(self.layout_in.named_size(self.newer or opened), inline)
+        object.__setattr__(self, "min_in", min_in)
         without_list = max(self.layout_in.size, INLINE_BYTES) + MAILBOX_DATA_BYTES
-        most_in = MAX_COMMAND_BYTES if self.layout_in.has_tail else without_list
-        object.__setattr__(self, "most_in", most_in)
-        object.__setattr__(self, "least_out", min(INLINE_BYTES, self.layout_out.size))
+        max_in = MAX_COMMAND_BYTES if self.layout_in.has_tail else without_list
+        object.__setattr__(self, "max_in", max_in)
+        object.__setattr__(self, "min_out", min(INLINE_BYTES, self.layout_out.size))
 
     def complete(self, data: bytearray) -> None:
         """Pad an accepted input with zeros: to its layout, and to a whole last entry of its list.
@@ -128,7 +128,7 @@ class Command:
         Snabb's driver (apps/mellanox/connectx.lua) leaves out the reserved half of the last
         destination of a flow table entry.
         """
-        if self.least_in <= len(data):
+        if self.min_in <= len(data):
             missing = self.layout_in.size - len(data)
             data.extend(bytes(missing if missing > 0 else -len(data) % _LIST_BYTES))
 

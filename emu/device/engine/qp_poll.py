@@ -222,9 +222,9 @@ def _fail_by_peer(hca: Hca, qp: Qp, wqe: Wqe, nak: Nak) -> None:
         send_requests.fail(hca, qp, wqe, Failure(SYNDROMES[nak.code], f"peer: {nak.why}"))
 
 
-def _fail_to_place(hca: Hca, qp: Qp, wqe: Wqe, misplaced: LocalAccessFailed) -> None:
-    assert isinstance(misplaced.error, AccessError)
-    send_requests.fail(hca, qp, wqe, Failure.of_access(misplaced.error, wqe.opcode))
+def _fail_to_place(hca: Hca, qp: Qp, wqe: Wqe, reply_error: LocalAccessFailed) -> None:
+    assert isinstance(reply_error.error, AccessError)
+    send_requests.fail(hca, qp, wqe, Failure.of_access(reply_error.error, wqe.opcode))
 
 
 def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:

@@ -21,7 +21,7 @@ STAT_CFG_NOT_DONE: Final = (0xB_0004, 0xB_5E04, 0xB_5F04)
 
 
 class CrSpace:
-    """Implements :class:`emu.device.pci.vsc.CrSpace`."""
+    """Implements :class:`emu.device.pci.vsc.CrSpaceAccess`."""
 
     size = 0x2000
 

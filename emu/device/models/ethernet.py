@@ -141,7 +141,7 @@ SHAMPO: Capabilities = MappingProxyType(
     {
         "shampo_header_split": 1,
         "shampo_header_split_data_merge": 1,
-        # As exponents: reservations of 4 to 512 KiB, headers of up to 512 bytes.
+        # Exponents: reservations of 4 to 512 KiB, headers of up to 512 bytes.
         "shampo_log_min_reservation_size": 12,
         "shampo_log_max_reservation_size": 19,
         "shampo_log_max_headers_entry_size": 9,

@@ -157,7 +157,7 @@ class Table(Generic[T]):
         item = self._objects.get(handle)
         return item if item is not None and self._caller.may_use(item) else None
 
-    def check_room(self) -> None:
+    def check_space(self) -> None:
         """Raise LIM_ERR when every handle is taken, or the table is full.
 
         Public logs of ConnectX-6 show LIM_ERR for CREATE_QP beside 130,763 queue pairs, and for
@@ -172,7 +172,7 @@ class Table(Generic[T]):
 
         Raises LIM_ERR when the table or the ledger is full.
         """
-        self.check_room()
+        self.check_space()
         charge = item.host_bytes
         self._ledger.take(self.kind, charge)
         item.charge = charge

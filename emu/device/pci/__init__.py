@@ -4,7 +4,7 @@ from emu.device.pci.aer import Correctable, Uncorrectable
 from emu.device.pci.config import ConfigSpace
 from emu.device.pci.identity import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
 from emu.device.pci.registers import SPACE_BYTES
-from emu.device.pci.vsc import CrSpace
+from emu.device.pci.vsc import CrSpaceAccess
 
 __all__ = [
     "CLASS_ETHERNET",
@@ -12,7 +12,7 @@ __all__ = [
     "SPACE_BYTES",
     "ConfigSpace",
     "Correctable",
-    "CrSpace",
+    "CrSpaceAccess",
     "LinkSpeed",
     "PciIdentity",
     "Uncorrectable",

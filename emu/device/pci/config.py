@@ -30,7 +30,7 @@ from emu.device.pci.icmd import Icmd
 from emu.device.pci.identity import PciIdentity
 from emu.device.pci.registers import Bank
 from emu.device.pci.vpd import build_image, vpd_capability
-from emu.device.pci.vsc import CrSpace, Vsc
+from emu.device.pci.vsc import CrSpaceAccess, Vsc
 from emu.device.ports import Buffer
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class ConfigSpace:
         msix_table_offset: int = 0x2000,
         msix_pba_offset: int = 0x3000,
         on_flr: Callable[[], None],
-        crspace: CrSpace,
+        crspace: CrSpaceAccess,
         icmd: Icmd,
     ) -> None:
         """Build the registers; ``bar2_size`` is 0 or a power of two of at least 4 KiB.

@@ -38,7 +38,7 @@ _WORD_MASK: Final = 0xFFFF_FFFF
 _LOCKS: Final = 0x100
 
 
-class CrSpace(Protocol):
+class CrSpaceAccess(Protocol):
     """The device's configuration registers (CR space), in 32-bit words.
 
     The gateway only uses addresses below ``size`` that are multiples of 4.
@@ -82,7 +82,7 @@ class _Space(Protocol):
 class _Cr:
     """CR space: read by address, or scanned from the start; read-only."""
 
-    def __init__(self, crspace: CrSpace, *, scan: bool) -> None:
+    def __init__(self, crspace: CrSpaceAccess, *, scan: bool) -> None:
         self._crspace = crspace
         self._scan = scan
         self.size = crspace.size
@@ -168,7 +168,7 @@ def _contend(owner: int, value: int) -> int:
 class Vsc:
     """The gateway's behaviour. Its registers are in configuration space, its locks here."""
 
-    def __init__(self, crspace: CrSpace, icmd: Icmd) -> None:
+    def __init__(self, crspace: CrSpaceAccess, icmd: Icmd) -> None:
         self._locks = _Locks()
         self._icmd = _Icmd(icmd)
         self._spaces: dict[int, _Space] = {

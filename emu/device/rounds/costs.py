@@ -79,7 +79,7 @@ STEPS_PER_DELIVERY: Final = 6
 """A packet that a queue receives."""
 STEPS_PER_HELD: Final = 3
 """Additional cost of a packet that may be merged with others of its stream."""
-STEPS_IN_VAIN: Final = 64
+STEPS_PER_REFUSED_WQE: Final = 64
 """Additional cost of a packet whose receive WQE has too many segments."""
 LOG_SEGMENTS_PER_STEP: Final = 3
 """Segments of receive WQEs that are read."""
@@ -94,9 +94,9 @@ STEPS_PER_UPLINK_FRAME: Final = 2
 """A frame that an uplink writes or reads."""
 STEPS_PER_LINK_PACKET: Final = 8
 """A packet for which a link decides the outcome."""
-STEPS_PER_NEWS: Final = 64
+STEPS_PER_NOTIFICATION: Final = 64
 """A fabric's member that is notified of changed ports."""
-LOG_NEWS_BYTES_PER_STEP: Final = 10
+LOG_NOTIFICATION_BYTES_PER_STEP: Final = 10
 """Bytes of the notification, including their processing."""
 STEPS_PER_RECORD: Final = 4
 """A record that the subnet administrator makes or examines."""

@@ -44,9 +44,9 @@ FLUSHED_PER_POLL: Final = 256
 """WQEs of a queue that complete with WR_FLUSH_ERR; a ring may have 32,768."""
 POLLS_PER_INTERVAL: Final = 256
 """Queues that are polled for WQEs to flush, each time that the timer for it expires."""
-ENDED_PER_POLL: Final = 512
+RESPONDERS_FREED_PER_POLL: Final = 512
 """Responders that end when their DC target is destroyed."""
-TOLD_PER_POLL: Final = 256
+EVENTS_PER_POLL: Final = 256
 """Page faults whose events were delayed by a full EQ."""
 FREED_PER_ROUND: Final = 5000
 """Objects that are freed after a reset; up to a million may exist, with 1 to 2 us for each."""

@@ -20,17 +20,17 @@ class ErrorQueuePoller:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[Look, None] = {}
+        self._waiting: dict[PendingPoll, None] = {}
         self._timer: Timer | None = None
 
     def add(self, call: Callable[[], None]) -> Timer:
         """Call ``call`` once, after INTERVAL_NS or, with many others waiting, later."""
-        look = Look(self, call)
+        look = PendingPoll(self, call)
         self._waiting[look] = None
         self._set_timer()
         return look
 
-    def discard(self, look: Look) -> None:
+    def discard(self, look: PendingPoll) -> None:
         """Remove a cancelled poll."""
         self._waiting.pop(look, None)
         if not self._waiting and self._timer is not None:
@@ -54,15 +54,15 @@ class ErrorQueuePoller:
             self._timer = self._clock.call_later(INTERVAL_NS, self._run)
 
 
-class Look:
+class PendingPoll:
     """One pending poll; implements :class:`emu.device.ports.Timer`."""
 
-    __slots__ = ("_looks", "call")
+    __slots__ = ("_poller", "call")
 
-    def __init__(self, looks: ErrorQueuePoller, call: Callable[[], None]) -> None:
-        self._looks = looks
+    def __init__(self, poller: ErrorQueuePoller, call: Callable[[], None]) -> None:
+        self._poller = poller
         self.call = call
 
     def cancel(self) -> None:
         """Cancel the poll."""
-        self._looks.discard(self)
+        self._poller.discard(self)

@@ -44,7 +44,7 @@ from emu.device.rounds.backlog import Backlog
 from emu.device.state.containment import ContainedClock, Lifetime, contain
 from emu.device.state.error_queue_poller import ErrorQueuePoller
 from emu.device.state.fwpages import FirmwarePages
-from emu.device.state.held import HeldRoom
+from emu.device.state.held import HeldCapacity
 from emu.device.state.points import FaultPoints
 from emu.device.state.sessions import Sessions
 from emu.device.state.sub_functions import SubFunction, SubFunctions
@@ -214,7 +214,7 @@ class Hca(ObjectTables):
         """Indices of keys with cached views; may include keys that no longer exist."""
         self.unhandled = unhandled if unhandled is not None else Unhandled()
         self._event_eqs: dict[EventType, Eq] = {}
-        self.seldom_looks = ErrorQueuePoller(self.clock)
+        self.error_queue_poller = ErrorQueuePoller(self.clock)
         """Polls queues in ERR that have had no new WQEs for a while."""
         self.copies: dict[tuple[int, int], Copy] = {}
         """WQEs that are being copied behind send doorbells, by page and offset (BlueFlame)."""
@@ -240,7 +240,7 @@ class Hca(ObjectTables):
         """Interrupt vectors with a minimum interval between interrupts."""
         self.pins = pins()
         """Pins of outgoing and incoming pulses."""
-        self.held_room = HeldRoom(self.ledger)
+        self.held_capacity = HeldCapacity(self.ledger)
         self.page_faults = PageFaultTable(self.ledger)
         """Page faults that wait for the driver."""
         self.wire.attach(self)
@@ -322,7 +322,7 @@ class Hca(ObjectTables):
         self.lifetime.is_over = True
         self.lifetime = Lifetime(self)
         self.clock = ContainedClock(self.bare_clock, self.lifetime)
-        self.seldom_looks = ErrorQueuePoller(self.clock)
+        self.error_queue_poller = ErrorQueuePoller(self.clock)
 
     def drop_objects(self) -> None:
         """Drop all objects at once. The caller must have stopped all work on them before."""

@@ -26,7 +26,7 @@ _OVERHEAD_BYTES: Final = 1 << 10
 """Cost of a packet in addition to its payload, in bytes."""
 
 
-class HeldRoom:
+class HeldCapacity:
     """The bytes left for all queue pairs of a function."""
 
     __slots__ = ("_ledger", "left")
@@ -62,7 +62,7 @@ class HeldPackets:
 
     __slots__ = ("_room", "packets")
 
-    def __init__(self, room: HeldRoom) -> None:
+    def __init__(self, room: HeldCapacity) -> None:
         self._room = room
         self.packets: deque[Packet] = deque()
 
@@ -95,7 +95,7 @@ class EarlyPackets:
 
     __slots__ = ("_room", "packets")
 
-    def __init__(self, room: HeldRoom) -> None:
+    def __init__(self, room: HeldCapacity) -> None:
         self._room = room
         self.packets: dict[int, Packet] = {}
 

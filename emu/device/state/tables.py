@@ -213,11 +213,11 @@ class ObjectTables:
         """Update ``is_sniffed`` after a root has changed."""
         self.is_sniffed = self.sniffer_rx.root is not None or self.sniffer_tx.root is not None
 
-    def look_for_vxlan(self, ports: frozenset[int]) -> None:
+    def parse_vxlan(self, ports: frozenset[int]) -> None:
         """Parse packets to these UDP ports as VXLAN."""
         self._look_for(self.parser._replace(vxlan_ports=ports))
 
-    def look_for_geneve_option(self, header: bytes | None) -> None:
+    def parse_geneve_option(self, header: bytes | None) -> None:
         """Parse this option in Geneve's header (``Parser.geneve_option``)."""
         self._look_for(self.parser._replace(geneve_option=header))
 

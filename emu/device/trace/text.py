@@ -46,7 +46,7 @@ LEGEND = """\
 # log    a line of the log of the guest's kernel
 # call   a call that the guest's ftrace has seen
 # A number from 10 on is hexadecimal, unless it counts something."""
-"""What columns and points of the text form mean, as lines of comment for a terminal."""
+"""Legend of the text form's columns and points, as lines of comment for a terminal."""
 
 
 def seconds(ns: int) -> str:

@@ -27,7 +27,7 @@ def checksum(data: bytes) -> int:
 
 
 @dataclass
-class Packet:
+class EthPacket:
     """Fields of a packet; :meth:`frame` builds it with correct checksums."""
 
     tags: tuple[tuple[int, int], ...] = ()

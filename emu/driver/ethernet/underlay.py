@@ -21,7 +21,7 @@ _PAD = bytes(16)
 _MAX_PACKET = 4096 + 64
 
 
-class Interface:
+class IpoibInterface:
     """Underlay queue pair, a send queue, and one receive queue for all its packets.
 
     ``shared`` is an interface whose receive queue and flow table this one uses, like an interface
@@ -29,7 +29,7 @@ class Interface:
     """
 
     def __init__(
-        self, node: Node, *, pkey_index: int = 0, shared: Interface | None = None,
+        self, node: Node, *, pkey_index: int = 0, shared: IpoibInterface | None = None,
         receives: int = 16,
     ) -> None:  # fmt: skip
         """Create the interface, set it up, and post ``receives`` WQEs unless it uses another's
@@ -70,7 +70,7 @@ class Interface:
         self.node.driver.must(Op.SET_FLOW_TABLE_ROOT, op_mod=1, underlay_qpn=self.qpn)
         self.node.driver.must(Op._2RST_QP, qpn=self.qpn)
 
-    def vector(self, to: Interface, **fields: object) -> dict[str, Any]:
+    def vector(self, to: IpoibInterface, **fields: object) -> dict[str, Any]:
         """Return the address vector of another interface."""
         return {
             "dqp_dct": to.qpn | _EXTENDED, "key": QKEY << 32, **self.node.vector_to(to.node),

@@ -64,11 +64,11 @@ class Cable:
         """Return whether ``room`` is used up, for any receiver."""
         return len(self.frames) >= self.room
 
-    def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+    def when_ready_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call back in the next :meth:`run`."""
         self.waiting.append(callback)
 
-    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+    def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
         """Return no limit: the cable keeps all frames."""
         return NO_LIMIT
 

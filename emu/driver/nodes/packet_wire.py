@@ -66,7 +66,7 @@ class PacketWire:
     def _carry_train(self, pieces: Sequence[Buffer]) -> bool:
         return self._keep(b"".join(pieces))
 
-    def when_room(self, address: int, callback: Callable[[], None], /) -> None:
+    def when_ready(self, address: int, callback: Callable[[], None], /) -> None:
         """Call back when a frame has been delivered and the wire has space."""
         self._waiting.append(callback)
 

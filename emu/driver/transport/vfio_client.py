@@ -47,7 +47,7 @@ QEMU_CAPABILITIES = {
 RW = int(DmaFlag.READ | DmaFlag.WRITE)
 
 
-class RefusedError(Exception):
+class VfioRefusedError(Exception):
     """Raised when the server answers with an error; ``errno`` is its number."""
 
     def __init__(self, errno: int) -> None:
@@ -104,13 +104,13 @@ class VfioClient:
         return Reply(msg_id, cmd, flags, errno, self._read(size - HEADER.size))
 
     def call(self, cmd: int, payload: bytes = b"", fds: Sequence[int] = ()) -> bytes:
-        """Send a request and return its reply's payload. Raises :class:`RefusedError`."""
+        """Send a request and return its reply's payload. Raises :class:`VfioRefusedError`."""
         msg_id = self.send(cmd, payload, fds)
         reply = self.receive()
         assert (reply.msg_id, reply.cmd) == (msg_id, cmd)
         assert reply.flags & MessageFlag.TYPE_MASK == MessageFlag.REPLY
         if reply.flags & MessageFlag.ERROR:
-            raise RefusedError(reply.errno)
+            raise VfioRefusedError(reply.errno)
         return reply.payload
 
     def negotiate(

@@ -30,8 +30,8 @@ from emu.server.vhost.protocol import (
     VRING_ADDR,
     VRING_STATE,
     DescriptorFlag,
-    MessageFlag,
     PcidevOp,
+    VhostMessageFlag,
     VhostRequest,
 )
 
@@ -48,7 +48,7 @@ class RefusedMessageError(Exception):
     """Raised when the server acknowledges a message with an error."""
 
 
-class Ring:
+class DriverVirtqueue:
     """Driver's side of a queue, in the first pages of the memory."""
 
     def __init__(self, memory: mmap.mmap, base: int, index: int) -> None:
@@ -105,8 +105,8 @@ class VhostClient:
         self.fd = os.memfd_create("guest", os.MFD_CLOEXEC)
         os.ftruncate(self.fd, size)
         self.memory = mmap.mmap(self.fd, size)
-        self.commands = Ring(self.memory, base, COMMANDS)
-        self.interrupts = Ring(self.memory, base, INTERRUPTS)
+        self.commands = DriverVirtqueue(self.memory, base, COMMANDS)
+        self.interrupts = DriverVirtqueue(self.memory, base, INTERRUPTS)
         self.calls, self.call_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def close(self) -> None:
@@ -139,13 +139,13 @@ class VhostClient:
 
     def tell(self, request: int, payload: bytes = b"", fds: Sequence[int] = ()) -> None:
         """Send a message and wait until it is acknowledged. Raises RefusedMessageError."""
-        self.send(request, payload, fds, VERSION | MessageFlag.NEED_REPLY)
+        self.send(request, payload, fds, VERSION | VhostMessageFlag.NEED_REPLY)
         if U64.unpack(self._reply(request)) != (0,):
             raise RefusedMessageError(request)
 
     def _reply(self, request: int) -> bytes:
         got, flags, payload = self.receive()
-        assert (got, flags) == (request, VERSION | MessageFlag.REPLY)
+        assert (got, flags) == (request, VERSION | VhostMessageFlag.REPLY)
         return payload
 
     def negotiate(self) -> None:
@@ -169,7 +169,7 @@ class VhostClient:
         payload = MEM_TABLE.pack(len(regions), 0) + table
         self.tell(VhostRequest.SET_MEM_TABLE, payload, [self.fd] * len(regions))
 
-    def place(self, index: int, ring: Ring, size: int = QUEUE_SIZE) -> None:
+    def place(self, index: int, ring: DriverVirtqueue, size: int = QUEUE_SIZE) -> None:
         """Send size, base and addresses of a queue."""
         self.tell(VhostRequest.SET_VRING_NUM, VRING_STATE.pack(index, size))
         self.tell(VhostRequest.SET_VRING_BASE, VRING_STATE.pack(index, 0))

@@ -37,11 +37,11 @@ class TapWire:
         """Return False: frames are taken at once."""
         return False
 
-    def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+    def when_ready_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call back at once."""
         callback()
 
-    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+    def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
         """Return no limit: the wire records all frames."""
         return NO_LIMIT
 

@@ -73,7 +73,7 @@ def bootstrap(
         ) as process,
     ):
         assert process.stderr is not None
-        meter = Meter(what, progress)
+        meter = BootstrapProgress(what, progress)
         try:
             for line in process.stderr:
                 out.write(line)
@@ -120,7 +120,7 @@ def bootstrap_files(
     packed.unlink()
 
 
-class Meter:
+class BootstrapProgress:
     """Converts mmdebstrap's output lines to calls of a :data:`Progress`."""
 
     def __init__(self, what: str, progress: Progress | None) -> None:

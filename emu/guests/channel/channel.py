@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from emu.guests.channel import frames
-from emu.guests.channel.job import Job, Sink
+from emu.guests.channel.job import GuestJob, Sink
 from emu.guests.errors import ChannelClosedError, GuestError, GuestHungError, reported_failure
 from emu.host.printable import one_line
 
@@ -38,7 +38,7 @@ class GuestChannel:
         self._decoder = frames.FrameDecoder()
         self._send_lock = threading.Lock()
         self._changed = threading.Condition()
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, GuestJob] = {}
         self._last_number = 0
         self._release: str | None = None
         self._failure: BaseException | None = None
@@ -73,13 +73,13 @@ class GuestChannel:
         *,
         has_input: bool = False,
         sink: Sink | None = None,
-    ) -> Job:
+    ) -> GuestJob:
         """Start a command; without ``has_input`` it reads end of file at once."""
         settings = [f"{name}={value}" for name, value in environ.items()]
         payload = frames.encode_command(list(argv), settings, has_input)
         return self._begin(frames.RUN, payload, name, sink)
 
-    def ask(self, what: str, **about: str) -> Job:
+    def ask(self, what: str, **about: str) -> GuestJob:
         """Send a request to the guest's exec server (:mod:`emu.guests.named.exec_server`)."""
         payload = json.dumps({"what": what, **about}).encode()
         return self._begin(frames.ASK, payload, what, None)
@@ -90,11 +90,11 @@ class GuestChannel:
         self.send(frames.CLOCK, 0, stamp)
         self.wait_for(lambda: self._clock == stamp, self._hang_timeout)
 
-    def _begin(self, kind: int, payload: bytes, name: str, sink: Sink | None) -> Job:
+    def _begin(self, kind: int, payload: bytes, name: str, sink: Sink | None) -> GuestJob:
         with self._changed:
             self._raise_failure()
             self._last_number = self._last_number % 0xFFFF + 1
-            job = Job(self, self._last_number, name, sink)
+            job = GuestJob(self, self._last_number, name, sink)
             self._jobs[job.number] = job
         self.send(kind, job.number, payload)
         return job
@@ -116,7 +116,7 @@ class GuestChannel:
             self._failure = self._failure or error
             self._changed.notify_all()
 
-    def give_up(self, job: Job, error: BaseException) -> None:
+    def give_up(self, job: GuestJob, error: BaseException) -> None:
         """Raise ``error`` in the waiters for ``job``."""
         with self._changed:
             job.failure = job.failure or error
@@ -229,7 +229,7 @@ class GuestChannel:
         else:
             self._note(job, frame)
 
-    def _note(self, job: Job, frame: frames.ChannelFrame) -> None:
+    def _note(self, job: GuestJob, frame: frames.ChannelFrame) -> None:
         """Record a command's end, or its report of consumed input."""
         with self._changed:
             if frame.kind == frames.CREDIT:

@@ -29,11 +29,11 @@ class JobChannel(Protocol):
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until ``condition`` holds; False after ``timeout``."""
 
-    def give_up(self, job: Job, error: BaseException) -> None:
+    def give_up(self, job: GuestJob, error: BaseException) -> None:
         """Raise ``error`` in the waiters for ``job``."""
 
 
-class Job:
+class GuestJob:
     """A command in the guest."""
 
     def __init__(self, channel: JobChannel, number: int, name: str, sink: Sink | None) -> None:

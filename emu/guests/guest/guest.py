@@ -13,7 +13,7 @@ from pathlib import Path
 
 from emu.guests.archive.bootstrap import Progress
 from emu.guests.channel.channel import GuestChannel
-from emu.guests.channel.job import Job, Sink
+from emu.guests.channel.job import GuestJob, Sink
 from emu.guests.errors import (
     ChannelClosedError,
     CommandFailedError,
@@ -185,7 +185,7 @@ class Guest:
         has_input: bool = False,
         environ: Mapping[str, str] | None = None,
         sink: Sink | None = None,
-    ) -> Job:
+    ) -> GuestJob:
         """Start a command without waiting for it; see :meth:`run`."""
         words = ["sh", "-c", command] if isinstance(command, str) else list(command)
         if not words:
@@ -199,7 +199,7 @@ class Guest:
             job.default_timeout = self.command_timeout
             return job
 
-    def wait(self, job: Job, timeout: float | None = None) -> int:
+    def wait(self, job: GuestJob, timeout: float | None = None) -> int:
         """Wait for a command from :meth:`popen`; return its status. Errors as in :meth:`run`."""
         with self._diagnosed():
             return job.wait(timeout)

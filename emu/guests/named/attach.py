@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from emu.guests.channel.channel import GuestChannel
-from emu.guests.channel.job import Job
+from emu.guests.channel.job import GuestJob
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.states import OFF, PANICKED
 from emu.guests.named import running
@@ -121,7 +121,7 @@ def _answer(channel: GuestChannel, what: str, timeout: float) -> str:
 def output_of(name: str, words: list[str], timeout: float = 60.0) -> bytes:
     """Return a command's standard output. Raises :class:`LabError`, also for a nonzero status."""
     with at_command(name) as channel:
-        job: Job = channel.start(" ".join(words), words, {})
+        job: GuestJob = channel.start(" ".join(words), words, {})
         status = job.wait(timeout)
         if status != 0:
             said = printable(bytes(job.stderr).decode(errors="replace")).strip()

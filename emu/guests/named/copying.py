@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, NoReturn
 
 from emu.guests.channel import frames
 from emu.guests.channel.channel import GuestChannel
-from emu.guests.channel.job import Job
+from emu.guests.channel.job import GuestJob
 from emu.guests.errors import GuestError, LabError
 from emu.guests.named.attach import at_command
 from emu.host.printable import one_line, printable
@@ -148,7 +148,7 @@ class _Member(tarfile.TarInfo):
 class _Input(io.RawIOBase):
     """A command's standard input, as a writable file."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: GuestJob) -> None:
         self._job = job
 
     def write(self, data: Buffer) -> int:
@@ -160,7 +160,7 @@ class _Input(io.RawIOBase):
 @contextlib.contextmanager
 def _output(
     channel: GuestChannel, words: list[str], errors: bytearray
-) -> Iterator[tuple[Job, IO[bytes]]]:
+) -> Iterator[tuple[GuestJob, IO[bytes]]]:
     """Start a command in the guest; hold it and its output, as a file, while the body runs."""
     reader, writer = os.pipe()
 
@@ -193,7 +193,7 @@ def _is_directory(channel: GuestChannel, path: str) -> bool:
     return channel.start("test", ["test", "-d", path], {}).wait() == 0
 
 
-def _check(job: Job, errors: bytearray, name: str, folder: str) -> None:
+def _check(job: GuestJob, errors: bytearray, name: str, folder: str) -> None:
     """Raise the error that the guest's tar reported, if it failed."""
     status = job.wait()
     if status:

@@ -36,7 +36,7 @@ Start = Callable[[contextlib.ExitStack], Mapping[str, GuestHandle]]
 
 @contextlib.contextmanager
 def open_exec_servers(
-    claim: running.Claim, info: Mapping[str, object], guests: Mapping[str, GuestHandle]
+    claim: running.NameClaim, info: Mapping[str, object], guests: Mapping[str, GuestHandle]
 ) -> Iterator[None]:
     """Serve the guests' commands to other processes while the body runs, under the claim's name."""
     with contextlib.ExitStack() as stack:
@@ -60,7 +60,7 @@ def launch(
     appends to ``complaints``: the first one is raised, and the guests stay up. Raises
     :class:`LabError` when the name is in use, or the error of ``start``.
     """
-    claim = running.Claim(name)
+    claim = running.NameClaim(name)
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -148,7 +148,7 @@ def _self(info: Mapping[str, object]) -> dict[str, object]:
 
 
 def _keep(
-    claim: running.Claim,
+    claim: running.NameClaim,
     info: Mapping[str, object],
     start: Start,
     report: int,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from emu.guests.channel import frames
-from emu.guests.channel.job import Job, Sink
+from emu.guests.channel.job import GuestJob, Sink
 from emu.guests.errors import GuestError, LabError, as_reported
 from emu.guests.named.inbox import Inbox
 from emu.guests.named.outbox import Outbox
@@ -63,10 +63,10 @@ class GuestHandle(Protocol):
         has_input: bool = False,
         environ: Mapping[str, str] | None = None,
         sink: Sink | None = None,
-    ) -> Job:
+    ) -> GuestJob:
         """Start a command."""
 
-    def wait(self, job: Job, timeout: float | None = None) -> int:
+    def wait(self, job: GuestJob, timeout: float | None = None) -> int:
         """Wait for a command; return its exit status."""
 
     def await_boot(self) -> None:
@@ -124,7 +124,7 @@ class ExecServer:
     def _serve(self, client: socket.socket) -> None:
         with client:
             try:
-                Session(self._guest, client).serve()
+                ExecSession(self._guest, client).serve()
             except (OSError, ValueError, frames.ChannelFrameError) as error:
                 logger.info("a client has disconnected: %s", error)
             finally:
@@ -132,14 +132,14 @@ class ExecServer:
                     self._clients.discard(client)
 
 
-class Session:
+class ExecSession:
     """The commands of one client."""
 
     def __init__(self, guest: GuestHandle, client: socket.socket) -> None:
         self._guest = guest
         self._client = client
         self._outbox = Outbox(client.sendall, self._hold)
-        self._jobs: dict[int, tuple[Job, Inbox]] = {}
+        self._jobs: dict[int, tuple[GuestJob, Inbox]] = {}
         self._hold_lock = threading.Lock()
         self._is_held = False
         self._is_asked = False
@@ -212,14 +212,14 @@ class Session:
         for at in range(0, len(data), frames.MAX_PAYLOAD):
             self._send(kind, number, data[at : at + frames.MAX_PAYLOAD])
 
-    def _feed(self, number: int, job: Job, given: Inbox) -> None:
+    def _feed(self, number: int, job: GuestJob, given: Inbox) -> None:
         def credit(count: int) -> None:
             self._send(frames.CREDIT, number, frames.encode_count(count))
 
         with contextlib.suppress(GuestError, OSError):
             given.pass_on(job, credit)
 
-    def _finish(self, number: int, job: Job, given: Inbox) -> None:
+    def _finish(self, number: int, job: GuestJob, given: Inbox) -> None:
         with contextlib.suppress(OSError):
             try:
                 status = self._guest.wait(job)

@@ -15,7 +15,7 @@ from emu.guests.errors import GuestError, ServerError
 from emu.guests.guest.guest import Guest
 from emu.guests.guest.server import DeviceServer
 from emu.guests.guest.vm import Served
-from emu.guests.named.topology import LabNode, Topology
+from emu.guests.named.topology import LabNode, LabTopology
 from emu.guests.workdir import work_directory
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class _Hosts:
 
 
 def start(
-    topology: Topology,
+    topology: LabTopology,
     stack: contextlib.ExitStack,
     complain: Callable[[GuestError], None] | None = None,
 ) -> Mapping[str, Guest]:

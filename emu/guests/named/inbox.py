@@ -6,7 +6,7 @@ import queue
 from collections.abc import Callable
 
 from emu.guests.channel import frames
-from emu.guests.channel.job import Job
+from emu.guests.channel.job import GuestJob
 
 
 class Inbox:
@@ -28,7 +28,7 @@ class Inbox:
         """End the input."""
         self._parts.put(b"")
 
-    def pass_on(self, job: Job, credit: Callable[[int], None]) -> None:
+    def pass_on(self, job: GuestJob, credit: Callable[[int], None]) -> None:
         """Write the input to the command as fast as the command reads it, until the input ends."""
         while data := self._parts.get():
             job.write(data)

@@ -92,7 +92,7 @@ def _place() -> Path:
     return cache.cache_dir() / "names"
 
 
-class Claim:
+class NameClaim:
     """A name that this process holds; its directory is empty at first, and removed with the block.
 
     Raises :class:`LabError` when the name is in use. A forked process holds the name too, until it
@@ -108,7 +108,7 @@ class Claim:
         self._clear()
         self.path.mkdir(mode=0o700)
 
-    def __enter__(self) -> Claim:
+    def __enter__(self) -> NameClaim:
         return self
 
     def __exit__(self, *_: object) -> None:

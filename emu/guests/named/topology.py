@@ -71,7 +71,7 @@ class LabNode:
         self.commands_place = commands_place
 
 
-class Topology:
+class LabTopology:
     """Guests by name, and the options of their server."""
 
     def __init__(
@@ -121,7 +121,7 @@ class Checks:
     plan: Callable[[Path], object]
 
 
-def read(path: Path, checks: Checks | None = None) -> Topology:
+def read(path: Path, checks: Checks | None = None) -> LabTopology:
     """Return the topology in a file, whose paths are relative to it. Raises :class:`LabError`."""
     file = TomlFile(path, TopologyFile, {"guest": LabGuestTable, "server": ServerTable}, LabError)
     base = path.resolve().parent
@@ -156,7 +156,7 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
         )
         for one in named
     ]
-    return Topology(name, nodes, file.content.server, base)
+    return LabTopology(name, nodes, file.content.server, base)
 
 
 def _of_devices(file: TopologyFile, checks: Checks) -> Iterator[tuple[Place, object]]:

@@ -7,7 +7,7 @@ from html import escape
 
 from emu.instruments.coverage.data import Coverage, CoveredModule
 from emu.instruments.coverage.report import lost, rows
-from emu.instruments.coverage.source import Tree
+from emu.instruments.coverage.source import KernelTree
 
 _STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; color: #222 }
@@ -19,7 +19,7 @@ tr.never { color: #a33 } summary { cursor: pointer; font-weight: 600 }
 """
 
 
-def page(coverage: Coverage, tree: Tree | None) -> Iterator[str]:
+def page(coverage: Coverage, tree: KernelTree | None) -> Iterator[str]:
     """Yield the page in chunks."""
     yield '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Coverage</title>'
     yield f"<style>{_STYLE}</style>\n<h1>Functions that ran</h1>\n"
@@ -40,7 +40,7 @@ def page(coverage: Coverage, tree: Tree | None) -> Iterator[str]:
             yield from _functions(name, module, tree)
 
 
-def _functions(name: str, module: CoveredModule, tree: Tree | None) -> Iterator[str]:
+def _functions(name: str, module: CoveredModule, tree: KernelTree | None) -> Iterator[str]:
     places = tree.places(module.directory, module.functions) if tree is not None else {}
     yield f"<details><summary>{escape(name)}: {module.ran} of {len(module.functions)}</summary>\n"
     yield "<table><tr><th>function<th>source<th>calls</tr>\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredKernel, CoveredModule
-from emu.instruments.coverage.source import Tree
+from emu.instruments.coverage.source import KernelTree
 
 ALL_KERNELS = "all kernels"
 
@@ -50,7 +50,7 @@ class CoverageRow:
     shares: dict[str, CoveredShare]
 
 
-def rows(coverage: Coverage, tree: Tree | None) -> list[CoverageRow]:
+def rows(coverage: Coverage, tree: KernelTree | None) -> list[CoverageRow]:
     """Return the table: rows by module, with a source tree also by directory, and the total
     last."""
     groups: dict[tuple[str, str], dict[str, list[CoveredFunction]]] = defaultdict(dict)
@@ -65,7 +65,9 @@ def rows(coverage: Coverage, tree: Tree | None) -> list[CoverageRow]:
     return [*table, CoverageRow("all", "", _shares(parts))] if len(parts) > 1 else table
 
 
-def _by_directory(module: CoveredModule, tree: Tree | None) -> dict[str, list[CoveredFunction]]:
+def _by_directory(
+    module: CoveredModule, tree: KernelTree | None
+) -> dict[str, list[CoveredFunction]]:
     if tree is None:
         return {module.directory: list(module.functions)}
     groups: dict[str, list[CoveredFunction]] = defaultdict(list)
@@ -88,7 +90,7 @@ def _shares(parts: list[dict[str, list[CoveredFunction]]]) -> dict[str, CoveredS
     return shares
 
 
-def summary(coverage: Coverage, tree: Tree | None) -> dict[str, object]:
+def summary(coverage: Coverage, tree: KernelTree | None) -> dict[str, object]:
     """Return the number of runs, missed calls and the table as plain values."""
     return {
         "runs": {release: kernel.runs for release, kernel in coverage.kernels.items()},
@@ -107,7 +109,7 @@ def summary(coverage: Coverage, tree: Tree | None) -> dict[str, object]:
     }
 
 
-def lcov(coverage: Coverage, tree: Tree) -> Iterator[str]:
+def lcov(coverage: Coverage, tree: KernelTree) -> Iterator[str]:
     """Yield the lines of a tracefile (geninfo(1)): functions and the line of each.
 
     Writes one record for each kernel, module and source file; the kernel is the test's name.

@@ -48,7 +48,7 @@ class SourcePlace:
         return self.file.rpartition("/")[0]
 
 
-class Tree:
+class KernelTree:
     """A kernel's source tree."""
 
     def __init__(self, root: Path) -> None:

@@ -18,7 +18,7 @@ MAX_RUNS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialResult:
     """The result of one run of a trial."""
 
     kind: str
@@ -30,7 +30,7 @@ class Outcome:
 class Verdicts:
     """Judges trials; the first trial has all faults and defines the wanted failure."""
 
-    def __init__(self, run: Callable[[list[One]], Outcome]) -> None:
+    def __init__(self, run: Callable[[list[One]], TrialResult]) -> None:
         """Take ``run``, which carries a trial out in a fresh guest at each call."""
         self._run = run
         self._wanted = ""

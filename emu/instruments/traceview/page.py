@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from importlib import resources
 
 from emu.device.trace.event import TraceEvent
-from emu.instruments.traceview.queues import Queues, ordered
+from emu.instruments.traceview.queues import TracedQueues, ordered
 from emu.instruments.traceview.tracks import Tracks, fields_of, name_of, order_of, span
 
 CHUNK = 4096
@@ -56,7 +56,7 @@ class _Chunks:
 
     def __init__(self) -> None:
         self._tracks = Tracks()
-        self._queues = Queues()
+        self._queues = TracedQueues()
         self._orders: list[int] = []
         self._names: dict[tuple[str, str], int] = {}
         self._origin_ns: int | None = None

@@ -1,7 +1,7 @@
 """Summarizes each queue of a trace: created, used, failed, destroyed.
 
-Queues are queue pairs, send, receive and shared receive queues, CQs and EQs. A reused number is
-another queue. A trace may start late, so a queue's first event may be of any kind.
+TracedQueues are queue pairs, send, receive and shared receive queues, CQs and EQs. A reused number
+is another queue. A trace may start late, so a queue's first event may be of any kind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_NAME_CHARS = 120
 _NO_ERROR = ("", "OK")
 
 
-class Queue:
+class TracedQueue:
     """History of one queue."""
 
     __slots__ = (
@@ -81,11 +81,11 @@ class Queue:
         ]
 
 
-class Queues:
+class TracedQueues:
     """Processes a trace's events in order and assigns them to queues."""
 
     def __init__(self) -> None:
-        self.all: list[Queue] = []
+        self.all: list[TracedQueue] = []
         self._living: dict[tuple[int, str, int], int] = {}
         self._receivers: dict[tuple[int, int], int] = {}
         """The receive queue of a CQ, 0 for several: a receive completion may name none."""
@@ -187,22 +187,22 @@ class Queues:
         elif makes or not place:
             if len(self.all) >= MAX_QUEUES:
                 return 0
-            self.all.append(Queue(function, kind, number, makes))
+            self.all.append(TracedQueue(function, kind, number, makes))
             self._living[key] = len(self.all)
         return self._living[key]
 
 
-def ordered(queues: list[Queue]) -> Iterator[tuple[int, Queue]]:
+def ordered(queues: list[TracedQueue]) -> Iterator[tuple[int, TracedQueue]]:
     """Yield index plus one and queue: failed ones first, then by function, kind and number."""
     places = sorted(range(len(queues)), key=lambda place: _rank(queues[place]))
     return ((place + 1, queues[place]) for place in places)
 
 
-def _rank(queue: Queue) -> tuple[bool, int, int, int]:
+def _rank(queue: TracedQueue) -> tuple[bool, int, int, int]:
     return not queue.errors, queue.function, KINDS.index(queue.kind), queue.number
 
 
-def _note(queue: Queue, op: str, event: TraceEvent) -> None:
+def _note(queue: TracedQueue, op: str, event: TraceEvent) -> None:
     """Record the effects of a command on the queue."""
     if event.is_refusal:
         _count(queue.errors, f"{op} {event.fields.get('status', 'not delivered')}")
@@ -250,11 +250,11 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-_READERS: Mapping[str, Callable[[Queues, TraceEvent], tuple[int, int]]] = {
-    TracePoint.RESET: Queues._reset,
-    TracePoint.CMD: Queues._command,
-    TracePoint.WQE: Queues._request,
-    TracePoint.CQE: Queues._completion,
-    TracePoint.EQE: Queues._event,
-    TracePoint.FAULT: Queues._fault,
+_READERS: Mapping[str, Callable[[TracedQueues, TraceEvent], tuple[int, int]]] = {
+    TracePoint.RESET: TracedQueues._reset,
+    TracePoint.CMD: TracedQueues._command,
+    TracePoint.WQE: TracedQueues._request,
+    TracePoint.CQE: TracedQueues._completion,
+    TracePoint.EQE: TracedQueues._event,
+    TracePoint.FAULT: TracedQueues._fault,
 }

@@ -158,8 +158,8 @@ class FaultSession:
         """Remove a rule, at the functions ``within`` only; return False if none has it."""
         removed = [one.index for one in self._injectors_of(within) if one.remove(name)]
         if removed:
-            remains = {"functions": removed} if name in self._names() else {}
-            self._record_change({"removed": name, **remains})
+            is_left = {"functions": removed} if name in self._names() else {}
+            self._record_change({"removed": name, **is_left})
         return bool(removed)
 
     def _injectors_of(self, within: Container[int] | None) -> list[Injector]:

@@ -13,7 +13,7 @@ from emu.host.truncated_output import complaint
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.ib.local import Wired
 from emu.server.net.pcap import blocks
-from emu.server.net.pcap.capture import EthernetInterface, Interface, SubnetWatcher
+from emu.server.net.pcap.capture import CaptureInterface, EthernetInterface, SubnetWatcher
 from emu.server.net.pcap.file import DEFAULT_MIB, PcapFile
 from emu.version import version
 
@@ -53,7 +53,7 @@ class Capture:
         self._file.on_end = self._detach
         self._cables = [cable for cable in cables if cable is not None]
         self._fabric = fabric
-        self._interfaces: list[Interface] = []
+        self._interfaces: list[CaptureInterface] = []
         subnet = SubnetWatcher(wants_messages=options.messages)
         for index, (function, cable) in enumerate(zip(functions, cables)):
             name, vport = names[index], function.hca.vport
@@ -68,7 +68,7 @@ class Capture:
                 guid, lid = vport.guid.to_bytes(8, "big"), function.hca.ib.lid
                 about = f"{function.model.title}, LID {lid}"
                 number = self._file.interface(blocks.LINKTYPE_ERF, name, about, guid)
-                interface = Interface(self._file, number)
+                interface = CaptureInterface(self._file, number)
                 subnet.add(fabric.key_of(function.hca), interface)
                 self._interfaces.append(interface)
         fabric.watcher = subnet

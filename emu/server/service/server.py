@@ -31,7 +31,7 @@ from emu.server.net.fabric.protocol import Identity
 from emu.server.net.ib.local import LocalFabric
 from emu.server.net.ib.sockets import SocketFabric
 from emu.server.net.ib.subnet.fabric import SubnetFabric
-from emu.server.net.ib.subnet.topology import Topology
+from emu.server.net.ib.subnet.topology import SubnetTopology
 from emu.server.service.devicespec import DeviceSpec
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
@@ -69,7 +69,7 @@ class Server:
         socket_mode: int = OWNER_ONLY,
         nets: Sequence[NetSpec] = (),
         pcap: PcapOptions | None = None,
-        subnet: Topology | None = None,
+        subnet: SubnetTopology | None = None,
         guests: Sequence[str] = (),
     ) -> None:
         """Create all sockets; ``tracer`` returns the tracer of a function by index and clock.

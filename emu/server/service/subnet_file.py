@@ -7,12 +7,12 @@ from pathlib import Path
 
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
-from emu.server.net.ib.subnet.topology import Topology, TopologyError, parse
+from emu.server.net.ib.subnet.topology import SubnetTopology, TopologyError, parse
 
 MAX_BYTES = 16 << 20
 
 
-def read_topology(path: Path) -> Topology:
+def read_topology(path: Path) -> SubnetTopology:
     """Return the subnet that a file describes. Raises UserError with its path, and OSError."""
     try:
         return replace(parse(read_infile(path, MAX_BYTES).decode()), source=str(path))

@@ -8,7 +8,7 @@ from typing import Any
 
 from emu.server.control.server import ControlRequestError, Streamed
 from emu.server.net.ib.subnet.fabric import SubnetFabric
-from emu.server.net.ib.subnet.nodes import Cables, NoPlaceError, SimNode
+from emu.server.net.ib.subnet.nodes import Cables, NoCableError, SimNode
 from layouts.enums import PortState
 
 
@@ -48,5 +48,5 @@ def cut(subnet: SubnetFabric, params: Mapping[str, Any]) -> None:
         raise ControlRequestError("node must be a name, port a number, is_cut true or false")
     try:
         subnet.cables.cut(*subnet.cables.place(name, port), is_cut=is_cut)
-    except NoPlaceError as error:
+    except NoCableError as error:
         raise ControlRequestError(str(error)) from None

@@ -51,7 +51,7 @@ MAX_ACCESS: Final = 1 << 16
 """Maximum bytes of an access to a BAR."""
 
 
-class MessageFlag(IntFlag):
+class VhostMessageFlag(IntFlag):
     """Bits of the header's flags above the version."""
 
     VERSION_MASK = 0x3

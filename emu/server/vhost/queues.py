@@ -45,7 +45,7 @@ class _Setup:
         self.running: Virtqueue | None = None
 
 
-class Queues:
+class VhostQueues:
     """The queues of a front end.
 
     Setting one up while it runs breaks the protocol: every method then raises

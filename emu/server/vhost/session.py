@@ -30,7 +30,7 @@ from emu.server.vhost.protocol import (
     VhostRequest,
     request_name,
 )
-from emu.server.vhost.queues import Queues
+from emu.server.vhost.queues import VhostQueues
 from emu.server.vhost.stream import VhostStream
 
 
@@ -47,7 +47,7 @@ class VhostSession(VhostStream):
         self._rings = DmaMap(trust_unsealed=True)
         self._rings.on_lost = memory.on_lost
         self._regions: list[tuple[int, int, int]] = []
-        self._queues = Queues(self._rings, device, self.hang_up)
+        self._queues = VhostQueues(self._rings, device, self.hang_up)
         self._budget = 0
         self.behind = False
         """Whether more work may be pending: call :meth:`go_on` before receive()."""

@@ -15,7 +15,7 @@ from emu.server.vhost.protocol import (
     MAX_REGIONS,
     U64,
     VERSION,
-    MessageFlag,
+    VhostMessageFlag,
     VhostProtocolError,
     request_name,
 )
@@ -28,12 +28,12 @@ _NONBLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
 _DONT_WAIT: Final = int(socket.MSG_DONTWAIT)
 _TRUNCATED: Final = int(socket.MSG_CTRUNC)
 _RECEIVED: Final = HEADER.size + MAX_PAYLOAD
-_NEED_REPLY: Final = int(MessageFlag.NEED_REPLY)
-_REPLY: Final = VERSION | int(MessageFlag.REPLY)
+_NEED_REPLY: Final = int(VhostMessageFlag.NEED_REPLY)
+_REPLY: Final = VERSION | int(VhostMessageFlag.REPLY)
 _SUCCESS: Final = U64.pack(0)
 
 
-class Message(NamedTuple):
+class VhostMessage(NamedTuple):
     """A request of the front end."""
 
     request: int
@@ -94,7 +94,7 @@ class VhostStream:
         self._buffer = self._buffer + data if self._buffer else data
         return True
 
-    def next(self) -> Message | None:
+    def next(self) -> VhostMessage | None:
         """Return the next complete message, or None. Raises :class:`VhostProtocolError`."""
         buffer = self._buffer
         if len(buffer) < HEADER.size:
@@ -107,7 +107,7 @@ class VhostStream:
         if len(buffer) < end:
             return None
         self._buffer = buffer[end:]
-        return Message(request, bool(flags & _NEED_REPLY), buffer[HEADER.size : end])
+        return VhostMessage(request, bool(flags & _NEED_REPLY), buffer[HEADER.size : end])
 
     def take_descriptors(self, number: int) -> list[int]:
         """Return the descriptors of the last message from :meth:`next`; the caller closes them.

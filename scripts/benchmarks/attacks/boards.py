@@ -21,7 +21,7 @@ from emu.device.state.hca import Hca, HcaOptions
 from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import to_vport
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.verbs.node import Node
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.tap_wire import TapWire
@@ -110,7 +110,7 @@ class Shared:
 def to_all(watch: Watch) -> Iterator[None]:
     board = Shared(watch)
     mss = -(-LARGE_BYTES // MAX_SEGMENTS)
-    large = Frame(Packet(payload=bytes(LARGE_BYTES)).frame(), mss)
+    large = Frame(EthPacket(payload=bytes(LARGE_BYTES)).frame(), mss)
     yield
     for _ in range(FRAMES):
         board.take(large)
@@ -121,7 +121,7 @@ def to_all(watch: Watch) -> Iterator[None]:
 @pattern("small frames by a bond's second port, to all of 30 vPorts")
 def small_ones(watch: Watch) -> Iterator[None]:
     board = Shared(watch)
-    frame = Frame(Packet().frame())
+    frame = Frame(EthPacket().frame())
     yield
     for _ in range(64 * FRAMES):
         board.take(frame)

@@ -12,7 +12,7 @@ from emu.device.models.software_steering import with_software_steering
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, STEERING
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import UDP, Packet
+from emu.driver.ethernet.frames import UDP, EthPacket
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
 from layouts.enums import PortType
 from layouts.eth_enums import FlowTableType
@@ -51,7 +51,7 @@ class Author(Manager):
 
 def new_flows(count: int = REQUESTS) -> list[bytes]:
     """Return frames of which no two have the same flow."""
-    return [Packet(source=number.to_bytes(4, "big")).frame() for number in range(count)]
+    return [EthPacket(source=number.to_bytes(4, "big")).frame() for number in range(count)]
 
 
 def _chain(author: Author, made: Callable[[int, int], bytes], last: int) -> int:
@@ -140,7 +140,7 @@ def inside_tunnels(watch: Watch) -> Iterator[None]:
     )
     header = bytes.fromhex("0800000000004200")
     yield from author.send(
-        [Packet(protocol=UDP, ports=b"\0\1\x12\xb5", payload=header + inner).frame()
+        [EthPacket(protocol=UDP, ports=b"\0\1\x12\xb5", payload=header + inner).frame()
          for inner in new_flows()]
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from emu.device.state.hca import HcaOptions
 from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -112,7 +112,7 @@ def many_copies(watch: Watch) -> Iterator[None]:
 def many_packets(watch: Watch) -> Iterator[None]:
     segment = Segment(watch, 1)
     payload = segment.left.region(LARGE_BYTES)
-    header, mss = Packet(payload=b"").frame(), -(-LARGE_BYTES // MAX_SEGMENTS)
+    header, mss = EthPacket(payload=b"").frame(), -(-LARGE_BYTES // MAX_SEGMENTS)
     for _ in range(16):
         segment.sq.send(
             payload.sge(), opcode=Opcode.LSO, mss=mss, headers=header, ring=False, flags=0
@@ -127,7 +127,7 @@ def many_packets(watch: Watch) -> Iterator[None]:
 def many_of_both(watch: Watch) -> Iterator[None]:
     segment = Segment(watch, QUEUES)
     payload = segment.left.region(LARGE_BYTES)
-    header, mss = Packet(payload=b"").frame(), -(-LARGE_BYTES // MAX_SEGMENTS)
+    header, mss = EthPacket(payload=b"").frame(), -(-LARGE_BYTES // MAX_SEGMENTS)
     for _ in range(4):
         segment.sq.send(
             payload.sge(), opcode=Opcode.LSO, mss=mss, headers=header, ring=False, flags=0
@@ -141,7 +141,7 @@ def many_of_both(watch: Watch) -> Iterator[None]:
 def scattered_receives(watch: Watch) -> Iterator[None]:
     segment = Segment(watch, QUEUES, is_scattered=True)
     payload = segment.left.region(LARGE_BYTES)
-    header = Packet(payload=b"").frame()
+    header = EthPacket(payload=b"").frame()
     for _ in range(4):
         segment.sq.send(
             payload.sge(), opcode=Opcode.LSO, mss=1400, headers=header, ring=False, flags=0
@@ -156,7 +156,7 @@ def scattered_receives(watch: Watch) -> Iterator[None]:
 def scattered_sends(watch: Watch) -> Iterator[None]:
     segment = Segment(watch, 1)
     key = scattered(segment.left)
-    header = Packet(payload=b"").frame()
+    header = EthPacket(payload=b"").frame()
     for _ in range(64):
         segment.sq.send(
             *[(2048, key, 0)] * 15, opcode=Opcode.LSO, mss=1400, headers=header, ring=False, flags=0
@@ -179,7 +179,7 @@ def many_groups(watch: Watch) -> Iterator[None]:
         flows.entry(table, index, group, tir, ip_version=4, tcp_sport=index + 1)
     flows.set_root(table)
     for index in range(REQUESTS):
-        frame = Packet(source=index.to_bytes(4, "big")).frame()
+        frame = EthPacket(source=index.to_bytes(4, "big")).frame()
         segment.sq.send(frame, ring=False, flags=0)
     yield
     segment.sq.ring_doorbell()

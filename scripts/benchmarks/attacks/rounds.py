@@ -24,7 +24,7 @@ from emu.driver.command.driver import Driver
 from emu.driver.command.resource_dump import ask
 from emu.driver.ethernet.flow_fields import add_to_field, context_fields, set_field, to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -92,7 +92,7 @@ class Segment:
     def send_large(self, to: bytes, count: int) -> None:
         """Post large sends with the maximum number of packets."""
         payload = self.nodes[0].region(LARGE_BYTES)
-        header, mss = to + Packet(payload=b"").frame()[6:], -(-LARGE_BYTES // MAX_SEGMENTS)
+        header, mss = to + EthPacket(payload=b"").frame()[6:], -(-LARGE_BYTES // MAX_SEGMENTS)
         for _ in range(count):
             self.sq.send(
                 payload.sge(), opcode=Opcode.LSO, mss=mss, headers=header, ring=False, flags=0
@@ -182,7 +182,7 @@ def rewritten_copies(watch: Watch) -> Iterator[None]:
 @pattern("frames to an unknown address, flooded to 64 functions with 16 queues each")
 def flooded(watch: Watch) -> Iterator[None]:
     segment = Segment(watch, 65, queues=16)
-    frame = bytes.fromhex("020000000099") + Packet().frame()[6:]
+    frame = bytes.fromhex("020000000099") + EthPacket().frame()[6:]
     for _ in range(512):
         segment.sq.send(frame, ring=False, flags=0)
     yield
@@ -203,7 +203,7 @@ def linked(watch: Watch) -> Iterator[None]:
 def due_at_once(watch: Watch) -> Iterator[None]:
     segment = Segment(watch, 16)
     segment.link(delay="1ms", limit=100_000)
-    frame = Frame(GROUP_MAC + Packet().frame()[6:])
+    frame = Frame(GROUP_MAC + EthPacket().frame()[6:])
     source = segment.functions[0].hca
     for _ in range(2000):
         segment.loop.budget.begin()

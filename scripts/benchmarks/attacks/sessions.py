@@ -14,7 +14,7 @@ from emu.device.state.hca import HcaOptions
 from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.split_queue import SplitQueue
@@ -97,7 +97,7 @@ class Merging:
 
 def _packet(stream: int, number: int) -> bytes:
     ports = (0x400 + stream << 16 | 80).to_bytes(4, "big")
-    return Packet(
+    return EthPacket(
         ports=ports, sequence=1000 + 16 * number, flags=ACK, identifier=number, payload=bytes(16)
     ).frame()
 

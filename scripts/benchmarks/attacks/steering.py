@@ -28,7 +28,7 @@ from emu.driver.ethernet.flow_fields import (
     to_vport,
 )
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.nodes.roce import RoceNode
 from emu.driver.verbs.channels import Channel
 from emu.driver.world.interrupts import IrqList
@@ -140,7 +140,7 @@ class Fdb(Manager):
     def large(self, packets: int = MAX_SEGMENTS, count: int = SENDS) -> None:
         """Post large sends."""
         payload = self.node.region(LARGE_BYTES)
-        header = Packet(payload=b"").frame()
+        header = EthPacket(payload=b"").frame()
         for _ in range(count):
             self.sq.send(
                 payload.sge(), opcode=Opcode.LSO, mss=-(-LARGE_BYTES // packets), headers=header,
@@ -207,7 +207,7 @@ def compared_small(watch: Watch) -> Iterator[None]:
     fdb = Fdb(watch)
     fdb.flows.set_root(fdb.compare(fdb.sampled((2, 3, 5, 7, 11, 13, 17), to_vport(UPLINK))))
     for number in range(16):
-        fdb.sq.send(Packet(source=number.to_bytes(4, "big")).frame(), ring=False, flags=0)
+        fdb.sq.send(EthPacket(source=number.to_bytes(4, "big")).frame(), ring=False, flags=0)
     yield
     fdb.run(16)
 
@@ -235,7 +235,7 @@ def one_key(watch: Watch) -> Iterator[None]:
     fdb.set(table, count, group, to_table(table), value=match(ip_version=4))
     fdb.flows.set_root(table)
     for number in range(4):
-        fdb.sq.send(Packet(source=number.to_bytes(4, "big")).frame(), ring=False, flags=0)
+        fdb.sq.send(EthPacket(source=number.to_bytes(4, "big")).frame(), ring=False, flags=0)
     yield
     fdb.run(0)
 
@@ -314,7 +314,7 @@ def _with_contexts(fdb: Fdb, contexts: Sequence[int]) -> None:
 @pattern(f"FDB: {CONTEXTS} contexts that end tunnels, frames of GRE")
 def ended_tunnels(watch: Watch) -> Iterator[None]:
     fdb = Fdb(watch)
-    header = Packet().front
+    header = EthPacket().front
     _with_contexts(
         fdb,
         [
@@ -322,7 +322,7 @@ def ended_tunnels(watch: Watch) -> Iterator[None]:
             for number in range(CONTEXTS)
         ],
     )
-    inner = Packet().frame()[14:]
+    inner = EthPacket().frame()[14:]
     gre = bytearray(_GRE + inner)
     gre[16:18] = (len(gre) - 14).to_bytes(2, "big")
     for _ in range(64):
@@ -342,7 +342,7 @@ def inserted_headers(watch: Watch) -> Iterator[None]:
         ],
     )
     for number in range(FLOWS):
-        frame = Packet(source=number.to_bytes(4, "big"), payload=bytes(200)).frame()
+        frame = EthPacket(source=number.to_bytes(4, "big"), payload=bytes(200)).frame()
         fdb.sq.send(frame, ring=False, flags=0)
     yield
     fdb.run(FLOWS)
@@ -374,7 +374,7 @@ def everywhere(watch: Watch) -> Iterator[None]:
         fdb.set(table, 0, fdb.flows.group(table, 0, 0), *ways, *ways)
     fdb.flows.set_root(tables[0])
     for number in range(FLOWS):
-        frame = Packet().frame()
+        frame = EthPacket().frame()
         fdb.sq.send(frame[:6] + number.to_bytes(6, "big") + frame[12:], ring=False, flags=0)
     yield
     fdb.run(0)

@@ -13,7 +13,7 @@ from attacks.watch import Watch, pattern
 from emu.device.port.eth.port import MAX_MTU
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -84,7 +84,7 @@ class Strided(Segment):
     def send_large(self, mss: int, count: int = LARGE_SENDS) -> None:
         """Post large sends of TCP of maximum length, whose packets can be merged."""
         payload = self.left.region(LARGE_BYTES)
-        header = Packet(payload=b"").frame()
+        header = EthPacket(payload=b"").frame()
         for _ in range(count):
             self.sq.send(
                 payload.sge(), opcode=Opcode.LSO, mss=mss, headers=header, ring=False, flags=0

@@ -9,7 +9,7 @@ from attacks.keys import scattered
 from attacks.watch import Watch, pattern
 from attacks.wire import Hub
 from emu.device.faults.link import PlannedLink
-from emu.device.port.ib.framing import Route
+from emu.device.port.ib.framing import IbRoute
 from emu.device.port.ib.port import DEFAULT_PKEY
 from emu.device.port.packet import OPS, Packet
 from emu.device.port.train import MAX_PACKETS
@@ -62,7 +62,7 @@ class Target(Hub):
         return Packet(op, self.qp.qpn, psn & PSN_MASK)
 
     def _frame(self, packet: Packet) -> bytes:
-        route = Route(self.node.lid, self.peer.identities[0].lid, 0, DEFAULT_PKEY, None)
+        route = IbRoute(self.node.lid, self.peer.identities[0].lid, 0, DEFAULT_PKEY, None)
         return route.frame(packet, [memoryview(bytes(self.mtu))], self.mtu)
 
 

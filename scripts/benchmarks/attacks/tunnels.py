@@ -10,7 +10,7 @@ from emu.device.models import LINKS
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.driver.ethernet.flow_fields import reformat_fields, to_vport, with_reformat
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import Op, Opcode, PortType
 from layouts.eth_enums import FlowTableType, ReformatType
 
@@ -50,7 +50,7 @@ class Tunneling(Manager):
 def _into_tunnels(watch: Watch, packets: int) -> Iterator[None]:
     manager = Tunneling(watch)
     payload = manager.node.region(LARGE_BYTES)
-    header = Packet(payload=b"").frame()
+    header = EthPacket(payload=b"").frame()
     for _ in range(SENDS):
         manager.sq.send(
             payload.sge(), opcode=Opcode.LSO, mss=-(-LARGE_BYTES // packets), headers=header,

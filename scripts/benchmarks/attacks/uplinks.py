@@ -14,7 +14,7 @@ from attacks.watch import Watch, WatchedBar, pattern
 from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.driver import Driver
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.verbs.node import Node
 from emu.driver.world.interrupts import IrqList
 from emu.server.net.eth.framed import LENGTH
@@ -70,7 +70,7 @@ def _stream(payload: int, step: int) -> bytes:
     """Return segments of ``payload`` bytes, each ``step`` sequence numbers after the one before."""
     frames = []
     for number in range(FLOOD // (payload + 58)):
-        packet = Packet(
+        packet = EthPacket(
             flags=ACK, identifier=0, sequence=number * step & 0xFFFFFFFF, payload=bytes(payload)
         )
         frame = GROUP_MAC + packet.frame()[len(GROUP_MAC) :]

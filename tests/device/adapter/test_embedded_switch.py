@@ -24,7 +24,7 @@ from emu.driver.ethernet.flow_fields import (
     to_vport,
 )
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -48,7 +48,7 @@ MISC, MISC_2 = 1 << 1, 1 << 3
 FDB, INGRESS, EGRESS = (
     FlowTableType.FDB, FlowTableType.ESW_INGRESS_ACL, FlowTableType.ESW_EGRESS_ACL,
 )  # fmt: skip
-FRAME = Packet(payload=b"through the switch").frame()
+FRAME = EthPacket(payload=b"through the switch").frame()
 PAUSE = bytes.fromhex("0180c2000001 020000000001 8808 0001 ffff".replace(" ", "")).ljust(60, b"\0")
 
 
@@ -304,7 +304,7 @@ def test_a_managers_tables_tell_who_has_sent_a_packet(members, manager, other, f
     manager.hca.switch.receive(Frame(FRAME))
     for _ in range(2):
         send(other, sender(other))
-    large = Packet(payload=bytes(3000)).frame()
+    large = EthPacket(payload=bytes(3000)).frame()
     other.hca.switch.forward(other.hca, Frame(large, gso_size=1000, checked=True))
     assert [flows.counted(counter)[0] for counter in counters] == [5, 1]
 

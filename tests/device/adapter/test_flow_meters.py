@@ -19,7 +19,7 @@ from emu.device.engine.eth.steering.domain import MAX_METERS
 from emu.device.objects.eth.flow_meter import FlowMeter, FlowMeterAso
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import entry_fields, match_beside, to_table, to_vport
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.send_queue import SendQueue
 from layouts.enums import CqeSyndrome, Op, Status
 from layouts.eth_enums import FlowAction, FlowTableType, MeterColor, MeterMode
@@ -27,7 +27,7 @@ from layouts.objects.flow_meter import flow_meter_aso_obj, flow_meter_parameters
 from layouts.rings.aso_wqe import READ_EN
 
 RED, YELLOW, GREEN, UNDEFINED = MeterColor
-FRAME = Packet(payload=bytes(146)).frame()
+FRAME = EthPacket(payload=bytes(146)).frame()
 LENGTH = 200
 MISC_2 = 1 << 3
 SECOND_NS = 1_000_000_000
@@ -153,7 +153,7 @@ def test_the_colour_is_in_the_register_that_the_entry_names(switch):
 def test_super_frames_are_metered_by_the_packet(switch):
     set_meter(switch.aso_sq, switch.object, mode=MeterMode.NUM_PACKETS, burst=1024)
     switch.meter()
-    whole = Packet(payload=bytes(10 * 100)).frame()
+    whole = EthPacket(payload=bytes(10 * 100)).frame()
     switch.manager.hca.switch.forward(switch.manager.hca, Frame(whole, 100, checked=True))
     assert switch.counted() == [8, 0, 2]
     assert len(switch.wire.sent()) == 8

@@ -7,14 +7,14 @@ from helpers.device.switches import UPLINK, Switch
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import entry_fields, to_vport
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import GeneralObject, Op, Status
 from layouts.eth_enums import FlowAction, FlowDestination, FlowTableType
 from layouts.steering.fte import dest_format_struct
 from layouts.steering.sampler import sampler_obj
 
 SAMPLER = GeneralObject.SAMPLER
-FRAME = Packet(payload=bytes(64)).frame()
+FRAME = EthPacket(payload=bytes(64)).frame()
 MANAGER = 0
 
 
@@ -73,7 +73,7 @@ def test_some_packets_are_samples(switch, ratio, samples):
 
 def test_super_frames_are_sampled_by_the_packet(switch):
     switch.entry(to_sampler(switch.sampler(sample_ratio=4)))
-    whole = Packet(payload=bytes(10 * 100)).frame()
+    whole = EthPacket(payload=bytes(10 * 100)).frame()
     hca = switch.manager.hca
     hca.switch.forward(hca, Frame(whole, 100, checked=True))
     assert switch.counted() == [10, 2]

@@ -7,7 +7,7 @@ from helpers.device.snapshot import snapshot
 from helpers.device.switches import UPLINK, Switch
 
 from emu.driver.ethernet.flow_fields import to_vport
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import GeneralObject, Op, Status
 from layouts.steering.flow_match import fte_match_param
 from layouts.steering.geneve_option import geneve_tlv_option
@@ -15,7 +15,7 @@ from layouts.steering.geneve_option import geneve_tlv_option
 MISC_3 = 1 << 4
 KIND = {"op_mod": GeneralObject.GENEVE_TLV_OPT}
 CLASS, TYPE, DATA = 0x0102, 0x80, 0x00010002
-INNER = Packet(payload=b"inside" * 20).frame()
+INNER = EthPacket(payload=b"inside" * 20).frame()
 
 
 def option(data=DATA, of_class=CLASS, of_type=TYPE, words=1):
@@ -28,7 +28,7 @@ def packet(*options, port=6081, words=None):
     tail = b"".join(options)
     length = len(tail) // 4 if words is None else words
     geneve = bytes((length, 0)) + b"\x65\x58" + b"\0\0\7\0" + tail
-    return Packet(
+    return EthPacket(
         protocol=17, ports=b"\xc0\0" + port.to_bytes(2, "big"), payload=geneve + INNER
     ).frame()
 

@@ -10,13 +10,13 @@ from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.hairpin import HairpinPair, sender_of
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.world.tap_wire import TapWire
 from layouts.enums import Op, Status
 
-FRAME = Packet(payload=bytes(range(200))).frame()
+FRAME = EthPacket(payload=bytes(range(200))).frame()
 
 
 @pytest.fixture

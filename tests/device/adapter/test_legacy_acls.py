@@ -11,7 +11,7 @@ from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import entry_fields, match_beside, to_tir, to_vport
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -23,7 +23,7 @@ VF, UPLINK = 5, 0xFFFF
 MISC = 1 << 1
 INGRESS, EGRESS = FlowTableType.ESW_INGRESS_ACL, FlowTableType.ESW_EGRESS_ACL
 PUSHED = {"push_vlan": {"ethtype": 0x8100, "prio": 5, "vid": 7}}
-PLAIN = Packet(payload=bytes(64)).frame()
+PLAIN = EthPacket(payload=bytes(64)).frame()
 TAG, OTHER_TAG = bytes.fromhex("8100 a007"), bytes.fromhex("8100 0008")
 FORGED = PLAIN[:6] + bytes.fromhex("020000000099") + PLAIN[12:]
 

@@ -16,7 +16,7 @@ from helpers.device.shared_fdb import NATIVE, UPLINK, VPORT, SharedBoard, queue,
 from helpers.device.snapshot import snapshot
 
 from emu.driver.ethernet.flow_fields import group_fields, table_fields, to_table, to_vport
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import CapMode, CapType, Op, Status
 from layouts.eth_enums import FlowAction, FlowTableType, LagPortSelect, ModifyLag
 from layouts.steering import match_definer as layout
@@ -53,7 +53,7 @@ def tables(both):
 
 
 def frame(number=0, **parts):
-    return Packet(ports=(1000 + number).to_bytes(2, "big") + b"\0\x50", **parts).frame()
+    return EthPacket(ports=(1000 + number).to_bytes(2, "big") + b"\0\x50", **parts).frame()
 
 
 def leave_by(both, sq, member, frames):

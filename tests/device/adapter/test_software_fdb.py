@@ -14,7 +14,7 @@ from emu.device.port.eth.tunnel import GENEVE_PORT
 from emu.device.rounds.portions import finish
 from emu.driver.ethernet.flow_fields import to_table, to_vport
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
 from emu.driver.world.tap_wire import TapWire
@@ -27,7 +27,7 @@ UPLINK = 0xFFFF
 FDB = FlowTableType.FDB
 SOURCE, REGISTERS_1, FLEX_PARSER_0 = 0x0104, 0x0110, 0x0111
 MODEL = with_switch(with_software_steering(LINKS["connectx6dx"][PortType.ETH]))
-FRAME = Packet().frame()
+FRAME = EthPacket().frame()
 DROP = icm_address(IcmKind.FDB_TX_DROP)
 
 
@@ -103,7 +103,7 @@ def test_by_an_option_of_geneve(fdb):
     option = b"\1\2\x80\1"
     ports = b"\xc0\0" + GENEVE_PORT.to_bytes(2, "big")
     geneve = b"\2\0\x65\x58\0\0\7\0" + option + data + FRAME
-    frame = Packet(protocol=UDP, ports=ports, payload=geneve).frame()
+    frame = EthPacket(protocol=UDP, ports=ports, payload=geneve).frame()
     assert fdb.passes(0, frame) == [], "nobody looks for it"
     shape = geneve_tlv_option.new(option_class=0x102, option_type=0x80, option_data_length=1)
     kind = {"op_mod": GeneralObject.GENEVE_TLV_OPT}

@@ -7,7 +7,7 @@ from helpers.device.switches import UPLINK, Switch
 
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.flow_fields import reformat_fields, to_vport
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import Op
 from layouts.eth_enums import FlowAction, ReformatType
 from layouts.steering.flow_match import fte_match_param
@@ -15,7 +15,7 @@ from layouts.steering.flow_match import fte_match_param
 MISC_2 = 1 << 3
 PORT = 6635
 ETHERNET = bytes.fromhex("020000000001 020000000002 0800")
-INNER = Packet(payload=b"inside" * 20).frame()
+INNER = EthPacket(payload=b"inside" * 20).frame()
 
 
 def label(number=555, bottom=1, ttl=64):

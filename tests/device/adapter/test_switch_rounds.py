@@ -23,7 +23,7 @@ from emu.driver.ethernet.flow_fields import (
     to_vport,
 )
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import GeneralObject, Op, Opcode
 from layouts.eth_enums import (
     FlowAction,
@@ -47,7 +47,7 @@ VXLAN = bytes.fromhex(
     "020000000001 020000000002 0800 4500 0000 0000 0000 4011 0000 0a000001 0a000002"
     "0000 12b5 0000 0000 08000000 00424200"
 )
-MARK = Packet(ports=bytes.fromhex("0007 0007")).frame()
+MARK = EthPacket(ports=bytes.fromhex("0007 0007")).frame()
 
 
 class Busy(Switch):
@@ -116,7 +116,7 @@ class Busy(Switch):
         return table
 
     def send_large(self, payload):
-        header = Packet(payload=b"").frame()[:54]
+        header = EthPacket(payload=b"").frame()[:54]
         region = self.manager.node.region(len(payload))
         region.write(payload)
         self.sq.send(region.sge(), opcode=Opcode.LSO, mss=MSS, headers=header, ring=False)

@@ -11,13 +11,13 @@ from emu.driver.ethernet.flow_fields import (
     to_vport,
 )
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowAction, FlowTableType, ModifyField
 
 POP, POP_2 = FlowAction.VLAN_POP, FlowAction.VLAN_POP_2
 PUSH, PUSH_2 = FlowAction.VLAN_PUSH, FlowAction.VLAN_PUSH_2
-PLAIN = Packet(payload=bytes(64)).frame()
+PLAIN = EthPacket(payload=bytes(64)).frame()
 TAG, OTHER = bytes.fromhex("8100 a007"), bytes.fromhex("88a8 0123")
 BESIDE = {
     "push_vlan": {"ethtype": 0x8100, "prio": 5, "vid": 7},

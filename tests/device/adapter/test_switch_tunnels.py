@@ -16,14 +16,14 @@ from emu.driver.ethernet.flow_fields import (
     to_vport,
     with_reformat,
 )  # fmt: skip
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowAction, FlowTableType, ReformatType
 
 MISC = 1 << 1
 VNI = 0x4242
 REFORMAT, DECAP = FlowAction.PACKET_REFORMAT, FlowAction.DECAP
-INNER = Packet(payload=b"inside" * 20).frame()
+INNER = EthPacket(payload=b"inside" * 20).frame()
 ETHERNET = bytes.fromhex("020000000001 020000000002")
 UDP = bytes.fromhex("0000 12b5 0000 0000")
 VXLAN = b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0"
@@ -71,7 +71,7 @@ def test_into_a_vxlan_tunnel(switch, data):
 def test_packets_of_a_flow_have_one_port_and_flows_have_several(switch):
     switch.entry(**reformat(context(switch, OVER_4)))
     ports = [
-        {switch.passes(Packet(ports=pack(">HH", port, 7), payload=bytes(size)).frame())[0][34:36]
+        {switch.passes(EthPacket(ports=pack(">HH", port, 7), payload=bytes(size)).frame())[0][34:36]
          for size in (80, 90)}
         for port in range(1000, 1008)
     ]  # fmt: skip
@@ -96,7 +96,7 @@ def test_what_is_inside_decides_behind_the_tunnel(switch):
     group = fdb.group(table, 0, 3, udp_dport=0xFFFF, ip_protocol=0xFF)
     fdb.entry(table, 0, group, to_vport(UPLINK), udp_dport=7, ip_protocol=17)
     for port, passes in ((7, True), (8, False), (7, True)):
-        inner = Packet(protocol=17, ports=pack(">HH", 1, port), payload=bytes(99)).frame()
+        inner = EthPacket(protocol=17, ports=pack(">HH", 1, port), payload=bytes(99)).frame()
         outer = Frame(b"".join((GRE, inner))).data
         length = (len(outer) - 14).to_bytes(2, "big")
         assert switch.passes(outer[:16] + length + outer[18:]) == [inner] * passes
@@ -154,7 +154,7 @@ def test_geneve_is_matched_and_ends(switch, field):
 
 def test_super_frames_are_cut_before_they_go_into_a_tunnel(switch):
     switch.entry(**reformat(context(switch, OVER_4)))
-    packet = Packet(payload=bytes(3000)).frame()
+    packet = EthPacket(payload=bytes(3000)).frame()
     hca = switch.manager.hca
     hca.switch.forward(hca, Frame(packet, gso_size=1000, checked=True))
     sent = [frame.data for frame in switch.wire.sent()]

@@ -22,12 +22,12 @@ HEADER_BYTES = 16
 def test_what_is_missing_counts_as_zero(pair, command):
     """The shortest command does what the whole one does, filled with zeros."""
     whole = bytes(command.layout_in.new(opcode=command.op).buf)
-    short = whole[: command.least_in]
+    short = whole[: command.min_in]
     answers = [
         node.driver.execute(data, length)
         for node, data, length in (
             (pair[0], whole, command.layout_out.size),
-            (pair[1], short, command.least_out),
+            (pair[1], short, command.min_out),
         )
     ]
     (delivery, answer), (same_delivery, same) = answers
@@ -35,7 +35,7 @@ def test_what_is_missing_counts_as_zero(pair, command):
 
 
 @pytest.mark.parametrize(
-    ("op", "least_in", "least_out"),
+    ("op", "min_in", "min_out"),
     [
         (Op.SET_HCA_CAP, 16, 16),
         (Op.INIT_HCA, 16, 16),
@@ -50,9 +50,9 @@ def test_what_is_missing_counts_as_zero(pair, command):
         (Op.QUERY_SPECIAL_CONTEXTS, 16, 16),
     ],
 )
-def test_least_lengths(op, least_in, least_out):
+def test_least_lengths(op, min_in, min_out):
     """Input up to the last named field, or to where a list begins; output as short as inline."""
-    assert (COMMANDS[op].least_in, COMMANDS[op].least_out) == (least_in, least_out)
+    assert (COMMANDS[op].min_in, COMMANDS[op].min_out) == (min_in, min_out)
 
 
 def test_front_of_a_long_answer(driver):

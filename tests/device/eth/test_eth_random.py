@@ -20,7 +20,7 @@ from emu.device.rounds.budget import POLL_BUDGET, RX_BUDGET, STEPS_PER_ACCESS
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
+from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue, eth_segment
@@ -81,7 +81,7 @@ class World:
         return min(rng.choice(sizes), size - at), key, va + at
 
     def frame(self, rng):
-        packet = Packet(
+        packet = EthPacket(
             protocol=rng.choice((TCP, UDP)), version=4, payload=rng.randbytes(rng.randrange(3000))
         )
         data = bytearray(packet.frame())
@@ -92,7 +92,7 @@ class World:
         return Frame(data.ljust(60, b"\0"), mss, rng.random() < 0.5)
 
     def request(self, rng):
-        header = Packet(payload=b"").frame()[: 54 if rng.random() < 0.9 else rng.randrange(70)]
+        header = EthPacket(payload=b"").frame()[: 54 if rng.random() < 0.9 else rng.randrange(70)]
         if rng.random() < 0.3:
             header = self.node.mac + header[6:]
         segment = eth_segment(

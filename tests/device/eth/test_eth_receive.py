@@ -21,7 +21,7 @@ from emu.device.rounds.costs import STEPS_PER_DELIVERY
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, UDP, Packet, checksum, ones_complement_sum
+from emu.driver.ethernet.frames import MACS, UDP, EthPacket, checksum, ones_complement_sum
 from emu.driver.ethernet.interfaces import (
     alloc_td,
     create_direct_tir,
@@ -93,7 +93,7 @@ def right_sum(entry, data):
 
 def test_a_packet(hca, rq, clock):
     buffers = Buffers(rq)
-    frame = Packet(payload=bytes(range(200))).frame()
+    frame = EthPacket(payload=bytes(range(200))).frame()
     arrive(hca, Frame(frame))
     ((entry, data),) = buffers.drain()
     assert data == frame
@@ -115,7 +115,7 @@ def test_nothing_is_written_behind_a_packet(hca, node, lead, mode):
     region, before = node.region(512), b"\xa5" * 512
     region.write(before)
     rq.post((512, region.key, region.va))
-    frame = Packet(payload=bytes(201)).frame()
+    frame = EthPacket(payload=bytes(201)).frame()
     arrive(hca, Frame(frame))
     assert rq.cq.poll().byte_cnt == len(frame)
     assert region.read(0, 512) == frame + before[len(frame) :]
@@ -124,7 +124,7 @@ def test_nothing_is_written_behind_a_packet(hca, node, lead, mode):
 def test_in_order_and_over_the_rings_end(hca, rq):
     buffers = Buffers(rq, count=5)
     for number in range(70):
-        frame = Packet(payload=bytes([number]) * 100).frame()
+        frame = EthPacket(payload=bytes([number]) * 100).frame()
         arrive(hca, Frame(frame))
         ((entry, data),) = buffers.drain()
         assert (entry.wqe_counter, data) == (number, frame)
@@ -177,7 +177,7 @@ def test_exactly_full(hca, rq):
 def test_longer_than_the_request(hca, rq, driver, counter):
     """Dropped, and the request stays for the next one: rx_oversize_pkts_buffer of ethtool -S."""
     buffers = Buffers(rq, 60)
-    arrive(hca, Frame(Packet(payload=bytes(100)).frame()))
+    arrive(hca, Frame(EthPacket(payload=bytes(100)).frame()))
     arrive(hca, Frame(ARP))
     ((entry, data),) = buffers.drain()
     assert (entry.wqe_counter, data) == (0, ARP)
@@ -209,7 +209,7 @@ def test_counter_that_a_queue_gets_when_it_starts(hca, node, driver, counter, le
 
 def test_a_checksum_that_is_filled_in_is_believed(hca, rq):
     buffers = Buffers(rq)
-    frame = Packet(payload=bytes(range(100))).frame()
+    frame = EthPacket(payload=bytes(range(100))).frame()
     arrive(hca, Frame(frame, checked=True, filled=True))
     ((entry, data),) = buffers.drain()
     assert data == frame
@@ -250,7 +250,7 @@ def test_nobody_wants_it(hca, driver):
 
 def test_nobody_wants_a_super_frame(hca, driver):
     """It counts as the packets that it stands for."""
-    packet = Packet(payload=bytes(2500))
+    packet = EthPacket(payload=bytes(2500))
     arrive(hca, Frame(unsegmented(packet.header(), packet.payload, 1000), 1000, checked=True))
     assert driver.must(Op.QUERY_VNIC_ENV).vport_env.nic_receive_steering_discard == 3
     assert hca.nic_vport.received.packets == 3
@@ -315,17 +315,17 @@ def test_over_a_memory_pool(hca, node, driver, lead):
 @pytest.mark.parametrize(
     ("packet", "checked", "kind"),
     [
-        (Packet(), L2 | L3 | L4, CqeHeader.IPV4 | CqeHeader.TCP_ACK_AND_DATA),
-        (Packet(**V6), L2 | L3 | L4, CqeHeader.IPV6 | CqeHeader.TCP_ACK_AND_DATA),
-        (Packet(protocol=UDP, chain=UDP), L2 | L3 | L4, CqeHeader.IPV4 | CqeHeader.UDP),
+        (EthPacket(), L2 | L3 | L4, CqeHeader.IPV4 | CqeHeader.TCP_ACK_AND_DATA),
+        (EthPacket(**V6), L2 | L3 | L4, CqeHeader.IPV6 | CqeHeader.TCP_ACK_AND_DATA),
+        (EthPacket(protocol=UDP, chain=UDP), L2 | L3 | L4, CqeHeader.IPV4 | CqeHeader.UDP),
         (
-            Packet(protocol=UDP, chain=UDP, checked=False),
+            EthPacket(protocol=UDP, chain=UDP, checked=False),
             L2 | L3 | L4, CqeHeader.IPV4 | CqeHeader.UDP,
         ),
-        (Packet(protocol=1, chain=1, payload=bytes(20)), L2 | L3, CqeHeader.IPV4),
-        (Packet(fragment=0x2000), L2 | L3, CqeHeader.IPV4 | CqeHeader.FRAGMENT),
+        (EthPacket(protocol=1, chain=1, payload=bytes(20)), L2 | L3, CqeHeader.IPV4),
+        (EthPacket(fragment=0x2000), L2 | L3, CqeHeader.IPV4 | CqeHeader.FRAGMENT),
         (
-            Packet(tags=((0x8100, 5),)),
+            EthPacket(tags=((0x8100, 5),)),
             L2 | L3 | L4, CqeHeader.IPV4 | CqeHeader.TCP_ACK_AND_DATA,
         ),
     ],
@@ -356,30 +356,33 @@ PACKET_TYPES = {
     0x09: "IPV6 UDP", 0x0A: "IPV4 UDP",
 }  # fmt: skip
 
-VXLAN = Packet(
+VXLAN = EthPacket(
     protocol=UDP, chain=UDP, ports=bytes.fromhex("123412b5"),
-    payload=bytes.fromhex("0800000000000100") + Packet(**V6).frame(),
+    payload=bytes.fromhex("0800000000000100") + EthPacket(**V6).frame(),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("packet", "name", "kind"),
     [
-        (Packet(flags=0x02), "IPV4 TCP", CqeHeader.TCP_NO_ACK),
-        (Packet(flags=0x10, payload=b""), "IPV4 TCP", CqeHeader.TCP_ACK_NO_DATA),
-        (Packet(flags=0x10, payload=b"", options=bytes(12)), "IPV4 TCP", CqeHeader.TCP_ACK_NO_DATA),
-        (Packet(flags=0x18), "IPV4 TCP", CqeHeader.TCP_ACK_AND_DATA),
-        (Packet(flags=0x04, **V6), "IPV6 TCP", CqeHeader.TCP_NO_ACK),
-        (Packet(flags=0x11, payload=b"", **V6), "IPV6 TCP", CqeHeader.TCP_ACK_NO_DATA),
-        (Packet(**V6), "IPV6 TCP", CqeHeader.TCP_ACK_AND_DATA),
-        (Packet(protocol=UDP, chain=UDP), "IPV4 UDP", CqeHeader.UDP),
-        (Packet(protocol=UDP, chain=UDP, **V6), "IPV6 UDP", CqeHeader.UDP),
-        (Packet(protocol=1, chain=1, payload=bytes(20)), "IPV4 NONFRAG", 0),
-        (Packet(protocol=58, chain=58, payload=bytes(20), **V6), "IPV6 NONFRAG", 0),
-        (Packet(fragment=0x2000), "IPV4 FRAG", CqeHeader.FRAGMENT),
-        (Packet(protocol=UDP, chain=UDP, fragment=0x0010), "IPV4 FRAG", CqeHeader.FRAGMENT),
+        (EthPacket(flags=0x02), "IPV4 TCP", CqeHeader.TCP_NO_ACK),
+        (EthPacket(flags=0x10, payload=b""), "IPV4 TCP", CqeHeader.TCP_ACK_NO_DATA),
         (
-            Packet(chain=44, extra=bytes.fromhex("0600000112345678"), **V6),
+            EthPacket(flags=0x10, payload=b"", options=bytes(12)), "IPV4 TCP",
+            CqeHeader.TCP_ACK_NO_DATA,
+        ),
+        (EthPacket(flags=0x18), "IPV4 TCP", CqeHeader.TCP_ACK_AND_DATA),
+        (EthPacket(flags=0x04, **V6), "IPV6 TCP", CqeHeader.TCP_NO_ACK),
+        (EthPacket(flags=0x11, payload=b"", **V6), "IPV6 TCP", CqeHeader.TCP_ACK_NO_DATA),
+        (EthPacket(**V6), "IPV6 TCP", CqeHeader.TCP_ACK_AND_DATA),
+        (EthPacket(protocol=UDP, chain=UDP), "IPV4 UDP", CqeHeader.UDP),
+        (EthPacket(protocol=UDP, chain=UDP, **V6), "IPV6 UDP", CqeHeader.UDP),
+        (EthPacket(protocol=1, chain=1, payload=bytes(20)), "IPV4 NONFRAG", 0),
+        (EthPacket(protocol=58, chain=58, payload=bytes(20), **V6), "IPV6 NONFRAG", 0),
+        (EthPacket(fragment=0x2000), "IPV4 FRAG", CqeHeader.FRAGMENT),
+        (EthPacket(protocol=UDP, chain=UDP, fragment=0x0010), "IPV4 FRAG", CqeHeader.FRAGMENT),
+        (
+            EthPacket(chain=44, extra=bytes.fromhex("0600000112345678"), **V6),
             "IPV6 FRAG", CqeHeader.FRAGMENT,
         ),
         (VXLAN, "IPV4 UDP", CqeHeader.UDP),
@@ -402,7 +405,7 @@ def test_sum_of_a_packet_whose_parts_sum_up_to_zero(hca, rq):
     message = bytearray(b"\x08\0\0\0" + bytes(range(60)))
     message[2:4] = checksum(bytes(message)).to_bytes(2, "big")
     buffers = Buffers(rq)
-    arrive(hca, Frame(Packet(protocol=1, chain=1, payload=bytes(message)).frame()))
+    arrive(hca, Frame(EthPacket(protocol=1, chain=1, payload=bytes(message)).frame()))
     ((entry, _),) = buffers.drain()
     assert entry.check_sum == 0xFFFF
 
@@ -417,7 +420,7 @@ def test_other_ethertypes(hca, rq):
 
 @pytest.mark.parametrize(("at", "checked"), [(24, L2), (50, L2 | L3), (70, L2 | L3)])
 def test_wrong_checksums(hca, rq, at, checked):
-    frame = bytearray(Packet(payload=bytes(range(100))).frame())
+    frame = bytearray(EthPacket(payload=bytes(range(100))).frame())
     frame[at] ^= 0x11
     buffers = Buffers(rq)
     arrive(hca, Frame(bytes(frame)))
@@ -433,7 +436,7 @@ def test_checksums_that_the_sender_left_out(hca, node, lead, version, tags, vsd)
     """They are computed here, and need not be looked at again."""
     rq = ReceiveQueue(node, vsd=vsd)
     lead(rq.rqn)
-    packet = Packet(payload=bytes(range(250)), tags=tags, **(V6 if version == 6 else {}))
+    packet = EthPacket(payload=bytes(range(250)), tags=tags, **(V6 if version == 6 else {}))
     right = packet.frame()
     wrong = bytearray(right)
     at = packet.l4 + 16
@@ -462,7 +465,7 @@ def test_tag_stripped(hca, node, lead, tags, tci, left):
     rq = ReceiveQueue(node, vsd=0)
     lead(rq.rqn)
     buffers = Buffers(rq)
-    packet = Packet(tags=tags, payload=bytes(range(100)))
+    packet = EthPacket(tags=tags, payload=bytes(range(100)))
     arrive(hca, Frame(packet.frame()))
     packet.tags = left
     ((entry, data),) = buffers.drain()
@@ -478,7 +481,7 @@ def test_tag_stripped(hca, node, lead, tags, tci, left):
 @pytest.mark.parametrize("version", [4, 6])
 def test_congestion_mark(hca, rq, tos, ce, version):
     buffers = Buffers(rq)
-    arrive(hca, Frame(Packet(tos=tos, **(V6 if version == 6 else {})).frame()))
+    arrive(hca, Frame(EthPacket(tos=tos, **(V6 if version == 6 else {})).frame()))
     ((entry, _),) = buffers.drain()
     assert entry.ml_path == ce
 
@@ -498,7 +501,7 @@ def test_hash_spreads_over_queues(hca, node, driver, td, lead):
     rqtn = create_rqt(driver, [rq.rqn for rq in rqs])
     lead(tirn=create_indirect_tir(driver, td, rqtn, **rss()))
     for port in range(16):
-        arrive(hca, Frame(Packet(ports=(port << 16 | 80).to_bytes(4, "big")).frame()))
+        arrive(hca, Frame(EthPacket(ports=(port << 16 | 80).to_bytes(4, "big")).frame()))
     counts = []
     for number, place in enumerate(buffers):
         found = place.drain()
@@ -519,7 +522,7 @@ def test_two_queues_get_one_packet(hca, node, driver, td):
     tirs = [create_direct_tir(driver, td, rq.rqn) for rq in rqs]
     flows.entry(table, 0, flows.group(table, 0, 0), *map(to_tir, tirs))
     buffers = [Buffers(rq) for rq in rqs]
-    packet = Packet(tags=((0x8100, 5),))
+    packet = EthPacket(tags=((0x8100, 5),))
     arrive(hca, Frame(packet.frame()))
     lengths = [[entry.byte_cnt for entry, _ in place.drain()] for place in buffers]
     assert lengths == [[len(packet.frame())], [max(len(packet.frame()) - 4, 0)]]
@@ -555,7 +558,7 @@ def test_super_frame_is_cut(hca, node, lead, version, vsd, tags):
     lead(rq.rqn)
     buffers = Buffers(rq, count=40)
     payload = bytes(range(251)) * 110
-    packet = Packet(payload=payload[:1000], tags=tags, **(V6 if version == 6 else {}))
+    packet = EthPacket(payload=payload[:1000], tags=tags, **(V6 if version == 6 else {}))
     frame = Frame(unsegmented(packet.header(), payload, 1000), 1000, checked=True)
     arrive(hca, frame)
     found = buffers.drain()
@@ -573,7 +576,7 @@ def test_super_frame_is_cut(hca, node, lead, version, vsd, tags):
 
 def test_short_end_of_a_super_frame_is_padded(hca, rq):
     buffers = Buffers(rq)
-    packet = Packet(payload=b"x" * 100)
+    packet = EthPacket(payload=b"x" * 100)
     arrive(hca, Frame(unsegmented(packet.header(), packet.payload, 99), 99, checked=True))
     (_, (entry, data)) = buffers.drain()
     assert len(data) == 60
@@ -584,7 +587,7 @@ def test_short_end_of_a_super_frame_is_padded(hca, rq):
 def test_super_frame_above_the_mtu(hca, rq):
     buffers = Buffers(rq)
     payload = bytes(9000)
-    packet = Packet(payload=b"")
+    packet = EthPacket(payload=b"")
     arrive(hca, Frame(unsegmented(packet.header(), payload, 3000), 3000, checked=True))
     assert buffers.drain() == []
     assert hca.nic_vport.received.too_long == 3
@@ -596,11 +599,11 @@ def test_super_frame_above_the_mtu(hca, rq):
     [
         Frame(ARP, 100),
         Frame(b"", 100),
-        Frame(Packet(payload=bytes(100)).frame(), 1 << 40),
-        Frame(Packet(payload=bytes(3000)).frame(), 1),
-        Frame(Packet(payload=bytes(100)).frame(), -5),
-        Frame(Packet(payload=b"").frame(), 5),
-        Frame(Packet(fragment=0x2000, payload=bytes(100)).frame(), 10),
+        Frame(EthPacket(payload=bytes(100)).frame(), 1 << 40),
+        Frame(EthPacket(payload=bytes(3000)).frame(), 1),
+        Frame(EthPacket(payload=bytes(100)).frame(), -5),
+        Frame(EthPacket(payload=b"").frame(), 5),
+        Frame(EthPacket(fragment=0x2000, payload=bytes(100)).frame(), 10),
     ],
 )
 def test_super_frame_that_lies(hca, rq, frame):
@@ -702,7 +705,7 @@ def test_super_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):
     sq = SendQueue(node, tisn=create_tis(driver, td))
     lead(tirn=create_direct_tir(driver, td, ReceiveQueue(node).rqn))
     region = node.region(4096)
-    headers = hca.nic_vport.permanent_address + Packet(payload=b"").frame()[6:]
+    headers = hca.nic_vport.permanent_address + EthPacket(payload=b"").frame()[6:]
     sq.send((2500, region.key, region.va), opcode=Opcode.LSO, mss=1000, headers=headers)
     node.settle()
     assert [done.opcode for done in sq.cq.drain()] == [CqeOpcode.REQ]
@@ -862,7 +865,7 @@ def many_queues(node, driver, td):
 @pytest.mark.hostile
 def test_copies_of_a_super_frame_are_bounded(hca, many_queues, monkeypatch):
     monkeypatch.setattr(receive, "MAX_COPIES", 300)
-    header = Packet(payload=b"").frame()
+    header = EthPacket(payload=b"").frame()
     arrive(hca, Frame(unsegmented(header, bytes(10000), 100), 100, checked=True))
     counts = [len(rq.cq.drain()) for rq in many_queues]
     assert counts == [100, 100, 100] + [0] * 61
@@ -929,7 +932,7 @@ def test_any_receive_request(hca, node, lead, wqe, wq_type):
     rq.ring.write(rq.posted % rq.size * rq.stride, wqe.ljust(64, b"\0"))
     rq.posted += 1
     rq.tell()
-    for frame in (ARP, Packet(payload=bytes(300)).frame()):
+    for frame in (ARP, EthPacket(payload=bytes(300)).frame()):
         arrive(hca, Frame(frame))
     assert not hca.has_failed
     node.settle()

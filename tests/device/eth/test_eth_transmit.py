@@ -12,7 +12,7 @@ from emu.device.models import LINKS
 from emu.device.port.eth.frame import MAX_BYTES
 from emu.device.port.eth.plain import plain
 from emu.device.port.eth.segment import MAX_SEGMENTS
-from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
+from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, Opcode, PortType
@@ -62,7 +62,7 @@ def syndromes(sq):
 
 
 def test_a_frame(node, sq, put, sent):
-    frame = Packet(payload=bytes(range(200))).frame()
+    frame = EthPacket(payload=bytes(range(200))).frame()
     index = sq.send(put(frame))
     assert [(one.data, one.gso_size, one.checked) for one in sent()] == [(frame, 0, False)]
     (done,) = sq.cq.drain()
@@ -73,7 +73,7 @@ def test_by_the_reserved_lkey(node, driver, sent):
     """Snabb's driver has no other key: its queues say that they use physical addresses."""
     sq = SendQueue(node, tisn=create_tis(driver, alloc_td(driver)), rlky=1, fre=1)
     (address,) = node.memory.pages(PAGE)
-    frame = Packet(payload=bytes(range(200))).frame()
+    frame = EthPacket(payload=bytes(range(200))).frame()
     node.memory.write(address + 16, frame[16:])
     sq.send((len(frame) - 16, RESERVED_LKEY, address + 16), headers=frame[:16])
     assert data_of(sent()) == [frame]
@@ -81,7 +81,7 @@ def test_by_the_reserved_lkey(node, driver, sent):
 
 def test_from_several_segments(sq, put, sent):
     """A head and fragments, over page ends."""
-    frame = Packet(payload=bytes(range(256)) * 5).frame()
+    frame = EthPacket(payload=bytes(range(256)) * 5).frame()
     sges = [put(frame[:70], PAGE - 30), put(frame[70:1000], 3 * PAGE - 500), put(frame[1000:], 9)]
     sq.send(*sges)
     assert data_of(sent()) == [frame]
@@ -90,13 +90,13 @@ def test_from_several_segments(sq, put, sent):
 @pytest.mark.parametrize("size", [14, 15, 16, 18, 30, 54, 66])
 def test_inline_headers(sq, put, sent, size):
     """Inline mode L2 or IP: the rest is in the data segments."""
-    frame = Packet(payload=bytes(range(100))).frame()
+    frame = EthPacket(payload=bytes(range(100))).frame()
     sq.send(put(frame[size:]), headers=frame[:size])
     assert data_of(sent()) == [frame]
 
 
 def test_all_of_it_inline(sq, sent):
-    frame = Packet(payload=bytes(range(100))).frame()
+    frame = EthPacket(payload=bytes(range(100))).frame()
     sq.send(headers=frame)
     sq.send(frame)
     sq.send(frame[40:], headers=frame[:40])
@@ -121,7 +121,7 @@ def test_short_frames_are_padded(sq, put, sent, node):
 
 @pytest.mark.parametrize("svlan", [False, True])
 def test_tag_inserted(sq, put, sent, svlan):
-    packet = Packet(payload=bytes(100))
+    packet = EthPacket(payload=bytes(100))
     sq.send(put(packet.frame()), vlan=0x6123, svlan=svlan)
     packet.tags = ((0x88A8 if svlan else 0x8100, 0x6123),)
     assert data_of(sent()) == [packet.frame()]
@@ -139,7 +139,7 @@ def test_tag_counts_when_a_frame_is_padded(sq, put, sent):
 def test_checksums_asked_for_are_made_good(sq, put, sent, version, protocol, tags):
     """The frame says that they are; who needs them has them computed."""
     addresses = {} if version == 4 else {"source": bytes(16), "destination": bytes(range(16))}
-    packet = Packet(
+    packet = EthPacket(
         version=version, protocol=protocol, chain=protocol, tags=tags, payload=b"x" * 333,
         **addresses,
     )  # fmt: skip
@@ -158,7 +158,7 @@ def test_checksums_asked_for_are_made_good(sq, put, sent, version, protocol, tag
 
 @pytest.mark.parametrize("flag", [EthChecksum.L3, EthChecksum.L4])
 def test_one_checksum_alone(sq, put, sent, flag):
-    right = Packet(payload=b"x" * 333).frame()
+    right = EthPacket(payload=b"x" * 333).frame()
     wrong = bytearray(right)
     wrong[24:26] = wrong[50:52] = b"\x12\x34"
     sq.send(put(bytes(wrong)), cs_flags=flag)
@@ -169,7 +169,7 @@ def test_one_checksum_alone(sq, put, sent, flag):
 
 
 def test_without_flags_bytes_go_as_they_are(sq, put, sent):
-    frame = bytearray(Packet(payload=bytes(100)).frame())
+    frame = bytearray(EthPacket(payload=bytes(100)).frame())
     frame[24:26] = b"\0\0"
     sq.send(put(bytes(frame)))
     assert data_of(sent()) == [bytes(frame)]
@@ -193,7 +193,7 @@ def lso(sq, put, packet, mss, **options):
 def test_large_send_leaves_whole(node, sq, put, sent, version, tags):
     addresses = {} if version == 4 else {"source": bytes(16), "destination": bytes(range(16))}
     payload = bytes(range(251)) * 240
-    packet = Packet(version=version, tags=tags, payload=payload, flags=0x19, **addresses)
+    packet = EthPacket(version=version, tags=tags, payload=payload, flags=0x19, **addresses)
     lso(sq, put, packet, 1400)
     (frame,) = sent()
     assert (frame.gso_size, frame.checked) == (1400, True)
@@ -204,7 +204,7 @@ def test_large_send_leaves_whole(node, sq, put, sent, version, tags):
     )  # fmt: skip
     expected = []
     for number in range(count):
-        piece = Packet(version=version, tags=tags, **addresses)
+        piece = EthPacket(version=version, tags=tags, **addresses)
         piece.payload = payload[number * 1400 :][:1400]
         piece.sequence = packet.sequence + number * 1400
         piece.identifier = packet.identifier + number
@@ -214,14 +214,14 @@ def test_large_send_leaves_whole(node, sq, put, sent, version, tags):
 
 
 def test_large_send_of_datagrams(sq, put, sent):
-    packet = Packet(protocol=UDP, chain=UDP, payload=bytes(range(200)) * 20)
+    packet = EthPacket(protocol=UDP, chain=UDP, payload=bytes(range(200)) * 20)
     lso(sq, put, packet, 1000)
     (frame,) = sent()
     cut = plain(frame)
     assert [len(one) for one in cut] == [1042] * 4
     assert (
         cut[1]
-        == Packet(
+        == EthPacket(
             protocol=UDP, chain=UDP, payload=packet.payload[1000:2000], identifier=0x1235
         ).frame()
     )
@@ -229,7 +229,7 @@ def test_large_send_of_datagrams(sq, put, sent):
 
 @pytest.mark.parametrize("size", [1, 999, 1000])
 def test_large_send_of_one_packet(sq, put, sent, size):
-    packet = Packet(payload=bytes(size))
+    packet = EthPacket(payload=bytes(size))
     lso(sq, put, packet, 1000)
     (frame,) = sent()
     assert frame.gso_size == 0
@@ -238,7 +238,7 @@ def test_large_send_of_one_packet(sq, put, sent, size):
 
 @pytest.mark.parametrize(("size", "count"), [(65535 - 40, 1), (65535 - 39, 47)])
 def test_the_longest_large_send(sq, put, sent, size, count):
-    lso(sq, put, Packet(payload=bytes(size)), 1400)
+    lso(sq, put, EthPacket(payload=bytes(size)), 1400)
     assert len(sent()) == count
 
 
@@ -246,7 +246,7 @@ def test_more_than_ip_has_a_length_for(sq, put, sent):
     """BIG TCP: the length in the header is 0 (core/en_tx.c: mlx5e_tx_get_gso_ihs)."""
     addresses = {"source": bytes(16), "destination": bytes(range(16))}
     payload = bytes(range(256)) * 400
-    packet = Packet(version=6, payload=payload[:1400], **addresses)
+    packet = EthPacket(version=6, payload=payload[:1400], **addresses)
     header = bytearray(packet.frame()[: -len(packet.payload)])
     header[18:20] = b"\0\0"
     sges = [put(payload[at : at + 32768], at) for at in range(0, len(payload), 32768)]
@@ -254,7 +254,8 @@ def test_more_than_ip_has_a_length_for(sq, put, sent):
     frames = sent()
     assert len(frames) == -(-len(payload) // 1400)
     assert (
-        frames[0].data == Packet(version=6, payload=payload[:1400], flags=0x10, **addresses).frame()
+        frames[0].data
+        == EthPacket(version=6, payload=payload[:1400], flags=0x10, **addresses).frame()
     )
     assert b"".join(frame.data[74:] for frame in frames) == payload
 
@@ -274,7 +275,7 @@ def test_longer_than_the_mtu(node, sq, put, sent):
     longest = node.hca.nic_vport.oper_mtu - 4
     sq.send(put(MACS + b"\x08\x06" + bytes(longest - 14)))
     sq.send(put(MACS + b"\x08\x06" + bytes(longest - 13)))
-    lso(sq, put, Packet(payload=bytes(9000)), 3000)
+    lso(sq, put, EthPacket(payload=bytes(9000)), 3000)
     assert [len(frame.data) for frame in sent()] == [longest]
     port = node.hca.nic_vport.sent
     assert (port.packets, port.too_long, port.errors) == (1, 4, 4)
@@ -287,7 +288,7 @@ def test_longer_than_the_mtu(node, sq, put, sent):
 LOCAL_QP_OP, LOCAL_LENGTH, LOCAL_PROT = (
     CqeSyndrome.LOCAL_QP_OP_ERR, CqeSyndrome.LOCAL_LENGTH_ERR, CqeSyndrome.LOCAL_PROT_ERR,
 )  # fmt: skip
-TCP_HEADER = Packet(payload=b"").frame()
+TCP_HEADER = EthPacket(payload=b"").frame()
 
 
 @pytest.mark.hostile
@@ -459,20 +460,20 @@ class TestWithHeadersInline:
 
     @pytest.mark.parametrize("size", [14, 18, 54])
     def test_enough(self, sq, put, sent, size):
-        frame = Packet(payload=bytes(100)).frame()
+        frame = EthPacket(payload=bytes(100)).frame()
         sq.send(put(frame[size:]), headers=frame[:size])
         assert data_of(sent()) == [frame]
 
     @pytest.mark.parametrize("size", [0, 2, 13])
     def test_too_little(self, sq, put, sent, size):
         """A public log of such a card has syndrome 1, vendor syndrome 0x68."""
-        frame = Packet(payload=bytes(100)).frame()
+        frame = EthPacket(payload=bytes(100)).frame()
         sq.send(put(frame[size:]), headers=frame[:size])
         assert sent() == []
         assert syndromes(sq) == [(CqeOpcode.REQ_ERR, CqeSyndrome.LOCAL_LENGTH_ERR)]
 
     def test_a_queue_that_does_not_ask_for_it(self, node, driver, put, sent):
         queue = SendQueue(node, tisn=create_tis(driver, alloc_td(driver)))
-        frame = Packet(payload=bytes(100)).frame()
+        frame = EthPacket(payload=bytes(100)).frame()
         queue.send(put(frame))
         assert data_of(sent()) == [frame]

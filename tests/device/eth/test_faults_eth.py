@@ -10,7 +10,7 @@ from emu.device.port.eth.segment import unsegmented
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from layouts.enums import CqeOpcode, CqeSyndrome, Op
@@ -45,7 +45,7 @@ def buffers(node, driver, counter):
 
 
 def frames(count):
-    return [Packet(payload=bytes([number]) * 100).frame() for number in range(count)]
+    return [EthPacket(payload=bytes([number]) * 100).frame() for number in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_replaced(node, plan, buffers):
 
 def test_large_send_loses_its_wholeness(node, plan, sq, eth_wire):
     plan('point="frame.tx"\naction="corrupt"\nmatch.gso_size=100')
-    packet = Packet(payload=bytes(250))
+    packet = EthPacket(payload=bytes(250))
     whole = unsegmented(packet.header(), packet.payload, 100)
     sq.send(*[packet.payload], opcode=0xE, mss=100, headers=packet.header(),
             cs_flags=EthChecksum.L3 | EthChecksum.L4)  # fmt: skip
@@ -143,7 +143,7 @@ def test_receive_request_fails(node, plan, buffers):
 def test_receive_request_is_not_there(node, driver, plan, buffers, counter):
     plan('point="wqe.rx"\naction="drop"\nmatch.length=60')
     arrive(node.hca, Frame(ARP))
-    arrive(node.hca, Frame(Packet(protocol=UDP, chain=UDP, payload=bytes(99)).frame()))
+    arrive(node.hca, Frame(EthPacket(protocol=UDP, chain=UDP, payload=bytes(99)).frame()))
     assert [entry.wqe_counter for entry, _ in buffers.drain()] == [0]
     assert driver.must(Op.QUERY_Q_COUNTER, counter_set_id=counter).out_of_buffer == 1
 

@@ -14,7 +14,7 @@ from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.rings import rq_fields, sq_fields
@@ -36,7 +36,7 @@ REAL = "connectx6dx,real_time=1,pps=1"
 FREE = "connectx6dx,pps=1"
 ENABLE, PATTERN, MODE, TIME_STAMP, PERIOD, DURATION = 0, 2, 3, 4, 9, 10
 RISING, FALLING = 0, 1
-FRAME = Packet(payload=bytes(100)).frame()
+FRAME = EthPacket(payload=bytes(100)).frame()
 
 
 @pytest.fixture(params=[REAL])

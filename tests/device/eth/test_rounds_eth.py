@@ -16,7 +16,7 @@ from emu.driver.command.driver import Driver
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import add_to_field, context_fields, to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -78,7 +78,7 @@ class Segment:
         return Buffers(rq, 256, count=1024)
 
     def send(self, payload, ring=True):
-        header = GROUP + Packet(payload=b"").frame()[6:54]
+        header = GROUP + EthPacket(payload=b"").frame()[6:54]
         region = self.sender.region(len(payload))
         region.write(payload)
         self.sq.send(region.sge(), opcode=Opcode.LSO, mss=MSS, headers=header, ring=ring)
@@ -124,7 +124,7 @@ def test_a_large_send_for_eight_functions(changes):
 def test_a_frame_does_not_overtake_a_large_one():
     segment = Segment(2, CHANGES)
     segment.send(text(1), ring=False)
-    segment.sq.send(GROUP + Packet(payload=bytes(100)).frame()[6:])
+    segment.sq.send(GROUP + EthPacket(payload=bytes(100)).frame()[6:])
     segment.settle()
     assert segment.drained() == [text(1) + bytes(100)] * 2
 
@@ -171,7 +171,7 @@ def test_what_a_full_line_has_no_room_for_is_counted(is_looped):
     (hca,) = (node.hca for node in segment.receivers)
     (domain,) = hca.tds
     segment.clock.budget.steps = segment.clock.budget.limit + 1
-    frame = Frame(GROUP + Packet().frame()[6:])
+    frame = Frame(GROUP + EthPacket().frame()[6:])
     for _ in range(MAX_WAITING + 3):
         if is_looped:
             loop_back(hca, frame, domain)

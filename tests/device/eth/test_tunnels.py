@@ -11,7 +11,7 @@ from emu.device.models import LINKS
 from emu.device.objects.eth.parser import Parser
 from emu.device.port.eth.headers import FrameError, parse
 from emu.device.port.eth.tunnel import cut, inner_of, insert_both
-from emu.driver.ethernet.frames import TCP, UDP, Packet, ones_complement_sum
+from emu.driver.ethernet.frames import TCP, UDP, EthPacket, ones_complement_sum
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from layouts.enums import CqeOpcode, Op, Opcode, PortType, Status
@@ -26,7 +26,7 @@ KINDS_AND_VERSIONS = [
 
 def packet(version, protocol=TCP, size=300):
     payload = bytes(number * 7 & 0xFF for number in range(size))
-    return Packet(
+    return EthPacket(
         version=version, protocol=protocol, chain=protocol, payload=payload, **ADDRESSES[version]
     )
 

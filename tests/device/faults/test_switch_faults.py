@@ -5,12 +5,12 @@ from helpers.device.switches import Switch
 
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import Op
 from layouts.eth_enums import VhcaState
 
 MS = 1_000_000
-FRAME = Packet(payload=bytes(64)).frame()
+FRAME = EthPacket(payload=bytes(64)).frame()
 
 
 def rules(function, text):

@@ -171,15 +171,15 @@ def test_page_faults_that_nobody_is_told_of(node, monkeypatch):
 
 def test_page_faults_for_which_a_full_queue_gets_room(node, clock, monkeypatch):
     """Their events are posted a share at a time."""
-    monkeypatch.setattr(page_faults, "TOLD_PER_POLL", A_ROUND)
+    monkeypatch.setattr(page_faults, "EVENTS_PER_POLL", A_ROUND)
     pager, _ = absent(node, COUNT, log_size=3)
-    untold = node.hca.page_faults.untold
-    told = [COUNT - len(untold)]
-    while untold:
-        before = len(untold)
+    unreported = node.hca.page_faults.unreported
+    told = [COUNT - len(unreported)]
+    while unreported:
+        before = len(unreported)
         pager.faults()
         clock.advance(page_faults.FULL_QUEUE_NS)
-        told.append(before - len(untold))
+        told.append(before - len(unreported))
         assert told[-1] <= 8
     assert sum(told) == COUNT
 

@@ -68,9 +68,9 @@ def test_command_before_its_time(cold, reached, command):
 def test_command_that_is_too_short(driver, command):
     """A truncated input and a truncated output are told apart, and neither command runs."""
     data = bytes(command.layout_in.new(opcode=command.op).buf)
-    delivery, raw = driver.execute(data[: command.least_in - 4], command.layout_out.size)
+    delivery, raw = driver.execute(data[: command.min_in - 4], command.layout_out.size)
     assert (delivery, raw[0]) == (DeliveryStat.OK, Status.BAD_INP_LEN_ERR)
-    delivery, raw = driver.execute(data, command.least_out - 4)
+    delivery, raw = driver.execute(data, command.min_out - 4)
     assert (delivery, raw[0]) == (DeliveryStat.OK, Status.BAD_OUTP_LEN_ERR)
     assert raw[8:] == bytes(len(raw) - 8)
     assert state(driver) is HcaState.INITIALIZED

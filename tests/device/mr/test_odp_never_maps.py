@@ -129,10 +129,10 @@ class TestFullEventQueue:
                 channel.write((source.key, source.va), b"x")
             node.settle()
             assert clock.waiting() <= before + 1
-            assert len(node.hca.page_faults.untold) <= len(channels)
+            assert len(node.hca.page_faults.unreported) <= len(channels)
             for channel in channels:
                 for qp in (channel.sender, channel.receiver):
                     qp.to_reset()
                 connect(channel.sender, channel.receiver)
         clock.advance(2 * MILLISECOND)
-        assert not node.hca.page_faults.untold
+        assert not node.hca.page_faults.unreported

@@ -7,8 +7,8 @@ import pytest
 from helpers.device.paging import IN_BOTH_SCHEMES
 
 from emu.device.engine.qp.lifecycle import to_error
-from emu.device.engine.rc.packets.responder import PATIENCE_NS
-from emu.device.engine.rc.remote import LOOK_AHEAD
+from emu.device.engine.rc.packets.responder import PAGE_TIMEOUT_NS
+from emu.device.engine.rc.remote import MAP_AHEAD_BYTES
 from emu.device.models.capabilities import ALL_TRANSPORT_ODP
 from emu.device.port.ib.framing import parse
 from emu.device.state.held import MAX_HELD
@@ -214,15 +214,17 @@ class TestAhead:
     """A long message looks for more pages than its next packet needs."""
 
     def test_nothing_is_written_after_its_queue_pair_has_failed(self, channel):
-        source, target = (node.region(2 * LOOK_AHEAD) for node in (channel.left, channel.right))
-        source.write(b"\xff" * (2 * LOOK_AHEAD))
+        source, target = (
+            node.region(2 * MAP_AHEAD_BYTES) for node in (channel.left, channel.right)
+        )
+        source.write(b"\xff" * (2 * MAP_AHEAD_BYTES))
         mkey = channel.right.hca.mkeys.get(target.key >> 8)
-        gone = LOOK_AHEAD // 4096 + 2
+        gone = MAP_AHEAD_BYTES // 4096 + 2
         mkey.write_translations(8 * gone, (1 << 51 | 3).to_bytes(8, "big"))
         channel.write((target.key, target.va), source.sge())
         assert channel.failure() == CqeSyndrome.REMOTE_ACCESS_ERR
-        assert target.read(0, LOOK_AHEAD) == b"\xff" * LOOK_AHEAD
-        assert not any(target.read(LOOK_AHEAD, 4096))
+        assert target.read(0, MAP_AHEAD_BYTES) == b"\xff" * MAP_AHEAD_BYTES
+        assert not any(target.read(MAP_AHEAD_BYTES, 4096))
 
 
 class TestRequester:
@@ -380,17 +382,17 @@ class TestPatience:
 
     def test_a_page_that_takes_seconds(self, channel, pagers, far, plain, waiting, clock):
         for _ in range(50):
-            clock.advance(PATIENCE_NS)
+            clock.advance(PAGE_TIMEOUT_NS)
             channel.settle()
         far.bring_in()
         pagers[1].must_resume(waiting)
         for _ in range(50):
-            clock.advance(PATIENCE_NS)
+            clock.advance(PAGE_TIMEOUT_NS)
             channel.settle()
         assert len(channel.sent()) == 1
         assert far.read() == plain[0].read()
 
     @pytest.mark.parametrize("rnr_retry", [0])
     def test_requester_without_rnr_retries(self, channel, waiting, clock, rnr_retry):
-        clock.advance(PATIENCE_NS)
+        clock.advance(PAGE_TIMEOUT_NS)
         assert channel.failure() == CqeSyndrome.RNR_RETRY_EXC_ERR

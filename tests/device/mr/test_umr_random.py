@@ -106,7 +106,7 @@ def test_any_sequence_of_updates_and_accesses(data):
     for one in keys:
         mkey = node.hca.mkeys.get(one.index)
         assert mkey.pd.handle == node.pdn
-        assert len(mkey.xlt) <= mkey.xlt_room
+        assert len(mkey.xlt) <= mkey.xlt_capacity
         assert 0 <= mkey.start <= mkey.end
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.engine.qp import flush as flushing
-from emu.device.engine.qp.flush import FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS
+from emu.device.engine.qp.flush import FIRST_FLUSH_POLL_NS, LAST_FLUSH_POLL_NS
 from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.device.state import error_queue_poller
 from emu.driver.verbs.channels import Channel
@@ -56,7 +56,7 @@ def test_a_long_queue_is_flushed_bit_by_bit(node, qps, clock, target, monkeypatc
     while node.function.run():
         most, before = max(most, cq.pi - before), cq.pi
     assert 0 < most <= 16
-    clock.advance(10 * FIRST_FLUSH_LOOK_NS)
+    clock.advance(10 * FIRST_FLUSH_POLL_NS)
     node.settle()
     found = flushed(left.cq)
     assert [index for opcode, index in found if opcode == CqeOpcode.REQ_ERR] == [*range(40)]
@@ -90,7 +90,7 @@ def test_drain_posts_its_last_request_after_the_transition(node, qps, clock, tar
     node.settle()
     assert flushed(left.cq) == [(CqeOpcode.REQ_ERR, last_send)]
     left.post_recv()
-    clock.advance(2 * FIRST_FLUSH_LOOK_NS)
+    clock.advance(2 * FIRST_FLUSH_POLL_NS)
     node.settle()
     assert flushed(left.cq) == [(CqeOpcode.RESP_ERR, 1)]
 
@@ -100,10 +100,10 @@ def test_late_receive_request_is_found(node, qps, clock, target, late):
     """The later it comes the longer it may take, but never more than the longest interval."""
     left, _ = qps
     left.to_error()
-    clock.advance(late * FIRST_FLUSH_LOOK_NS)
+    clock.advance(late * FIRST_FLUSH_POLL_NS)
     node.settle()
     left.post_recv(target.sge())
-    clock.advance(min((late + 2) * FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS))
+    clock.advance(min((late + 2) * FIRST_FLUSH_POLL_NS, LAST_FLUSH_POLL_NS))
     node.settle()
     assert flushed(left.cq) == [(CqeOpcode.RESP_ERR, 0)]
 
@@ -117,7 +117,7 @@ def test_receive_events_of_a_drain(node, clock, target):
     rcq.arm()
     left.post_recv()
     assert rcq.events() == 0
-    clock.advance(2 * FIRST_FLUSH_LOOK_NS)
+    clock.advance(2 * FIRST_FLUSH_POLL_NS)
     node.settle()
     assert rcq.events() == 1
 
@@ -311,20 +311,20 @@ class TestManyInError:
         found = [node.queue_pair(cq=cq).init() for _ in range(self.COUNT)]
         for qp in found:
             qp.to_error()
-        clock.advance(3 * LAST_FLUSH_LOOK_NS)
+        clock.advance(3 * LAST_FLUSH_POLL_NS)
         looked.clear()
         return found
 
     def test_each_has_its_turn(self, many, clock, looked):
         assert clock.waiting() == 1
         for seconds in range(1, 20):
-            clock.advance(LAST_FLUSH_LOOK_NS)
+            clock.advance(LAST_FLUSH_POLL_NS)
             assert len(looked) == seconds * self.AT_ONCE
         assert set(looked) == {qp.qpn for qp in many}
 
     def test_late_request_of_one_of_them(self, node, many, clock, target):
         many[-1].post_recv(target.sge())
-        clock.advance(-(-self.COUNT // self.AT_ONCE) * LAST_FLUSH_LOOK_NS)
+        clock.advance(-(-self.COUNT // self.AT_ONCE) * LAST_FLUSH_POLL_NS)
         node.settle()
         assert [done.qpn for done in many[-1].cq.drain()] == [many[-1].qpn]
 
@@ -332,7 +332,7 @@ class TestManyInError:
         """A look only schedules; a round of the loop gives some queues a turn."""
         for qp in many:
             qp.post_recv(target.sge())
-        clock.advance(LAST_FLUSH_LOOK_NS)
+        clock.advance(LAST_FLUSH_POLL_NS)
         assert not many[0].cq.drain()
         function.run()
         assert len(many[0].cq.drain()) <= QUEUES_PER_ROUND
@@ -341,5 +341,5 @@ class TestManyInError:
         for qp in many:
             qp.destroy()
         assert clock.waiting() == 0
-        clock.advance(5 * LAST_FLUSH_LOOK_NS)
+        clock.advance(5 * LAST_FLUSH_POLL_NS)
         assert looked == []

@@ -10,8 +10,8 @@ from emu.device.engine.mr import access as memory
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.entries import page_runs
 from emu.device.engine.rc.packets import responder
-from emu.device.engine.rc.packets.responder import PATIENCE_NS, UC_PATIENCE_NS
-from emu.device.engine.rc.remote import LOOK_AHEAD
+from emu.device.engine.rc.packets.responder import PAGE_TIMEOUT_NS, UC_PAGE_TIMEOUT_NS
+from emu.device.engine.rc.remote import MAP_AHEAD_BYTES
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.rounds.sizes import PACKETS_PER_POLL
 from emu.device.state import held
@@ -87,10 +87,10 @@ def asked(channel, packet_wire):
 def test_read_is_translated_as_it_is_sent(channel, packet_wire, asked, translated):
     translated()
     packet_wire.deliver()
-    assert translated() <= LOOK_AHEAD // PAGE
+    assert translated() <= MAP_AHEAD_BYTES // PAGE
     lifecycle.run(channel.right.hca)
     assert len(packet_wire.frames) == PACKETS_PER_POLL
-    assert translated() <= PACKETS_PER_POLL + LOOK_AHEAD // PAGE
+    assert translated() <= PACKETS_PER_POLL + MAP_AHEAD_BYTES // PAGE
 
 
 def test_duplicate_of_a_long_read_translates_nothing(channel, packet_wire, asked, translated):
@@ -112,7 +112,7 @@ def test_write_is_translated_as_it_comes(packet_pair, packet_wire, translated, s
     lifecycle.run(channel.left.hca)
     translated()
     packet_wire.deliver()
-    assert translated() <= LOOK_AHEAD // PAGE + 1
+    assert translated() <= MAP_AHEAD_BYTES // PAGE + 1
     packet_wire.deliver()
     assert translated() <= 1
 
@@ -158,19 +158,19 @@ def kept(channels):
 def test_all_queue_pairs_share_the_room(packet_pair, monkeypatch, clock):
     """Who finds no room is asked to come again: nothing fails, and everything arrives."""
     monkeypatch.setattr(held, "MAX_HELD_BYTES", 100 << 10)
-    packet_pair[1].hca.held_room.left = held.MAX_HELD_BYTES
+    packet_pair[1].hca.held_capacity.left = held.MAX_HELD_BYTES
     pager, events, target, source, channels = waiting(packet_pair)
     assert 0 < kept(channels) * 1024 < held.MAX_HELD_BYTES
     target.bring_in()
     for event in events:
         pager.must_resume(event)
     for _ in range(5):
-        clock.advance(PATIENCE_NS)
+        clock.advance(PAGE_TIMEOUT_NS)
         for channel in channels:
             channel.settle()
     assert [len(channel.sent()) for channel in channels] == [1] * len(channels)
     assert target.read() == source.read()
-    assert packet_pair[1].hca.held_room.left == held.MAX_HELD_BYTES
+    assert packet_pair[1].hca.held_capacity.left == held.MAX_HELD_BYTES
 
 
 def test_what_waits_is_on_the_ledger(packet_pair):
@@ -213,16 +213,16 @@ def test_each_page_has_so_long_to_come(packet_pair, clock):
     pager.must_resume(event)
     pager.fault()
     assert kept(channels)
-    clock.advance(PATIENCE_NS)
+    clock.advance(PAGE_TIMEOUT_NS)
     assert not kept(channels)
 
 
 def test_unreliable_packets_do_not_wait_for_ever(packet_pair, clock):
     _, _, _, _, channels = waiting(packet_pair, QpType.UC)
     assert kept(channels)
-    clock.advance(UC_PATIENCE_NS)
+    clock.advance(UC_PAGE_TIMEOUT_NS)
     assert not kept(channels)
-    assert packet_pair[1].hca.held_room.left == held.MAX_HELD_BYTES
+    assert packet_pair[1].hca.held_capacity.left == held.MAX_HELD_BYTES
 
 
 @pytest.mark.parametrize("end", ["to_error", "to_reset", "destroy"])
@@ -231,7 +231,7 @@ def test_room_comes_back_with_the_queue_pair(packet_pair, end):
     assert kept(channels)
     for channel in channels:
         getattr(channel.receiver, end)()
-    assert packet_pair[1].hca.held_room.left == held.MAX_HELD_BYTES
+    assert packet_pair[1].hca.held_capacity.left == held.MAX_HELD_BYTES
     assert held.HELD not in packet_pair[1].hca.ledger.accounts
 
 

@@ -5,7 +5,7 @@ from helpers.device.boards import BOARD_GUID, Bonded
 
 from emu.device.engine import lifecycle
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.roce.framing import Framer, Headers
+from emu.device.port.eth.roce.framing import Framer, RoceHeaders
 from emu.device.port.packet import OPS, Packet
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
@@ -142,7 +142,7 @@ def frame_for(bonded, channel, payload=b"evil"):
     packet = Packet(OPS[Service.RC, PacketKind.WRITE, True, True, None], channel.receiver.qpn, 0x10)
     packet.va, packet.rkey, packet.length = region.va, region.key, len(payload)
     master, peer = bonded.master, bonded.peer
-    headers = Headers(dmac=master.mac, smac=peer.mac, sgid=peer.gids[1], dgid=master.gids[1])
+    headers = RoceHeaders(dmac=master.mac, smac=peer.mac, sgid=peer.gids[1], dgid=master.gids[1])
     return Framer(headers, 0xFFFF).frame(packet, [payload], len(payload)), region
 
 

@@ -14,7 +14,7 @@ from emu.device.engine.eth.roce_departures import MAX_HELD
 from emu.device.port.datagram import Datagram
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.framing import MAPPED_PREFIX as MAPPED
-from emu.device.port.eth.roce.framing import Framer, Headers
+from emu.device.port.eth.roce.framing import Framer, RoceHeaders
 from emu.device.port.eth.roce.reading import network_header, seal, transport_header
 from emu.device.port.packet import OPS, Packet
 from emu.driver.nodes.roce import MODEL, functions_on, ipv4, on_a_cable, on_one_segment
@@ -52,7 +52,7 @@ class Target:
             "dmac": self.node.mac, "smac": self.peer.mac, "sgid": self.peer.gids[1],
             "dgid": self.node.gids[1],
         }  # fmt: skip
-        return Framer(Headers(**fields | headers), 0xFFFF).frame(packet, [b"evil"], 4)
+        return Framer(RoceHeaders(**fields | headers), 0xFFFF).frame(packet, [b"evil"], 4)
 
     def take(self, frame):
         arrive(self.node.hca, Frame(frame))
@@ -156,7 +156,7 @@ class TestWholePackets:
         bth = {"qpn": target.qp.qpn, "psn": 0x10, "flags": 0x40, "pkey": 0xFFFF}
         bth |= {name: headers.pop(name) for name in list(headers) if name in bth}
         frame = bytearray(
-            Framer(Headers(**fields | headers), 0xFFFF).frame(whole, [body], len(body))
+            Framer(RoceHeaders(**fields | headers), 0xFFFF).frame(whole, [body], len(body))
         )
         at = network_header(frame)
         words = code, bth["flags"], bth["pkey"], bth["qpn"], 1 << 31 | bth["psn"]
@@ -172,7 +172,7 @@ class TestWholePackets:
         )
         packet.va, packet.rkey, packet.length = target.region.va, target.region.key, 4
         fields = target.node.mac, target.peer.mac, target.peer.gids[1], target.node.gids[1]
-        target.take(Framer(Headers(*fields), 0xFFFF).frame(packet, [b"good"], 4))
+        target.take(Framer(RoceHeaders(*fields), 0xFFFF).frame(packet, [b"good"], 4))
         return target.region.read(0, 4) == b"good"
 
     @given(
@@ -351,7 +351,7 @@ class TestAFullWay:
         for _ in range(3):
             wire.transmit(cable.hca, self.FRAME)
         for _ in range(5):
-            wire.when_room(0, partial(told.append, True))
+            wire.when_ready(0, partial(told.append, True))
         assert len(cable.waiting) == 1, "the port is asked once for all of them"
         cable.room = 2
         cable.run()

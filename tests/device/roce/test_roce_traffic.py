@@ -330,7 +330,7 @@ def test_looped_frames_that_the_line_has_no_room_for(clock):
     hca = left.hca
     clock.budget.steps = clock.budget.limit + 1
     for _ in range(MAX_WAITING):
-        receive.take_in_turn(hca, Frame(bytes(60)))
+        receive.enqueue(hca, Frame(bytes(60)))
     (mac, *_) = hca.gids.macs
     assert isinstance(hca.wire, RoceWire)
     hca.wire._deliver(hca, mac + bytes(60))

@@ -11,7 +11,7 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce import reading
-from emu.device.port.eth.roce.framing import MAPPED_PREFIX, Framer, Headers
+from emu.device.port.eth.roce.framing import MAPPED_PREFIX, Framer, RoceHeaders
 from emu.device.port.packet import OPS, Packet
 from emu.driver.nodes.roce import HOP_LIMIT, V1, V2, on_a_cable, on_one_segment, set_address
 from emu.driver.verbs.channels import GRH_BYTES, Channel
@@ -364,7 +364,7 @@ class World:
 
     def frame(self, data=b"evil", psn=0x10, **wrong):
         """The frame of a WRITE that the queue pair's peer could send now."""
-        headers = Headers(
+        headers = RoceHeaders(
             self.node.mac, self.peer.mac, self.peer.gids[IPV4], self.node.gids[IPV4], version=V1
         )
         packet = _packet(self.qp, self.target, data)

@@ -23,7 +23,7 @@ from emu.driver.ethernet.flow_fields import (
     to_tir,
 )
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -64,7 +64,7 @@ def kinds(frames):
 
 
 def frame_to(node, payload=b"payload"):
-    return node.mac + PEER_MAC + Packet(payload=payload).frame()[12:]
+    return node.mac + PEER_MAC + EthPacket(payload=payload).frame()[12:]
 
 
 def sender(node):

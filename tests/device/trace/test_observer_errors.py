@@ -66,7 +66,7 @@ def frame():
     ("owner", "name", "place"),
     [
         (blocks, "packet", "frame"),
-        (capture.Interface, "comment", "frame"),
+        (capture.CaptureInterface, "comment", "frame"),
         (capture._Discarded, "items", "counters"),
     ],
 )

@@ -11,7 +11,7 @@ from helpers.device.captured import NAMES, plugged_functions
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.port.eth.frame import Frame
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.nodes.two_nodes import two_nodes
 from emu.server.net.eth.segments import Segments
 from emu.server.net.ib.local import LocalFabric
@@ -84,7 +84,7 @@ def send(function, frame):
 def test_a_frame_is_at_both_ports_and_a_drop_says_why(functions, capture, segments):
     one, _two = functions
     segments.plug("a third port, without which the segment is a cable and drops no source", 0)
-    send(one, Frame(Packet(payload=bytes(3000)).frame(), 1000, checked=True))
+    send(one, Frame(EthPacket(payload=bytes(3000)).frame(), 1000, checked=True))
     send(one, Frame(bytes.fromhex("021122334466 031122334455 88b5").ljust(60, b"\0")))
     rows = capture.rows(
         "frame.interface_name", "frame.packet_flags_direction", "eth.src", "frame.len",
@@ -111,7 +111,7 @@ def test_a_fault_is_told_with_the_next_packet(functions, capture):
     injector.load(load('[[rule]]\nname="off"\npoint="load"\naction="link"\nup=false\n'))
     injector.clear()
     one.hca.eth.set_link(up=True)
-    send(one, Frame(Packet().frame().ljust(60, b"\0")))
+    send(one, Frame(EthPacket().frame().ljust(60, b"\0")))
     assert "fault off: link at load" in capture.rows("frame.comment")[0][0]
 
 
@@ -125,10 +125,10 @@ def test_a_capture_that_ends_lets_go_of_the_functions(functions, cables, clock, 
     capture = Capture(
         PcapOptions(Path("/dev/full")), clock, functions, cables, LocalFabric(clock), NAMES
     )
-    send(functions[0], Frame(Packet().frame().ljust(60, b"\0")))
+    send(functions[0], Frame(EthPacket().frame().ljust(60, b"\0")))
     clock.advance(1_000_000_000)
     assert [cable.watcher for cable in cables] == [None, None]
-    send(functions[0], Frame(Packet().frame().ljust(60, b"\0")))
+    send(functions[0], Frame(EthPacket().frame().ljust(60, b"\0")))
     capture.close()
     assert len(caplog.messages) == 1
     caplog.clear()

@@ -12,7 +12,7 @@ from emu.device.trace.text import body
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -214,7 +214,7 @@ class TestEthernet:
         return SendQueue(node, tisn=create_tis(driver, td))
 
     def test_frame_and_large_send(self, events, node, sq, region):
-        header = Packet(payload=b"").frame()
+        header = EthPacket(payload=b"").frame()
         sq.send(region.sge(0, 100), cs_flags=0xC0, vlan=7)
         sq.send(region.sge(0, 100), opcode=Opcode.LSO, mss=50, headers=header)
         node.settle()
@@ -237,7 +237,7 @@ class TestEthernet:
         tirn = create_direct_tir(driver, td, rq.rqn)
         flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn), tag=9)
         Buffers(rq)
-        arrive(node.hca, Frame(Packet(payload=bytes(100)).frame()))
+        arrive(node.hca, Frame(EthPacket(payload=bytes(100)).frame()))
         (done,) = events.of(TracePoint.CQE)
         assert (done.fields["cqn"], done.fields["flow_tag"]) == (rq.cq.cqn, 9)
         assert done.fields["data"]["byte_cnt"] == 154

@@ -22,7 +22,7 @@ from emu.device.rounds.sizes import PACKETS_PER_ROUND
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, Packet
+from emu.driver.ethernet.frames import MACS, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
@@ -259,7 +259,7 @@ def test_a_frame_in_too_many_pieces_is_not_sent(node, most_steps):
 def test_a_large_send_in_too_many_pieces(node, most_steps):
     sq = SendQueue(node, tisn=create_tis(node.driver, alloc_td(node.driver)))
     key = scattered(node, 1)
-    header = Packet(payload=b"").frame()
+    header = EthPacket(payload=b"").frame()
     sq.send(*[(SIZE, key, 0)] * 8, opcode=Opcode.LSO, mss=1000, headers=header)
     node.settle()
     assert [done.syndrome for done in sq.cq.drain()] == [CqeSyndrome.LOCAL_PROT_ERR]
@@ -325,7 +325,7 @@ def test_a_super_frame_into_too_many_pieces(node):
     lead(node, *rqs)
     node.settle()
     node.hca.budget.steps = 0
-    large = unsegmented(Packet(payload=b"").frame()[:54], bytes(60_000), 1000)
+    large = unsegmented(EthPacket(payload=b"").frame()[:54], bytes(60_000), 1000)
     arrive(node.hca, Frame(large, 1000, checked=True))
     assert node.hca.budget.steps <= POLL_BUDGET + PACKET_BYTES + SLACK
     node.settle()
@@ -351,11 +351,11 @@ def test_frames_that_many_groups_look_at(node):
     node.settle()
     node.hca.budget.steps = 0
     for port in range(200):  # no decision is kept for one of them
-        arrive(node.hca, Frame(Packet(ports=bytes((port, 14, 0, 8))).frame()))
+        arrive(node.hca, Frame(EthPacket(ports=bytes((port, 14, 0, 8))).frame()))
     assert POLL_BUDGET < node.hca.budget.steps <= POLL_BUDGET + 256
     node.settle()
     assert (node.hca.nic_vport.received.packets, node.hca.nic_vport.received.discards) == (200, 0)
-    frame = Packet(ports=bytes((0, 14, 0, 9))).frame()
+    frame = EthPacket(ports=bytes((0, 14, 0, 9))).frame()
     arrive(node.hca, Frame(frame))
     assert [data for _, data in buffers.drain()] == [frame]
 
@@ -372,6 +372,6 @@ def test_a_frame_is_compared_with_so_many_fields(node, monkeypatch):
         flows.entry(table, index, group, tir, ip_version=4, tcp_sport=index)
     buffers = Buffers(rq)
     for port in (31, 32):
-        arrive(node.hca, Frame(Packet(ports=bytes((0, port, 0, 9))).frame()))
+        arrive(node.hca, Frame(EthPacket(ports=bytes((0, port, 0, 9))).frame()))
     assert len(buffers.drain()) == 1
     assert node.hca.nic_vport.steering_discards == 1

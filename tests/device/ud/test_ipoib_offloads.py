@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.port.ib import ipoib
-from emu.driver.ethernet.frames import TCP, UDP, Packet, checksum
+from emu.driver.ethernet.frames import TCP, UDP, EthPacket, checksum
 from emu.driver.verbs.channels import GRH_BYTES, QKEY
 from emu.driver.verbs.segments import data_segments
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, Opcode, QpState, QpType, Status
@@ -105,7 +105,7 @@ def link(ends):
 @pytest.mark.parametrize("protocol", [TCP, UDP])
 @pytest.mark.parametrize("version", [{}, V6], ids=["IPv4", "IPv6"])
 def test_checksums_are_computed(link, protocol, version):
-    packet = Packet(protocol=protocol, chain=protocol, payload=b"some payload", **version)
+    packet = EthPacket(protocol=protocol, chain=protocol, payload=b"some payload", **version)
     link.send(without_checksums(packet), cs_flags=BOTH)
     assert link.received() == [(packet_of(packet), GOOD)]
     (done,) = link.sender.cq.drain()
@@ -116,7 +116,7 @@ def test_checksums_are_computed(link, protocol, version):
     ("wanted", "told"), [(EthChecksum.L3, CqeChecked.L3), (EthChecksum.L4, 0), (0, 0)]
 )
 def test_only_those_that_are_asked_for(link, wanted, told):
-    packet = Packet(payload=b"x" * 700)
+    packet = EthPacket(payload=b"x" * 700)
     link.send(without_checksums(packet), cs_flags=int(wanted))
     ((data, checked),) = link.received()
     assert checked == told
@@ -153,7 +153,7 @@ def test_the_checksums_are_those_of_the_bytes_that_were_written(link, monkeypatc
         carry(hca, replace(packet, data=Changing(packet.data)), origin)
 
     monkeypatch.setattr(wire, "datagram", carry_changing)
-    for data in (whole := packet_of(Packet())), whole[:-1] + bytes((whole[-1] ^ 1,)):
+    for data in (whole := packet_of(EthPacket())), whole[:-1] + bytes((whole[-1] ^ 1,)):
         link.send(data)
         ((written, told),) = link.received()
         assert told == ipoib.checked(written)
@@ -161,7 +161,7 @@ def test_the_checksums_are_those_of_the_bytes_that_were_written(link, monkeypatc
 
 def test_headers_inline(link):
     """Linux has them there for large sends only; the WQE may have them for any."""
-    packet = Packet(payload=b"inline and behind")
+    packet = EthPacket(payload=b"inline and behind")
     whole = without_checksums(packet)
     for size in (2, 20, 40):
         link.source.write(whole[size:])
@@ -183,7 +183,7 @@ def test_other_packets(link, data):
 
 
 def test_without_a_transport_checksum(link):
-    packet = Packet(protocol=1, payload=b"\x08\0\xf7\xff" + bytes(4))
+    packet = EthPacket(protocol=1, payload=b"\x08\0\xf7\xff" + bytes(4))
     link.send(packet_of(packet), cs_flags=BOTH)
     assert link.received() == [(packet_of(packet), CqeChecked.L3)]
 
@@ -192,7 +192,7 @@ def test_a_queue_pair_without_offloads(ends):
     """It has no Ethernet segment and says nothing of checksums."""
     link = Ipoib(ends)
     plain = Ipoib(ends, ulp_stateless_offload_mode=0)
-    packet = packet_of(Packet())
+    packet = packet_of(EthPacket())
     link.receiver, link.target = plain.receiver, plain.target
     link.send(packet)
     assert link.received() == [(packet, 0)]
@@ -201,7 +201,7 @@ def test_a_queue_pair_without_offloads(ends):
 @pytest.mark.parametrize("version", [{}, V6], ids=["IPv4", "IPv6"])
 @pytest.mark.parametrize("protocol", [TCP, UDP])
 def test_large_send(link, version, protocol):
-    packet = Packet(protocol=protocol, chain=protocol, identifier=7, **version)
+    packet = EthPacket(protocol=protocol, chain=protocol, identifier=7, **version)
     header = packet_of(replace(packet, payload=b""))
     payload = bytes(range(256)) * 40
     link.send_large(header, payload, 2000)
@@ -218,7 +218,7 @@ def test_large_send(link, version, protocol):
         assert sequences == [packet.sequence + 2000 * number for number in range(6)]
 
 
-TCP_HEADER = packet_of(Packet(payload=b""))
+TCP_HEADER = packet_of(EthPacket(payload=b""))
 
 
 @pytest.mark.parametrize(

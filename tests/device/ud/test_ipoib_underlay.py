@@ -9,11 +9,11 @@ from emu.device.faults.parser import load
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import TCP, UDP, Packet, ones_complement_sum
+from emu.driver.ethernet.frames import TCP, UDP, EthPacket, ones_complement_sum
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
-from emu.driver.ethernet.underlay import QKEY, Interface, underlay_context
+from emu.driver.ethernet.underlay import QKEY, IpoibInterface, underlay_context
 from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.gsi import joined
 from emu.server.net.ib.local import LocalFabric
@@ -26,7 +26,7 @@ BOTH = int(EthChecksum.L3 | EthChecksum.L4)
 GOOD = CqeChecked.L3 | CqeChecked.L4
 GROUP = bytes.fromhex("ff12401bffff00000000000000000077")
 HAS_GRH = 1 << 30
-PACKET = Packet(payload=b"some payload")
+PACKET = EthPacket(payload=b"some payload")
 
 
 def packet_of(packet):
@@ -37,7 +37,7 @@ def packet_of(packet):
 
 @pytest.fixture
 def interfaces(ends):
-    return [Interface(node) for node in ends]
+    return [IpoibInterface(node) for node in ends]
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_headers_inline_and_checksums(left, right, source):
 
 @pytest.mark.parametrize("protocol", [TCP, UDP])
 def test_large_send(left, right, source, protocol):
-    header = packet_of(Packet(protocol=protocol, payload=b""))
+    header = packet_of(EthPacket(protocol=protocol, payload=b""))
     payload = bytes(range(250)) * 40
     source.write(payload)
     options = {"headers": header, "mss": 2000, "cs_flags": BOTH, "opcode": Opcode.LSO}
@@ -155,10 +155,10 @@ def test_steering_by_protocol(left, right, source):
     driver.must(Op.SET_FLOW_TABLE_ROOT, table_id=table, underlay_qpn=right.qpn)
     other.post(right.node.region(4200).sge())
     assert len(send(left, right, source, packet_of(PACKET))) == 1
-    assert send(left, right, source, packet_of(Packet(protocol=UDP))) == []
+    assert send(left, right, source, packet_of(EthPacket(protocol=UDP))) == []
     (done,) = other.cq.drain()
     assert done.qpn == right.qpn
-    assert send(left, right, source, packet_of(Packet(protocol=1))) == []
+    assert send(left, right, source, packet_of(EthPacket(protocol=1))) == []
 
 
 def test_down_and_up(left, right, source):
@@ -214,10 +214,10 @@ def test_partitions_share_queues(model, clock, packet_wire):
     nodes = two_nodes(model, clock, packet_wire, packet_wire)
     for node in nodes:
         node.hca.ib.pkeys = (0xFFFF, 0x8005)
-    left, right = (Interface(node) for node in nodes)
+    left, right = (IpoibInterface(node) for node in nodes)
     source = left.node.region(4096)
     left_child, right_child = (
-        Interface(one.node, pkey_index=1, shared=one) for one in (left, right)
+        IpoibInterface(one.node, pkey_index=1, shared=one) for one in (left, right)
     )
     data = packet_of(PACKET)
     ((entry, _),) = send(left_child, right_child, source, data)
@@ -282,12 +282,12 @@ def test_segments_that_leave_the_request(left):
 
 def test_what_an_underlay_is_held_by(node, refused):
     """Its TIS; its place among the flow tables goes with it."""
-    one = Interface(node)
+    one = IpoibInterface(node)
     refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_QP, qpn=one.qpn)
     node.driver.must(Op.DESTROY_SQ, sqn=one.sq.sqn)
     node.driver.must(Op.DESTROY_TIS, tisn=one.tisn)
     node.driver.must(Op.DESTROY_QP, qpn=one.qpn)
-    two = Interface(node)
+    two = IpoibInterface(node)
     entry = {"table_id": one.table, "flow_index": 0}
     node.driver.must(Op.DELETE_FLOW_TABLE_ENTRY, **entry)
     two.down()
@@ -318,7 +318,7 @@ def test_a_tis_needs_an_underlay(node, refused):
 
 
 def test_a_root_needs_an_underlay(node, refused):
-    one, qp = Interface(node), node.queue_pair(QpType.UD)
+    one, qp = IpoibInterface(node), node.queue_pair(QpType.UD)
     fields = {"table_id": one.table}
     op = Op.SET_FLOW_TABLE_ROOT
     refused(Status.BAD_PARAM_ERR, op, **fields, underlay_qpn=qp.qpn)
@@ -327,7 +327,7 @@ def test_a_root_needs_an_underlay(node, refused):
 
 
 def test_its_state_is_a_queue_pairs(node):
-    one = Interface(node)
+    one = IpoibInterface(node)
     assert node.driver.must(Op.QUERY_QP, qpn=one.qpn).qpc.state == QpState.RTS
     node.driver.must(Op._2ERR_QP, qpn=one.qpn)
     assert node.driver.must(Op.QUERY_QP, qpn=one.qpn).qpc.state == QpState.ERR
@@ -347,7 +347,7 @@ def test_a_rate(left, right, source, clock):
         Op.MODIFY_SQ, sqn=left.sq.sqn, sq_state=SqState.RDY, modify_bitmask=1,
         ctx={"state": SqState.RDY, "packet_pacing_rate_limit_index": 1},
     )  # fmt: skip
-    source.write(packet_of(Packet(payload=bytes(1250 - len(packet_of(Packet(payload=b"")))))))
+    source.write(packet_of(EthPacket(payload=bytes(1250 - len(packet_of(EthPacket(payload=b"")))))))
     for _ in range(10):
         left.send(left.vector(right), source.sge(0, 1250))
     found = []
@@ -365,7 +365,7 @@ def test_a_rate(left, right, source, clock):
 )
 def test_bursts_of_short_and_long_packets(ends, way):
     """All arrive, in order, byte for byte; the longest is of an InfiniBand MTU of 4096."""
-    left, right = Interface(ends[0]), Interface(ends[1], receives=32)
+    left, right = IpoibInterface(ends[0]), IpoibInterface(ends[1], receives=32)
     source = left.node.region(1 << 18)
     to, draw = left.vector(right), random.Random(7)
     sizes = [20, 4056 - 4, 21, 4051, 64, 2044, 1000, *(draw.randint(20, 4052) for _ in range(7))]
@@ -383,7 +383,7 @@ def test_bursts_of_short_and_long_packets(ends, way):
         if way == "large sends" and number % 5 == 0:
             payload = draw.randbytes(5000)
             source.write(payload, at)
-            packet = Packet(payload=payload)
+            packet = EthPacket(payload=payload)
             header = b"\x08\x00\0\0" + packet.header()[packet.l3 :]
             sge, at = source.sge(at, len(payload)), at + len(payload)
             indices.append(

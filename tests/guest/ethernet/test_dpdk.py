@@ -13,7 +13,7 @@ import pytest
 from helpers.guest.dpdk import dpdk_guest
 from helpers.guest.guests import SECONDS
 
-from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.server.control import Client
 
 pytestmark = [pytest.mark.guest, pytest.mark.suite("trixie")]
@@ -214,7 +214,7 @@ def frames_of_kinds():
         if fields is None:
             frame = MACS + b"\x08\x06" + payload
         else:
-            frame = Packet(payload=payload, **fields).frame()
+            frame = EthPacket(payload=payload, **fields).frame()
         made[len(frame)] = kind, b"\xff" * 6 + frame[6:]
     return made
 

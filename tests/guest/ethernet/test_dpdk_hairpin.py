@@ -11,7 +11,7 @@ import pytest
 from helpers.guest.dpdk import dpdk_guest
 from helpers.guest.guests import SECONDS
 
-from emu.driver.ethernet.frames import UDP, Packet
+from emu.driver.ethernet.frames import UDP, EthPacket
 
 pytestmark = [pytest.mark.guest, pytest.mark.suite("trixie")]
 
@@ -20,7 +20,7 @@ DEVICES = (
     "connectx6dx-vf,segment=1", "connectx6dx-vf,segment=2",
 )  # fmt: skip
 FRAMES = {
-    port: Packet(protocol=UDP, ports=pack(">HH", 900, port), payload=bytes(range(100))).frame()
+    port: EthPacket(protocol=UDP, ports=pack(">HH", 900, port), payload=bytes(range(100))).frame()
     for port in (1000, 1001, 1002)
 }
 DATAGRAM = 108

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.device.port.ib.framing import Route
+from emu.device.port.ib.framing import IbRoute
 from emu.device.port.packet import OPS, SERVICES, Packet
 from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK
@@ -30,5 +30,5 @@ def _frame(to, source, op, psn, payload, values):
     packet = Packet(op, to.qpn, psn & PSN_MASK)
     for name, value in values.items():
         setattr(packet, name, value)
-    route = Route(to.node.lid, source.lid, 0, 0xFFFF, None)
+    route = IbRoute(to.node.lid, source.lid, 0, 0xFFFF, None)
     return route.frame(packet, [memoryview(payload)], len(payload))

@@ -17,7 +17,7 @@ from emu.device.trace.text import TextForm
 from emu.driver.world.clock import HandClock
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.ib.local import LocalFabric
-from emu.server.net.pcap.capture import EthernetInterface, Interface, SubnetWatcher
+from emu.server.net.pcap.capture import CaptureInterface, EthernetInterface, SubnetWatcher
 from emu.server.net.pcap.file import PcapFile
 from emu.server.service import views
 
@@ -54,10 +54,10 @@ class FormedAndForgotten:
         assert self._text(event).isprintable()
 
 
-class _EveryPort(dict[int, Interface]):
+class _EveryPort(dict[int, CaptureInterface]):
     """The interface of any LID: all are one."""
 
-    def __init__(self, interface: Interface) -> None:
+    def __init__(self, interface: CaptureInterface) -> None:
         super().__init__()
         self._interface = interface
 
@@ -100,7 +100,7 @@ class Observers:
         def made(fabric: LocalFabric, *given: Any) -> None:
             make(fabric, *given)
             watcher = SubnetWatcher(wants_messages=False)
-            watcher._interfaces = _EveryPort(Interface(self._file, 0))
+            watcher._interfaces = _EveryPort(CaptureInterface(self._file, 0))
             fabric.watcher = watcher
 
         return made

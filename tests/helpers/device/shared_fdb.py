@@ -11,7 +11,7 @@ from emu.device.models.board_ports import MAX_PORTS, with_port
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import match_beside
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.world.tap_wire import TapWire
@@ -21,7 +21,7 @@ from layouts.enums import Op
 from layouts.eth_enums import FlowTableType
 
 MANAGER, VPORT, UPLINK = 0, 5, 0xFFFF
-FRAME = Packet(payload=b"through either port").frame()
+FRAME = EthPacket(payload=b"through either port").frame()
 MISC = 1 << 1
 NATIVE = {"fdb_selection_mode": 1}
 MODEL = MODELS["connectx6dx"]

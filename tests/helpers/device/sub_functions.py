@@ -10,7 +10,7 @@ from emu.device.models.sub_functions import FIRST_NUMBER, LOG_BYTES, with_sub_fu
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar, PartBar
 from emu.driver.command.driver import Driver
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.verbs.node import Node
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
@@ -31,7 +31,7 @@ EVENTS = {
     },
 }
 NUMBER = FIRST_NUMBER + 3
-FRAME = Packet(payload=b"from a sub-function").frame()
+FRAME = EthPacket(payload=b"from a sub-function").frame()
 
 
 class Manager:

@@ -7,7 +7,7 @@ from emu.device.objects.pins import PinMode
 from emu.driver.command.words import pack64
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.hairpin import HairpinPair
 from emu.driver.ethernet.interfaces import (
     alloc_td,
@@ -75,7 +75,7 @@ def striding(node, **options):
 def send_large(sq):
     """A TCP stream of many packets, by one request."""
     node = sq.node
-    header = b"\xff" * 6 + node.mac + Packet(payload=b"").frame()[12:]
+    header = b"\xff" * 6 + node.mac + EthPacket(payload=b"").frame()[12:]
     payload = node.region(MSS * PACKETS)
     sq.send(payload.sge(), opcode=Opcode.LSO, mss=MSS, headers=header)
 

@@ -113,7 +113,7 @@ def page_faults_that_nobody_is_told_of(world):
     for _ in range(3):
         Channel(RC, *world.nodes).write((absent.key, absent.va), b"hello")
         world.right.driver.bar.settle()
-    assert world.right.hca.page_faults.untold
+    assert world.right.hca.page_faults.unreported
 
 
 @case

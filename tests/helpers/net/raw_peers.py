@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from emu.device.port.ib.endport import end_port
-from emu.device.port.ib.framing import Route
+from emu.device.port.ib.framing import IbRoute
 from emu.device.port.packet import OPS, Packet
 from emu.server.net.fabric import port_frames
 from layouts.wire.bth import MULTICAST_LID, PacketKind, Service
@@ -16,13 +16,13 @@ def packet_frame(slid, dlid=1, kind=PacketKind.SEND, qpn=0x40, *, multicast=Fals
     service = Service.UD if multicast else Service.RC
     packet = Packet(OPS[service, kind, True, True, None], qpn, 0)
     packet.syndrome = packet.msn = packet.qkey = packet.src_qpn = 0
-    return Route(MULTICAST_LID if multicast else dlid, slid, 0, 0xFFFF, None).frame(packet)
+    return IbRoute(MULTICAST_LID if multicast else dlid, slid, 0, 0xFFFF, None).frame(packet)
 
 
 def train_frame(slid, dlid, count=4, mtu=1024):
     """A train of packets in the middle of a WRITE."""
     packet = Packet(OPS[Service.RC, PacketKind.WRITE, False, False, None], 0x40, 0x20)
-    first = Route(dlid, slid, 0, 0xFFFF, None).frame(packet, [memoryview(bytes(mtu))], mtu)
+    first = IbRoute(dlid, slid, 0, 0xFFFF, None).frame(packet, [memoryview(bytes(mtu))], mtu)
     return first[:-4] + bytes(mtu * (count - 1)) + first[-4:]
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from struct import pack
 
-from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 
 GRE, IPIP, IPV6_IN_IP = 47, 4, 41
 VXLAN_PORT, GENEVE_PORT = 4789, 6081
@@ -34,7 +34,7 @@ def inner_bytes(kind, inner):
 
 
 def outer_of(kind, version, inner):
-    """The outer packet: a :class:`Packet` whose payload is the tunnel's."""
+    """The outer packet: a :class:`EthPacket` whose payload is the tunnel's."""
     if kind.startswith(("vxlan", "geneve")):
         protocol = UDP
         ports = pack(">HH", 50000, VXLAN_PORT if kind == "vxlan" else GENEVE_PORT)
@@ -42,7 +42,7 @@ def outer_of(kind, version, inner):
         protocol, ports = GRE, b""
     else:
         protocol, ports = IPIP if inner.version == 4 else IPV6_IN_IP, b""
-    return Packet(
+    return EthPacket(
         version=version, protocol=protocol, chain=protocol, ports=ports, checked=False,
         payload=inner_bytes(kind, inner), identifier=0x4321, **ADDRESSES[version],
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from emu.driver.ethernet.frames import TCP, UDP, Packet
+from emu.driver.ethernet.frames import TCP, UDP, EthPacket
 
 
 @st.composite
@@ -14,7 +14,7 @@ def packets(draw, protocols=(TCP, UDP)):
     tag = st.tuples(st.sampled_from((0x8100, 0x88A8)), st.integers(0, 0xFFFF))
     version = draw(st.sampled_from((4, 6)))
     size = 4 if version == 4 else 16
-    packet = Packet(
+    packet = EthPacket(
         tags=tuple(draw(st.lists(tag, max_size=2))),
         version=version,
         source=draw(st.binary(min_size=size, max_size=size)),

@@ -13,7 +13,7 @@ from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.port.ib.framing import Route
+from emu.device.port.ib.framing import IbRoute
 from emu.device.port.packet import OPS, Packet
 from emu.driver.transport.fabric import Fabric
 from emu.driver.transport.raw_peer import RawPeer
@@ -407,7 +407,7 @@ def _packet_of(kind, slid):
     for name in slots(Packet):
         if not hasattr(packet, name):
             setattr(packet, name, None if name == "grh" else 0)
-    return Route(1, slid, 0, 0xFFFF, None).frame(packet)
+    return IbRoute(1, slid, 0, 0xFFFF, None).frame(packet)
 
 
 # A hub that lies.

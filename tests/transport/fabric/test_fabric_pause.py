@@ -26,12 +26,12 @@ def test_who_waits_when_the_connection_ends_does_not_wait_for_ever():
     def again():
         asked.append(connection.is_pausing)
         if connection.is_pausing:
-            connection.when_room(again)
+            connection.when_ready(again)
 
     with theirs:
         while not connection.is_pausing:
             connection.send(FrameKind.FRAME, bytes(PAUSE_BYTES // 4))
-        connection.when_room(again)
+        connection.when_ready(again)
         connection.abandon()
     assert asked == [False]
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.roce import trains as roce_trains
-from emu.device.port.eth.roce.framing import Framer, Headers
+from emu.device.port.eth.roce.framing import Framer, RoceHeaders
 from emu.device.port.eth.roce.reading import network_header, parse
 from emu.device.port.packet import OPS
 from emu.device.port.packet import Packet as RocePacket
 from emu.device.rounds.sizes import PACKETS_PER_CONNECTION
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.nodes.roce import ipv4
 from emu.driver.transport.raw_peer import RawPeer
 from emu.server.net.eth import uplinks
@@ -136,7 +136,7 @@ def test_the_hub_learns_who_is_where(lab):
 def test_frames_keep_what_is_known_of_them(lab):
     hub, one = lab.join(), lab.join()
     lab.settle()
-    data = Packet(payload=bytes(50_000), checked=False).frame()
+    data = EthPacket(payload=bytes(50_000), checked=False).frame()
     assert lab.send(one, data, gso_size=1448, checked=True) == [0]
     assert hub.host.got == [Frame(data, 1448, True)]
     lab.send(one, data, checked=True, filled=True)
@@ -148,7 +148,7 @@ def test_super_frames_wait_in_the_socket_for_later_rounds(unix):
     hub, one = unix.join(), unix.join()
     unix.settle()
     hub.host.got.clear()
-    data = Packet(payload=bytes(30_000), checked=False).frame()
+    data = EthPacket(payload=bytes(30_000), checked=False).frame()
     for _ in range(8):
         one.host.send(data, gso_size=2 * len(data) // PACKETS_PER_CONNECTION, checked=True)
     seen = []
@@ -276,7 +276,7 @@ def test_frames_from_a_member_without_an_ethernet_port(unix, caplog, kind):
 
 def train(to, source, count):
     """A train of RoCE packets from one MAC address to another."""
-    headers = Headers(to, source, ipv4(1), ipv4(2))
+    headers = RoceHeaders(to, source, ipv4(1), ipv4(2))
     packet = RocePacket(OPS[Service.RC, PacketKind.WRITE, False, False, None], 0x40, 0x20)
     front = Framer(headers, 0xFFFF).frame(packet, [bytes(1024)], 1024)
     return front[:-4] + b"".join(bytes((number,)) * 1024 for number in range(1, count)) + front[-4:]
@@ -360,7 +360,7 @@ def test_what_a_guest_behind_a_member_may_send_is_dropped_and_counted(unix):
     bad = [
         Frame(bytes(59)),
         Frame(bytes(5000), 1000, checked=True),
-        Frame(Packet(payload=bytes(9000)).frame(), 1, checked=True),
+        Frame(EthPacket(payload=bytes(9000)).frame(), 1, checked=True),
     ]
     for frame in bad:
         peer.say(FrameKind.FRAME, protocol.ethernet(0, frame))

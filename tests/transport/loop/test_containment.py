@@ -10,7 +10,7 @@ import pytest
 from emu.device.port.ib.endport import end_port
 from emu.driver.transport.fabric import Fabric
 from emu.driver.transport.raw_peer import RawPeer
-from emu.driver.transport.vfio_client import RefusedError
+from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.control import protocol
 from emu.server.control.server import ControlServer
 from emu.server.net.fabric import port_frames
@@ -21,7 +21,7 @@ from emu.server.vfio.loop import Loop
 from emu.server.vfio.protocol import RegionIndex, VfioCommand
 
 PAGE = 4096
-GONE = (EOFError, ConnectionError, RefusedError)
+GONE = (EOFError, ConnectionError, VfioRefusedError)
 """libvfio-user says EIO first."""
 
 

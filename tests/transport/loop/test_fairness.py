@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from emu.driver.transport.vfio_client import RefusedError
+from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.vfio.loop import Loop
 from emu.server.vfio.protocol import (
     HEADER,
@@ -180,7 +180,7 @@ class TestTurns:
         client.call(VfioCommand.REGION_WRITE_MULTI, payload)
         assert len(own.function.accesses) == most
         payload = client.write_multi([(region, 0, b"12345678")] * (most + 1))
-        with pytest.raises(RefusedError):
+        with pytest.raises(VfioRefusedError):
             client.call(VfioCommand.REGION_WRITE_MULTI, payload)
         assert len(own.function.accesses) == most
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.headers import parse
 from emu.device.rounds.sizes import PACKETS_PER_CONNECTION
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.server.net.eth import framed, stream
 
 HELLO = ethernet(EVERYONE, THEIRS, 0x88B5, b"hello")
@@ -81,7 +81,7 @@ def test_two_peers_and_what_is_for_one_of_them(wall, path, peer):
 
 def test_a_super_frame_arrives_in_pieces_with_checksums(wall, peer):
     payload = bytes(range(256)) * 200
-    data = Packet(payload=payload, checked=False).frame()
+    data = EthPacket(payload=payload, checked=False).frame()
     wall.host.send(data, gso_size=1448, checked=True)
     frames = peer.frames()
     assert b"".join(frame[54:] for frame in frames) == payload
@@ -273,7 +273,7 @@ def test_super_frames_for_peers_share_the_rounds(wall, path):
     """They are cut as the rounds allow, and none overtakes another."""
     peers = [Peer(path) for _ in range(8)]
     wall.until(lambda: len(wall.uplink("stream")) == 8)
-    frames = [Packet(payload=bytes((at,)) * 20_000, checked=False).frame() for at in range(8)]
+    frames = [EthPacket(payload=bytes((at,)) * 20_000, checked=False).frame() for at in range(8)]
     budget = wall.loop.budget
     budget.begin()
     for data in frames:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import FrameError, parse
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.server.net.eth import tap
 from emu.server.net.eth.tap import TapError, offloaded, received
 
@@ -130,7 +130,9 @@ def test_without_the_device(monkeypatch):
 
 
 def test_a_udp_super_frame_is_cut():
-    pieces = offloaded(Frame(Packet(protocol=17, payload=bytes(3000)).frame(), 1000, checked=True))
+    pieces = offloaded(
+        Frame(EthPacket(protocol=17, payload=bytes(3000)).frame(), 1000, checked=True)
+    )
     assert len(pieces) == 3
     assert all(not any(header) and verify(parse(data)).l4_ok for header, data in pieces)
 
@@ -139,7 +141,7 @@ def test_a_udp_super_frame_is_cut():
 @pytest.mark.parametrize("cwr", [0, 0x80])
 def test_a_tcp_super_frame_stays_whole(version, gso_type, cwr):
     size = 4 if version == 4 else 16
-    packet = Packet(
+    packet = EthPacket(
         version=version, source=bytes(size), destination=bytes(size), flags=0x10 | cwr,
         payload=bytes(3000),
     )  # fmt: skip

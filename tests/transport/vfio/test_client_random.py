@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from emu.device.ports import DmaError
-from emu.driver.transport.vfio_client import RefusedError, VfioClient
+from emu.driver.transport.vfio_client import VfioClient, VfioRefusedError
 from emu.server.vfio import backing
 from emu.server.vfio.kinds import make_transport
 from emu.server.vfio.protocol import HEADER, IrqSetFlag
@@ -78,7 +78,7 @@ class AnyClient(RuleBasedStateMachine):
         """Whether the server has done it."""
         try:
             call(*args, **kwargs)
-        except RefusedError:
+        except VfioRefusedError:
             return False
         return True
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.driver.transport.vfio_client import RefusedError
+from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.vfio.protocol import DEVICE_INFO, VfioCommand
 
 
@@ -16,6 +16,6 @@ def test_device_is_pci_and_can_be_reset(client):
     ids=["empty", "argsz", "short"],
 )
 def test_bad_request_is_refused(client, payload):
-    with pytest.raises(RefusedError):
+    with pytest.raises(VfioRefusedError):
         client.call(VfioCommand.DEVICE_GET_INFO, payload)
     assert client.device_info() == (16, 3, 9, 5)

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from emu.device.ports import DmaError
-from emu.driver.transport.vfio_client import RefusedError
+from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.vfio.protocol import DMA_MAP, DmaFlag, VfioCommand
 
 MIB = 1 << 20
@@ -25,7 +25,7 @@ def own_ram(own):
 
 
 def refused(errno_, call, *args, **kwargs):
-    with pytest.raises(RefusedError) as error:
+    with pytest.raises(VfioRefusedError) as error:
         call(*args, **kwargs)
     assert error.value.errno == errno_
 
@@ -128,7 +128,7 @@ def test_overlap(own, own_client, own_ram, iova, size):
 
 def test_overlap_with_libvfio_user_too(served, client, ram):
     client.dma_map(IOVA, 0x2000, fd=ram.fd)
-    with pytest.raises(RefusedError):
+    with pytest.raises(VfioRefusedError):
         client.dma_map(IOVA + 0x1000, 0x2000, fd=ram.fd)
     assert len(served.memory) == 1
 
@@ -139,7 +139,7 @@ def test_bad_flags(own_client, own_ram, flags):
 
 
 def test_mappable_without_a_descriptor(served, client):
-    with pytest.raises(RefusedError):
+    with pytest.raises(VfioRefusedError):
         client.dma_map(IOVA, MIB, flags=DmaFlag.READ | DmaFlag.MMAP)
 
 

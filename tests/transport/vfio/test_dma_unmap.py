@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emu.device.ports import DmaError
-from emu.driver.transport.vfio_client import RefusedError
+from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.vfio.protocol import DMA_MAP, DMA_UNMAP, UnmapFlag, VfioCommand
 
 MIB = 1 << 20
@@ -74,7 +74,7 @@ def test_one_of_several(pages, own_client):
 def test_part_of_a_range_is_refused(served, client, ram, iova, size):
     client.dma_map(0, 0x10000, fd=ram.fd)
     generation = served.memory.generation
-    with pytest.raises(RefusedError):
+    with pytest.raises(VfioRefusedError):
         client.dma_unmap(iova, size)
     assert (len(served.memory), served.memory.generation) == (1, generation)
     assert served.memory.read(0, 4) == bytes(4)
@@ -93,7 +93,7 @@ def test_part_of_a_range_is_refused(served, client, ram, iova, size):
     ],
 )
 def test_bad_request_changes_nothing(pages, own_client, iova, size, flags):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         own_client.dma_unmap(iova, size, flags)
     assert refused.value.errno == errno.EINVAL
     assert len(pages.memory) == 3
@@ -103,7 +103,7 @@ def test_bad_request_changes_nothing(pages, own_client, iova, size, flags):
     "payload", [DMA_UNMAP.pack(23, 0, 0, 4096), DMA_UNMAP.pack(24, 0, 0, 4096)[:-1], b"\0"]
 )
 def test_bad_size_is_refused(own_client, payload):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         own_client.call(VfioCommand.DMA_UNMAP, payload)
     assert refused.value.errno == errno.EINVAL
 
@@ -195,7 +195,7 @@ def test_what_is_held_counts_against_the_files(own, own_client):
         own_client.dma_map(0, 0x1000, fd=ram.fd)
         views.append(own.memory.view(0, 4))
         own_client.dma_unmap(0, 0x1000)
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         own_client.dma_map(0, 0x1000, fd=ram.fd)
     assert refused.value.errno == errno.ENOSPC
     views.clear()

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from emu.driver.transport.vfio_client import RefusedError
+from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.vfio.protocol import IRQ_INFO, Irq, IrqInfoFlag, VfioCommand
 
 
@@ -27,6 +27,6 @@ def test_only_msix_err_and_req(client, index, count):
     ids=["index", "far", "argsz", "short"],
 )
 def test_bad_request_is_refused(client, payload):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         client.call(VfioCommand.DEVICE_GET_IRQ_INFO, payload)
     assert refused.value.errno == errno.EINVAL

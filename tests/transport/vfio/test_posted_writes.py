@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from emu.driver.transport.vfio_client import RefusedError
+from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.vfio.protocol import (
     HEADER,
     REGION_ACCESS,
@@ -125,7 +125,7 @@ ONE = WRITE_MULTI_ENTRY.pack(0, 0, 8, b"12345678")
     ],
 )
 def test_bad_write_multi_writes_nothing(own, own_client, payload):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         own_client.call(VfioCommand.REGION_WRITE_MULTI, payload)
     assert refused.value.errno == errno.EINVAL
     assert own.function.accesses == []

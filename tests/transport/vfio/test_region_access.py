@@ -5,7 +5,7 @@ import errno
 import pytest
 from helpers.device.fake_function import FakeFunction
 
-from emu.driver.transport.vfio_client import RefusedError
+from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.service.repeats import MAX_LINES, summed_up
 from emu.server.vfio.loop import Loop
 from emu.server.vfio.protocol import (
@@ -88,7 +88,7 @@ def test_access_outside_is_refused(served, client, region, offset, size):
         lambda: client.read(region, offset, size),
         lambda: client.write(region, offset, bytes(size)),
     ):
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(VfioRefusedError) as refused:
             access()
         assert refused.value.errno == errno.EINVAL
     assert served.function.accesses == []
@@ -97,7 +97,7 @@ def test_access_outside_is_refused(served, client, region, offset, size):
 
 def test_an_access_of_nothing_is_refused(own, own_client):
     for command in (VfioCommand.REGION_READ, VfioCommand.REGION_WRITE):
-        with pytest.raises(RefusedError):
+        with pytest.raises(VfioRefusedError):
             own_client.call(command, REGION_ACCESS.pack(0, 0, 0))
     assert own.function.accesses == []
 
@@ -105,7 +105,7 @@ def test_an_access_of_nothing_is_refused(own, own_client):
 def test_a_transfer_has_a_limit(serve):
     served = serve("vfio-user", function=FakeFunction((2 * MAX_DATA_XFER_SIZE, 0, 0, 0, 0, 0)))
     client = served.client()
-    with pytest.raises(RefusedError):
+    with pytest.raises(VfioRefusedError):
         client.call(VfioCommand.REGION_READ, REGION_ACCESS.pack(0, 0, MAX_DATA_XFER_SIZE + 1))
     assert served.function.accesses == []
 
@@ -123,7 +123,7 @@ def test_a_transfer_has_a_limit(serve):
     ],
 )
 def test_count_and_size_must_agree(served, client, command, payload):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         client.call(command, payload)
     assert refused.value.errno == errno.EINVAL
     assert served.function.accesses == []
@@ -132,7 +132,7 @@ def test_count_and_size_must_agree(served, client, command, payload):
 
 def test_a_short_answer_of_the_function_is_an_error_reply(served, client):
     served.function.short = True
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         client.read(0, 0, 4)
     assert refused.value.errno == errno.EIO
     served.function.short = False
@@ -150,7 +150,7 @@ def test_a_read_without_a_reply_still_has_its_effect(own, own_client):
 
 def test_a_short_answer_for_config_space(served, client):
     served.function.config = bytearray(2)
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         client.read(RegionIndex.CONFIG, 0, 4)
     assert refused.value.errno == errno.EIO
 
@@ -159,7 +159,7 @@ def test_a_guest_cannot_fill_the_log(own, own_client, caplog):
     """Refusals are lines as any others, which are counted and summed up."""
     with summed_up(Loop()):
         for _ in range(5 * MAX_LINES):
-            with pytest.raises(RefusedError):
+            with pytest.raises(VfioRefusedError):
                 own_client.read(1, 0, 4)
     lines = [line for line in caplog.messages if "refused" in line]
     assert len(lines) == MAX_LINES + 1

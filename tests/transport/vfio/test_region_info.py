@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from emu.driver.transport.vfio_client import RefusedError
+from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.vfio.protocol import REGION_INFO, RegionFlag, VfioCommand
 
 RW = RegionFlag.READ | RegionFlag.WRITE
@@ -24,13 +24,13 @@ def test_room_for_capabilities_changes_nothing(client):
 
 @pytest.mark.parametrize("index", [9, 10, 0xFFFFFFFF])
 def test_unknown_region_is_refused(own_client, index):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         own_client.region_info(index)
     assert refused.value.errno == errno.EINVAL
 
 
 def test_far_region_is_refused(client):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         client.region_info(0xFFFFFFFF)
     assert refused.value.errno == errno.EINVAL
 
@@ -41,6 +41,6 @@ def test_far_region_is_refused(client):
     ids=["argsz", "short"],
 )
 def test_bad_request_is_refused(client, payload):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         client.call(VfioCommand.DEVICE_GET_REGION_INFO, payload)
     assert refused.value.errno == errno.EINVAL

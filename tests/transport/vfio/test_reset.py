@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from emu.driver.transport.vfio_client import RefusedError
+from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.vfio.protocol import MessageFlag, VfioCommand
 
 
@@ -33,7 +33,7 @@ def test_reset_keeps_memory(served, client):
 
 
 def test_reset_has_no_payload(own, own_client):
-    with pytest.raises(RefusedError):
+    with pytest.raises(VfioRefusedError):
         own_client.call(VfioCommand.DEVICE_RESET, b"\0")
     assert own.function.resets == 0
 
@@ -59,7 +59,7 @@ def test_an_error_reply_is_a_header_only(own_client):
     ],
 )
 def test_unsupported_command(served, client, command):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         client.call(command, bytes(64))
     assert refused.value.errno == (errno.ENOTSUP if served.own else errno.EINVAL)
     client.device_info()

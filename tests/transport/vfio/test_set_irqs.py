@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from emu.driver.transport.vfio_client import RefusedError
+from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.vfio.protocol import IRQ_SET, Irq, IrqSetFlag, VfioCommand
 
 EVENTFD = IrqSetFlag.DATA_EVENTFD | IrqSetFlag.ACTION_TRIGGER
@@ -156,7 +156,7 @@ def test_bad_set_changes_nothing(
     served, client, eventfds, flags, index, start, count, data, number
 ):
     good = client.enable_vector(0)
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         client.set_irqs(flags, start, count, index=index, data=data, fds=eventfds(number))
     assert refused.value.errno == errno.EINVAL
     served.interrupts.trigger(0)
@@ -174,23 +174,23 @@ def test_bad_set_changes_nothing(
     ],
 )
 def test_what_we_do_not_offer_is_refused(own_client, flags, data):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         own_client.set_irqs(flags, 0, 1, data=data)
     assert refused.value.errno == errno.EINVAL
 
 
 @pytest.mark.parametrize("payload", [b"", IRQ_SET.pack(19, NONE, 2, 0, 1), IRQ_SET.pack(*[0] * 5)])
 def test_bad_size_is_refused(client, payload):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         client.call(VfioCommand.DEVICE_SET_IRQS, payload)
     assert refused.value.errno == errno.EINVAL
 
 
 def test_too_many_descriptors(own, own_client, eventfds):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         own_client.set_irqs(EVENTFD, 0, 17, fds=eventfds(17))
     assert refused.value.errno == errno.EINVAL
-    with pytest.raises(RefusedError):
+    with pytest.raises(VfioRefusedError):
         own_client.set_irqs(EVENTFD, 0, 32, fds=eventfds(253))
     own_client.device_info()
 
@@ -199,7 +199,7 @@ def test_only_an_eventfd_will_do(own, own_client, eventfds):
     """Writing to anything else could block us, or hit a file of ours."""
     reader, writer = os.pipe()
     try:
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(VfioRefusedError) as refused:
             own_client.set_irqs(EVENTFD, 0, 2, fds=[*eventfds(1), writer])
         assert refused.value.errno == errno.EINVAL
     finally:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from emu.driver.transport.vfio_client import QEMU_CAPABILITIES, RefusedError
+from emu.driver.transport.vfio_client import QEMU_CAPABILITIES, VfioRefusedError
 from emu.server.vfio.protocol import VERSION, VfioCommand
 
 
@@ -83,7 +83,7 @@ def test_higher_minor_version_is_lowered(own):
 )
 def test_bad_version_is_refused_and_the_client_dropped(own, payload):
     client = own.connect()
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         client.call(VfioCommand.VERSION, payload)
     assert refused.value.errno == errno.EINVAL
     own.settle()
@@ -92,7 +92,7 @@ def test_bad_version_is_refused_and_the_client_dropped(own, payload):
 
 def test_wrong_major_version_is_refused(served):
     client = served.connect()
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(VfioRefusedError) as refused:
         client.negotiate(version=(1, 0))
     assert refused.value.errno == errno.EINVAL
     served.settle()
@@ -110,7 +110,7 @@ def test_version_comes_first(served):
 
 def test_version_comes_once(served):
     client = served.client()
-    with pytest.raises(RefusedError):
+    with pytest.raises(VfioRefusedError):
         client.negotiate()
     client.device_info()
 

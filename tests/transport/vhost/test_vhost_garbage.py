@@ -19,14 +19,14 @@ from emu.server.vhost.protocol import (
     VRING_ADDR,
     VRING_STATE,
     DescriptorFlag,
-    MessageFlag,
+    VhostMessageFlag,
     VhostRequest,
 )
 
 pytestmark = pytest.mark.hostile
 
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-NEED_REPLY = VERSION | MessageFlag.NEED_REPLY
+NEED_REPLY = VERSION | VhostMessageFlag.NEED_REPLY
 
 
 def mappings():
@@ -64,7 +64,7 @@ def state(index, num):
 
 BAD_MESSAGES = {
     "version 0": (VhostRequest.SET_OWNER, b"", 0, "flags 0x0"),
-    "a reply": (VhostRequest.SET_OWNER, b"", VERSION | MessageFlag.REPLY, "flags 0x5"),
+    "a reply": (VhostRequest.SET_OWNER, b"", VERSION | VhostMessageFlag.REPLY, "flags 0x5"),
     "unknown": (99, b"", VERSION, "request 99 is not supported"),
     "payload too short": (VhostRequest.SET_VRING_NUM, b"\0" * 4, VERSION, "4 bytes, not 8"),
     "payload too long": (VhostRequest.SET_VRING_NUM, b"\0" * 12, VERSION, "12 bytes, not 8"),

@@ -25,7 +25,7 @@ from emu.host.printable import one_line
 from emu.host.userfiles import write_parts
 from emu.instruments.traceview import page
 from emu.instruments.traceview import perfetto as perfetto_form
-from emu.instruments.traceview.queues import Queues, ordered
+from emu.instruments.traceview.queues import TracedQueues, ordered
 from emu.near import near_names
 from layouts.enums import DeliveryStat, Op, Status, op_name
 
@@ -193,7 +193,7 @@ def queues(file: str) -> None:
 
     Example: mlx5emu trace queues dev.trace
     """
-    seen = Queues()
+    seen = TracedQueues()
     with working(f"reading {file}"):
         for _, event in stored_events(file):
             seen.feed(event)

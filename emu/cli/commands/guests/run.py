@@ -119,7 +119,7 @@ def run(
     with contextlib.ExitStack() as stack:
         debugger = Debugger(debugging, options.trace)
         stack.callback(debugger.finish)
-        claim = stack.enter_context(running.Claim(name))
+        claim = stack.enter_context(running.NameClaim(name))
         with display() as (progress, on_wait):
             guest = Guest(options, progress=progress, on_wait=on_wait)
             with judged.telling(guest):

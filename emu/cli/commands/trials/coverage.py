@@ -17,7 +17,7 @@ from emu.host.userfiles import write_parts
 from emu.instruments.coverage import data
 from emu.instruments.coverage.page import page
 from emu.instruments.coverage.report import ALL_KERNELS, CoveredShare, lcov, lost, rows, summary
-from emu.instruments.coverage.source import Tree
+from emu.instruments.coverage.source import KernelTree
 
 _FILES = click.argument(
     "files",
@@ -64,7 +64,7 @@ def show(
     """
     with working("reading the coverage files"):
         merged = data.merge(map(data.load, files))
-        tree = Tree(source) if source is not None else None
+        tree = KernelTree(source) if source is not None else None
     if lcov_file is not None:
         if tree is None:
             raise UserError("--lcov needs lines of the kernel's source: add --source TREE")
@@ -101,7 +101,7 @@ def merge(files: tuple[Path, ...], out: Path) -> None:
         data.save(out, data.merge(map(data.load, files)))
 
 
-def _table(coverage: data.Coverage, tree: Tree | None) -> Rows:
+def _table(coverage: data.Coverage, tree: KernelTree | None) -> Rows:
     kernels = [*sorted(coverage.kernels), *([ALL_KERNELS] if len(coverage.kernels) > 1 else [])]
     titles = [one_line(release) for release in kernels]
     table = Rows("module", "directory", *titles, numbers=titles)

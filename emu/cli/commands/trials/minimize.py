@@ -27,7 +27,7 @@ from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import write_outfile
 from emu.instruments.minimize.search import One, Search, minimize_faults
-from emu.instruments.minimize.verdict import Outcome, Verdicts
+from emu.instruments.minimize.verdict import TrialResult, Verdicts
 
 
 @cloup.command(
@@ -68,10 +68,10 @@ def minimize(
         raise UserError(f"{source}: no fault has fired in this record")
     numbers = count(1)
 
-    def run(faults: Sequence[One]) -> Outcome:
+    def run(faults: Sequence[One]) -> TrialResult:
         ending = run_trial(options, recorded.replayed(faults), words, timeout, is_loud=False)
         _tell(next(numbers), faults, f"fails ({ending.kind})" if ending.kind else "succeeds")
-        return Outcome(ending.kind, ending.fired)
+        return TrialResult(ending.kind, ending.fired)
 
     search = Search[list[One]](Verdicts(run).shows, frozenset)
     try:

@@ -22,7 +22,7 @@ from emu.device.engine.esw.uplinks import first_tables
 from emu.device.engine.eth.steering.domain import MAX_DELIVERIES
 from emu.device.engine.eth.steering.packet_context import (
     MAX_SEGMENTED_PACKETS,
-    Packet,
+    PacketContext,
     after,
     decision_on,
     each_of,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _REG_C_0: Final = ModifyField.METADATA_REG_C_0
 
 
-class Arrival(NamedTuple):
+class VportDelivery(NamedTuple):
     """A frame and the vPort that receives it."""
 
     target: VportTarget
@@ -69,7 +69,7 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
     eswitch, budget = manager.eswitch, manager.budget
     assert eswitch is not None
     try:
-        packet = Packet(frame, source_of(source_port, manager.vhca.number))
+        packet = PacketContext(frame, source_of(source_port, manager.vhca.number))
         headers = through(eswitch.vport(source_port).ingress, packet, packet.headers, budget)
         if headers is None:
             return None
@@ -99,8 +99,8 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
 
 
 def _forward_to_many(
-    manager: Hca, tables: tuple[FlowDomain, FlowTable | None], packet: Packet, headers: Marked,
-    decision: Decision, give: Give,
+    manager: Hca, tables: tuple[FlowDomain, FlowTable | None], packet: PacketContext,
+    headers: Marked, decision: Decision, give: Give,
 ) -> Portions[None]:  # fmt: skip
     """Forward a frame that has several receivers or that stands for several packets.
 
@@ -120,7 +120,7 @@ def _forward_to_many(
             for at, (target, _) in enumerate(decision.deliveries):
                 assert isinstance(target, VportTarget)
                 steps = decision.rewrites[at] if decision.rewrites else None
-                packets: Iterable[tuple[Packet, Marked]] = ((one, before),)
+                packets: Iterable[tuple[PacketContext, Marked]] = ((one, before),)
                 if steps is not None and steps.needs_whole:
                     if one.packets > left:
                         continue
@@ -143,14 +143,16 @@ def _forward_to_many(
         return
 
 
-def _apart(packet: Packet, headers: Marked, budget: Budget) -> Iterable[tuple[Packet, Marked]]:
+def _apart(
+    packet: PacketContext, headers: Marked, budget: Budget
+) -> Iterable[tuple[PacketContext, Marked]]:
     """Return the packets of a super-frame for meters and samplers; none if there are too many."""
     return each_of(packet, headers, budget) if 1 < packet.packets <= MAX_SEGMENTED_PACKETS else ()
 
 
 def _arrivals(
-    manager: Hca, port: int, packet: Packet, target: VportTarget, headers: Marked
-) -> Iterable[Arrival]:
+    manager: Hca, port: int, packet: PacketContext, target: VportTarget, headers: Marked
+) -> Iterable[VportDelivery]:
     """Return the receivers of a packet that the FDB forwards to a vPort.
 
     The receiver is that vPort, or the vPorts that its egress ACL chooses. ``port`` is the port of
@@ -168,7 +170,7 @@ def _arrivals(
         headers = after(headers, decision.allowed_rewrites, budget)
     if decision.allowed or (decision.missed and not decision.deliveries):
         return _arrival(packet, vport, target, headers)
-    arrivals: list[Arrival] = []
+    arrivals: list[VportDelivery] = []
     for at, (other, _) in enumerate(decision.deliveries):
         assert isinstance(other, VportTarget)  # an egress ACL leads to tables and vPorts only
         steps = decision.rewrites[at] if decision.rewrites else None
@@ -180,12 +182,12 @@ def _arrivals(
 
 
 def _arrival(
-    packet: Packet, vport: EswVport, target: VportTarget, headers: Marked
-) -> tuple[Arrival, ...]:
+    packet: PacketContext, vport: EswVport, target: VportTarget, headers: Marked
+) -> tuple[VportDelivery, ...]:
     """Return the frame for a vPort; empty if the changed packet is longer than MAX_BYTES."""
     if len(headers.frame) > MAX_BYTES:
         return ()
-    return (Arrival(target, _frame(packet.frame, headers, vport.reg_c_id, target.number)),)
+    return (VportDelivery(target, _frame(packet.frame, headers, vport.reg_c_id, target.number)),)
 
 
 def _frame(frame: Frame, headers: Marked, reg_c_id: int, vport: int) -> Frame:

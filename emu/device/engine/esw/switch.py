@@ -265,13 +265,13 @@ class _Segment(EthWire["Hca"]):
         """Return whether the uplink is congested; no other wire can be."""
         return self._switch.uplink.is_pausing_to(mac)
 
-    def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+    def when_ready_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call ``callback`` when the uplink is no longer congested."""
-        self._switch.uplink.when_room_to(mac, callback)
+        self._switch.uplink.when_ready_to(mac, callback)
 
-    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+    def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
         """Return the uplink's credits; only a link partner asks functions to wait."""
-        return self._switch.uplink.spare_to(mac, packets, flow, priority)
+        return self._switch.uplink.credits_to(mac, packets, flow, priority)
 
     def train_to(self, mac: bytes, /) -> CarryTrain | None:
         """Return the uplink's train path if the function owns the uplink alone, else None."""

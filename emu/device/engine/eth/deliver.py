@@ -59,7 +59,7 @@ def deliver(
     segments for one round.
     """
     hca.budget.charge(STEPS_PER_DELIVERY)
-    rq, rss_hash_result, rss_hash_type, flow_tag, steps, _, looks_inside = to
+    rq, rss_hash_result, rss_hash_type, flow_tag, steps, _, describes_inner = to
     if rq.state is not _RDY:
         return
     header_type = tci = metadata = 0
@@ -115,7 +115,7 @@ def deliver(
         entry = merged.fill(entry)
     elif apart:
         entry = entry[:SHAMPO_AT] + apart + entry[_SHAMPO_END:]
-    elif looks_inside and headers.protocol in TUNNEL_PROTOCOLS:
+    elif describes_inner and headers.protocol in TUNNEL_PROTOCOLS:
         entry = about_inner(hca, headers, l3_ok, l4_ok, entry)
     completions.report(hca, cq, rq, entry, _OP_OWN, False)
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-FIRST_LOOK_NS: Final = 1_000_000
-LAST_LOOK_NS: Final = INTERVAL_NS
+MIN_POLL_NS: Final = 1_000_000
+MAX_POLL_NS: Final = INTERVAL_NS
 """Shortest and longest interval at which a receive queue in ERR polls for new WQEs."""
 
 _RQ_EVENT: Final = 1
@@ -187,7 +187,7 @@ def break_rq(hca: Hca, rq: Rq, why: Exception) -> None:
 
 
 def _begin_flush(hca: Hca, rq: Rq) -> None:
-    rq.look_ns = FIRST_LOOK_NS
+    rq.poll_interval_ns = MIN_POLL_NS
     hca.schedule(rq)
 
 
@@ -222,13 +222,13 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
         return False
     if flushed >= FLUSHED_PER_POLL:
         return True
-    rq.look_ns = FIRST_LOOK_NS if flushed else min(rq.look_ns * 2, LAST_LOOK_NS)
+    rq.poll_interval_ns = MIN_POLL_NS if flushed else min(rq.poll_interval_ns * 2, MAX_POLL_NS)
     rq.stop_waiting()
     again = partial(hca.schedule, rq)
-    if rq.look_ns < LAST_LOOK_NS:
-        rq.timer = hca.clock.call_later(rq.look_ns, again)
+    if rq.poll_interval_ns < MAX_POLL_NS:
+        rq.timer = hca.clock.call_later(rq.poll_interval_ns, again)
     else:
-        rq.timer = hca.seldom_looks.add(again)
+        rq.timer = hca.error_queue_poller.add(again)
     return False
 
 

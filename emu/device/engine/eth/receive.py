@@ -66,14 +66,14 @@ def arrive(hca: Hca, frame: Frame) -> None:
             if hca.rx_backlog.is_free:
                 take(hca, frame)
             else:
-                take_in_turn(hca, frame)
+                enqueue(hca, frame)
         else:
             hca.faults.show(FRAME_RX_POINT, frame)
     except Exception:
         hca.fail()
 
 
-def take_in_turn(hca: Hca, frame: Frame) -> None:
+def enqueue(hca: Hca, frame: Frame) -> None:
     """Take a frame after the earlier ones, within the round's budget, or count a discard."""
     if not hca.rx_backlog.do(len(frame.data), take, hca, frame):
         hca.nic_vport.received.discards += 1
@@ -174,8 +174,8 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
     return True
 
 
-def take_damaged_in_turn(hca: Hca, frame: Damaged) -> None:
-    """Do :func:`take_in_turn` for a frame with a wrong frame check sequence."""
+def enqueue_damaged(hca: Hca, frame: Damaged) -> None:
+    """Do :func:`enqueue` for a frame with a wrong frame check sequence."""
     if not hca.rx_backlog.do(len(frame.data), _take_damaged, hca, frame):
         hca.nic_vport.received.discards += 1
 

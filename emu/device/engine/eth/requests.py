@@ -13,7 +13,7 @@ from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import STEPS_PER_ACCESS
-from emu.device.rounds.costs import LOG_SEGMENTS_PER_STEP, STEPS_IN_VAIN
+from emu.device.rounds.costs import LOG_SEGMENTS_PER_STEP, STEPS_PER_REFUSED_WQE
 from emu.device.state.points import FaultPoint
 from layouts.enums import PortType
 
@@ -53,7 +53,7 @@ def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views
         if error.violation is not TOO_FRAGMENTED:
             queues.fail_receive(hca, rq, wqe.index, str(error), error.cause)
             return None
-        hca.budget.charge(STEPS_IN_VAIN)
+        hca.budget.charge(STEPS_PER_REFUSED_WQE)
         _count_discard(hca)
     else:
         if not left:

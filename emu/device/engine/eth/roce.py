@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth.steering import rdma as rdma_steering
-from emu.device.engine.eth.steering.rdma import Passage
+from emu.device.engine.eth.steering.rdma import RdmaVerdict
 from emu.device.engine.rc.packets import intake
 from emu.device.engine.ud.delivery import arrive
 from emu.device.port.eth.frame import Frame
@@ -67,9 +67,9 @@ def take(
         log.debug("%s: a RoCE frame is dropped: %s", hca.model.name, error)
         return True
     source = hca.vhca.vport_number if is_looped else source_port
-    passage = rdma_steering.receive(hca, frame, source, registers)
-    if passage is not Passage.ON:
-        return passage is Passage.DROPPED
+    verdict = rdma_steering.receive(hca, frame, source, registers)
+    if verdict is not RdmaVerdict.ON:
+        return verdict is RdmaVerdict.DROPPED
     if packet.op.service is Service.UD:
         # Datagrams have no flow that the sender could slow down: the mark is only counted.
         hca.roce.congestion.counts["np_ecn_marked_roce_packets"] += packet.is_marked

@@ -63,7 +63,7 @@ class Departures:
             return False
         self.waiting.append(frame)
         if len(self.waiting) == 1:
-            self.await_room(source, mac)
+            self.await_ready(source, mac)
         return False
 
     def _put(self, source: Hca, frame: bytes) -> None:
@@ -85,12 +85,12 @@ class Departures:
             return 0
         return source.roce_pacing.delay(source.clock.now_ns(), wants=wants)
 
-    def await_room(self, source: Hca, mac: bytes) -> None:
+    def await_ready(self, source: Hca, mac: bytes) -> None:
         """Schedule the release of the backlog: by the port's callback, or by a timer."""
         if self._eth.is_pausing_to(mac):
             call = CancellableCall(partial(self._release, source))
             self._callbacks.append(call)
-            self._eth.when_room_to(mac, call)
+            self._eth.when_ready_to(mac, call)
         elif self._next is None:
             delay = self._delay(source, wants=True)
             self._next = source.port_clock.call_later(delay, partial(self._on_timer, source))
@@ -105,7 +105,7 @@ class Departures:
         while self.waiting:
             mac = self.waiting[0][:MAC_BYTES]
             if self.must_wait(source, mac):
-                self.await_room(source, mac)
+                self.await_ready(source, mac)
                 return
             self._put(source, self.waiting.popleft())
         if source.roce_pacing is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.eth import pacing, roce, sniffer
 from emu.device.engine.eth.roce_departures import MAX_HELD, Departures
 from emu.device.engine.eth.steering import rdma as rdma_steering
-from emu.device.engine.eth.steering.rdma import Passage
+from emu.device.engine.eth.steering.rdma import RdmaVerdict
 from emu.device.engine.ud.delivery import arrive
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.eth.frame import Frame
@@ -160,7 +160,7 @@ class RoceWire:
         if len(frame) + FCS_BYTES > source.nic_vport.oper_mtu:
             source.roce.dropped[_TOO_LONG] += 1
             return True
-        if rdma_steering.send(source, frame, sqn) is not Passage.ON:
+        if rdma_steering.send(source, frame, sqn) is not RdmaVerdict.ON:
             return True
         if source.is_sniffed:
             sniffer.copy_sent(source, Frame(frame))
@@ -189,7 +189,7 @@ class RoceWire:
             return None
         return self._eth.train_to(mac)
 
-    def when_room(self, address: int, callback: Callable[[], None]) -> None:
+    def when_ready(self, address: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when more frames may be sent."""
         self._waiting.append(callback)
         if self._departures.waiting:
@@ -198,7 +198,7 @@ class RoceWire:
         if mac in self._macs or hca is None or not self._departures.must_wait(hca, mac):
             self._start()
         else:
-            self._departures.await_room(hca, mac)
+            self._departures.await_ready(hca, mac)
 
     def _start(self) -> None:
         if self._next_run is None and self._hca is not None:

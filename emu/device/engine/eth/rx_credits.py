@@ -6,7 +6,7 @@ wait polls these credits and delays the peer instead (IEEE 802.3 31B).
 Send queues also wait while the link partner's port has no credits, if their function obeys pause
 frames; a timer polls again. A function counts down the credits from the last poll, so few frames
 need a poll of the partner's queues. The wire decides who waits for whom and how long
-(``emu.device.port.eth.wire.EthWire.spare_to``).
+(``emu.device.port.eth.wire.EthWire.credits_to``).
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def charge(hca: Hca, data: bytes, packets: int) -> None:
 
     A frame to a new address makes the next WQE poll the partner.
     """
-    partner = hca.link_partner
-    partner.credit -= packets
-    if packets > partner.largest:
-        partner.largest = packets
-    if not data[0] & _GROUP_BIT and data[:MAC_BYTES] != partner.address:
-        partner.address = data[:MAC_BYTES]
-        partner.credit = 0
+    link_partner = hca.link_partner
+    link_partner.credit -= packets
+    if packets > link_partner.largest:
+        link_partner.largest = packets
+    if not data[0] & _GROUP_BIT and data[:MAC_BYTES] != link_partner.address:
+        link_partner.address = data[:MAC_BYTES]
+        link_partner.credit = 0
 
 
 def must_wait(hca: Hca, sq: AnySq) -> bool:
@@ -84,19 +84,19 @@ def must_wait(hca: Hca, sq: AnySq) -> bool:
     if hca.model.port_type is not PortType.ETH:
         hca.link_partner.credit = MANY
         return False
-    partner, flow = hca.link_partner, hca.eth.flow
+    link_partner, flow = hca.link_partner, hca.eth.flow
     credits = MANY
-    if partner.address:
+    if link_partner.address:
         priority = sq.tis.prio >> 1 if sq.tis is not None else 0
-        credits = hca.segment.spare_to(partner.address, partner.largest, flow, priority)
+        credits = hca.segment.credits_to(link_partner.address, link_partner.largest, flow, priority)
     now = hca.clock.now_ns()
     if not credits:
-        if not partner.since_ns:
-            partner.since_ns = now
+        if not link_partner.since_ns:
+            link_partner.since_ns = now
             flow.pause_received()
         return True
-    if partner.since_ns:
-        flow.resume_received(now - partner.since_ns)
-        partner.since_ns = 0
-    partner.credit = min(max(credits - partner.largest, 0) + 1, MAX_UNCONFIRMED_PACKETS)
+    if link_partner.since_ns:
+        flow.resume_received(now - link_partner.since_ns)
+        link_partner.since_ns = 0
+    link_partner.credit = min(max(credits - link_partner.largest, 0) + 1, MAX_UNCONFIRMED_PACKETS)
     return False

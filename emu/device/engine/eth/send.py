@@ -76,7 +76,7 @@ def poll(hca: Hca, sq: Sq) -> bool:
 
 def _work(hca: Hca, sq: Sq) -> bool:
     ring = sq.ring
-    partner, waiting = hca.link_partner, ring.waiting()
+    link_partner, waiting = hca.link_partner, ring.waiting()
     for _ in range(FRAMES_PER_POLL):
         pacing = sq.pacing
         if waiting <= 0:  # WQEs posted meanwhile ring their own doorbell
@@ -86,7 +86,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
         if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
             wait(hca, sq, delay)
             return False
-        if partner.credit <= 0 and must_wait(hca, sq):
+        if link_partner.credit <= 0 and must_wait(hca, sq):
             wait(hca, sq, POLL_NS)
             return False
         wqe = ring.fetch(waiting)

@@ -48,7 +48,7 @@ def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
         if (
             hca.budget.is_gathering
             and compression.is_packet(entry, op_own)
-            and entries.has_room_to_hold(hca, cq)
+            and entries.can_hold(hca, cq)
         ):
             _hold(hca, cq, entry)
             return True

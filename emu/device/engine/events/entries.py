@@ -121,7 +121,7 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
 # -- packets that may be compressed
 
 
-def has_room_to_hold(hca: Hca, cq: Cq) -> bool:
+def can_hold(hca: Hca, cq: Cq) -> bool:
     """Return whether one more packet can be held: the ring has space for all of them."""
     space = cq.entries - len(cq.waiting)
     if cq.pi - cq.ci < space:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth.steering.packet_context import Packet, decision_on
+from emu.device.engine.eth.steering.packet_context import PacketContext, decision_on
 from emu.device.objects.eth.flow import VportTarget
 from emu.device.port.eth.headers import FrameError
 
@@ -30,7 +30,7 @@ def selected(hca: Hca, frame: Frame, port: int) -> int:
     if master is None or master.has_failed or master.port_sel.root is None:
         return port
     try:
-        packet = Packet(frame, 0)
+        packet = PacketContext(frame, 0)
     except FrameError:
         return port
     decision = decision_on(master.port_sel, packet, packet.headers, hca.budget)

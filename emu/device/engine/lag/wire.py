@@ -61,13 +61,13 @@ class OtherPort(EthWire["Hca"]):
         """Return whether the port's path is congested."""
         return self._inner.is_pausing_to(mac)
 
-    def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+    def when_ready_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call ``callback`` when the port's path is no longer congested."""
-        self._inner.when_room_to(mac, callback)
+        self._inner.when_ready_to(mac, callback)
 
-    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+    def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
         """Return the credits that the port's wire reports."""
-        return self._inner.spare_to(mac, packets, flow, priority)
+        return self._inner.credits_to(mac, packets, flow, priority)
 
     def train_to(self, mac: bytes, /) -> None:
         """Return None: in a LAG each packet is sent alone."""
@@ -149,10 +149,10 @@ class LagWire:
             return None
         return self._own.train_to(source, address, mtu)
 
-    def when_room(self, address: int, callback: Callable[[], None]) -> None:
+    def when_ready(self, address: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when a full path has space again."""
         full = [wire for wire in (self._own, *self._others.values()) if wire.is_full]
-        (full or [self._own])[0].when_room(address, callback)
+        (full or [self._own])[0].when_ready(address, callback)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Send a datagram by the port of its QP."""

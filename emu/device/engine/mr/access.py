@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.mr import special_keys
 from emu.device.engine.mr.cache import keep, page_part, parts_of_pages
 from emu.device.engine.mr.checks import check_key
-from emu.device.engine.mr.entries import klm_pieces, ksm_pieces, page_runs
+from emu.device.engine.mr.entries import klm_ranges, ksm_ranges, page_runs
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     LOCAL_READ,
     LOCAL_WRITE,
     MAX_BYTES,
-    PIECE_BYTES,
+    SEGMENT_BYTES,
     TOO_FRAGMENTED,
     WRITES,
     AccessError,
@@ -75,8 +75,8 @@ def access(
     Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller that
     can split or wait handles TOO_FRAGMENTED and ABSENT_PAGE. ``depth`` is the number of keys above
     this one. ``limit`` is the value of ``hca.budget.steps`` above which the access is
-    TOO_FRAGMENTED. Without ``limit`` an access may cost STEPS_PER_ACCESS, and one up to PIECE_BYTES
-    any number of steps.
+    TOO_FRAGMENTED. Without ``limit`` an access may cost STEPS_PER_ACCESS, and one up to
+    SEGMENT_BYTES any number of steps.
     """
     if not span[1]:
         return ()
@@ -127,9 +127,9 @@ def walk(
             views: Views = access(hca, pd, qpn, lkey, (address + offset, size, need), 0, step_limit)
             if hca.budget.steps <= step_limit:
                 return views, left - size
-            raise AccessError(TOO_FRAGMENTED, lkey, address + offset, size, PIECE_BYTES)
+            raise AccessError(TOO_FRAGMENTED, lkey, address + offset, size, SEGMENT_BYTES)
     limit, too_much = step_limit or _NO_LIMIT, left - MAX_BYTES
-    if step_limit is None and left > PIECE_BYTES:
+    if step_limit is None and left > SEGMENT_BYTES:
         limit = hca.budget.steps + STEPS_PER_ACCESS
     gathered: Views = ()
     joined: list[memoryview] | None = None
@@ -150,7 +150,7 @@ def walk(
             views = access(hca, pd, qpn, lkey, (address, size, need), 0, step_limit)
         left -= size
         if left < too_much or hca.budget.steps > limit:
-            at_most = MAX_BYTES if left < too_much else PIECE_BYTES
+            at_most = MAX_BYTES if left < too_much else SEGMENT_BYTES
             raise AccessError(TOO_FRAGMENTED, lkey, address, size, at_most)
         if not gathered:
             gathered = views
@@ -237,7 +237,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
     below = LOCAL_WRITE if need & WRITES else LOCAL_READ
     is_ksm = mkey.mode is _KSM
     is_implicit = is_ksm and mkey.uid == DRIVER_UID
-    pieces = ksm_pieces if is_ksm else klm_pieces
+    pieces = ksm_ranges if is_ksm else klm_ranges
     views: list[memoryview] = []
     limit = STEPS_PER_ACCESS + hca.budget.steps if step_limit is None else step_limit
     for key, at, size in pieces(mkey, va, length):
@@ -259,9 +259,9 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
         views += below_views
         if len(views) + hca.budget.steps > limit:
             hca.budget.charge(len(views))
-            if step_limit is None and length <= PIECE_BYTES:  # signed blocks or data units
+            if step_limit is None and length <= SEGMENT_BYTES:  # signed blocks or data units
                 raise AccessError(Violation.TRANSLATION, mkey.key, va, length)
-            raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, PIECE_BYTES)
+            raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, SEGMENT_BYTES)
     hca.budget.charge(len(views))
     return views
 

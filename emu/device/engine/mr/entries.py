@@ -86,12 +86,12 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
     yield start, end - start
 
 
-def klm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
+def klm_ranges(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
     """Return (key, address, bytes) below a KLM key: entries of any length, back to back."""
     return mkey.ranges.pieces(va - mkey.start, length)
 
 
-def ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
+def ksm_ranges(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
     """Return (key, address, bytes) below a KSM key: entries of equal length, from the key's start.
 
     The start need not be a multiple of that length. UCX's key for atomics starts some bytes after

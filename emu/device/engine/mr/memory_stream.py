@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.engine.mr import access as memory
-from emu.device.engine.mr.rights import PACKET_BYTES, PIECE_BYTES, TOO_FRAGMENTED, AccessError
+from emu.device.engine.mr.rights import PACKET_BYTES, SEGMENT_BYTES, TOO_FRAGMENTED, AccessError
 from emu.device.objects.memory.views import copy
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class MemoryStream:
             span = va, size, self._need
             views = memory.indirect(self._hca, mkey, span, self._depth, self._limit)
             if self._hca.budget.steps > self._limit:
-                raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, PIECE_BYTES)
+                raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, SEGMENT_BYTES)
             yield from views
             va, length = va + size, length - size
 

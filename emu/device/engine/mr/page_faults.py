@@ -27,7 +27,7 @@ from emu.device.objects.queues.page_fault import (
 )
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.portions import Portions
-from emu.device.rounds.sizes import COST_OF_ENDING, FAULTS_PER_PORTION, TOLD_PER_POLL
+from emu.device.rounds.sizes import COST_OF_ENDING, EVENTS_PER_POLL, FAULTS_PER_PORTION
 from emu.device.state.points import FaultPoint
 from layouts.enums import EventType, Opcode, QpState, QpType, Status
 
@@ -154,7 +154,7 @@ def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
 def announce(hca: Hca, fault: PageFault) -> None:
     """Post the event once its queue has space, in the order of the page faults."""
     faults = hca.page_faults
-    faults.untold[fault.token] = fault
+    faults.unreported[fault.token] = fault
     if faults.timer is None:
         _post_events(hca)
 
@@ -163,11 +163,11 @@ def _post_events(hca: Hca) -> None:
     """Post some of the waiting events, until the queue is full."""
     faults, posted = hca.page_faults, 0
     faults.timer = None
-    while faults.untold:
-        fault = next(iter(faults.untold.values()))
+    while faults.unreported:
+        fault = next(iter(faults.unreported.values()))
         eq = hca.event_eq(EventType.PAGE_FAULT)
         is_full = eq is not None and eq.is_full
-        if is_full or posted == TOLD_PER_POLL:
+        if is_full or posted == EVENTS_PER_POLL:
             delay_ns = FULL_QUEUE_NS if is_full else 0
             faults.timer = hca.clock.call_later(delay_ns, lambda: _post_events(hca))
             return
@@ -175,7 +175,7 @@ def _post_events(hca: Hca) -> None:
         if eq is None:
             end(hca, fault, refused=True)
         else:
-            del faults.untold[fault.token]
+            del faults.unreported[fault.token]
             sub_type, data = fault.event()
             eq_engine.post(hca, eq, EventType.PAGE_FAULT, sub_type, data)
 

@@ -71,7 +71,7 @@ MAX_BYTES = 4 << 20
 PACKET_BYTES: Final = 4096 + 64
 """A packet with its headers."""
 
-PIECE_BYTES: Final = 256
+SEGMENT_BYTES: Final = 256
 """Number of bytes that one call always translates, however scattered.
 
 A range too scattered for one call is moved in segments of this size.

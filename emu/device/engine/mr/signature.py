@@ -19,8 +19,8 @@ from emu.device.engine.mr.block_signature import BlockSignature
 from emu.device.engine.mr.crypto import CipherStream, Crypto
 from emu.device.engine.mr.memory_stream import MemoryStream, Stream
 from emu.device.engine.mr.rights import (
-    PIECE_BYTES,
     REMOTE_ATOMIC,
+    SEGMENT_BYTES,
     TOO_FRAGMENTED,
     WRITES,
     AccessError,
@@ -102,7 +102,7 @@ class Signature(SignatureState):
                 return [memoryview(stream.outgoing(at, length))]
             stream.touch(at, length)
         except AccessError as error:
-            is_final = step_limit is not None or length > PIECE_BYTES
+            is_final = step_limit is not None or length > SEGMENT_BYTES
             if is_final or error.violation is not TOO_FRAGMENTED:
                 raise
             # All of a block is read, however little of it is moved. Drivers' blocks are in pages.

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIRST_FLUSH_LOOK_NS: Final = 1_000_000
-LAST_FLUSH_LOOK_NS: Final = INTERVAL_NS
+FIRST_FLUSH_POLL_NS: Final = 1_000_000
+LAST_FLUSH_POLL_NS: Final = INTERVAL_NS
 
 
 def flush(hca: Hca, qp: Qp) -> None:
@@ -51,7 +51,7 @@ def begin_flush(hca: Hca, qp: Qp) -> None:
     _flush_kept(hca, qp)
     if qp.rq is not None:
         _flush_receives(hca, qp)
-        _poll_later(hca, qp, FIRST_FLUSH_LOOK_NS)
+        _poll_later(hca, qp, FIRST_FLUSH_POLL_NS)
     elif qp.srq is not None and qp.st is not QpType.XRC:
         raise_qp_event(hca, qp, EventType.SRQ_LAST_WQE)
 
@@ -91,9 +91,9 @@ def _poll_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
         hca.schedule(
             qp
         )  # many queue pairs may have receives in one round: each flushes in its poll
-        interval_ns = FIRST_FLUSH_LOOK_NS
+        interval_ns = FIRST_FLUSH_POLL_NS
     else:
-        interval_ns = min(interval_ns * 2, LAST_FLUSH_LOOK_NS)
+        interval_ns = min(interval_ns * 2, LAST_FLUSH_POLL_NS)
     _poll_later(hca, qp, interval_ns)
 
 
@@ -106,10 +106,10 @@ def _has_receives(qp: Qp) -> bool:
 
 def _poll_later(hca: Hca, qp: Qp, interval_ns: int) -> None:
     again = partial(_poll_receives, hca, qp, interval_ns)
-    if interval_ns < LAST_FLUSH_LOOK_NS:
+    if interval_ns < LAST_FLUSH_POLL_NS:
         qp.timer = hca.clock.call_later(interval_ns, again)
     else:
-        qp.timer = hca.seldom_looks.add(again)
+        qp.timer = hca.error_queue_poller.add(again)
 
 
 def _flush_receives(hca: Hca, qp: Qp) -> None:

@@ -28,7 +28,7 @@ from emu.device.objects.queues.outcome import Dropped, Outcome
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.ib import partitions
-from emu.device.rounds.sizes import COST_OF_ENDING, ENDED_PER_POLL
+from emu.device.rounds.sizes import COST_OF_ENDING, RESPONDERS_FREED_PER_POLL
 from layouts.enums import CqeSyndrome, QpState, QpType, RqType
 from layouts.objects.qp import qpc
 
@@ -156,6 +156,6 @@ def end_all(dct: Dct) -> Iterator[int]:
 
 def end_some(dct: Dct) -> bool:
     """End some of a target's responders; return True when there are more."""
-    for responder in list(islice(dct.responders, ENDED_PER_POLL)):
+    for responder in list(islice(dct.responders, RESPONDERS_FREED_PER_POLL)):
         responder.leave()
     return bool(dct.responders)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.mr.rights import PIECE_BYTES
+from emu.device.engine.mr.rights import SEGMENT_BYTES
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
 from emu.device.engine.rc import segments
 from emu.device.engine.rc.agreement import agree
@@ -111,7 +111,7 @@ _NO_PEER: Final = Dropped("no queue pair of this function accepts messages by a 
 def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> Outcome | None:
     """Hand the responder all of a message, or one poll's segment of it (IN_PROGRESS)."""
     if hca.budget.steps > POLL_BUDGET and message.op in segments.DIVISIBLE:
-        message.limit = message.limit or PIECE_BYTES  # the receiver's memory may be scattered
+        message.limit = message.limit or SEGMENT_BYTES  # the receiver's memory may be scattered
     outcome: Outcome | None = None
     if not message.limit:
         try:
@@ -154,15 +154,15 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
         data = begin_rdma(hca, qp, message)
         if isinstance(data, Outcome):
             return segments.divided(hca, qp, message, data)
-        if message.misplaced is not None:
-            return message.misplaced
+        if message.reply_error is not None:
+            return message.reply_error
         copy(message.reply, data)
         return None
     old = execute_atomic(hca, qp, message)
     if isinstance(old, Outcome):
         return old
-    if message.misplaced is not None:
-        return message.misplaced
+    if message.reply_error is not None:
+        return message.reply_error
     copy(message.reply, (memoryview(message.old_value.pack(old)),))
     return None
 

@@ -39,7 +39,7 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import ListBrokenError, RecvWqe
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.objects.queues.srq import Srq
-from emu.device.objects.queues.tag_list import Arrival, TagEntry, TagList
+from emu.device.objects.queues.tag_list import TagEntry, TagList, TagMatch
 from emu.device.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 from layouts.rings.cqe import CQE_BYTES, SCATTER_32_BYTES
@@ -85,7 +85,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
         # The message has waited for a page and is repeated.
         message.receive, qp.waiting_receive = kept, None
         return None
-    arrival: Arrival | None = None
+    arrival: TagMatch | None = None
     try:
         if srq is not None and srq.tags is not None:
             arrival = _matched(hca, qp, srq, srq.tags, message)
@@ -107,18 +107,18 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     return None
 
 
-def _matched(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> Arrival:
+def _matched(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> TagMatch:
     """Return the arrival of a message at a tag matching queue; a WRITE has no tag.
 
     Raises ListBrokenError for a queue in its error state.
     """
     check_shared(srq)
     if message.op is not _SEND:
-        return Arrival(TmAppOp.NO_TAG)
+        return TagMatch(TmAppOp.NO_TAG)
     return matching.arrive(hca, qp, srq, tags, message)
 
 
-def _matched_request(arrival: Arrival, entry: TagEntry, srq: Srq, cq: Cq) -> ReceiveRequest:
+def _matched_request(arrival: TagMatch, entry: TagEntry, srq: Srq, cq: Cq) -> ReceiveRequest:
     """Return a tagged buffer as a receive request."""
     return ReceiveRequest(RecvWqe(entry.index, entry.segments, srq.pd), cq, srq.handle, arrival)
 

@@ -44,7 +44,7 @@ from layouts.enums import CqeSyndrome, QpType
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-LOOK_AHEAD: Final = 1 << 18
+MAP_AHEAD_BYTES: Final = 1 << 18
 """Number of bytes of a segmented message that are translated at a time.
 
 A message may have 2 GiB, and a page fault reports all absent pages of the range. The limit bounds
@@ -84,7 +84,7 @@ REMOTE: Final[Mapping[MsgOp, RemoteAccess]] = {
 def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
     """Run check_op_valid and check_rkey before the first byte of a WRITE, READ or atomic.
 
-    Returns the views of its whole range, or the outcomes of ``map_piece``. A request that has to
+    Returns the views of its whole range, or the outcomes of ``map_segment``. A request that has to
     wait is repeated, and counted only then.
     """
     counter = REMOTE[message.op].counter
@@ -93,7 +93,7 @@ def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
     refused = check_op_valid(hca, qp, message)
     if refused is not None:
         return refused
-    mapped = map_piece(hca, qp, message, 0, message.length)
+    mapped = map_segment(hca, qp, message, 0, message.length)
     if isinstance(mapped, PageFaultPending):
         qp.count(counter, -1)
     return mapped
@@ -130,23 +130,25 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     return refused
 
 
-def map_next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
-    """Map the next segment, in order, of a message that has started, like ``map_piece``."""
-    if offset and not offset % LOOK_AHEAD:
+def map_next_segment(
+    hca: Hca, qp: Qp, message: Message, offset: int, length: int
+) -> Views | Outcome:
+    """Map the next segment, in order, of a message that has started, like ``map_segment``."""
+    if offset and not offset % MAP_AHEAD_BYTES:
         refused = _look_ahead(hca, qp, message, offset)
         if refused is not None:
             return refused
-    return map_piece(hca, qp, message, offset, length)
+    return map_segment(hca, qp, message, offset, length)
 
 
 def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> Outcome | None:
     limit = hca.budget.steps + SEGMENT_BUDGET
-    length = min(message.length - offset, LOOK_AHEAD)
-    mapped = map_piece(hca, qp, message, offset, length, limit)
+    length = min(message.length - offset, MAP_AHEAD_BYTES)
+    mapped = map_segment(hca, qp, message, offset, length, limit)
     return mapped if isinstance(mapped, Outcome) and not isinstance(mapped, TooFragmented) else None
 
 
-def map_piece(
+def map_segment(
     hca: Hca, qp: Qp, message: Message, offset: int, length: int, limit: int | None = None
 ) -> Views | Outcome:
     """Return the views behind a segment of (va, rkey, length); ``limit`` is that of ``access``.

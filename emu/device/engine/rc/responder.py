@@ -40,7 +40,7 @@ from emu.device.engine.rc.remote import (
     check_op_valid,
     check_rkey_only,
     domain_of,
-    map_next_piece,
+    map_next_segment,
     needs_wqe_first,
     refuse_access,
 )
@@ -59,7 +59,7 @@ _SEND: Final = MsgOp.SEND
 _WRITE: Final = MsgOp.WRITE
 
 
-def begin_pieces(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
+def begin_segments(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """Check a segmented message before its first byte, without mapping its whole range.
 
     A SEND takes its receive WQE here, and so does a WRITE that needs it first.
@@ -95,7 +95,7 @@ def execute(
     elif message.target:
         target, message.target = message.target, ()
     else:
-        target = map_next_piece(hca, qp, message, offset, length)
+        target = map_next_segment(hca, qp, message, offset, length)
     if isinstance(target, Outcome):
         return target
     if qp.cs_res and length <= qp.cs_res and scatters(qp, message, length):
@@ -120,7 +120,7 @@ def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -
     """Return the ``length`` bytes at ``offset`` of a READ's response; check each segment again."""
     if not qp.rre:
         return invalid_request(hca, qp, "the queue pair does not allow READs")
-    return map_next_piece(hca, qp, message, offset, length)
+    return map_next_segment(hca, qp, message, offset, length)
 
 
 def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int | Outcome:

@@ -14,7 +14,7 @@ from emu.device.engine.qp.events import establish
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.receive import check_resource, set_aside
-from emu.device.engine.rc.responder import begin_pieces, complete, execute, execute_read
+from emu.device.engine.rc.responder import begin_segments, complete, execute, execute_read
 from emu.device.engine.rc.validation import packets_of
 from emu.device.objects.memory.views import Views, copy, part
 from emu.device.objects.queues.message import Message, MsgOp
@@ -148,7 +148,7 @@ def _take_segment(
     refused = check_ready(hca, qp)
     if refused is None and message.begun is None:
         message.head = b"".join(local) if qp.adapter_requests is not None else b""
-        refused = begin_pieces(hca, qp, message)
+        refused = begin_segments(hca, qp, message)
         if refused is None:
             _start(hca, qp, message)
     if refused is not None:

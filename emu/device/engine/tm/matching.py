@@ -17,7 +17,7 @@ from emu.device.objects.memory.views import Views, part
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.srq import Srq
-from emu.device.objects.queues.tag_list import Arrival, TagEntry, TagList
+from emu.device.objects.queues.tag_list import TagEntry, TagList, TagMatch
 from layouts.enums import CqeOpcode
 from layouts.rings.tag_matching import TmAppOp
 from layouts.wire.tmh import MAX_RNDV_BYTES, RNDV_BYTES, TMH, TmhOp, tmh
@@ -33,7 +33,7 @@ _HEAD_BYTES: Final = MAX_RNDV_BYTES + 1
 _TAGGED: Final = (TmhOp.EAGER, TmhOp.RNDV)
 
 
-def arrive(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> Arrival:
+def arrive(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> TagMatch:
     """Find the buffer of a SEND, and take it if there is one.
 
     Without one the state is unchanged: the message needs a request of the receive queue, and is
@@ -42,39 +42,39 @@ def arrive(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> Arriv
     head = bytes(message.head[:_HEAD_BYTES]) or b"".join(part(message.data, 0, _HEAD_BYTES))
     length = max(message.length, len(head))
     if length < _TMH_BYTES or head[0] not in _TAGGED:
-        return Arrival(TmAppOp.NO_TAG)
+        return TagMatch(TmAppOp.NO_TAG)
     opcode, _, tag = TMH.unpack_from(head)
     is_single = not message.has_more_packets and message.length <= qp.mtu_bytes
     is_rendezvous = opcode == TmhOp.RNDV
     if is_rendezvous and not (is_single and RNDV_BYTES <= length <= MAX_RNDV_BYTES):
-        return Arrival(TmAppOp.UNEXPECTED)
+        return TagMatch(TmAppOp.UNEXPECTED)
     entry = tags.match(tag)
     if entry is None:
-        return Arrival(TmAppOp.UNEXPECTED)
+        return TagMatch(TmAppOp.UNEXPECTED)
     if is_rendezvous:
         return _for_rendezvous(hca, qp, srq, entry, head[:RNDV_BYTES])
     header = head[:_TMH_BYTES]
     if is_single:
-        return Arrival(TmAppOp.CONSUMED_MSG, entry, header, _TMH_BYTES)
+        return TagMatch(TmAppOp.CONSUMED_MSG, entry, header, _TMH_BYTES)
     tell_consumed(hca, qp, srq, entry, header)
-    return Arrival(TmAppOp.EXPECTED, entry, header, _TMH_BYTES)
+    return TagMatch(TmAppOp.EXPECTED, entry, header, _TMH_BYTES)
 
 
-def _for_rendezvous(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> Arrival:
+def _for_rendezvous(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> TagMatch:
     """Return the arrival of a rendezvous that the adapter fetches, or software with its headers."""
     if rendezvous.can_fetch(hca, qp, srq, entry, header):
-        return Arrival(TmAppOp.CONSUMED, entry, header, _ALL)
-    return Arrival(TmAppOp.CONSUMED_MSG_SW_RNDV, entry, header)
+        return TagMatch(TmAppOp.CONSUMED, entry, header, _ALL)
+    return TagMatch(TmAppOp.CONSUMED_MSG_SW_RNDV, entry, header)
 
 
-def received(tags: TagList, arrival: Arrival) -> Arrival:
+def received(tags: TagList, arrival: TagMatch) -> TagMatch:
     """Count an unexpected message that has taken a request of the receive queue."""
     if arrival.app_op is TmAppOp.UNEXPECTED:
         tags.count_unexpected()
     return arrival
 
 
-def lost(tags: TagList, arrival: Arrival) -> None:
+def lost(tags: TagList, arrival: TagMatch) -> None:
     """Uncount an unexpected message that does not fill its request, so gets no completion."""
     if arrival.app_op is TmAppOp.UNEXPECTED:
         tags.count_unexpected(-1)
@@ -86,7 +86,7 @@ def tell_consumed(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) ->
     reports.report(hca, qp, srq, CqeOpcode.NO_PACKET, app, header[:_TMH_BYTES])
 
 
-def placed(arrival: Arrival, offset: int, data: Views, length: int) -> tuple[int, Views, int]:
+def placed(arrival: TagMatch, offset: int, data: Views, length: int) -> tuple[int, Views, int]:
     """Return the offset in the buffer, the views and the length for bytes of a message.
 
     The message's header is skipped. For a rendezvous by software, data beyond the buffer's capacity
@@ -105,7 +105,7 @@ def placed(arrival: Arrival, offset: int, data: Views, length: int) -> tuple[int
 
 
 def complete(
-    hca: Hca, qp: Qp, message: Message, arrival: Arrival, index: int, opcode: CqeOpcode, slid: int
+    hca: Hca, qp: Qp, message: Message, arrival: TagMatch, index: int, opcode: CqeOpcode, slid: int
 ) -> None:
     """Complete a message after its last byte; ``index`` is that of its receive request."""
     srq, entry = qp.srq, arrival.entry

@@ -19,7 +19,7 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.rendezvous import AdapterWqe, Rendezvous
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.objects.queues.srq import Srq
-from emu.device.objects.queues.tag_list import Arrival, TagEntry
+from emu.device.objects.queues.tag_list import TagEntry, TagMatch
 from layouts.enums import CqeOpcode, Opcode, QpState
 from layouts.rings.tag_matching import TmAppOp
 from layouts.rings.wqe import CTRL, DATA, DS, INLINE, RADDR, WQEBB
@@ -52,7 +52,7 @@ def can_fetch(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> boo
     return True
 
 
-def begin(hca: Hca, qp: Qp, srq: Srq, arrival: Arrival, slid: int, solicited: bool) -> None:
+def begin(hca: Hca, qp: Qp, srq: Srq, arrival: TagMatch, slid: int, solicited: bool) -> None:
     """Fetch the data for a rendezvous request that has taken an entry."""
     va, rkey, length = RVH.unpack_from(arrival.header, tmh.size)
     own, entry = qp.adapter_requests, arrival.entry

@@ -198,7 +198,7 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
     """Return the views behind a message's data segments, and set the message's length.
 
     Returns () and sets ``message.limit`` when they are too much for one call. Returns () and sets
-    ``message.misplaced`` when a response cannot be stored there: the error is due with the
+    ``message.reply_error`` when a response cannot be stored there: the error is due with the
     response.
     """
     message.segments = segments = data_segments(wqe, at, need)
@@ -209,7 +209,7 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
         if error.violation is TOO_FRAGMENTED:
             message.limit = error.limit
         elif need & LOCAL_WRITE and error.violation is not ABSENT_PAGE:
-            message.misplaced = LocalAccessFailed(error)
+            message.reply_error = LocalAccessFailed(error)
         else:
             raise
         message.length = listed_length(hca, segments)
@@ -235,7 +235,7 @@ def piece(
 ) -> Views:
     """Return ``length`` bytes at ``offset`` of a message's data segments.
 
-    Raises AccessError: TOO_FRAGMENTED when the range is too much for one call, which PIECE_BYTES
+    Raises AccessError: TOO_FRAGMENTED when the range is too much for one call, which SEGMENT_BYTES
     never are; BOUNDS when the segments are now too short. A UMR may have turned off a key's
     signatures, which add bytes on the wire, since the request was parsed.
     """

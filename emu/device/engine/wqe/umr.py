@@ -236,7 +236,7 @@ def _translations(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int, length: int) -> b
 
 def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
     """Return the entries within the key's capacity; beyond it only zeros (padding) are allowed."""
-    space = mkey.xlt_room - start
+    space = mkey.xlt_capacity - start
     if xlt and (mkey.mode == _PA or space < 0):
         raise BindError(f"{mkey!r} has no translations at {start}", Cause.BOUNDS)
     if xlt[max(space, 0) :].strip(b"\0"):

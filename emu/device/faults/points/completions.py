@@ -113,7 +113,7 @@ class WorkRequest(Event[Failure | None]):
     EventField("service", QpType),
     opened=Opened("those of the entry", lambda _match: cqe64, "cqe."),
 )  # fmt: skip
-class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
+class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
     """An entry for a completion queue. A dropped entry counts as written for the dispatcher."""
 
     __slots__ = ("_cq", "_entry", "_front", "_op_own", "_queue", "_solicited", "_whole", "opcode")

@@ -123,9 +123,9 @@ class FrameArrives(_OfFrame):
     def go_on(self) -> None:
         """Check it, steer it, deliver it."""
         if isinstance(self.frame, Damaged):
-            receive.take_damaged_in_turn(self.faults.hca, self.frame)
+            receive.enqueue_damaged(self.faults.hca, self.frame)
         else:
-            receive.take_in_turn(self.faults.hca, self.frame)
+            receive.enqueue(self.faults.hca, self.frame)
 
     @action(
         "the byte at the offset ``at``, or the last one, is inverted; the check sequence tells",
@@ -149,7 +149,7 @@ class FrameArrives(_OfFrame):
     RECEIVE_POINT, "a packet is about to fill a receive request of an Ethernet queue",
     EventField("rqn", int), EventField("index", int), EventField("length", int, is_recorded=True),
 )  # fmt: skip
-class ReceiveRequest(Event[bool]):
+class ReceiveRequestEvent(Event[bool]):
     """The receive WQE for a packet; its result is whether the packet may fill it."""
 
     __slots__ = ("_rq", "_wqe", "index", "length", "rqn")

@@ -249,9 +249,9 @@ class ShownWire:
         """Return None, because the rules are shown each packet."""
         return None
 
-    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
+    def when_ready(self, lid: int, callback: Callable[[], None]) -> None:
         """Forward to the wrapped wire."""
-        self._inner.when_room(lid, callback)
+        self._inner.when_ready(lid, callback)
 
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
         """Show a packet to the rules; carry it unless one drops or changes it."""

@@ -18,7 +18,7 @@ from layouts.eth_enums import VhcaState
     FDB_POINT, "a packet is about to pass the tables of the switch",
     EventField("vport", int, is_recorded=True), EventField("length", int, is_recorded=True),
 )  # fmt: skip
-class Passage(Event[bool]):
+class SwitchedPacketEvent(Event[bool]):
     """A packet of the vPort ``vport``, 65535 for the uplink; its result is whether it passes the
     tables.
     """

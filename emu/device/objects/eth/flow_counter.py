@@ -101,7 +101,7 @@ class FlowCounters:
 
     def add_bulk(self) -> int:
         """Create a bulk and return the number of its first counter. Raises as :meth:`Table.add`."""
-        self._bulks.check_room()
+        self._bulks.check_space()
         bulk = FlowCounterBulk(self._size)
         number = self._first + self._bulks.add(bulk) * self._size
         for at, counter in enumerate(bulk.counters):

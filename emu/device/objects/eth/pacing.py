@@ -73,7 +73,7 @@ def _most_elements(made: Limits) -> int:
     return own + (MAX_ESWITCH_ELEMENTS if qos.esw_scheduling else 0)
 
 
-class Claim:
+class BandwidthClaim:
     """A claim on the bandwidth of a scheduling element, by an element below it or by a queue.
 
     A claimant that the element or one above it delays is served before neighbours that have
@@ -139,8 +139,8 @@ class SchedulingElement(Object):
         self.ctx = ctx
         self.hierarchy = hierarchy
         self.parent = parent
-        self.claim = Claim(parent)
-        self.wanting: dict[Claim, None] = {}
+        self.claim = BandwidthClaim(parent)
+        self.wanting: dict[BandwidthClaim, None] = {}
         """Claims that wait for this element, the most recently served last."""
         self.limit: Limit | None = None
         self.decode()
@@ -196,7 +196,7 @@ class Pacing:
         self._limits = tuple(limit for limit in (own, of_class) if limit is not None)
         self._paths = tuple(_path(leaf) for leaf in leaves)
         """For each leaf: the claims from the queue up, with the elements that they claim."""
-        self._requested: set[Claim] = set()
+        self._requested: set[BandwidthClaim] = set()
         """Claims by which the queue has waited since it was last idle."""
 
     def delay(self, now_ns: int, *, wants: bool = True) -> int:
@@ -233,7 +233,7 @@ class Pacing:
         """Stop waiting: the queue has no data to send."""
         self._want(set())
 
-    def _want(self, claims: set[Claim]) -> None:
+    def _want(self, claims: set[BandwidthClaim]) -> None:
         """Wait by exactly these claims."""
         if claims != self._requested:
             for claim in self._requested - claims:
@@ -243,16 +243,16 @@ class Pacing:
             self._requested = claims
 
 
-Way = tuple[tuple[Claim, SchedulingElement], ...]
+Way = tuple[tuple[BandwidthClaim, SchedulingElement], ...]
 
 
 def _path(leaf: SchedulingElement) -> Way:
     elements = [*leaf.up()]
-    claims = [Claim(leaf), *(element.claim for element in elements)]
+    claims = [BandwidthClaim(leaf), *(element.claim for element in elements)]
     return tuple(zip(claims, elements))
 
 
-def _held_back(path: Way, own: int, delays: list[int]) -> set[Claim]:
+def _held_back(path: Way, own: int, delays: list[int]) -> set[BandwidthClaim]:
     """Return the claims on elements that delay the queue, themselves or by an element above.
 
     Claims below the limit that delays the queue are excluded: neighbours there need not wait for

@@ -33,9 +33,9 @@ class Rq(Queue):
         "cq",
         "ctx",
         "hairpin",
-        "look_ns",
         "most_merged",
         "pd",
+        "poll_interval_ns",
         "queue",
         "reservations",
         "rmp",
@@ -98,7 +98,7 @@ class Rq(Queue):
         """Whether the frame check sequence follows each packet's data."""
         self.timer: Timer | None = None
         """In ERR: the next poll for WQEs to flush."""
-        self.look_ns = 0
+        self.poll_interval_ns = 0
         """In ERR: nanoseconds between the last poll and the next."""
         self._list_bytes = host_bytes
         self.decode()

@@ -122,7 +122,7 @@ class Rqt(Object):
 class Tir(Object):
     """A destination of received packets: one receive queue, or one of a table's by hash."""
 
-    __slots__ = ("ctx", "hasher", "known_senders", "looks_inside", "merging", "target", "td")
+    __slots__ = ("ctx", "describes_inner", "hasher", "known_senders", "merging", "target", "td")
     kind = "tir"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tir)
     BASE_BYTES = 1024
@@ -153,7 +153,7 @@ class Tir(Object):
         self.ctx = ctx
         self.hasher = hasher
         self.merging = _merging(ctx)
-        self.looks_inside = bool(ctx.tunneled_offload_en)
+        self.describes_inner = bool(ctx.tunneled_offload_en)
         """Whether completions describe the inner packets of tunnels."""
 
     @property

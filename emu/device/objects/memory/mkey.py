@@ -121,7 +121,7 @@ class Mkey(Object):
         "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "icm", "log_page_size",
         "memic", "mode", "page_views", "pages", "pd", "pg_access", "qp_serial", "qpn", "rights",
         "scattered", "signature", "start", "umem", "umr_en", "variant", "views",
-        "views_generation", "xlt_room",
+        "views_generation", "xlt_capacity",
     )  # fmt: skip
     kind = "mkey"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_mkey, first=FIRST_MKEY_INDEX)
@@ -199,7 +199,7 @@ class Mkey(Object):
         length = ctx.len if self.signature is None else self.signature.wire_length(ctx.len)
         self.end: int = 1 << 64 if ctx.length64 else self.start + length
         self.umr_en = bool(ctx.umr_en)
-        self.xlt_room: int = ctx.translations_octword_size * OCTWORD
+        self.xlt_capacity: int = ctx.translations_octword_size * OCTWORD
         self.forget_views()
 
     def forget_views(self) -> None:
@@ -258,7 +258,7 @@ class Mkey(Object):
     @property
     def xlt(self) -> bytes:
         """All entries, in the driver's format."""
-        return self.translations(self.xlt_room)
+        return self.translations(self.xlt_capacity)
 
     @property
     def entries(self) -> array[int]:

@@ -52,7 +52,7 @@ class Message:
 
     # Most messages keep most of these defaults, which cost no memory as class attributes.
     reply: Views = ()
-    misplaced: LocalAccessFailed | None = None
+    reply_error: LocalAccessFailed | None = None
     """The failure to report after the response to a READ or atomic without a valid local buffer."""
     segments: Sequence[Segment] = ()
     """The data segments of the WQE from which the message was read."""

@@ -231,7 +231,7 @@ class PageFaultTable:
         self._last = 0
         self.raised = 0
         """Number of page faults so far."""
-        self.untold: OrderedDict[int, PageFault] = OrderedDict()
+        self.unreported: OrderedDict[int, PageFault] = OrderedDict()
         """Open page faults whose event did not fit into the event queue, the oldest first."""
         self.timer: Timer | None = None
         """Fires when the event queue is to be checked again."""
@@ -267,7 +267,7 @@ class PageFaultTable:
         fault.is_open, fault.table = False, None
         del self._open[fault.token]
         self._ledger.give_back(_ACCOUNT, PAGE_FAULT_BYTES)
-        self.untold.pop(fault.token, None)
+        self.unreported.pop(fault.token, None)
 
     def lapse(self, fault: PageFault) -> None:
         """Close a page fault because its queue pair stops; the driver may still resume it."""

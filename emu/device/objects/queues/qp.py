@@ -68,7 +68,7 @@ class Connection(Protocol):
     def stop(self) -> None:
         """Abandon requests in flight, which SQER or ERR flushes from the ring."""
 
-    def unfinished(self) -> Sequence[ReceiveRequest]:
+    def incomplete(self) -> Sequence[ReceiveRequest]:
         """Return receive WQEs that a message has taken and not filled yet."""
 
     @property
@@ -355,10 +355,10 @@ class Qp(Queue):
 
     def begun_receives(self) -> list[ReceiveRequest]:
         """Return the receive WQEs that messages have taken and not filled yet."""
-        unfinished = self.connection.unfinished() if self.connection is not None else ()
+        incomplete = self.connection.incomplete() if self.connection is not None else ()
         begun = [
             one
-            for one in (self.waiting_receive, *unfinished)
+            for one in (self.waiting_receive, *incomplete)
             if one is not None and one.wqe is not None
         ]
         return list({id(one): one for one in begun}.values())

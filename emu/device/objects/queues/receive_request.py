@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from emu.device.objects.queues.cq import Cq
     from emu.device.objects.queues.receive_queue import RecvWqe
-    from emu.device.objects.queues.tag_list import Arrival
+    from emu.device.objects.queues.tag_list import TagMatch
 
 
 class ReceiveRequest:
@@ -19,7 +19,7 @@ class ReceiveRequest:
 
     __slots__ = ("__weakref__", "arrival", "cq", "srqn", "wqe")
 
-    def __init__(self, wqe: RecvWqe, cq: Cq, srqn: int, arrival: Arrival | None = None) -> None:
+    def __init__(self, wqe: RecvWqe, cq: Cq, srqn: int, arrival: TagMatch | None = None) -> None:
         self.wqe: RecvWqe | None = wqe
         """None after completion or destruction of the queue."""
         self.cq = cq

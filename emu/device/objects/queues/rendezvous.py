@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from emu.device.objects.queues.send_queue import Wqe
 
 if TYPE_CHECKING:
-    from emu.device.objects.queues.tag_list import Arrival
+    from emu.device.objects.queues.tag_list import TagMatch
 
 
 class Rendezvous:
@@ -22,7 +22,7 @@ class Rendezvous:
 
     __slots__ = ("arrival", "length", "slid", "solicited")
 
-    def __init__(self, arrival: Arrival, length: int, slid: int, solicited: bool) -> None:
+    def __init__(self, arrival: TagMatch, length: int, slid: int, solicited: bool) -> None:
         self.arrival = arrival
         self.length = length
         self.slid = slid

@@ -123,7 +123,7 @@ class TagList:
         return len(self._open) + len(self._closed)
 
 
-class Arrival:
+class TagMatch:
     """The match result for a message."""
 
     __slots__ = ("app_op", "entry", "header", "skipped")

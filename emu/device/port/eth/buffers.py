@@ -35,7 +35,7 @@ _EGRESS: Final = 1
 
 
 @dataclass(slots=True)
-class Buffer:
+class PortBuffer:
     """A buffer (bufferx_reg); sizes in cells."""
 
     size: int = 0
@@ -57,7 +57,7 @@ class Pool:
 
 
 @dataclass(slots=True)
-class Share:
+class BufferQuota:
     """The limits of a buffer in a pool (sbcm_reg)."""
 
     pool: int = _LOSSY
@@ -67,8 +67,8 @@ class Share:
     """Whether there is no limit; ``most`` is then 0."""
 
 
-def _buffers() -> list[Buffer]:
-    return [Buffer(_FIRST_CELLS), *(Buffer() for _ in range(BUFFERS - 1))]
+def _buffers() -> list[PortBuffer]:
+    return [PortBuffer(_FIRST_CELLS), *(PortBuffer() for _ in range(BUFFERS - 1))]
 
 
 def _pools() -> dict[tuple[int, int], Pool]:
@@ -88,8 +88,8 @@ class PortBuffers:
 
     of_priority: bytearray = field(default_factory=lambda: bytearray(PRIORITIES))
     """The network buffer of each priority."""
-    buffers: list[Buffer] = field(default_factory=_buffers)
+    buffers: list[PortBuffer] = field(default_factory=_buffers)
     pools: dict[tuple[int, int], Pool] = field(default_factory=_pools)
     """Pools by direction and number."""
-    shares: dict[tuple[int, int], Share] = field(default_factory=dict)
+    shares: dict[tuple[int, int], BufferQuota] = field(default_factory=dict)
     """Limits by direction and buffer; missing ones have the power-on values."""

@@ -129,11 +129,11 @@ class FlowControl:
         """Maximum time that others wait."""
         return (self.critical_ms or MAX_CRITICAL_MS) * _NS_PER_MS
 
-    def waits_for(self, partner: FlowControl, priority: int) -> bool:
+    def waits_for(self, link_partner: FlowControl, priority: int) -> bool:
         """Return whether transmission with a priority waits when the partner's port requests it."""
-        if self.pause_rx and partner.pause_tx:
+        if self.pause_rx and link_partner.pause_tx:
             return True
-        return bool(self.pfc_rx & partner.pfc_tx & 1 << priority)
+        return bool(self.pfc_rx & link_partner.pfc_tx & 1 << priority)
 
     def take(self, frame: bytes, now_ns: int, speed: int) -> None:
         """Count a received MAC control frame; ``speed`` of the link in Mb/s."""

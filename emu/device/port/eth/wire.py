@@ -46,10 +46,10 @@ class EthWire(Protocol[NodeT]):
         A lossless priority with flow control is paused in this case (IEEE 802.1Q 36).
         """
 
-    def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+    def when_ready_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call ``callback`` once, when frames to a MAC address need not wait any more."""
 
-    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+    def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
         """Return the number of frames that may be sent to a MAC address now; 0 to wait.
 
         The limit is the posted receive WQEs of the port with that address, if it sends pause frames
@@ -98,11 +98,11 @@ class NoWire(EthWire[NodeT]):
         """Return False: frames need not wait, as they are lost."""
         return False
 
-    def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+    def when_ready_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
         """Call ``callback`` at once."""
         callback()
 
-    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+    def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
         """Return NO_LIMIT: frames need not wait, as they are lost."""
         return NO_LIMIT
 

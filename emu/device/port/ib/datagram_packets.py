@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.device.port.datagram import Datagram, Destination, Origin
-from emu.device.port.ib.framing import Route
+from emu.device.port.ib.framing import IbRoute
 from emu.device.port.packet import OPS, GlobalHeader, Packet
 from layouts.wire import bth
 from layouts.wire.bth import PacketKind, Service
@@ -19,7 +19,7 @@ def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:
     packet = Packet(OPS[Service.UD, PacketKind.SEND, True, True, ending], to.qpn, psn)
     packet.immediate, packet.solicited = datagram.immediate, datagram.solicited
     packet.qkey, packet.src_qpn = origin.qkey, origin.qpn
-    route = Route(to.lid, origin.lid, to.sl, origin.pkey, grh)
+    route = IbRoute(to.lid, origin.lid, to.sl, origin.pkey, grh)
     return route.frame(packet, datagram.data, datagram.length)
 
 

@@ -39,7 +39,7 @@ MAX_TRAIN_BYTES: Final = MAX_BYTES + (MAX_PACKETS - 1) * transport.MAX_PAYLOAD
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class IbRoute:
     """The destination of a connection's packets, and their common header fields."""
 
     dlid: int
@@ -152,7 +152,7 @@ def grh_of(datagram: Datagram, origin: Origin) -> bytes:
     )  # fmt: skip
 
 
-def _global(route: Route, grh: GlobalHeader, inner: int) -> tuple[bytes, bytes]:
+def _global(route: IbRoute, grh: GlobalHeader, inner: int) -> tuple[bytes, bytes]:
     """Return the local and global header in front of ``inner`` bytes of transport packet."""
     words = (wire.lrh.size + wire.grh.size + inner) >> 2
     sl_lnh = route.sl << wire.SL_SHIFT | wire.LNH_GLOBAL

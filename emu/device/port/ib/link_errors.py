@@ -33,7 +33,7 @@ class LinkError(Enum):
     """The peer's flow control packets are late: the link recovers."""
 
 
-class Outcome(NamedTuple):
+class LinkErrorEffect(NamedTuple):
     """The effects of errors at a port."""
 
     counters: Mapping[str, int]
@@ -42,10 +42,10 @@ class Outcome(NamedTuple):
     """The trap to the subnet manager, if any."""
 
 
-def outcome(error: LinkError, count: int, info: PortInfo) -> Outcome:
+def outcome(error: LinkError, count: int, info: PortInfo) -> LinkErrorEffect:
     """Return the effects of ``count`` errors in quick succession at a port with this PortInfo."""
     if error is LinkError.WATCHDOG:
-        return Outcome({RECOVERIES: count}, SmaTrap.FLOW_CONTROL_WATCHDOG)
+        return LinkErrorEffect({RECOVERIES: count}, SmaTrap.FLOW_CONTROL_WATCHDOG)
     if error is LinkError.SYMBOLS:
         counters, excess = {SYMBOL_ERRORS: count, RECEIVE_ERRORS: count}, INTEGRITY_ERRORS
         limit, trap = info.local_phy_errors, SmaTrap.LINK_INTEGRITY
@@ -53,5 +53,5 @@ def outcome(error: LinkError, count: int, info: PortInfo) -> Outcome:
         counters, excess = {RECEIVE_ERRORS: count}, OVERRUN_ERRORS
         limit, trap = info.overrun_errors, SmaTrap.BUFFER_OVERRUN
     if count <= limit:
-        return Outcome(counters, None)
-    return Outcome(counters | {excess: 1}, trap)
+        return LinkErrorEffect(counters, None)
+    return LinkErrorEffect(counters | {excess: 1}, trap)

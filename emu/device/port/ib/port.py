@@ -10,7 +10,7 @@ from emu.device.objects.queues.qp import GlobalRoute
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin
 from emu.device.port.ib.counts import IbCounts
-from emu.device.port.ib.framing import Route, grh_of, parse
+from emu.device.port.ib.framing import IbRoute, grh_of, parse
 from emu.device.port.ib.managed import ManagedPort
 from emu.device.port.packet import GlobalHeader, Packet
 from emu.device.port.recovery import LossRecovery
@@ -194,13 +194,13 @@ class IbPort(IbCounts):
     def marks(self, path: Ads) -> None:
         """Return None, as there are no counters by service level."""
 
-    def route(self, path: Ads) -> Route:
+    def route(self, path: Ads) -> IbRoute:
         """Return the headers of packets along a path (a view of ads)."""
         grh = None
         if path.grh:
             sgid = self.gid(path.src_addr_index)
             grh = GlobalHeader(sgid, path.rgid_rip, path.tclass, path.flow_label, path.hop_limit)
-        return Route(path.rlid, self.lid, path.sl, self.pkey(path.pkey_index), grh)
+        return IbRoute(path.rlid, self.lid, path.sl, self.pkey(path.pkey_index), grh)
 
     def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
         """Return the packet in a frame, and the offset of its base transport header."""

@@ -38,7 +38,7 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _MAP_FAILED = (1 << 64) - 1
 
 
-class Buffer:
+class KcovBuffer:
     """KCOV's buffer of one task; the first word is the number of addresses after it."""
 
     def __init__(self, fd: int, words: int) -> None:
@@ -92,7 +92,7 @@ def enable(fd: int) -> None:
     fcntl.ioctl(fd, _ENABLE, _TRACE_PC)
 
 
-def give_buffer(stopped: Stopped) -> Buffer:
+def give_buffer(stopped: Stopped) -> KcovBuffer:
     """Make the task open and enable KCOV; return its buffer. Raises OSError."""
     if not stopped.can_call:
         raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC))
@@ -114,11 +114,11 @@ def give_buffer(stopped: Stopped) -> Buffer:
     return buffer
 
 
-def _largest(fd: int) -> Buffer:
+def _largest(fd: int) -> KcovBuffer:
     for words in _TASK_WORDS[:-1]:
         with contextlib.suppress(MemoryError, OSError):
-            return Buffer(fd, words)
-    return Buffer(fd, _TASK_WORDS[-1])
+            return KcovBuffer(fd, words)
+    return KcovBuffer(fd, _TASK_WORDS[-1])
 
 
 def copy_of(fd: int, task: int) -> int:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections import Counter
 
-from emu.instruments.coverage.inside.kcov import KCOV, Buffer, enable, give_buffer, moved_by
+from emu.instruments.coverage.inside.kcov import KCOV, KcovBuffer, enable, give_buffer, moved_by
 from emu.instruments.coverage.inside.modules import (
     AUTOPROBE,
     PROBE_SCRIPT,
@@ -45,13 +45,13 @@ class Tasks:
         self.places: Counter[int] = Counter()
         self.full = 0
         self.without = 0
-        self._buffers: dict[int, Buffer] = {}
+        self._buffers: dict[int, KcovBuffer] = {}
         self._tracer = TaskTracer(self._began, self._ended, self._drain)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a program and count its first task. Raises OSError."""
         fd = os.open(KCOV, os.O_RDWR | os.O_CLOEXEC)
-        buffer = Buffer(fd, _LOADING_WORDS)
+        buffer = KcovBuffer(fd, _LOADING_WORDS)
         try:
             done = run(*words, before=lambda: enable(fd))
             self.full += buffer.drain(self.places)

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from emu.instruments.coverage.inside.kcov import KCOV, Buffer, enable
+from emu.instruments.coverage.inside.kcov import KCOV, KcovBuffer, enable
 from emu.instruments.coverage.inside.live import WORKS
 from emu.instruments.coverage.inside.modules import AUTOPROBE, CoverageError, tell
 
@@ -41,7 +41,7 @@ _LEVELS = 8
 _WARNING = 4
 
 
-class Turns:
+class InstrumentedTask:
     """The guest's functions, the kernel's log, and the addresses that this task ran."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Turns:
         AUTOPROBE.write_text("0")
         self._load()
         self._kcov = os.open(KCOV, os.O_RDWR | os.O_CLOEXEC)
-        self._buffer = Buffer(self._kcov, _WORDS)
+        self._buffer = KcovBuffer(self._kcov, _WORDS)
         enable(self._kcov)
         self._log = os.open(_KMSG, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         os.lseek(self._log, 0, os.SEEK_END)
@@ -178,7 +178,7 @@ def main(_modules: list[str]) -> None:
     if not KCOV.exists():
         raise CoverageError("the kernel has no KCOV (CONFIG_KCOV)")
     try:
-        turns = Turns()
+        turns = InstrumentedTask()
     except OSError as error:
         raise CoverageError(f"KCOV failed: {error}") from error
     tell(ready=True)

@@ -20,7 +20,7 @@ from emu.host.printable import one_line, printable
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 from emu.instruments.fuzz.report.patch import DoesNotFitError, Fix, diff, fix_of
-from emu.instruments.fuzz.report.place import Place, decoded, place_in, place_of
+from emu.instruments.fuzz.report.place import SourceLine, decoded, place_in, place_of
 from emu.instruments.outcome import Finding, Kind, findings
 from emu.server.service.plan_files import read_plan
 
@@ -121,7 +121,7 @@ def mail(report: Report, tree: Path | None = None) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _subject(place: Place | None, is_rdma: bool) -> str:
+def _subject(place: SourceLine | None, is_rdma: bool) -> str:
     prefix = "[PATCH rdma-rc] RDMA/mlx5" if is_rdma else "[PATCH net] net/mlx5"
     if place is not None and re.search(r"/core/en(_|/)", place.path):
         prefix += "e"
@@ -143,14 +143,14 @@ def _shown(report: Report, bug: Finding | None) -> list[str]:
     return [*(f"  {line}".rstrip() for line in lines[:_LOG_LINES]), ""]
 
 
-def _blame(place: Place | None) -> str:
+def _blame(place: SourceLine | None) -> str:
     what = "-L <line>,+1 <file>"
     if place is not None and place.path:
         what = f"-L {place.line},+1 {place.path}"
     return f'12 digits ("subject") of the commit from git blame {what}'
 
 
-def _patch(fix: Fix | None, place: Place | None, tree: Path | None) -> list[str]:
+def _patch(fix: Fix | None, place: SourceLine | None, tree: Path | None) -> list[str]:
     """Return the proposal as a diff of the tree; without a fitting proposal, its location."""
     if fix is None:
         return _frame(place, tree)
@@ -162,7 +162,7 @@ def _patch(fix: Fix | None, place: Place | None, tree: Path | None) -> list[str]
         return [f"<the patch: the proposal does not fit these sources: {error}>"]
 
 
-def _frame(place: Place | None, tree: Path | None) -> list[str]:
+def _frame(place: SourceLine | None, tree: Path | None) -> list[str]:
     """Return an empty patch: the location with its context."""
     if place is None or not place.path:
         return ["<the patch>"]

@@ -27,7 +27,7 @@ _ANY_FRAME = re.compile(r"\b(\w+)(?:\.[\w.]+)?\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A line of the driver; the path is empty if only the function is known."""
 
     path: str
@@ -36,10 +36,10 @@ class Place:
     release: str
 
 
-def place_of(where: str) -> Place | None:
+def place_of(where: str) -> SourceLine | None:
     """Return the first location that a text of the library names."""
     match = _PLACE.search(where)
-    return None if match is None else Place(match[1], match[2], int(match[3]), match[4])
+    return None if match is None else SourceLine(match[1], match[2], int(match[3]), match[4])
 
 
 def decoded(log: str, tree: Path | None) -> str:
@@ -49,7 +49,7 @@ def decoded(log: str, tree: Path | None) -> str:
     return StackTraceDecoder(tree).decode(log)
 
 
-def place_in(bug: Finding, release: str, tree: Path | None) -> Place | None:
+def place_in(bug: Finding, release: str, tree: Path | None) -> SourceLine | None:
     """Return the first location in the driver that the kernel's report names."""
     for line in bug.lines:
         if line.lstrip().startswith("? "):
@@ -57,13 +57,13 @@ def place_in(bug: Finding, release: str, tree: Path | None) -> Place | None:
         if (named := _LINE.search(line)) is not None:
             frame = _ANY_FRAME.search(line)
             function = frame[1] if frame is not None else bug.function
-            return Place(named[1], function, int(named[2]), release)
+            return SourceLine(named[1], function, int(named[2]), release)
     frames = (_FRAME.search(line) for line in bug.lines)
     functions = [frame[1] for frame in frames if frame is not None]
     if not functions:
         return None
     path, line_number = _defined(tree, functions[0]) if tree is not None else ("", 0)
-    return Place(path, functions[0], line_number, release)
+    return SourceLine(path, functions[0], line_number, release)
 
 
 def _defined(tree: Path, function: str) -> tuple[str, int]:

@@ -120,18 +120,18 @@ class FunctionPort(SegmentPort):
         port = self._switch.way(mac)
         return port is not None and port.is_pausing
 
-    def when_room_to(self, mac: bytes, callback: Callable[[], None]) -> None:
+    def when_ready_to(self, mac: bytes, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when senders to an address need not pause."""
         if self.tx_link is not None and self.tx_link.is_pausing:
-            self.tx_link.when_room(callback)
+            self.tx_link.when_ready(callback)
             return
         port = self._switch.way(mac)
         if port is None:
             callback()
         else:
-            port.when_room(callback)
+            port.when_ready(callback)
 
-    def spare_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int) -> int:
+    def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int) -> int:
         """Return the number of frames that the function at an address accepts.
 
         Return MANY unless both sides use flow control.

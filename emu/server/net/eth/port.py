@@ -55,7 +55,7 @@ class SegmentPort:
         """Whether pausable senders should wait, as behind a port that sends pause frames."""
         return False
 
-    def when_room(self, callback: Callable[[], None]) -> None:
+    def when_ready(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when the port accepts frames without loss again."""
         callback()
 

@@ -40,9 +40,9 @@ class _Uplink(SegmentPort):
         """Whether the other process has not yet read enough of the queue."""
         return self._connection.is_pausing
 
-    def when_room(self, callback: Callable[[], None]) -> None:
+    def when_ready(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when the queue has space, or when the connection is closed."""
-        self._connection.when_room(callback)
+        self._connection.when_ready(callback)
 
     def deliver(self, frame: Frame) -> None:
         """Send a frame; drop it when the other process reads too slowly."""

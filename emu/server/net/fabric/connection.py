@@ -117,7 +117,7 @@ class FabricConnection:
 
     @property
     def is_pausing(self) -> bool:
-        """Whether senders of packets should wait for :meth:`when_room`; False when closed."""
+        """Whether senders of packets should wait for :meth:`when_ready`; False when closed."""
         return self._packet_bytes >= PAUSE_BYTES and not self._is_stuck and self._sock is not None
 
     @property
@@ -181,7 +181,7 @@ class FabricConnection:
             return None
         return sharing.place(kind, pieces)
 
-    def when_room(self, callback: Callable[[], None]) -> None:
+    def when_ready(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when packets may be sent again, or when the connection is closed."""
         if self._sock is None:
             callback()

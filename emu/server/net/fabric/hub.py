@@ -15,7 +15,7 @@ from emu.device.port.ib.endport import EndPort
 from emu.device.port.packet import Packet
 from emu.device.ports import Timer
 from emu.device.rounds.budget import TIMER_BUDGET
-from emu.device.rounds.costs import LOG_NEWS_BYTES_PER_STEP, STEPS_PER_NEWS
+from emu.device.rounds.costs import LOG_NOTIFICATION_BYTES_PER_STEP, STEPS_PER_NOTIFICATION
 from emu.device.rounds.sizes import ACCEPTS_PER_ROUND, TRAIN_WORK
 from emu.server.net.fabric import port_frames, protocol
 from emu.server.net.fabric.address import FabricListener
@@ -301,7 +301,9 @@ class Hub:
             if guids != member.guids:
                 member.guids = guids
                 connection.send(FrameKind.GUIDS, guids)
-            clock.budget.charge(STEPS_PER_NEWS + (len(news) >> LOG_NEWS_BYTES_PER_STEP))
+            clock.budget.charge(
+                STEPS_PER_NOTIFICATION + (len(news) >> LOG_NOTIFICATION_BYTES_PER_STEP)
+            )
 
     def _may_report(self, connection: FabricConnection, member: _HubMember) -> bool:
         """Return whether a member has read its last report; disconnect after MAX_MISSED reports."""

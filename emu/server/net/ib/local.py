@@ -135,20 +135,20 @@ class LocalFabric:
         """Return None: packets inside the process are always observed one by one."""
         return None
 
-    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
+    def when_ready(self, lid: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when more packets may be sent.
 
         Any pausing link delays the call, whichever function it belongs to.
         """
         for link in self.tx_links.values():
             if link.is_pausing:
-                link.when_room(partial(self.when_room, lid, callback))
+                link.when_ready(partial(self.when_ready, lid, callback))
                 return
         self._when_space_behind(lid, callback)
 
     def _when_space_behind(self, lid: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when there is space behind the sender's port."""
-        self._packets.when_room(callback)
+        self._packets.when_ready(callback)
 
     def _deliver_here(self, frame: bytes) -> None:
         """Deliver a packet to a function of this process, through its link."""

@@ -38,7 +38,7 @@ class PacketQueue:
         self._start()
         return len(self._frames) < ROOM
 
-    def when_room(self, callback: Callable[[], None]) -> None:
+    def when_ready(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when the queue has space."""
         self._waiting.append(callback)
         self._start()

@@ -206,7 +206,7 @@ class SocketFabric(LocalFabric):
         if connection is None:
             super()._when_space_behind(lid, callback)
         else:
-            connection.when_room(callback)
+            connection.when_ready(callback)
 
     def _connection_to(self, lid: int) -> FabricConnection | None:
         role = self.election.role

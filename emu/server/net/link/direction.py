@@ -92,7 +92,7 @@ class LinkDirection:
         """Whether pausable senders should wait, as for credits or pause frames."""
         return len(self._in_flight) * 2 >= self.link.limit or self._octets * 2 >= MAX_BYTES
 
-    def when_room(self, callback: Callable[[], None]) -> None:
+    def when_ready(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when the link has space; at once if it has."""
         if self.is_pausing:
             self._waiting.append(callback)

@@ -31,7 +31,7 @@ _MAX_FAULTS = 8
 """Maximum number of faults in the comment of a packet."""
 
 
-class Interface:
+class CaptureInterface:
     """A function in the file."""
 
     def __init__(self, file: PcapFile, number: int) -> None:
@@ -68,7 +68,7 @@ class Interface:
             self.file.add(blocks.remark(self.number, time.time_ns(), said))
 
 
-class EthernetInterface(Interface):
+class EthernetInterface(CaptureInterface):
     """Implements :class:`emu.server.net.eth.function_port.FrameWatcher`."""
 
     def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
@@ -139,9 +139,9 @@ class SubnetWatcher:
     def __init__(self, *, wants_messages: bool) -> None:
         """Create a watcher; with ``wants_messages``, messages inside the process become packets."""
         self.wants_messages = wants_messages
-        self._interfaces: dict[int, Interface] = {}
+        self._interfaces: dict[int, CaptureInterface] = {}
 
-    def add(self, lid: int, interface: Interface) -> None:
+    def add(self, lid: int, interface: CaptureInterface) -> None:
         """Add the interface of the function with this LID."""
         self._interfaces[lid] = interface
 
@@ -166,7 +166,7 @@ class SubnetWatcher:
             interface.file.add(block)
 
 
-def _block(interface: Interface, frame: bytes, is_sent: bool) -> bytes:
+def _block(interface: CaptureInterface, frame: bytes, is_sent: bool) -> bytes:
     """Return the block of an InfiniBand packet; empty if the file has no space for it."""
     if not interface.file.has_room(len(frame)):
         return b""

@@ -10,7 +10,7 @@ from emu.device.rounds.costs import LOG_ROOMS_PER_STEP
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.hairpin import HairpinPair
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
@@ -65,7 +65,7 @@ class Ends:
         return SendQueue(node, log_size=10, cq=node.completion_queue(11), tisn=tisn)
 
     def frame(self, node, to, octets):
-        data = to.mac + node.mac + Packet(payload=bytes(octets)).frame()[12:]
+        data = to.mac + node.mac + EthPacket(payload=bytes(octets)).frame()[12:]
         region = node.region(1 << 12)
         region.write(data)
         return region.sge(0, len(data))
@@ -78,7 +78,7 @@ class Ends:
         self.sender.settle()
 
     def send_large(self, packets):
-        header = self.receiver.mac + self.sender.mac + Packet(payload=b"").frame()[12:54]
+        header = self.receiver.mac + self.sender.mac + EthPacket(payload=b"").frame()[12:54]
         region = self.sender.region(packets * 100)
         self.sq.send(region.sge(), opcode=Opcode.LSO, mss=100, headers=header, cs_flags=CHECKS)
         self.sender.settle()
@@ -197,7 +197,7 @@ def test_a_hairpin_waits(ends, pauses):
     flow_control(ends.receiver, **(PAUSE if pauses else NONE))
     driver = ends.sender.driver
     lead(ends.sender, HairpinPair(driver, driver).rqn)
-    data = ends.receiver.mac + bytes.fromhex("020000000007") + Packet().frame()[12:]
+    data = ends.receiver.mac + bytes.fromhex("020000000007") + EthPacket().frame()[12:]
     for _ in range(REQUESTS + 200):
         arrive(ends.sender.hca, Frame(data))
     ends.sender.settle()
@@ -243,9 +243,9 @@ def test_nothing_is_left_of_a_queue_that_waits(ends, end):
 def test_nobody_is_asked_for_each_frame(ends, monkeypatch):
     """Neither where there is room for many, nor where nobody has to be waited for."""
     asked = []
-    spare_to = FunctionPort.spare_to
+    credits_to = FunctionPort.credits_to
     monkeypatch.setattr(
-        FunctionPort, "spare_to", lambda *words: asked.append(1) or spare_to(*words)
+        FunctionPort, "credits_to", lambda *words: asked.append(1) or credits_to(*words)
     )
     ends.send(120)
     ends.came()
@@ -257,10 +257,10 @@ def test_nobody_is_asked_for_each_frame(ends, monkeypatch):
 
 def test_a_wire_of_one_function_is_seldom_asked(node, sq, eth_wire, monkeypatch):
     asked = []
-    spare_to = TapWire.spare_to
-    monkeypatch.setattr(TapWire, "spare_to", lambda *words: asked.append(1) or spare_to(*words))
+    credits_to = TapWire.credits_to
+    monkeypatch.setattr(TapWire, "credits_to", lambda *words: asked.append(1) or credits_to(*words))
     region = node.region(1 << 12)
-    region.write(Packet().frame())
+    region.write(EthPacket().frame())
     for _ in range(200):
         sq.send(region.sge(0, 60))
         node.settle()
@@ -284,7 +284,7 @@ def test_looking_at_many_queues_is_charged(clock):
     flows.entry(table, 0, flows.group(table, 0, 0), *tirs)
     flows.set_root(table)
     hca = node.hca
-    arrive(hca, Frame(node.mac + Packet().frame()[6:]))
+    arrive(hca, Frame(node.mac + EthPacket().frame()[6:]))
     before = hca.budget.steps
     assert emptiest(hca) == (1, 64)
     assert hca.budget.steps - before >= queues >> LOG_ROOMS_PER_STEP

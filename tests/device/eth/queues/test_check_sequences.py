@@ -18,7 +18,7 @@ from emu.device.rounds.backlog import MAX_WAITING
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import UDP, Packet, ones_complement_sum
+from emu.driver.ethernet.frames import UDP, EthPacket, ones_complement_sum
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from layouts.enums import Op, RegId, Status
@@ -93,7 +93,7 @@ def crc_errors(driver):
 def test_behind_the_packet(hca, make_once, payload, tag, udp):
     """Of the frame as it was on the cable; the sum covers it, as all that is delivered."""
     buffers = make_once
-    packet = Packet(payload=payload, **({"protocol": UDP} if udp else {}))
+    packet = EthPacket(payload=payload, **({"protocol": UDP} if udp else {}))
     frame = packet.frame().ljust(60, b"\0")
     if tag:
         frame = frame[:12] + b"\x81\x00\x00\x07" + frame[12:]
@@ -114,7 +114,7 @@ def make_once(make):
 
 def test_of_a_frame_whose_checksums_the_device_fills_in(hca, make):
     buffers = make(scatter_fcs=1)
-    right = Packet(payload=bytes(range(100))).frame()
+    right = EthPacket(payload=bytes(range(100))).frame()
     undone = bytearray(right)
     undone[50:52] = b"\0\0"
     arrive(hca, Frame(bytes(undone), checked=True))
@@ -124,7 +124,7 @@ def test_of_a_frame_whose_checksums_the_device_fills_in(hca, make):
 
 def test_each_packet_of_a_super_frame(hca, make):
     buffers = make(scatter_fcs=1)
-    packet = Packet(payload=bytes(250))
+    packet = EthPacket(payload=bytes(250))
     whole = packet.frame()
     header = whole[: len(whole) - 250]
     arrive(hca, Frame(unsegmented(header, bytes(250), 100), 100, checked=True))
@@ -136,7 +136,7 @@ def test_each_packet_of_a_super_frame(hca, make):
 def test_may_be_chosen_while_packets_come(hca, make):
     """As Linux 6.1 does (core/en_main.c: mlx5e_modify_rq_scatter_fcs)."""
     buffers = make()
-    frame = Packet(payload=bytes(100)).frame()
+    frame = EthPacket(payload=bytes(100)).frame()
     for on in (1, 0):
         buffers.rq.modify(RqState.RDY, ctx={"scatter_fcs": on}, modify_bitmask=ModifyRq.SCATTER_FCS)
         assert buffers.rq.query().scatter_fcs == on
@@ -157,7 +157,7 @@ def test_not_without_the_capability(driver, hca, make):
 
 
 class TestDamaged:
-    FRAME = Packet(payload=bytes(range(100))).frame()
+    FRAME = EthPacket(payload=bytes(range(100))).frame()
 
     def test_is_dropped_and_counted(self, hca, driver, make, plan):
         plan('point="frame.rx"\naction="damage"\nat=60')
@@ -185,7 +185,7 @@ class TestDamaged:
         plan('point="frame.rx"\naction="damage"')
         buffers = make()
         check_frames(driver, 0)
-        arrive(hca, Frame(Packet(payload=bytes(10_000)).frame()))
+        arrive(hca, Frame(EthPacket(payload=bytes(10_000)).frame()))
         assert not buffers.drain()
         assert hca.nic_vport.received.errors == 1
 

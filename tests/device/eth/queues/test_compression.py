@@ -14,7 +14,7 @@ from emu.device.port.eth.segment import unsegmented
 from emu.driver.ethernet.compressed_queue import VALIDITY, CompressedQueue
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
+from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import (
     alloc_td,
     create_direct_tir,
@@ -107,7 +107,7 @@ def make_queue(node, form, layout=BASIC, log_size=6, cqe_sz=0, **options):
 
 def frame(size=60, port=80, **parts):
     parts = {"protocol": UDP, "ports": (1000 << 16 | port).to_bytes(4, "big")} | parts
-    return Frame(Packet(payload=bytes(size - 42), **parts).frame())
+    return Frame(EthPacket(payload=bytes(size - 42), **parts).frame())
 
 
 def slots(cq, count):
@@ -376,7 +376,7 @@ def test_moderation_counts_packets(hca, node, lead, batch, driver):
 def test_packets_of_a_large_send(hca, node, lead, batch):
     rq = make_queue(node, CSUM)
     lead(rq.rqn)
-    header = Packet(payload=b"x").header()
+    header = EthPacket(payload=b"x").header()
     whole = unsegmented(header, bytes(20 * 1000), 1000)
     with batch():
         arrive(hca, Frame(whole, 1000, checked=True))

@@ -9,7 +9,7 @@ from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.driver.ethernet.flow_fields import to_tir
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.hairpin import (
     HairpinPair,
     create_hairpin_rq,
@@ -24,7 +24,7 @@ from emu.driver.verbs.segments import PAGE
 from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import ModifyRq, RqState, SqState
 
-FRAME = Packet(payload=bytes(range(200))).frame()
+FRAME = EthPacket(payload=bytes(range(200))).frame()
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def through(hca, driver, eth_wire):
 
 def test_a_packet_is_sent_on_as_it_is(pair, lead, through, hca):
     lead(pair.rqn)
-    tagged = Packet(tags=((0x8100, 5),)).frame()
+    tagged = EthPacket(tags=((0x8100, 5),)).frame()
     assert through(FRAME, tagged) == [FRAME, tagged]
     assert hca.nic_vport.sent.unicast.packets == 2
     assert rx_credits(hca) == MANY
@@ -95,7 +95,7 @@ def test_it_may_leave_through_a_tis_at_a_rate(driver, td, lead, through, clock, 
 def test_a_super_frame_stays_whole(driver, pair, lead, hca, eth_wire):
     lead(pair.rqn)
     payload = bytes(5000)
-    packet = Packet(payload=b"").frame()[:54]
+    packet = EthPacket(payload=b"").frame()[:54]
     large = Frame(unsegmented(packet, payload, 1000), 1000, True)
     arrive(hca, large)
     driver.bar.settle()

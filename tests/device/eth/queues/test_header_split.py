@@ -14,7 +14,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
+from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.ethernet.split_queue import SplitQueue
@@ -57,7 +57,7 @@ def stream(*sizes, sequence=1000, identifier=7, step=1, flags=None, **parts):
     found = []
     for number, size in enumerate(sizes):
         is_last = number == len(sizes) - 1
-        packet = Packet(
+        packet = EthPacket(
             payload=bytes(sequence + n & 0xFF for n in range(size)), sequence=sequence,
             identifier=identifier + number * step & 0xFFFF,
             flags=flags if is_last and flags is not None else ACK, **parts,
@@ -116,7 +116,7 @@ def test_data_of_a_stream_are_behind_each_other(hca, make, parts):
         stream(1000, sequence=2000, identifier=8, extra=bytes(4)),
         stream(1000, sequence=2000, identifier=8, tags=((0x8100, 5),)),
         stream(1000, sequence=2000, protocol=UDP),
-        [Packet(protocol=1, payload=bytes(8) + bytes(1000)).frame()],
+        [EthPacket(protocol=1, payload=bytes(8) + bytes(1000)).frame()],
     ],
     ids=[
         "gap", "overlap", "port", "address", "TOS", "identifier jumps", "identifier goes back",
@@ -146,7 +146,7 @@ def test_datagrams_that_look_like_a_stream(hca, make):
     rq = make()
     for number in range(2):
         words = bytes((0, 0, 0, 0, 0, ACK, 0, 0)) + (1000 * (1 - number)).to_bytes(2, "big")
-        packet = Packet(protocol=UDP, payload=words.ljust(1000, b"\0"), identifier=7 + number)
+        packet = EthPacket(protocol=UDP, payload=words.ljust(1000, b"\0"), identifier=7 + number)
         send(hca, packet.frame())
     assert [piece.match for piece in rq.pieces()] == [False, False]
 
@@ -213,11 +213,11 @@ def test_without_data(hca, make):
     ("data", "header"),
     [
         (MACS + b"\x08\x06" + bytes(range(46)), 0),
-        (Packet(protocol=1, payload=bytes(range(100))).frame(), 0),
-        (Packet(fragment=0x2000, payload=bytes(100)).frame(), 0),
-        (Packet(protocol=UDP, payload=bytes(100)).frame(), 42),
-        (Packet(protocol=UDP, payload=b"", tags=((0x8100, 5),)).frame(), 60),
-        (Packet(tags=((0x8100, 5),), options=bytes(12), payload=bytes(100)).frame(), 70),
+        (EthPacket(protocol=1, payload=bytes(range(100))).frame(), 0),
+        (EthPacket(fragment=0x2000, payload=bytes(100)).frame(), 0),
+        (EthPacket(protocol=UDP, payload=bytes(100)).frame(), 42),
+        (EthPacket(protocol=UDP, payload=b"", tags=((0x8100, 5),)).frame(), 60),
+        (EthPacket(tags=((0x8100, 5),), options=bytes(12), payload=bytes(100)).frame(), 70),
     ],
     ids=["ARP", "ICMP", "fragment", "UDP", "UDP without data", "VLAN and options"],
 )
@@ -232,7 +232,7 @@ def test_what_is_split(hca, make, data, header):
 def test_only_what_is_split_takes_an_entry(hca, make):
     """The driver gives back the entry of a packet that has a header (free_hd_entry)."""
     rq = make()
-    ping = Packet(protocol=1, payload=bytes(100)).frame()
+    ping = EthPacket(protocol=1, payload=bytes(100)).frame()
     send(hca, ping, *stream(100), ping, *stream(100))
     assert [piece.index for piece in rq.pieces()] == [0, 0, 0, 1]
 
@@ -337,7 +337,7 @@ def test_split_without_merging(hca, make):
 def test_packets_of_a_large_send(hca, make):
     """As of another function of the server: its packets are one stream."""
     rq = make(posted=3, log_reservation=14, log_packets=4)
-    whole = unsegmented(Packet(payload=b"x", flags=ACK).header(), bytes(12 * 1000), 1000)
+    whole = unsegmented(EthPacket(payload=b"x", flags=ACK).header(), bytes(12 * 1000), 1000)
     arrive(hca, Frame(whole, 1000, checked=True))
     pieces = rq.pieces()
     assert [piece.match for piece in pieces] == [False] + [True] * 11
@@ -496,8 +496,8 @@ streams = st.builds(
 others = st.sampled_from(
     [
         [MACS + b"\x08\x06" + bytes(46)],
-        [Packet(protocol=UDP, payload=bytes(300)).frame()],
-        [Packet(protocol=1, payload=bytes(700)).frame()],
+        [EthPacket(protocol=UDP, payload=bytes(300)).frame()],
+        [EthPacket(protocol=1, payload=bytes(700)).frame()],
     ]
 )
 steps = st.lists(st.one_of(streams, streams, others), min_size=1, max_size=30)

@@ -10,7 +10,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import segment, unsegmented
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import UDP, Packet, checksum, ones_complement_sum
+from emu.driver.ethernet.frames import UDP, EthPacket, checksum, ones_complement_sum
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
@@ -48,7 +48,7 @@ def rq(node):
 def stream(size, flags=ACK, mss=MSS, **options):
     """A super-frame, its header, its payload."""
     payload = bytes(n * 7 + (n >> 8) & 0xFF for n in range(size))
-    header = Packet(payload=b"x", flags=flags, **options).header()
+    header = EthPacket(payload=b"x", flags=flags, **options).header()
     return Frame(unsegmented(header, payload, mss), mss, checked=True), header, payload
 
 
@@ -173,7 +173,7 @@ def test_what_is_not_merged(hca, rq, lead, flags, fields):
 def test_datagrams_whose_payload_looks_like_flags(hca, rq, lead):
     """Where TCP has its flags they have an ACK alone."""
     lead(rq.rqn, **BOTH)
-    header = Packet(protocol=UDP, chain=UDP, payload=b"x").header()
+    header = EthPacket(protocol=UDP, chain=UDP, payload=b"x").header()
     payload = bytes((ACK,)) * (3 * MSS)
     arrive(hca, Frame(unsegmented(header, payload, MSS), MSS, checked=True))
     pieces = rq.drain()

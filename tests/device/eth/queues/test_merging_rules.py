@@ -13,7 +13,7 @@ from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.split_queue import SplitQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
@@ -60,7 +60,7 @@ def queue(node, driver, td, request):
 
 def packet(port, sequence, size, flags, **parts):
     payload = bytes(sequence + n & 0xFF for n in range(size))
-    return Packet(
+    return EthPacket(
         ports=bytes((4, port, 0, 80)), sequence=sequence, flags=flags, payload=payload, **parts
     )
 
@@ -188,7 +188,7 @@ def test_any_packets(hca, node, clock, queue, kind, events):
             sent.append(None)
             continue
         if event == UDP:
-            made = Packet(protocol=UDP, payload=bytes(300), chain=UDP)
+            made = EthPacket(protocol=UDP, payload=bytes(300), chain=UDP)
         else:
             port, size, flags, options, more = event
             more = dict(more)

@@ -7,7 +7,7 @@ from emu.device.models import LINKS
 from emu.device.port.eth.headers import ETHERNET_BYTES
 from emu.device.port.eth.port import MAX_MTU
 from emu.device.rounds.budget import STEPS_PER_ACCESS
-from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import MTU_OVERHEAD, alloc_td, create_tis, set_mtu
 from emu.driver.ethernet.rings import sq_fields
 from emu.driver.ethernet.send_queue import SendQueue
@@ -54,7 +54,7 @@ def sent(node, eth_wire):
 
 
 def frames(count, size=40):
-    return [Packet(protocol=UDP, chain=UDP, payload=bytes((n,)) * size).frame()
+    return [EthPacket(protocol=UDP, chain=UDP, payload=bytes((n,)) * size).frame()
             for n in range(count)]  # fmt: skip
 
 

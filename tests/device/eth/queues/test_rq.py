@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.engine.eth import queues
-from emu.device.engine.eth.queues import FIRST_LOOK_NS, LAST_LOOK_NS
+from emu.device.engine.eth.queues import MAX_POLL_NS, MIN_POLL_NS
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.rings import rq_fields
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, Status
@@ -185,7 +185,7 @@ def test_flush(node, clock, wq_type):
         rq.post((64, 0x100, 0))
     rq.modify(ERR)
     rq.post((64, 0x100, 0))
-    clock.advance(FIRST_LOOK_NS)
+    clock.advance(MIN_POLL_NS)
     node.settle()
     found = [(done.opcode, done.wqe_counter, done.syndrome) for done in rq.cq.drain()]
     flushed = CqeOpcode.RESP_ERR, CqeSyndrome.WR_FLUSH_ERR
@@ -221,9 +221,9 @@ def test_the_state_that_it_is_in_changes_nothing(node, rq):
     rq.modify(ERR)
     assert rq.object.has_failed
     node.settle()
-    look = rq.object.look_ns
+    look = rq.object.poll_interval_ns
     rq.modify(ERR)
-    assert (rq.object.look_ns, rq.object.has_failed) == (look, True)
+    assert (rq.object.poll_interval_ns, rq.object.has_failed) == (look, True)
 
 
 def test_only_a_queue_in_error_is_flushed(hca, node, rq):
@@ -239,7 +239,7 @@ def test_looks_less_and_less_often(node, clock, rq):
     rq.modify(ERR)
     looks = 0
     for _ in range(10_000):
-        clock.advance(LAST_LOOK_NS // 1000)
+        clock.advance(MAX_POLL_NS // 1000)
         looks += bool(node.hca.ready)
         node.settle()
     assert 10 <= looks <= 20

@@ -12,7 +12,7 @@ import pytest
 from emu.device.port.eth.headers import ETHERNET_BYTES
 from emu.device.port.eth.plain import plain
 from emu.device.port.eth.port import MAX_MTU
-from emu.driver.ethernet.frames import MACS, Packet
+from emu.driver.ethernet.frames import MACS, EthPacket
 from emu.driver.ethernet.interfaces import MTU_OVERHEAD, alloc_td, create_tis, set_mtu
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.keys.by_command import indirect_key
@@ -151,7 +151,7 @@ def test_large_sends_between_frames(node, driver, eth_wire, sq, kind, mtu):
     source, draw = Source(node, kind), random.Random(mtu)
     wanted, indices = [], []
     for size in (1, mtu - 41, 2 * mtu, 20_000, 64_000):
-        packet = Packet(payload=draw.randbytes(size))
+        packet = EthPacket(payload=draw.randbytes(size))
         header, frame = packet.header(), MACS + b"\x88\xb5" + draw.randbytes(mtu - 2)
         sge = source.put(packet.payload)
         send = {"mss": mtu - 40, "headers": header, "cs_flags": BOTH, "opcode": Opcode.LSO}

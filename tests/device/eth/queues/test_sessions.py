@@ -12,7 +12,7 @@ from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.state.sessions import MAX_HELD, MAX_SESSIONS
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import (
     create_direct_tir,
     create_indirect_tir,
@@ -82,7 +82,7 @@ def lro(rq, lead):
 
 def packet(number=0, port=0, flags=ACK, size=1000):
     sequence = 1000 + number * size
-    return Packet(
+    return EthPacket(
         ports=(1024 + port).to_bytes(2, "big") + b"\0\x50", sequence=sequence, flags=flags,
         identifier=number, payload=bytes(number + n & 0xFF for n in range(size)),
     ).frame()  # fmt: skip
@@ -155,7 +155,7 @@ def test_no_longer_than_a_request(hca, clock, node, lead):
 
 def test_a_super_frame_goes_behind_what_is_held(hca, clock, lro):
     send(hca, packet(0), packet(1))
-    header = Packet(
+    header = EthPacket(
         ports=b"\x04\0\0\x50", sequence=3000, flags=ACK, identifier=2, payload=b"x"
     ).header()
     arrive(hca, Frame(unsegmented(header, bytes(4000), 1000), 1000, checked=True))

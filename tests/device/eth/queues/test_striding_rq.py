@@ -9,7 +9,7 @@ from emu.device.engine.eth.rx_credits import rx_credits
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, Packet
+from emu.driver.ethernet.frames import MACS, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.ethernet.striding_queue import StridingQueue
@@ -65,7 +65,7 @@ def test_as_mlx5e_has_it_by_default(hca, make):
     """MTU 1500: 128 strides of 2 KiB, packets 64 bytes into their stride, never a filler."""
     rq = make(log_size=2, log_count=7, log_stride_size=11, headroom=64)
     rq.post_more(2)
-    wanted = [Packet(payload=bytes([n]) * 1460).frame() for n in range(200)]
+    wanted = [EthPacket(payload=bytes([n]) * 1460).frame() for n in range(200)]
     for data in wanted:
         arrive(hca, Frame(data))
     pieces = rq.drain()

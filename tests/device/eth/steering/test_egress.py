@@ -15,7 +15,7 @@ from emu.driver.ethernet.flow_fields import (
     to_tir,
 )
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, Packet
+from emu.driver.ethernet.frames import MACS, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir, create_rq
 from layouts.enums import Op, Opcode, PortType, Status
 from layouts.eth_enums import EthChecksum, FlowAction, FlowTableType, ModifyField
@@ -66,7 +66,7 @@ def of(mac):
 
 
 def frame_of(mac, **fields):
-    frame = Packet(**fields).frame()
+    frame = EthPacket(**fields).frame()
     return frame[:6] + mac + frame[12:]
 
 

@@ -40,7 +40,7 @@ from emu.driver.ethernet.flow_fields import (
     to_tir,
 )
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import TCP, UDP, Packet
+from emu.driver.ethernet.frames import TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import (
     alloc_td,
     create_direct_tir,
@@ -69,10 +69,14 @@ SMALL = replace(
 
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
 POOL = [
-    Packet(**kind, protocol=protocol, chain=protocol, tags=tags)
+    EthPacket(**kind, protocol=protocol, chain=protocol, tags=tags)
     for kind, protocol, tags in product(({}, IPV6), (TCP, UDP), ((), ((0x8100, 1),)))
 ]
-POOL += [Packet(tags=((0x88A8, 1),)), Packet(fragment=0x2000), Packet(ports=b"\0\1\0\2")]
+POOL += [
+    EthPacket(tags=((0x88A8, 1),)),
+    EthPacket(fragment=0x2000),
+    EthPacket(ports=b"\0\1\0\2"),
+]
 FRAMES = [packet.frame() for packet in POOL]
 HEADERS = [parse(frame) for frame in FRAMES]
 FIELDS = [fields_of(packet) for packet in POOL]

@@ -21,7 +21,7 @@ from emu.driver.ethernet.flow_fields import (
     to_table,
     to_tir,
 )
-from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
+from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_rq
 from emu.server.service.views import objects
 from layouts.enums import Op, PortType, Status
@@ -48,7 +48,7 @@ def decide(function):
     """What becomes of a packet: ((TIR number, flow tag), ...), or None for one that misses."""
 
     def find(packet=None):
-        frame = (packet or Packet()).frame()
+        frame = (packet or EthPacket()).frame()
         domain = function.hca.flow_domains[FlowTableType.NIC_RX]
         found = steering.decide(domain, parse(frame), len(frame))
         if found.missed:
@@ -260,7 +260,7 @@ class TestEntries:
         flows.entry(table, 5, group, to_tir(tirs[1]), ip_protocol=TCP)
         flows.entry(table, 2, group, to_tir(tirs[0]), ip_protocol=TCP)
         assert decide() == ((tirs[0], 0),)
-        assert decide(Packet(protocol=UDP)) is None
+        assert decide(EthPacket(protocol=UDP)) is None
         flows.delete(table, 2)
         assert decide() == ((tirs[1], 0),)
 
@@ -273,7 +273,7 @@ class TestEntries:
         flows.entry(table, 0, group, to_tir(tirs[0]), tag=0xABCDEF, ip_protocol=TCP)
         flows.entry(table, 1, group, action=DROP, counters=[counter], ip_protocol=UDP)
         assert decide() == ((tirs[0], 0xABCDEF),)
-        packet = Packet(protocol=UDP)
+        packet = EthPacket(protocol=UDP)
         for _ in range(3):
             assert decide(packet) == ()
         assert flows.counted(counter) == (3, 3 * len(packet.frame()))
@@ -478,14 +478,14 @@ def test_stock_tables(flows, tirs, decide):
     flows.entry(tags, 8192, untagged, to_table(addresses))
     flows.set_root(tags)
     assert decide() == ((tirs[0], 0),)
-    assert decide(Packet(protocol=UDP)) == ((tirs[1], 0),)
-    assert decide(Packet(tags=((0x8100, 0x2064),))) == ((tirs[0], 0),)
-    assert decide(Packet(tags=((0x8100, 101),))) is None
-    assert decide(Packet(tags=((0x88A8, 100),))) is None
+    assert decide(EthPacket(protocol=UDP)) == ((tirs[1], 0),)
+    assert decide(EthPacket(tags=((0x8100, 0x2064),))) == ((tirs[0], 0),)
+    assert decide(EthPacket(tags=((0x8100, 101),))) is None
+    assert decide(EthPacket(tags=((0x88A8, 100),))) is None
     promisc = flows.table(54, log_size=0, miss=tags)
     flows.entry(promisc, 0, flows.group(promisc, 0, 0), to_table(types))
     flows.set_root(promisc)
-    assert decide(Packet(tags=((0x88A8, 100),))) == ((tirs[0], 0),)
+    assert decide(EthPacket(tags=((0x88A8, 100),))) == ((tirs[0], 0),)
 
 
 class TestOnInfiniBand:

@@ -5,7 +5,7 @@ import pytest
 from emu.device.engine.eth.steering.domain import decide
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.flow_fields import entry_fields, group_fields, to_tir
-from emu.driver.ethernet.frames import TCP, Packet
+from emu.driver.ethernet.frames import TCP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlexProtocol, FlowTableType
@@ -30,8 +30,8 @@ def message(kind, code=0):
     """A message of ICMP, then one of ICMPv6."""
     payload = bytes((kind, code)) + bytes(10)
     return (
-        Packet(protocol=ICMP, payload=payload),
-        Packet(**IPV6, protocol=ICMPV6, chain=ICMPV6, payload=payload),
+        EthPacket(protocol=ICMP, payload=payload),
+        EthPacket(**IPV6, protocol=ICMPV6, chain=ICMPV6, payload=payload),
     )
 
 
@@ -81,7 +81,7 @@ def test_snooping_for_mld(entry, comes):
     assert comes(icmpv6)
     assert not comes(icmp)
     assert not comes(message(QUERY + 1)[1])
-    tcp = Packet(**IPV6, protocol=TCP, chain=TCP, sequence=QUERY << 24)
+    tcp = EthPacket(**IPV6, protocol=TCP, chain=TCP, sequence=QUERY << 24)
     assert not comes(tcp)
 
 
@@ -92,7 +92,7 @@ def test_rules_of_flower(entry, comes):
     echo, _ = message(8)
     assert comes(echo)
     assert not comes(message(8, code=1)[0])
-    assert not comes(Packet(protocol=ICMP, payload=b"\x08\0\0\0\0\1\0\0"))
+    assert not comes(EthPacket(protocol=ICMP, payload=b"\x08\0\0\0\0\1\0\0"))
 
 
 def test_a_message_inside_a_tunnel_is_not_matched(flows, driver, refused):

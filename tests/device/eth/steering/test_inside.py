@@ -12,7 +12,7 @@ from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_table, to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import TCP, UDP, Packet, ones_complement_sum
+from emu.driver.ethernet.frames import TCP, UDP, EthPacket, ones_complement_sum
 from emu.driver.ethernet.interfaces import (
     alloc_td,
     create_direct_tir,
@@ -28,7 +28,7 @@ ALL_OK = CqeChecked.L2 | CqeChecked.L3 | CqeChecked.L4
 
 
 def packet(version, protocol=TCP, **fields):
-    return Packet(
+    return EthPacket(
         version=version, protocol=protocol, chain=protocol,
         **{**ADDRESSES[version], "payload": bytes(range(100)), **fields},
     )  # fmt: skip

@@ -8,7 +8,7 @@ from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.sniffer import Sniffer
@@ -101,7 +101,7 @@ def test_others_go_to_the_ports_own_function(ends):
 def test_a_super_frame_too(clock, kind, wanted):
     ends = Ends(clock)
     ends.rule(ends.demux(), ends.user.to, kind=kind)
-    large = Frame(Packet(payload=bytes(3000), protocol=TCP).frame(), gso_size=1000, checked=True)
+    large = Frame(EthPacket(payload=bytes(3000), protocol=TCP).frame(), gso_size=1000, checked=True)
     assert ends.arrives(large) == wanted
     assert ends.bonded.functions[1].adapter.passed()[1].packets == 3
 
@@ -111,17 +111,19 @@ def test_a_sniffer_of_the_master_sees_what_it_takes(clock, port):
     ends = Ends(clock)
     ends.rule(ends.demux(), ends.user.to, kind=IPV4)
     sniffer = Sniffer(ends.bonded.master)
-    large = Frame(Packet(payload=bytes(3000), protocol=TCP).frame(), gso_size=1000, checked=True)
+    large = Frame(EthPacket(payload=bytes(3000), protocol=TCP).frame(), gso_size=1000, checked=True)
     ends.arrives(large, port)
     assert len(sniffer.frames()) == 3
-    small = Packet().frame()
+    small = EthPacket().frame()
     ends.arrives(Frame(small), port)
     assert sniffer.frames() == [small]
 
 
 @pytest.mark.hostile
 def test_a_super_frame_that_cannot_be_cut(ends):
-    large = Frame(Packet(payload=bytes(3000), protocol=0x77).frame(), gso_size=1000, checked=True)
+    large = Frame(
+        EthPacket(payload=bytes(3000), protocol=0x77).frame(), gso_size=1000, checked=True
+    )
     assert ends.arrives(large) == [0, 0, 0]
     assert ends.bonded.second.hca.nic_vport.received.errors == 1
 

@@ -21,7 +21,7 @@ from emu.driver.ethernet.flow_fields import (
     to_table,
     to_tir,
 )
-from emu.driver.ethernet.frames import TCP, UDP, Packet
+from emu.driver.ethernet.frames import TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from layouts.enums import Op, Status
@@ -98,7 +98,7 @@ CASES = {
 @pytest.mark.parametrize(("fields", "actions", "want"), CASES.values(), ids=CASES)
 def test_change(flows, root, tir, delivered, fields, actions, want):
     flows.entry(*root, tir, modify=flows.context(*actions))
-    packet = Packet(**fields)
+    packet = EthPacket(**fields)
     entry, data = delivered(packet)
     headers = parse(data)
     assert {name: FIELDS[f"outer_headers.{name}"].read(headers) for name in want} == want
@@ -109,12 +109,12 @@ def test_change(flows, root, tir, delivered, fields, actions, want):
 
 def test_register_b_goes_into_the_completion(flows, root, tir, delivered):
     """core/en_rx.c: mlx5e_build_rx_skb's caller looks for a chain in ft_metadata."""
-    frame = Packet().frame()
+    frame = EthPacket().frame()
     flows.entry(*root, tir, modify=flows.context(set_field(F.METADATA_REG_B, 0x1234, 16)))
-    entry, data = delivered(Packet())
+    entry, data = delivered(EthPacket())
     assert (entry.immediate, data) == (0x1234, frame)
     flows.modify(*root, tir)
-    entry, data = delivered(Packet())
+    entry, data = delivered(EthPacket())
     assert (entry.immediate, data) == (0, frame)
 
 
@@ -134,11 +134,11 @@ def test_decision_depends_on_what_is_copied(flows, root, by_register, delivered)
     context = flows.context(copy_field(F.OUT_TCP_DPORT, F.METADATA_REG_C_3, 16))
     flows.entry(*root, to_table(by_register), modify=context)
     for _ in range(2):
-        assert delivered(Packet(ports=b"\0\1\0\x50"))
-        assert not delivered(Packet(ports=b"\0\1\0\x51"))
-    assert not delivered(Packet(protocol=UDP))
+        assert delivered(EthPacket(ports=b"\0\1\0\x50"))
+        assert not delivered(EthPacket(ports=b"\0\1\0\x51"))
+    assert not delivered(EthPacket(protocol=UDP))
     flows.modify(*root, to_table(by_register))
-    assert not delivered(Packet(ports=b"\0\1\0\x50")), "an empty register is 0"
+    assert not delivered(EthPacket(ports=b"\0\1\0\x50")), "an empty register is 0"
     assert not flows.driver.command(
         Op.DEALLOC_MODIFY_HEADER_CONTEXT, modify_header_id=context
     ).status
@@ -149,8 +149,8 @@ def test_later_tables_match_what_has_been_changed(flows, root, tir, delivered):
     flows.entry(second, 0, flows.group(second, 0, 0, tcp_dport=0xFFFF), tir, tcp_dport=81)
     context = flows.context(add_to_field(F.OUT_TCP_DPORT, 1))
     flows.entry(*root, to_table(second), modify=context)
-    assert delivered(Packet(ports=b"\0\1\0\x50"))
-    assert not delivered(Packet(ports=b"\0\1\0\x51"))
+    assert delivered(EthPacket(ports=b"\0\1\0\x50"))
+    assert not delivered(EthPacket(ports=b"\0\1\0\x51"))
 
 
 def test_mark_goes_through_tables_without_one(flows, root, tir, delivered):
@@ -158,9 +158,9 @@ def test_mark_goes_through_tables_without_one(flows, root, tir, delivered):
     group = flows.group(second, 0, 0)
     flows.entry(second, 0, group, tir)
     flows.entry(*root, to_table(second), tag=5)
-    assert delivered(Packet())[0].sop_drop_qpn == 5
+    assert delivered(EthPacket())[0].sop_drop_qpn == 5
     flows.modify(second, 0, group, tir, tag=7, mask=SetFte.FLOW_TAG)
-    assert delivered(Packet())[0].sop_drop_qpn == 7
+    assert delivered(EthPacket())[0].sop_drop_qpn == 7
 
 
 # -- refused
@@ -220,7 +220,7 @@ def test_circle_of_changes_ends(hca, flows, root, tir, delivered):
     fields = entry_fields(*root, to_table(root[0]), tir, modify=context)
     flows.driver.must(Op.SET_FLOW_TABLE_ENTRY, ignore_flow_level=1, **fields)
     before = hca.budget.steps
-    assert delivered(Packet()) is None
+    assert delivered(EthPacket()) is None
     assert hca.budget.steps - before < MAX_CHANGES
 
 

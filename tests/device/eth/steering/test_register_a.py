@@ -9,7 +9,7 @@ from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import set_field, to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.hairpin import HairpinPair
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
@@ -18,7 +18,7 @@ from layouts.eth_enums import EthChecksum, FlowTableType, ModifyField
 
 REGISTER_A = 0x010E
 TX_DROP, TX_ALLOW = icm_address(IcmKind.TX_DROP), icm_address(IcmKind.TX_ALLOW)
-FRAME = Packet(payload=bytes(200)).frame()
+FRAME = EthPacket(payload=bytes(200)).frame()
 TAG = b"\x81\x00\x60\x05"
 WANTED = 0x1234
 CHECKS = EthChecksum.L3 | EthChecksum.L4

@@ -7,7 +7,7 @@ from emu.device.models import LINKS
 from emu.device.objects.domains import LoopbackSource
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.flow_fields import mac_fields, to_table, to_tir
-from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import (
     alloc_td,
     create_direct_tir,
@@ -41,7 +41,7 @@ def routed(function):
     """Where a frame goes: (RQ number, hash, its type, flow tag) for each queue."""
 
     def find(packet=None, frame=None, td=None, **options):
-        data = frame or (packet or Packet()).frame()
+        data = frame or (packet or EthPacket()).frame()
         domain = function.hca.tds.get(td) if td else None
         source = LoopbackSource(domain, 1) if domain is not None else None
         found = route(function.hca, parse(data), len(data), source=source, **options)
@@ -67,14 +67,14 @@ def test_by_hash(driver, rqns, everything, routed):
     everything(to_tir(create_indirect_tir(driver, alloc_td(driver), rqtn, **rss())))
     by_port = {}
     for port in range(64):
-        ((rqn, value, kind, tag),) = routed(Packet(ports=port.to_bytes(2, "big") + b"\0\x50"))
+        ((rqn, value, kind, tag),) = routed(EthPacket(ports=port.to_bytes(2, "big") + b"\0\x50"))
         assert (kind, tag) == (CqeHashType.IPV4 | CqeHashType.L4_TCP, 0)
         assert rqn == rqns[value % 4]
         by_port[port] = rqn
     assert set(by_port.values()) == set(rqns)
     modify_rqt(driver, rqtn, rqns[::-1])
     for port, rqn in by_port.items():
-        ((now, *_),) = routed(Packet(ports=port.to_bytes(2, "big") + b"\0\x50"))
+        ((now, *_),) = routed(EthPacket(ports=port.to_bytes(2, "big") + b"\0\x50"))
         assert now == rqns[3 - rqns.index(rqn)]
 
 
@@ -93,7 +93,7 @@ def test_multicast_to_several(driver, rqns, everything, routed):
     tds = [alloc_td(driver) for _ in range(3)]
     tirs = [create_direct_tir(driver, td, rqn) for td, rqn in zip(tds, rqns)]
     everything(*map(to_tir, tirs), tag=1)
-    frame = GROUP_MAC + Packet().frame()[6:]
+    frame = GROUP_MAC + EthPacket().frame()[6:]
     assert routed(frame=frame) == [(rqn, 0, 0, 1) for rqn in rqns[:3]]
 
 
@@ -110,7 +110,7 @@ def test_loopback_of_ones_own_frames(
         create_direct_tir(driver, tds[1], rqns[1]),
     ]
     everything(*map(to_tir, tirs))
-    frame = Packet().frame()
+    frame = EthPacket().frame()
     if multicast:
         frame = GROUP_MAC + frame[6:]
     bit = SelfLbBlock.BLOCK_MULTICAST if multicast else SelfLbBlock.BLOCK_UNICAST
@@ -140,7 +140,7 @@ def test_super_frames_count_as_what_they_stand_for(driver, rqns, flows, everythi
     counter = flows.counter()
     tirn = create_direct_tir(driver, alloc_td(driver), rqns[0])
     everything(to_tir(tirn), counters=[counter])
-    size = len(Packet().frame())
+    size = len(EthPacket().frame())
     routed()
     routed(packets=3)
     assert flows.counted(counter) == (4, 2 * size)
@@ -166,9 +166,9 @@ def test_stages_of_an_open_netdev(driver, rqns, flows, routed):
     flows.set_root(addresses)
     ((_, _, kind, _),) = routed()
     assert kind == CqeHashType.IPV4 | CqeHashType.L4_TCP
-    ((_, _, kind, _),) = routed(Packet(protocol=UDP))
+    ((_, _, kind, _),) = routed(EthPacket(protocol=UDP))
     assert kind == CqeHashType.IPV4 | CqeHashType.L4_UDP
-    ((_, _, kind, _),) = routed(Packet(protocol=UDP, fragment=0x2000))
+    ((_, _, kind, _),) = routed(EthPacket(protocol=UDP, fragment=0x2000))
     assert kind == CqeHashType.IPV4, "a fragment has no ports"
     arp = b"\xff" * 6 + MACS[6:] + b"\x08\x06" + bytes(46)
     assert routed(frame=arp) == [(rqns[0], 0, 0, 0)]
@@ -184,7 +184,7 @@ def test_packet_that_says_it_is_longer(driver, rqns, flows, routed, version):
     flows.entry(table, 0, group, to_tir(tirn), ip_version=version, tcp_dport=0x50)
     flows.set_root(table)
     ends = {"version": 6, "source": bytes(16), "destination": bytes(16)} if version == 6 else {}
-    frame = bytearray(Packet(**ends).frame())
+    frame = bytearray(EthPacket(**ends).frame())
     length_at = 16 if version == 4 else 18
     frame[length_at : length_at + 2] = b"\x7f\xff"
     assert routed(frame=bytes(frame)) == [(rqns[0], 0, 0, 0)]

@@ -15,7 +15,7 @@ from emu.device.objects.memory.sw_icm import HEADER_MODIFY
 from emu.device.port.eth.headers import FrameError, parse
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
+from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_rq
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
 from layouts.enums import Op, PortType
@@ -47,21 +47,21 @@ MOVES = {
 
 def packets():
     """Frames that differ in one thing each, some of them in a tunnel."""
-    inner = Packet(protocol=UDP, ports=b"\x12\x34\0\5").frame()
+    inner = EthPacket(protocol=UDP, ports=b"\x12\x34\0\5").frame()
     tunnel = bytes.fromhex("0800000000002a00") + inner
     found = [
-        Packet(), Packet(source=b"\x0a\0\0\x07"), Packet(destination=b"\x0a\0\0\x08"),
-        Packet(ports=b"\0\1\0\2"), Packet(sequence=9), Packet(flags=2), Packet(tos=4),
-        Packet(tags=((0x8100, 5),)), Packet(tags=((0x8100, 9), (0x8100, 5))),
-        Packet(tags=((0x8100, 9), (0x8100, 5), (0x8100, 7))),
-        Packet(tags=((0x8100, 9), (0x8100, 5), (0x8100, 8))), Packet(identifier=5),
-        Packet(protocol=UDP), Packet(protocol=UDP, ports=b"\0\1\x12\xb5", payload=tunnel),
-        Packet(protocol=UDP, ports=b"\0\1\x12\xb5", payload=tunnel[:24] + b"x" + tunnel[25:]),
-        Packet(protocol=UDP, ports=b"\0\1\x12\xb5", payload=tunnel[:20]),
-        Packet(protocol=UDP, ports=b"\0\1\0\5", payload=tunnel),
-        Packet(version=6, source=bytes(16), destination=bytes(15) + b"\1"),
-        Packet(version=6, source=bytes(16), destination=bytes(15) + b"\2"),
-        Packet(fragment=7), Packet(protocol=1, payload=bytes(8)),
+        EthPacket(), EthPacket(source=b"\x0a\0\0\x07"), EthPacket(destination=b"\x0a\0\0\x08"),
+        EthPacket(ports=b"\0\1\0\2"), EthPacket(sequence=9), EthPacket(flags=2), EthPacket(tos=4),
+        EthPacket(tags=((0x8100, 5),)), EthPacket(tags=((0x8100, 9), (0x8100, 5))),
+        EthPacket(tags=((0x8100, 9), (0x8100, 5), (0x8100, 7))),
+        EthPacket(tags=((0x8100, 9), (0x8100, 5), (0x8100, 8))), EthPacket(identifier=5),
+        EthPacket(protocol=UDP), EthPacket(protocol=UDP, ports=b"\0\1\x12\xb5", payload=tunnel),
+        EthPacket(protocol=UDP, ports=b"\0\1\x12\xb5", payload=tunnel[:24] + b"x" + tunnel[25:]),
+        EthPacket(protocol=UDP, ports=b"\0\1\x12\xb5", payload=tunnel[:20]),
+        EthPacket(protocol=UDP, ports=b"\0\1\0\5", payload=tunnel),
+        EthPacket(version=6, source=bytes(16), destination=bytes(15) + b"\1"),
+        EthPacket(version=6, source=bytes(16), destination=bytes(15) + b"\2"),
+        EthPacket(fragment=7), EthPacket(protocol=1, payload=bytes(8)),
     ]  # fmt: skip
     frames = [one.frame() for one in found]
     frames.append(MACS[:6] + bytes(6) + frames[0][12:])

@@ -25,7 +25,7 @@ from emu.device.port.eth.headers import GRE, parse
 from emu.device.rounds.portions import finish
 from emu.driver.ethernet.flow_fields import to_table, to_tir
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_rq
 from emu.driver.ethernet.steering_entries import (
     SoftwareTables,
@@ -77,7 +77,7 @@ def received(driver, tables, function, flows):
     def find(root, packet=None, frame=None):
         if root:
             flows.set_root(tables.table(root))
-        data = frame or (packet or Packet()).frame()
+        data = frame or (packet or EthPacket()).frame()
         found = route(function.hca, parse(data), len(data))
         return [(one.rq.handle, one.flow_tag) for one in found]
 
@@ -177,7 +177,7 @@ def test_a_miss_leads_on(received, tables, tir):
     last = tables.place(entry(hit=address))
     other = tables.place(entry(**by_smac(bytes(6)), miss=last, hit=RX_DROP))
     assert received(tables.place(always_miss(other))) == [(rqn, 0)]
-    assert received(0, frame=MACS[:6] + bytes(6) + Packet().frame()[12:]) == []
+    assert received(0, frame=MACS[:6] + bytes(6) + EthPacket().frame()[12:]) == []
 
 
 @pytest.mark.parametrize("size", [1, 2, 64])
@@ -203,27 +203,27 @@ def test_hashed(received, tables, tir, size):
     table = tables.place(*entries, size=size)
     root = tables.place(entry(hit=table, size=size, next_lookup=L2_SRC, byte_mask=byte_mask))
     for mac in macs:
-        frame = MACS[:6] + mac + Packet().frame()[12:]
+        frame = MACS[:6] + mac + EthPacket().frame()[12:]
         assert received(root, frame=frame) == [(rqn, mac[5])]
-    assert received(root, frame=MACS[:6] + bytes(6) + Packet().frame()[12:]) == []
+    assert received(root, frame=MACS[:6] + bytes(6) + EthPacket().frame()[12:]) == []
 
 
 def test_by_addresses_and_ports(received, tables, tir):
     rqn, address = tir
-    packet = Packet(protocol=UDP, ports=b"\x12\x34\x56\x78")
+    packet = EthPacket(protocol=UDP, ports=b"\x12\x34\x56\x78")
     headers = parse(packet.frame())
     tag = headers.addresses + b"\x12\x34\x56\x78" + b"\0\0\0" + bytes((UDP,))
     mask = b"\xff" * 12 + b"\0\0\0\xff"
     at = tables.place(entry(IPV4_5_TUPLE, mask=mask, tag=tag, miss=RX_DROP, hit=address))
     assert received(at, packet) == [(rqn, 0)]
-    assert received(0, Packet(protocol=UDP, ports=b"\x12\x34\x56\x79")) == []
+    assert received(0, EthPacket(protocol=UDP, ports=b"\x12\x34\x56\x79")) == []
 
 
 def test_counted(received, flows, tables, tir):
     _, address = tir
     number = flows.counter() or flows.counter()
     at = tables.place(entry(hit=address, counter_id=number))
-    length = len(Packet().frame())
+    length = len(EthPacket().frame())
     received(at)
     received(0)
     assert flows.counted(number) == (2, 2 * length)
@@ -265,14 +265,14 @@ def set_smac(high, low):
 
 def test_changed(sent, tables):
     tables.write(HEADER_MODIFY.start + 128, set_smac(0x88888888, 0x9999), HEADER_MODIFY)
-    frame = Packet().frame()
+    frame = EthPacket().frame()
     at = tables.place(entry(hit=TX_ALLOW, action=b"\x0f\x02\x00\x02"))
     changed = bytes.fromhex("888888889999")
     assert sent(at, frame) == [frame[:6] + changed + frame[12:]]
 
 
 def test_tags(sent, tables):
-    frame = Packet().frame()
+    frame = EthPacket().frame()
     push = b"\x0a\x00\x0c\x00" + b"\x81\x00\x60\x05"
     (tagged,) = sent(tables.place(entry(hit=TX_ALLOW, action=push)), frame)
     assert tagged == frame[:12] + push[4:] + frame[12:]
@@ -294,13 +294,13 @@ def test_registers(sent, tables):
     copy = b"\x05\x91\x20\x08" + b"\x00\x90\x28\x00"
     second = tables.place(entry(hit=match, action=copy))
     value = b"\x06\x90\x20\x20\0\0\x12\x34"
-    frame = Packet().frame()
+    frame = EthPacket().frame()
     assert sent(tables.place(entry(hit=second, action=value)), frame) == [frame]
     assert sent(second, frame) == []
 
 
 def test_dropped_and_let_pass(sent, tables):
-    frame = Packet().frame()
+    frame = EthPacket().frame()
     assert sent(tables.place(entry(hit=TX_ALLOW)), frame) == [frame]
     assert sent(tables.place(entry(hit=TX_DROP)), frame) == []
 
@@ -383,7 +383,7 @@ def test_lists_are_bounded(received, tables, hca):
         assert received(at) == []
         assert len(hca.icm.decoded) - before <= 1
     table = hca.flow_domains[FlowTableType.NIC_RX].root
-    walked = table.software.walk(table, parse(Packet().frame()), 1000)
+    walked = table.software.walk(table, parse(EthPacket().frame()), 1000)
     assert walked.cost <= 1000 + FIELDS_PER_ENTRY + 256 * FIELDS_PER_ACTION
 
 
@@ -422,7 +422,7 @@ def test_reading_an_entry_for_the_first_time_is_charged(received, tables, hca):
     action = listed(tables, 100)
     number = tables.table(tables.place(entry(hit=RX_DROP, action=action)))
     walk = hca.flow_tables.need(number).software.walk
-    table, packet = hca.flow_tables.need(number), parse(Packet().frame())
+    table, packet = hca.flow_tables.need(number), parse(EthPacket().frame())
     costs = [walk(table, packet, 1 << 15).cost for _ in range(2)]
     assert costs[0] - costs[1] >= 100 * FIELDS_PER_DECODED
 
@@ -435,7 +435,7 @@ def test_fields_inside_tunnels_cost_more(received, tables, hca):
         ones = b"\xff" * 16
         number = tables.table(tables.place(entry(lookup, mask=ones, tag=ones, miss=RX_DROP)))
         table = hca.flow_tables.need(number)
-        costs.append(table.software.walk(table, parse(Packet().frame()), 1 << 15).cost)
+        costs.append(table.software.walk(table, parse(EthPacket().frame()), 1 << 15).cost)
     assert costs[1] >= costs[0] + 18 * (INNER_COST - 1)
 
 
@@ -466,7 +466,7 @@ def test_sync(driver, received, tables, tir):
 
 def gre(kind):
     """The headers of a tunnel of frames (0x6558) or of IP packets."""
-    outer = Packet(protocol=GRE, payload=b"").frame()[: 14 + 20]
+    outer = EthPacket(protocol=GRE, payload=b"").frame()[: 14 + 20]
     return outer + struct.pack(">HHI", 0x2000, kind, 7)
 
 
@@ -486,7 +486,7 @@ def insert(number, size):
 
 def test_tunnel_of_frames(driver, sent, received, tables, tir):
     rqn, address = tir
-    outer, frame = gre(0x6558), Packet().frame()
+    outer, frame = gre(0x6558), EthPacket().frame()
     number = reformat(driver, ReformatType.L2_TO_L2_TUNNEL, outer)
     at = tables.place(entry(hit=TX_ALLOW, action=insert(number, len(outer))))
     (wrapped,) = sent(at, frame)
@@ -499,7 +499,7 @@ def test_tunnel_of_frames(driver, sent, received, tables, tir):
 def test_tunnel_of_packets(driver, sent, received, tables, tir):
     """dr_ste_v1.c: dr_ste_v1_set_encap_l3, dr_ste_v1_set_action_decap_l3_list."""
     rqn, address = tir
-    outer, frame = gre(0x800), Packet().frame()
+    outer, frame = gre(0x800), EthPacket().frame()
     number = reformat(driver, ReformatType.L2_TO_L3_TUNNEL, outer)
     action = b"\x09\x00\x07\x00" + insert(number, len(outer))
     (wrapped,) = sent(tables.place(entry(hit=TX_ALLOW, action=action)), frame)
@@ -528,7 +528,7 @@ class TestConnectx7:
         match = tables.place(
             entry(REGISTERS_0, mask=b"\xff" * 4, tag=b"\0\0\x12\x34", miss=drop, hit=TX_ALLOW)
         )
-        frame = Packet().frame()
+        frame = EthPacket().frame()
         for word, passes in ((0x94, [frame]), (0x90, [])):
             value = bytes((0x06, word, 0x20, 0x20)) + b"\0\0\x12\x34"
             assert sent(tables.place(entry(hit=match, action=value)), frame) == passes

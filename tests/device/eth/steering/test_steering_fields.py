@@ -20,12 +20,12 @@ from emu.driver.ethernet.flow_fields import (
     to_tir,
 )
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import Op, Status
 
 pytestmark = pytest.mark.hostile
 
-FRAME = parse(Packet().frame())
+FRAME = parse(EthPacket().frame())
 HEADER_BYTES = 8
 RQT, RQT_ENTRIES = interfaces.rqt_context([1, 2])
 BASES: dict[Op, dict[str, Any]] = {

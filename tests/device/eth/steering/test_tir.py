@@ -5,7 +5,7 @@ from helpers.device.refusals import missing
 
 from emu.device.objects.eth.tir import Tir
 from emu.device.port.eth.headers import parse
-from emu.driver.ethernet.frames import TCP, UDP, Packet
+from emu.driver.ethernet.frames import TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import (
     KEY,
     alloc_td,
@@ -28,7 +28,7 @@ def chosen(function):
     """What a TIR does with a packet: (RQ number, hash, its type)."""
 
     def choose(tirn, packet=None):
-        packet = packet or Packet(source=FROM[0], destination=FROM[1], ports=PORTS)
+        packet = packet or EthPacket(source=FROM[0], destination=FROM[1], ports=PORTS)
         rq, value, kind = function.hca.tirs.get(tirn).queue_of(parse(packet.frame()))
         return rq.handle, value, kind
 
@@ -50,7 +50,7 @@ def test_toeplitz_picks_by_the_low_bits(driver, td, rqns, chosen):
     assert chosen(tirn) == (rqns[0x51CCC178 % 4], 0x51CCC178, kind)
     tirn = create_indirect_tir(driver, td, rqtn, **rss())
     assert chosen(tirn) == (rqns[0xA65524FA % 4], 0xA65524FA, kind)
-    back = Packet(source=FROM[1], destination=FROM[0], ports=PORTS[2:] + PORTS[:2])
+    back = EthPacket(source=FROM[1], destination=FROM[0], ports=PORTS[2:] + PORTS[:2])
     assert chosen(tirn, back) == chosen(tirn)
     tirn = create_indirect_tir(driver, td, rqtn, **rss(fields=3))
     assert chosen(tirn) == (rqns[0x277806FE % 4], 0x277806FE, CqeHashType.IPV4)
@@ -81,7 +81,7 @@ def test_another_hash(driver, function, td, rqns, chosen):
     driver.must(Op.MODIFY_TIR, tirn=tirn, bitmask={"hash": 1}, ctx=rss(fields=3))
     assert chosen(tirn)[1:] == (0x277806FE, CqeHashType.IPV4)
     driver.must(Op.MODIFY_TIR, tirn=tirn, bitmask={"hash": 1}, ctx=rss(protocol="UDP"))
-    udp = Packet(protocol=UDP, source=FROM[0], destination=FROM[1], ports=PORTS)
+    udp = EthPacket(protocol=UDP, source=FROM[0], destination=FROM[1], ports=PORTS)
     assert chosen(tirn, udp)[1:] == (0xA65524FA, CqeHashType.IPV4 | CqeHashType.L4_UDP)
     xor = rss(rx_hash_fn=RxHashFn.INVERTED_XOR8, rx_hash_symmetric=0)
     driver.must(Op.MODIFY_TIR, tirn=tirn, bitmask={"hash": 1}, ctx=xor)
@@ -205,5 +205,5 @@ def test_others_have_none_of_it(driver, td, rqns, refused):
 
 def test_ports_of_the_wrong_protocol_are_not_hashed(driver, td, rqns, chosen):
     tirn = create_indirect_tir(driver, td, create_rqt(driver, rqns), **rss(protocol="UDP"))
-    tcp = Packet(protocol=TCP, source=FROM[0], destination=FROM[1], ports=PORTS)
+    tcp = EthPacket(protocol=TCP, source=FROM[0], destination=FROM[1], ports=PORTS)
     assert chosen(tirn, tcp)[1:] == (0x277806FE, CqeHashType.IPV4)

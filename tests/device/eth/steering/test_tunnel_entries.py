@@ -20,7 +20,7 @@ from emu.driver.ethernet.flow_fields import (
     to_tir,
 )
 from emu.driver.ethernet.flows import Flows
-from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from layouts.enums import Op, Opcode, PortType, Status
@@ -149,7 +149,7 @@ def test_by_model():
 def test_a_frame_goes_into_a_tunnel_and_comes_out_of_it(
     egress, leaving, flows, coming, tir, reformat, send, delivered, kind
 ):
-    outer, inner = FRAMES[kind], Packet(payload=bytes(range(100))).frame()
+    outer, inner = FRAMES[kind], EthPacket(payload=bytes(range(100))).frame()
     egress.entry(*leaving, action=ALLOW, **by(reformat(L2, outer)))
     (data,) = send(inner)
     assert len(data) == len(outer) + len(inner)
@@ -165,7 +165,7 @@ def test_a_frame_goes_into_a_tunnel_and_comes_out_of_it(
 def test_an_ip_packet_goes_into_a_tunnel_and_gets_an_ethernet_header_again(
     egress, leaving, flows, coming, tir, reformat, send, delivered, kind
 ):
-    outer, inner = PACKETS[kind], Packet(payload=bytes(range(100))).frame()
+    outer, inner = PACKETS[kind], EthPacket(payload=bytes(range(100))).frame()
     egress.entry(*leaving, action=ALLOW, **by(reformat(L3, outer)))
     (data,) = send(inner)
     assert data == data[: len(outer)] + inner[14:]
@@ -178,7 +178,7 @@ def test_the_packets_of_a_large_send_are_in_tunnels_one_by_one(
 ):
     outer = FRAMES["vxlan"]
     egress.entry(*leaving, action=ALLOW, **by(reformat(L2, outer)))
-    sent = send(bytes(300), mss=100, headers=Packet(payload=b"").frame()[:54])
+    sent = send(bytes(300), mss=100, headers=EthPacket(payload=b"").frame()[:54])
     assert [len(one) for one in sent] == [len(outer) + 154] * 3
     assert hca.nic_vport.sent.octets == 3 * (len(outer) + 154)
     for one in sent:
@@ -189,8 +189,8 @@ def test_a_packet_too_long_for_the_port_is_counted(egress, leaving, reformat, se
     egress.entry(*leaving, action=ALLOW, **by(reformat(L2, FRAMES["vxlan"])))
     before = hca.nic_vport.sent.too_long
     mtu = hca.nic_vport.oper_mtu
-    assert send(Packet(payload=bytes(mtu - 60 - 54)).frame()) != []
-    assert send(Packet(payload=bytes(mtu - 10 - 54)).frame()) == []
+    assert send(EthPacket(payload=bytes(mtu - 60 - 54)).frame()) != []
+    assert send(EthPacket(payload=bytes(mtu - 10 - 54)).frame()) == []
     assert hca.nic_vport.sent.too_long == before + 1
 
 
@@ -204,7 +204,7 @@ def test_what_is_behind_the_end_of_a_tunnel_is_matched(
     flows.entry(*coming, to_table(second), also=DECAP)
     egress.entry(*leaving, action=ALLOW, **by(reformat(L2, FRAMES["geneve"])))
     for port, comes in ((80, True), (81, False), (80, True)):
-        inner = Packet(payload=bytes(50), ports=pack(">HH", 9, port)).frame()
+        inner = EthPacket(payload=bytes(50), ports=pack(">HH", 9, port)).frame()
         (data,) = send(inner)
         assert delivered(data) == (inner if comes else None)
 
@@ -213,7 +213,7 @@ def test_what_is_behind_the_end_of_a_tunnel_is_matched(
 def test_a_packet_in_no_tunnel_is_lost(flows, coming, tir, reformat, delivered, hca, which):
     more = by(reformat(TO_L2, MACS + b"\x08\x00")) if which is REFORMAT else {"also": DECAP}
     flows.entry(*coming, tir, **more)
-    assert delivered(Packet(payload=bytes(100)).frame()) is None
+    assert delivered(EthPacket(payload=bytes(100)).frame()) is None
     assert not hca.has_failed
 
 
@@ -233,7 +233,7 @@ def test_geneve_is_matched(flows, tir, delivered):
     group = flows.group(table, 0, 0, enable=MISC, match_criteria=bytes(mask))
     flows.set_root(table)
     flows.entry(table, 0, group, tir, value=bytes(value))
-    inner = Packet(payload=bytes(50)).frame()
+    inner = EthPacket(payload=bytes(50)).frame()
     assert delivered(FRAMES["geneve"] + inner) == FRAMES["geneve"] + inner
     other = FRAMES["geneve"].replace(b"\x07\0", b"\x08\0")
     assert delivered(other + inner) is None
@@ -244,7 +244,7 @@ def test_contexts_are_changed_with_the_packet(egress, leaving, reformat, send):
     """First the fields, then the tunnel."""
     change = egress.context(set_field(ModifyField.OUT_IP_TTL, 9, 8))
     egress.entry(*leaving, action=ALLOW, modify=change, **by(reformat(L2, FRAMES["vxlan"])))
-    (data,) = send(Packet(payload=bytes(100)).frame())
+    (data,) = send(EthPacket(payload=bytes(100)).frame())
     assert data[len(FRAMES["vxlan"]) + 22] == 9
 
 

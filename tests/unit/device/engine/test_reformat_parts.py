@@ -10,7 +10,7 @@ from emu.device.engine.eth.steering.reformat import context_of
 from emu.device.engine.eth.steering.vlan_tags import third_tag
 from emu.device.errors import CmdError
 from emu.device.port.eth.headers import FrameError, parse
-from emu.driver.ethernet.frames import UDP, Packet
+from emu.driver.ethernet.frames import UDP, EthPacket
 from layouts.eth_enums import ReformatAnchor, ReformatType
 
 MAC_START = ReformatAnchor.MAC_START
@@ -36,10 +36,10 @@ def frames():
     )  # fmt: skip
     for tags, source, identifier, ports in values:
         one = {"tags": tags, "source": source, "identifier": identifier, "ports": ports}
-        yield Packet(protocol=UDP, payload=payload, **one).frame()
+        yield EthPacket(protocol=UDP, payload=payload, **one).frame()
     for source, ports in product((b"\x0a\0\0\x01", b"\x0a\0\0\x02"), (b"\0\1\0\2", b"\0\1\0\3")):
-        inner = Packet(source=source, ports=ports).frame()[14:]
-        header = bytearray(Packet().frame()[:34] + GRE + inner)
+        inner = EthPacket(source=source, ports=ports).frame()[14:]
+        header = bytearray(EthPacket().frame()[:34] + GRE + inner)
         header[23] = 47
         header[16:18] = (len(header) - 14).to_bytes(2, "big")
         yield bytes(header)

@@ -15,8 +15,8 @@ from emu.device.engine.mr.rights import (
     LOCAL_READ,
     LOCAL_WRITE,
     MAX_BYTES,
-    PIECE_BYTES,
     REMOTE_ATOMIC,
+    SEGMENT_BYTES,
     TOO_FRAGMENTED,
     AccessError,
 )
@@ -107,10 +107,10 @@ class TestDataSegments:
         assert self.gather(self.hca(7), 1) == 1
         with pytest.raises(AccessError, match="too_fragmented") as why:
             self.gather(self.hca(7), 1, 1)
-        assert why.value.limit == PIECE_BYTES
+        assert why.value.limit == SEGMENT_BYTES
 
     def test_a_piece_is_cut_only_when_it_is_long(self, cost):
-        hca, size = self.hca(), PIECE_BYTES
+        hca, size = self.hca(), SEGMENT_BYTES
         cost.steps = STEPS_PER_ACCESS
         assert self.piece(hca, size // 2, size, size, size) == [size // 2, size // 2]
         with pytest.raises(AccessError, match="too_fragmented"):
@@ -130,14 +130,14 @@ class TestDataSegments:
         assert (len(found), len(cached)) == (2, 1)
 
     def test_a_scatter_list_is_cut_only_when_it_is_long(self, cost, monkeypatch):
-        hca, size = self.hca(), PIECE_BYTES
+        hca, size = self.hca(), SEGMENT_BYTES
         wqe = some(pd=None, segments=self.lists(size, size))
         message = some(receive=some(wqe=wqe))
         cost.steps = STEPS_PER_ACCESS
         receive.scatter_to(hca, self.QP, message, size // 2, size)
         found = receive.scatter_to(hca, self.QP, message, 0, size + 1)
         assert isinstance(found, TooFragmented)
-        assert found.limit == PIECE_BYTES
+        assert found.limit == SEGMENT_BYTES
         cost.steps = 1
         assert len(receive.scatter_to(hca, self.QP, message, 0, size + 1)) == 2
         monkeypatch.setattr(receive, "give_up", lambda *arguments: "refused")
@@ -176,13 +176,13 @@ class TestKeys:
 
     @pytest.mark.parametrize(
         ("length", "most", "is_cut"),
-        [(8, None, False), (8, 5, True), (PIECE_BYTES + 1, None, True)],
+        [(8, None, False), (8, 5, True), (SEGMENT_BYTES + 1, None, True)],
     )
     def test_signed_memory_in_too_many_pieces(self, monkeypatch, length, most, is_cut):
         """Only who can ask for less is told to: the block around a short piece stays as it is."""
 
         def outgoing(stream, at, length):
-            raise AccessError(TOO_FRAGMENTED, 8, 0, length, PIECE_BYTES)
+            raise AccessError(TOO_FRAGMENTED, 8, 0, length, SEGMENT_BYTES)
 
         monkeypatch.setattr(SignedStream, "outgoing", outgoing)
         hca, key, span = some(budget=Budget()), some(key=8, start=0), (0, length, LOCAL_READ)

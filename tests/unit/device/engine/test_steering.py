@@ -37,7 +37,7 @@ from emu.device.objects.eth.flow import (
 )
 from emu.device.objects.eth.flow_counter import FlowCounter
 from emu.device.port.eth.headers import ICMP, ICMPV6, parse
-from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
+from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 from layouts.steering.flow_match import fte_match_param
 
 pure_only("its destinations are objects of a class of its own")
@@ -71,7 +71,10 @@ class TestFields:
             if part == "outer_headers":
                 assert field.read(headers) == fields.get(name_there), name
 
-    @given(st.binary(min_size=14, max_size=100) | packets().map(Packet.frame), st.integers(14, 100))
+    @given(
+        st.binary(min_size=14, max_size=100) | packets().map(EthPacket.frame),
+        st.integers(14, 100),
+    )
     def test_anything(self, frame, size):
         """Every field of every frame fits its place in fte_match_param."""
         headers = parse(frame[:size])
@@ -96,7 +99,7 @@ class TestFields:
         return {name.partition(".")[2]: value for name, value in found.items() if value is not None}
 
     def test_second_tag(self):
-        found = self.misc(Packet(tags=((0x88A8, 0x1001), (0x8100, 0xF064))))
+        found = self.misc(EthPacket(tags=((0x88A8, 0x1001), (0x8100, 0xF064))))
         assert found["outer_second_vid"] == 0x64
         assert (found["outer_second_prio"], found["outer_second_cfi"]) == (7, 1)
         assert (found["outer_second_cvlan_tag"], found["outer_second_svlan_tag"]) == (1, 0)
@@ -104,30 +107,34 @@ class TestFields:
     def test_vxlan(self):
         ports = bytes(2) + (4789).to_bytes(2, "big")
         vxlan = b"\x08\0\0\0\x12\x34\x56\0"
-        assert self.misc(Packet(protocol=UDP, ports=ports, payload=vxlan))["vxlan_vni"] == 0x123456
+        assert (
+            self.misc(EthPacket(protocol=UDP, ports=ports, payload=vxlan))["vxlan_vni"] == 0x123456
+        )
         for payload in (vxlan[:7], b"\0" + vxlan[1:]):
-            assert "vxlan_vni" not in self.misc(Packet(protocol=UDP, ports=ports, payload=payload))
+            assert "vxlan_vni" not in self.misc(
+                EthPacket(protocol=UDP, ports=ports, payload=payload)
+            )
 
     def test_roce(self):
         ports = bytes(2) + (4791).to_bytes(2, "big")
         bth = bytes([0x64]) + bytes(4) + b"\0\x01\x02" + bytes(4)
-        found = self.misc(Packet(protocol=UDP, ports=ports, payload=bth))
+        found = self.misc(EthPacket(protocol=UDP, ports=ports, payload=bth))
         assert (found["bth_opcode"], found["bth_dst_qp"]) == (0x64, 0x102)
-        short = Packet(protocol=UDP, ports=ports, payload=bth[:11], padding=bytes(8))
+        short = EthPacket(protocol=UDP, ports=ports, payload=bth[:11], padding=bytes(8))
         assert "bth_opcode" not in self.misc(short)
 
     def test_gre(self):
         gre = b"\xb0\x00\x65\x58" + bytes(4) + b"\1\2\3\4"
-        found = self.misc(Packet(protocol=47, payload=gre))
+        found = self.misc(EthPacket(protocol=47, payload=gre))
         assert found["gre_protocol"] == 0x6558
         assert (found["gre_c_present"], found["gre_k_present"], found["gre_s_present"]) == (1, 1, 1)
         assert found["gre_key"] == 0x01020304
-        assert "gre_key" not in self.misc(Packet(protocol=47, payload=gre[:8]))
-        plain = self.misc(Packet(protocol=47, payload=b"\x20\0\x08\0\5\6\7\x08"))
+        assert "gre_key" not in self.misc(EthPacket(protocol=47, payload=gre[:8]))
+        plain = self.misc(EthPacket(protocol=47, payload=b"\x20\0\x08\0\5\6\7\x08"))
         assert plain["gre_key"] == 0x05060708
 
     def test_gre_without_a_key(self):
-        found = self.misc(Packet(protocol=47, payload=b"\0\0\x08\0\5\6\7\x08"))
+        found = self.misc(EthPacket(protocol=47, payload=b"\0\0\x08\0\5\6\7\x08"))
         assert found["gre_k_present"] == 0
         assert "gre_key" not in found
 
@@ -141,12 +148,12 @@ class TestFields:
         ],
     )
     def test_icmp(self, name, packet):
-        found = self.misc(Packet(**packet, payload=bytes.fromhex("8f01 ffff 12345678")))
+        found = self.misc(EthPacket(**packet, payload=bytes.fromhex("8f01 ffff 12345678")))
         found = {name: value for name, value in found.items() if name.startswith("icmp")}
         assert found == {
             f"{name}_type": 143, f"{name}_code": 1, f"{name}_header_data": 0x12345678
         }  # fmt: skip
-        short = self.misc(Packet(**packet, payload=bytes(7)))
+        short = self.misc(EthPacket(**packet, payload=bytes(7)))
         assert not [name for name in short if name.startswith("icmp")]
 
     @pytest.mark.parametrize("ethertype", [b"\x08\x06", b"\x88\xcc"])
@@ -158,7 +165,8 @@ class TestFields:
         assert FIELDS["misc_parameters.outer_ipv6_flow_label"].read(headers) is None
 
     @pytest.mark.parametrize(
-        "packet", [Packet(), Packet(protocol=50, payload=bytes(range(12)), fragment=0x2000)]
+        "packet",
+        [EthPacket(), EthPacket(protocol=50, payload=bytes(range(12)), fragment=0x2000)],
     )
     def test_no_flow_label_and_no_spi(self, packet):
         found = self.misc(packet)
@@ -167,7 +175,7 @@ class TestFields:
 
     @pytest.mark.parametrize("protocol", [TCP, UDP])
     def test_a_fragment_has_no_ports_and_no_flags(self, protocol):
-        headers = parse(Packet(protocol=protocol, fragment=0x2001).frame())
+        headers = parse(EthPacket(protocol=protocol, fragment=0x2001).frame())
         assert headers.protocol == protocol
         for name in ("sport", "dport"):
             field = FIELDS[f"outer_headers.{'tcp' if protocol == TCP else 'udp'}_{name}"]
@@ -177,10 +185,10 @@ class TestFields:
     def test_a_service_tag_that_is_cut_off_is_none(self):
         headers = parse(bytes(12) + b"\x88\xa8\0")
         assert (headers.tags, cvlan_tag_alone(headers)) == (0, 0)
-        assert cvlan_tag_alone(parse(Packet(tags=((0x88A8, 5),)).frame())) is None
+        assert cvlan_tag_alone(parse(EthPacket(tags=((0x88A8, 5),)).frame())) is None
 
     def test_flow_label_and_spi(self):
-        frame = bytearray(Packet(**IPV6, protocol=50, chain=50, payload=b"\0\0\1\2" * 3).frame())
+        frame = bytearray(EthPacket(**IPV6, protocol=50, chain=50, payload=b"\0\0\1\2" * 3).frame())
         frame[15:18] = b"\x0a\xbc\xde"
         headers = parse(bytes(frame))
         assert FIELDS["misc_parameters.outer_ipv6_flow_label"].read(headers) == 0xABCDE
@@ -305,7 +313,7 @@ class TestRefusals:
         steering.set_root(table)
         steering.destroy_table(table)
         assert steering.root is None
-        assert decide(steering, Packet()).missed
+        assert decide(steering, EthPacket()).missed
 
 
 class TestWhatDriversRelyOn:
@@ -345,19 +353,19 @@ class TestWhatDriversRelyOn:
     @pytest.mark.parametrize("with_type", [True, False])
     def test_stock_tables(self, steering, with_type):
         self.stock(steering, with_type=with_type)
-        udp6 = Packet(**IPV6, protocol=UDP, chain=UDP)
+        udp6 = EthPacket(**IPV6, protocol=UDP, chain=UDP)
         for packet, target in [
-            (Packet(), "4/6"),
-            (Packet(protocol=UDP), "4/17"),
+            (EthPacket(), "4/6"),
+            (EthPacket(protocol=UDP), "4/17"),
             (udp6, "6/17"),
-            (Packet(protocol=1), "4"),
-            (Packet(fragment=0x2000), "4/6"),
-            (Packet(tags=((0x8100, 0x2064),)), "4/6"),
-            (Packet(tags=((0x88A8, 7),)), "4/6"),
+            (EthPacket(protocol=1), "4"),
+            (EthPacket(fragment=0x2000), "4/6"),
+            (EthPacket(tags=((0x8100, 0x2064),)), "4/6"),
+            (EthPacket(tags=((0x88A8, 7),)), "4/6"),
         ]:
             for _ in range(2):
                 assert decide(steering, packet).deliveries == ((target, 0),)
-        for packet in (Packet(tags=((0x8100, 101),)), Packet(tags=((0x88A8, 100),))):
+        for packet in (EthPacket(tags=((0x8100, 101),)), EthPacket(tags=((0x88A8, 100),))):
             decision = decide(steering, packet)
             assert (decision.deliveries, decision.missed) == ((), True)
         arp = MACS + b"\x08\x06" + bytes(46)
@@ -370,9 +378,9 @@ class TestWhatDriversRelyOn:
         group = steering.create_group(table, 0, 0, outer(cvlan_tag=1))
         steering.create_entry(group, 0, {}, to("untagged"))
         steering.set_root(table)
-        assert decide(steering, Packet()).deliveries
+        assert decide(steering, EthPacket()).deliveries
         for tpid in (0x8100, 0x88A8):
-            assert decide(steering, Packet(tags=((tpid, 1),))).missed
+            assert decide(steering, EthPacket(tags=((tpid, 1),))).missed
 
     def test_lowest_index_wins(self, steering):
         table = steering.create_table(1, 4, Miss.DEFAULT)
@@ -385,30 +393,30 @@ class TestWhatDriversRelyOn:
             for group, index in ((late, 10), (late, 9), (early, 3), (early, 1), (early, 2))
         ]
         for index in (1, 2, 3, 9, 10):
-            assert decide(steering, Packet()).deliveries == ((index, 0),)
+            assert decide(steering, EthPacket()).deliveries == ((index, 0),)
             steering.delete_entry(next(entry for entry in entries if entry.index == index))
-        assert decide(steering, Packet()).missed
+        assert decide(steering, EthPacket()).missed
 
     def test_changes_are_seen_at_once(self, steering):
         types, _, tags = self.stock(steering, with_type=True)
-        assert decide(steering, Packet()).deliveries == (("4/6", 0),)
+        assert decide(steering, EthPacket()).deliveries == (("4/6", 0),)
         entry = types.entry_at(0)
         steering.modify_entry(entry, to("flow", tag=77))
-        assert decide(steering, Packet()).deliveries == (("flow", 77),)
+        assert decide(steering, EthPacket()).deliveries == (("flow", 77),)
         steering.modify_entry(entry, DROP)
-        decision = decide(steering, Packet())
+        decision = decide(steering, EthPacket())
         assert (decision.deliveries, decision.missed) == ((), False)
         steering.delete_entry(entry)
-        assert decide(steering, Packet()).deliveries == (("4", 0),)
+        assert decide(steering, EthPacket()).deliveries == (("4", 0),)
         first = steering.create_table(10, 0, tags)
         steering.set_root(first)
-        assert decide(steering, Packet()).deliveries == (("4", 0),)
+        assert decide(steering, EthPacket()).deliveries == (("4", 0),)
         group = steering.create_group(first, 0, 0, outer(tcp_dport=0xFFFF))
         steering.create_entry(group, 0, outer(tcp_dport=80), to("rule"))
-        assert decide(steering, Packet()).deliveries == (("rule", 0),)
-        assert decide(steering, Packet(ports=bytes(4))).deliveries == (("4", 0),)
+        assert decide(steering, EthPacket()).deliveries == (("rule", 0),)
+        assert decide(steering, EthPacket(ports=bytes(4))).deliveries == (("4", 0),)
         steering.modify_miss(first, Miss.SWITCH_DOMAIN)
-        assert decide(steering, Packet(ports=bytes(4))).switched
+        assert decide(steering, EthPacket(ports=bytes(4))).switched
 
     def test_counters(self, steering):
         counter, table = FlowCounter(), steering.create_table(1, 0, Miss.DEFAULT)
@@ -416,8 +424,8 @@ class TestWhatDriversRelyOn:
         steering.create_entry(group, 0, {}, FteAction(FteVerdict.DROP, counters=(counter,)))
         steering.set_root(table)
         for _ in range(3):
-            assert not decide(steering, Packet()).missed
-        assert (counter.packets, counter.octets) == (3, 3 * len(Packet().frame()))
+            assert not decide(steering, EthPacket()).missed
+        assert (counter.packets, counter.octets) == (3, 3 * len(EthPacket().frame()))
 
     def test_several_destinations(self, steering):
         second = steering.create_table(2, 0, Miss.DEFAULT)
@@ -427,7 +435,7 @@ class TestWhatDriversRelyOn:
         group = steering.create_group(first, 0, 0, {})
         steering.create_entry(group, 0, {}, to("a", second, tag=1))
         steering.set_root(first)
-        assert set(decide(steering, Packet()).deliveries) == {("a", 1), ("b", 2), ("c", 2)}
+        assert set(decide(steering, EthPacket()).deliveries) == {("a", 1), ("b", 2), ("c", 2)}
 
     def test_a_packets_way_ends(self, steering):
         """Four destinations in each of 30 levels would be 4**30 ways."""
@@ -438,7 +446,7 @@ class TestWhatDriversRelyOn:
             steering.create_entry(group, 0, {}, to(above, above, above, "tir"))
             above = table
         steering.set_root(above)
-        decision = decide(steering, Packet())
+        decision = decide(steering, EthPacket())
         assert decision.missed
         assert len(decision.deliveries) <= MAX_DELIVERIES
 
@@ -451,23 +459,23 @@ class TestWhatDriversRelyOn:
         for index in range(MAX_GROUPS):
             steering.create_group(table, index, index, {})
         steering.set_root(table)
-        decision = decide(steering, Packet())
+        decision = decide(steering, EthPacket())
         assert (decision.deliveries, decision.missed) == ((), True)
         steering.destroy_group(table.groups[0])
-        assert decide(steering, Packet()).deliveries == (("far", 0),)
+        assert decide(steering, EthPacket()).deliveries == (("far", 0),)
 
     def test_room_of_kept_decisions_is_bounded(self, steering):
         table = steering.create_table(1, 0, Miss.DEFAULT)
         steering.create_entry(steering.create_group(table, 0, 0, {}), 0, {}, to(*"abc" * 80))
         steering.set_root(table)
         for vid in range(CACHED_ITEMS // 240 + 5):
-            decide(steering, Packet(tags=((0x8100, vid),)))
+            decide(steering, EthPacket(tags=((0x8100, vid),)))
         assert sum(len(found.deliveries) for found in steering.domain.decisions.values()) == 5 * 240
 
     def test_decisions_that_are_kept_are_bounded(self, steering):
         self.stock(steering, with_type=True)
         for vid in range(CACHED + 5):
-            decide(steering, Packet(tags=((0x8100, vid),)))
+            decide(steering, EthPacket(tags=((0x8100, vid),)))
         assert len(steering.domain.decisions) <= CACHED
 
 
@@ -491,7 +499,7 @@ MASKS = st.fixed_dictionaries(
 )
 
 POOL = [
-    Packet(**kind, protocol=protocol, chain=protocol, tags=tags, ports=ports, tos=0x20, flags=2)
+    EthPacket(**kind, protocol=protocol, chain=protocol, tags=tags, ports=ports, tos=0x20, flags=2)
     for kind, protocol, tags, ports in product(
         ({}, IPV6, {"source": b"\x0a\0\0\3"}),
         (TCP, UDP),
@@ -499,7 +507,7 @@ POOL = [
         (b"\0\1\0\2", b"\0\1\0\3"),
     )
 ]
-POOL += [Packet(), Packet(fragment=0x2000), Packet(protocol=1)]
+POOL += [EthPacket(), EthPacket(fragment=0x2000), EthPacket(protocol=1)]
 HEADERS = [parse(packet.frame()) for packet in POOL]
 VERDICTS = st.sampled_from(
     (FteVerdict.FORWARD, FteVerdict.FORWARD, FteVerdict.DROP, FteVerdict.ALLOW)

@@ -194,7 +194,7 @@ def test_a_group_is_filled_exactly_when_its_gate_is_open(model):
 def test_what_the_drivers_insist_on(model):
     general = model.general
     assert general["xrc"], "mlx5_ib does not load without"
-    assert general["log_bf_reg_size"] == 9, "doorbells are misplaced without"
+    assert general["log_bf_reg_size"] == 9, "doorbells are reply_error without"
     assert general["num_of_uars_per_page"] == 1, "divided by"
     assert general["gid_table_size"] <= 4, "a code"
     assert general["log_max_qp"] <= 18

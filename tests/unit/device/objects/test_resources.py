@@ -116,9 +116,9 @@ def test_empty_table_is_false(table):
 
 def test_full_table(table):
     for _ in range(3):
-        table.check_room()
+        table.check_space()
         table.add(Thing())
-    assert refused(Status.LIM_ERR, table.check_room) == "out of thing handles (3 live)"
+    assert refused(Status.LIM_ERR, table.check_space) == "out of thing handles (3 live)"
     refused(Status.LIM_ERR, table.add, Thing())
     assert len(table) == 3
 
@@ -134,16 +134,16 @@ class TestSharedNumbers:
     def test_the_tables_own_limit(self):
         table = Table(Thing, 2, 4, Ledger(PLENTY), numbers=Numbers(2, 100))
         for _ in range(2):
-            table.check_room()
+            table.check_space()
             table.add(Thing())
-        assert refused(Status.LIM_ERR, table.check_room) == "out of thing handles (2 live)"
+        assert refused(Status.LIM_ERR, table.check_space) == "out of thing handles (2 live)"
 
     def test_handles_that_others_have_taken(self):
         numbers = Numbers(2, 4)
         other, table = (Table(Thing, 2, 4, Ledger(PLENTY), numbers=numbers) for _ in range(2))
         for _ in range(2):
             other.add(Thing())
-        assert refused(Status.LIM_ERR, table.check_room) == "out of thing handles (0 live)"
+        assert refused(Status.LIM_ERR, table.check_space) == "out of thing handles (0 live)"
 
 
 def test_lookup(table):

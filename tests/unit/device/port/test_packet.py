@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.device.port.ib.framing import MAX_BYTES, Route, parse
+from emu.device.port.ib.framing import MAX_BYTES, IbRoute, parse
 from emu.device.port.packet import MAX_PAYLOAD, OPS, BadPacketError, GlobalHeader, Packet
 from layouts.wire import bth
 from layouts.wire.bth import PacketKind, Service
 from layouts.wire.packet_ops import PACKET_OPS, RESPONSES, WITH_PAYLOAD, Position
 
-LOCAL = Route(0x12, 0x34, 5, 0x8001, None)
-GLOBAL = Route(
+LOCAL = IbRoute(0x12, 0x34, 5, 0x8001, None)
+GLOBAL = IbRoute(
     0x12, 0x34, 5, 0x8001, GlobalHeader(bytes(range(16)), bytes(range(16, 32)), 9, 0x12345, 64)
 )
 

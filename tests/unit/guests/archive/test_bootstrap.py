@@ -28,7 +28,7 @@ Setting up a (1) ...
 
 def test_progress_counts_what_packages_go_through():
     steps = []
-    meter = bootstrap.Meter("image", lambda *step: steps.append(step))
+    meter = bootstrap.BootstrapProgress("image", lambda *step: steps.append(step))
     for line in LINES.splitlines():
         meter.feed(line)
     assert steps[0] == ("image: running apt-get update", 0, 0)

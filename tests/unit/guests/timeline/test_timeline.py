@@ -164,7 +164,7 @@ def test_dmesg_shows_both_by_the_guests_clock(tmp_path_factory, monkeypatch):
     words = ["dmesg", "one", "--trace", str(path / "trace")]
     with (
         FakeGuest(path=f"{path}/bin") as guest,
-        running.Claim("one") as claim,
+        running.NameClaim("one") as claim,
         daemon.open_exec_servers(claim, {}, {"one": guest}),
     ):
         shown = CliRunner().invoke(main, words)

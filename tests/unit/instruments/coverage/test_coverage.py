@@ -15,7 +15,7 @@ from emu.instruments.coverage import data, session
 from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredKernel, CoveredModule
 from emu.instruments.coverage.inside import functions, modules
 from emu.instruments.coverage.report import ALL_KERNELS, lcov, rows
-from emu.instruments.coverage.source import SourcePlace, Tree
+from emu.instruments.coverage.source import KernelTree, SourcePlace
 
 CORE = "drivers/net/core"
 
@@ -105,7 +105,7 @@ def test_definitions_are_found_by_directory(tree):
             ("trace_event", 64), ("create_cq.isra.0", 80), ("show", 96),
         ]
     ]  # fmt: skip
-    found = Tree(tree).places(CORE, functions)
+    found = KernelTree(tree).places(CORE, functions)
     assert [found[one] for one in functions] == [
         SourcePlace(f"{CORE}/{file}", line)
         for file, line in [
@@ -131,7 +131,7 @@ def test_a_trace_events_functions_are_of_the_file_that_makes_them(tree):
     functions = [
         CoveredFunction(name=name, offset=16 * at, calls=1) for at, name in enumerate(names)
     ]
-    found = Tree(tree).places(CORE, functions)
+    found = KernelTree(tree).places(CORE, functions)
     assert [str(found[one]).removeprefix(f"{CORE}/") for one in functions] == [
         "main.c:3", *["lib/traced.c"] * 3, "lib/traced.c:4"
     ]  # fmt: skip
@@ -141,14 +141,14 @@ def test_table_by_directory_has_a_total(tree):
     found = coverage("6.12", [("probe_one", 0, 1), ("create_eq", 16, 0), ("create_cq", 32, 4)])
     table = [
         (row.directory, row.shares["6.12"].ran, row.shares["6.12"].total)
-        for row in rows(found, Tree(tree))
+        for row in rows(found, KernelTree(tree))
     ]
     assert table == [(CORE, 1, 1), (f"{CORE}/lib", 1, 2), ("", 2, 3)]
 
 
 def test_lcov_counts_functions_and_their_lines(tree):
     found = coverage("6.12", [("create_eq", 16, 7), ("show", 32, 0), ("macro", 48, 1)])
-    assert list(lcov(found, Tree(tree))) == [
+    assert list(lcov(found, KernelTree(tree))) == [
         "TN:6_12", f"SF:{tree / CORE}/lib/eq.c", "FN:5,create_eq", "FN:9,show",
         "FNDA:7,create_eq", "FNDA:0,show", "FNF:2", "FNH:1",
         "DA:5,7", "DA:9,0", "LF:2", "LH:1", "end_of_record",

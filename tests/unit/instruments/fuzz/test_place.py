@@ -6,7 +6,7 @@ import pytest
 
 from emu.instruments.fuzz.report import place
 from emu.instruments.fuzz.report.mail import Report, mail
-from emu.instruments.fuzz.report.place import Place, decoded, place_in
+from emu.instruments.fuzz.report.place import SourceLine, decoded, place_in
 from emu.instruments.outcome import Finding, Kind
 
 CMD = "drivers/net/ethernet/mellanox/mlx5/core/cmd.c"
@@ -19,12 +19,12 @@ def bug(*lines, function=""):
 
 def test_a_warning_names_its_line():
     said = bug(f"WARNING: CPU: 0 PID: 9 at {CMD}:40 mlx5_cmd_odd.cold+0x1/0x2 [mlx5_core]")
-    assert place_in(said, "6.12", None) == Place(CMD, "mlx5_cmd_odd", 40, "6.12")
+    assert place_in(said, "6.12", None) == SourceLine(CMD, "mlx5_cmd_odd", 40, "6.12")
 
 
 def test_a_bug_names_its_line_without_a_function():
     said = bug("kernel BUG at mm/slub.c:40!", f"kernel BUG at {CQ}:7!", function="mlx5_poll_one")
-    assert place_in(said, "6.12", None) == Place(CQ, "mlx5_poll_one", 7, "6.12")
+    assert place_in(said, "6.12", None) == SourceLine(CQ, "mlx5_poll_one", 7, "6.12")
 
 
 def test_frames_that_have_been_decoded():
@@ -34,7 +34,7 @@ def test_frames_that_have_been_decoded():
         f" mlx5_ib_poll_cq+0x12/0x34 [mlx5_ib] ({CQ}:621)",
         f" mlx5_later+0x12/0x34 [mlx5_ib] ({CQ}:7)",
     )
-    assert place_in(said, "7.2", None) == Place(CQ, "mlx5_ib_poll_cq", 621, "7.2")
+    assert place_in(said, "7.2", None) == SourceLine(CQ, "mlx5_ib_poll_cq", 621, "7.2")
 
 
 def test_sources_know_where_a_function_begins(tmp_path):
@@ -42,10 +42,10 @@ def test_sources_know_where_a_function_begins(tmp_path):
     file = tmp_path / CQ
     file.parent.mkdir(parents=True)
     file.write_text("int mlx5_find(int n);\n\nstatic int mlx5_find(int n)\n{\n}\n")
-    assert place_in(said, "6.1", tmp_path) == Place(CQ, "mlx5_find", 3, "6.1")
+    assert place_in(said, "6.1", tmp_path) == SourceLine(CQ, "mlx5_find", 3, "6.1")
     file.write_text("")
-    assert place_in(said, "6.1", tmp_path) == Place("", "mlx5_find", 0, "6.1")
-    assert place_in(said, "6.1", None) == Place("", "mlx5_find", 0, "6.1")
+    assert place_in(said, "6.1", tmp_path) == SourceLine("", "mlx5_find", 0, "6.1")
+    assert place_in(said, "6.1", None) == SourceLine("", "mlx5_find", 0, "6.1")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.instruments.minimize.ddmin import ddmin
-from emu.instruments.minimize.verdict import MAX_RUNS, Outcome, Verdicts
+from emu.instruments.minimize.verdict import MAX_RUNS, TrialResult, Verdicts
 
 FAULTS = [(0, "a", 1), (0, "b", 1)]
 
@@ -19,7 +19,7 @@ class Runs:
 
     def __call__(self, faults):
         kind = self.left.pop(0)
-        return Outcome(kind, len(faults) if self._fired is None else self._fired)
+        return TrialResult(kind, len(faults) if self._fired is None else self._fired)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_a_chance_in_each_trial_changes_nothing(data):
         number = hit.setdefault(tuple(faults), [0, data.draw(st.integers(0, MAX_RUNS))])
         number[0] += 1
         if number[0] - 1 == number[1]:
-            return Outcome(data.draw(st.sampled_from(["GuestHungError", "status 124"])), 0)
-        return Outcome("status 1" if culprit in faults else "", len(faults))
+            return TrialResult(data.draw(st.sampled_from(["GuestHungError", "status 124"])), 0)
+        return TrialResult("status 1" if culprit in faults else "", len(faults))
 
     shows = Verdicts(run).shows
     assert shows(items)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from emu.cli.main import main
 from emu.device.trace.event import TraceEvent
 from emu.instruments.traceview import queues
-from emu.instruments.traceview.queues import Queues, ordered
+from emu.instruments.traceview.queues import TracedQueues, ordered
 
 
 def cmd(op, given=None, out=None, **fields):
@@ -35,7 +35,7 @@ LIFE = [
 
 
 def fed(events, function=0):
-    collected = Queues()
+    collected = TracedQueues()
     ends = [
         collected.feed(TraceEvent(at, function, point, fields))
         for at, (point, fields) in enumerate(events)

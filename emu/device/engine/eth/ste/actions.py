@@ -70,7 +70,7 @@ class BadActionError(Exception):
     """An STE has an unsupported or malformed action; the text names the fault."""
 
 
-class Meter(NamedTuple):
+class MeterStep(NamedTuple):
     """A flow meter that decides a packet's color, after all other actions."""
 
     number: int
@@ -82,12 +82,12 @@ class Meter(NamedTuple):
     """Number of the register C that receives the color."""
 
 
-class Plan(NamedTuple):
+class ActionPlan(NamedTuple):
     """The parsed actions of an STE."""
 
     steps: Steps | None = None
     tag: int = 0
-    meter: Meter | None = None
+    meter: MeterStep | None = None
     actions: int = 0
     """Number of actions, including those in its list and NOPs."""
     is_opaque: bool = False
@@ -97,7 +97,7 @@ class Plan(NamedTuple):
     """
 
 
-NOTHING: Final = Plan()
+NOTHING: Final = ActionPlan()
 
 
 class Planner:
@@ -111,7 +111,7 @@ class Planner:
         self._words = WORDS[version]
         self._reformat = reformat
 
-    def plan(self, data: bytes) -> Plan:
+    def plan(self, data: bytes) -> ActionPlan:
         """Return the parsed actions of an STE. Raises BadActionError."""
         if not any(data):
             return NOTHING
@@ -152,8 +152,8 @@ class Planner:
                 building.meter = _meter(one)
             elif kind == ActionId.INSERT_POINTER:
                 self._insert(building, one)
-            elif kind in _MOVES:
-                building.move(_MOVES[kind](one))
+            elif kind in _HEADER_EDITS:
+                building.move(_HEADER_EDITS[kind](one))
             else:
                 raise BadActionError(f"action {kind:#x} not supported")
         except UnknownWordError as error:
@@ -180,10 +180,10 @@ class _Building:
 
     def __init__(self) -> None:
         self.fields: list[Changed] = []
-        self._moves: list[Move] = []
+        self._header_edits: list[Move] = []
         self._steps: list[Step] = []
         self.tag = self.actions = 0
-        self.meter: Meter | None = None
+        self.meter: MeterStep | None = None
         self._is_opaque = False
         self._parts: frozenset[Part] | None = frozenset()
 
@@ -202,46 +202,48 @@ class _Building:
         self._end_fields()
         self._depend_on(move.parts)
         self._is_opaque |= not move.is_outermost
-        self._moves.append(move)
+        self._header_edits.append(move)
 
     def step(self, step: Step) -> None:
         self._end_fields()
-        self._end_moves()
+        self._end_header_edits()
         self._depend_on(step.parts)
         self._is_opaque |= step.reshapes
         self._steps.append(step)
 
     def encap_of_packets(self, context: PacketReformat) -> None:
         """Add a tunnel of IP packets, whose Ethernet header an earlier action has removed."""
-        if not self._moves or self._moves[-1].anchor is not Anchor.IP:
+        if not self._header_edits or self._header_edits[-1].anchor is not Anchor.IP:
             raise BadActionError("L2_TO_L3_TUNNEL without prior removal of the Ethernet header")
-        self._moves.pop()
-        self._moves.append(encap(context))
+        self._header_edits.pop()
+        self._header_edits.append(encap(context))
 
     def _end_fields(self) -> None:
         if self.fields:
-            self._end_moves()
+            self._end_header_edits()
             step = _changing(self.fields)
             if not self._is_opaque:  # a cached decision does not read the fields again
                 self._depend_on(step.parts)
             self._steps.append(step)
             self.fields = []
 
-    def _end_moves(self) -> None:
-        if self._moves:
-            needs_whole = any(move.needs_whole for move in self._moves)
-            moves = tuple(self._moves)
+    def _end_header_edits(self) -> None:
+        if self._header_edits:
+            needs_whole = any(move.needs_whole for move in self._header_edits)
+            header_edits = tuple(self._header_edits)
             self._steps.append(
                 Reshape(
-                    "steering entry", lambda headers: moved(headers, moves), needs_whole=needs_whole
+                    "steering entry",
+                    lambda headers: moved(headers, header_edits),
+                    needs_whole=needs_whole,
                 )
             )
-            self._moves = []
+            self._header_edits = []
 
-    def finish(self) -> Plan:
+    def finish(self) -> ActionPlan:
         self._end_fields()
-        self._end_moves()
-        return Plan(
+        self._end_header_edits()
+        return ActionPlan(
             together(tuple(self._steps)), self.tag, self.meter, self.actions, self._is_opaque,
             self._parts,
         )  # fmt: skip
@@ -286,7 +288,7 @@ def _copy(words: Words, one: bytes) -> Changed:
     )  # fmt: skip
 
 
-def _meter(one: bytes) -> Meter:
+def _meter(one: bytes) -> MeterStep:
     """Return the parsed ASO action.
 
     Registers are numbered by pairs, and the second of a pair receives the color (dr_ste_v1.c:
@@ -296,7 +298,7 @@ def _meter(one: bytes) -> Meter:
     if given.aso_context_type != _POLICER:
         raise BadActionError(f"aso_context_type {given.aso_context_type:#x} not supported")
     meter = given.flow_meter
-    return Meter(
+    return MeterStep(
         given.aso_context_number, meter.line_id, MeterColor(meter.initial_color),
         2 * given.dest_reg_id + 1,
     )  # fmt: skip
@@ -333,7 +335,7 @@ _FIELDS: Final[Mapping[int, Callable[[Words, bytes], Changed]]] = {
     ActionId.ADD: _add,
     ActionId.COPY: _copy,
 }
-_MOVES: Final[Mapping[int, Callable[[bytes], Move]]] = {
+_HEADER_EDITS: Final[Mapping[int, Callable[[bytes], Move]]] = {
     ActionId.INSERT_INLINE: _inline,
     ActionId.REMOVE_BY_SIZE: _by_size,
     ActionId.REMOVE_HEADER_TO_HEADER: _to_header,

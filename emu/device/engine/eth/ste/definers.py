@@ -33,7 +33,7 @@ _MAX_SELECTIONS: Final = 256
 """Number of cached selections per lookup type."""
 
 
-class Selection(NamedTuple):
+class FieldSelection(NamedTuple):
     """A subset of a lookup type's fields."""
 
     fields: tuple[tuple[int, int, Read], ...]
@@ -67,15 +67,15 @@ class Definer:
             if field.name in read
         )
         self._is_deep = is_deep
-        self._chosen: dict[int, Selection] = {}
+        self._chosen: dict[int, FieldSelection] = {}
 
-    def select(self, need: int) -> Selection:
+    def select(self, need: int) -> FieldSelection:
         """Return the fields that have any of the bits of ``need``."""
         chosen = self._chosen.get(need)
         if chosen is None:
             fields = tuple(one for one in self._fields if one[1] << one[0] & need)
             parts = (PARTS.get(read, read) for _, _, read in fields)
-            chosen = Selection(
+            chosen = FieldSelection(
                 fields, frozenset(part for part in parts if part is not None), self._is_deep,
                 sum(cost_of(read) - 1 for _, _, read in fields),
             )  # fmt: skip

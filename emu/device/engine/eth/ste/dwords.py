@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 from emu.device.engine.eth.steering.fields import FIELDS
 from emu.device.engine.eth.steering.match_field import Part
-from emu.device.engine.eth.steering.rewrite import ABSENT, PLACES, Change, Changing, Place
+from emu.device.engine.eth.steering.rewrite import ABSENT, PLACES, Change, Changing, FieldPosition
 from emu.device.port.eth.headers import REG_A, TCP, Headers, Marked
 from layouts.eth_enums import ModifyField as F
 
@@ -82,24 +82,24 @@ class Word(NamedTuple):
                 field.put(packet, old & ~selected | value >> low & selected)
 
 
-def _in_ip(version: int, start: int, shift: int, bits: int) -> Place:
+def _in_ip(version: int, start: int, shift: int, bits: int) -> FieldPosition:
     def at(headers: Headers) -> int:
         return headers.l3 + start if headers.version == version else ABSENT
 
-    return Place(at, 2, shift, bits, FIELDS["outer_headers.ip_ecn"].part)
+    return FieldPosition(at, 2, shift, bits, FIELDS["outer_headers.ip_ecn"].part)
 
 
-def _in_tcp(start: int) -> Place:
+def _in_tcp(start: int) -> FieldPosition:
     def at(headers: Headers) -> int:
         return headers.l4 + start if headers.l4 and headers.protocol == TCP else ABSENT
 
     def part(headers: Headers) -> bytes:
         return headers.frame[at(headers) : at(headers) + 4] if at(headers) != ABSENT else b""
 
-    return Place(at, 4, 0, 32, part)
+    return FieldPosition(at, 4, 0, 32, part)
 
 
-_TCI: Final = Place(lambda headers: 14 if headers.tags else ABSENT, 2, 0, 16, None)
+_TCI: Final = FieldPosition(lambda headers: 14 if headers.tags else ABSENT, 2, 0, 16, None)
 
 
 def _word(*fields: tuple[int, F]) -> Word:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from emu.device.engine.eth.ste.actions import NOTHING, BadActionError, Plan, Planner
-from emu.device.engine.eth.ste.definers import DEFINERS, Selection
+from emu.device.engine.eth.ste.actions import NOTHING, ActionPlan, BadActionError, Planner
+from emu.device.engine.eth.ste.definers import DEFINERS, FieldSelection
 from emu.device.objects.memory.sw_icm import STE_BYTES
 from layouts.steering.ste import ste_mask_and_match_v1, ste_match_bwc_v1
 
@@ -35,7 +35,7 @@ class BadEntryError(Exception):
 class Ste(NamedTuple):
     """A decoded STE."""
 
-    definer: Selection | None
+    definer: FieldSelection | None
     """None: the STE compares its mask and tag only, for any packet."""
     mask: int
     tag: int
@@ -45,11 +45,11 @@ class Ste(NamedTuple):
     """Address of the next STE's table on a match."""
     size: int
     """Number of STEs in that table."""
-    hasher: Selection | None
+    hasher: FieldSelection | None
     """Fields over which that table is hashed, if it has more than one STE."""
     bytes_hashed: int
     counter: int
-    plan: Plan
+    plan: ActionPlan
 
     @property
     def host_bytes(self) -> int:
@@ -99,7 +99,7 @@ def decoded(data: bytes, planner: Planner) -> Ste:
     )  # fmt: skip
 
 
-def _selected(lookup: int, need: int) -> Selection:
+def _selected(lookup: int, need: int) -> FieldSelection:
     definer = DEFINERS.get(lookup)
     if definer is None:
         raise BadEntryError(f"lookup type {lookup:#06x} not supported")

@@ -58,10 +58,10 @@ class Move(NamedTuple):
     """Key parts that decide whether the move is possible. None if unknown."""
 
 
-def moved(headers: Headers, moves: Sequence[Move]) -> bytes:
+def moved(headers: Headers, edits: Sequence[Move]) -> bytes:
     """Return a packet's bytes after these moves. Raises FrameError when one is impossible."""
     frame = headers.frame
-    for move in moves:
+    for move in edits:
         before = frame
 
         def headers_of(frame: bytes = before) -> Headers:

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from emu.device.engine.eth.ste.actions import Meter, Planner
-from emu.device.engine.eth.ste.definers import Selection
+from emu.device.engine.eth.ste.actions import MeterStep, Planner
+from emu.device.engine.eth.ste.definers import FieldSelection
 from emu.device.engine.eth.ste.entry import BadEntryError, Ste, decoded, hash_index
 from emu.device.engine.eth.steering.colors import marks_of
 from emu.device.engine.eth.steering.fields import source
@@ -54,7 +54,7 @@ FIELDS_PER_CHANGE: Final = 128
 _AREA: Final = range(STEERING.start, STEERING.start + (1 << STEERING.log_size))
 _ALLOWING: Final = {IcmKind.TX_ALLOW: FlowTableType.NIC_TX}
 _VPORTS: Final = (IcmKind.VPORT_RX, IcmKind.VPORT_TX)
-_ONWARD: Final = (IcmKind.FLOW_TABLE, IcmKind.SAMPLER)
+_STC_JUMP: Final = (IcmKind.FLOW_TABLE, IcmKind.SAMPLER)
 """Objects that pass a packet to other tables."""
 
 
@@ -220,7 +220,7 @@ class SteeringMemory:
 
     def _target(self, path: _Path, kind: IcmKind, number: int, table_type: FlowTableType) -> Object:
         target: Object | None = None
-        if kind in _ONWARD:
+        if kind in _STC_JUMP:
             path.read_by_next()
         if kind is IcmKind.TIR and table_type is FlowTableType.NIC_RX:
             target = self._tirs.get(number)
@@ -267,12 +267,12 @@ class _Path:
         self.counters: list[FlowCounter] = []
         self.tag = 0
         self.cost = 0
-        self.meter: Meter | None = None
+        self.meter: MeterStep | None = None
         self.parts: frozenset[Part] | None = _SOURCE
         self._is_changed = any(step.in_frame for step in before)
         self._is_opaque = any(step.reshapes for step in before)
 
-    def read(self, selection: Selection) -> int:
+    def read(self, selection: FieldSelection) -> int:
         """Return some fields of the packet, and record the key parts."""
         if self._is_opaque or (self._is_changed and selection.is_deep):
             self.parts = None

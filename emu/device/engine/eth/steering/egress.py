@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.engine.eth.steering.packet_context import (
     MAX_SEGMENTED_PACKETS,
-    Packet,
+    PacketContext,
     after,
     decision_on,
     each_of,
@@ -53,7 +53,7 @@ def steered(
     domain, budget = hca.nic_tx, hca.budget
     try:
         source = source_of(hca.vhca.vport_number, hca.adapter.manager.number)
-        packet = Packet(leaving.frame, source)
+        packet = PacketContext(leaving.frame, source)
         if metadata:
             packet.headers.registers = {REG_A: metadata}
         decision = decision_on(domain, packet, packet.headers, budget)
@@ -62,7 +62,7 @@ def steered(
             if decision.allowed or decision.missed:
                 leave(leaving)
             return
-        segments: Iterable[tuple[Packet, Marked]] = ((packet, packet.headers),)
+        segments: Iterable[tuple[PacketContext, Marked]] = ((packet, packet.headers),)
         if steps.needs_whole:
             segments = (
                 each_of(packet, packet.headers, budget)

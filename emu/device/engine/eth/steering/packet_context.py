@@ -43,7 +43,7 @@ def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
     return packets, packets * header + payload
 
 
-class Packet:
+class PacketContext:
     """A frame in a table pipeline, and the number and size of its packets."""
 
     __slots__ = ("frame", "headers", "octets", "packets")
@@ -60,7 +60,9 @@ class Packet:
         self.packets, self.octets = stands_for(frame, headers)
 
 
-def each_of(packet: Packet, headers: Marked, budget: Budget) -> Iterator[tuple[Packet, Marked]]:
+def each_of(
+    packet: PacketContext, headers: Marked, budget: Budget
+) -> Iterator[tuple[PacketContext, Marked]]:
     """Yield the packets of a super-frame, with all checksums.
 
     Raises FrameError for a super-frame that cannot be segmented.
@@ -68,7 +70,7 @@ def each_of(packet: Packet, headers: Marked, budget: Budget) -> Iterator[tuple[P
     budget.charge(packet.packets >> LOG_CUT_PER_STEP)
     now = packet.frame
     for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
-        one = Packet(Frame(data), headers.source)
+        one = PacketContext(Frame(data), headers.source)
         one.headers.belong_with(headers)
         one.headers.registers = headers.registers
         yield one, one.headers
@@ -76,7 +78,7 @@ def each_of(packet: Packet, headers: Marked, budget: Budget) -> Iterator[tuple[P
 
 def decision_on(
     domain: FlowDomain,
-    packet: Packet,
+    packet: PacketContext,
     headers: Marked,
     budget: Budget,
     root: FlowTable | None = None,
@@ -92,7 +94,9 @@ def decision_on(
     return decision
 
 
-def through(domain: FlowDomain, packet: Packet, headers: Marked, budget: Budget) -> Marked | None:
+def through(
+    domain: FlowDomain, packet: PacketContext, headers: Marked, budget: Budget
+) -> Marked | None:
     """Return the packet behind tables whose misses pass; None when they drop it."""
     if domain.root is None:
         return headers

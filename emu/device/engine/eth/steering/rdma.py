@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-class Passage(Enum):
+class RdmaVerdict(Enum):
     """Outcome of a packet's flow tables."""
 
     ON = "on"
@@ -32,7 +32,7 @@ class Passage(Enum):
 
 def receive(
     hca: Hca, frame: bytes, source_port: int, registers: Mapping[int, int] | None
-) -> Passage:
+) -> RdmaVerdict:
     """Steer a well-formed RoCE frame for the function, before its transport.
 
     ``source_port`` is the source vPort. Only the manager of a switch can match it, which drivers up
@@ -40,7 +40,7 @@ def receive(
     """
     domain = hca.rdma_rx
     if domain.root is None:
-        return Passage.ON
+        return RdmaVerdict.ON
     headers = parse(frame)
     if hca.eswitch is not None or registers:
         owner = hca.adapter.manager.number
@@ -48,23 +48,23 @@ def receive(
     return _through(hca, domain, headers)
 
 
-def send(hca: Hca, frame: bytes, sqn: int) -> Passage:
+def send(hca: Hca, frame: bytes, sqn: int) -> RdmaVerdict:
     """Steer a RoCE frame of the function's QP ``sqn``, before it leaves."""
     domain = hca.rdma_tx
     if domain.root is None:
-        return Passage.ON
+        return RdmaVerdict.ON
     headers = parse(frame)
     headers.sqn = sqn
     return _through(hca, domain, headers)
 
 
-def _through(hca: Hca, domain: FlowDomain, headers: Headers) -> Passage:
+def _through(hca: Hca, domain: FlowDomain, headers: Headers) -> RdmaVerdict:
     before = domain.steps
     decision = decide(domain, headers, len(headers.frame))
     hca.budget.charge(domain.steps - before)
     if decision.allowed or decision.missed:
-        return Passage.ON
+        return RdmaVerdict.ON
     if decision.switched:
-        return Passage.SWITCHED
+        return RdmaVerdict.SWITCHED
     hca.roce.dropped["by a flow table"] += 1
-    return Passage.DROPPED
+    return RdmaVerdict.DROPPED

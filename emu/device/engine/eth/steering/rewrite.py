@@ -45,7 +45,7 @@ class Changing:
 Change = Callable[[Changing], None]
 
 
-class Place(NamedTuple):
+class FieldPosition(NamedTuple):
     """Location of a field in a frame: some bits of a big-endian number."""
 
     at: Callable[[Headers], int]
@@ -87,15 +87,15 @@ class _Register(NamedTuple):
         packet.registers[self.number] = value
 
 
-def _mac(start: int, octets: int) -> Place:
-    return Place(lambda headers: start, octets, 0, octets * 8, None)
+def _mac(start: int, octets: int) -> FieldPosition:
+    return FieldPosition(lambda headers: start, octets, 0, octets * 8, None)
 
 
-def _ip(version: int, start: int, octets: int, shift: int, bits: int, field: str) -> Place:
+def _ip(version: int, start: int, octets: int, shift: int, bits: int, field: str) -> FieldPosition:
     def at(headers: Headers) -> int:
         return headers.l3 + start if headers.version == version else ABSENT
 
-    return Place(at, octets, shift, bits, FIELDS[f"outer_headers.{field}"].part)
+    return FieldPosition(at, octets, shift, bits, FIELDS[f"outer_headers.{field}"].part)
 
 
 class _Dscp(NamedTuple):
@@ -112,14 +112,14 @@ class _Dscp(NamedTuple):
         _DSCP[packet.headers.version].put(packet, value)
 
 
-_Field = Place | _Register | _Dscp
+_Field = FieldPosition | _Register | _Dscp
 
 
-def _l4(protocol: int, start: int, bits: int, field: str) -> Place:
+def _l4(protocol: int, start: int, bits: int, field: str) -> FieldPosition:
     def at(headers: Headers) -> int:
         return headers.l4 + start if headers.l4 and headers.protocol == protocol else ABSENT
 
-    return Place(at, 2, 0, bits, FIELDS[f"outer_headers.{field}"].part)
+    return FieldPosition(at, 2, 0, bits, FIELDS[f"outer_headers.{field}"].part)
 
 
 def _addresses() -> dict[int, _Field]:
@@ -146,7 +146,7 @@ PLACES: Final[dict[int, _Field]] = {
     ModifyField.OUT_DMAC_15_0: _mac(4, 2),
     ModifyField.OUT_SMAC_47_16: _mac(6, 4),
     ModifyField.OUT_SMAC_15_0: _mac(10, 2),
-    ModifyField.OUT_FIRST_VID: Place(
+    ModifyField.OUT_FIRST_VID: FieldPosition(
         lambda headers: 14 if headers.tags else ABSENT, 2, 0, 12, None
     ),
     ModifyField.OUT_IP_DSCP: _Dscp(FIELDS["outer_headers.ip_dscp"].part),

@@ -44,7 +44,7 @@ class Delivery(NamedTuple):
     """Changes to make before delivery."""
     merging: Merging | None = None
     """Merging rules for packets that arrive together; None for a changed frame."""
-    looks_inside: bool = False
+    describes_inner: bool = False
     """Whether the CQE describes the inner packet of a tunnel."""
 
 
@@ -114,7 +114,7 @@ def queues_of(
             continue
         rq, value, kind = target.queue_of(headers)
         queues.append(
-            _new(Delivery, (rq, value, kind, tag, None, target.merging, target.looks_inside))
+            _new(Delivery, (rq, value, kind, tag, None, target.merging, target.describes_inner))
         )
     return queues
 
@@ -146,6 +146,6 @@ def _route_changed(
             hca.budget.charge((len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied)
             after = rewrite(headers if steps.reshapes else head(headers), steps)
         queues.append(
-            Delivery(*target.queue_of(after), tag, steps, looks_inside=target.looks_inside)
+            Delivery(*target.queue_of(after), tag, steps, describes_inner=target.describes_inner)
         )
     return queues

@@ -111,7 +111,7 @@ class PacketConnection:
         """Send nothing until the wire has space."""
         self.is_waiting = True
         self._wakeup = wakeup = CancellableCall(partial(contain, self.hca.lifetime, self._go_on))
-        self.hca.wire.when_room(address, wakeup)
+        self.hca.wire.when_ready(address, wakeup)
 
     def _keep_to(self, rate: FlowRate, octets: int) -> None:
         """Send nothing more until the rate allows it."""
@@ -166,9 +166,9 @@ class PacketConnection:
         """Whether requests are outstanding."""
         return bool(self.completer.window.requests)
 
-    def unfinished(self) -> list[ReceiveRequest]:
+    def incomplete(self) -> list[ReceiveRequest]:
         """Return the receive WQEs that no message has filled yet."""
-        return self.responder.execution.unfinished()
+        return self.responder.execution.incomplete()
 
     def stop(self) -> None:
         """Forget outstanding requests in SQER or ERR; they are then flushed from the ring.

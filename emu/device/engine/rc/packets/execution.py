@@ -17,7 +17,7 @@ from emu.device.engine.rc.packets.responses import ResponseQueue
 from emu.device.engine.rc.receive import check_resource, keep
 from emu.device.engine.rc.remote import begin_rdma, check_op_valid, needs_wqe_first
 from emu.device.engine.rc.responder import (
-    begin_pieces,
+    begin_segments,
     complete,
     execute,
     execute_atomic,
@@ -69,11 +69,11 @@ class PacketExecution:
     def abandon(self) -> None:
         """Flush the receive WQE of an incomplete message when the queue pair stops."""
         hca, qp = self._connection.hca, self._connection.qp
-        for receive in self.unfinished():
+        for receive in self.incomplete():
             fail_receive(hca, qp, receive, CqeSyndrome.WR_FLUSH_ERR)
         self.message = self._spare = None
 
-    def unfinished(self) -> list[ReceiveRequest]:
+    def incomplete(self) -> list[ReceiveRequest]:
         """Return the receive WQEs that were taken and that no message has filled yet."""
         current = None if self.message is None else self.message.receive
         return [receive for receive in (current, self._spare) if receive is not None]
@@ -173,7 +173,7 @@ class PacketExecution:
         if message.op is _SEND:
             return self._take_wqe(message)
         if not is_whole:
-            return begin_pieces(hca, qp, message)
+            return begin_segments(hca, qp, message)
         if needs_wqe_first(qp, message):
             refused = check_op_valid(hca, qp, message) or self._take_wqe(message)
             if refused is not None:
@@ -209,7 +209,7 @@ class PacketExecution:
         """Execute a READ request: check its range now; later polls send its data."""
         hca, qp = self._connection.hca, self._connection.qp
         message = _message_of(packet)
-        refused = begin_pieces(hca, qp, message)
+        refused = begin_segments(hca, qp, message)
         if refused is not None:
             return refused
         # Duplicates do not count: their requester may have all its data by now.

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 _UC: Final = QpType.UC
 
 
-PATIENCE_NS: Final = 100_000_000
+PAGE_TIMEOUT_NS: Final = 100_000_000
 """Time to wait for a page, in nanoseconds, before the responder sends an RNR NAK."""
-UC_PATIENCE_NS: Final = 1_000_000_000
+UC_PAGE_TIMEOUT_NS: Final = 1_000_000_000
 """Time to wait for a page on UC, which has no RNR NAK: the held packets are then lost."""
 
 _RESPONDER: Final = Side.RESPONDER
@@ -66,10 +66,10 @@ class PacketResponder:
         """Whether a NAK for the expected PSN has been sent; no second one is sent."""
         self._is_not_ready = False
         """Whether it was an RNR NAK, after which the requester retransmits all packets."""
-        self._early = EarlyPackets(connection.hca.held_room)
+        self._early = EarlyPackets(connection.hca.held_capacity)
         self._has_kept = False
         """Whether kept packets are now among the held ones."""
-        self._held = HeldPackets(connection.hca.held_room)
+        self._held = HeldPackets(connection.hca.held_capacity)
         """Packets held while the responder waits for a page or the next round, and those after
         them.
         """
@@ -214,7 +214,7 @@ class PacketResponder:
     def _start_page_timer(self) -> None:
         """Start the time limit for the page."""
         if self._page_timer is None and self._is_waiting:
-            timeout = UC_PATIENCE_NS if self._connection.qp.st is _UC else PATIENCE_NS
+            timeout = UC_PAGE_TIMEOUT_NS if self._connection.qp.st is _UC else PAGE_TIMEOUT_NS
             self._page_timer = self._connection.hca.clock.call_later(timeout, self._page_timed_out)
 
     def wait_for(self, fault: PageFault) -> None:

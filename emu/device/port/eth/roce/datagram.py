@@ -9,7 +9,7 @@ from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.eth.roce.framing import (
     UDP_BYTES,
     Framer,
-    Headers,
+    RoceHeaders,
     header_bytes,
     is_ipv4,
     route_header,
@@ -71,10 +71,10 @@ def vlan_of(tci: int | None) -> int | None:
     return (tci & VID_MASK or None) if tci is not None else None
 
 
-def _headers(to: Destination, origin: Origin) -> Headers:
+def _headers(to: Destination, origin: Origin) -> RoceHeaders:
     assert isinstance(to, RoceDestination)
     assert isinstance(origin, RoceOrigin)
-    return Headers(
+    return RoceHeaders(
         to.mac, origin.mac, origin.gid, to.gid or NO_GID, origin.tci, to.tclass, to.flow_label,
         to.hop_limit, to.sport, origin.version,
     )  # fmt: skip

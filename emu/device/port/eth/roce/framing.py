@@ -62,7 +62,7 @@ ROCE_PORT_AT: Final = 36, 62
 
 
 @dataclass(frozen=True, slots=True)
-class Headers:
+class RoceHeaders:
     """The headers in front of a transport packet."""
 
     dmac: bytes
@@ -103,7 +103,7 @@ def is_ipv4(gid: bytes) -> bool:
     return gid.startswith(MAPPED_PREFIX)
 
 
-def route_header(headers: Headers, length: int) -> bytes:
+def route_header(headers: RoceHeaders, length: int) -> bytes:
     """Return the network header for ``length`` bytes: a UDP datagram, or a packet (GRH)."""
     if headers.is_ipv4:
         fields = (
@@ -123,7 +123,7 @@ class Framer:
 
     __slots__ = ("_fronts", "_pkey", "headers")
 
-    def __init__(self, headers: Headers, pkey: int) -> None:
+    def __init__(self, headers: RoceHeaders, pkey: int) -> None:
         self.headers = headers
         self._pkey = pkey
         self._fronts: dict[int, tuple[bytes, int]] = {}

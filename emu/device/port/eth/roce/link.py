@@ -19,7 +19,7 @@ from emu.device.port.congestion import Congestion
 from emu.device.port.counts import MAX_VIOLATIONS
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.eth.roce.datagram import RoceDestination, RoceOrigin, area_of, tci_of
-from emu.device.port.eth.roce.framing import Framer, Headers, header_bytes
+from emu.device.port.eth.roce.framing import Framer, RoceHeaders, header_bytes
 from emu.device.port.eth.roce.gids import NO_GID, NO_MAC, GidTable, text
 from emu.device.port.eth.roce.reading import network_header, parse, seal, transport_header
 from emu.device.port.eth.roce.route import (
@@ -53,7 +53,7 @@ _NO_PRIORITY: Final = 0x1FFF
 _CNP: Final = OPS[Service.CNP, PacketKind.CNP, True, True, None]
 
 _MAX_OVERHEAD: Final = (
-    Headers(NO_MAC, NO_MAC, NO_GID, NO_GID, tci=0).size + MAX_HEADER_BYTES + FCS_BYTES
+    RoceHeaders(NO_MAC, NO_MAC, NO_GID, NO_GID, tci=0).size + MAX_HEADER_BYTES + FCS_BYTES
 )
 """Maximum bytes around a payload: VLAN tag, IPv6, and the longest transport headers."""
 _AV: Final = av.packer(
@@ -81,7 +81,7 @@ class RoceLink:
     def is_up(self) -> bool:
         """Whether frames can be sent and received and the driver has enabled RoCE on its vPort."""
         port, vport = self._port, self._vport
-        # As vport.is_up, inlined: each message reads it three times.
+        # vport.is_up, inlined: each message reads it three times.
         return vport.roce_en and vport.admin_up and port.admin_up and port.has_cable
 
     # -- connections

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.port.congestion import Congestion
 from emu.device.port.eth.congestion import ECN_MASK, NOT_CAPABLE
 from emu.device.port.eth.roce.datagram import tci_of
-from emu.device.port.eth.roce.framing import Framer, Headers
+from emu.device.port.eth.roce.framing import Framer, RoceHeaders
 from emu.device.port.eth.roce.gids import GID_BYTES, MAC_BYTES, GidTable
 from emu.device.port.packet import Packet
 from layouts.eth_enums import RoceVersion
@@ -77,7 +77,7 @@ class RoceRoute:
         """The P_Key of the packets."""
         return 0 if self._path.pkey_index else PKEY
 
-    def headers(self) -> Headers | None:
+    def headers(self) -> RoceHeaders | None:
         """Return the headers in front of the packets; None while the source GID is empty."""
         path = self._path
         index, mac, gid = parts_of(self.address)
@@ -92,7 +92,7 @@ class RoceRoute:
             and self._congestion.rp_enabled[path.eth_prio]
         ):
             tclass |= _ECT0
-        return Headers(
+        return RoceHeaders(
             mac, source.mac, source.gid, gid, tci_of(source.vlan, path.eth_prio), tclass,
             path.flow_label, path.hop_limit, path.udp_sport or DEFAULT_SPORT,
             source.version,

@@ -86,7 +86,7 @@ class Ports:
         return 0 if lid == self.own.lid else self._by_lid.get(lid, _NO_PORT)
 
 
-class SmpRequest(NamedTuple):
+class SwitchSmpRequest(NamedTuple):
     """A request, and the switch port at which it arrived."""
 
     ports: Ports
@@ -98,12 +98,12 @@ class SmpRequest(NamedTuple):
         return replace(self.ports.own, port_num=self.entry)
 
 
-def _own(fill: sma.Handler[EndPort]) -> sma.Handler[SmpRequest]:
+def _own(fill: sma.Handler[EndPort]) -> sma.Handler[SwitchSmpRequest]:
     """Return a handler that answers for the management port in the requester's view."""
     return lambda request, mad: fill(request.own, mad)
 
 
-def _switch_info(request: SmpRequest, _mad: Smp) -> bytes | None:
+def _switch_info(request: SwitchSmpRequest, _mad: Smp) -> bytes | None:
     """Return SwitchInfo: any unicast LID is valid, and nothing changed since the last sweep."""
     info = switch_info.new(
         linear_fdb_cap=MULTICAST_LID, linear_fdb_top=request.own.lid, life_time_value=_LIFE_TIME,
@@ -113,7 +113,7 @@ def _switch_info(request: SmpRequest, _mad: Smp) -> bytes | None:
     return bytes(info)
 
 
-def _port_info(request: SmpRequest, mad: Smp) -> bytes | None:
+def _port_info(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
     """Return PortInfo of a switch port; its link has the values of the port behind it."""
     own, number = request.own, mad.attr_mod
     if number > own.num_ports:
@@ -128,7 +128,7 @@ def _port_info(request: SmpRequest, mad: Smp) -> bytes | None:
     return replace(own, lid=0, sm_lid=0, cap_mask=0).port_info()
 
 
-def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
+def _pkeys(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
     """Return the P_Keys of port 0; other ports enforce no partitions."""
     block, number = mad.attr_mod & 0xFFFF, mad.attr_mod >> 16
     own = request.own
@@ -137,7 +137,7 @@ def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
     return sma.port_pkeys(own if number == 0 else replace(own, pkeys=()), block)
 
 
-def _forwarding(request: SmpRequest, mad: Smp) -> bytes | None:
+def _forwarding(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
     """Return a block of the linear forwarding table."""
     first = mad.attr_mod * LIDS_OF_A_BLOCK
     if first >= MULTICAST_LID:
@@ -146,7 +146,7 @@ def _forwarding(request: SmpRequest, mad: Smp) -> bytes | None:
     return bytes(linear_forw_table.new(port=[request.ports.exit_to(lid) for lid in lids]))
 
 
-def _manager(request: SmpRequest, _mad: Smp) -> bytes | None:
+def _manager(request: SwitchSmpRequest, _mad: Smp) -> bytes | None:
     """Return SMInfo of the subnet's master."""
     request.ports.queries += 1
     info = sm_info.new(
@@ -156,7 +156,7 @@ def _manager(request: SmpRequest, _mad: Smp) -> bytes | None:
     return bytes(info)
 
 
-ATTRIBUTES: Mapping[int, sma.Handler[SmpRequest]] = {
+ATTRIBUTES: Mapping[int, sma.Handler[SwitchSmpRequest]] = {
     SmpAttr.NODE_DESC: _own(sma.node_description),
     SmpAttr.NODE_INFO: _own(sma.node_info),
     SmpAttr.SWITCH_INFO: _switch_info,

@@ -18,7 +18,7 @@ from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.ib import sma
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.port import DEFAULT_PKEY, SM_LID
-from emu.server.net.ib.sm.agent import ATTRIBUTES, Ports, SmpRequest
+from emu.server.net.ib.sm.agent import ATTRIBUTES, Ports, SwitchSmpRequest
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import DIRECTION, MAD_BYTES, Method, SmpAttr, smp
 
@@ -74,7 +74,7 @@ class SmpSwitch:
     def _answer(self, mad: Smp, lid: int, entry: int) -> None:
         """Respond to an SMP for the switch itself."""
         if mad.method in (Method.GET, Method.SET):
-            request = SmpRequest(self._ports, entry)
+            request = SwitchSmpRequest(self._ports, entry)
             self._deliver(sma.respond(ATTRIBUTES, request, bytes(mad)), lid)
         elif mad.method == Method.TRAP and mad.attr_id == SmpAttr.NOTICE:
             mad.method = Method.TRAP_REPRESS  # an unacknowledged trap is sent again (IBTA 13.4.9)

@@ -19,12 +19,12 @@ from emu.device.port.ib.link_errors import LinkError, outcome
 from emu.device.port.ib.port import DEFAULT_PKEY, LINK_LOCAL_PREFIX
 from emu.device.ports import Clock
 from emu.server.net.ib.local import PacketWatcher
-from emu.server.net.ib.subnet.nodes import Place, SimNode, built
+from emu.server.net.ib.subnet.nodes import PortPosition, SimNode, built
 from emu.server.net.ib.subnet.places import places_of
 from emu.server.net.ib.subnet.pma import CounterAgents
 from emu.server.net.ib.subnet.routes import LINK_DOWNED, NOWHERE, Path, Routes
 from emu.server.net.ib.subnet.subnet_port import SubnetPort
-from emu.server.net.ib.subnet.topology import Topology
+from emu.server.net.ib.subnet.topology import SubnetTopology
 from emu.server.net.ib.subnet.traps import Traps
 from emu.server.net.ib.subnet.walk import Walk
 from emu.server.net.link.direction import LinkDirection
@@ -44,7 +44,7 @@ _PORT: Final = 1
 class SubnetFabric:
     """A subnet and its functions; implements :class:`emu.server.net.ib.local.Wired`."""
 
-    def __init__(self, clock: Clock, topology: Topology, guids: Iterable[int]) -> None:
+    def __init__(self, clock: Clock, topology: SubnetTopology, guids: Iterable[int]) -> None:
         """Build the subnet for functions with ``guids``.
 
         Raises TopologyError when the file has too few channel adapters.
@@ -89,7 +89,7 @@ class SubnetFabric:
         """Report to the manager that a function received an SMP with a wrong M_Key."""
         self._traps.bad_mkey(self.cables.nodes[plug.number], _PORT, mad, slid)
 
-    def fail_link(self, place: Place, error: LinkError, count: int) -> None:
+    def fail_link(self, place: PortPosition, error: LinkError, count: int) -> None:
         """Count errors of a port, and send a trap above the threshold."""
         node, port = self.cables.nodes[place[0]], place[1]
         plug = self._by_node.get(node.number)
@@ -102,7 +102,7 @@ class SubnetFabric:
         if result.trap is not None:
             self._traps.link_failed(node, port, result.trap)
 
-    def _smp_leaves(self, place: Place, data: bytes, dlid: int, slid: int) -> None:
+    def _smp_leaves(self, place: PortPosition, data: bytes, dlid: int, slid: int) -> None:
         node = self.cables.nodes[place[0]]
         if node.function is not None and node.has_lid(place[1], dlid):
             self._smp_arrives(node.function, data, slid, dlid)  # the manager is in the same node

@@ -15,7 +15,7 @@ from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.managed import ManagedPort
 from emu.device.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES
-from emu.server.net.ib.subnet.topology import DEFAULT_RATE, NodeLine, Topology
+from emu.server.net.ib.subnet.topology import DEFAULT_RATE, NodeLine, SubnetTopology
 from layouts.enums import PhysState, PortState
 from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.mads import NodeType, port_info, switch_info
@@ -23,7 +23,7 @@ from layouts.wire.mads import NodeType, port_info, switch_info
 if TYPE_CHECKING:
     from layouts.wire.mads import SwitchInfo
 
-Place = tuple[int, int]
+PortPosition = tuple[int, int]
 """Number of a node, and number of its port."""
 NO_PORT: Final = 0xFF
 """Entry of a forwarding table that drops (IBTA 14.2.5.10)."""
@@ -58,7 +58,7 @@ class SimNode:
     num_ports: int
     ports: list[ManagedPort]
     """Ports by number; entry 0 of a channel adapter repeats its port 1."""
-    peers: list[Place | None]
+    peers: list[PortPosition | None]
     """Other end of each port's cable."""
     tables: SwitchTables | None = None
     cut: set[int] = field(default_factory=set)
@@ -91,7 +91,7 @@ class SimNode:
         return bool(info.lid) and info.lid >> info.lmc == lid >> info.lmc
 
 
-class NoPlaceError(Exception):
+class NoCableError(Exception):
     """No such node in the subnet, or no cable at its port; the text says which."""
 
 
@@ -109,16 +109,16 @@ class Cables:
         self.plug: Callable[[int, bool], None] = lambda guid, has_link: None
         """Callback that sets a function's link up or down."""
 
-    def place(self, name: str, port: int) -> Place:
-        """Return a port with a cable, of the node with this name. Raises NoPlaceError."""
+    def place(self, name: str, port: int) -> PortPosition:
+        """Return a port with a cable, of the node with this name. Raises NoCableError."""
         node = next((one for one in self.nodes if one.line.name == name), None)
         if node is None:
-            raise NoPlaceError(f"no node {name!r}")
+            raise NoCableError(f"no node {name!r}")
         if not 1 <= port <= node.num_ports or node.peers[port] is None:
-            raise NoPlaceError(f"no cable at port {port} of {name!r}")
+            raise NoCableError(f"no cable at port {port} of {name!r}")
         return node.number, port
 
-    def peer(self, node: int, port: int) -> Place | None:
+    def peer(self, node: int, port: int) -> PortPosition | None:
         """Return the other end of a port's link; None while the link is down."""
         far = self._cabled(node, port)
         if far is None:
@@ -133,7 +133,7 @@ class Cables:
         """Return whether a port forwards packets other than management packets."""
         return self._state(node, port) == _ACTIVE
 
-    def _cabled(self, number: int, port: int) -> Place | None:
+    def _cabled(self, number: int, port: int) -> PortPosition | None:
         """Return the other end of a port's cable; None if cut or absent."""
         node = self.nodes[number]
         if not 1 <= port <= node.num_ports or port in node.cut:
@@ -216,14 +216,14 @@ def managed_port(number: int, rate: tuple[int, int]) -> ManagedPort:
     return ManagedPort(info, (DEFAULT_PKEY,), PKEY_TABLE_ENTRIES)
 
 
-def built(topology: Topology, functions: dict[int, int]) -> Cables:
+def built(topology: SubnetTopology, functions: dict[int, int]) -> Cables:
     """Build the subnet of a file; ``functions`` maps each function's GUID to its node.
 
     A function's node has one port, with the node's first cable; other cables are ignored.
     """
     by_node = {node: function for function, node in functions.items()}
-    rates: dict[Place, tuple[int, int]] = {}
-    joined: list[tuple[Place, Place]] = []
+    rates: dict[PortPosition, tuple[int, int]] = {}
+    joined: list[tuple[PortPosition, PortPosition]] = []
     plugged: set[int] = set()
     for cable in topology.cables:
         ends = []
@@ -246,7 +246,7 @@ def built(topology: Topology, functions: dict[int, int]) -> Cables:
 
 
 def _nodes(
-    topology: Topology, by_node: dict[int, int], rates: dict[Place, tuple[int, int]]
+    topology: SubnetTopology, by_node: dict[int, int], rates: dict[PortPosition, tuple[int, int]]
 ) -> Iterator[SimNode]:
     for number, line in enumerate(topology.nodes):
         count = 1 if number in by_node else line.num_ports

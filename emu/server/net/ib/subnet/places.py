@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emu.server.net.ib.subnet.topology import NodeLine, Topology, TopologyError
+from emu.server.net.ib.subnet.topology import NodeLine, SubnetTopology, TopologyError
 from layouts.wire.mads import NodeType
 
 FUNCTION = "function"
 """Prefix of a node's name: the channel adapter ``function0`` is function 0, and so on."""
 
 
-def places_of(topology: Topology, guids: Sequence[int]) -> dict[int, int]:
+def places_of(topology: SubnetTopology, guids: Sequence[int]) -> dict[int, int]:
     """Return the node of each function, by its GUID.
 
     Functions without a channel adapter of their name take the others in the file's order. Raises
@@ -42,7 +42,7 @@ def _is_named(node: NodeLine, functions: int) -> bool:
     return any(node.name == f"{FUNCTION}{index}" for index in range(functions))
 
 
-def _check_guids(topology: Topology, numbers: dict[int, int]) -> None:
+def _check_guids(topology: SubnetTopology, numbers: dict[int, int]) -> None:
     """Check that no other node has the GUID of a function, which overrides its node's GUID."""
     others = {node.guid for at, node in enumerate(topology.nodes) if at not in numbers.values()}
     for guid in numbers:

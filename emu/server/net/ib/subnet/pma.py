@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from emu.device.port.ib import pma
-from emu.server.net.ib.subnet.nodes import Place, SimNode
+from emu.server.net.ib.subnet.nodes import PortPosition, SimNode
 from emu.server.net.ib.subnet.routes import Routes
 from layouts.wire.mads import MgmtClass, PmaAttr, PmaCap, pma_mad
 
@@ -51,7 +51,7 @@ class CounterAgents:
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
-        self._bases: dict[Place, dict[tuple[int, str], int]] = {}
+        self._bases: dict[PortPosition, dict[tuple[int, str], int]] = {}
 
     def answer(self, node: SimNode, data: bytes) -> bytes | None:
         """Return the response to a MAD of 256 bytes; None without one."""

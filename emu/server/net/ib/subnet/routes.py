@@ -16,7 +16,7 @@ from typing import Final
 
 from emu.device.rounds.budget import Budget
 from emu.device.rounds.costs import STEPS_PER_LINK_COUNTED, STEPS_PER_LINK_FOUND
-from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, Place
+from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, PortPosition
 from layouts.enums import PortState
 from layouts.wire.bth import MULTICAST_LID
 
@@ -56,9 +56,9 @@ class Path:
 
     end: int
     """Node that receives the packets; NOWHERE when they are dropped."""
-    sent: tuple[Place, ...]
+    sent: tuple[PortPosition, ...]
     """Output ports in order along the route; ``received`` has the input ports."""
-    received: tuple[Place, ...]
+    received: tuple[PortPosition, ...]
     dropped: tuple[int, int, str] | None = None
     """Port that drops the packets, and the counter of the reason."""
     packets: int = 0
@@ -66,12 +66,12 @@ class Path:
 
 
 @dataclass(slots=True)
-class Tree:
+class MulticastTree:
     """Routes of a multicast packet, with the fields of :class:`Path`."""
 
     ends: tuple[int, ...]
-    sent: tuple[Place, ...]
-    received: tuple[Place, ...]
+    sent: tuple[PortPosition, ...]
+    received: tuple[PortPosition, ...]
     dropped: None = None
     packets: int = 0
     octets: int = 0
@@ -84,16 +84,16 @@ class Routes:
         self._cables = cables
         self._round = round_
         self._generation = -1
-        self._paths: dict[tuple[Place, int], Path] = {}
-        self._trees: dict[tuple[int, int], Tree] = {}
+        self._paths: dict[tuple[PortPosition, int], Path] = {}
+        self._trees: dict[tuple[int, int], MulticastTree] = {}
         self._kept = 0
-        self._owing: list[Path | Tree] = []
+        self._owing: list[Path | MulticastTree] = []
         """Routes with packets that are not yet in the ports' counters."""
         self._owed = 0
-        self.counts: dict[Place, Counter[str]] = {}
+        self.counts: dict[PortPosition, Counter[str]] = {}
         """Counters of PortCounters and PortCountersExtended, by port."""
 
-    def way(self, place: Place, lid: int) -> Path:
+    def way(self, place: PortPosition, lid: int) -> Path:
         """Return the route for a LID from an adapter's port, or from a switch itself: port 0."""
         self._renew()
         path = self._paths.get((place, lid))
@@ -102,7 +102,7 @@ class Routes:
             self._keep(path)
         return path
 
-    def tree(self, node: int, lid: int) -> Tree:
+    def tree(self, node: int, lid: int) -> MulticastTree:
         """Return the tree for a multicast LID from an adapter's port 1."""
         self._renew()
         tree = self._trees.get((node, lid))
@@ -111,7 +111,7 @@ class Routes:
             self._keep(tree)
         return tree
 
-    def passes(self, path: Path | Tree, octets: int, packets: int = 1) -> None:
+    def passes(self, path: Path | MulticastTree, octets: int, packets: int = 1) -> None:
         """Count packets on a route; ``octets`` is their total size."""
         if not path.packets:
             if self._owed > MAX_OWED:
@@ -121,7 +121,7 @@ class Routes:
         path.packets += packets
         path.octets += octets
 
-    def _keep(self, path: Path | Tree) -> None:
+    def _keep(self, path: Path | MulticastTree) -> None:
         self._kept += len(path.sent) + 1
         self._round.charge(len(path.sent) * STEPS_PER_LINK_FOUND)
 
@@ -137,7 +137,7 @@ class Routes:
         self._round.charge(self._owed * STEPS_PER_LINK_COUNTED)
         paths, self._owing, self._owed = self._owing, [], 0
         for path in paths:
-            sent, received = _NAMES[isinstance(path, Tree)]
+            sent, received = _NAMES[isinstance(path, MulticastTree)]
             for places, names in ((path.sent, sent), (path.received, received)):
                 self._add(places, names, path)
             if path.dropped is not None:
@@ -149,7 +149,9 @@ class Routes:
         """Add to a counter of a port."""
         self.counts.setdefault((node, port), Counter())[name] += by
 
-    def _add(self, places: tuple[Place, ...], names: _Names, path: Path | Tree) -> None:
+    def _add(
+        self, places: tuple[PortPosition, ...], names: _Names, path: Path | MulticastTree
+    ) -> None:
         all_packets, packets, data = names
         for place in places:
             counts = self.counts.get(place)
@@ -161,8 +163,8 @@ class Routes:
 
     def _walk(self, node: int, port: int, lid: int) -> Path:
         cables = self._cables
-        sent: list[Place] = []
-        received: list[Place] = []
+        sent: list[PortPosition] = []
+        received: list[PortPosition] = []
         entry, exit_ = 0, port or self._exit(node, lid)
         for _ in range(MAX_LINKS):
             if exit_ in (0, NO_PORT) or exit_ == entry:
@@ -186,7 +188,7 @@ class Routes:
         tables = self._cables.nodes[node].tables
         return NO_PORT if tables is None else tables.exit_to(lid)
 
-    def _across(self, node: int, port: int) -> Place | None:
+    def _across(self, node: int, port: int) -> PortPosition | None:
         """Return the other end of a usable link: this end is ACTIVE, the other ARMED or ACTIVE."""
         cables = self._cables
         far = cables.peer(node, port)
@@ -195,21 +197,21 @@ class Routes:
         there = cables.nodes[far[0]].ports[far[1]].info.port_state
         return far if there in (PortState.ARMED, PortState.ACTIVE) else None
 
-    def _back(self, far: Place) -> Place:
+    def _back(self, far: PortPosition) -> PortPosition:
         """Return the near end of a link as the cable's own value, to share one object."""
         near = self._cables.nodes[far[0]].peers[far[1]]
         assert near is not None  # a packet has just passed it
         return near
 
-    def _spread(self, node: int, lid: int) -> Tree:
+    def _spread(self, node: int, lid: int) -> MulticastTree:
         """Return the tree of a multicast LID.
 
         A switch forwards to all ports of its mask except the input port, and to each port only
         once.
         """
         ends: list[int] = []
-        sent: list[Place] = []
-        received: list[Place] = []
+        sent: list[PortPosition] = []
+        received: list[PortPosition] = []
         used: dict[int, int] = {}
         todo = [(node, 1)]
         while todo and len(sent) < MAX_BRANCHES:
@@ -226,7 +228,7 @@ class Routes:
             mask &= (2 << there.num_ports) - 2 & ~(1 << far[1])
             todo += [(far[0], port) for port in _bits(mask & ~used.get(far[0], 0))]
             used[far[0]] = used.get(far[0], 0) | mask
-        return Tree(tuple(ends), tuple(sent), tuple(received))
+        return MulticastTree(tuple(ends), tuple(sent), tuple(received))
 
 
 def _bits(mask: int) -> Iterator[int]:

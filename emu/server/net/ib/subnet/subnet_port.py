@@ -16,7 +16,7 @@ from emu.device.ports import CarryTrain
 from emu.server.net.ib.link_packets import DatagramLinkPacket, IbLinkPacket
 from emu.server.net.ib.local import destination, source_of, take
 from emu.server.net.ib.packet_queue import PacketQueue
-from emu.server.net.ib.subnet.nodes import NoPlaceError, Place
+from emu.server.net.ib.subnet.nodes import NoCableError, PortPosition
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import LocalChange
 
@@ -113,10 +113,10 @@ class SubnetPort:
             raise NoEffectError(f"no link at port {port} of {node!r}")
         self._fabric.fail_link(place, error, count)
 
-    def _place(self, node: str, port: int) -> Place:
+    def _place(self, node: str, port: int) -> PortPosition:
         try:
             return self._fabric.cables.place(node, port)
-        except NoPlaceError as error:
+        except NoCableError as error:
             raise NoEffectError(str(error)) from None
 
     def count_error(self, name: str, number: int) -> None:
@@ -170,14 +170,14 @@ class SubnetPort:
         """Return None: switches and watchers observe each packet."""
         return None
 
-    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
+    def when_ready(self, lid: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when more packets may be sent."""
         link = self._fabric.tx_links.get(self.guid)
         if link is not None and link.is_pausing:
-            link.when_room(partial(self.when_room, lid, callback))
+            link.when_ready(partial(self.when_ready, lid, callback))
             return
         to = self._fabric.finds(self, lid) or self
-        to._queue.when_room(callback)
+        to._queue.when_ready(callback)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Send a datagram to its receivers; drop it silently when there are none."""

@@ -76,7 +76,7 @@ class NodeLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Cable:
+class SubnetCable:
     """A cable by numbers of nodes and their ports; width and speed are PTYS codes."""
 
     ends: tuple[tuple[int, int], tuple[int, int]]
@@ -85,11 +85,11 @@ class Cable:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class SubnetTopology:
     """Nodes in the file's order, and the cables between them."""
 
     nodes: tuple[NodeLine, ...]
-    cables: tuple[Cable, ...]
+    cables: tuple[SubnetCable, ...]
     source: str = "the file"
     """Name of the source in error messages."""
 
@@ -162,7 +162,7 @@ class _Reader:
         return ""
 
 
-def parse(text: str) -> Topology:
+def parse(text: str) -> SubnetTopology:
     """Return the subnet that a file describes. Raises TopologyError."""
     reader = _Reader()
     for number, line in enumerate(text.splitlines(), 1):
@@ -172,7 +172,7 @@ def parse(text: str) -> Topology:
         if line and not line.startswith("#") and (wrong := reader.take(number, line)):
             raise TopologyError(f"line {number}: {wrong}")
     nodes = tuple(_with_guids(reader.nodes))
-    return Topology(nodes, tuple(_cables(nodes, reader.plugs)))
+    return SubnetTopology(nodes, tuple(_cables(nodes, reader.plugs)))
 
 
 def _with_guids(nodes: list[NodeLine]) -> Iterator[NodeLine]:
@@ -189,7 +189,7 @@ def _with_guids(nodes: list[NodeLine]) -> Iterator[NodeLine]:
         yield replace(node, guid=guid, system_guid=node.system_guid or guid)
 
 
-def _cables(nodes: tuple[NodeLine, ...], plugs: list[_Plug]) -> Iterator[Cable]:
+def _cables(nodes: tuple[NodeLine, ...], plugs: list[_Plug]) -> Iterator[SubnetCable]:
     """Yield each cable once. Raises TopologyError for a port with two cables or an unknown node."""
     numbers: dict[str, int] = {}
     for number, node in enumerate(nodes):
@@ -210,4 +210,4 @@ def _cables(nodes: tuple[NodeLine, ...], plugs: list[_Plug]) -> Iterator[Cable]:
             raise TopologyError(f"line {plug.line}: one of the two ports has another cable")
         ends[here], ends[there] = there, here
         if not known:
-            yield Cable((here, there), *(plug.rate or DEFAULT_RATE))
+            yield SubnetCable((here, there), *(plug.rate or DEFAULT_RATE))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.port.ib.sma import CLASS_VERSION
 from emu.device.ports import Clock, Timer
-from emu.server.net.ib.subnet.nodes import Place, SimNode
+from emu.server.net.ib.subnet.nodes import PortPosition, SimNode
 from layouts.wire.mads import (
     BASE_VERSION,
     LocalChange,
@@ -67,7 +67,9 @@ class _Sent:
 class Traps:
     """Sends nodes' traps until the manager represses them."""
 
-    def __init__(self, clock: Clock, leave: Callable[[Place, bytes, int, int], None]) -> None:
+    def __init__(
+        self, clock: Clock, leave: Callable[[PortPosition, bytes, int, int], None]
+    ) -> None:
         """Store ``leave``, which sends an SMP: port, bytes, destination and source LID."""
         self._clock = clock
         self._leave = leave

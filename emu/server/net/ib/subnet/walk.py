@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.port.ib import sma
 from emu.device.ports import Clock
 from emu.server.net.ib.subnet.agent import SmpRequest, answer, may
-from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, Place, SimNode
+from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, PortPosition, SimNode
 from emu.server.net.ib.subnet.traps import Traps
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import DIRECTION, Method, smp
@@ -59,7 +59,7 @@ class Walk:
         self._deliver = deliver
         self._traps = traps
 
-    def leave(self, place: Place, data: bytes, dlid: int, slid: int) -> None:
+    def leave(self, place: PortPosition, data: bytes, dlid: int, slid: int) -> None:
         """Send an SMP from a node's port; port 0 is a switch itself."""
         smp_ = Smps(smp.view(bytearray(data)), dlid, slid)
         node, port = place

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from emu.device.port.eth.checksum import adjust, complete, insert, total, totals, trusted, verify
 from emu.device.port.eth.headers import parse
-from emu.driver.ethernet.frames import TCP, UDP, Packet, ones_complement_sum
+from emu.driver.ethernet.frames import TCP, UDP, EthPacket, ones_complement_sum
 
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
 
@@ -65,7 +65,7 @@ class TestSending:
 
     def test_udp_never_sends_that_it_has_none(self):
         """A checksum that comes out as 0 is sent as 0xffff (RFC 768)."""
-        packet = Packet(protocol=UDP, payload=bytes(2))
+        packet = EthPacket(protocol=UDP, payload=bytes(2))
         left = ones_complement_sum(packet.pseudo(10) + packet.ports + b"\0\x0a\0\0")
         packet.payload = (0xFFFF - left).to_bytes(2, "big")
         blank = bytearray(packet.frame())
@@ -82,12 +82,12 @@ class TestSending:
         ids=str,
     )
     def test_no_transport_that_has_one(self, fields):
-        frame = Packet(**fields).frame()
+        frame = EthPacket(**fields).frame()
         assert insert(parse(frame), False, True) == frame
 
     @pytest.mark.parametrize("length", [0, 7, 16])
     def test_udp_length_that_makes_no_sense(self, length):
-        frame = bytearray(Packet(protocol=UDP).frame())
+        frame = bytearray(EthPacket(protocol=UDP).frame())
         frame[38:40] = length.to_bytes(2, "big")
         assert insert(parse(bytes(frame)), True, True) == bytes(frame)
 
@@ -136,7 +136,7 @@ class TestAdjusting:
     @pytest.mark.parametrize("version", [{}, IPV6 | {"chain": UDP}], ids=["IPv4", "IPv6"])
     def test_udp_without_a_checksum_keeps_none(self, version):
         """Tunnels over IPv6 may leave it out as well (RFC 6935)."""
-        packet = Packet(protocol=UDP, checked=False, **version)
+        packet = EthPacket(protocol=UDP, checked=False, **version)
         frame = bytearray(packet.frame())
         headers = parse(bytes(frame))
         frame[packet.l4] ^= 1
@@ -148,7 +148,7 @@ class TestAdjusting:
     )
     def test_what_has_no_transport_checksum(self, fields):
         """Only the IP header's is updated."""
-        packet = Packet(**fields)
+        packet = EthPacket(**fields)
         frame = bytearray(packet.frame())
         headers = parse(bytes(frame))
         frame[packet.l3 + 12] ^= 1
@@ -185,32 +185,35 @@ class TestReceiving:
 
     @given(st.integers(0, 19), st.integers(0, 7))
     def test_ipv4_header(self, at, bit):
-        frame = bytearray(Packet().frame())
+        frame = bytearray(EthPacket().frame())
         frame[14 + at] ^= 1 << bit
         assert not verify(parse(bytes(frame))).l3_ok
 
-    @given(st.binary(min_size=14, max_size=200) | packets().map(Packet.frame), st.integers(14, 200))
+    @given(
+        st.binary(min_size=14, max_size=200) | packets().map(EthPacket.frame),
+        st.integers(14, 200),
+    )
     def test_anything(self, frame, size):
         found = verify(parse(frame[:size]))
         assert same(found.check_sum, frame[14:size])
 
     @pytest.mark.parametrize(("fields", "right"), [({}, True), (IPV6, False)], ids=("v4", "v6"))
     def test_udp_without_a_checksum(self, fields, right):
-        frame = Packet(protocol=UDP, chain=UDP, checked=False, **fields).frame()
+        frame = EthPacket(protocol=UDP, chain=UDP, checked=False, **fields).frame()
         for found in (verify(parse(frame)), trusted(parse(frame))):
             assert same(found.check_sum, frame[14:])
             assert found.l4_ok is right
 
     @pytest.mark.parametrize("fields", [{"fragment": 1}, {"protocol": 1}, {"tags": ((0x8100, 1),)}])
     def test_what_trust_does_not_help(self, fields):
-        frame = Packet(**fields).frame()
+        frame = EthPacket(**fields).frame()
         found = trusted(parse(frame))
         assert same(found.check_sum, frame[14:])
         assert found.l4_ok == ("tags" in fields)
 
     def test_trust_reads_no_payload(self):
         """That is what it is for: a payload that was changed is not noticed."""
-        frame = bytearray(Packet().frame())
+        frame = bytearray(EthPacket().frame())
         want = trusted(parse(bytes(frame))).check_sum
         frame[-1] ^= 1
         assert trusted(parse(bytes(frame))).check_sum == want

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from emu.device.port.eth.headers import MAX_EXTENSIONS, FrameError, parse
 from emu.device.port.eth.vlan import insert_tag, pad, strip_tag
-from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
+from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
 
@@ -36,7 +36,7 @@ def test_headers_alone(packet):
     assert headers.end == len(header)
 
 
-@given(st.binary(max_size=120) | packets().map(Packet.frame), st.data())
+@given(st.binary(max_size=120) | packets().map(EthPacket.frame), st.data())
 def test_whatever_comes(frame, data):
     """Only a frame without an Ethernet header is refused; what is found lies inside the frame."""
     frame = bytearray(frame[: data.draw(st.integers(0, len(frame)))])
@@ -57,7 +57,7 @@ def test_whatever_comes(frame, data):
 
 def malformed(**change):
     """A packet of which a byte, counted from the IP header, is another."""
-    frame = bytearray(Packet(**{k: v for k, v in change.items() if k != "at"}).frame())
+    frame = bytearray(EthPacket(**{k: v for k, v in change.items() if k != "at"}).frame())
     for at, value in change["at"].items():
         frame[14 + at] = value
     return parse(bytes(frame))
@@ -76,8 +76,8 @@ class TestMalformed:
 
     @pytest.mark.parametrize("size", [15, 33, 14])
     def test_frame_ends_inside_the_ip_header(self, size):
-        assert parse(Packet().frame()[:size]).version == 0
-        assert parse(Packet(**IPV6).frame()[:size]).version == 0
+        assert parse(EthPacket().frame()[:size]).version == 0
+        assert parse(EthPacket(**IPV6).frame()[:size]).version == 0
 
     @pytest.mark.parametrize("at", [{32: 0x40}, {32: 0xF0}], ids=str)
     def test_tcp_header_length(self, at):
@@ -86,12 +86,12 @@ class TestMalformed:
         assert headers.ports == b""
 
     def test_transport_header_that_is_cut_off(self):
-        packet = Packet(protocol=17)
+        packet = EthPacket(protocol=17)
         frame = packet.front + packet.network(7) + bytes(7)
         assert parse(frame).l4 == 0
 
     def test_third_tag_is_the_ethertype(self):
-        packet = Packet(tags=((0x88A8, 1), (0x8100, 2), (0x8100, 3)))
+        packet = EthPacket(tags=((0x88A8, 1), (0x8100, 2), (0x8100, 3)))
         headers = parse(packet.frame())
         assert (headers.ethertype, headers.l3, headers.tags) == (0x8100, 22, 2)
 
@@ -103,20 +103,20 @@ class TestMalformed:
 class TestFragments:
     @pytest.mark.parametrize("fragment", [0x2000, 0x0001, 0x3FFF])
     def test_ipv4(self, fragment):
-        headers = parse(Packet(fragment=fragment).frame())
+        headers = parse(EthPacket(fragment=fragment).frame())
         assert (headers.version, headers.protocol, headers.l4) == (4, TCP, 0)
         assert headers.fragment
         assert headers.ports == b""
 
     @pytest.mark.parametrize("fragment", [0, 0x4000])
     def test_ipv4_whole(self, fragment):
-        assert not parse(Packet(fragment=fragment).frame()).fragment
+        assert not parse(EthPacket(fragment=fragment).frame()).fragment
 
     @pytest.mark.parametrize(("offset", "fragment"), [(0, False), (1, True), (8, True), (6, False)])
     def test_ipv6(self, offset, fragment):
         """A fragment header alone makes no fragment (RFC 6946)."""
         extra = bytes([TCP, 0]) + offset.to_bytes(2, "big") + bytes(4)
-        headers = parse(Packet(**IPV6, chain=44, extra=extra).frame())
+        headers = parse(EthPacket(**IPV6, chain=44, extra=extra).frame())
         assert (headers.protocol, headers.fragment) == (TCP, fragment)
         assert bool(headers.l4) is not fragment
 
@@ -125,18 +125,18 @@ class TestExtensions:
     def chained(self, count):
         extra = bytes([60, 0]) + bytes(6)
         last = bytes([UDP, 0]) + bytes(6)
-        return Packet(**IPV6, protocol=UDP, chain=60, extra=extra * (count - 1) + last)
+        return EthPacket(**IPV6, protocol=UDP, chain=60, extra=extra * (count - 1) + last)
 
     def test_longest_chain_that_is_walked(self):
         assert parse(self.chained(MAX_EXTENSIONS - 1).frame()).protocol == UDP
         assert parse(self.chained(MAX_EXTENSIONS + 9).frame()).l4 == 0
 
     def test_extension_that_leaves_the_packet(self):
-        headers = parse(Packet(**IPV6, chain=0, extra=bytes([TCP, 255]) + bytes(6)).frame())
+        headers = parse(EthPacket(**IPV6, chain=0, extra=bytes([TCP, 255]) + bytes(6)).frame())
         assert (headers.protocol, headers.l4) == (TCP, 0)
 
     def test_authentication_header_is_the_protocol(self):
-        headers = parse(Packet(**IPV6, chain=51, protocol=51, payload=bytes(12)).frame())
+        headers = parse(EthPacket(**IPV6, chain=51, protocol=51, payload=bytes(12)).frame())
         assert (headers.protocol, headers.l4) == (51, 54)
 
 
@@ -160,7 +160,7 @@ class TestTags:
 
     @pytest.mark.parametrize("tags", [(), ((0x88A8, 5),)])
     def test_only_customer_tags_are_stripped(self, tags):
-        assert strip_tag(Packet(tags=tags).frame()) is None
+        assert strip_tag(EthPacket(tags=tags).frame()) is None
 
     @pytest.mark.parametrize("size", [14, 16, 17])
     def test_tag_that_is_cut_off_stays(self, size):

@@ -8,7 +8,7 @@ from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import TCP, UDP, FrameError, parse
 from emu.device.port.eth.plain import header_bytes, plain
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 
 MACS = bytes.fromhex("020000000001 020000000002")
 
@@ -80,7 +80,7 @@ def test_a_checksum_that_is_filled_in_already_is_not_computed_again():
 )
 def test_headers_of_what_cannot_be_a_super_frame(fields):
     with pytest.raises(FrameError, match="neither TCP nor UDP"):
-        header_bytes(parse(Packet(**fields).frame()))
+        header_bytes(parse(EthPacket(**fields).frame()))
 
 
 @pytest.mark.hostile

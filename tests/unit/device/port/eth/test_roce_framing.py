@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.port.eth.roce import framing, reading
-from emu.device.port.eth.roce.framing import Framer, Headers
+from emu.device.port.eth.roce.framing import Framer, RoceHeaders
 from emu.device.port.eth.roce.reading import BadFrameError, network_header, parse
 from emu.device.port.packet import MAX_BYTES, OPS, Packet
 from layouts.eth_enums import RoceVersion
@@ -81,8 +81,8 @@ def test_the_known_vectors_are_understood(name):
 def test_the_known_vectors_are_built():
     packet = Packet(OPS[Service.RC, PacketKind.SEND, True, True, None], 0x123, 0x4D)
     packet.ack_request = True
-    v4 = Headers(DMAC, SMAC, *V4, tclass=2, hop_limit=64, sport=0xC123)
-    v6 = Headers(DMAC, SMAC, *V6, tclass=2, flow_label=0x12345, hop_limit=3, sport=0xC123)
+    v4 = RoceHeaders(DMAC, SMAC, *V4, tclass=2, hop_limit=64, sport=0xC123)
+    v6 = RoceHeaders(DMAC, SMAC, *V6, tclass=2, flow_label=0x12345, hop_limit=3, sport=0xC123)
     built = Framer(v6, 0xFFFF).frame(packet, [b"hello world!"], 12)
     assert built == VECTORS["IPv6"]
     v1 = replace(v6, version=V1)
@@ -95,7 +95,7 @@ def test_the_known_vectors_are_built():
 
 
 HEADERS = st.builds(
-    lambda gids, tci, tclass, flow, hops, sport, version: Headers(
+    lambda gids, tci, tclass, flow, hops, sport, version: RoceHeaders(
         DMAC,
         SMAC,
         gids[0],
@@ -152,7 +152,7 @@ def test_what_is_built_is_parsed(headers, code, data, number, pkey):
 
 
 def test_a_framer_serves_packets_of_any_number_of_sizes():
-    framer = Framer(Headers(DMAC, SMAC, *V4), 0xFFFF)
+    framer = Framer(RoceHeaders(DMAC, SMAC, *V4), 0xFFFF)
     packet = Packet(OPS[Service.RC, PacketKind.SEND, True, True, None], 5, 6)
     for size in [*range(300), *range(300)]:
         assert len(parse(framer.frame(packet, [bytes(size)], size), 14).payload) == size
@@ -260,7 +260,7 @@ def test_scapy_agrees(gids):
 
     packet = Packet(OPS[Service.UD, PacketKind.SEND, True, True, None], 0x123, 0x4D)
     packet.qkey, packet.src_qpn = 0x8001_0000, 1
-    frame = Framer(Headers(DMAC, SMAC, *gids, tclass=2), 0xFFFF).frame(packet, [b"abcdef"], 6)
+    frame = Framer(RoceHeaders(DMAC, SMAC, *gids, tclass=2), 0xFFFF).frame(packet, [b"abcdef"], 6)
     theirs = Ether(frame)
     assert BTH in theirs
     theirs[BTH].icrc = None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from emu.device.port.eth.headers import FrameError
 from emu.device.port.eth.segment import MAX_SEGMENTS, segment
-from emu.driver.ethernet.frames import TCP, UDP, Packet
+from emu.driver.ethernet.frames import TCP, UDP, EthPacket
 
 
 def expected(packet, payload, mss):
@@ -42,12 +42,12 @@ def test_all_shapes(packet, mss, payload):
 @pytest.mark.parametrize("mss", [1448, 1447, 8948, 65_000])
 def test_sixty_four_kilobytes(protocol, mss):
     payload = bytes(range(256)) * 255 + b"the end"
-    packet = Packet(protocol=protocol, identifier=0xFFF0, sequence=0xFFFFF000, flags=0xFF)
+    packet = EthPacket(protocol=protocol, identifier=0xFFF0, sequence=0xFFFFF000, flags=0xFF)
     assert segment(packet.header(), payload, mss) == list(expected(packet, payload, mss))
 
 
 def test_lengths_and_checksums_of_the_headers_are_not_looked_at():
-    packet = Packet(version=6, source=bytes(16), destination=bytes(16), payload=b"x" * 100)
+    packet = EthPacket(version=6, source=bytes(16), destination=bytes(16), payload=b"x" * 100)
     header = bytearray(packet.header())
     header[18:20] = bytes(2)  # as of a packet that is longer than 64 KiB
     header[70:72] = b"\xaa\xbb"
@@ -57,17 +57,17 @@ def test_lengths_and_checksums_of_the_headers_are_not_looked_at():
 @pytest.mark.parametrize(
     ("packet", "cut", "mss", "payload", "why"),
     [
-        (Packet(protocol=1), 0, 100, b"x", "neither TCP nor UDP"),
-        (Packet(protocol=1), -8, 100, b"x", "neither TCP nor UDP"),
-        (Packet(fragment=0x2000), 0, 100, b"x", "neither TCP nor UDP"),
-        (Packet(), 1, 100, b"x", "neither TCP nor UDP"),
-        (Packet(protocol=UDP), -1, 100, b"x", "do not end with"),
-        (Packet(), -4, 100, b"x", "do not end with"),
-        (Packet(), 0, 0, b"x", "without payload or segment size"),
-        (Packet(), 0, 100, b"", "without payload or segment size"),
-        (Packet(), 0, 30, bytes(30 * MAX_SEGMENTS + 1), "too many segments"),
-        (Packet(), 0, 65_496, bytes(65_496), "longer than IP allows"),
-        (Packet(), 45, 100, b"x", "inside its Ethernet header"),
+        (EthPacket(protocol=1), 0, 100, b"x", "neither TCP nor UDP"),
+        (EthPacket(protocol=1), -8, 100, b"x", "neither TCP nor UDP"),
+        (EthPacket(fragment=0x2000), 0, 100, b"x", "neither TCP nor UDP"),
+        (EthPacket(), 1, 100, b"x", "neither TCP nor UDP"),
+        (EthPacket(protocol=UDP), -1, 100, b"x", "do not end with"),
+        (EthPacket(), -4, 100, b"x", "do not end with"),
+        (EthPacket(), 0, 0, b"x", "without payload or segment size"),
+        (EthPacket(), 0, 100, b"", "without payload or segment size"),
+        (EthPacket(), 0, 30, bytes(30 * MAX_SEGMENTS + 1), "too many segments"),
+        (EthPacket(), 0, 65_496, bytes(65_496), "longer than IP allows"),
+        (EthPacket(), 45, 100, b"x", "inside its Ethernet header"),
     ],
 )
 def test_refused(packet, cut, mss, payload, why):
@@ -78,15 +78,15 @@ def test_refused(packet, cut, mss, payload, why):
 
 
 def test_as_many_packets_as_there_may_be():
-    assert len(segment(Packet().header(), bytes(30 * MAX_SEGMENTS), 30)) == MAX_SEGMENTS
+    assert len(segment(EthPacket().header(), bytes(30 * MAX_SEGMENTS), 30)) == MAX_SEGMENTS
 
 
 def test_longest_packet_that_ip_allows():
-    (packet,) = segment(Packet().header(), bytes(65_495), 65_495)
+    (packet,) = segment(EthPacket().header(), bytes(65_495), 65_495)
     assert packet[16:18] == b"\xff\xff"
 
 
-@given(st.binary(max_size=80) | packets().map(Packet.header), st.integers(0, 70_000), st.data())
+@given(st.binary(max_size=80) | packets().map(EthPacket.header), st.integers(0, 70_000), st.data())
 def test_anything(header, mss, data):
     """What is not refused keeps the payload and the headers' size."""
     header = bytearray(header)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from emu.device.port.eth.headers import parse
 from emu.device.port.eth.toeplitz import INPUT_BYTES, Hasher, inverted_xor8, tables, toeplitz
-from emu.driver.ethernet.frames import TCP, UDP, Packet
+from emu.driver.ethernet.frames import TCP, UDP, EthPacket
 from layouts.eth_enums import CqeHashType, HashField, L3ProtType, L4ProtType, RxHashFn
 
 KEY = bytes.fromhex(
@@ -53,7 +53,7 @@ def bit_by_bit(key, data):
 
 def packet_of(source, source_port, destination, destination_port, protocol=TCP):
     first, second = ip_address(source), ip_address(destination)
-    return Packet(
+    return EthPacket(
         version=first.version,
         source=first.packed,
         destination=second.packed,
@@ -109,7 +109,7 @@ class TestSelection:
     @given(packets())
     def test_symmetric(self, packet):
         """Both directions of a flow are one."""
-        back = Packet(**{**vars(packet), "source": packet.destination,
+        back = EthPacket(**{**vars(packet), "source": packet.destination,
                          "destination": packet.source,
                          "ports": packet.ports[2:] + packet.ports[:2]})  # fmt: skip
         one = hasher(packet, IP | PORTS, symmetric=True)
@@ -144,7 +144,7 @@ class TestSelection:
 
     @pytest.mark.parametrize(("protocol", "at"), [(50, 0), (51, 4)])
     def test_security_parameters_index(self, protocol, at):
-        packet = Packet(protocol=protocol, payload=bytes(at) + b"\1\2\3\4" + bytes(8))
+        packet = EthPacket(protocol=protocol, payload=bytes(at) + b"\1\2\3\4" + bytes(8))
         headers = parse(packet.frame())
         value, kind = hasher(packet, IP | HashField.IPSEC_SPI)(headers)
         assert value == bit_by_bit(KEY, packet.source + packet.destination + b"\1\2\3\4")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from emu.device.port.eth.headers import TCP, UDP
 from emu.device.port.eth.plain import plain
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.server.net.eth.coalesce import super_frame, unfragmented
 
 ACK, PSH = 0x10, 0x18
@@ -21,7 +21,7 @@ def packet(version=4, **fields):
     """As passt sends it: without a number, and without "don't fragment"."""
     source, destination = ADDRESSES[version]
     named = {"identifier": 0, "flags": ACK, "payload": bytes(SIZE)} | fields
-    return Packet(version=version, source=source, destination=destination, **named)
+    return EthPacket(version=version, source=source, destination=destination, **named)
 
 
 def stream(count, start=0xFFFFFF00, **fields):

@@ -158,7 +158,7 @@ def test_one_function_waits_for_another_if_both_want_to(nodes, monkeypatch):
         node.port.transmit(node, frame)
 
     def spare(packets=64, priority=0, to=B):
-        return one.port.spare_to(to, packets, one.eth.flow, priority)
+        return one.port.credits_to(to, packets, one.eth.flow, priority)
 
     assert spare() == 100
     assert spare(101) == 0

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.port.eth.headers import TCP, UDP, parse
-from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.frames import EthPacket
 from emu.server.net.eth.passt import _is_tcp, _unpadded
 
 PACKETS = [
-    Packet(payload=b"").frame(),
-    Packet(payload=b"ab").frame(),
-    Packet(version=6, payload=b"").frame(),
-    Packet(protocol=UDP, payload=b"abc").frame(),
+    EthPacket(payload=b"").frame(),
+    EthPacket(payload=b"ab").frame(),
+    EthPacket(version=6, payload=b"").frame(),
+    EthPacket(protocol=UDP, payload=b"abc").frame(),
 ]
 
 

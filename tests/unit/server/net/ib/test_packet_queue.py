@@ -17,7 +17,7 @@ def test_senders_that_do_not_wait_lose_packets(monkeypatch):
     room = [queue.add(b"packet") for _ in range(MAX_PACKETS + 100)]
     assert room == [True] * (ROOM - 1) + [False] * (MAX_PACKETS + 100 - ROOM + 1)
     woken = []
-    queue.when_room(lambda: woken.append(len(arrived)))
+    queue.when_ready(lambda: woken.append(len(arrived)))
     clock.advance(0)
     (first,) = woken
     assert MAX_PACKETS - ROOM < first <= MAX_PACKETS - ROOM + PACKETS_PER_POLL

@@ -211,11 +211,11 @@ def test_bytes_go_back_to_the_ledger_that_they_came_from():
 def test_senders_that_can_wait_do_so_from_half_of_the_limit():
     world = World(rate="8mbit", limit=10)
     woken = []
-    world.link.when_room(lambda: woken.append("at once"))
+    world.link.when_ready(lambda: woken.append("at once"))
     assert woken == ["at once"]
     world.send(5)
     assert world.link.is_pausing
-    world.link.when_room(lambda: woken.append("later"))
+    world.link.when_ready(lambda: woken.append("later"))
     assert woken == ["at once"]
     world.clock.advance(MS)
     assert woken == ["at once", "later"]

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from emu.server.net.ib.subnet.nodes import built
 from emu.server.net.ib.subnet.places import places_of
-from emu.server.net.ib.subnet.topology import MAX_CABLES, Topology, TopologyError, parse
+from emu.server.net.ib.subnet.topology import MAX_CABLES, SubnetTopology, TopologyError, parse
 from layouts.wire.mads import NodeType
 
 IBNETDISCOVER = """
 #
-# Topology file: generated on Thu Nov 26 23:57:22 2026
+# SubnetTopology file: generated on Thu Nov 26 23:57:22 2026
 #
 # Initiated from node 0002c90300e50000 port 0002c90300e50000
 
@@ -138,4 +138,4 @@ def test_a_function_has_the_first_cable_of_its_node():
 
 
 def test_an_empty_file_is_an_empty_subnet():
-    assert parse("# nothing\n") == Topology((), ())
+    assert parse("# nothing\n") == SubnetTopology((), ())
