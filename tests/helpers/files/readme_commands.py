@@ -58,18 +58,18 @@ ENDS = {
     },
     "switch": {
         "mlx5emu lab up switch.toml": (0, "h2"),
-        "mlx5emu lab exec h1 -- devlink port show                                  # the"
-        " sub-functions, and whose they are": (0, "flavour pcisf"),
-        "mlx5emu lab exec h1 -- ip netns exec sf1 ping -c 5 -W 20 10.0.1.2         # within the"
+        "mlx5emu lab exec h1 -- devlink port show                           # the"
+        " sub-functions": (0, "flavour pcisf"),
+        "mlx5emu lab exec h1 -- ip netns exec sf1 ping -c 5 -W 20 10.0.1.2  # within the"
         " adapter": (0, " 0% packet loss"),
-        "mlx5emu lab exec h1 -- ip netns exec sf1 ping -c 5 -W 20 10.0.2.1         # by the cable"
-        " to the other guest": (0, " 0% packet loss"),
-        "mlx5emu lab exec h1 -- ovs-appctl dpctl/dump-flows -m type=offloaded      # what the"
-        " switch does by itself": (0, "offloaded:yes"),
+        "mlx5emu lab exec h1 -- ip netns exec sf1 ping -c 5 -W 20 10.0.2.1  # to the other"
+        " guest": (0, " 0% packet loss"),
+        "mlx5emu lab exec h1 -- ovs-appctl dpctl/dump-flows -m type=offloaded  # the switch's"
+        " flows": (0, "offloaded:yes"),
         "mlx5emu lab exec h1 -- devlink port function rate add pci/0000:01:00.0/slow tx_max 10mbit":
             (0, ""),
-        "mlx5emu lab exec h1 -- devlink port function rate set pci/0000:01:00.0/32768 parent slow"
-        "   # the first sub-function": (0, ""),
+        "mlx5emu lab exec h1 -- devlink port function rate set pci/0000:01:00.0/32768 parent slow":
+            (0, ""),
         "mlx5emu lab down": (0, ""),
     },
 }  # fmt: skip
