@@ -247,7 +247,7 @@ def page(here: Mapping[str, Mapping[str, Facts]]) -> str:
         rows = differences(card, ours)
         same = f"{len(facts) - len(rows)} of {len(facts)} lines are the same."
         parts += [f"## {card['device']}: {card['tool']}", ""]
-        parts += [f"From a {card['source']}: {same}", ""]
+        parts += [f"From a {card['source']}:", same, ""]
         if rows:
             parts += ["| line | real | here | why |", "|---|---|---|---|"]
             parts += [
