@@ -17,7 +17,7 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-ROOMS = (
+PACKAGES = (
     "emu/device/adapter",
     "emu/device/cmdif",
     "emu/device/engine",
@@ -117,13 +117,13 @@ class BuildWithData(build_py):
 
 
 def compiled_modules() -> list[Any]:
-    """The extension modules. Writes their C files into ``build``."""
+    """Return the extension modules, and write their C files into ``build``."""
     from mypyc.build import mypycify
 
-    rooms = [path for room in ROOMS for path in Path(room).rglob("*.py")]
+    paths = [path for package in PACKAGES for path in Path(package).rglob("*.py")]
     return list(
         mypycify(
-            ["--config-file=pyproject.toml", *MODULES, *sorted(set(map(str, rooms)) - {*LEFT_OUT})],
+            ["--config-file=pyproject.toml", *MODULES, *sorted(set(map(str, paths)) - {*LEFT_OUT})],
             opt_level="3",
             multi_file=True,
             group_name=GROUP,

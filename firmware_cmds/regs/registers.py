@@ -22,7 +22,8 @@ Access = Callable[["Hca", RegT], None]
 
 class AccessRegister:
     """AccessRegister: its layout and its functions for reading and writing; None refuses the
-    access."""
+    access.
+    """
 
     __slots__ = ("gate", "is_open", "layout", "read", "scope", "write")
 

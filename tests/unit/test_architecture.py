@@ -256,7 +256,7 @@ def map_for(folder):
 
 
 def test_a_map_shows_every_folder():
-    """A reader finds each folder with sources, by its name, in the page of the room around it."""
+    """The README of a package names each folder with sources that is in it."""
     packages = [ROOT / name for name in PACKAGES]
     found = {path.parent for package in packages for path in package.rglob("*.py")} - {ROOT / "emu"}
     missing = [
@@ -270,7 +270,7 @@ def test_a_map_shows_every_folder():
 MAX_MODULES_PER_PACKAGE = 20
 
 
-def test_a_room_is_seen_at_a_glance():
+def test_a_package_is_seen_at_a_glance():
     """No folder of ours has so many files that nobody reads its list."""
     found = [
         path
@@ -278,8 +278,8 @@ def test_a_room_is_seen_at_a_glance():
         for path in (ROOT / name).rglob("*.py")
         if path.name != "__init__.py"
     ]
-    rooms = Counter(str(path.parent.relative_to(ROOT)) for path in found)
-    crowded = {room: count for room, count in rooms.items() if count > MAX_MODULES_PER_PACKAGE}
+    packages = Counter(str(path.parent.relative_to(ROOT)) for path in found)
+    crowded = {name: count for name, count in packages.items() if count > MAX_MODULES_PER_PACKAGE}
     assert not crowded
 
 
@@ -287,7 +287,7 @@ _NAMED = re.compile(r"`([\w./-]+\.(?:py|sh|toml))`")
 
 
 def test_pages_name_files_that_are_there():
-    """A file that a storey's page names lies beside it, below it or where its path says."""
+    """A file that a layer's page names lies beside it, below it or where its path says."""
     pages = [ROOT / "ARCHITECTURE.md", *ROOT.glob("emu/**/README.md"), ROOT / "layouts/README.md"]
     missing = [
         f"{page.relative_to(ROOT)}: {name}"

@@ -17,10 +17,10 @@ def constant(name):
     raise LookupError(name)
 
 
-ROOMS, MODULES, LEFT_OUT = map(constant, ("ROOMS", "MODULES", "LEFT_OUT"))
+PACKAGES, MODULES, LEFT_OUT = map(constant, ("PACKAGES", "MODULES", "LEFT_OUT"))
 COMPILED = {
     *(ROOT / name for name in MODULES),
-    *(path for room in ROOMS for path in (ROOT / room).rglob("*.py")),
+    *(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")),
 } - {ROOT / name for name in LEFT_OUT}
 
 
@@ -103,7 +103,7 @@ def slices(source):
 
 
 def test_what_is_compiled_is_there():
-    assert all((ROOT / name).is_dir() for name in ROOMS)
+    assert all((ROOT / name).is_dir() for name in PACKAGES)
     assert all((ROOT / name).is_file() for name in (*MODULES, *LEFT_OUT))
 
 

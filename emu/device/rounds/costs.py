@@ -69,7 +69,7 @@ LOG_CUT_PER_STEP: Final = 2
 """Packets that are cut out of a super-frame."""
 LOG_STEERED_PER_STEP: Final = 3
 """Fields, groups, tables or counters on a packet's path through flow tables."""
-LOG_ROOMS_PER_STEP: Final = 1
+LOG_CREDITS_PER_STEP: Final = 1
 """Receive queues that are checked for their number of posted WQEs."""
 STEPS_PER_DECISION: Final = 4
 """A packet of a super-frame that passes a switch's tables separately."""

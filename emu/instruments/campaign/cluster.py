@@ -103,7 +103,8 @@ class Cluster:
     @contextlib.contextmanager
     def _connected(self, deadline: float) -> Iterator[Client]:
         """Hold a connected client while the body runs; retry until ``deadline``. Raises
-        ClusterError."""
+        ClusterError.
+        """
         try:
             from distributed import Client
         except ModuleNotFoundError:

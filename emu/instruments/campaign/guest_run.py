@@ -188,7 +188,8 @@ def _ended(status: int | None, has_findings: bool) -> Ended:
 
 def _bounded(record: Path) -> str:
     """Return a record's complete lines up to :data:`MAX_RECORD` characters; empty without a
-    record."""
+    record.
+    """
     try:
         with record.open(encoding="utf-8", errors="replace") as file:
             text = file.read(MAX_RECORD)

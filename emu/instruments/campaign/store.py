@@ -82,7 +82,8 @@ class Store:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the campaign while the body runs. Raises UserError if another process holds the
-        lock."""
+        lock.
+        """
         with (self.path / "lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,7 +112,8 @@ class Store:
 
     def pending(self, names: Collection[str] | None = None) -> list[Description]:
         """Return runs of ``names`` (all by default) without a result or with
-        :attr:`Ended.ERROR`."""
+        :attr:`Ended.ERROR`.
+        """
         done = {name for name, result in self.results().items() if result.ended is not Ended.ERROR}
         asked = self.runs if names is None else names
         return [run for name, run in self.runs.items() if name in asked and name not in done]

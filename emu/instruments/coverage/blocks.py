@@ -160,7 +160,8 @@ def measure(
 
 def ran(begins: list[int], blocks: Iterable[tuple[int, int]], base: int) -> Iterator[int]:
     """Yield the ``begins`` inside any of ``blocks`` (address, length); ``base`` is ``.text``'s
-    address."""
+    address.
+    """
     done = -1
     for address, length in sorted(blocks):
         start, end = address - base, address - base + length

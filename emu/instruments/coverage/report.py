@@ -52,7 +52,8 @@ class CoverageRow:
 
 def rows(coverage: Coverage, tree: KernelTree | None) -> list[CoverageRow]:
     """Return the table: rows by module, with a source tree also by directory, and the total
-    last."""
+    last.
+    """
     groups: dict[tuple[str, str], dict[str, list[CoveredFunction]]] = defaultdict(dict)
     for release, kernel in coverage.kernels.items():
         for name, module in kernel.modules.items():

@@ -141,7 +141,8 @@ class FuzzCampaign:
 
     def _begin(self, kernel: str) -> FuzzLoop:
         """Return the loop with the inputs of earlier runs; those of other kernels are tried
-        again."""
+        again.
+        """
         hits, known = self._corpus.hits(kernel)
         schedule = Schedule(hits)
         loop = FuzzLoop(self._targets, self._workloads, self._seed, schedule, known)

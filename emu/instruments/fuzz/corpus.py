@@ -184,7 +184,8 @@ class Corpus:
 
     def hits(self, kernel: str) -> tuple[Counter[Block], set[str]]:
         """Return the number of runs that reached each block, and the workloads run without
-        faults."""
+        faults.
+        """
         path = self.path / "blocks.json"
         if not path.exists() or kernel not in (table := _table(path)):
             return Counter(), set()
@@ -218,7 +219,8 @@ class Corpus:
 
     def merge(self, other: Corpus) -> tuple[int, int]:
         """Copy inputs and findings of another corpus; return the numbers of new inputs and
-        titles."""
+        titles.
+        """
         known = {path.stem for path in (self.path / "inputs").glob("*.toml")}
         new = [entry for entry in other.entries() if entry.input.id not in known]
         for entry in new:

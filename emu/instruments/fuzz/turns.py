@@ -79,7 +79,8 @@ class ShellTurns:
 
 class _Idleness:
     """Measures idle time of a User-Mode Linux guest by its processor time, not by wall-clock
-    time."""
+    time.
+    """
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
@@ -175,7 +176,8 @@ class ProgramTurns:
 
     def _answer(self, name: str, seconds: float, idle: _Idleness | None = None) -> dict[str, Any]:
         """Return the next answer; raise CommandTimeoutError after ``seconds``, or if ``idle``
-        too long."""
+        too long.
+        """
         deadline = time.monotonic() + seconds
         while not self._said.endswith(b"\n"):
             self._news.clear()

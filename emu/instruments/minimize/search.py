@@ -28,7 +28,8 @@ class _EnoughError(Exception):
 
 class Search(Generic[T]):
     """Makes each trial once, at most ``limit`` of them, and keeps the smallest candidate that
-    fails."""
+    fails.
+    """
 
     def __init__(
         self, shows: Shows[T], key: Callable[[T], Hashable], limit: int | None = None

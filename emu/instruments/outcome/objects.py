@@ -32,7 +32,8 @@ class Census(Protocol):
 
 def settled(control: Census, wait: Callable[[float], None] = time.sleep) -> dict[str, int]:
     """Return the counts once 3 samples 0.1 s apart are equal, as a kernel frees some objects
-    later."""
+    later.
+    """
     last, same = control.census(), 1
     for _ in range(_MAX_SAMPLES):
         wait(_INTERVAL)

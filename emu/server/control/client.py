@@ -102,7 +102,8 @@ class Client:
 
     def without_effect(self, name: str | None = None) -> int:
         """Return the number of times that the rule of this name, or all, met an event without
-        effect."""
+        effect.
+        """
         return self._count("without_effect", name)
 
     def _count(self, what: str, name: str | None) -> int:

@@ -123,7 +123,8 @@ class DmaMap:
 
     def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
         """Return views, as :meth:`GuestMemory.segments`; ``writable`` must be False for read-only
-        ranges."""
+        ranges.
+        """
         start, end, delta, _, view = self._write_window
         stop = iova + length
         if start <= iova < stop <= end:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.ports import DmaError
-from emu.device.rounds.costs import LOG_ROOMS_PER_STEP
+from emu.device.rounds.costs import LOG_CREDITS_PER_STEP
 from layouts.enums import PortType
 from layouts.eth_enums import RqState
 
@@ -61,7 +61,7 @@ def emptiest(hca: Hca) -> tuple[int, int]:
                 continue  # the next frame breaks the queue
             if frames < least:
                 least, size = frames, rq.size_frames
-    hca.budget.charge(examined >> LOG_ROOMS_PER_STEP)
+    hca.budget.charge(examined >> LOG_CREDITS_PER_STEP)
     return least, size
 
 

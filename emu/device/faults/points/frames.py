@@ -93,7 +93,6 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
     @action("the byte at the offset ``at``, or the last one, is inverted", takes=[_AT])
     def corrupt(self, rule: Rule) -> None:
         """Invert one byte."""
-
         self._changed(lambda data: _invert(data, rule))
 
 

@@ -50,7 +50,7 @@ _INFO_SIZE, _RECURSION_MISSES = 216, 208
 
 
 def bpf(command: int, attributes: bytes) -> int:
-    """Call bpf(2). Raises OSError."""
+    """Make the system call bpf(2). Raises OSError."""
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     libc = ctypes.CDLL(None, use_errno=True)
     result: int = libc.syscall(_SYS_BPF[platform.machine()], command, buffer, len(attributes))
@@ -145,7 +145,8 @@ def traceable(known: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[i
 
 def load(module: str) -> set[str]:
     """Load a module; return the names of functions that ran, including those of its
-    dependencies."""
+    dependencies.
+    """
     (TRACING / "trace").write_text("")
     with (TRACING / "set_ftrace_filter").open("a") as file:
         file.write(f":mod:{module}\n")

@@ -69,7 +69,8 @@ class FunctionPort(SegmentPort):
     @property
     def changes(self) -> int:
         """Number that grows with every change of the segment's ports or of the addresses behind
-        them."""
+        them.
+        """
         return self._switch.changes
 
     def nodes(self) -> Iterable[Hca]:

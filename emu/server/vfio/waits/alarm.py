@@ -52,7 +52,8 @@ class Alarm:
 
     def set(self) -> None:
         """Set the alarm: a system call that starts now and blocks ends with EINTR after 20 to 40
-        ms."""
+        ms.
+        """
         if self._is_ready and (now := time.monotonic_ns()) - self._set_ns > _AGAIN_NS:
             self._set_ns = now
             signal.setitimer(signal.ITIMER_REAL, _SECONDS)

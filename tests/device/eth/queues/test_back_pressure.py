@@ -6,7 +6,7 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.rx_credits import MAX_UNCONFIRMED_PACKETS, POLL_NS, emptiest
 from emu.device.faults.link import PlannedLink
 from emu.device.port.eth.frame import Frame
-from emu.device.rounds.costs import LOG_ROOMS_PER_STEP
+from emu.device.rounds.costs import LOG_CREDITS_PER_STEP
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -287,4 +287,4 @@ def test_looking_at_many_queues_is_charged(clock):
     arrive(hca, Frame(node.mac + EthPacket().frame()[6:]))
     before = hca.budget.steps
     assert emptiest(hca) == (1, 64)
-    assert hca.budget.steps - before >= queues >> LOG_ROOMS_PER_STEP
+    assert hca.budget.steps - before >= queues >> LOG_CREDITS_PER_STEP

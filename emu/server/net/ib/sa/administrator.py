@@ -207,7 +207,8 @@ class SubnetAdministrator:
 
     def _take_rmpp(self, key: Key, mad: SaMad, to: Destination) -> None:
         """Handle an RMPP packet; requests fit into one MAD, so the SA never receives segmented
-        data."""
+        data.
+        """
         kind = mad.rmpp_hdr.rmpp_type
         if mad.rmpp_hdr.rmpp_version != RMPP_VERSION:
             self._send_mad(abort(answer_head(mad), RmppStatus.UNV), to)

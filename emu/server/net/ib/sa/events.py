@@ -88,7 +88,8 @@ class Subscriptions:
 
     def records(self, query: Query[InformInfoRec]) -> Iterator[InformInfoRec | None]:
         """Yield the requester's subscriptions, or all if trusted:
-        SubnAdmGet(Table)(InformInfoRecord)."""
+        SubnAdmGet(Table)(InformInfoRecord).
+        """
         for number, (lid, qpn, data) in enumerate(list(self._subscriptions)):
             yield None
             port = query.subnet.by_lid.get(lid)

@@ -70,7 +70,8 @@ class Services:
 
     def records(self, query: Query[ServiceRec]) -> Iterator[ServiceRec | None]:
         """Yield services with remaining leases: SubnAdmGet(Table); only trusted requesters see
-        keys."""
+        keys.
+        """
         self._forget_old()
         for data, end in list(self._services.values()):
             record = service_rec.view(bytearray(data))
