@@ -23,11 +23,11 @@ import tomli_w
 if TYPE_CHECKING:
     from emu.guests import Guest
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 REAL, HERE, REASONS, PAGE = (
-    HERE / name for name in ("real.toml", "here.toml", "reasons.toml", "README.md")
+    FOLDER / name for name in ("real.toml", "here.toml", "reasons.toml", "README.md")
 )
-FAILURES = HERE / "failures.py"
+FAILURES = FOLDER / "failures.py"
 """Requests that fail, for a guest to run."""
 SUITE = "trixie"
 
@@ -241,7 +241,7 @@ def differences(card: Mapping[str, Any], here: Facts) -> list[tuple[str, str, st
 def page(here: Mapping[str, Mapping[str, Facts]]) -> str:
     """The table, in Markdown."""
     reasons = tomllib.loads(REASONS.read_text())["difference"]
-    parts = [(HERE / "head.md").read_text().rstrip(), ""]
+    parts = [(FOLDER / "head.md").read_text().rstrip(), ""]
     for card in cards():
         facts, ours = card["facts"], here[card["device"]][card["tool"]]
         rows = differences(card, ours)

@@ -85,7 +85,7 @@ def test_name_that_is_none(name):
 def test_path_of_something_else(tmp_path):
     path = tmp_path / "file"
     path.write_text("mine")
-    with Fabric(f"unix:{path}") as fabric, pytest.raises(FabricError, match="is no socket"):
+    with Fabric(f"unix:{path}") as fabric, pytest.raises(FabricError, match="is not a socket"):
         fabric.join()
     assert path.read_text() == "mine"
 

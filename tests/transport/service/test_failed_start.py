@@ -46,13 +46,13 @@ def start(tmp_path):
 
 REASONS: dict[str, tuple[dict[str, Any], str]] = {
     "the fabric's address is a file": (
-        {"taken": "fabric"}, "exists and is no socket"
+        {"taken": "fabric"}, "exists and is not a socket"
     ),
     "the second socket's path is a file": (
-        {"taken": "two"}, "two: exists and is no socket"
+        {"taken": "two"}, "two: exists and is not a socket"
     ),
     "the path of an uplink is a file": (
-        {"taken": "stream"}, "exists and is no socket"
+        {"taken": "stream"}, "exists and is not a socket"
     ),
     "the second uplink's path is that of the first": (
         {"nets": 2}, "another process listens here"
@@ -64,7 +64,7 @@ REASONS: dict[str, tuple[dict[str, Any], str]] = {
         {"faults": FaultOptions(record=Path("/nowhere/record"))}, "No such file"
     ),
     "the control socket's path is a file": (
-        {"taken": "control"}, "exists and is no socket"
+        {"taken": "control"}, "exists and is not a socket"
     ),
 }  # fmt: skip
 

@@ -101,7 +101,7 @@ def test_a_file_has_it_with_the_default(use, one):
     assert model.model_fields[one.word].default == one.default
     others = [name for name, other in TABLES[use].items() if other is not model]
     for name in others:
-        assert TABLES[use][name].refused[one.word] == f"it is a key of {one.table(use)}"
+        assert TABLES[use][name].refused[one.word] == f"a key of {one.table(use)}"
 
 
 @pytest.mark.parametrize(("use", "one"), pairs(FILES, refused=True))

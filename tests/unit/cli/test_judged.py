@@ -76,7 +76,7 @@ class FakeGuest:
 def guest(monkeypatch, tmp_path):
     made = FakeGuest()
     monkeypatch.setattr(run, "Guest", made)
-    monkeypatch.setattr(running, "Claim", nullcontext)
+    monkeypatch.setattr(running, "NameClaim", nullcontext)
     monkeypatch.setattr(daemon, "open_exec_servers", lambda *_: nullcontext())
     monkeypatch.setattr(judged, "_census", lambda guest: guest.census())
     monkeypatch.chdir(tmp_path)

@@ -81,7 +81,7 @@ def test_a_name_means_one_example():
 
 def contexts(command, words=()):
     """The contexts of a command and of those below it, by their words."""
-    with click.Context(command, info_name=" ".join(("mlx5emu", *words))) as context:
+    with command.context_class(command, info_name=" ".join(("mlx5emu", *words))) as context:
         yield " ".join(words), context
         if isinstance(command, click.Group):
             for name in command.list_commands(context):

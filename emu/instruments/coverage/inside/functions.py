@@ -50,7 +50,7 @@ _INFO_SIZE, _RECURSION_MISSES = 216, 208
 
 
 def bpf(command: int, attributes: bytes) -> int:
-    """Make the system call bpf(2). Raises OSError."""
+    """Make the BPF system call. Raises OSError."""
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     libc = ctypes.CDLL(None, use_errno=True)
     result: int = libc.syscall(_SYS_BPF[platform.machine()], command, buffer, len(attributes))

@@ -71,7 +71,7 @@ class UnixAddress:
         """Return whether another program without the lock listens. Raises FileExistsError."""
         try:
             if not stat.S_ISSOCK(self.path.lstat().st_mode):
-                raise FileExistsError(errno.EEXIST, "exists and is no socket")
+                raise FileExistsError(errno.EEXIST, "exists and is not a socket")
             self.connect().close()
         except (FileNotFoundError, ConnectionRefusedError):
             return False

@@ -186,9 +186,7 @@ def test_minimize_that_is_interrupted_leaves_the_smallest_plan_so_far(recorded, 
     rules = [rule.name for rule in load(found.read_text()).rule]
     assert CULPRIT[0] in rules
     assert 1 < len(rules) < len(NAMES)
-    assert (
-        f"mlx5emu: {3 * len(rules)} of 30 faults are sufficient so far; fewer may" in result.output
-    )
+    assert f"mlx5emu: {3 * len(rules)} of 30 faults are sufficient so far" in result.output
 
 
 def test_minimize_that_is_interrupted_at_once_leaves_no_plan(recorded, guest, tmp_path):

@@ -147,7 +147,7 @@ def test_the_shortest_matrix_is_a_command(tmp_path):
         (5, '{}[[plan]]\nname = "p"\nfiles = "plans/*.toml"', "2 plans have their own names"),
         (5, "{}[[plan]]\n[[plan]]", "'none' is the name of another plan"),
         (5, '{}[guest]\naccel = "x"', "accel: 'x' is not one of auto, kvm, tcg"),
-        (6, "{}[guest]\nicount = 2\ncpus = 2", "icount is for one processor"),
+        (6, "{}[guest]\nicount = 2\ncpus = 2", "icount needs one processor"),
         (5, '{}[[plan]]\nexpect = "panicked"', "expect: Input should be 'passed', 'skipped'"),
         (5, "{}[[plan]]\nexpect = []", "expect: Tuple should have at least 1 item"),
         (5, "{}[guest]\nmemory = 1", "greater than or equal to 512"),
