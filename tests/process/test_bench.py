@@ -184,7 +184,7 @@ class TestPerftest:
 
     @pytest.mark.parametrize("number", ["inf", "-nan", "0.00", "-1.00", "x"])
     def test_number_that_cannot_be(self, number):
-        with pytest.raises(perftest.OutputError, match="is no measurement"):
+        with pytest.raises(perftest.OutputError, match="is not a measurement"):
             perftest.latency(LATENCY.replace("44.24", number))
 
     def test_line_that_is_cut_off(self):

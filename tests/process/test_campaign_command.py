@@ -128,7 +128,7 @@ def test_ctrl_c_says_what_is_done_and_the_same_command_goes_on(matrix, tmp_path,
         said = process.stderr.read()
     assert process.returncode == status
     assert "2 of 6 runs are done; their results are in few.campaign" in said
-    assert "The same command goes on with the rest." in said
+    assert "The same command continues with the rest." in said
     (tmp_path / "go-on").touch()
     again = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False)
     assert [line.split()[0] for line in again.stderr.splitlines()] == [
@@ -154,7 +154,7 @@ def test_cells_are_compared_with_what_is_expected(matrix):
 
 def test_jobs_are_not_for_a_cluster(matrix):
     result = invoke("run", matrix, "--jobs", 2, "--dask", "tcp://127.0.0.1:1")
-    assert (result.exit_code, "--jobs is for this machine" in result.output) == (2, True)
+    assert (result.exit_code, "use --jobs or --dask" in result.output) == (2, True)
 
 
 def test_a_finding_is_minimized_once(matrix, tmp_path, monkeypatch):

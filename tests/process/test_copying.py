@@ -116,9 +116,9 @@ def test_the_directory_itself_is_a_source(tree, tmp_path):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["here", "there"], "one of the two is in a guest"),
-        (["one:here", "one:there"], "one of the two is in a guest"),
-        (["./one:here", "there"], "one of the two is in a guest"),
+        (["here", "there"], "exactly one of the two must be in a guest"),
+        (["one:here", "one:there"], "exactly one of the two must be in a guest"),
+        (["./one:here", "there"], "exactly one of the two must be in a guest"),
         (["one:/no/such", "there"], "one:/no: No such file or directory"),
         (["one:/nosuch", "there"], "one:/nosuch: No such file or directory"),
         (["one:/etc/hostname/x", "there"], "one:/etc/hostname: Not a directory"),

@@ -360,8 +360,8 @@ def test_where_a_command_runs_and_with_what(open_guest, tmp_path):
     [
         (["--cwd", "/no/such"], 125, "cannot change directory to '/no/such'"),
         (["--user", "nobody-here"], 125, "nobody-here"),
-        (["--env", "=x"], 2, "'=x' is no NAME=VALUE"),
-        (["--env", "x"], 2, "'x' is no NAME=VALUE"),
+        (["--env", "=x"], 2, "'=x' is not NAME=VALUE"),
+        (["--env", "x"], 2, "'x' is not NAME=VALUE"),
     ],
 )
 def test_a_place_that_is_not_there(open_guest, option, status, reason):
@@ -412,7 +412,7 @@ def test_dmesg_of_a_guest_that_has_panicked(open_guest):
     result = CliRunner().invoke(main, ["dmesg", "one"])
     assert result.exit_code == 0
     assert result.output.startswith("its console\n")
-    assert "one: panicked; this is its console's log" in result.output
+    assert "one: panicked; this log is from its console" in result.output
 
 
 class TestLogs:

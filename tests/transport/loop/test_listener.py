@@ -58,7 +58,7 @@ def test_a_living_servers_path_is_not(path):
 
 def test_what_is_no_socket_is_left_alone(path):
     path.write_text("precious")
-    with pytest.raises(TransportError, match="no socket"):
+    with pytest.raises(TransportError, match="not a socket"):
         VfioListener(path).open()
     assert path.read_text() == "precious"
 

@@ -103,7 +103,7 @@ def test_a_peer_that_comes_again(wall, path, peer):
 
 
 def test_a_path_in_use(path, wall):
-    with pytest.raises(OSError, match="another process listens here") as caught:
+    with pytest.raises(OSError, match="another process listens at this path") as caught:
         Wall(f"stream={path}")
     assert caught.value.filename == str(path)
 

@@ -55,7 +55,7 @@ REASONS: dict[str, tuple[dict[str, Any], str]] = {
         {"taken": "stream"}, "exists and is not a socket"
     ),
     "the second uplink's path is that of the first": (
-        {"nets": 2}, "another process listens here"
+        {"nets": 2}, "another process listens at this path"
     ),
     "the capture has no directory": (
         {"pcap": PcapOptions(Path("/nowhere/capture"))}, "No such file"
