@@ -320,10 +320,12 @@ def test_a_shell_completes_names(open_guest, words):
 
 def test_of_two_guests_names_are_told(open_guest, clients, tmp_path):
     """And the socket of a server that has none; a rule is no guest."""
-    for words in (["status"], ["fault", "remove", "one"]):
+    for words in (["status"], ["fault", "remove", "r1"]):
         result = CliRunner().invoke(main, words)
         assert result.exit_code == 1
         assert f"choose one:\n  one\n  --control {tmp_path}/x" in result.output
+    result = CliRunner().invoke(main, ["fault", "remove", "one"])
+    assert (result.exit_code, "one is a guest: add the names" in result.output) == (2, True)
     result = CliRunner().invoke(main, ["status", "two"])
     assert "no guest or lab named two is running; running: one" in result.output
     result = CliRunner().invoke(main, ["status", "one", "--control", "/x"])
@@ -384,6 +386,15 @@ def test_reboot(open_guest, words, boots):
     result = CliRunner().invoke(main, ["reboot", *words, "one"])
     assert (result.exit_code, open_guest.boots) == (0, boots)
     assert re.fullmatch(r"one is up again after \d+\.\d s\n", result.stdout)
+
+
+def test_a_reboot_in_a_lab_says_that_the_commands_of_its_file_have_not_run(open_guest):
+    with (
+        running.NameClaim("two") as claim,
+        daemon.open_exec_servers(claim, {"lab": True}, {"h1": open_guest}),
+    ):
+        result = CliRunner().invoke(main, ["reboot", "two/h1"])
+    assert "commands, such as addresses, did not run again" in result.stdout
 
 
 def test_a_log_that_is_followed(tmp_path):

@@ -13,12 +13,23 @@ from emu.cli.options.groups import COMMAND, GUEST, grouped_option
 from emu.guests import GuestOptions
 from emu.guests.named.placing import placed
 from emu.host.printable import one_line
+from emu.host.user_error import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 SHARE = "/mnt/share"
 NOT_FOUND = 127
 """Status of a command that the guest does not have, the same as a shell's."""
+NOT_EXECUTABLE = 126
+"""Status of a command that is not executable, the same as a shell's."""
+
+
+class CommandFileError(UserError):
+    """A command that names no program of the shared directory; ``status`` is a shell's."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def place_options(function: F) -> F:
@@ -58,6 +69,22 @@ def with_share(choices: Mapping[str, Any], *, no_share: bool) -> dict[str, Any]:
 def in_share(words: Sequence[str], cwd: str | None, options: GuestOptions) -> list[str]:
     """Return the command that runs ``words`` in ``cwd``, by default in the shared directory."""
     return placed(words, cwd=cwd or (SHARE if options.share is not None else None))
+
+
+def check_command(words: Sequence[str], cwd: str | None, options: GuestOptions) -> None:
+    """Refuse a relative path, before the boot, that names no program of the shared directory.
+
+    Raises CommandFileError: 127 for a missing file, 126 for one that is not
+    executable. A command in another directory of the guest is not checked.
+    """
+    word = words[0]
+    if cwd is not None or options.share is None or not word.startswith(("./", "../")):
+        return
+    path = options.share / word
+    if not path.exists():
+        raise CommandFileError(f"{one_line(word)}: no such file in {options.share}", NOT_FOUND)
+    if not os.access(path, os.X_OK):
+        raise CommandFileError(f"{one_line(word)}: not executable: chmod +x {path}", NOT_EXECUTABLE)
 
 
 def tell_missing(words: Sequence[str], options: GuestOptions) -> None:

@@ -88,7 +88,7 @@ def test_file_that_cannot_be_written(serve, tmp_path):
     (tmp_path / "file").touch()
     status, said = serve("--trace", tmp_path / "file" / "trace")
     assert status == 2
-    assert f"{tmp_path / 'file'} is no directory" in " ".join(said.split())
+    assert f"{tmp_path / 'file'} is not a directory" in " ".join(said.split())
     assert "Traceback" not in said
 
 

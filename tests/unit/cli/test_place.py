@@ -6,7 +6,13 @@ import click
 import pytest
 
 from emu.cli.options.guest import to_options
-from emu.cli.options.place import in_share, tell_missing, with_share
+from emu.cli.options.place import (
+    CommandFileError,
+    check_command,
+    in_share,
+    tell_missing,
+    with_share,
+)
 from emu.guests import GuestOptions
 from emu.guests.options.records import options_of, recorded
 
@@ -33,6 +39,20 @@ def test_the_working_directory_is_shared_unless_another_is(tmp_path, monkeypatch
 )
 def test_where_it_begins(share, cwd, argv):
     assert in_share(["./a"], cwd, GuestOptions(share=share and Path(share))) == argv
+
+
+def test_a_missing_or_plain_file_is_refused_before_the_boot(tmp_path):
+    options = GuestOptions(share=tmp_path)
+    (tmp_path / "plain").touch(0o644)
+    (tmp_path / "program").touch(0o755)
+    for word, status in (("./none", 127), ("./plain", 126)):
+        with pytest.raises(CommandFileError) as caught:
+            check_command([word], None, options)
+        assert (caught.value.status, word in str(caught.value)) == (status, True)
+        check_command([word], "/tmp", options)
+        check_command([word], None, GuestOptions())
+    check_command(["./program"], None, options)
+    check_command(["none"], None, options)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o755])

@@ -191,6 +191,8 @@ def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> Non
 
     Example: mlx5emu fault remove dev --all
     """
+    if len(names) == 1 and not all_rules and control is None and _runs(names[0]):
+        raise click.UsageError(f"{names[0]} is a guest: add the names of its rules, or --all")
     name, names = named(names, control, lambda _: all_rules or (len(names) > 1 and _runs(names[0])))
     if bool(names) == all_rules:
         raise click.UsageError("give the names of rules, or --all")

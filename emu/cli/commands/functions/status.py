@@ -37,6 +37,7 @@ _UNITS = {
 }
 """Counts that are shown, and their formats."""
 _TITLES = {
+    "faults": "rules",
     "sent_packets": "packets sent",
     "sent_bytes": "sent",
     "received_packets": "packets received",

@@ -8,6 +8,7 @@ import click
 
 from emu.cli.shared.names import complete_guest
 from emu.cli.shared.progress import working
+from emu.guests.named import running
 from emu.guests.named.attach import attached
 
 
@@ -18,8 +19,8 @@ def reboot(name: str, hard: bool) -> None:
     """Reboot the guest NAME (in a lab, LAB/GUEST), and wait until it accepts commands.
 
     The kernel shuts the devices down first. The guest's disk, the fault plans and the trace are
-    kept. The boot takes the time of `up --cold`, because a saved boot has an unwritten disk. `down`
-    and `up` are faster.
+    kept; commands of a lab's file do not run again. The boot takes the time of `up --cold`, because
+    a saved boot has an unwritten disk. `down` and `up` are faster.
 
     Example: mlx5emu reboot dev
     """
@@ -27,3 +28,5 @@ def reboot(name: str, hard: bool) -> None:
     with attached(name) as channel, working(f"rebooting {name}"):
         channel.ask("reset" if hard else "reboot").wait()
     click.echo(f"{name} is up again after {time.monotonic() - begun:.1f} s")
+    if running.resolve(name)[0].info.get("lab"):
+        click.echo("the lab file's commands, such as addresses, did not run again")

@@ -30,7 +30,14 @@ from emu.cli.options.guest import (
     guest_options,
     to_options,
 )
-from emu.cli.options.place import NOT_FOUND, in_share, place_options, tell_missing, with_share
+from emu.cli.options.place import (
+    NOT_FOUND,
+    check_command,
+    in_share,
+    place_options,
+    tell_missing,
+    with_share,
+)
 from emu.cli.options.results import results_options
 from emu.cli.runs.fired import tell_fired, tell_unfired
 from emu.cli.runs.judged import Judged, judge_options
@@ -109,6 +116,7 @@ def run(
         raise click.UsageError("--stdin needs a single run: drop --check-leaks and --turns")
     choices = with_share(choices, no_share=no_share)
     options = to_options(**with_coverage(with_debugging(choices, debugging), coverage))
+    check_command(words, cwd, options)
     if check_leaks and not options.devices:
         raise click.UsageError("--check-leaks counts objects of a function: drop --no-device")
     turns = (MIN_TURNS if check_leaks else 0) if turns is None else turns

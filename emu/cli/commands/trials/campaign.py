@@ -163,7 +163,7 @@ def _carry_on(
             "use --jobs or --dask, not both: a cluster's workers set the number of guests"
         )
     names = store.selected(patterns)
-    with store.locked(), _report_when_interrupted(store):
+    with store.locked(), _report_when_interrupted(store, names):
         drive_shown(store, _executor(store, names, jobs, dask), names)
         if minimize:
             _minimize(store)
@@ -171,14 +171,15 @@ def _carry_on(
 
 
 @contextlib.contextmanager
-def _report_when_interrupted(store: Store) -> Iterator[None]:
-    """Print the number of finished runs if Ctrl-C or an error ends the body."""
+def _report_when_interrupted(store: Store, names: Collection[str] | None) -> Iterator[None]:
+    """Print the number of finished runs among ``names`` if Ctrl-C or an error ends the body."""
     try:
         yield
     except BaseException:
-        done = len(store.runs) - len(store.pending())
+        chosen = store.runs if names is None else names
+        done = len(chosen) - len(store.pending(names))
         click.echo(
-            f"\nmlx5emu: {done} of {len(store.runs)} runs are done; their results are in"
+            f"\nmlx5emu: {done} of {len(chosen)} runs are done; their results are in"
             f" {store.path} (mlx5emu campaign report {shlex.quote(str(store.path))})."
             "\nThe same command continues with the rest.",
             err=True,
