@@ -308,6 +308,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
         paces = _paces(hca, qp, cmd) if modifies else None
         qp.encode()
         if what is not None:
+            _apply_extension(qp, cmd)
             qp_state.apply(qp.ctx, cmd.qpc, what)
             qp.has_alternate |= what.has_alternate
             if migrates:
@@ -333,12 +334,21 @@ def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Selection:
     if "counter_set_id" in what.fields and cmd.qpc.counter_set_id:
         hca.counters.need(cmd.qpc.counter_set_id)
     if _has_stream(cmd) and high_mask & qp_state.DCI_STREAM_CHANNEL_ID:
-        _reset_stream(qp, cmd)
-    if _has_high_mask(cmd) and high_mask & qp_state.MMO:
-        if not hca.caps.general.dma_mmo_qp:
-            raise CmdError(Status.BAD_PARAM_ERR, "memory-to-memory operations are not supported")
-        qp.has_mmo = bool(cmd.qpc_ext and layout.qpc_ext.view(bytearray(cmd.qpc_data_ext)).mmo)
+        _check_stream(qp, cmd)
+    if high_mask & qp_state.MMO and not hca.caps.general.dma_mmo_qp:
+        raise CmdError(Status.BAD_PARAM_ERR, "memory-to-memory operations are not supported")
     return what
+
+
+def _apply_extension(qp: Qp, cmd: Modify) -> None:
+    """Resume a stream and set ``has_mmo``, as opt_param_mask_95_32 says; both are checked."""
+    if not _has_high_mask(cmd):
+        return
+    ext = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext) if cmd.qpc_ext else bytearray(QPC_EXT))
+    if cmd.opt_param_mask_95_32 & qp_state.DCI_STREAM_CHANNEL_ID and qp.streams is not None:
+        qp.streams.failed.discard(ext.dci_stream_channel_id)
+    if cmd.opt_param_mask_95_32 & qp_state.MMO:
+        qp.has_mmo = bool(ext.mmo)
 
 
 def _paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace | None] | None:
@@ -375,12 +385,11 @@ def _has_stream(cmd: Modify) -> TypeGuard[layout.Rts2rtsQpIn]:
     return cmd.prm is layout.rts2rts_qp_in
 
 
-def _reset_stream(qp: Qp, cmd: layout.Rts2rtsQpIn) -> None:
-    """Resume a failed stream of a DC initiator."""
+def _check_stream(qp: Qp, cmd: layout.Rts2rtsQpIn) -> None:
+    """Refuse to resume a stream that has not failed."""
     number = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext)).dci_stream_channel_id
     if not cmd.qpc_ext or qp.streams is None or number not in qp.streams.failed:
         raise CmdError(Status.BAD_RES_STATE_ERR, "stream has not failed", f"{number}")
-    qp.streams.failed.discard(number)
 
 
 _transition(Op.RST2INIT_QP, layout.rst2init_qp_in, layout.rst2init_qp_out)

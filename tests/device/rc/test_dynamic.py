@@ -4,7 +4,7 @@ import pytest
 from helpers.device.refusals import missing
 
 from emu.device.engine import lifecycle
-from emu.device.engine.qp.transitions import DCI_STREAM_CHANNEL_ID
+from emu.device.engine.qp.transitions import DCI_STREAM_CHANNEL_ID, QOS_QUEUE_GROUP_ID
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
@@ -375,9 +375,8 @@ class TestStreams:
     def reset(self, initiator, stream, **fields):
         return initiator.node.driver.command(
             Op.RTS2RTS_QP, qpn=initiator.qpn,
-            opt_param_mask_95_32=DCI_STREAM_CHANNEL_ID,
             qpc_data_ext=bytes(qpc_ext.new(dci_stream_channel_id=stream)),
-            **{"qpc_ext": 1} | fields,
+            **{"qpc_ext": 1, "opt_param_mask_95_32": DCI_STREAM_CHANNEL_ID} | fields,
         )  # fmt: skip
 
     def test_a_request_that_fails_stops_its_stream(self, left, right, target):
@@ -405,6 +404,15 @@ class TestStreams:
         assert self.reset(initiator, 1, qpc_ext=0).status == Status.BAD_RES_STATE_ERR
         plain = Initiator(left, target)
         assert self.reset(plain, 0).status == Status.BAD_RES_STATE_ERR
+
+    def test_a_command_that_is_refused_resumes_no_stream(self, left, right, target):
+        """The stream is right, but no queue group takes a DC initiator."""
+        initiator = Initiator(left, target, streams=(3, 2))
+        self.fail(initiator, 1, right)
+        both = DCI_STREAM_CHANNEL_ID | QOS_QUEUE_GROUP_ID
+        refused = self.reset(initiator, 1, opt_param_mask_95_32=both)
+        assert refused.status == Status.BAD_PARAM_ERR
+        assert self.fail(initiator, 1, right) == [CqeSyndrome.WR_FLUSH_ERR]
 
 
 class TestCommands:
