@@ -14,7 +14,7 @@ from emu.cli.shared.words import moment
 from emu.guests.image import image
 from emu.guests.machine import qemu
 from emu.guests.options import GuestOptions, OptionError, Use, option_named, options
-from emu.guests.options.checks import check_options
+from emu.guests.options.checks import check_options, check_uplinks_used
 from emu.guests.requested import check_requested, requested
 from emu.host.printable import one_line
 from emu.server.net.eth import passt
@@ -45,7 +45,9 @@ def to_options(**choices: Any) -> GuestOptions:
     for a fault plan with mistakes, and if --net user needs passt and passt is missing.
     """
     try:
-        return _requested(choices)
+        made = _requested(choices)
+        check_uplinks_used(made.nets, made.devices)
+        return made
     except OptionError as error:
         if error.name not in (one.name for one in options()):
             raise

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from emu.cli.shared.units import counted
 from emu.host.printable import one_line
 
 
@@ -35,7 +36,9 @@ def tell_unfired(control: Path) -> None:
     for rule in rules:
         matched, fired = (sum(one[name] for one in rule["counts"]) for name in ("met", "fired"))
         if not fired:
-            events = "no event" if not matched else f"{matched} events, and fires at none of them"
+            events = "no event"
+            if matched:
+                events = f"{counted(matched, 'event')}, and fires at none of them"
             _say(f"{rule['name']} has not fired: it matched {events}")
 
 
@@ -57,7 +60,7 @@ def tell_fired(path: Path) -> None:
     ):
         _say(f"{name} has had no effect: {why}")
     if fired:
-        names = ", ".join(f"{name} {count} times" for name, count in fired.items())
+        names = ", ".join(f"{name} {counted(count, 'time')}" for name, count in fired.items())
         _say(f"faults that have fired: {names}: {path}")
     else:
         _say(f"no fault has fired: {path}")

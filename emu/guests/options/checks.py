@@ -54,6 +54,16 @@ def _nets(texts: Sequence[str]) -> None:
     check_uplinks([parse(text) for text in texts])
 
 
+def check_uplinks_used(nets: Sequence[str], devices: tuple[str, ...]) -> None:
+    """Raise OptionError for uplinks of a guest whose functions have InfiniBand ports only."""
+    from emu.server.service.devicespec import parse_all
+    from layouts.enums import PortType
+
+    ports = {spec.model.port_type for spec in parse_all(devices, fabric=True)}
+    if nets and ports == {PortType.IB}:
+        raise OptionError("nets", f"no Ethernet port in {', '.join(devices)}: add --device connectx6dx")
+
+
 def _fabric(name: str) -> None:
     from emu.server.service.listening import check_fabric
 

@@ -15,6 +15,7 @@ from emu.cli.shared.completion import complete_point, complete_rule
 from emu.cli.shared.control import connect, console, control_option, guest_argument, named
 from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.tables import Rows
+from emu.cli.shared.units import counted
 from emu.cli.shared.words import moment, table_of
 from emu.guests.errors import LabError
 from emu.guests.named import running
@@ -100,7 +101,8 @@ def check(file: Path) -> None:
     from emu.server.service.plan_files import read_plan
 
     plan = read_plan(file)
-    click.echo(f"{len(plan.rule)} rules, {len(plan.link)} links; begins {moment(plan.begins)}")
+    rules, links = counted(len(plan.rule), "rule"), counted(len(plan.link), "link")
+    click.echo(f"{rules}, {links}; begins {moment(plan.begins)}")
 
 
 def _plain(text: str) -> str:

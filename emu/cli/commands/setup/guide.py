@@ -35,6 +35,10 @@ def guide(page: str | None) -> None:
         for name, page_path in pages.items():
             with page_path.open() as file:
                 click.echo(f"{name:{width}}  {file.readline().removeprefix('# ').strip()}")
+        for kind in ("lab", "campaign", "program"):
+            names = " ".join(f"@{one}" for one in shipped.examples(kind))
+            click.echo(f"{kind + 's':{width}}  {names}")
+        click.echo(f"{'plans':{width}}  listed on the pages @faults, @links and @findings")
         return
     path = _example(page[1:]) if page.startswith("@") else pages.get(page)
     if path is None:

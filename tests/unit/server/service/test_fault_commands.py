@@ -63,7 +63,7 @@ def test_a_plan_is_checked_without_a_guest(tmp_path):
     path.write_text(f'when = "loaded"\n{rule}[[link]]\nloss = 1\n')
     result = CliRunner().invoke(main, ["fault", "check", str(path)])
     assert (result.exit_code, result.output) == (
-        0, "1 rules, 1 links; begins once the driver is up\n",
+        0, "1 rule, 1 link; begins once the driver is up\n",
     )  # fmt: skip
     path.write_text(f'{rule}match.kind = "ACK"\n')
     result = CliRunner().invoke(main, ["fault", "check", str(path)])
