@@ -60,7 +60,7 @@ def test_ten_commands_of_one_boot(mlx5emu, tmp_path):
     assert b"dev" in mlx5emu("ps").stdout
     console = mlx5emu("exec", "-t", "dev", "--", "sh", "-c", "test -t 0 && tty && stty size")
     assert b"/dev/pts/" in console.stdout
-    assert b"runs already" in mlx5emu("up", "dev").stderr
+    assert b"is already running" in mlx5emu("up", "dev").stderr
     assert mlx5emu("dump", "dev", str(memory[0])).returncode == 0
     panic = mlx5emu("exec", "dev", "--", "sh", "-c", "echo c > /proc/sysrq-trigger; sleep 60")
     assert panic.returncode == 125

@@ -47,6 +47,8 @@ def mlx5emu(*words):
 def test_a_panic_leaves_a_result(lab, suite, tmp_path):
     """The plan begins when the driver is up, and its event finds a queue."""
     results = tmp_path / "new" / "run.xml", tmp_path / "other" / "run.tap"
+    for path in results:
+        path.parent.mkdir()
     done = mlx5emu(
         "run", "--suite", suite, "--faults", PULSE, "--junit", results[0], "--tap", results[1],
         "--record", tmp_path / "record", "--", "sh", "-c", "echo hello; sleep 60",
