@@ -61,7 +61,9 @@ def check_uplinks_used(nets: Sequence[str], devices: tuple[str, ...]) -> None:
 
     ports = {spec.model.port_type for spec in parse_all(devices, fabric=True)}
     if nets and ports == {PortType.IB}:
-        raise OptionError("nets", f"no Ethernet port in {', '.join(devices)}: add --device connectx6dx")
+        raise OptionError(
+            "nets", f"no Ethernet port in {', '.join(devices)}: add --device connectx6dx"
+        )
 
 
 def _fabric(name: str) -> None:

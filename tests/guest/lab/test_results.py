@@ -54,7 +54,7 @@ def test_a_panic_leaves_a_result(lab, suite, tmp_path):
         "--record", tmp_path / "record", "--", "sh", "-c", "echo hello; sleep 60",
     )  # fmt: skip
     assert done.returncode == 125, done.stderr
-    assert "faults that have fired: rule-1 1 times" in done.stderr
+    assert "faults that have fired: rule-1 1 time" in done.stderr
     (error,) = ElementTree.parse(results[0]).iter("error")
     assert "the guest panicked" in error.get("message")
     assert "mlx5_pps_event" in error.text

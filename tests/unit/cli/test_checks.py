@@ -31,7 +31,10 @@ from emu.cli.main import main
         (["--kernel", "debian:6.13", "--icount", "3", "--cpus", "2"], "--cpus: icount needs one"),
         (["--out", "/etc/passwd/x"], "--out: /etc/passwd/x cannot be made: Not a directory"),
         (["--modules", "/usr"], "--modules: modules need a kernel"),
-        (["--net", "stream=/tmp/none"], "--net: no Ethernet port in connectx6: add --device connectx6dx"),
+        (
+            ["--net", "stream=/tmp/none"],
+            "--net: no Ethernet port in connectx6: add --device connectx6dx",
+        ),
         (["--package", "no such"], "--package: 'no such' is not the name of a Debian package"),
         (["--faults", "/etc/passw"], "no file /etc/passw; near it: passwd"),
     ],
