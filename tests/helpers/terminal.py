@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -16,6 +17,12 @@ from emu.host.process_identity import module_command
 
 ROWS = 40
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+def _own_terminal():
+    """Take the terminal, and obey Ctrl-C as in a login shell: pytest may run in the background."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
@@ -34,7 +41,7 @@ class Terminal:
             [*module_command("emu"), *map(str, words)],
             stdin=self._theirs, stdout=self._theirs, stderr=stderr or self._theirs,
             env=environ, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_own_terminal,
         )  # fmt: skip
         self.raw = b""
 

@@ -35,6 +35,7 @@ def guide(page: str | None) -> None:
         for name, page_path in pages.items():
             with page_path.open() as file:
                 click.echo(f"{name:{width}}  {file.readline().removeprefix('# ').strip()}")
+        click.echo("\nExamples:")
         for kind in ("lab", "campaign", "program"):
             names = " ".join(f"@{one}" for one in shipped.examples(kind))
             click.echo(f"{kind + 's':{width}}  {names}")
