@@ -21,7 +21,7 @@ Access = Callable[["Hca", RegT], None]
 
 
 class AccessRegister:
-    """AccessRegister: its layout and its functions for reading and writing; None refuses the
+    """Describes a register: its layout and its functions for reading and writing; None refuses the
     access.
     """
 

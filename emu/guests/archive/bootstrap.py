@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from emu.guests.archive.disk_space import TREES, Room, check_space
+from emu.guests.archive.disk_space import TREES, DiskSpace, check_space
 from emu.guests.errors import LabError
 
 logger = logging.getLogger(__name__)
@@ -37,13 +37,13 @@ def bootstrap(
     *,
     what: str,
     log: Path,
-    room: Room | None = None,
+    space: DiskSpace | None = None,
     progress: Progress | None = None,
     pass_fds: Sequence[int] = (),
 ) -> None:
     """Run mmdebstrap with ``arguments``; its output goes to ``log``.
 
-    ``room`` is the disk space that it needs. Raises :class:`LabError` with mmdebstrap's error, or
+    ``space`` is the disk space that it needs. Raises :class:`LabError` with mmdebstrap's error, or
     when it is not installed or the disk is too full. When we are interrupted, it ends and removes
     its files.
 
@@ -53,8 +53,8 @@ def bootstrap(
     program = shutil.which("mmdebstrap")
     if program is None:
         raise LabError("mmdebstrap is not installed: mlx5emu doctor says how to get it")
-    if room is not None:
-        check_space(what, room)
+    if space is not None:
+        check_space(what, space)
     options = [f"--aptopt={option}" for option in proxy_options()]
     # /tmp may be a small tmpfs; mmdebstrap needs a directory that every user can reach.
     environ = {"TMPDIR": TREES} | os.environ | {"LC_ALL": "C.UTF-8"}
@@ -97,7 +97,7 @@ def bootstrap_files(
     *,
     what: str,
     log: Path,
-    room: Room,
+    space: DiskSpace,
     progress: Progress | None = None,
 ) -> None:
     """Unpack into ``target`` the files of an mmdebstrap tree whose names match ``retained``.
@@ -107,7 +107,7 @@ def bootstrap_files(
     """
     packed = target / "packages.tar"
     words = ["--format=tar", *arguments, suite, str(packed), *sources]
-    bootstrap(words, what=what, log=log, room=room, progress=progress)
+    bootstrap(words, what=what, log=log, space=space, progress=progress)
     with tarfile.open(packed) as tar:
         members = [member for member in tar if retained.fullmatch(member.name)]
         for member in members:

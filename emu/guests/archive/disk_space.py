@@ -15,7 +15,7 @@ TREES: Final = "/var/tmp"
 
 
 @dataclass(frozen=True)
-class Room:
+class DiskSpace:
     """Maximum bytes that a build needs: the measured value plus a fifth."""
 
     cached: int
@@ -24,14 +24,14 @@ class Room:
     """Bytes in mmdebstrap's own directory (TMPDIR), which is removed at the end."""
 
 
-def check_space(what: str, room: Room) -> None:
+def check_space(what: str, space: DiskSpace) -> None:
     """Refuse to start ``what`` when the disk has too little space. Raises :class:`LabError`."""
     cached, trees = cache.cache_dir(), Path(os.environ.get("TMPDIR", TREES))
     if not trees.is_dir() or cached.stat().st_dev == trees.stat().st_dev:
-        _check(what, cached, room.cached + room.tree, "XDG_CACHE_HOME")
+        _check(what, cached, space.cached + space.tree, "XDG_CACHE_HOME")
     else:
-        _check(what, cached, room.cached, "XDG_CACHE_HOME")
-        _check(what, trees, room.tree, "TMPDIR")
+        _check(what, cached, space.cached, "XDG_CACHE_HOME")
+        _check(what, trees, space.tree, "TMPDIR")
 
 
 def free_bytes(path: Path) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress, bootstrap
-from emu.guests.archive.disk_space import Room
+from emu.guests.archive.disk_space import DiskSpace
 from emu.guests.archive.mirror import source_line
 from emu.guests.errors import LabError
 from emu.guests.image.recipe import Recipe
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 ROOT_DISK = "root.ext4"
 INFO = "info.json"
-_ROOM = Room(cached=1_100_000_000, tree=1_240_000_000)
+_DISK_SPACE = DiskSpace(cached=1_100_000_000, tree=1_240_000_000)
 _EXPORTS = "/usr/lib/mlx5emu"  # directory of the recipe's files for the host
 _EXPORTED = ("vmlinuz", "busybox", "release", "rdma-core")
 
@@ -87,11 +87,11 @@ def _make_disk(recipe: Recipe, work: Path, base: Path | None, progress: Progress
         target = _opened(stack, work / ROOT_DISK, os.O_CREAT | os.O_RDWR)
         os.fchmod(target, 0o666)
         if base is None:
-            _bootstrap(recipe, _arguments(recipe, target), progress, [target], _ROOM)
+            _bootstrap(recipe, _arguments(recipe, target), progress, [target], _DISK_SPACE)
         else:
             source = _opened(stack, base, os.O_RDONLY)
             words = _extension(recipe, source, target)
-            _bootstrap(recipe, words, progress, [source, target], _ROOM)
+            _bootstrap(recipe, words, progress, [source, target], _DISK_SPACE)
         os.fchmod(target, 0o444)
 
 
@@ -106,13 +106,13 @@ def _bootstrap(
     arguments: list[str],
     progress: Progress | None,
     pass_fds: Sequence[int] = (),
-    room: Room | None = None,
+    space: DiskSpace | None = None,
 ) -> None:
     bootstrap(
         arguments,
         what=f"guest image {recipe.title}",
         log=cache.cache_dir() / f"build-{recipe.suite}.log",
-        room=room,
+        space=space,
         progress=progress,
         pass_fds=pass_fds,
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress, bootstrap_files
-from emu.guests.archive.disk_space import Room
+from emu.guests.archive.disk_space import DiskSpace
 from emu.guests.archive.mirror import source_line
 from emu.guests.errors import LabError
 
@@ -24,7 +24,7 @@ _VERSION = re.compile(r"\d+(\.\d+){1,2}")
 _SUITES = ("bookworm", "trixie", "sid", "experimental")
 _FILES = re.compile(r"\./(boot|(usr/)?lib/modules)/.*")
 _KNOWN = re.compile(r"^kernel: linux-image-(\d+(?:\.\d+){1,2})[-+.~0-9a-z]*-amd64$", re.MULTILINE)
-_ROOM = Room(cached=280_000_000, tree=470_000_000)
+_DISK_SPACE = DiskSpace(cached=280_000_000, tree=470_000_000)
 _FEW = 4
 
 UNPACK_ONLY = (
@@ -71,7 +71,7 @@ def fetch(name: str, suite: str, work: Path, progress: Progress | None) -> None:
         _FILES,
         what=f"kernel {PREFIX}{name}",
         log=log,
-        room=_ROOM,
+        space=_DISK_SPACE,
         progress=progress,
     )
     if not any(work.iterdir()):

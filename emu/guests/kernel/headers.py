@@ -14,7 +14,7 @@ from pathlib import Path
 
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress, bootstrap_files
-from emu.guests.archive.disk_space import Room
+from emu.guests.archive.disk_space import DiskSpace
 from emu.guests.archive.mirror import source_line
 from emu.guests.errors import LabError
 from emu.guests.kernel.archive import UNPACK_ONLY
@@ -29,7 +29,7 @@ _FILES = re.compile(
 )
 _AWK = 'ln -s mawk "$1/usr/bin/awk"'
 """Makes the link ``awk``, which update-alternatives makes in an installed system."""
-_ROOM = Room(cached=1_070_000_000, tree=1_000_000_000)
+_DISK_SPACE = DiskSpace(cached=1_070_000_000, tree=1_000_000_000)
 _RELEASE = re.compile(r"[0-9][0-9a-z.+~-]*")
 
 
@@ -72,7 +72,7 @@ def _fetch(release: str, suites: Sequence[str], work: Path, progress: Progress |
         _FILES,
         what=f"headers of Linux {release}",
         log=cache.cache_dir() / "build-headers.log",
-        room=_ROOM,
+        space=_DISK_SPACE,
         progress=progress,
     )
     if not (work / source(release).lstrip("/") / "Makefile").is_file():

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from emu.guests import cache
 from emu.guests.archive.bootstrap import Progress, bootstrap_files
-from emu.guests.archive.disk_space import Room
+from emu.guests.archive.disk_space import DiskSpace
 from emu.guests.archive.mirror import source_line
 from emu.guests.errors import LabError
 
@@ -27,7 +27,7 @@ _PROGRAM = "qemu-system-x86_64"
 _SUITE = "trixie"
 _UNPACKED = "trixie-backports-1"  # increase the number when _wanted() changes
 _KEPT_ANSWERS = 7  # number of cached answers about other QEMUs
-_ROOM = Room(cached=210_000_000, tree=365_000_000)
+_DISK_SPACE = DiskSpace(cached=210_000_000, tree=365_000_000)
 _KEPT = re.compile(
     r"\./usr/(bin/qemu-system-x86_64|lib64/.*|lib/x86_64-linux-gnu/[^/]*\.so[^/]*"
     r"|share/(qemu|seabios)/[^/]*)"
@@ -168,6 +168,6 @@ def _fetch(work: Path, progress: Progress | None) -> None:
         _KEPT,
         what="QEMU",
         log=cache.cache_dir() / "build-qemu.log",
-        room=_ROOM,
+        space=_DISK_SPACE,
         progress=progress,
     )

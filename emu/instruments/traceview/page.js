@@ -78,7 +78,7 @@ function showQueues() {
   if (!meta.queues.length) return;
   const table = get("queues").appendChild(document.createElement("table"));
   const head = table.createTHead().insertRow(), body = table.createTBody();
-  for (const text of ["queue", "service and targets", "history", "requests or events", "completions",
+  for (const text of ["queue", "attributes", "states", "requests or events", "completions",
     "errors"]) {
     head.appendChild(document.createElement("th")).textContent = text;
   }

@@ -1,6 +1,6 @@
 """Summarizes each queue of a trace: created, used, failed, destroyed.
 
-TracedQueues are queue pairs, send, receive and shared receive queues, CQs and EQs. A reused number
+Queues are queue pairs, send, receive and shared receive queues, CQs and EQs. A reused number
 is another queue. A trace may start late, so a queue's first event may be of any kind.
 """
 

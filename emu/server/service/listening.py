@@ -72,5 +72,5 @@ def _reason(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return " is in use already"
     if error.errno == errno.EADDRNOTAVAIL:
-        return " is not to be had: the host has no such address"
+        return " is not available: the host has no such address"
     return f": {error.strerror or error}"

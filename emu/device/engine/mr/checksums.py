@@ -67,7 +67,7 @@ def _reflected(data: bytes, table: array[int], crc: int) -> int:
     for word in _words(data, "little"):
         crc = crc >> 16 ^ table[(crc ^ word) & 0xFFFF]
     if len(data) % 2:
-        # PendingPoll up a single last byte as the upper half of a word.
+        # Look up a single last byte as the upper half of a word.
         crc = crc >> 8 ^ table[((crc ^ data[-1]) & 0xFF) << 8]
     return crc
 

@@ -9,7 +9,7 @@ import tarfile
 import pytest
 
 from emu.guests.archive import bootstrap
-from emu.guests.archive.disk_space import Room
+from emu.guests.archive.disk_space import DiskSpace
 from emu.guests.errors import LabError
 
 LINES = """\
@@ -118,11 +118,11 @@ def test_files_are_taken_by_name_and_stay_below(program, tmp_path):
     target = tmp_path / "target"
     target.mkdir()
     words = ([], "trixie", ["deb x"], target, re.compile(r"\./boot/[a-z]*|\./etc"))
-    bootstrap.bootstrap_files(*words, what="X", log=tmp_path / "log", room=Room(1))
+    bootstrap.bootstrap_files(*words, what="X", log=tmp_path / "log", space=DiskSpace(1))
     assert [str(path.relative_to(target)) for path in target.rglob("*")] == ["boot", "boot/vmlinuz"]
     words = (*words[:-1], re.compile(".*"))
     with pytest.raises((LabError, tarfile.TarError)):
-        bootstrap.bootstrap_files(*words, what="X", log=tmp_path / "log", room=Room(1))
+        bootstrap.bootstrap_files(*words, what="X", log=tmp_path / "log", space=DiskSpace(1))
     assert not (tmp_path / "out").exists()
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from emu.cli.main import main
 from emu.guests import LabError, cache
-from emu.guests.archive.disk_space import Room, check_space, free_bytes
+from emu.guests.archive.disk_space import DiskSpace, check_space, free_bytes
 from emu.guests.guest import saved_boot
 from emu.guests.image import image
 from emu.guests.kernel import headers
@@ -76,17 +76,17 @@ def test_trees_on_another_disk_have_a_variable_of_their_own(disk, tmp_path, monk
     trees.mkdir()
     monkeypatch.setenv("TMPDIR", str(trees))
     disk(20 * MB)
-    check_space("X", Room(cached=10 * MB, tree=10 * MB - 4096))
+    check_space("X", DiskSpace(cached=10 * MB, tree=10 * MB - 4096))
     with pytest.raises(LabError, match=r"X needs 20\.0 MB in .*/cache/mlx5emu, .*XDG_CACHE_HOME"):
-        check_space("X", Room(cached=10 * MB, tree=10 * MB + 4096))
+        check_space("X", DiskSpace(cached=10 * MB, tree=10 * MB + 4096))
     real = type(trees).stat
     other = SimpleNamespace(st_dev=-1, st_mode=real(trees).st_mode)
     monkeypatch.setattr(
         type(trees), "stat", lambda path, **how: other if path == trees else real(path, **how)
     )
-    check_space("X", Room(cached=19 * MB, tree=19 * MB))
+    check_space("X", DiskSpace(cached=19 * MB, tree=19 * MB))
     with pytest.raises(LabError, match=r"X needs 30\.0 MB in .*/trees, .* by TMPDIR"):
-        check_space("X", Room(cached=19 * MB, tree=30 * MB))
+        check_space("X", DiskSpace(cached=19 * MB, tree=30 * MB))
 
 
 @pytest.mark.parametrize(("uid", "free"), [(0, 3 * 4096), (1000, 2 * 4096)])

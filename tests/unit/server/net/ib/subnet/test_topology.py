@@ -11,7 +11,7 @@ from layouts.wire.mads import NodeType
 
 IBNETDISCOVER = """
 #
-# SubnetTopology file: generated on Thu Nov 26 23:57:22 2026
+# Topology file: generated on Thu Nov 26 23:57:22 2026
 #
 # Initiated from node 0002c90300e50000 port 0002c90300e50000
 
