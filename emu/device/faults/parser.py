@@ -104,24 +104,22 @@ def _checked(table: Any, source: str, text: str = "") -> Portions[Plan]:
 
 def rule_from_table(table: object, source: str = "rule") -> Rule:
     """Return one rule, which may have no name. Raises :class:`PlanError`."""
-    if why := unfit(table):
-        raise PlanError(f"{source}: {why}")
-    try:
-        rule: Rule = finish(_checked({"rule": [table]}, source)).rule[0]
-    except PlanError as error:
-        raise PlanError(str(error).replace("rule[1].", "").replace("rule[1]", "")) from None
-    return rule
+    return _plan_of("rule", table, source).rule[0]
 
 
 def link_from_table(table: object, source: str = "link") -> PlannedLink:
     """Return one link. Raises :class:`PlanError`."""
+    return _plan_of("link", table, source).link[0]
+
+
+def _plan_of(key: str, table: object, source: str) -> Plan:
+    """Return a plan of one rule or link; its mistakes do not number it."""
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
     try:
-        link: PlannedLink = finish(_checked({"link": [table]}, source)).link[0]
+        return finish(_checked({key: [table]}, source))
     except PlanError as error:
-        raise PlanError(str(error).replace("link[1].", "").replace("link[1]", "")) from None
-    return link
+        raise PlanError(str(error).replace(f"{key}[1].", "").replace(f"{key}[1]", "")) from None
 
 
 def dump(plan: Plan) -> str:

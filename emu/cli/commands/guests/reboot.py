@@ -24,9 +24,10 @@ def reboot(name: str, hard: bool) -> None:
 
     Example: mlx5emu reboot dev
     """
+    entry, _ = running.resolve(name)
     begun = time.monotonic()
     with attached(name) as channel, working(f"rebooting {name}"):
         channel.ask("reset" if hard else "reboot").wait()
     click.echo(f"{name} is up again after {time.monotonic() - begun:.1f} s")
-    if running.resolve(name)[0].info.get("lab"):
+    if entry.info.get("lab"):
         click.echo("the lab file's commands, such as addresses, did not run again")
