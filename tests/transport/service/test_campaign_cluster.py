@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from helpers.instruments import fake_runs
 from helpers.instruments.campaigns import driven, reported
 from helpers.instruments.fake_runs import descriptions
 
+import emu
 from emu.instruments.campaign import cluster
 from emu.instruments.campaign.cluster import Cluster, ClusterError
 from emu.instruments.campaign.local import Local
@@ -26,6 +28,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 QUIET = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s"}
 
 
+def python_path(root):
+    """The package that this process runs, compiled or not, and the tests."""
+    return f"{Path(emu.__file__).parents[1]}:{root / 'tests'}"
+
+
 class Processes:
     """A scheduler and workers, each a process; ended at the test's end."""
 
@@ -34,13 +41,13 @@ class Processes:
             sock.bind(("127.0.0.1", 0))
             self.address = f"{protocol}://127.0.0.1:{sock.getsockname()[1]}"
         self._protocol = protocol
-        path = {"PYTHONPATH": f"{root}:{root / 'tests'}"}
+        path = {"PYTHONPATH": python_path(root)}
         self._environ = os.environ | QUIET | path | environ
         self._all = []
 
     def start(self, *words):
         log = subprocess.DEVNULL
-        command = [sys.executable, "-m", "distributed.cli." + words[0], *words[1:]]
+        command = [sys.executable, "-P", "-m", "distributed.cli." + words[0], *words[1:]]
         process = subprocess.Popen(
             command, env=self._environ, stdout=log, stderr=log, start_new_session=True
         )
@@ -86,7 +93,7 @@ def nothing_is_left():
 @pytest.fixture
 def processes(pytestconfig, monkeypatch):
     root = pytestconfig.rootpath
-    monkeypatch.setenv("PYTHONPATH", f"{root}:{root / 'tests'}")
+    monkeypatch.setenv("PYTHONPATH", python_path(root))
     made = Processes(root)
     yield made
     made.end()
@@ -110,7 +117,7 @@ def test_a_cluster_gives_the_report_that_local_jobs_give(tmp_path, processes):
 def test_all_ends_may_ask_for_certificates(tmp_path, pytestconfig, monkeypatch):
     """Dask's own settings, as share/guide/campaigns.md gives them: TLS, from both sides."""
     root = pytestconfig.rootpath
-    monkeypatch.setenv("PYTHONPATH", f"{root}:{root / 'tests'}")
+    monkeypatch.setenv("PYTHONPATH", python_path(root))
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     command = [
         "openssl",

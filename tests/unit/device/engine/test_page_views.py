@@ -15,6 +15,7 @@ from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE, PageEntr
 from emu.device.ports import DmaError
 from emu.driver.world.memory import Memory
 
+pytestmark = pytest.mark.pure("fakes stand for memory keys and the function")
 PAGE = 4096
 START = 0x7000_0000 + 60 * PAGE
 """Ranges run over the end of a list of 64 pages."""
