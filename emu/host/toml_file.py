@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
+from emu.near import near
 from emu.toml_lines import Place, TomlLines
 
 _MAX_BYTES = 1 << 20
@@ -95,6 +96,7 @@ def _said(error: Any, model: type[BaseModel], tables: Mapping[str, type[BaseMode
         inner = tables.get(str(error["loc"][0]), model) if len(error["loc"]) > 1 else model
         if why := getattr(inner, "refused", {}).get(str(key)):
             return f"{key}: {why}"
-        return f"no key {str(key)!r} here: one of {', '.join(inner.model_fields)}"
+        known = inner.model_fields
+        return f"no key {str(key)!r} here{near(str(key), known)}; there are {', '.join(known)}"
     names = [str(part) for part in error["loc"] if isinstance(part, str)]
     return f"{names[-1] if names else key}: {error['msg']}"

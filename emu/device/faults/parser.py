@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tomli_w
-from pydantic import ValidationError
 
 from emu.device.faults.link import PlannedLink
 from emu.device.faults.plan import Plan
 from emu.device.faults.rule import Rule
 from emu.device.faults.toml_limits import TooComplexError, cuts, header_name, unfit
-from emu.device.faults.validation import problems
+from emu.device.faults.validation import misfits, sound_rules, validated
 from emu.device.rounds.portions import Portions, finish
-from emu.device.rounds.sizes import CHARACTERS_PER_PORTION, RULES_PER_PORTION
+from emu.device.rounds.sizes import CHARACTERS_PER_PORTION
 from emu.toml_lines import Place, TomlLines
 
 MAX_BYTES = 1 << 20
 _MAX_SHOWN = 20
-_LONGEST_VALUE = 60
 
 
 class PlanError(ValueError):
@@ -89,13 +87,18 @@ def _made(table: object, source: str, text: str = "") -> Portions[Plan]:
 
 def _checked(table: Any, source: str, text: str = "") -> Portions[Plan]:
     """Return a plan without mistakes. ``text``, if given, provides their lines."""
-    plan, mistakes = _validated(table)
+    plan, mistakes = validated(table)
     yield
     if plan is not None:
-        mistakes = yield from _misfits(plan)
-        if not mistakes:
-            return plan
+        rules: dict[int, Rule] = dict(enumerate(plan.rule))
+    else:
+        rules = yield from sound_rules(table, mistakes)
+    mistakes += yield from misfits(rules)
+    if plan is not None and not mistakes:
+        return plan
     lines = TomlLines(text) if text else None
+    if lines is not None:
+        mistakes.sort(key=lambda mistake: lines.of(mistake[0]))
     shown = [f"{_place(source, lines, where)}: {why}" for where, why in mistakes[:_MAX_SHOWN]]
     if len(mistakes) > _MAX_SHOWN:
         shown.append(f"{source}: {len(mistakes) - _MAX_SHOWN} more")
@@ -136,54 +139,6 @@ def _named(plan: Plan) -> Plan:
     ]
     named: Plan = plan.model_copy(update={"rule": rules})
     return named
-
-
-def _validated(table: object) -> tuple[Plan | None, list[tuple[Place, str]]]:
-    """Return the plan if every value has its type, or else the mistakes."""
-    if not isinstance(table, Mapping):
-        return None, [((), "a plan is a table")]
-    try:
-        return Plan.model_validate(table), []
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-        return None, [(_key(detail["loc"]), _explained(detail)) for detail in details]
-
-
-def _misfits(plan: Plan) -> Portions[list[tuple[Place, str]]]:
-    """Return the mistakes in combinations of a rule's keys."""
-    mistakes: list[tuple[Place, str]] = []
-    names: set[str] = set()
-    for number, rule in enumerate(plan.rule):
-        mistakes += ((("rule", number, key), why) for key, why in problems(rule))
-        if rule.name in names:
-            mistakes.append(
-                (("rule", number, "name"), f"{rule.name!r} is the name of another rule")
-            )
-        names |= {rule.name} - {""}
-        if not (number + 1) % RULES_PER_PORTION:
-            yield
-    return mistakes
-
-
-def _key(loc: tuple[str | int, ...]) -> Place:
-    """Return the components of a pydantic location that are in the text: no names of types."""
-    return tuple(part for part in loc if isinstance(part, int) or part.islower() or "." in part)[:4]
-
-
-def _explained(detail: Any) -> str:
-    kind, said = detail["type"], detail["msg"]
-    if kind == "extra_forbidden":
-        return "no such key"
-    if kind == "missing":
-        return "missing"
-    if kind == "value_error" and isinstance(detail.get("input"), Mapping):
-        return str(detail["ctx"]["error"])
-    if kind == "value_error":
-        said = str(detail["ctx"]["error"])
-    given = repr(detail.get("input"))
-    if len(given) > _LONGEST_VALUE:
-        given = given[:_LONGEST_VALUE] + "..."
-    return f"{said[0].lower()}{said[1:]}, not {given}"
 
 
 def _place(source: str, lines: TomlLines | None, where: Place) -> str:

@@ -1,22 +1,126 @@
-"""Checks of the combinations of a rule's keys, beyond the type of each.
+"""The mistakes in a plan's table: all of them in one pass, each with a place and similar names.
 
-Fields and their possible values, commands, registers and capabilities are checked against their
-declarations, so that a typing error is reported when the plan is read.
+pydantic checks the type of each key. Rules that pass, if need be without their mistaken keys, are
+then checked as a whole: fields and their possible values, commands, registers and capabilities
+against their declarations, so that a typing error is reported when the plan is read.
+:mod:`emu.device.faults.parser` reports the mistakes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
 
 from emu.device.faults import registry
 from emu.device.faults.enum_names import names_of
 from emu.device.faults.event import EventField, Opened
+from emu.device.faults.link import PlannedLink
 from emu.device.faults.parameters import has_field, listing, names_in
+from emu.device.faults.plan import Expectation, Plan, WholeRule
 from emu.device.faults.registry import DeclaredPoint, Problem
 from emu.device.faults.rule import Rule
 from emu.device.faults.schema import ACTIONS, PARAMETERS, POINTS, Action
+from emu.device.rounds.portions import Portions
+from emu.device.rounds.sizes import RULES_PER_PORTION
 from emu.near import near
+from emu.toml_lines import Place
 from layouts.enums import Op
+
+_LONGEST_VALUE = 60
+_MODELS: Final[Mapping[str, type[BaseModel]]] = {
+    "rule": WholeRule,
+    "link": PlannedLink,
+    "expect": Expectation,
+}
+_NAMES: Final[Mapping[str, Collection[str]]] = {"point": POINTS, "action": ACTIONS}
+
+Mistake = tuple[Place, str]
+
+
+def validated(table: object) -> tuple[Plan | None, list[Mistake]]:
+    """Return the plan if every value has its type, or else None and the mistakes."""
+    if not isinstance(table, Mapping):
+        return None, [((), "a plan is a table")]
+    try:
+        return Plan.model_validate(table), []
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        return None, [(_key(detail["loc"]), _explained(detail)) for detail in details]
+
+
+def misfits(rules: Mapping[int, Rule]) -> Portions[list[Mistake]]:
+    """Return the mistakes in combinations of keys of ``rules``, by their index in the plan.
+
+    Yields after each :data:`RULES_PER_PORTION` rules.
+    """
+    mistakes: list[Mistake] = []
+    names: set[str] = set()
+    for count, (index, rule) in enumerate(rules.items(), 1):
+        mistakes += ((("rule", index, key), why) for key, why in problems(rule))
+        if rule.name in names:
+            mistakes.append((("rule", index, "name"), f"{rule.name!r} is the name of another rule"))
+        names |= {rule.name} - {""}
+        if not count % RULES_PER_PORTION:
+            yield
+    return mistakes
+
+
+def sound_rules(table: object, mistakes: Sequence[Mistake]) -> Portions[dict[int, Rule]]:
+    """Return the rules of an invalid plan that are valid without their mistaken keys, by index.
+
+    Yields after each :data:`RULES_PER_PORTION` rules.
+    """
+    given = table.get("rule") if isinstance(table, Mapping) else None
+    mistaken: dict[int, set[str]] = {}
+    for place, _ in mistakes:
+        match place:
+            case ("rule", int(index), str(key), *_):
+                mistaken.setdefault(index, set()).add(key)
+    sound: dict[int, Rule] = {}
+    for index, rule in enumerate(given if isinstance(given, list) else ()):
+        if isinstance(rule, Mapping):
+            keys = rule.keys() - mistaken.get(index, set())
+            with contextlib.suppress(ValidationError):
+                sound[index] = WholeRule.model_validate({key: rule[key] for key in keys})
+        if not (index + 1) % RULES_PER_PORTION:
+            yield
+    return sound
+
+
+def _key(loc: tuple[str | int, ...]) -> Place:
+    """Return the components of a pydantic location that are in the text: no names of types."""
+    return tuple(part for part in loc if isinstance(part, int) or part.islower() or "." in part)[:4]
+
+
+def _explained(detail: Any) -> str:
+    """Return the text of a mistake that pydantic reports, with the names that are possible."""
+    kind, said, last = detail["type"], detail["msg"], detail["loc"][-1]
+    if kind == "extra_forbidden":
+        table = detail["loc"][0] if len(detail["loc"]) > 1 else ""
+        model = _MODELS.get(str(table), Plan)
+        return f"no such key{_choice(last, [*model.model_fields])}"
+    if kind == "missing":
+        return "missing"
+    if kind == "literal_error" and last in _NAMES:
+        return f"no {last} {_given(detail)}{_choice(detail['input'], [*_NAMES[last]])}"
+    if kind == "value_error" and isinstance(detail.get("input"), Mapping):
+        return str(detail["ctx"]["error"])
+    if kind == "value_error":
+        said = str(detail["ctx"]["error"])
+    return f"{said[0].lower()}{said[1:]}, not {_given(detail)}"
+
+
+def _given(detail: Any) -> str:
+    given = repr(detail.get("input"))
+    return given if len(given) <= _LONGEST_VALUE else f"{given[:_LONGEST_VALUE]}..."
+
+
+def _choice(name: object, known: Sequence[str]) -> str:
+    """Return the similar names, or all of them if there are none."""
+    return near(str(name), known) or listing(known)
 
 
 def problems(rule: Rule) -> Iterator[Problem]:

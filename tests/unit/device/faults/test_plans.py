@@ -54,8 +54,15 @@ def test_rules_without_a_name_get_their_number():
 
 
 MISTAKES = [
-    ('[[rule]]\npoint="cmd"\naction="explode"', r"p:3: rule\[1\].action: .*'fail', 'drop'"),
-    ('[[rule]]\npoint="here"\naction="drop"', r"p:2: rule\[1\].point: .*'cmd.done'"),
+    ('[[rule]]\npoint="cmd"\naction="explode"', r"p:3: rule\[1\].action: .*; there are fail, drop"),
+    (
+        '[[rule]]\npoint="irq"\naction="dropp"',
+        r"p:3: rule\[1\].action: no action 'dropp'; near it: drop$",
+    ),
+    (
+        '[[rule]]\npoint="here"\naction="drop"',
+        r"p:2: rule\[1\].point: no point 'here'; there are cmd, cmd.done",
+    ),
     ('[[rule]]\npoint="irq"\naction="fail"', r"p:3: rule\[1\].action: fail is not for irq; drop"),
     ('[[rule]]\npoint="irq"\naction="delay"', r"p:3: rule\[1\].action: delay needs ms"),
     ('[[rule]]\npoint="irq"\naction="drop"\nms=3', r"p:4: rule\[1\].ms: drop does not take it"),
@@ -101,7 +108,11 @@ MISTAKES = [
     ),
     ('[[rule]]\npoint="load"\naction="aer"\nerror="ODD"', r"p:4: .*no error 'ODD'; there are"),
     ('seed = "x"', r"p:1: seed: .*integer, not 'x'"),
-    ("sed = 1", r"p:1: sed: no such key"),
+    ("sed = 1", r"p:1: sed: no such key; near it: seed$"),
+    ('[[rule]]\npoint="irq"\naction="drop"\ntime=3', r"p:4: .*no such key; near it: times"),
+    ("[[link]]\nlos=1", r"p:2: link\[1\].los: no such key; near it: loss$"),
+    ("[[link]]\nqqq=1", r"p:2: link\[1\].qqq: no such key; there are function, .*, loss, "),
+    ("expect.stat = 1", r"p:1: expect.stat: no such key; near it: status"),
     ("rule = 3", r"p:1: rule: .*list"),
     ("[[rule]", r"p: invalid TOML: .*line 1"),
     (
@@ -121,6 +132,14 @@ def test_all_mistakes_are_told_at_once():
     with pytest.raises(PlanError) as error:
         load('[[rule]]\npoint="x"\naction="y"\n[[rule]]\npoint="irq"\naction="drop"\nfoo=1')
     assert len(str(error.value).splitlines()) == 3
+
+
+def test_a_key_that_is_unknown_hides_no_mistake_of_the_other_keys():
+    text = '[[rule]]\npoint="cmd"\naction="fail"\nstatus="BAD"\nfoo=1\n[[link]]\nlos=1\n'
+    with pytest.raises(PlanError) as error:
+        load(text + '[[rule]]\npoint="irq"\naction="delay"\n', "p")
+    lines = str(error.value).splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["p:4", "p:5", "p:7", "p:10"]
 
 
 def test_one_rule_has_no_number_in_its_mistakes():
