@@ -250,6 +250,21 @@ def clients(monkeypatch, tmp_path):
     return taken
 
 
+def test_ps_lists_the_servers_of_guests_without_a_name(open_guest, clients, tmp_path):
+    lines = CliRunner().invoke(main, ["ps"]).output.splitlines()
+    assert [line for line in lines if "--control" in line] == [
+        f"a server of another program runs: --control {tmp_path / 'x'}"
+    ]
+    assert any(line.startswith("one ") for line in lines)
+    assert not clients
+
+
+def test_an_unknown_name_is_told_with_what_runs(open_guest, clients):
+    for words in (["down", "oen"], ["exec", "oen", "true"]):
+        result = CliRunner().invoke(main, words)
+        assert "no guest or lab named oen is running; near it: one; running: one" in result.output
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -45,7 +45,7 @@ def place_options(function: F) -> F:
             COMMAND,
             "--cwd",
             metavar="DIR",
-            help="Run COMMAND in DIR of the guest.  [default: the shared directory]",
+            help="Run COMMAND in DIR, relative to the shared directory.",
         ),
     ):
         function = option(function)
@@ -67,22 +67,34 @@ def with_share(choices: Mapping[str, Any], *, no_share: bool) -> dict[str, Any]:
 
 
 def in_share(words: Sequence[str], cwd: str | None, options: GuestOptions) -> list[str]:
-    """Return the command that runs ``words`` in ``cwd``, by default in the shared directory."""
-    return placed(words, cwd=cwd or (SHARE if options.share is not None else None))
+    """Return the command that runs ``words`` in ``cwd``, relative to the shared directory.
 
-
-def check_command(words: Sequence[str], cwd: str | None, options: GuestOptions) -> None:
-    """Refuse a relative path, before the boot, that names no program of the shared directory.
-
-    Raises CommandFileError: 127 for a missing file, 126 for one that is not
-    executable. A command in another directory of the guest is not checked.
+    Refuses, before the boot, a ``cwd`` that the shared directory does not have, and a relative path
+    to no program of it. Raises CommandFileError: 127 for a missing file or directory, 126 for a
+    file that is not executable. Other directories and programs of the guest are not checked.
     """
-    word = words[0]
-    if cwd is not None or options.share is None or not word.startswith(("./", "../")):
+    if options.share is None:
+        return placed(words, cwd=cwd)
+    where = os.path.join(SHARE, cwd or "")
+    directory = _of_host(where, options.share)
+    if directory is not None and not directory.is_dir():
+        raise CommandFileError(f"--cwd: no directory {one_line(str(directory))}", NOT_FOUND)
+    if words[0].startswith(("./", "../")):
+        _check_program(words[0], _of_host(os.path.join(where, words[0]), options.share))
+    return placed(words, cwd=where)
+
+
+def _of_host(path: str, share: Path) -> Path | None:
+    """Return the host's path of a path in the guest; None outside the shared directory."""
+    inside = Path(os.path.normpath(path))
+    return share / inside.relative_to(SHARE) if inside.is_relative_to(SHARE) else None
+
+
+def _check_program(word: str, path: Path | None) -> None:
+    if path is None:
         return
-    path = options.share / word
     if not path.exists():
-        raise CommandFileError(f"{one_line(word)}: no such file in {options.share}", NOT_FOUND)
+        raise CommandFileError(f"{one_line(word)}: no such file in {path.parent}", NOT_FOUND)
     if not os.access(path, os.X_OK):
         raise CommandFileError(f"{one_line(word)}: not executable: chmod +x {path}", NOT_EXECUTABLE)
 

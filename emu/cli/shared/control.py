@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -91,12 +91,7 @@ def connect(path: Path | None, name: str | None = None) -> Client:
     if name is not None:
         socket_path, guest = attach.control_of(name)
         return Client(socket_path, guest=guest)
-    alive = []
-    for socket_path in sockets():
-        try:
-            alive.append((socket_path, Client(socket_path)))
-        except ControlError:
-            continue
+    alive = list(_alive())
     if len(alive) == 1:
         return alive[0][1]
     for _, client in alive:
@@ -108,6 +103,27 @@ def connect(path: Path | None, name: str | None = None) -> Client:
     known = _names()
     names = "\n  ".join(known.get(path, f"--control {path}") for path, _ in alive)
     raise ControlError(f"{len(alive)} guests run; choose one:\n  {names}")
+
+
+def _alive() -> Iterator[tuple[Path, Client]]:
+    """Yield the socket of each server of this user that answers, with a client to close."""
+    for path in sockets():
+        with contextlib.suppress(ControlError):
+            yield path, Client(path)
+
+
+def nameless_servers() -> list[Path]:
+    """Return the control sockets of this user's servers that serve no guest of `mlx5emu ps`.
+
+    Such a server belongs to `boot` or to another program; commands reach it by ``--control``, or
+    without a name while no other server runs.
+    """
+    known, found = _names(), []
+    for path, client in _alive():
+        client.close()
+        if path not in known:
+            found.append(path)
+    return found
 
 
 def _names() -> dict[Path, str]:

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from emu.guests import cache
 from emu.guests.errors import LabError
+from emu.near import near
 
 INFO = "info.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
@@ -169,9 +170,9 @@ def find(name: str) -> RunningEntry:
     for entry in running:
         if entry.name == name:
             return entry
-    others = ", ".join(entry.name for entry in running)
-    known = f"running: {others}" if others else "mlx5emu up starts one"
-    raise LabError(f"no guest or lab named {name} is running; {known}")
+    names = [entry.name for entry in running]
+    known = f"running: {', '.join(names)}" if names else "no guest runs"
+    raise LabError(f"no guest or lab named {name} is running{near(name, names)}; {known}")
 
 
 def find_guest(name: str) -> Path:

@@ -1,5 +1,7 @@
 """Where a command of ``mlx5emu run`` begins, and what is said of one that the guest has not."""
 
+import contextlib
+import re
 from pathlib import Path
 
 import click
@@ -8,7 +10,6 @@ import pytest
 from emu.cli.options.guest import to_options
 from emu.cli.options.place import (
     CommandFileError,
-    check_command,
     in_share,
     tell_missing,
     with_share,
@@ -29,30 +30,49 @@ def test_the_working_directory_is_shared_unless_another_is(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("share", "cwd", "argv"),
+    ("has_share", "cwd", "argv"),
     [
-        (None, None, ["./a"]),
-        ("/", None, ["env", "--chdir=/mnt/share", "./a"]),
-        ("/", "/tmp", ["env", "--chdir=/tmp", "./a"]),
-        (None, "/tmp", ["env", "--chdir=/tmp", "./a"]),
+        (False, None, ["ls"]),
+        (True, None, ["env", "--chdir=/mnt/share/", "ls"]),
+        (True, "/tmp", ["env", "--chdir=/tmp", "ls"]),
+        (True, "sub", ["env", "--chdir=/mnt/share/sub", "ls"]),
+        (False, "/tmp", ["env", "--chdir=/tmp", "ls"]),
     ],
 )
-def test_where_it_begins(share, cwd, argv):
-    assert in_share(["./a"], cwd, GuestOptions(share=share and Path(share))) == argv
+def test_where_it_begins(tmp_path, has_share, cwd, argv):
+    (tmp_path / "sub").mkdir()
+    options = GuestOptions(share=tmp_path if has_share else None)
+    assert in_share(["ls"], cwd, options) == argv
 
 
-def test_a_missing_or_plain_file_is_refused_before_the_boot(tmp_path):
-    options = GuestOptions(share=tmp_path)
+@pytest.mark.parametrize(
+    ("word", "cwd", "status"),
+    [
+        ("./none", None, 127),
+        ("./plain", None, 126),
+        ("./program", None, 0),
+        ("./program", "sub", 127),
+        ("../program", "sub", 0),
+        ("../none", "/mnt/share/sub", 127),
+        ("../program", None, 0),  # outside the shared directory: only the guest knows
+        ("./none", "/tmp", 0),
+        ("none", None, 0),
+        ("ls", "none", 127),
+    ],
+)
+def test_a_missing_or_plain_file_is_refused_before_the_boot(tmp_path, word, cwd, status):
     (tmp_path / "plain").touch(0o644)
     (tmp_path / "program").touch(0o755)
-    for word, status in (("./none", 127), ("./plain", 126)):
-        with pytest.raises(CommandFileError) as caught:
-            check_command([word], None, options)
-        assert (caught.value.status, word in str(caught.value)) == (status, True)
-        check_command([word], "/tmp", options)
-        check_command([word], None, GuestOptions())
-    check_command(["./program"], None, options)
-    check_command(["none"], None, options)
+    (tmp_path / "sub").mkdir()
+    in_share([word], "/tmp", GuestOptions())
+    is_refused = (
+        pytest.raises(CommandFileError, match=re.escape(str(cwd) if word == "ls" else word))
+        if status
+        else contextlib.nullcontext()
+    )
+    with is_refused as caught:
+        in_share([word], cwd, GuestOptions(share=tmp_path))
+    assert getattr(caught and caught.value, "status", 0) == status
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o755])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import click
 
-from emu.cli.shared.control import UNLIMITED, console
+from emu.cli.shared.control import UNLIMITED, console, nameless_servers
 from emu.cli.shared.tables import Rows
 from emu.guests.named import attach, running
 from emu.host.printable import one_line
@@ -17,14 +18,22 @@ def ps() -> None:
     """List the guests of `up`, `lab up` and `run` that run, and their states.
 
     A guest is booting, up, panicked or off. A panicked or powered-off guest stays listed until
-    `mlx5emu down`, for `dmesg` and `dump`.
+    `mlx5emu down`, for `dmesg` and `dump`. Servers of guests without a name, such as those of
+    `boot` and of pytest, are listed by their control socket.
 
     Example: mlx5emu ps
     """
     entries = running.entries()
-    if not entries:
+    if entries:
+        _show(entries)
+    nameless = nameless_servers()
+    for path in nameless:
+        click.echo(f"a server of another program runs: --control {one_line(str(path))}")
+    if not entries and not nameless:
         click.echo("no guests run; start one with mlx5emu up NAME")
-        return
+
+
+def _show(entries: Sequence[running.RunningEntry]) -> None:
     numbers = ("minutes", "process")
     table = Rows("name", "guests", "state", "suite", *numbers, "functions", numbers=numbers)
     for entry in entries:

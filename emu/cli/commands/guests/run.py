@@ -32,7 +32,6 @@ from emu.cli.options.guest import (
 )
 from emu.cli.options.place import (
     NOT_FOUND,
-    check_command,
     in_share,
     place_options,
     tell_missing,
@@ -116,7 +115,7 @@ def run(
         raise click.UsageError("--stdin needs a single run: drop --check-leaks and --turns")
     choices = with_share(choices, no_share=no_share)
     options = to_options(**with_coverage(with_debugging(choices, debugging), coverage))
-    check_command(words, cwd, options)
+    argv = in_share(words, cwd, options)
     if check_leaks and not options.devices:
         raise click.UsageError("--check-leaks counts objects of a function: drop --no-device")
     turns = (MIN_TURNS if check_leaks else 0) if turns is None else turns
@@ -138,7 +137,6 @@ def run(
         with judged.telling(guest), debugger.watching(guest), covered(guest, coverage):
 
             def run_once() -> int:
-                argv = in_share(words, cwd, options)
                 job = guest.popen(argv, has_input=stdin, sink=judged.sink)
                 job.name = shlex.join(words)  # without the words that set its directory
                 if stdin:
