@@ -242,7 +242,11 @@ def mlx5_guest(
 def _options(
     request: pytest.FixtureRequest, suite: str | None, tmp_path_factory: Any
 ) -> tuple[GuestOptions, bool]:
-    """Return the guest options of the command line and the test's markers, and ``fresh``."""
+    """Return the guest options of the command line and the test's markers, and ``fresh``.
+
+    A marker with an invalid option fails the test with one line.
+    """
+    from emu.guests.options.checks import check_options
     from emu.guests.requested import requested
 
     config = request.config
@@ -253,7 +257,11 @@ def _options(
         chosen["suite"] = suite
     is_fresh = bool(chosen.pop("fresh", False))
     wants_trace = not config.getoption("--mlx5-no-trace") and chosen.get("trace") is None
-    made = requested(chosen)
+    try:
+        check_options({name: value for name, value in chosen.items() if value is not None})
+        made = requested(chosen)
+    except OptionError as error:
+        raise pytest.fail.Exception(f"mark.mlx5: {error}", pytrace=False) from None
     if wants_trace and made.devices:
         directory = _directory(tmp_path_factory.getbasetemp(), chosen, is_fresh)
         made = dataclasses.replace(made, trace=directory / "trace.json")

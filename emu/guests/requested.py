@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import LabError
 from emu.guests.kernel.choice import check, choose
 from emu.guests.options import GuestOptions, OptionError, option_named, options
+from emu.near import near
 
 _HERE = Path()
 
@@ -40,8 +42,15 @@ def check_requested(said: Mapping[str, Any], base: Path = _HERE) -> None:
 
 
 def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Sequence[str]]:
-    """Return the checked fields of a user's values, and the checked words for the kernel."""
+    """Return the checked fields of a user's values, and the checked words for the kernel.
+
+    Raises :class:`OptionError`, also for a name that is no field of :class:`GuestOptions`.
+    """
     fields = {name: value for name, value in said.items() if value is not None}
+    known = [one.name for one in dataclasses.fields(GuestOptions)]
+    for name in fields:
+        if name not in known:
+            raise OptionError(name, f"no option {name!r} of a guest{near(name, known)}")
     for one in options():
         if one.name not in fields:
             continue

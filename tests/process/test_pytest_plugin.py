@@ -273,6 +273,32 @@ def run_tests(directory, tests, *words, conftest=""):
     )  # fmt: skip
 
 
+MARKS = """
+import pytest
+
+@pytest.mark.mlx5(device="connectx6")
+def test_key(mlx5_guest): pass
+
+@pytest.mark.mlx5(devices=["connectx9"])
+def test_model(mlx5_guest): pass
+
+@pytest.mark.mlx5(suite="trixi")
+def test_suite(mlx5_guest): pass
+"""
+
+
+def test_a_mistake_in_a_marker_is_one_line(tmp_path):
+    done = run_tests(tmp_path, MARKS)
+    assert "3 errors" in done.stdout
+    for line in (
+        "mark.mlx5: no option 'device' of a guest; near it: devices",
+        "mark.mlx5: devices: unknown model 'connectx9'; near it: connectx7",
+        "mark.mlx5: suite: 'trixi' is not one of bookworm, trixie, sid; near it: trixie",
+    ):
+        assert f"\n{line}" in done.stdout
+    assert "pytest_plugin.py" not in done.stdout
+
+
 BOOTED = """
 def booted(options):
     guest = plain(options)
