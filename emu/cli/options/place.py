@@ -75,7 +75,7 @@ def in_share(words: Sequence[str], cwd: str | None, options: GuestOptions) -> li
     """
     if options.share is None:
         return placed(words, cwd=cwd)
-    where = os.path.join(SHARE, cwd or "")
+    where = os.path.join(SHARE, cwd) if cwd else SHARE
     directory = _of_host(where, options.share)
     if directory is not None and not directory.is_dir():
         raise CommandFileError(f"--cwd: no directory {one_line(str(directory))}", NOT_FOUND)

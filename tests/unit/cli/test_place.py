@@ -33,7 +33,7 @@ def test_the_working_directory_is_shared_unless_another_is(tmp_path, monkeypatch
     ("has_share", "cwd", "argv"),
     [
         (False, None, ["ls"]),
-        (True, None, ["env", "--chdir=/mnt/share/", "ls"]),
+        (True, None, ["env", "--chdir=/mnt/share", "ls"]),
         (True, "/tmp", ["env", "--chdir=/tmp", "ls"]),
         (True, "sub", ["env", "--chdir=/mnt/share/sub", "ls"]),
         (False, "/tmp", ["env", "--chdir=/tmp", "ls"]),

@@ -74,12 +74,12 @@ def run(*words):
 
 
 def test_replay_boots_a_guest_like_the_recorded_one(recorded, guest):
-    result = run("replay", recorded, "--", "./test", "-x")
+    result = run("replay", recorded, "--", "test-program", "-x")
     assert result.exit_code == 1
     (tried,) = guest.tried
     assert (tried.options.suite, tried.options.devices) == ("sid", ("connectx7-vf",))
     assert tried.options.packages == ("bc", "fio")
-    assert [*tried.words] == ["env", "--chdir=/mnt/share", "./test", "-x"]
+    assert [*tried.words] == ["env", "--chdir=/mnt/share", "test-program", "-x"]
     assert [(rule.name, rule.index) for rule in tried.plan.rule] == [
         (name, [2, 4, 9]) for name in NAMES
     ]
@@ -102,9 +102,9 @@ def test_replay_keeps_the_shared_directory(recorded, guest, tmp_path, monkeypatc
     elsewhere.mkdir()
     with_run(recorded, share=f"{shared}{suffix}")
     monkeypatch.chdir(elsewhere)
-    assert run("replay", recorded, "--", "./test").exit_code == 1
-    run("replay", "--share", elsewhere, recorded, "--", "./test")
-    run("replay", "--no-share", recorded, "--", "./test")
+    assert run("replay", recorded, "--", "test-program").exit_code == 1
+    run("replay", "--share", elsewhere, recorded, "--", "test-program")
+    run("replay", "--no-share", recorded, "--", "test-program")
     kept, other, none = (one.options for one in guest.tried)
     assert (kept.share, kept.share_writable) == (shared, bool(suffix))
     assert (other.share, none.share) == (elsewhere, None)
@@ -112,7 +112,7 @@ def test_replay_keeps_the_shared_directory(recorded, guest, tmp_path, monkeypatc
 
 def test_replay_of_a_shared_directory_that_is_gone_asks_for_one(recorded, guest, tmp_path):
     with_run(recorded, share=str(tmp_path / "gone"))
-    result = run("replay", recorded, "--", "./test")
+    result = run("replay", recorded, "--", "test-program")
     assert (result.exit_code, guest.tried) == (1, ())
     assert f"{tmp_path / 'gone'}" in result.output
     assert "--share" in result.output
@@ -121,13 +121,13 @@ def test_replay_of_a_shared_directory_that_is_gone_asks_for_one(recorded, guest,
 def test_replay_of_a_record_without_times(recorded, guest):
     """As version 1 was, which mlx5emu wrote before lines had seconds."""
     recorded.write_text(recorded.read_text().replace('{"record":2,', '{"record":1,', 1))
-    assert run("replay", recorded, "--", "./test").exit_code == 1
+    assert run("replay", recorded, "--", "test-program").exit_code == 1
     assert len(guest.tried) == 1
 
 
 def test_replay_obeys_the_command_line(recorded, guest):
     words = ("--suite", "trixie", "--device", "connectx5", "--package", "gdb")
-    run("replay", *words, recorded, "./test")
+    run("replay", *words, recorded, "test-program")
     (tried,) = guest.tried
     assert tried.options.packages == ("gdb",)
     assert (tried.options.suite, tried.options.devices) == ("trixie", ("connectx5",))
@@ -141,14 +141,14 @@ def test_replay_of_what_loses_its_guest(recorded, guest, error, status):
         raise error
 
     guest.end = staticmethod(end)
-    result = run("replay", recorded, "./test")
+    result = run("replay", recorded, "test-program")
     assert result.exit_code == status
     assert str(error) in result.output
 
 
 def test_minimize_finds_the_one_fault_that_matters(recorded, guest, tmp_path):
     found = tmp_path / "smallest.toml"
-    result = run("minimize", "-o", found, recorded, "--", "./test")
+    result = run("minimize", "-o", found, recorded, "--", "test-program")
     assert result.exit_code == 0, result.output
     (rule,) = load(found.read_text()).rule
     assert (rule.name, rule.index) == (CULPRIT[0], [CULPRIT[1]])
@@ -167,7 +167,7 @@ def test_minimize_names_no_rule_that_fails_by_chance(recorded, guest, tmp_path):
 
     guest.end = staticmethod(end)
     found = tmp_path / "smallest.toml"
-    result = run("minimize", "-o", found, recorded, "--", "./test")
+    result = run("minimize", "-o", found, recorded, "--", "test-program")
     assert result.exit_code == 0, result.output
     (rule,) = load(found.read_text()).rule
     assert (rule.name, rule.index) == (CULPRIT[0], [CULPRIT[1]])
@@ -181,7 +181,7 @@ def test_minimize_that_is_interrupted_leaves_the_smallest_plan_so_far(recorded, 
             raise KeyboardInterrupt
 
     guest.end = staticmethod(end)
-    result = run("minimize", "-o", found, recorded, "--", "./test")
+    result = run("minimize", "-o", found, recorded, "--", "test-program")
     assert result.exit_code == 130
     rules = [rule.name for rule in load(found.read_text()).rule]
     assert CULPRIT[0] in rules
@@ -195,21 +195,29 @@ def test_minimize_that_is_interrupted_at_once_leaves_no_plan(recorded, guest, tm
 
     guest.end = staticmethod(end)
     found = tmp_path / "smallest.toml"
-    assert run("minimize", "-o", found, recorded, "--", "./test").exit_code == 130
+    assert run("minimize", "-o", found, recorded, "--", "test-program").exit_code == 130
     assert not found.exists()
 
 
 @pytest.mark.parametrize("command", ["replay", "minimize"])
 def test_an_option_behind_the_record_is_no_command(recorded, guest, command):
-    result = run(command, recorded, "--timeout", "3", "./test")
+    result = run(command, recorded, "--timeout", "3", "test-program")
     assert result.exit_code == 2
     assert "--timeout: options come before RECORD" in result.output
     assert not guest.tried
 
 
+@pytest.mark.parametrize("command", ["replay", "minimize"])
+def test_a_missing_program_is_told_before_a_guest_boots(recorded, guest, command):
+    result = run(command, recorded, "--", "./none")
+    assert result.exit_code == 127
+    assert "./none: no such file in" in result.output
+    assert not guest.tried
+
+
 def test_minimize_of_what_does_not_fail(recorded, guest):
     guest.wait = lambda *_: 0
-    result = run("minimize", recorded, "--", "./test")
+    result = run("minimize", recorded, "--", "test-program")
     assert result.exit_code == 1
     assert "did not fail twice in the same way" in result.output
 
@@ -217,7 +225,7 @@ def test_minimize_of_what_does_not_fail(recorded, guest):
 def test_minimize_of_a_record_without_faults(tmp_path, guest):
     path = tmp_path / "record"
     path.write_text(record.line(record.head(PLAN, {}, [], {})))
-    result = run("minimize", path, "--", "./test")
+    result = run("minimize", path, "--", "test-program")
     assert result.exit_code == 1
     assert "no fault has fired" in result.output
     assert not guest.tried
