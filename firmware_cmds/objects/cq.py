@@ -60,7 +60,7 @@ def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> Port
     _check_period_mode(hca.caps, ctx.cq_period_mode)
     compression = _compression(hca.caps, ctx)
     eq = hca.eqs.need(ctx.c_eqn_or_apu_element)
-    hca.uars.need(ctx.uar_page)
+    hca.need_uar(ctx.uar_page)
     hca.cqs.check_space()
     stride = CQE_BYTES[ctx.cqe_sz]
     dbr_addr, umems = record_in(hca, ctx)

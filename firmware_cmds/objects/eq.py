@@ -37,7 +37,7 @@ def create_eq(hca: Hca, cmd: layout.CreateEqIn, out: layout.CreateEqOut) -> None
         raise CmdError(Status.LIM_ERR, "log_eq_size above log_max_eq_sz", f"{ctx.log_eq_size}")
     if ctx.intr >= MSIX_VECTORS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such interrupt vector", f"intr {ctx.intr}")
-    hca.uars.need(ctx.uar_page)
+    hca.need_uar(ctx.uar_page)
     hca.eqs.check_space()
     size = EQE_BYTES << ctx.log_eq_size
     buffer = finish(queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size))

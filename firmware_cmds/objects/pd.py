@@ -62,7 +62,7 @@ def dealloc_transport_domain(
 
 @command(Op.ALLOC_UAR, uar_layout.alloc_uar_in, uar_layout.alloc_uar_out)
 def alloc_uar(hca: Hca, cmd: uar_layout.AllocUarIn, out: uar_layout.AllocUarOut) -> None:
-    """Assign a doorbell page: page ``uar`` of BAR 0 (core/uar.c:uar2pfn)."""
+    """Assign a doorbell page of BAR 0 with log_uar_page_sz (core/uar.c: uar2pfn)."""
     out.uar = hca.uars.add(Uar())
 
 

@@ -87,7 +87,7 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
         return
     has_real_time = real_time(ctx.ts_format, hca.caps.roce.qp_ts_format)
     if not ctx.no_sq:
-        hca.uars.need(ctx.uar_page)
+        hca.need_uar(ctx.uar_page)
     pd = hca.pds.need(ctx.pd) if ctx.st != QpType.REG_UMR else None
     scq, rcq, srq = _queues(hca, ctx)
     _check_tag_matching(ctx, srq)

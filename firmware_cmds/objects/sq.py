@@ -72,7 +72,7 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
     if ctx.min_wqe_inline_mode > max(InlineMode):
         raise CmdError(Status.BAD_PARAM_ERR, "no such inline mode", f"{ctx.min_wqe_inline_mode}")
     group = _paced_by(hca, ctx)
-    hca.uars.need(wq.uar_page)
+    hca.need_uar(wq.uar_page)
     cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca.tises, ctx)
     ts_cq = _ts_cq(hca, ctx)
     hca.sqs.check_space()

@@ -37,6 +37,9 @@ _CTRL: Final = Struct(">II")
 Ring = Callable[[int, int, Buffer], None]
 """Rings a queue, from its number, the offset in a UAR page and the stored bytes."""
 
+Start = tuple[int, int]
+"""Where a copy begins: the number of the UAR, and the offset in it."""
+
 
 class BlueFlame:
     """Assembles the copies of one function."""
@@ -45,13 +48,13 @@ class BlueFlame:
         self._hca = hca
         self._ring = ring
 
-    def take(self, uar: Uar, offset: int, data: Buffer) -> bool:
+    def take(self, uar: Uar, index: int, offset: int, data: Buffer) -> bool:
         """Process a store to the send doorbells of a page; return False for an ordinary
         doorbell.
         """
         at = offset % BUFFER_BYTES
-        start = offset - at
-        copy = self._hca.copies.get((uar.handle, start))
+        start = index, offset - at
+        copy = self._hca.copies.get(start)
         if copy is not None and at == len(copy.data):
             self._add(uar, start, copy, data)
             return True
@@ -62,7 +65,7 @@ class BlueFlame:
             return False
         return len(data) >= _CTRL.size and self._begin(uar, start, data)
 
-    def _begin(self, uar: Uar, start: int, data: Buffer) -> bool:
+    def _begin(self, uar: Uar, start: Start, data: Buffer) -> bool:
         """Start a copy from its first bytes, and wait for the rest; return False for an ordinary
         doorbell.
         """
@@ -72,11 +75,11 @@ class BlueFlame:
             return False
         if not uar.gets_copies and len(data) < size:
             return False
-        copy = self._hca.copies[uar.handle, start] = Copy(number, size)
+        copy = self._hca.copies[start] = Copy(number, size)
         self._add(uar, start, copy, data)
         return True
 
-    def _add(self, uar: Uar, start: int, copy: Copy, data: Buffer) -> None:
+    def _add(self, uar: Uar, start: Start, copy: Copy, data: Buffer) -> None:
         copy.data += data
         copy.stop_waiting()
         if len(copy.data) >= copy.requested:
@@ -88,17 +91,17 @@ class BlueFlame:
             late = partial(self._give_up, uar, start, copy)
             copy.timer = self._hca.clock.call_later(HOLD_NS, late)
 
-    def _give_up(self, uar: Uar, start: int, copy: Copy) -> None:
+    def _give_up(self, uar: Uar, start: Start, copy: Copy) -> None:
         """End the copy after its timeout; a bare doorbell was an ordinary one."""
         copy.timer = None
         uar.gets_copies = len(copy.data) > _CTRL.size
         self._end(uar, start, copy)
 
-    def _end(self, uar: Uar, start: int, copy: Copy) -> None:
+    def _end(self, uar: Uar, start: Start, copy: Copy) -> None:
         """End the copy and ring the queue."""
         copy.stop_waiting()
-        del self._hca.copies[uar.handle, start]
-        self._ring(copy.number, start, bytes(copy.data[: _CTRL.size]))
+        del self._hca.copies[start]
+        self._ring(copy.number, start[1], bytes(copy.data[: _CTRL.size]))
 
     def _ring_of(self, number: int) -> SendRing | None:
         """Return the send ring of a queue, or None if the number has none."""

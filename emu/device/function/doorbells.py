@@ -27,6 +27,7 @@ from emu.device.engine.events import eq as eq_engine
 from emu.device.function.blueflame import BlueFlame
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import DoorbellRing
+from emu.device.objects.uar_pages import LOG_UAR_BYTES
 from emu.device.ports import Buffer
 from layouts.rings.wqe import DS, WQEBB
 
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOG_PAGE: Final = 12
-PAGE: Final = 1 << LOG_PAGE
-_IN_PAGE: Final = PAGE - 1
+PAGE: Final = 1 << LOG_UAR_BYTES
 
 UAR_CQ_ARM: Final = 0x20
 UAR_CQ_ARM_CQN: Final = UAR_CQ_ARM + 4
@@ -112,8 +111,9 @@ class Doorbells:
 
     def write(self, address: int, data: Buffer) -> None:
         """Process a store at an offset of BAR 0; ignore doorbells in unallocated pages."""
-        index, offset = address >> LOG_PAGE, address & _IN_PAGE
-        uar = self._hca.uars.get(index)
+        pages = self._hca.uar_pages
+        index, offset = address >> pages.log_bytes, address & pages.in_uar
+        uar = self._hca.uars.get(index & pages.base_mask)
         if uar is None:
             # A driver that has disabled the interface may ring again while its queues still exist.
             level = logging.DEBUG if self._is_disabled() else logging.WARNING
@@ -121,7 +121,9 @@ class Doorbells:
                 level, "doorbell ignored at %#x of UAR %#x, which is not allocated", offset, index
             )
         elif offset >= UAR_SEND:
-            if self._blueflame is not None and self._blueflame.take(uar, offset, data):
+            if offset >= PAGE:
+                return  # the rest of a guest's page without uar_4k
+            if self._blueflame is not None and self._blueflame.take(uar, index, offset, data):
                 return
             # Any page may ring any queue, not only the page in the queue's context: a doorbell only
             # makes the queue read its own doorbell record, which it may do at any time.

@@ -12,6 +12,9 @@ ATOMIC_CMP_SWAP, ATOMIC_FETCH_ADD = 1 << 0, 1 << 1
 ATOMIC_EXTENDED_CMP_SWAP, ATOMIC_EXTENDED_FETCH_ADD = 1 << 2, 1 << 3
 """Bits of atomic_operations (include/linux/mlx5/driver.h: MLX5_ATOMIC_OPS_*)."""
 
+LOG_UAR_PAGE = 4
+"""Log of the number of UARs in the largest page of a guest, 64 KiB (log_uar_page_sz)."""
+
 BASE_GENERAL: Capabilities = MappingProxyType(
     {
         # Transport services. mlx5_ib does not load without xrc (hw/main.c: mlx5_ib_dev_res_init).
@@ -116,7 +119,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "bf": 0,
         "log_bf_reg_size": 9,
         "uar_4k": 1,
-        "num_of_uars_per_page": 1,
+        "num_of_uars_per_page": 1 << LOG_UAR_PAGE,
+        "log_uar_page_sz": LOG_UAR_PAGE,
         # Fast teardown, for a machine that shuts down (core/main.c: shutdown).
         "fast_teardown": 1,
         "force_teardown": 1,

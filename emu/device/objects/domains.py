@@ -57,7 +57,9 @@ class LoopbackSource(NamedTuple):
 
 
 class Uar(Object):
-    """A user access region: one doorbell page of BAR 0. The page index is the handle.
+    """User access region: one doorbell page of BAR 0, as large as a page of the guest.
+
+    The handle is the number of its first UAR (:class:`emu.device.objects.uar_pages.UarPages`).
 
     Queues hold no reference to their UAR: when a process dies, mlx5_ib frees its UARs before it
     destroys its queues. The device ignores a doorbell in a page that is no longer allocated.
@@ -65,7 +67,11 @@ class Uar(Object):
 
     __slots__ = ("cq_arm", "gets_copies")
     kind = "uar"
-    numbering = Numbering(lambda made: made.doorbell_end // PAGE_BYTES, first=FIRST_UAR)
+    numbering = Numbering(
+        lambda made: made.doorbell_end >> made.uar_pages.log_bytes,
+        first=FIRST_UAR,
+        step=lambda made: made.uar_pages.per_page,
+    )
 
     def __init__(self) -> None:
         super().__init__()

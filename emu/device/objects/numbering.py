@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from emu.device.objects.uar_pages import UarPages
     from layouts.function.caps import CmdHcaCap, CmdHcaCap2
     from layouts.function.crypto import CryptoCap
     from layouts.function.esw_caps import ESwitchCap, FlowTableEswitchCap
@@ -47,22 +48,29 @@ class Limits(Protocol):
     def doorbell_end(self) -> int:
         """End of the pages in BAR 0 that may be doorbell pages, in bytes."""
 
+    @property
+    def uar_pages(self) -> UarPages:
+        """The numbering of doorbell pages."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Numbering:
-    """Handles from ``first`` to below ``limit``, which depends on the function.
+    """Handles from ``first`` to below ``limit``, which depends on the function; multiples of
+    ``step``.
 
     Classes that declare the same numbering share their handles: no two objects have the same one.
     """
 
     limit: Callable[[Limits], int]
     first: int = 1
+    step: Callable[[Limits], int] | None = None
+    """Distance of two handles; 1 without it."""
     within: Numbering | None = None
     """The shared numbering, of which this one has at most ``limit - first`` handles."""
 
     def at_most(self, limit: Callable[[Limits], int]) -> Numbering:
         """Return a numbering that shares these handles, for at most ``limit - first`` objects."""
-        return Numbering(limit, self.first, self.within or self)
+        return Numbering(limit, self.first, self.step, self.within or self)
 
     @property
     def space(self) -> Numbering:

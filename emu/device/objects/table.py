@@ -26,15 +26,18 @@ MAX_SEARCHED_NUMBERS = 1 << 10
 
 
 class Numbers:
-    """The handles that one or more tables assign to objects: from ``first`` to ``limit - 1``.
+    """The handles that one or more tables assign to objects: from ``first`` to ``limit - 1``, in
+    multiples of ``step``.
 
     A freed handle goes to the end of the queue, unless MAX_QUEUED handles are there already. When
     the queue is empty, a search finds the other free handles, starting behind the last one found.
     """
 
-    def __init__(self, first: int, limit: int) -> None:
+    def __init__(self, first: int, limit: int, step: int = 1) -> None:
+        first = -(-first // step) * step
         self.first = first
         self.limit = limit
+        self.step = step
         self.holders: dict[int, Object] = {}
         """The current holder of each handle."""
         self._next = first
@@ -52,7 +55,7 @@ class Numbers:
         """Assign the next free handle to ``holder`` and return it; there must be one."""
         if self._next < self.limit:
             number = self._next
-            self._next += 1
+            self._next += self.step
         else:
             if not self._freed:
                 self._refill()
@@ -67,7 +70,9 @@ class Numbers:
         while len(free) < count:
             if number not in holders:
                 free.append(number)
-            number = number + 1 if number + 1 < self.limit else self.first
+            number += self.step
+            if number >= self.limit:
+                number = self.first
         self._search_at = number
         self._unqueued -= count
 

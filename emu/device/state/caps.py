@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from emu.device.errors import CmdError
+from emu.device.objects.uar_pages import UarPages
 from layouts.enums import CapMode, CapType, Status
 from layouts.eth_enums import FlowTableType
 from layouts.function import caps as layout
@@ -43,6 +44,8 @@ GROUPS: Final[Mapping[CapType, Prm]] = {
 
 _OFF_AT_RESET: Final[Mapping[CapType, Mapping[str, Any]]] = {
     CapType.GENERAL: {
+        "log_uar_page_sz": 0,
+        "num_of_uars_per_page": 1,
         "cmdif_checksum": 0,
         "vhca_state": 0,
         "event_on_vhca_state_allocated": 0,
@@ -220,6 +223,8 @@ class Caps:
                 setattr(current, name, getattr(chosen, name))
         else:
             self._pages[known, CapMode.CUR][: prm.size] = page[: prm.size]
+        if known is CapType.GENERAL:
+            self.general.num_of_uars_per_page = UarPages(self.general).per_page
 
     def grant(self, group: int, page: bytes) -> None:
         """Set the maximum of another function to its manager's values.

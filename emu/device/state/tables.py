@@ -40,6 +40,7 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.queue import QUEUE_NUMBERS, ReservedQpn
 from emu.device.objects.queues.srq import Srq
 from emu.device.objects.table import Numbers, T, Table
+from emu.device.objects.uar_pages import UarPages
 from emu.device.port.eth.tunnel import MPLS_PORT
 from emu.device.state.caps import Caps
 from emu.device.state.eswitch import Eswitch
@@ -100,6 +101,7 @@ class ObjectTables:
 
     def make_tables(self) -> None:
         """Create empty tables, with the limits of the current capabilities."""
+        self.uar_pages = UarPages(self.caps.general)
         has_memic = self.caps.general.device_memory
         self.memic = MemicArea(self.model.bar0_size) if has_memic else None
         """Memory at the end of BAR 0, on adapters that have it."""
@@ -150,7 +152,7 @@ class ObjectTables:
     def _make_object_tables(self) -> None:
         """Create a table for each class that declares a kind, and the shared number spaces."""
         declared, spaces = numberings()
-        numbers = {space: Numbers(space.first, space.limit(self)) for space in spaces}
+        numbers = {space: self._numbers(space) for space in spaces}
         on = (self.ledger, self.caller)
         tables = {
             of: Table(of, how.first, how.limit(self), *on, numbers[how.space])
@@ -159,6 +161,16 @@ class ObjectTables:
         self.objects = cast("ByClass", tables)
         self.queues = numbers[QUEUE_NUMBERS]
         """The queues by number, of all classes that share these."""
+
+    def _numbers(self, space: Numbering) -> Numbers:
+        step = 1 if space.step is None else space.step(self)
+        return Numbers(space.first, space.limit(self), step)
+
+    def need_uar(self, number: int) -> Uar:
+        """Return the doorbell page that contains a UAR. Raises BAD_RES_ERR for none of the
+        caller's.
+        """
+        return self.uars.need(number & self.uar_pages.base_mask)
 
     @property
     def doorbell_end(self) -> int:

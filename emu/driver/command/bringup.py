@@ -17,6 +17,7 @@ NAME = b"mlx5emu,emu.driver"
 """Name of this driver in SET_DRIVER_VERSION."""
 
 _CURRENT = CapMode.CUR
+_UAR_BYTES = 4096
 
 
 class BringUp(EventQueues):
@@ -52,6 +53,8 @@ class BringUp(EventQueues):
         if self.caps.driver_version:
             self.must(Op.SET_DRIVER_VERSION, driver_version=NAME.ljust(64, b"\0"))
         self.must(Op.QUERY_ADAPTER)
+        # A UAR number counts 4 KiB, or pages of the driver (core/uar.c: uar2pfn).
+        self.uar_bytes = _UAR_BYTES << (0 if self.caps.uar_4k else self.caps.log_uar_page_sz)
         self.uar = self.must(Op.ALLOC_UAR).uar
         return self
 

@@ -25,7 +25,9 @@ class EventQueues(Commands):
     """A driver's event queues, by their numbers in ``eqs``."""
 
     uar: int
-    """UAR page whose doorbells the driver uses; a probe allocates it."""
+    """Number of the UAR whose doorbells the driver uses; a probe allocates its page."""
+    uar_bytes: int
+    """Distance of two UAR numbers in BAR 0, in bytes."""
 
     def __init__(self, bar: Bar, memory: Memory, irqs: Interrupts | None = None) -> None:
         super().__init__(bar, memory, irqs)
@@ -103,7 +105,7 @@ class EventQueue:
 
     def _doorbell(self, offset: int) -> None:
         value = self.eqn << 24 | self.ci & 0xFFFFFF
-        self.driver.write32(self.driver.uar * 4096 + offset, value)
+        self.driver.write32(self.driver.uar * self.driver.uar_bytes + offset, value)
         self.driver.bar.settle()
 
     def finished_slots(self) -> int:

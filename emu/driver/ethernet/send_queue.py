@@ -8,7 +8,7 @@ from emu.device.objects.eth.sq import Sq
 from emu.driver.ethernet.rings import sq_fields
 from emu.driver.verbs.completions import CompletionQueue
 from emu.driver.verbs.endpoint import Endpoint
-from emu.driver.verbs.segments import PAGE, SIGNALED, Sge, inline
+from emu.driver.verbs.segments import SIGNALED, Sge, inline
 from layouts.enums import Op, Opcode
 from layouts.eth_enums import SqState
 from layouts.rings.eth_wqe import (
@@ -112,7 +112,8 @@ class SendQueue:
     def ring_doorbell(self) -> None:
         """Ring the doorbell; the work is done when the node runs."""
         data = bytes(4) + (self.sqn << 8).to_bytes(4, "big")
-        self.node.driver.bar.write(self.node.driver.uar * PAGE + 0x800, data)
+        driver = self.node.driver
+        driver.bar.write(driver.uar * driver.uar_bytes + 0x800, data)
 
 
 def eth_segment(

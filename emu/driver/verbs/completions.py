@@ -138,7 +138,7 @@ class CompletionQueue:
         word = (self.arm_sn & 3) << 28 | (SOLICITED_ONLY if solicited else 0) | self.ci & 0xFFFFFF
         self.node.memory.write(self.record + 4, word.to_bytes(4, "big"))
         self.node.driver.bar.write(
-            self.node.driver.uar * PAGE + 0x20,
+            self.node.driver.uar * self.node.driver.uar_bytes + 0x20,
             word.to_bytes(4, "big") + self.cqn.to_bytes(4, "big"),
         )
         self.node.driver.bar.settle()

@@ -97,7 +97,7 @@ class WorkRequests:
         """Ring the doorbell; the work is done when the node runs."""
         first = wqe[:8] or (0).to_bytes(4, "big") + (self.qpn << 8).to_bytes(4, "big")
         driver = self.node.driver
-        driver.bar.write(driver.uar * PAGE + _BLUE_FLAME, first)
+        driver.bar.write(driver.uar * driver.uar_bytes + _BLUE_FLAME, first)
 
     # -- verbs
 

@@ -176,7 +176,7 @@ def copy_of_a_request_that_is_not_whole(world):
     for node in world.local().nodes:
         begun = CTRL.pack(Opcode.NOP, node.queue_pair().qpn << 8 | 4, 0, 0)
         copies = BlueFlame(node.hca, lambda *_: None)
-        assert copies.take(node.hca.uars.get(node.driver.uar), 0x800, begun)
+        assert copies.take(node.hca.uars.get(node.driver.uar), node.driver.uar, 0x800, begun)
 
 
 # -- fault rules

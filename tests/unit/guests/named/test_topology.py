@@ -76,8 +76,14 @@ out = "results/{n}"
     [
         ("[[guest]\n", ["topo.toml: "]),
         ("", ["topo.toml:1: guest: Field required"]),
-        ('[[guest]]\nname = "a"\nmemroy = 1\n', ["topo.toml:3: no key 'memroy' here; near it: memory.*; there are name"]),
-        ('nmae = "x"\n[[guest]]\nname = "a"\n', ["topo.toml:1: no key 'nmae' here; near it: name; there are name"]),
+        (
+            '[[guest]]\nname = "a"\nmemroy = 1\n',
+            ["topo.toml:3: no key 'memroy' here; near it: memory.*; there are name"],
+        ),
+        (
+            'nmae = "x"\n[[guest]]\nname = "a"\n',
+            ["topo.toml:1: no key 'nmae' here; near it: name; there are name"],
+        ),
         (
             '[[guest]]\nname = "a"\n[[guest]]\nmemory = 100\ncpus = "2"\n',
             [

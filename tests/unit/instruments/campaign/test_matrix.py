@@ -135,7 +135,11 @@ def test_the_shortest_matrix_is_a_command(tmp_path):
     ("line", "text", "why"),
     [
         (1, "", "workload: Field required"),
-        (2, '[[workload]]\nnome = "w"\nrun = "x"', "no key 'nome' here; near it: name; there are name, run, timeout"),
+        (
+            2,
+            '[[workload]]\nnome = "w"\nrun = "x"',
+            "no key 'nome' here; near it: name; there are name, run, timeout",
+        ),
         (2, '[[workload]]\nname = "W W"\nrun = "x"', "name: String should match pattern"),
         (4, '[[workload]]\nname = "w"\nrun = "x"\n[[workload]]\nname = "w"\nrun = "y"', "another"),
         (1, 'seeds = "x"\n[[workload]]\nname = "w"\nrun = "x"', "seeds: Input should be"),
