@@ -22,5 +22,8 @@ class CommandIssuer:
         return self.uid in (DRIVER_UID, SHARED_UID, item.uid)
 
     def may_use(self, item: Object) -> bool:
-        """Return whether the sender may refer to ``item``: its own objects and the shared ones."""
+        """Return whether the sender may refer to ``item``: the driver to any, a user to its own.
+
+        Objects with SHARED_UID are for all users.
+        """
         return item.uid == SHARED_UID or self.owns(item)

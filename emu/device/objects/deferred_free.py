@@ -36,7 +36,10 @@ class DeferredFree:
         return bool(self.work or self.tables)
 
     def add(self, objects: dict[int, Object]) -> None:
-        """Take over the contents of a table."""
+        """Take over the contents of a table, to free them in later rounds.
+
+        Ignore an empty table.
+        """
         if objects:
             self.tables.append(objects)
 
@@ -45,7 +48,11 @@ class DeferredFree:
         self.work.append(work)
 
     def free_some(self) -> int:
-        """Clean up and free as much as one round allows; return the cost in steps of the round."""
+        """Clean up and free about FREED_PER_ROUND objects; return the cost in steps, at least 1.
+
+        Queued cleanup runs before any object is freed. Each object's timers and pending work are
+        cancelled (``give_up``). Check ``is_left`` for the rest.
+        """
         cost = 0
         while self.work and cost < FREED_PER_ROUND:
             step_cost = next(self.work[0], 0)

@@ -43,7 +43,7 @@ class TransportDomain(Object):
         """Number of send queues that the domain has had so far."""
 
     def add_sender(self) -> LoopbackSource:
-        """Return the identity by which TIRs recognize a new send queue of the domain."""
+        """Count a new send queue; return the identity by which TIRs recognize its frames."""
         self.senders += 1
         return LoopbackSource(self, self.senders)
 

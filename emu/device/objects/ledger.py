@@ -33,11 +33,14 @@ class Ledger:
 
     @property
     def accounts(self) -> Mapping[str, int]:
-        """Bytes by kind, without the kinds at zero."""
+        """Bytes by kind, without the kinds at zero; a copy."""
         return {kind: used for kind, used in self._accounts.items() if used}
 
     def check(self, kind: str, size: int) -> None:
-        """Raise LIM_ERR when fewer than ``size`` bytes are left."""
+        """Raise LIM_ERR when fewer than ``size`` bytes are left here or in the parent's ledger.
+
+        Charges nothing; ``kind`` appears only in the refusal.
+        """
         if self.used + size > self.limit:
             raise CmdError(
                 Status.LIM_ERR,
@@ -48,12 +51,18 @@ class Ledger:
             self._above.check(SUB_FUNCTIONS, size)
 
     def has_room(self, size: int) -> bool:
-        """Return whether ``size`` bytes are left."""
+        """Return whether ``size`` bytes are left here and in the parent's ledger.
+
+        Charge nothing.
+        """
         above = self._above
         return self.used + size <= self.limit and (above is None or above.has_room(size))
 
     def take(self, kind: str, size: int) -> None:
-        """Charge bytes before their allocation. Raises LIM_ERR and then charges nothing."""
+        """Charge bytes before their allocation. Raises LIM_ERR and then charges nothing.
+
+        The parent's ledger is checked and charged too, under "sub-functions".
+        """
         if self.used + size > self.limit or self._above is not None:
             self.check(kind, size)
         self.used += size
@@ -62,7 +71,10 @@ class Ledger:
             self._above.hold(SUB_FUNCTIONS, size)
 
     def hold(self, kind: str, size: int) -> None:
-        """Charge bytes that cannot be refused because another limit bounds them."""
+        """Charge bytes without a check, here and in the parent's ledger; negative sizes credit.
+
+        For bytes that another limit bounds. Usage may exceed the limit.
+        """
         self.used += size
         self._accounts[kind] += size
         if self._above is not None:
@@ -73,13 +85,16 @@ class Ledger:
         self.hold(kind, -size)
 
     def close(self, kind: str) -> None:
-        """Credit everything of one kind at once."""
+        """Credit everything of one kind at once, here and in the parent's ledger."""
         self.hold(kind, -self._accounts[kind])
         del self._accounts[kind]
 
     @contextmanager
     def at_work(self, size: int) -> Iterator[None]:
-        """Charge ``size`` bytes while the body runs; only one long command runs at a time."""
+        """Charge ``size`` bytes to the account "command" while the body runs, without a check.
+
+        Only one long command runs at a time. The bytes are credited also after an exception.
+        """
         self.hold(COMMAND, size)
         try:
             yield

@@ -74,5 +74,5 @@ class Numbering:
 
     @property
     def space(self) -> Numbering:
-        """The numbering that owns the handles."""
+        """The numbering that owns the handles: this one, unless it shares those of another."""
         return self.within or self

@@ -47,32 +47,39 @@ class Object:
     def about(self) -> dict[str, object]:
         """Return the fields for ``mlx5emu objects`` besides the handle: plain values by name.
 
-        A long list is cut to the first :data:`MAX_CHILDREN` elements.
+        A long list is cut to the first :data:`MAX_CHILDREN` elements. Empty in the base class.
         """
         return {}
 
     def holds(self) -> tuple[Object, ...]:
-        """Return the objects that this one refers to during its lifetime."""
+        """Return the objects whose ``refs`` count this one while it is in a table.
+
+        None by default.
+        """
         return ()
 
     def give_up(self) -> int:
-        """Cancel timers and drop pending work, as the function has stopped.
+        """Cancel timers and drop pending work, as the function has stopped; no effect by default.
 
-        Returns the cost in freed objects.
+        Returns the cost as a number of freed objects.
         """
         return 0
 
     def unlink(self) -> None:
-        """Break the reference cycles of an object that is about to be freed."""
+        """Break the reference cycles of an object that is about to be freed.
+
+        No effect by default.
+        """
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.handle:#x}"
 
 
 def kinds_below(base: type[Object]) -> dict[str, type[Object]]:
-    """Return the classes below ``base`` that have their own table, by kind.
+    """Return the classes below ``base``, at any depth, that have their own table, by kind.
 
-    Raises ValueError when two classes have the same kind.
+    A class counts if it declares ``kind`` itself and has a numbering. Raises ValueError when two
+    classes have the same kind.
     """
     kinds: dict[str, type[Object]] = {}
     for cls in base.__subclasses__():
@@ -85,7 +92,10 @@ def kinds_below(base: type[Object]) -> dict[str, type[Object]]:
 
 @contextmanager
 def holding(*items: Object | None) -> Iterator[None]:
-    """Protect objects from destruction while the body runs, for commands with several steps."""
+    """Count a reference to each object while the body runs, so that no command destroys it.
+
+    For commands with several steps; None is ignored. References end also after an exception.
+    """
     there = [item for item in items if item is not None]
     for item in there:
         item.refs += 1

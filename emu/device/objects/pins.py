@@ -52,7 +52,7 @@ class Pin:
     """Fires at the next output edge."""
 
     def stop(self) -> None:
-        """Stop the output."""
+        """Stop the output by cancelling its timer; the settings are kept."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

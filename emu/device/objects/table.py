@@ -52,7 +52,10 @@ class Numbers:
         return not self._freed and self._next >= self.limit and not self._unqueued
 
     def take(self, holder: Object) -> int:
-        """Assign the next free handle to ``holder`` and return it; there must be one."""
+        """Assign the next free handle to ``holder`` and return it; there must be one.
+
+        Unused handles come first, then freed ones, the longest-free first.
+        """
         if self._next < self.limit:
             number = self._next
             self._next += self.step
@@ -64,7 +67,10 @@ class Numbers:
         return number
 
     def _refill(self) -> None:
-        """Refill the empty queue with free handles, after all handles have been used once."""
+        """Search up to MAX_SEARCHED_NUMBERS free handles, and queue them in the empty queue.
+
+        The caller knows that some handle is free and that every handle has been used once.
+        """
         number, holders, free = self._search_at, self.holders, self._freed
         count = min(MAX_SEARCHED_NUMBERS, self._unqueued)
         while len(free) < count:
@@ -77,7 +83,7 @@ class Numbers:
         self._unqueued -= count
 
     def give_back(self, number: int) -> None:
-        """Free the handle of a removed object."""
+        """Free the handle of a removed object, to be assigned again as late as possible."""
         del self.holders[number]
         if len(self._freed) < MAX_QUEUED:
             self._freed.append(number)
@@ -128,6 +134,7 @@ class Table(Generic[T]):
         return iter(self._objects.values())
 
     def _hold(self, objects: dict[int, T]) -> None:
+        """Replace the table's dictionary, and the ``get`` method that belongs to it."""
         self._objects = objects
         self.get: Callable[[int], T | None] = objects.get
         """``get(handle)`` returns the object, or None if no existing object has this handle.
@@ -136,7 +143,10 @@ class Table(Generic[T]):
         """
 
     def need(self, handle: int) -> T:
-        """Return the object. Raises BAD_RES_ERR if the caller has no object with this handle."""
+        """Return the object that a command refers to.
+
+        Raises BAD_RES_ERR if the caller has no object with this handle.
+        """
         item = self._objects.get(handle)
         if item is None or not self._caller.may_use(item):
             raise CmdError(Status.BAD_RES_ERR, f"no such {self.kind}", f"{handle:#x}")
@@ -163,7 +173,7 @@ class Table(Generic[T]):
         return item if item is not None and self._caller.may_use(item) else None
 
     def check_space(self) -> None:
-        """Raise LIM_ERR when every handle is taken, or the table is full.
+        """Raise LIM_ERR when every handle is taken, or the table is full; assign nothing.
 
         Public logs of ConnectX-6 show LIM_ERR for CREATE_QP beside 130,763 queue pairs, and for
         CREATE_MKEY. Every limit in a capability is therefore refused with LIM_ERR. NO_RES_ERR is
@@ -173,9 +183,10 @@ class Table(Generic[T]):
             raise CmdError(Status.LIM_ERR, f"out of {self.kind} handles", f"{len(self)} live")
 
     def add(self, item: T) -> int:
-        """Assign a handle to the object and count its references; return the handle.
+        """Assign a handle to the object, charge its cost and count its references.
 
-        Raises LIM_ERR when the table or the ledger is full.
+        Return the handle. The object belongs to the uid of the running command. Raises LIM_ERR, and
+        then changes nothing, when the table or the ledger is full.
         """
         self.check_space()
         charge = item.host_bytes
@@ -192,7 +203,7 @@ class Table(Generic[T]):
         return handle
 
     def removable(self, handle: int) -> T:
-        """Return the object if it may be removed. Raises as ``remove``."""
+        """Return the object if ``remove`` would succeed; change nothing. Raises as ``remove``."""
         item = self.subject(handle)
         if not self._caller.owns(item):
             raise CmdError(
@@ -207,12 +218,12 @@ class Table(Generic[T]):
         return item
 
     def remove(self, handle: int) -> T:
-        """Remove and return the object.
+        """Remove and return the object; free its handle, credit its cost, drop its references.
 
-        Raises BAD_RES_STATE_ERR for no object, and while others refer to it. Messages of kernel
-        commits quote that status for DEALLOC_PD, DESTROY_FLOW_GROUP, DEALLOC_MODIFY_HEADER_CONTEXT
-        and DEALLOC_PACKET_REFORMAT_CONTEXT. For other commands the status is inferred: RES_BUSY is
-        in no log.
+        Raises BAD_RES_STATE_ERR for no object, for one that the caller does not own, and while
+        others refer to it. Messages of kernel commits quote that status for DEALLOC_PD,
+        DESTROY_FLOW_GROUP, DEALLOC_MODIFY_HEADER_CONTEXT and DEALLOC_PACKET_REFORMAT_CONTEXT. For
+        other commands the status is inferred: RES_BUSY is in no log.
         """
         item = self.removable(handle)
         del self._objects[handle]
@@ -225,15 +236,19 @@ class Table(Generic[T]):
         return item
 
     def recharge(self, item: T) -> None:
-        """Charge the ledger for a changed cost, which has already been checked."""
+        """Charge or credit the difference since the last charge.
+
+        The caller has checked the space.
+        """
         charge = item.host_bytes
         self._ledger.hold(self.kind, charge - item.charge)
         item.charge = charge
 
     def change(self, item: T, apply: Callable[[], None], cost: int = 0) -> None:
-        """Apply a change to the object's references that costs up to ``cost`` more bytes.
+        """Call ``apply``, then move references and charge to what the object holds afterwards.
 
-        Raises LIM_ERR without change if the ledger has too little space.
+        ``cost`` is the largest increase in bytes. Raises LIM_ERR without change if the ledger has
+        too little space.
         """
         self._ledger.check(self.kind, cost)
         before = item.holds()
@@ -245,9 +260,9 @@ class Table(Generic[T]):
         self.recharge(item)
 
     def clear(self) -> dict[int, T]:
-        """Remove and return all objects, even referenced ones.
+        """Remove and return all objects, even referenced ones; their handles are not freed.
 
-        The caller updates reference counts and ledger.
+        The caller updates reference counts and ledger, and makes a new table.
         """
         objects = self._objects
         self._hold({})

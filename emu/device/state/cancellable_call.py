@@ -29,5 +29,5 @@ class CancellableCall:
         return self._call is not None
 
     def cancel(self) -> None:
-        """Cancel the call."""
+        """Cancel the call and drop the reference to ``call``; no effect after the call or twice."""
         self._call = None

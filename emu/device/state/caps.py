@@ -124,8 +124,10 @@ _PAGES: Final[dict[tuple[CapType, int], tuple[Mapping[str, Any], bytes]]] = {}
 
 
 def _page(group: CapType, values: Mapping[str, Any] | None) -> bytes:
-    """Return a group's page, cached: it has hundreds of fields, and a model's values never
-    change.
+    """Return a group's page of PAGE_BYTES with ``values`` in its fields; all zero without values.
+
+    Pages are cached by the identity of ``values``, which the caller must not change afterwards. The
+    cache is emptied at _MAX_PAGES pages.
     """
     if not values:
         return bytes(PAGE_BYTES)
@@ -178,11 +180,14 @@ class Caps:
             self._opt_out(group)
 
     def _opt_out(self, group: CapType) -> None:
-        """Turn off the fields that a driver must opt in to."""
+        """Clear the group's CUR fields of _OFF_AT_RESET: a driver must opt in to them."""
         self._view(group, CapMode.CUR).assign(_OFF_AT_RESET[group])
 
     def flow_properties(self, table_type: FlowTableType) -> Any:
-        """Return the capabilities of flow tables of a type (flow_table_prop_layout)."""
+        """Return the CUR capabilities of flow tables of a type, a flow_table_prop_layout view.
+
+        All enabled types have one; the view has only zeros where the function lacks the type.
+        """
         if table_type is FlowTableType.FDB:
             return self.eswitch_tables.flow_table_properties_nic_esw_fdb
         if table_type is FlowTableType.ESW_INGRESS_ACL:
@@ -197,11 +202,12 @@ class Caps:
         return GROUPS[group].view(self._pages[group, mode])
 
     def page(self, group: int, mode: int) -> bytes:
-        """Return the page for QUERY_HCA_CAP.
+        """Return a copy of the page for QUERY_HCA_CAP, ``mode`` being MAX or CUR.
 
         The page is zero for a group that is not implemented at all, and for some that the model
-        lacks: rdma-core's tests read pages to decide whether to skip (test_mlx5_dm_ops). Raises
-        BAD_PARAM_ERR for a number that is not a group, and for any other group that was turned off.
+        lacks. rdma-core's tests read pages to decide whether to skip (test_mlx5_dm_ops). Raises
+        BAD_PARAM_ERR for a number that is not a group, for any other group that was turned off, and
+        for an unknown mode.
         """
         is_empty = group in _EMPTY_WITHOUT_GATE and not self.has(group)
         if is_empty or (group in CapType._value2member_map_ and group not in GROUPS):
@@ -209,9 +215,11 @@ class Caps:
         return bytes(self._pages[self._known(group), self._mode(mode)])
 
     def set(self, group: int, page: bytes) -> None:
-        """Apply the driver's values; fields that it cannot set keep their value.
+        """Replace the group's CUR values by the driver's (SET_HCA_CAP); MAX does not change.
 
-        Raises BAD_PARAM_ERR for an unknown group, and for a field above its maximum.
+        Of the ATOMIC group only atomic_req_8B_endianness_mode is taken. Raises BAD_PARAM_ERR for a
+        group that the function lacks and for a field above MAX, before anything changes. The values
+        take effect on limits of tables at INIT_HCA.
         """
         known = self._known(group)
         prm = GROUPS[known]
@@ -227,11 +235,12 @@ class Caps:
             self.general.num_of_uars_per_page = UarPages(self.general).per_page
 
     def grant(self, group: int, page: bytes) -> None:
-        """Set the maximum of another function to its manager's values.
+        """Set MAX and CUR of another function to its manager's values (SET_HCA_CAP).
 
         The manager reads MAX, changes a field and sends the page back, repeatedly
-        (core/eswitch_offloads.c: mlx5_devlink_port_fn_max_io_eqs_set, ..._get). Raises
-        BAD_PARAM_ERR for an unknown group, and for a field above the model's maximum.
+        (core/eswitch_offloads.c: mlx5_devlink_port_fn_max_io_eqs_set, ..._get). Fields that a
+        driver must opt in to stay 0 in CUR. Raises BAD_PARAM_ERR for a group that the function
+        lacks, and for a field above the model's maximum.
         """
         known = self._known(group)
         size, maximum = GROUPS[known].size, self._pages[known, CapMode.MAX]
@@ -244,10 +253,11 @@ class Caps:
             self._opt_out(known)
 
     def lower(self, values: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-        """Lower general fields, given by dotted names, in both MAX and CUR, and return the old
-        values.
+        """Lower general fields, by dotted names, in MAX and CUR; return their old values.
 
-        A value that is not lower changes nothing.
+        The result has (MAX, CUR) by name, for ``restore``. A value that is negative or not below
+        the old one changes nothing and is left out, also a field that is not a number. Raises
+        AttributeError for an unknown name.
         """
         before = {}
         views = [self._view(CapType.GENERAL, mode) for mode in (CapMode.MAX, CapMode.CUR)]
@@ -261,14 +271,18 @@ class Caps:
         return before
 
     def restore(self, before: Mapping[str, tuple[int, int]]) -> None:
-        """Undo ``lower``."""
+        """Write back the (MAX, CUR) values that ``lower`` returned, over any later ones."""
         for name, was in before.items():
             for mode, old in zip((CapMode.MAX, CapMode.CUR), was):
                 holder, last = _holder(self._view(CapType.GENERAL, mode), name)
                 setattr(holder, last, old)
 
     def has(self, group: int) -> bool:
-        """Return whether the device has the group: implemented, with its gate enabled."""
+        """Return whether the function has the group: implemented here, with its gate set in CUR.
+
+        False for an unknown number. A group without a gate is always there; any one of several
+        gates is enough.
+        """
         if group not in GROUPS:
             return False
         gates = _GATES.get(CapType(group))
@@ -281,6 +295,7 @@ class Caps:
 
     @staticmethod
     def _mode(mode: int) -> CapMode:
+        """Return the mode as a CapMode. Raises BAD_PARAM_ERR for another number."""
         try:
             return CapMode(mode)
         except ValueError:
@@ -288,7 +303,10 @@ class Caps:
 
 
 def _holder(view: object, path: str) -> tuple[Any, str]:
-    """Return the view that contains the last component of a dotted path, and that component."""
+    """Return the view that contains the last component of a dotted path, and that component.
+
+    Raises AttributeError for an unknown parent; the last component is not checked.
+    """
     *parents, name = path.split(".")
     for step in parents:
         view = getattr(view, step)
@@ -296,6 +314,10 @@ def _holder(view: object, path: str) -> tuple[Any, str]:
 
 
 def _check_below(chosen: Any, maximum: Any) -> None:
+    """Raise BAD_PARAM_ERR if an integer field of ``chosen`` exceeds that of ``maximum``.
+
+    Nested structures are compared too, other kinds of fields are not.
+    """
     if bytes(chosen) == bytes(maximum):
         return
     for field in chosen.prm.fields:

@@ -56,12 +56,18 @@ class ContainedClock:
         self._owner = owner
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
-        """Call ``callback`` once, ``delay_ns`` from now, unless the owner has failed by then."""
+        """Call ``callback`` once, ``delay_ns`` from now, unless the owner has failed by then.
+
+        An exception in ``callback`` fails the owner and does not reach the loop.
+        """
         return self._call_later(delay_ns, partial(contain, self._owner, callback))
 
 
 def contain(owner: Owner, call: Callable[[], object]) -> None:
-    """Make ``call`` unless its owner has failed; an exception fails the owner."""
+    """Make ``call`` unless its owner has failed; any Exception in it calls ``owner.fail``.
+
+    The exception does not propagate, and the result of ``call`` is dropped.
+    """
     if owner.has_failed:
         return
     try:
@@ -88,17 +94,20 @@ class Recovery:
         self._is_seen = False
 
     def begin(self) -> None:
-        """Start the timeout after a failure of the function."""
+        """Restart the function RESTART_NS from now; replaces a pending restart."""
         self._set(RESTART_NS)
 
     def seen(self) -> None:
-        """Shorten the delay: the driver has read the failure from the health buffer."""
+        """Shorten the wait to RESTART_WHEN_SEEN_NS: the driver has read the failure.
+
+        Only the first call after a failure counts; the driver reads the health buffer repeatedly.
+        """
         if not self._is_seen:
             self._is_seen = True
             self._set(RESTART_WHEN_SEEN_NS)
 
     def end(self) -> None:
-        """Cancel the restart after a reset of the function."""
+        """Cancel the pending restart after a reset of the function, and forget that it was seen."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -24,20 +24,28 @@ class ErrorQueuePoller:
         self._timer: Timer | None = None
 
     def add(self, call: Callable[[], None]) -> Timer:
-        """Call ``call`` once, after INTERVAL_NS or, with many others waiting, later."""
+        """Call ``call`` once, INTERVAL_NS or later from now; return the timer that cancels it.
+
+        One timer serves all queues, POLLS_PER_INTERVAL of them each time, the longest-waiting
+        first.
+        """
         look = PendingPoll(self, call)
         self._waiting[look] = None
         self._set_timer()
         return look
 
     def discard(self, look: PendingPoll) -> None:
-        """Remove a cancelled poll."""
+        """Remove a cancelled poll; stop the common timer with the last one.
+
+        No effect if it has run.
+        """
         self._waiting.pop(look, None)
         if not self._waiting and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _run(self) -> None:
+        """Make up to POLLS_PER_INTERVAL pending calls; start the timer again if others are left."""
         self._timer = None
         for look in [look for look, _ in zip(self._waiting, range(POLLS_PER_INTERVAL))]:
             if look in self._waiting:  # an earlier call may have cancelled it
@@ -46,7 +54,7 @@ class ErrorQueuePoller:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """Start the timer while polls are pending.
+        """Start the timer, unless no poll is pending or the timer already runs.
 
         A call in :meth:`_run` may have started it already.
         """

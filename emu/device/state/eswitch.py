@@ -75,7 +75,10 @@ class Eswitch:
         return self.fdb.root is not None or self.foreign_root is not None
 
     def begin(self) -> tuple[FlowDomain, FlowTable | None]:
-        """Return the FDB for packets, and their first table there: None for its root."""
+        """Return the flow domain that packets enter, and their first table; None for its root.
+
+        The domain is that of ``foreign_root`` while switches share an FDB, otherwise the own FDB.
+        """
         foreign = self.foreign_root
         if foreign is None:
             return self.fdb, None
@@ -83,13 +86,16 @@ class Eswitch:
         return foreign.fdb, None if is_root else foreign.table
 
     def vport(self, number: int) -> EswVport:
-        """Return the vPort with this number, which the caller has found to exist."""
+        """Return the state of vPort ``number``, created with empty ACLs at its first use.
+
+        The number is not checked: the caller must have found that the vPort exists.
+        """
         vport = self._vports.get(number)
         if vport is None:
             vport = self._vports[number] = EswVport(self._ledger)
         return vport
 
     def acl(self, kind: FlowTableType, number: int) -> FlowDomain:
-        """Return the ACL of a vPort, ingress or egress by ``kind``."""
+        """Return a vPort's ingress ACL for ESW_INGRESS_ACL, its egress ACL for any other kind."""
         vport = self.vport(number)
         return vport.ingress if kind is FlowTableType.ESW_INGRESS_ACL else vport.egress

@@ -35,17 +35,23 @@ class FirmwarePages:
         return not self._given.keys().isdisjoint(pages)
 
     def give(self, pages: dict[int, None]) -> None:
-        """Accept pages (IOVAs of 4 KiB), none of which is held already. Raises LIM_ERR."""
+        """Accept pages (IOVAs of 4 KiB), none of which is held already; charge the ledger for them.
+
+        Raises LIM_ERR, and then accepts none, when the ledger has no space.
+        """
         self._ledger.take(_KIND, len(pages) * _BYTES)
         self._given.update(pages)
 
     def take(self, count: int) -> list[int]:
-        """Return up to ``count`` pages to the driver, the newest first."""
+        """Remove and return up to ``count`` pages for the driver, the newest first.
+
+        Empty without pages.
+        """
         pages = [self._given.popitem()[0] for _ in range(min(count, len(self._given)))]
         self._ledger.give_back(_KIND, len(pages) * _BYTES)
         return pages
 
     def forget(self) -> None:
-        """Drop all pages without a return to the driver."""
+        """Drop all pages without a return to the driver, and close their account in the ledger."""
         self._given.clear()
         self._ledger.close(_KIND)

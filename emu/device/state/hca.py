@@ -254,7 +254,7 @@ class Hca(ObjectTables):
 
     @property
     def managed_by(self) -> Hca:
-        """The function that manages the adapter, possibly this one."""
+        """The function that manages the adapter, possibly this one; asserts that it exists."""
         node = self.adapter.manager.node
         assert node is not None  # its sub-functions have no power without it
         return node
@@ -301,13 +301,20 @@ class Hca(ObjectTables):
         return self._roce
 
     def initialize(self) -> None:
-        """Apply the driver's capability settings at INIT_HCA, with new tables."""
+        """Enter state INITIALIZED (INIT_HCA): empty tables with the limits of the CUR capabilities.
+
+        The driver's version string is cleared. The caller must have dropped all objects before.
+        """
         self.make_tables()
         self.driver = ""
         self.state = HcaState.INITIALIZED
 
     def forget_views(self) -> None:
-        """Drop the cached views of every key, at no more than the cost of their creation."""
+        """Drop the cached views of guest memory of every key; the next access translates again.
+
+        The cost is at most that of creating the views: only keys in ``keys_with_views`` are
+        visited.
+        """
         for index in self.keys_with_views:
             if (mkey := self.mkeys.get(index)) is not None:
                 mkey.forget_views()
@@ -315,9 +322,10 @@ class Hca(ObjectTables):
         self.kept_views = 0
 
     def end_lifetime(self) -> None:
-        """Disable all timers and pending calls of the current objects.
+        """Disable all timers and pending calls of the current objects; later ones get a new clock.
 
-        Cancellation follows when the objects are freed, because timers may be numerous.
+        Cancellation follows when the objects are freed, because timers may be numerous. Timers of
+        wires and fault rules (``port_clock``) continue.
         """
         self.lifetime.is_over = True
         self.lifetime = Lifetime(self)
@@ -325,7 +333,11 @@ class Hca(ObjectTables):
         self.error_queue_poller = ErrorQueuePoller(self.clock)
 
     def drop_objects(self) -> None:
-        """Drop all objects at once. The caller must have stopped all work on them before."""
+        """Drop all objects at once, with GIDs, rate limits, event subscriptions and resource dumps.
+
+        Objects go to ``deferred_free``; new empty tables replace theirs. An E-Switch recomputes its
+        tables. The caller must have stopped all work on the objects before.
+        """
         self.teardowns += 1
         self._event_eqs.clear()
         self.dumped.clear()
@@ -336,9 +348,10 @@ class Hca(ObjectTables):
             self.switch.tables_changed()
 
     def fail(self) -> None:
-        """Stop permanently because of the current exception.
+        """Stop permanently because of the current exception: log it and call ``on_failure`` once.
 
-        No timer, packet or poll reaches a function that has failed.
+        Counts ``internal_errors``. No timer, packet or poll reaches a function that has failed. A
+        second call does nothing.
         """
         if self.has_failed:
             return
@@ -348,23 +361,32 @@ class Hca(ObjectTables):
         self._on_failure()
 
     def subscribe(self, eq: Eq) -> None:
-        """Send the asynchronous event types in the EQ's mask to it from now on."""
+        """Send the asynchronous event types in the EQ's mask to this EQ from now on.
+
+        An earlier EQ gets them no more. COMP is left out: each CQ names its own EQ.
+        """
         for event in EventType:
             if event is not EventType.COMP and eq.events >> event & 1:
                 self._event_eqs[event] = eq
 
     def unsubscribe(self, eq: Eq) -> None:
-        """Remove the subscriptions of an EQ that is being destroyed."""
+        """Remove the subscriptions of an EQ that is being destroyed.
+
+        Its event types have no EQ then.
+        """
         self._event_eqs = {
             kind: owner for kind, owner in self._event_eqs.items() if owner is not eq
         }
 
     def event_eq(self, event: EventType) -> Eq | None:
-        """Return the EQ that has subscribed to an asynchronous event type, or None."""
+        """Return the EQ that subscribed last to an asynchronous event type; None without one."""
         return self._event_eqs.get(event)
 
     def schedule(self, queue: Queue) -> None:
-        """Add the queue to the ready list, and wake the function."""
+        """Append the queue to the ready list and wake the function.
+
+        No effect if it is listed already.
+        """
         if not queue.is_ready:
             queue.is_ready = True
             self.ready.append(queue)
@@ -372,13 +394,14 @@ class Hca(ObjectTables):
                 self.wake()
 
     def wake(self) -> None:
-        """Schedule the function to run, if it is not scheduled."""
+        """Schedule the function to run by calling ``on_work``; no effect while it is scheduled."""
         if not self.is_awake:
             self.is_awake = True
             self.on_work()
 
 
 def _ib_port(model: Model, options: HcaOptions) -> IbPort:
+    """Return a new InfiniBand port with the model's link; ``options`` give GUID, LID and P_Keys."""
     return IbPort(
         options.guid,
         model.ib_link_width_oper,
@@ -391,11 +414,19 @@ def _ib_port(model: Model, options: HcaOptions) -> IbPort:
 
 
 def _nic_vport(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> NicVport:
+    """Create the function's vPort and register it in its adapter; the MAC comes from ``options``.
+
+    A MAC of 0 means one that is derived from the GUID.
+    """
     mac = options.mac.to_bytes(MAC_BYTES, "big") if options.mac else mac_of(options.guid)
     return vhca.start_ethernet(options.guid, mac, _described(model))
 
 
 def _roce_link(vport: NicVport | None, gids: GidTable, vhca: Vhca[Hca]) -> RoceLink | None:
+    """Return RoCE on the vPort; None without a vPort, for an InfiniBand function.
+
+    The manager of a board with several ports gets a LagLink, which can use the other port.
+    """
     if vport is None:
         return None
     has_others = vhca.is_manager and vhca.adapter.board.most_ports > 1

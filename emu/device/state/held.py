@@ -36,7 +36,11 @@ class HeldCapacity:
         self.left = MAX_HELD_BYTES
 
     def admit(self, packet: Packet) -> bool:
-        """Charge a packet and copy its payload, a view on loan; return False beyond the limit."""
+        """Charge a packet and copy its payload, which may be a view; return whether it fits.
+
+        False, without any change, when the function's MAX_HELD_BYTES or the limit of its ledger
+        would be exceeded.
+        """
         cost = _cost(packet)
         if cost > self.left or self._ledger.used + cost > self._ledger.limit:
             return False
@@ -45,7 +49,7 @@ class HeldCapacity:
         return True
 
     def readmit(self, packet: Packet) -> None:
-        """Charge a packet again that has just been released."""
+        """Charge a packet again that has just been released, without checking limits."""
         self._charge(_cost(packet))
 
     def release(self, packet: Packet) -> None:
@@ -67,14 +71,17 @@ class HeldPackets:
         self.packets: deque[Packet] = deque()
 
     def add(self, packet: Packet) -> bool:
-        """Hold a packet, with a copy of its payload; return False beyond the limits."""
+        """Hold a packet behind the others, with a copy of its payload; return whether it is held.
+
+        False, without any change, at MAX_HELD packets or beyond the function's limits.
+        """
         if len(self.packets) >= MAX_HELD or not self._room.admit(packet):
             return False
         self.packets.append(packet)
         return True
 
     def pop(self) -> Packet:
-        """Remove and return the oldest packet."""
+        """Remove, uncharge and return the oldest packet. Raises IndexError when none is held."""
         packet = self.packets.popleft()
         self._room.release(packet)
         return packet
@@ -100,21 +107,25 @@ class EarlyPackets:
         self.packets: dict[int, Packet] = {}
 
     def add(self, packet: Packet) -> None:
-        """Hold a packet, with a copy of its payload, within the limits and unless already held."""
+        """Hold a packet by its PSN, with a copy of its payload.
+
+        Without notice nothing is held for a PSN that is there already, at MAX_HELD packets, and
+        beyond the function's limits: the requester retransmits.
+        """
         if packet.psn in self.packets or len(self.packets) >= MAX_HELD:
             return
         if self._room.admit(packet):
             self.packets[packet.psn] = packet
 
     def pop(self, psn: int) -> Packet | None:
-        """Remove and return the packet with this PSN; None if it has not arrived."""
+        """Remove, uncharge and return the packet with this PSN; None if it is not held."""
         packet = self.packets.pop(psn, None)
         if packet is not None:
             self._room.release(packet)
         return packet
 
     def forget_before(self, psn: int) -> None:
-        """Drop packets whose PSN precedes ``psn``."""
+        """Drop packets whose PSN precedes ``psn`` in the circular order, and uncharge them."""
         for old in [one for one in self.packets if precedes(one, psn)]:
             self.pop(old)
 

@@ -31,7 +31,10 @@ class ObserverErrors:
         self.count = 0
 
     def note(self, place: str) -> None:
-        """Count the current exception; log it if it is the first at ``place``."""
+        """Count the exception being handled; log it with traceback if it is the first at ``place``.
+
+        After MAX_PLACES places no further place is logged. Call only in an ``except`` block.
+        """
         self.count += 1
         if place not in self._places and len(self._places) < MAX_PLACES:
             self._places.add(place)

@@ -47,10 +47,17 @@ class FaultPoints(Protocol):
     def show(
         self, point: FaultPoint[Shown, Result], *shown: Shown.args, **named: Shown.kwargs
     ) -> Result:
-        """Show an event at a point, which happens unless a rule changes it; return its result."""
+        """Show an event to the rules at a point, then let it happen; return the event's result.
+
+        A rule may change, repeat, delay or drop the event, and the result is then a substitute. The
+        dispatcher must not perform the event itself. Exceptions of the event or the rule propagate.
+        """
 
     def forget_objects(self) -> None:
-        """Drop the delayed events of objects, before all objects are dropped."""
+        """Cancel the delayed events that belong to objects, before all objects are dropped.
+
+        Events of the port, such as packets, stay delayed.
+        """
 
     @property
     def held(self) -> int:
@@ -61,14 +68,17 @@ class FaultPoints(Protocol):
         """Number of effects on the device that have started and not ended."""
 
     def listing(self) -> list[dict[str, object]]:
-        """Return each rule as plain values: its name, point, action and current state."""
+        """Return each rule as plain values: its name, point, action and current counts."""
 
 
 class FaultInjector(FaultPoints, Protocol):
     """The interface by which a function keeps its rules across resets."""
 
     def attach(self) -> None:
-        """Set ``faults`` of the function's current HCA to this object, if rules are loaded."""
+        """Set ``faults`` of the current HCA: this object, or None without loaded rules."""
 
     def power_on(self, cause: str) -> None:
-        """Attach to the function's new HCA; ``cause`` is start, reset, flr, bus or firmware."""
+        """Attach to the function's new HCA, cancel delayed events, show the power-on to the rules.
+
+        ``cause`` is start, reset, flr, bus or firmware.
+        """

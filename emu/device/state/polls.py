@@ -20,7 +20,10 @@ POLLS: dict[type[Queue], Poll] = {}
 
 
 def polls(kind: type[Queue]) -> Callable[[Poll], Poll]:
-    """Register a poll function for a class of queue. Raises ValueError for a second one."""
+    """Return a decorator that registers a poll function for a class of queue in ``POLLS``.
+
+    The decorator raises ValueError for a second function of the class.
+    """
 
     def register(function: Poll) -> Poll:
         if kind in POLLS:

@@ -40,13 +40,16 @@ class Sessions:
         return len(self.open) > MAX_SESSIONS or self.packet_count > MAX_HELD
 
     def forget(self, rq: Rq) -> None:
-        """Drop the packets of a queue that stops or is destroyed."""
+        """Drop the held packets and sessions of a queue that stops or is destroyed.
+
+        None reaches memory.
+        """
         for key in [key for key in self.open if key[0] == rq.handle]:
             self.packet_count -= len(self.open.pop(key).packets)
         rq.session_packets = 0
 
     def clear(self) -> None:
-        """Drop all packets, because all queues stop."""
+        """Drop all sessions with their packets, and cancel the timer, because all queues stop."""
         self.open.clear()
         self.packet_count = 0
         if self.timer is not None:

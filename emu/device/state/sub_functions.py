@@ -65,18 +65,27 @@ class SubFunctions:
         return self.all[at] if 0 <= at < len(self.all) else None
 
     def start(self, one: SubFunction) -> None:
-        """Create its function."""
+        """Create the function of the record's number and link both.
+
+        The record's state is not changed.
+        """
         one.node = self._start(one.number)
         one.node.sub_function = one
 
     def stop(self, one: SubFunction) -> None:
-        """End its function, in any state."""
+        """End the record's function, in any state; no effect without one.
+
+        The state is not changed.
+        """
         node, one.node = one.node, None
         if node is not None:
             self._stop(node)
 
     def stop_all(self) -> None:
-        """End all sub-functions without events, because their manager stops."""
+        """End all sub-functions without events, because their manager stops.
+
+        All records return to INVALID, unarmed, without sw_function_id.
+        """
         for one in self.all:
             self.stop(one)
             one.state = one.reported = VhcaState.INVALID

@@ -58,16 +58,16 @@ for _module in walk_packages(objects.__path__, f"{objects.__name__}."):
 
 
 def kinds() -> list[type[Object]]:
-    """Return the classes that declare a kind, sorted by the names of their kinds."""
+    """Return the imported classes that declare a kind and a numbering, sorted by kind."""
     return [of for _, of in sorted(kinds_below(Object).items())]
 
 
 @cache
 def numberings() -> tuple[dict[type[Object], Numbering], list[Numbering]]:
-    """Return the numbering of the objects of each kind, and the distinct number spaces.
+    """Return the numbering of the objects of each kind, and the distinct number spaces; cached.
 
     The first function calls this, after the table of all commands exists, so all modules that
-    declare kinds have been imported.
+    declare kinds have been imported. Later declarations are not seen.
     """
     declared = {of: of.numbering for of in kinds() if of.numbering is not None}
     return declared, [*dict.fromkeys(how.space for how in declared.values())]
@@ -100,7 +100,11 @@ class ObjectTables:
         self.make_tables()
 
     def make_tables(self) -> None:
-        """Create empty tables, with the limits of the current capabilities."""
+        """Replace all tables by empty ones, with the limits of the CUR capabilities.
+
+        Covers objects, device memory, software ICM, flow domains, E-Switch, QP0 and QP1, and
+        multicast groups. The old objects are neither freed nor credited to the ledger.
+        """
         self.uar_pages = UarPages(self.caps.general)
         has_memic = self.caps.general.device_memory
         self.memic = MemicArea(self.model.bar0_size) if has_memic else None
@@ -150,7 +154,7 @@ class ObjectTables:
         """Datagram queue pairs by the multicast GID that they are attached to."""
 
     def _make_object_tables(self) -> None:
-        """Create a table for each class that declares a kind, and the shared number spaces."""
+        """Set ``objects`` to an empty table for each kind, and ``queues`` to the queue numbers."""
         declared, spaces = numberings()
         numbers = {space: self._numbers(space) for space in spaces}
         on = (self.ledger, self.caller)
@@ -178,8 +182,9 @@ class ObjectTables:
         return self.memic.first if self.memic is not None else self.model.bar0_size
 
     def _make_flow_domains(self) -> None:
-        """Create empty flow domains: for received packets, sent packets and RoCE in both
-        directions.
+        """Create empty flow domains for all types, the packet parser, and a manager's E-Switch.
+
+        ``flow_domains`` has only the types with ``ft_support``.
         """
         caps = self.caps.flow_table
         ledger = self.ledger
@@ -222,18 +227,25 @@ class ObjectTables:
         self._look_for(self.parser)
 
     def note_sniffers(self) -> None:
-        """Update ``is_sniffed`` after a root has changed."""
+        """Update ``is_sniffed`` after a sniffer's root has changed: whether any root is left."""
         self.is_sniffed = self.sniffer_rx.root is not None or self.sniffer_tx.root is not None
 
     def parse_vxlan(self, ports: frozenset[int]) -> None:
-        """Parse packets to these UDP ports as VXLAN."""
+        """Parse UDP packets to exactly these ports as VXLAN from now on.
+
+        Flush all cached decisions.
+        """
         self._look_for(self.parser._replace(vxlan_ports=ports))
 
     def parse_geneve_option(self, header: bytes | None) -> None:
-        """Parse this option in Geneve's header (``Parser.geneve_option``)."""
+        """Parse the Geneve option with this four-byte header, or none.
+
+        Flush all cached decisions.
+        """
         self._look_for(self.parser._replace(geneve_option=header))
 
     def _look_for(self, parser: Parser) -> None:
+        """Set the parser of the function, its flow domains and its FDB; flush their decisions."""
         self.parser = parser
         domains = [*self.flow_domains.values()]
         if self.eswitch is not None:
@@ -243,9 +255,10 @@ class ObjectTables:
             domain.flush()
 
     def flow_domain(self, table_type: int, vport: int = 0) -> FlowDomain | None:
-        """Return the flow tables of a type; of a vPort, if it is a type of ACLs.
+        """Return the flow tables of a type; of vPort ``vport``, if it is a type of ACLs.
 
-        None for a type that the function does not have. The vPort must exist.
+        None for a type that the function does not have; FDB and ACLs need an E-Switch. The vPort
+        must exist.
         """
         if self.eswitch is not None:
             if table_type == FlowTableType.FDB:
@@ -260,7 +273,11 @@ class ObjectTables:
         return self.objects.values()
 
     def clear_tables(self, deferred_free: DeferredFree) -> None:
-        """Move all objects to ``deferred_free``, which frees some of them in each round."""
+        """Move all objects to ``deferred_free`` and make new empty tables.
+
+        Credit the ledger at once. ``deferred_free`` frees some objects in each round. Reference
+        counts are not updated.
+        """
         for table in self.tables:
             deferred_free.add(table.clear())
             self.ledger.close(table.kind)

@@ -16,7 +16,10 @@ _KHZ_OF_NS: Final = 1_000_000
 
 
 def free_running(clock: Clock, khz: int) -> Callable[[], int]:
-    """Return a function that reads the timer: the number of its periods since the clock's zero."""
+    """Return a function that reads the timer: the number of its periods since the clock's zero.
+
+    ``khz`` is the timer's frequency (device_frequency_khz). The value is not truncated to 64 bits.
+    """
     now_ns = clock.now_ns
     if khz == _KHZ_OF_NS:
         return now_ns

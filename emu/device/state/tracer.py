@@ -26,10 +26,13 @@ class DeviceTracer(Protocol):
         """Record that a function of this model is in its power-on state: just created, or reset."""
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
-        """Record a BAR 0 access; ``kind`` is read or write."""
+        """Record a BAR 0 access.
+
+        ``kind`` is "read" or "write", ``data`` the bytes read or written.
+        """
 
     def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
-        """Record an event queue entry that was written."""
+        """Record an event queue entry that was written; ``data`` is the event's own part."""
 
     def irq(self, vector: int, eqn: int) -> None:
         """Record an interrupt that was raised for an event queue."""
@@ -41,9 +44,7 @@ class DeviceTracer(Protocol):
         """Yield lines for the end of a run: the number of events of each kind."""
 
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
-        """Record a completion queue entry that was written: its first 63 bytes, and the last
-        one.
-        """
+        """Record a CQE that was written: all bytes but the last, and the last one (``op_own``)."""
 
     def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
         """Record the end of a page fault, ``took_ns`` after it was raised.

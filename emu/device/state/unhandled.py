@@ -18,7 +18,10 @@ class Unhandled:
     cap_groups: Counter[int] = field(default_factory=Counter)
 
     def lines(self) -> Iterator[str]:
-        """Yield one line for each item."""
+        """Yield a line with name, number and uses for each command, register and capability group.
+
+        No line is yielded when drivers used none.
+        """
         for opcode, count in sorted(self.commands.items()):
             yield f"command {op_name(opcode)} ({opcode:#x}), {count} times"
         for register, count in sorted(self.registers.items()):
