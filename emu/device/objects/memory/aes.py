@@ -38,10 +38,10 @@ class AesXts:
         self._tweaks = Cipher(algorithms.AES(key2), modes.ECB()).encryptor()
 
     def apply(self, data: bytes, tweak: int, first: int, *, encrypts: bool) -> bytes:
-        """Encrypt or decrypt ``data`` of a data unit, from block ``first`` on.
+        """Return ``data`` encrypted or decrypted; the data begins at block ``first`` of its unit.
 
-        ``data`` has at least one block. Data whose length is not a multiple of 16 ends with the
-        unit.
+        ``tweak`` is the unit's number. ``data`` has at least one block of 16 bytes. Data whose
+        length is not a multiple of 16 must end with the unit (ciphertext stealing).
         """
         mask = _times(self._mask(tweak), first)
         whole = len(data) // BLOCK
@@ -56,7 +56,10 @@ class AesXts:
         return int.from_bytes(self._tweaks.update(tweak.to_bytes(BLOCK, "little")), "little")
 
     def _blocks(self, data: bytes, mask: int, encrypts: bool) -> tuple[bytes, int]:
-        """Encrypt or decrypt whole blocks; return the result and the mask of the next block."""
+        """Encrypt or decrypt whole blocks; return the result and the mask of the next block.
+
+        Bytes after the last whole block are ignored.
+        """
         masks = bytearray()
         for _ in range(len(data) // BLOCK):
             masks += mask.to_bytes(BLOCK, "little")
@@ -65,7 +68,10 @@ class AesXts:
         return _xor(cipher.update(_xor(data, masks)), masks), mask
 
     def _steal(self, data: bytes, mask: int, encrypts: bool) -> bytes:
-        """Process a whole block and the shorter one behind it (IEEE 1619, 5.3.2 and 5.4.2)."""
+        """Return a whole block and the shorter one behind it, encrypted or decrypted.
+
+        Ciphertext stealing of IEEE 1619, 5.3.2 and 5.4.2.
+        """
         whole, last = data[:BLOCK], data[BLOCK:]
         masks = (mask, _times(mask, 1)) if encrypts else (_times(mask, 1), mask)
         made = self._blocks(whole, masks[0], encrypts)[0]
@@ -79,7 +85,7 @@ def wrap_key(kek: bytes, key: bytes) -> bytes:
 
 
 def unwrap_key(kek: bytes, wrapped: bytes) -> bytes | None:
-    """Return the unwrapped key; None if ``wrapped`` is invalid or has another KEK."""
+    """Return the unwrapped key (RFC 3394); None if ``wrapped`` is invalid or has another KEK."""
     try:
         key: bytes = aes_key_unwrap(kek, wrapped)
     except (InvalidUnwrap, ValueError):

@@ -65,7 +65,10 @@ class MemicArea:
         """Whether any page has an owner; whether any page has had one."""
 
     def is_free(self, start: int, length: int) -> bool:
-        """Return whether these pages exist and are free; ``start`` is an offset in BAR 0."""
+        """Return whether all pages of the range exist and have no owner.
+
+        ``start`` counts in BAR 0.
+        """
         first = start - self.start
         if first < 0 or first + length > MEMIC_BYTES:
             return False
@@ -73,22 +76,26 @@ class MemicArea:
         return not any(owners)
 
     def take(self, memic: Memic) -> None:
-        """Assign free pages to their owner."""
+        """Assign the pages of ``memic`` to it, without a check that they are free."""
         self._own(memic, memic)
 
     def give_back(self, memic: Memic) -> None:
-        """Clear and free the pages."""
+        """Free the pages of ``memic`` and fill them with zeros."""
         self._own(memic, None)
         self._bytes[memic.start : memic.start + memic.length] = bytes(memic.length)
 
     def _own(self, memic: Memic, owner: Memic | None) -> None:
+        """Set the owner of the pages of ``memic``, and update ``is_used`` and ``was_used``."""
         for page in range(memic.start // MEMIC_PAGE, (memic.start + memic.length) // MEMIC_PAGE):
             self._owners[page] = owner
         self.is_used = any(self._owners)
         self.was_used = True
 
     def owner(self, start: int, length: int) -> Memic | None:
-        """Return the owner of the whole range, or None; ``start`` is an offset in BAR 0."""
+        """Return the owner of the whole range; None if any byte has none or another one.
+
+        ``start`` is an offset in BAR 0.
+        """
         first = start - self.start
         if not 0 <= first < MEMIC_BYTES:
             return None
@@ -107,7 +114,11 @@ class MemicArea:
         return self.first + operation * MEMIC_BYTES + memic.start
 
     def read(self, offset: int, length: int) -> bytes:
-        """Load from BAR 0; memory without an owner reads as zeros."""
+        """Return the bytes of a load from BAR 0, at ``offset`` in the operations or the memory.
+
+        Zeros where the whole range has no single owner, or the owner has not enabled the operation.
+        A one-byte load of TEST_AND_SET then sets the byte to 1.
+        """
         operation, address = self._decode(offset)
         memic = self.owner(address, length)
         if memic is None or not (operation is None or operation in memic.operations):
@@ -118,7 +129,11 @@ class MemicArea:
         return data
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Store to BAR 0; memory without an owner ignores the store."""
+        """Store to BAR 0, at ``offset`` in the operations or the memory.
+
+        Ignored where the whole range has no single owner, or the owner has not enabled the
+        operation. INCREMENT adds one byte; a store in the area of TEST_AND_SET has no effect.
+        """
         operation, address = self._decode(offset)
         memic = self.owner(address, len(data))
         if memic is None:
@@ -129,13 +144,19 @@ class MemicArea:
             self._increment(address, data)
 
     def _increment(self, address: int, data: Buffer) -> None:
-        """Add a single byte (device_mem_cap.increment_sizes); other sizes have no effect."""
+        """Add a single byte, modulo 256; stores of other sizes have no effect.
+
+        The sizes are device_mem_cap.increment_sizes.
+        """
         if len(data) == 1:
             byte = self.view(address, 1)
             byte[0] = byte[0] + data[0] & 0xFF
 
     def _decode(self, offset: int) -> tuple[MemicOperation | None, int]:
-        """Return the operation at an offset in BAR 0, if any, and the address in memory."""
+        """Return the operation of an offset in BAR 0, None for the memory, and the byte's offset.
+
+        The second value is the offset in BAR 0 of the byte that the operation acts on.
+        """
         index, within = divmod(offset - self.first, MEMIC_BYTES)
         operation = MemicOperation(index) if index < len(MemicOperation) else None
         return operation, self.start + within

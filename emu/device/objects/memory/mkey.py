@@ -63,7 +63,8 @@ _ZERO_BASED: Final = frozenset({AccessMode.MEMIC, AccessMode.SW_ICM})
 def room_bytes(mode: int, octwords: int) -> int:
     """Return the cost on the host of a key's full translation space, in bytes.
 
-    The result includes the sixteenth that Python over-allocates.
+    The result includes the sixteenth that Python over-allocates. A KSM key above MAX_RESERVED
+    octwords costs only its first chunk: further chunks are charged on write.
     """
     if mode == _KSM and octwords > MAX_RESERVED:
         return DENSE_BYTES
@@ -100,7 +101,10 @@ class KeySignature(Protocol):
     def views(
         self, hca: Any, mkey: Mkey, qpn: int, span: Span, depth: int, limit: int | None = None
     ) -> Views:
-        """Return views of a span in the wire domain; ``limit`` bounds the steps (``access``)."""
+        """Return views of a span in the wire domain, which apply signatures at each access.
+
+        ``limit`` bounds the steps (``emu.device.engine.mr.access``).
+        """
 
 
 _LONG_LIST: Final = 1024
@@ -171,7 +175,7 @@ class Mkey(Object):
         self._take_over(xlt, pages)
 
     def _take_over(self, xlt: bytes, pages: PageEntries | None) -> None:
-        """Store the translations that the key is created with."""
+        """Store the translations that the key is created with, by the format of its access mode."""
         if self.mode is _MTT:
             self.pages = pages or PageEntries()
             self.pages.write(self.pages.count, mtt_entries(xlt, pg_access=self.pg_access))
@@ -183,7 +187,11 @@ class Mkey(Object):
             self._lay_out()
 
     def decode(self) -> None:
-        """Read the values from a changed context and drop everything derived from the old one."""
+        """Read the values from a changed context, and drop the cached views of the old one.
+
+        ``rights`` is 0 for a crypto key without an encrypting signature. MEMIC and SW_ICM keys
+        start at address 0.
+        """
         ctx = self.ctx
         self.free = bool(ctx.free)
         self.variant: int = ctx.mkey_7_0
@@ -203,14 +211,17 @@ class Mkey(Object):
         self.forget_views()
 
     def forget_views(self) -> None:
-        """Drop the cached translations."""
+        """Drop the cached views of guest memory; the next access translates again."""
         self.views.clear()
         self.page_views.clear()
         self.scattered.clear()
 
     @property
     def host_bytes(self) -> int:
-        """Cost in bytes; the translation space counts as filled unless the list is sparse."""
+        """Cost in bytes, with the full translation space whether it is filled or not.
+
+        A sparse key (``is_sparse``) counts only its stored chunks.
+        """
         octwords, signature = self.octwords, SIGNATURE_BYTES if self.ctx.bsf_octword_size else 0
         if self.mode is _KSM and octwords > MAX_RESERVED:
             return self.BASE_BYTES + signature + self.blocks.host_bytes
@@ -227,9 +238,11 @@ class Mkey(Object):
         return int(self.ctx.translations_octword_size)
 
     def write_translations(self, at: int, xlt: bytes) -> int:
-        """Replace entries from byte ``at`` on; return the number of bytes processed.
+        """Replace entries from byte ``at`` on, and drop the cached views; return the cost in bytes.
 
-        Entries written by a UMR carry access rights, even if those of the create command did not.
+        The cost is the length of ``xlt``, or of the whole list for a KLM key, which is laid out
+        again. Entries written by a UMR carry access rights, even if those of the create command did
+        not. The caller has checked that the entries fit.
         """
         self.forget_views()
         if self.mode is _MTT:
@@ -245,7 +258,10 @@ class Mkey(Object):
         return len(self._xlt)
 
     def translations(self, limit: int) -> bytes:
-        """Return the entries in the driver's format, at most ``limit`` bytes."""
+        """Return the entries in the driver's format, at most ``limit`` bytes.
+
+        Rights bits are cleared for an MTT key without ``pg_access``.
+        """
         if self.mode is _KSM:
             return self.blocks.to_bytes(limit)
         if self.mode is not _MTT:
@@ -268,7 +284,8 @@ class Mkey(Object):
     def below(self, limit: int) -> Iterator[tuple[int, int, int]]:
         """Yield byte count, key and address of a list's first ``limit`` entries.
 
-        Repetitions may be left out.
+        For a KSM key a chunk of regular entries yields only its first one, and ``limit`` counts
+        what is yielded. For KLM and KSM keys only.
         """
         if self.mode is _KSM:
             return islice(self.blocks.given(), limit)
@@ -292,7 +309,7 @@ class Mkey(Object):
         return self.handle << 8 | self.variant
 
     def invalidate(self) -> None:
-        """Free the key, which allows no access until a new registration."""
+        """Free the key: every access fails until a new registration. The key stays in its table."""
         self.ctx.free = 1
         self.decode()
 

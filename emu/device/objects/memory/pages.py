@@ -54,7 +54,7 @@ class PageList:
         return self._shift
 
     def read(self, at: int, length: int) -> bytes:
-        """Copy bytes out of the buffer; ``at + length`` lies within it."""
+        """Return a copy of bytes of the buffer; ``at + length`` lies within it. Raises DmaError."""
         start = at + self._offset
         within = start & self._mask
         if within + length <= self._mask + 1:  # most entries lie in one page
@@ -62,7 +62,10 @@ class PageList:
         return b"".join(self._memory.read(iova, size) for iova, size in self._segments(at, length))
 
     def write(self, at: int, data: Buffer) -> None:
-        """Copy bytes into the buffer."""
+        """Copy ``data`` to byte ``at`` of the buffer, in which it must fit.
+
+        Raises DmaError; pages before the failing one then have been written.
+        """
         start = at + self._offset
         within = start & self._mask
         if within + len(data) <= self._mask + 1:
@@ -79,7 +82,10 @@ class PageList:
         return self._pages[at >> self._shift] + (at & self._mask)
 
     def part(self, at: int, length: int) -> PageList:
-        """Return a sub-range as a buffer; ``at + length`` lies within this buffer."""
+        """Return a sub-range as a buffer with the same page list.
+
+        ``at + length`` lies within this one. Its ``host_bytes`` is 0.
+        """
         part = PageList(self._memory, self._pages, self._shift, self._offset + at, length)
         part.host_bytes = 0
         return part
@@ -104,6 +110,7 @@ class PageList:
                 addresses = array("Q")
 
     def _segments(self, at: int, length: int) -> Iterator[tuple[int, int]]:
+        """Yield IOVA and size of the range's segment in each page, in order."""
         at += self._offset
         while length:
             within = at & self._mask
@@ -121,10 +128,10 @@ def no_pages(memory: GuestMemory) -> PageList:
 def queue_buffer(
     memory: GuestMemory, pas: ArrayView[int], log_page_size: int, page_offset: int, length: int
 ) -> Portions[PageList]:
-    """Return the buffer that a create command describes.
+    """Return the buffer that a create command describes, after a check of its pages, in steps.
 
-    Raises BAD_PARAM_ERR if the list is too short for ``length`` bytes, or if a page is not
-    4096-byte aligned or not guest memory.
+    ``page_offset`` is in 64ths of a page. Raises BAD_PARAM_ERR if the list is too short for
+    ``length`` bytes, or if a page is not 4096-byte aligned or not guest memory.
     """
     shift = log_page_size + ADAPTER_PAGE_SHIFT
     offset = page_offset << shift - LOG_OFFSETS_PER_PAGE
@@ -137,15 +144,16 @@ def queue_buffer(
 
 
 def low_bytes(words: array[int]) -> memoryview:
-    """Return a view of the lowest byte of each number, to test or set all in place at once."""
+    """Return a writable view of the lowest byte of each number, to test or set all at once."""
     first = 0 if sys.byteorder == "little" else words.itemsize - 1
     return memoryview(words).cast("B")[first :: words.itemsize]
 
 
 def check_pages(memory: GuestMemory, pages: array[int], size: int, used: int) -> Portions[None]:
-    """Check that each page is aligned and that its used bytes are writable guest memory.
+    """Check that each page is 4096-byte aligned and that its used bytes are writable guest memory.
 
-    Each page has ``size`` bytes; ``used`` is the total of used bytes. Raises BAD_PARAM_ERR.
+    Each page has ``size`` bytes; ``used`` is the total of used bytes from the first page on. Raises
+    BAD_PARAM_ERR for the first page that fails. A generator, which yields after each step.
     """
     checked = 0
     for start, length, count in _runs(pages, size, used):
@@ -159,7 +167,10 @@ def check_pages(memory: GuestMemory, pages: array[int], size: int, used: int) ->
 
 
 def _runs(pages: array[int], size: int, used: int) -> Iterator[tuple[int, int, int]]:
-    """Yield address, bytes and page count of each adjacent run. Raises BAD_PARAM_ERR."""
+    """Yield address, bytes and page count of each run of adjacent pages, at most _MAX_JOINED long.
+
+    The last run ends at ``used`` bytes. Raises BAD_PARAM_ERR for a page that is not aligned.
+    """
     start, following, since = -1, -1, 0
     for index, page in enumerate(pages):
         if page == following and index - since < _MAX_JOINED:
@@ -179,7 +190,7 @@ DOORBELL_RECORD_BYTES: Final = 8
 
 
 def check_record(memory: GuestMemory, address: int) -> None:
-    """Check that a doorbell record is two words in guest memory; else raise BAD_PARAM_ERR."""
+    """Raise BAD_PARAM_ERR unless a doorbell record is 8 aligned bytes of writable guest memory."""
     if address % DOORBELL_RECORD_BYTES:
         raise CmdError(Status.BAD_PARAM_ERR, "doorbell record not aligned", f"{address:#x}")
     try:

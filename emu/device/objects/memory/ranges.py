@@ -50,6 +50,7 @@ class Ranges:
         self._lay_out()
 
     def _lay_out(self) -> None:
+        """Index the list's ranges, up to an invalid repeat block or 2**64 bytes."""
         end = len(self._xlt) // KLM.size
         words = array("I", bytes(self._xlt[: end * KLM.size]))
         if sys.byteorder == "little":
@@ -68,7 +69,10 @@ class Ranges:
             row = stop
 
     def _add_plain(self, counts: array[int], row: int, stop: int) -> None:
-        """Add the entries up to ``stop``, which are plain ranges."""
+        """Add the entries from ``row`` up to ``stop``, which are plain ranges.
+
+        Leave out empty ones.
+        """
         part = counts[row:stop]
         starts = list(accumulate(filter(None, part), initial=self.length))
         self.length = starts.pop()
@@ -77,7 +81,11 @@ class Ranges:
         self._rows.extend(compress(range(row, stop), part))
 
     def _add_block(self, counts: array[int], row: int, end: int) -> int:
-        """Add the repeat block at ``row``; return the row after it, or ``end`` if invalid."""
+        """Add the repeat block at ``row``; return the row after it.
+
+        Returns ``end``, which ends the list, for an invalid block and beyond MAX_BLOCKS blocks. A
+        block without repetitions adds no bytes.
+        """
         count: int
         cycle, _, repeat, count = REPEAT.unpack_from(self._xlt, row * KLM.size)
         first, stop = row + 1, row + 1 + count
@@ -95,9 +103,10 @@ class Ranges:
         return stop
 
     def pieces(self, skip: int, length: int) -> Iterator[Piece]:
-        """Yield the ranges of ``length`` bytes from offset ``skip`` on; none is empty.
+        """Yield key, address and size of the ranges of ``length`` bytes from offset ``skip`` on.
 
-        Raises IndexError if the list ends before the last byte.
+        No piece is empty; their sizes add up to ``length``. Raises IndexError at the first step if
+        the list ends before the last byte.
         """
         if skip + length > self.length:
             raise IndexError("list ends before the range")
@@ -116,7 +125,7 @@ class Ranges:
             skip, length, index = end, length - size, index + 1
 
     def _in_block(self, row: int, cycle: int, skip: int, length: int) -> Iterator[Piece]:
-        """Yield the ranges of ``length`` bytes from offset ``skip`` in the block at ``row`` on."""
+        """Yield key, address and size of ``length`` bytes from ``skip`` on in a repeat block."""
         blocks = self._blocks
         assert blocks is not None
         starts, rows = blocks.starts, blocks.rows

@@ -112,7 +112,7 @@ class IcmMemory:
         """Number of invalidations so far."""
 
     def is_free(self, start: int, length: int) -> bool:
-        """Return whether no allocated range overlaps this one."""
+        """Return whether no allocated range overlaps this one; limits of areas are not checked."""
         return all(
             held.start + held.length <= start or start + length <= held.start
             for held in self._ranges.values()
@@ -123,7 +123,7 @@ class IcmMemory:
         self._ranges[icm.start] = icm
 
     def give_back(self, icm: SwIcm) -> None:
-        """Free a range and its contents."""
+        """Free a range: its written pages are dropped and all decoded entries invalidated."""
         del self._ranges[icm.start]
         first, count = icm.start >> LOG_PAGE, icm.length >> LOG_PAGE
         if count < len(self._pages):
@@ -135,14 +135,14 @@ class IcmMemory:
         self.changed()
 
     def owner(self, start: int, length: int) -> SwIcm | None:
-        """Return the allocated range that contains all of this one, or None."""
+        """Return the allocated range that contains all of this one; None without one."""
         for held in self._ranges.values():
             if held.start <= start and start + length <= held.start + held.length:
                 return held
         return None
 
     def changed(self) -> None:
-        """Invalidate all decoded entries."""
+        """Drop all decoded entries and credit the ledger; count the change for cached decisions."""
         self._forget()
         self.changes += 1
 
@@ -155,11 +155,15 @@ class IcmMemory:
         self._ledger.hold(DECODED, size)
 
     def missing(self, start: int, length: int) -> int:
-        """Return the number of unwritten pages in a range."""
+        """Return the number of pages in a range that no write has allocated yet."""
         return sum(page not in self._pages for page in _pages_of(start, length))
 
     def hold(self, icm: SwIcm, start: int, length: int) -> None:
-        """Allocate the pages of a range of ``icm`` before a write to it."""
+        """Allocate the missing pages of a range of ``icm`` before a write to it, filled with zeros.
+
+        Decoded entries in the range are dropped; all of them, for a long range or another area than
+        STEERING. ``icm.pages`` counts the pages; the caller charges the ledger.
+        """
         for page in _pages_of(start, length):
             if page not in self._pages:
                 self._pages[page] = bytearray(PAGE_BYTES)
@@ -174,7 +178,10 @@ class IcmMemory:
             self.changed()
 
     def views(self, start: int, length: int) -> Views:
-        """Return views of a range; unwritten pages are read-only zeros."""
+        """Return views of a range, one for each page; unwritten pages are read-only zeros.
+
+        Call ``hold`` before a write.
+        """
         return [self._view(*segment) for segment in _segments(start, length)]
 
     def _view(self, page: int, at: int, size: int) -> memoryview:
@@ -192,7 +199,7 @@ class IcmMemory:
         return address >> LOG_PAGE in self._pages
 
     def keep(self, address: int, made: Decoded) -> None:
-        """Cache a decoded entry until a write changes it.
+        """Cache a decoded entry by address until a write changes it, and charge the ledger.
 
         The entry is not cached if the ledger has no space. A full cache is flushed first.
         """

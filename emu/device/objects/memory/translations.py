@@ -39,7 +39,10 @@ _NOTHING: Final = array("Q")
 
 
 def mtt_entries(xlt: bytes | bytearray, *, pg_access: bool = True) -> array[int]:
-    """Return page entries as numbers; without ``pg_access`` all allow reading and writing."""
+    """Return page entries, given in the driver's byte order, as numbers.
+
+    Without ``pg_access`` the rights bits of each entry are set: reading and writing are allowed.
+    """
     if not pg_access:
         xlt = bytearray(xlt)
         xlt[7::8] = xlt[7::8].translate(_WITH_ALL_RIGHTS)
@@ -54,7 +57,11 @@ def _swapped(numbers: array[int]) -> array[int]:
 
 
 def _by_chunk(index: int, count: int) -> Iterator[tuple[int, int, int, int]]:
-    """Split entries by chunk; yield chunk number, slot in it, offset and size."""
+    """Split ``count`` entries from ``index`` on by chunk.
+
+    Yield chunk number, slot, offset and size. The slot counts in the chunk, the offset from
+    ``index``.
+    """
     done = 0
     while done < count:
         slot = (index + done) & CHUNK - 1
@@ -79,13 +86,17 @@ class PageEntries:
         self.count = 0
 
     def write(self, index: int, entries: array[int]) -> None:
-        """Replace entries from ``index`` on."""
+        """Replace entries from ``index`` on, and extend ``count`` to cover them.
+
+        Whole chunks of zeros are not stored.
+        """
         for number, slot, at, size in _by_chunk(index, len(entries)):
             part = entries if size == len(entries) else entries[at : at + size]
             self._put(number, slot, part)
         self.count = max(self.count, index + len(entries))
 
     def _put(self, number: int, slot: int, part: array[int]) -> None:
+        """Store entries of one chunk from ``slot`` on; a chunk of zeros only becomes absent."""
         chunk = self._chunk(number)
         is_whole = slot == 0 and len(part) >= len(chunk)
         if (is_whole or not chunk) and not any(part):
@@ -101,6 +112,7 @@ class PageEntries:
         return self._more.get(number, _NOTHING) if number else self._first
 
     def _set(self, number: int, chunk: array[int]) -> None:
+        """Replace a chunk; an empty one is removed."""
         if not number:
             self._first = chunk
         elif chunk is _NOTHING:
@@ -109,7 +121,11 @@ class PageEntries:
             self._more[number] = chunk
 
     def part(self, index: int, limit: int) -> array[int]:
-        """Return 1 to ``limit`` entries from ``index`` on. Raises IndexError beyond the end."""
+        """Return 1 to ``limit`` entries from ``index`` on; a caller continues for the rest.
+
+        The result ends at a chunk's stored end; an absent entry is returned as one 0. Raises
+        IndexError for an index beyond the last written entry.
+        """
         if index >= self.count:
             raise IndexError("list ends before the range")
         slot = index & CHUNK - 1
@@ -117,7 +133,7 @@ class PageEntries:
         return chunk[slot : slot + limit] or _ABSENT
 
     def one(self, index: int) -> int:
-        """Return the entry at ``index``. Raises IndexError beyond the end."""
+        """Return the entry at ``index``, 0 for an absent one. Raises IndexError beyond the end."""
         if index >= self.count:
             raise IndexError("list ends before the range")
         slot = index & CHUNK - 1
@@ -125,7 +141,10 @@ class PageEntries:
         return chunk[slot] if slot < len(chunk) else 0
 
     def read(self, index: int, count: int) -> array[int]:
-        """Return at most ``count`` entries from ``index`` on, and none beyond the end."""
+        """Return at most ``count`` entries from ``index`` on, absent ones as 0.
+
+        The result is shorter, perhaps empty, at the end of the list.
+        """
         entries = array("Q")
         for number, slot, _, size in _by_chunk(index, max(min(count, self.count - index), 0)):
             part = self._chunk(number)[slot : slot + size]
@@ -151,13 +170,14 @@ class _EntryRule(NamedTuple):
         return self.word, self.key, self.va + slot * self.stride
 
     def to_bytes(self) -> bytearray:
+        """Return the whole chunk of entries in the driver's format."""
         if not self.stride:
             return bytearray(KLM.pack(self.word, self.key, self.va) * CHUNK)
         return bytearray(b"".join(KLM.pack(*self.entry(slot)) for slot in range(CHUNK)))
 
 
 def _rule_of(chunk: bytes | bytearray) -> _EntryRule | None:
-    """Return the rule that a whole chunk follows, or None."""
+    """Return the rule that a chunk of CHUNK entries follows; None if the entries are irregular."""
     (word, key, va), (_, _, following) = KLM.unpack_from(chunk), KLM.unpack_from(chunk, KLM.size)
     rule = _EntryRule(word, key, va, following - va)
     if bytes(chunk[-KLM.size :]) != _packed(rule, CHUNK - 1):
@@ -195,13 +215,17 @@ class KeyEntries:
         self.count = 0
 
     def write(self, index: int, xlt: bytes | bytearray) -> None:
-        """Replace entries from ``index`` on."""
+        """Replace entries, in the driver's format, from ``index`` on.
+
+        Extend ``count`` to cover them. A whole chunk of regular entries is stored as a rule.
+        """
         count = len(xlt) // KSM_BYTES
         for number, slot, at, size in _by_chunk(index, count):
             self._put(number, slot, xlt[at * KSM_BYTES : (at + size) * KSM_BYTES])
         self.count = max(self.count, index + count)
 
     def _put(self, number: int, slot: int, part: bytes | bytearray) -> None:
+        """Store entries of one chunk from ``slot`` on, as a rule if the whole chunk is regular."""
         if len(part) == CHUNK * KSM_BYTES:
             chunk = bytearray()
         else:
@@ -214,6 +238,7 @@ class KeyEntries:
         self._set(number, (_rule_of(chunk) if ends else None) or chunk)
 
     def _set(self, number: int, chunk: bytearray | _EntryRule) -> None:
+        """Replace a chunk by bytes or by a rule, and count the chunks that are stored as bytes."""
         before = self._more.pop(number, None)
         self._dense -= type(before) is bytearray
         is_near = not number and type(chunk) is bytearray
@@ -225,7 +250,10 @@ class KeyEntries:
             self._dense += type(chunk) is bytearray
 
     def entry(self, index: int) -> tuple[int, int, int]:
-        """Return count, key and address of an entry. Raises IndexError beyond the end."""
+        """Return count, key and address of an entry; zeros for an entry that was never written.
+
+        Raises IndexError beyond the last written entry.
+        """
         if index >= self.count:
             raise IndexError("list ends before the range")
         chunk = self._more.get(index >> LOG_CHUNK)
@@ -240,7 +268,10 @@ class KeyEntries:
         return word, key, va
 
     def given(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the entries of all stored chunks; for a rule only the first entry."""
+        """Yield count, key and address of the entries of all stored chunks, in order.
+
+        For a rule only the first entry is yielded; chunks without entries are left out.
+        """
         chunks = [self.first, *(chunk for _, chunk in sorted(self._more.items()))]
         for chunk in chunks:
             if isinstance(chunk, _EntryRule):

@@ -15,7 +15,10 @@ _FULL: Final = memoryview(b"")
 
 
 def copy(target: Views, source: Views) -> None:
-    """Copy all bytes of ``source`` into ``target``, which has space for them."""
+    """Copy all bytes of ``source`` into the beginning of ``target``, which has space for them.
+
+    Views may compute on assignment (signatures): each gets its bytes in one assignment.
+    """
     if len(target) == 1 and len(source) == 1:
         whole = source[0]
         target[0][: len(whole)] = whole
@@ -42,7 +45,7 @@ def copy(target: Views, source: Views) -> None:
 def _fill(space: memoryview, view: memoryview, following: Iterator[memoryview]) -> memoryview:
     """Fill a computing target with as many bytes as fit, in one assignment.
 
-    Returns the rest of the last view.
+    The bytes are ``view`` and those of ``following``. Returns the rest of the last view used.
     """
     octets = bytearray(view)
     view = _FULL
@@ -62,7 +65,10 @@ def length_of(views: Views) -> int:
 
 
 def part(views: Views, start: int, length: int) -> list[memoryview]:
-    """Return views of ``length`` bytes from ``start`` on."""
+    """Return views of ``length`` bytes from ``start`` on, without copying.
+
+    Fewer bytes at the end.
+    """
     parts: list[memoryview] = []
     for view in views:
         if start >= len(view):

@@ -20,7 +20,7 @@ class Copy:
         """Discards an incomplete copy."""
 
     def stop_waiting(self) -> None:
-        """Cancel the timer."""
+        """Cancel the timer that would discard the copy; the data is kept."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

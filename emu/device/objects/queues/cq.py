@@ -105,7 +105,10 @@ class Cq(Object):
         return self.BASE_BYTES + self.buffer.host_bytes
 
     def move(self, buffer: PageList, log_size: int) -> None:
-        """Switch to this buffer for the next entry."""
+        """Switch to this buffer of ``1 << log_size`` entries for the next entry (resize).
+
+        Copy nothing.
+        """
         self.buffer = buffer
         self.log_size = log_size
         self.entries = 1 << log_size
@@ -113,7 +116,10 @@ class Cq(Object):
         """Masks a producer index to its slot in the ring."""
 
     def stop_waiting(self) -> None:
-        """Cancel an event that moderation is delaying."""
+        """Cancel an event that moderation is delaying, and reset its count.
+
+        The event is not raised.
+        """
         if self.moderation is not None:
             self.moderation.restart()
 
@@ -122,7 +128,10 @@ class Cq(Object):
         return 0
 
     def encode(self) -> None:
-        """Write the values that the engine has changed back into the context, for a query."""
+        """Write status, arming state and indices into the context, for QUERY_CQ.
+
+        Indices are cut to 24 bits.
+        """
         ctx = self.ctx
         ctx.status, ctx.st = self.status, self.notification
         ctx.last_notified_index = self.notified_pi & 0xFFFFFF
@@ -155,7 +164,7 @@ class Moderation:
     """End of the newest entry's period, if each entry restarts the period."""
 
     def restart(self) -> None:
-        """Reset the count and the timer, after an event or without one."""
+        """Reset the count and cancel the timer, after an event or to drop one that is delayed."""
         self.entries = 0
         if self.timer is not None:
             self.timer.cancel()

@@ -27,7 +27,7 @@ class Responder(Protocol):
     def leave(self) -> None:
         """Detach from the initiator, which then has no responder.
 
-        The initiator or the target stops, or the initiator addresses another target.
+        Called when the initiator or the target stops, or the initiator addresses another target.
         """
 
 

@@ -42,7 +42,7 @@ class Pace:
         return not self.pacing.delay(now_ns, wants=False)
 
     def stop(self) -> None:
-        """Cancel the wait, so that neighbours in the tree may send."""
+        """Cancel the timer and the wait, so that neighbours in the tree may send."""
         self.pacing.rest()
         if self.timer is not None:
             self.timer.cancel()

@@ -153,7 +153,7 @@ class PageFault:
         return f"page fault {self.token:#x} of {self.qp!r} ({self.side.value})"
 
     def refusal(self, took_ns: int) -> str:
-        """Return the reason for a refusal: the elapsed time, the request, the absent page.
+        """Return the text of a refusal: elapsed time, request, absent page. Refuses nothing itself.
 
         In the transport scheme the driver checks the whole request, while the device stopped at the
         absent page. The time distinguishes a driver without memory from one that retried until its
@@ -167,13 +167,19 @@ class PageFault:
         qp.held_by, self.peer, self.go_on = self, qp, go_on
 
     def release(self, qp: Qp) -> None:
-        """Unblock this queue pair."""
+        """Unblock a queue pair that ``hold`` or the page fault blocks.
+
+        Its ``go_on`` is not called.
+        """
         qp.held_by = None
         if self.peer is qp:
             self.peer = self.go_on = None
 
     def event(self, token: int | None = None) -> tuple[PageFaultSubtype, bytes]:
-        """Return sub-type and data of the event, with the fault's own token or another one."""
+        """Return sub-type and data of the PAGE_FAULT event: MEMORY, RDMA or WQE.
+
+        The token is the fault's own, or ``token`` cut to its bits.
+        """
         access, page = self.access, self.page
         if token is None:
             token = self.token
@@ -197,7 +203,7 @@ class PageFault:
         )
 
     def is_named_by(self, kind: int, number: int) -> bool:
-        """Return whether a resume with this type and number refers to this page fault.
+        """Return whether PAGE_FAULT_RESUME with this type and number means this page fault.
 
         The number is the queue's, or for an RDMA operation the token again (hw/odp.c).
         """
@@ -244,7 +250,10 @@ class PageFaultTable:
         return list(self._open.values())
 
     def add(self, fault: PageFault) -> None:
-        """Open a page fault under a unique token."""
+        """Open a page fault under a token that no open or lapsed one has; count it in ``raised``.
+
+        The ledger is charged without a check. The event is posted by the caller.
+        """
         bits = MEMORY_TOKEN_BITS if fault.is_memory else TRANSPORT_TOKEN_BITS
         token = self._last
         while True:
@@ -263,27 +272,39 @@ class PageFaultTable:
         return self._open.get(token)
 
     def close(self, fault: PageFault) -> None:
-        """Close a finished page fault."""
+        """Close a page fault: its token, its charge and its unreported event are dropped.
+
+        Neither the queue pair nor the driver is notified.
+        """
         fault.is_open, fault.table = False, None
         del self._open[fault.token]
         self._ledger.give_back(_ACCOUNT, PAGE_FAULT_BYTES)
         self.unreported.pop(fault.token, None)
 
     def lapse(self, fault: PageFault) -> None:
-        """Close a page fault because its queue pair stops; the driver may still resume it."""
+        """Close a page fault because its queue pair stops; ``forget`` accepts a later resume of it.
+
+        The newest MAX_LAPSED_FAULTS tokens are remembered.
+        """
         self.close(fault)
         self._lapsed[fault.token] = None
         if len(self._lapsed) > MAX_LAPSED_FAULTS:
             del self._lapsed[next(iter(self._lapsed))]
 
     def renewed(self) -> PageFaultTable:
-        """Return an empty table for a stopped function, which continues the token sequence."""
+        """Return an empty table for a stopped function; tokens and ``raised`` continue.
+
+        Lapsed tokens are not taken over.
+        """
         table = PageFaultTable(self._ledger)
         table._last, table.raised = self._last, self.raised
         return table
 
     def forget(self, token: int) -> bool:
-        """Return whether the token is that of a lapsed page fault, and forget that fault."""
+        """Forget a lapsed page fault that the driver resumes.
+
+        Return whether the token was of one.
+        """
         if token not in self._lapsed:
             return False
         del self._lapsed[token]
