@@ -55,7 +55,10 @@ class Matcher(Protocol):
         """Return the key of an entry with these values."""
 
     def key_at(self, place: int) -> Key | None:
-        """Return the key of the entry at position ``place`` of the group; None if values decide."""
+        """Return the key of the entry at position ``place`` of the group.
+
+        None where the entry's values decide, as in all groups but those that split by hash.
+        """
 
     def values_of(self, param: FteMatchParam) -> Mapping[str, int]:
         """Return an entry's values from its fte_match_param view."""
@@ -148,7 +151,7 @@ class VportTarget(Object):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """``reformat`` as a tuple of steps."""
+        """``reformat`` as a tuple of steps; empty without one."""
         return () if self.reformat is None else (self.reformat,)
 
     def holds(self) -> tuple[Object, ...]:
@@ -217,12 +220,12 @@ class FlowTable(Object):
         self.software = None
 
     def entry_at(self, index: int) -> FlowEntry | None:
-        """Return the entry with this index, or None."""
+        """Return the entry with this index in any group; None without one."""
         after = bisect_right(self.groups, index, key=lambda group: group.first)
         return self.groups[after - 1].entries.get(index) if after else None
 
     def is_taken(self, first: int, last: int) -> bool:
-        """Return whether a group has one of the indices ``first`` to ``last``."""
+        """Return whether a group covers any index from ``first`` to ``last``, inclusive."""
         after = bisect_left(self.groups, first, key=lambda group: group.first)
         before = self.groups[after - 1] if after else None
         if before is not None and before.last >= first:
@@ -264,12 +267,15 @@ class Sampler(Object):
         return (self.default, self.sample)
 
     def answer(self, octets: int, l2_bytes: int, now_ns: int) -> int:
-        """Return 1 if the packet is a sample, else 0."""
+        """Count the packet; return 1 for each ``ratio``-th one, which is a sample, else 0.
+
+        Length and time are ignored.
+        """
         self._passed = (self._passed + 1) % self.ratio
         return int(not self._passed)
 
     def tables(self, answer: int) -> tuple[FlowTable, ...]:
-        """Return the tables that the packet is forwarded to."""
+        """Return the tables for an ``answer``: the default one, and for 1 also the sample table."""
         return (self.default, self.sample) if answer else (self.default,)
 
 
@@ -317,18 +323,21 @@ class FlowGroup(Object):
         return (self.table,) if self.definer is None else (self.table, self.definer)
 
     def key_of(self, index: int, param: FteMatchParam) -> Key:
-        """Return the key of an entry at this index with these values."""
+        """Return an entry's key: by its index if the criteria say so, else by its values."""
         key = self.criteria.key_at(index - self.first)
         return self.criteria.key_of(self.criteria.values_of(param)) if key is None else key
 
     def add(self, entry: FlowEntry) -> None:
-        """Store an entry at its index, which must be free."""
+        """Store an entry at its index, which must be free, and among those with the same key.
+
+        The entry with the lowest index of a key matches.
+        """
         self.entries[entry.index] = entry
         alike = self.by_key.setdefault(entry.key, {}).setdefault(entry.source, [])
         insort(alike, entry, key=lambda each: each.index)
 
     def discard(self, entry: FlowEntry) -> None:
-        """Remove an entry."""
+        """Remove an entry from the group. Raises KeyError if its index is free."""
         del self.entries[entry.index]
         alike = self.by_key[entry.key]
         of_source = alike[entry.source]
@@ -344,7 +353,11 @@ class FlowGroup(Object):
         self.by_key.clear()
 
     def find(self, headers: Any) -> FlowEntry | None:
-        """Return the entry that the packet matches in this group, or None."""
+        """Return the entry that the packet matches in this group; None without one.
+
+        Of entries with the same values the lowest index counts, among those for any source and for
+        the packet's ``flow_source``.
+        """
         key = self.criteria.read(headers) if self.by_key else None
         alike = self.by_key.get(key) if key is not None else None
         if alike is None:
@@ -476,7 +489,11 @@ class FlowDomain:
         """The optional headers that the device parses."""
 
     def keep(self, key: Hashable, decision: Decision) -> None:
-        """Cache a decision if the ledger has space; flush the cache first if the cache is full."""
+        """Cache a decision under ``key`` and charge the ledger.
+
+        Without space the decision is not kept. A full cache (CACHED decisions or CACHED_ITEMS
+        items) is flushed first.
+        """
         items = len(decision.deliveries) + len(decision.counters)
         items += sum(len(steps.changes) for steps in decision.rewrites if steps is not None)
         size = _DECISION_BYTES + _ITEM_BYTES * items + _PART_BYTES * self.key_cost
@@ -492,7 +509,10 @@ class FlowDomain:
         self._held += size
 
     def flush(self) -> None:
-        """Drop all cached decisions."""
+        """Drop all cached decisions and credit the ledger.
+
+        The next packets walk the tables again.
+        """
         self.decisions.clear()
         if self._ledger is not None and self._held:
             self._ledger.give_back(DECISIONS, self._held)

@@ -100,7 +100,10 @@ class FlowCounters:
         return self._single.add(FlowCounter())
 
     def add_bulk(self) -> int:
-        """Create a bulk and return the number of its first counter. Raises as :meth:`Table.add`."""
+        """Create a bulk of consecutive counters; return the number of its first counter.
+
+        Raises as :meth:`Table.add`.
+        """
         self._bulks.check_space()
         bulk = FlowCounterBulk(self._size)
         number = self._first + self._bulks.add(bulk) * self._size
@@ -109,9 +112,10 @@ class FlowCounters:
         return number
 
     def remove(self, number: int) -> None:
-        """Destroy a counter, or the bulk that begins with this number.
+        """Destroy a counter, or the whole bulk that begins with this number.
 
-        Raises BAD_RES_STATE_ERR if there is no such counter or an entry uses it.
+        Raises BAD_RES_STATE_ERR for any other number, and while an entry uses the counter or any
+        counter of the bulk.
         """
         slot, at = self._locate(number)
         if slot < 0 or at:
@@ -125,7 +129,7 @@ class FlowCounters:
         self._bulks.remove(slot)
 
     def get(self, number: int) -> FlowCounter | None:
-        """Return the counter of any owner, or None."""
+        """Return the counter with this number, whoever owns it; None without one."""
         return self._counter(number, self._single.get, self._bulks.get)
 
     def usable(self, number: int) -> FlowCounter | None:
@@ -143,6 +147,10 @@ class FlowCounters:
         single: Callable[[int], FlowCounter | None],
         bulks: Callable[[int], FlowCounterBulk | None],
     ) -> FlowCounter | None:
+        """Return a single counter, or one of a bulk, found by the given lookups.
+
+        None without one.
+        """
         slot, at = self._locate(number)
         if slot < 0:
             return single(number)

@@ -47,7 +47,10 @@ class _Bucket:
         self._at_ns: int | None = None
 
     def fill(self, now_ns: int) -> int:
-        """Add the tokens earned since the last call; return the excess over the burst."""
+        """Add the tokens earned since the last call; return the excess over the burst.
+
+        The first call only starts the time and returns 0.
+        """
         before, self._at_ns = self._at_ns, now_ns
         if before is None:
             return 0
@@ -60,7 +63,7 @@ class _Bucket:
         self.left = min(self.left + units, self._burst)
 
     def take(self, octets: int) -> bool:
-        """Take ``octets`` bytes if available; return whether they were."""
+        """Take tokens for ``octets`` bytes; return False, and take none, if there are too few."""
         needed = octets << _LOG_UNIT
         if needed > self.left:
             return False
@@ -87,10 +90,11 @@ class FlowMeter:
         )
 
     def color(self, before: MeterColor, octets: int, l2_bytes: int, now_ns: int) -> MeterColor:
-        """Return the colour of a packet that had the colour ``before``, and charge its bytes.
+        """Return the colour of a packet that had the colour ``before``.
 
-        ``l2_bytes`` of its octets precede the network header. A meter that is not valid leaves
-        colours unchanged. UNDEFINED stands for the meter's start colour.
+        Charge its bytes to a bucket. ``l2_bytes`` of its octets precede the network header. A meter
+        that is not valid leaves colours unchanged and charges none. UNDEFINED stands for the
+        meter's start colour. RED charges none.
         """
         if before is MeterColor.UNDEFINED:
             before = self._start
@@ -110,6 +114,10 @@ class FlowMeter:
         return MeterColor.RED
 
     def _size(self, octets: int, l2_bytes: int) -> int:
+        """Return the bytes to charge for a packet, by the meter's mode.
+
+        128 for a mode of packets.
+        """
         if self._mode is MeterMode.NUM_PACKETS:
             return _PACKET_BYTES
         if self._mode is MeterMode.BYTES_IP_LENGTH:
@@ -163,7 +171,10 @@ class FlowMeterAso(Object):
         return bytes(self._data[number - self.first])
 
     def write(self, number: int, data: bytes) -> None:
-        """Write parameters. A meter restarts when its parameters change."""
+        """Write the parameters of both meters of an object, whose number must be in the range.
+
+        A meter restarts, with full buckets, only when its parameters change.
+        """
         index, old = number - self.first, self._data[number - self.first]
         for place in range(METERS_PER_OBJECT):
             first, end = place * PARAMETERS_BYTES, (place + 1) * PARAMETERS_BYTES
@@ -172,7 +183,7 @@ class FlowMeterAso(Object):
                 old[first:end] = data[first:end]
 
     def meter(self, number: int, place: int) -> FlowMeter:
-        """Return meter ``place`` (0 or 1) of an object."""
+        """Return meter ``place`` (0 or 1) of an object, made from its parameters at first use."""
         key = (number - self.first, place)
         meter = self._meters.get(key)
         if meter is None:
@@ -194,6 +205,6 @@ class Metering(NamedTuple):
     """By colour: the step that records the colour for later tables."""
 
     def answer(self, octets: int, l2_bytes: int, now_ns: int) -> int:
-        """Return the colour of a packet."""
+        """Return the colour of a packet, and charge its bytes to the meter."""
         meter = self.aso.meter(self.number, self.place)
         return meter.color(self.before, octets, l2_bytes, now_ns)

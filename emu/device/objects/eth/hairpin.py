@@ -97,7 +97,7 @@ class Hairpin(RecvQueue):
         return None
 
     def restart(self) -> None:
-        """Drop the waiting packets and unpair the queue, which went to RST."""
+        """Drop the waiting packets, without a count, and unpair the queue, which went to RST."""
         self.peer = None
         self._waiting.clear()
         self._octets = 0
@@ -106,7 +106,11 @@ class Hairpin(RecvQueue):
         return len(self._waiting)
 
     def put(self, one: Waiting) -> bool:
-        """Queue a frame; return False if the buffer is full."""
+        """Queue a frame for the send queue.
+
+        Return False, and keep none of it, if the buffer is full. The limits are the driver's
+        packets, and its bytes plus those of one poll. The caller counts a drop.
+        """
         octets = self._octets + len(one.data)
         if len(self._waiting) >= self._most_packets or octets > self._most_bytes:
             return False
@@ -115,7 +119,7 @@ class Hairpin(RecvQueue):
         return True
 
     def pop(self) -> Waiting:
-        """Remove and return the oldest frame; the queue must not be empty."""
+        """Remove and return the oldest frame. Raises IndexError when none waits."""
         one = self._waiting.popleft()
         self._octets -= len(one.data)
         return one
@@ -126,6 +130,9 @@ class Hairpin(RecvQueue):
 
 
 def about(peer: Peer | None) -> dict[str, object]:
-    """Return the fields of a queue with this peer, for ``mlx5emu objects``."""
+    """Return the fields of a hairpin queue with this peer for ``mlx5emu objects``.
+
+    ``peer_vhca`` and ``peer`` are None before the queue is in RDY.
+    """
     vhca, number = peer if peer is not None else (None, None)
     return {"hairpin": True, "peer_vhca": vhca, "peer": number}

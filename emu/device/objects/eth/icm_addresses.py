@@ -44,7 +44,10 @@ def icm_address(kind: IcmKind, number: int = 0) -> int:
 
 
 def place_at(address: int) -> tuple[IcmKind, int] | None:
-    """Return the kind and number at an address; None if no driver got this address."""
+    """Return the kind and number at an address; None if the kind is unknown.
+
+    Whether an object with the number exists is not checked.
+    """
     kind = _KINDS.get(address >> _KIND_SHIFT)
     return None if kind is None else (kind, (address & (1 << _KIND_SHIFT) - 1) >> _LOG_UNIT)
 

@@ -14,12 +14,13 @@ from layouts.eth_enums import FlowTableType
 
 
 def limit_of(field: str) -> Callable[[Limits], int]:
-    """Return a function that computes the limit given by log2 ``field`` of the table properties.
+    """Return a function that computes a limit from log2 ``field`` of flow_table_prop_layout.
 
-    The tables of a switch add to those for received packets.
+    The limit is that of NIC_RX; on an E-Switch manager those of FDB and ACLs are added.
     """
 
     def limit(made: Limits) -> int:
+        """Return the sum of the limits of all table types of the function."""
         caps = made.caps
         switch = caps.eswitch_tables
         types = [caps.flow_table.flow_table_properties_nic_receive]

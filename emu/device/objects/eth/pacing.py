@@ -58,7 +58,10 @@ class Limit:
         return octets * 8 * _NS_PER_BIT_AT_1_BPS // self._bps
 
     def delay(self, now_ns: int) -> int:
-        """Return the nanoseconds until the next WQE may be sent; 0 for now."""
+        """Return the nanoseconds until the next WQE may be sent; 0 for now. Charges nothing.
+
+        Sending may run ahead of the rate by SLACK_NS or the burst.
+        """
         return max(self._free_ns - self._slack_ns - now_ns, 0)
 
     def charge(self, octets: int, now_ns: int) -> None:
@@ -90,14 +93,20 @@ class BandwidthClaim:
         """Number of queues that wait by this claim."""
 
     def is_ahead(self) -> bool:
-        """Return whether the neighbour that has waited longest has been served less."""
+        """Return whether the first waiting neighbour has been served less than this claim.
+
+        The margin is SHARE_SLACK. False without an element above or a waiting neighbour.
+        """
         if self.above is None:
             return False
         first = next((one for one in self.above.wanting if one is not self), None)
         return first is not None and self.served > first.served + SHARE_SLACK
 
     def want(self) -> None:
-        """Add a waiting queue; an idle claim first catches up with its neighbours."""
+        """Add a waiting queue to the claim; an idle claim first catches up with its neighbours.
+
+        No effect without an element above.
+        """
         if self.above is None:
             return
         wanting = self.above.wanting
@@ -108,7 +117,10 @@ class BandwidthClaim:
         self._queues += 1
 
     def rest(self) -> None:
-        """Remove a waiting queue, which is idle or is now delayed by a lower element."""
+        """Remove a waiting queue, which is idle or is now delayed by a lower element.
+
+        The claim waits no more with its last queue.
+        """
         if self.above is None:
             return
         self._queues -= 1
@@ -116,7 +128,10 @@ class BandwidthClaim:
             self.above.wanting.pop(self, None)
 
     def serve(self, octets: int, share: int = 0) -> None:
-        """Record ``octets`` bytes sent; the claim becomes the last of those waiting."""
+        """Record ``octets`` bytes sent, weighted by ``share`` percent (bw_share; 0 counts as 1).
+
+        A waiting claim moves behind its neighbours.
+        """
         self.served += octets * 100 // (share or 1)
         if self.above is not None and self._queues:
             wanting = self.above.wanting
@@ -146,11 +161,11 @@ class SchedulingElement(Object):
         self.decode()
 
     def decode(self) -> None:
-        """Apply a changed context."""
+        """Apply a changed context: a fresh limit of max_average_bw Mb/s, or none for 0."""
         self.limit = Limit(self.ctx.max_average_bw * MBPS) if self.ctx.max_average_bw else None
 
     def up(self) -> Iterator[SchedulingElement]:
-        """Yield the element and those above it."""
+        """Yield the element and those above it, up to the root."""
         element: SchedulingElement | None = self
         while element is not None:
             yield element
@@ -161,7 +176,7 @@ class SchedulingElement(Object):
         return 0 if self.limit is None else self.limit.delay(now_ns)
 
     def serve(self, octets: int, now_ns: int) -> None:
-        """Charge ``octets`` bytes sent."""
+        """Charge ``octets`` bytes sent to the element's limit and to its claim on the one above."""
         self.claim.serve(octets, self.ctx.bw_share)
         if self.limit is not None:
             self.limit.charge(octets, now_ns)
@@ -200,10 +215,11 @@ class Pacing:
         """Claims by which the queue has waited since it was last idle."""
 
     def delay(self, now_ns: int, *, wants: bool = True) -> int:
-        """Return the nanoseconds until the next WQE may be sent; 0 for now.
+        """Return the nanoseconds until the next WQE may be sent; 0 for now. Charges nothing.
 
-        With ``wants``, the queue then waits ahead of others that were served more, until it sends
-        or calls :meth:`rest`.
+        With ``wants``, a delayed queue then waits ahead of others that were served more, until it
+        sends or calls :meth:`rest`. SLACK_NS is returned where only such neighbours are to go
+        first.
         """
         own = max((limit.delay(now_ns) for limit in self._limits), default=0)
         if not self._paths:
@@ -221,7 +237,7 @@ class Pacing:
         return longest
 
     def charge(self, octets: int, now_ns: int) -> None:
-        """Charge ``octets`` bytes sent."""
+        """Charge ``octets`` bytes sent to all limits and elements of the queue."""
         for limit in self._limits:
             limit.charge(octets, now_ns)
         for path in self._paths:
@@ -234,7 +250,7 @@ class Pacing:
         self._want(set())
 
     def _want(self, claims: set[BandwidthClaim]) -> None:
-        """Wait by exactly these claims."""
+        """Wait by exactly these claims: end waits by others, start those that are missing."""
         if claims != self._requested:
             for claim in self._requested - claims:
                 claim.rest()

@@ -17,7 +17,7 @@ MAX_MOVED = 64
 
 
 def _most(made: Limits) -> int:
-    """Return the limit of the function's tables plus that of a switch's tables."""
+    """Return the maximum number of contexts: the function's, plus an E-Switch manager's."""
     caps = made.caps
     number: int = 1 << caps.flow_table.log_max_packet_reformat_context
     if caps.general.eswitch_manager:

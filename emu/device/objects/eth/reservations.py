@@ -76,7 +76,7 @@ class Reservations:
         self.restart()
 
     def restart(self) -> None:
-        """Reset the counters of a queue in RST."""
+        """Start at header entry 0 and at the beginning of a WQE, for a queue in RST."""
         self.index = 0
         """Index of the next header's entry."""
         self.begin()
@@ -86,6 +86,7 @@ class Reservations:
         self._enter(0)
 
     def _enter(self, base: int) -> None:
+        """Start an empty reservation at byte ``base`` of the WQE, without a flow."""
         self._base = self.position = base
         """Start of the current reservation, and end of the last packet's data in it."""
         self._packets = 0
@@ -99,7 +100,9 @@ class Reservations:
     def place(self, length: int, *, follows: bool) -> int | None:
         """Return the offset in the WQE for ``length`` bytes of data, in the current reservation.
 
-        ``follows``: directly behind the last packet. Returns None if the bytes do not fit.
+        ``follows``: directly behind the last packet, else at a multiple of ``align``. Returns None
+        if the bytes do not fit, or if the reservation has ``limit`` packets. ``take`` records the
+        packet.
         """
         start = self.position if follows else -(-self.position // self._align) * self._align
         if self._packets >= self.limit or start + length > self._base + self.size:
@@ -116,7 +119,11 @@ class Reservations:
         return self._base + self.size >> self._strides.log_size
 
     def take(self, start: int, length: int) -> tuple[int, int]:
-        """Record a packet's data; return its first stride and the number of strides it opens."""
+        """Record a packet's data at ``start``.
+
+        Return its first stride and the strides newly opened. The WQE ends (``strides.wqe`` None)
+        with its last stride. A packet without data opens none.
+        """
         strides = self._strides
         used = strides.used
         self._packets += 1

@@ -108,15 +108,19 @@ class Rq(Queue):
         return self.BASE_BYTES + self._list_bytes
 
     def decode(self) -> None:
-        """Extract the values from the context after a command has changed it."""
+        """Extract VLAN stripping and FCS scattering from the context that a command has changed.
+
+        Both are off for a hairpin.
+        """
         receives = self.hairpin is None  # a hairpin forwards packets unchanged
         self.strips = receives and not self.ctx.vsd
         self.scatters_fcs = receives and bool(self.ctx.scatter_fcs)
 
     def encode(self) -> None:
-        """Write the values that the engine has changed back into the context, for a query.
+        """Write the state and the ring's counters into the context, for QUERY_RQ.
 
-        OpenBSD's if_mcx.c shows the counters of a queue (kstat).
+        A queue over an RMP has no counters of its own. OpenBSD's if_mcx.c shows the counters
+        (kstat).
         """
         self.ctx.state = self.state
         if self.rmp is None:
@@ -131,7 +135,8 @@ class Rq(Queue):
     def frames(self, longest: int) -> int:
         """Return the number of packets of ``longest`` bytes that the posted WQEs can take.
 
-        Held packets reduce the number. Raises DmaError.
+        Packets held for merging reduce the number, which is never negative. Raises DmaError if the
+        doorbell record is unreadable.
         """
         posted = self.queue.posted()
         if self.strides is None:
@@ -142,7 +147,7 @@ class Rq(Queue):
         return {} if self.hairpin is None else self.hairpin.about()
 
     def stop_waiting(self) -> None:
-        """Cancel the timer."""
+        """Cancel the timer of flushing in ERR."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

@@ -49,19 +49,23 @@ class AnySq(Queue):
         """Fires when pacing admits the next WQE."""
 
     def restart(self) -> None:
-        """Reset the queue, which went to RST."""
+        """Reset the queue, which went to RST; empty here, subclasses reset ring or pairing."""
 
     def encode(self) -> None:
         """Write the values that the engine has changed back into the context, for a query."""
         self.ctx.state = self.state
 
     def stop_waiting(self) -> None:
-        """Cancel the timer."""
+        """Cancel the timer of pacing; the claims on bandwidth stay."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
     def give_up(self) -> int:
+        """Enter RST and cancel the waits of pacing, as the function has stopped.
+
+        Returns 2, or 0 for a queue without timer and rate limits.
+        """
         self.state = SqState.RST
         if self.timer is None and self.pacing is None:
             return 0
@@ -71,7 +75,10 @@ class AnySq(Queue):
         return 2
 
     def join(self, group: SchedulingElement | None) -> None:
-        """Move the queue, which is in a table, to another queue group or to none."""
+        """Move the queue, which is in a table, to another queue group or to none.
+
+        References move along; ``pacing`` is not changed.
+        """
         if group is not None:
             group.refs += 1
         if self.group is not None:
@@ -131,7 +138,7 @@ class Sq(AnySq):
         return self.BASE_BYTES + self.buffer.host_bytes
 
     def restart(self) -> None:
-        """Reset the ring, which the driver counts from 0 again."""
+        """Empty the ring, which the driver counts from 0 again."""
         self.ring.restart()
 
     def encode(self) -> None:

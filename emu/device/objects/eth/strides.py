@@ -39,11 +39,14 @@ class Strides:
         return (self.count << self.log_size) - self.shift
 
     def needed(self, length: int) -> int:
-        """Return the number of strides for a packet of ``length`` bytes."""
+        """Return the strides that a packet of ``length`` bytes needs, with the two-byte shift."""
         return length + self.shift + self._mask >> self.log_size
 
     def has_room(self, length: int) -> bool:
-        """Return whether the packet fits into the rest of the current WQE."""
+        """Return whether the packet fits into the rest of the current WQE; False without a WQE.
+
+        Other posted WQEs do not count.
+        """
         return self.wqe is not None and self.used + self.needed(length) <= self.count
 
     @property
@@ -52,7 +55,10 @@ class Strides:
         return (self.used << self.log_size) + self.shift
 
     def take(self, length: int) -> tuple[int, int]:
-        """Use the strides of a packet that fits; return the first stride and their number."""
+        """Use the strides of a packet that fits (``has_room``).
+
+        Return the first one and their number. ``wqe`` becomes None with the last stride.
+        """
         first, needed = self.used, self.needed(length)
         self.used += needed
         if self.used == self.count:
@@ -60,10 +66,11 @@ class Strides:
         return first, needed
 
     def rest(self, end: int | None = None) -> tuple[int, int]:
-        """Use the rest of the current WQE, or up to stride ``end``; return as :meth:`take`.
+        """Use the rest of the current WQE, or up to stride ``end``, for a filler completion.
 
-        The rest is less than the longest packet needs, about 1,000 strides. A CQE can name more,
-        within the limit that all drivers read (DPDK: MLX5_MPRQ_STRIDE_NUM_MASK).
+        Returns the first stride and their number. The rest is less than the longest packet needs,
+        about 1,000 strides. A CQE can name more, within the limit that all drivers read (DPDK:
+        MLX5_MPRQ_STRIDE_NUM_MASK).
         """
         first, self.used = self.used, self.count if end is None else end
         if self.used == self.count:
@@ -75,7 +82,7 @@ class Strides:
         self.wqe, self.used = wqe, 0
 
     def abandon(self) -> RecvWqe | None:
-        """Return the current WQE, which takes no more packets as the queue stops."""
+        """Forget and return the current WQE, as the queue stops; None without one."""
         wqe, self.wqe = self.wqe, None
         return wqe
 

@@ -43,7 +43,7 @@ _LOG_IP_PAYLOAD_UNIT: Final = 8
 
 
 def _merging(ctx: Tirc) -> Merging | None:
-    """Return the merging rules of a TIR; None if packets must not be merged."""
+    """Return the merging rules of a TIR (LRO); None if its packets must not be merged."""
     if not ctx.packet_merge_mask:
         return None
     pairs = ((PacketMerge.IPV4_LRO, 4), (PacketMerge.IPV6_LRO, 6))
@@ -149,7 +149,7 @@ class Tir(Object):
         self.refresh()
 
     def change(self, ctx: Tirc, hasher: FlowHash | None) -> None:
-        """Apply another context with the same target."""
+        """Replace context and hash function; target, transport domain and known senders stay."""
         self.ctx = ctx
         self.hasher = hasher
         self.merging = _merging(ctx)
@@ -161,7 +161,7 @@ class Tir(Object):
         return self.BASE_BYTES + (self.HASHER_BYTES if self.hasher is not None else 0)
 
     def refresh(self) -> None:
-        """Recognize the send queues that the transport domain has now.
+        """Recognize the send queues that the transport domain has now as the function's own.
 
         Frames of later send queues count as foreign until the driver refreshes the TIR. mlx5e
         refreshes its TIRs each time it has opened channels (core/en_common.c: mlx5e_refresh_tirs).
@@ -169,9 +169,11 @@ class Tir(Object):
         self.known_senders = self.td.senders if self.td is not None else 0
 
     def takes(self, source: LoopbackSource, *, is_multicast: bool) -> bool:
-        """Return whether the TIR takes a frame that a send queue of its function has sent.
+        """Return whether the TIR takes a looped-back frame of one of its function's send queues.
 
-        Frames of recognized queues of its own transport domain need permission from self_lb_block.
+        True for queues of other transport domains, and for those not recognized yet (``refresh``).
+        For recognized ones the bit of self_lb_block for unicast or multicast must be set: the bit
+        allows.
         """
         if source.td is not self.td or source.order > self.known_senders:
             return True
@@ -179,7 +181,10 @@ class Tir(Object):
         return bool(self.ctx.self_lb_block & allowed)
 
     def queue_of(self, headers: Any) -> tuple[Rq, int, int]:
-        """Return the receive queue of a packet, its rss_hash_result and rss_hash_type."""
+        """Return the receive queue of a packet, its rss_hash_result and rss_hash_type.
+
+        Hash and type are 0 for a direct TIR and without a hasher. The table must not be empty.
+        """
         target = self.target
         if isinstance(target, Rq):
             return target, 0, 0

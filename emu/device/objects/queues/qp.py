@@ -66,10 +66,13 @@ class Connection(Protocol):
         """Stop all timers: the queue pair changes state or is destroyed."""
 
     def stop(self) -> None:
-        """Abandon requests in flight, which SQER or ERR flushes from the ring."""
+        """Abandon requests in flight without completions.
+
+        SQER or ERR flushes them from the ring.
+        """
 
     def incomplete(self) -> Sequence[ReceiveRequest]:
-        """Return receive WQEs that a message has taken and not filled yet."""
+        """Return receive WQEs that a message has taken and not filled yet; empty without any."""
 
     @property
     def is_awaiting(self) -> bool:
@@ -297,7 +300,11 @@ class Qp(Queue):
         return self.BASE_BYTES * ends + self.buffer.host_bytes
 
     def decode(self) -> None:
-        """Extract the values from the context after a transition has changed it."""
+        """Extract the values from the context after a transition has changed it.
+
+        Takes a new ``revision``, ends the agreement on the direct path and reloads the connection.
+        An unknown MTU code counts as 256 bytes; as 4096 for datagrams.
+        """
         ctx = self.ctx
         self.revision, self.agreed = next(_revisions), None
         path = ctx.primary_address_path
@@ -320,23 +327,30 @@ class Qp(Queue):
             self.connection.reload()
 
     def arm(self) -> None:
-        """Enter ARMED, as the peer may migrate too: the next failure migrates this queue pair."""
+        """Enter path migration state ARMED, as the peer may migrate too.
+
+        The next failure migrates this queue pair to its alternate path.
+        """
         self.ctx.pm_state = self.path_state = PmState.ARMED
 
     def encode(self) -> None:
-        """Write the values that the engine has changed back into the context, for a query."""
+        """Write state, PSNs and the send queue's counter into the context, for QUERY_QP."""
         self.ctx.state = self.state
         self.ctx.next_send_psn, self.ctx.next_rcv_psn = self.psn, self.epsn
         if self.sq is not None:
             self.ctx.hw_sq_wqebb_counter = self.sq.ci
 
     def note_error(self, syndrome: bytes) -> None:
-        """Record the first error until a command ends the error state."""
+        """Record the error that stopped the queue pair, for a query; keep an earlier one."""
         if self.error_syndrome is None:
             self.error_syndrome = syndrome
 
     def stop_waiting(self) -> None:
-        """Cancel the timer, its retries, and a partly moved message."""
+        """Cancel timers, retries, rate-limit waits and a partly moved message.
+
+        Detach a DC responder. The connection's timers stop too. The limit on READ responses stays
+        in states that still respond.
+        """
         self.moving = None
         if self.adapter_requests is not None:
             self.adapter_requests.is_ring_first = False
@@ -354,7 +368,10 @@ class Qp(Queue):
         self.retries = self.rnr_retries = 0
 
     def begun_receives(self) -> list[ReceiveRequest]:
-        """Return the receive WQEs that messages have taken and not filled yet."""
+        """Return the receive WQEs that messages have taken and not filled yet, each once.
+
+        Perhaps none.
+        """
         incomplete = self.connection.incomplete() if self.connection is not None else ()
         begun = [
             one
@@ -364,12 +381,20 @@ class Qp(Queue):
         return list({id(one): one for one in begun}.values())
 
     def forget_receives(self) -> None:
-        """Return unfilled receive WQEs to the driver."""
+        """Detach unfilled receive WQEs from their messages, as the queue pair stops.
+
+        No CQE is written for them, and the WQEs are not put back into the queue.
+        """
         for receive in self.begun_receives():
             receive.forget()
         self.waiting_receive = self.begun = None
 
     def give_up(self) -> int:
+        """Enter RST, cancel waits and detach unfilled receive WQEs, as the function has stopped.
+
+        Returns COST_OF_ENDING, or 0 for a queue pair without pending work. Packets' state is left
+        to ``unlink``.
+        """
         self.state = QpState.RST
         if self.held_by is not None:
             self.held_by.release(self)
@@ -388,13 +413,16 @@ class Qp(Queue):
         return COST_OF_ENDING
 
     def unlink(self) -> None:
-        """Drop the state for packets, whose waiters have been notified."""
+        """Drop the connection (the state for packets), whose waiters have been notified."""
         if self.connection is not None:
             self.connection.dissolve()
             self.connection = None
 
     def restart(self) -> None:
-        """Reset to state RST: the driver counts from 0 again."""
+        """Reset rings, connection, streams and path migration for state RST.
+
+        The driver counts from 0 again. ``state`` and the context are not changed.
+        """
         self.unlink()
         self.is_draining = self.is_established = False
         self.has_alternate, self.path_state = False, _MIGRATED
@@ -419,13 +447,16 @@ class Qp(Queue):
         }  # fmt: skip
 
     def keep_to(self, pace: Pace | None, response_pace: Pace | None) -> None:
-        """Apply the rate limits of other queue groups, or none."""
+        """Replace the rate limits of requests and READ responses, or remove them with None.
+
+        Waits for the former limits end. References to groups are counted by the caller.
+        """
         for before in self.paces():
             before.stop()
         self.pace, self.response_pace = pace, response_pace
 
     def paces(self) -> tuple[Pace, ...]:
-        """Return the rate limits of both sides."""
+        """Return the rate limits of both sides; empty without any."""
         both = (self.pace, self.response_pace)
         return tuple(pace for pace in both if pace is not None)
 

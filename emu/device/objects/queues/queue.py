@@ -59,7 +59,10 @@ class Queue(Object):
         """user_index for its completions; None: only the queue's number."""
 
     def count_into(self, counter: QCounter | None) -> None:
-        """Switch to another counter set, or to none; the queue is in a table."""
+        """Count into another counter set, or none; move the reference from the old set to the new.
+
+        The queue is in a table.
+        """
         if counter is not None:
             counter.refs += 1
         if self.counter is not None:
@@ -67,7 +70,7 @@ class Queue(Object):
         self.counter = counter
 
     def count(self, name: str, by: int = 1) -> None:
-        """Add ``by`` to a counter of the queue's set."""
+        """Add ``by`` to a counter of the queue's set; no effect without a set."""
         if self.counter is not None:
             self.counter.values[name] += by
 

@@ -90,7 +90,10 @@ class RecvQueue:
         return self._consumed != 0
 
     def produced(self) -> int:
-        """Return the driver's counter from the doorbell record; the device's own if unreadable."""
+        """Return the driver's counter from the doorbell record, modulo 65536.
+
+        The device's own counter if the record is unreadable, so that the queue seems empty.
+        """
         try:
             counter: int
             (counter,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, 4))
@@ -101,7 +104,7 @@ class RecvQueue:
     def posted(self) -> int:
         """Return the number of posted WQEs; a counter beyond the ring's size means "full".
 
-        Raises DmaError.
+        Raises DmaError if the doorbell record is unreadable.
         """
         counter: int
         (counter,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, 4))
@@ -110,7 +113,7 @@ class RecvQueue:
     def take(self) -> RecvWqe | None:
         """Consume and return the next WQE; None when the driver has posted none.
 
-        Raises DmaError, and ListBrokenError for an invalid link.
+        Raises DmaError, and ListBrokenError for an invalid link. Abstract here.
         """
         raise NotImplementedError
 
@@ -127,6 +130,10 @@ class RecvRing(RecvQueue):
     """The receive queue of one queue pair, used in order."""
 
     def take(self) -> RecvWqe | None:
+        """Consume and return the next WQE of the ring; None when none is posted.
+
+        Raises DmaError.
+        """
         if not self.posted():
             return None
         index = self._consumed
@@ -157,6 +164,10 @@ class PacketRing(RecvQueue):
         self._at_once = 1
 
     def take(self) -> RecvWqe | None:
+        """Consume and return the next WQE, read ahead with others; None when none is posted.
+
+        Raises DmaError.
+        """
         fetched = self._fetched
         if not fetched and not self._fetch():
             return None
@@ -173,7 +184,10 @@ class PacketRing(RecvQueue):
         self._at_once = 1
 
     def _fetch(self) -> bool:
-        """Read posted WQEs up to the ring's end; return whether there were any."""
+        """Read posted WQEs up to the ring's end; return False if there were none. Raises DmaError.
+
+        Each call reads up to twice as many as the last one, within FETCHED and FETCHED_SEGMENTS.
+        """
         first = self._consumed & self._size - 1
         stride, pd, index = self._stride, self._pd, self._consumed
         limit = min(self._at_once, max(self.FETCHED_SEGMENTS * DS // stride, 1))
@@ -217,6 +231,10 @@ class SharedRecvRing(SharedRecvQueue):
     """
 
     def take(self) -> RecvWqe | None:
+        """Consume and return a WQE that was given back, or else the ring's next; None without any.
+
+        Raises DmaError.
+        """
         if self._returned:
             return self._returned.popleft()
         if not self.posted():
@@ -243,6 +261,7 @@ class SharedRecvList(SharedRecvQueue):
         self._begin()
 
     def _begin(self) -> None:
+        """Start at WQE 0 with an intact list, for a new queue or after RST."""
         self.is_broken = False
         """Whether a link was invalid: the queue then provides no more WQEs."""
         self._head = 0
@@ -255,6 +274,11 @@ class SharedRecvList(SharedRecvQueue):
         self._begin()
 
     def take(self) -> RecvWqe | None:
+        """Consume and return a WQE that was given back, or else the list's next; None without any.
+
+        Raises DmaError. Raises ListBrokenError, then at every call, for a link outside the queue or
+        in a loop.
+        """
         if self._returned:
             return self._returned.popleft()
         posted = self.posted()
@@ -274,7 +298,10 @@ class SharedRecvList(SharedRecvQueue):
 
 
 def scatter_list(wqe: bytes) -> list[Segment]:
-    """Return the data segments of a receive WQE without link segment, up to its end mark."""
+    """Return the data segments of a receive WQE, up to its end mark: byte count, lkey, address.
+
+    ``wqe`` must not contain the link segment of a shared queue.
+    """
     segments: list[Segment] = []
     for segment in DATA.iter_unpack(wqe):
         if segment[1] == END_OF_LIST_LKEY and not segment[0]:
@@ -284,6 +311,7 @@ def scatter_list(wqe: bytes) -> list[Segment]:
 
 
 def _up_to_end(segments: list[Segment]) -> list[Segment]:
+    """Return the segments before the end mark (END_OF_LIST_LKEY without bytes), or all."""
     for at, (byte_count, lkey, _) in enumerate(segments):
         if lkey == END_OF_LIST_LKEY and not byte_count:
             return segments[:at]

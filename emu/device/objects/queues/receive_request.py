@@ -29,7 +29,7 @@ class ReceiveRequest:
         """Match result of a tag-matching queue; None for any other queue."""
 
     def forget(self) -> None:
-        """Drop the WQE and the CQ, as the responder stops.
+        """Drop the WQE and the CQ, as the responder stops: no CQE is written.
 
         A sender in another function may still hold this object. The driver may destroy the CQ next
         and reuse its memory.

@@ -55,10 +55,16 @@ class AdapterRequests:
         """Whether a WQE of the ring has started and must be retried first."""
 
     def next(self) -> AdapterWqe | None:
-        """Return the request to send before those of the ring, or None."""
+        """Return the first request, which precedes those of the ring; None without any.
+
+        None also while a started WQE of the ring must be retried first. The request stays queued.
+        """
         return self.waiting[0] if self.waiting and not self.is_ring_first else None
 
     def done(self, wqe: Wqe) -> None:
-        """Remove a request that is complete or handed over."""
+        """Remove the first request if it is ``wqe``, which is complete or handed over.
+
+        Else do nothing.
+        """
         if self.waiting and self.waiting[0] is wqe:
             self.waiting.popleft()

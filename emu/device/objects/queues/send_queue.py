@@ -86,7 +86,10 @@ class SendRing:
         self.posted = None
 
     def produced(self) -> int:
-        """Return the producer index; the consumer index if the record is unreadable."""
+        """Return the producer index modulo 65536.
+
+        The consumer index if the record is unreadable.
+        """
         producer: int | None = self.posted
         if producer is None:
             try:
@@ -96,10 +99,10 @@ class SendRing:
         return producer & _COUNTER_MASK
 
     def waiting(self) -> int:
-        """Return the number of blocks that are posted and not executed. Raises DmaError.
+        """Return the number of 64-byte blocks to execute: posted ones up to the last doorbell.
 
-        Raises BadWqeError if the number exceeds the ring's size, because the driver's counter has
-        jumped.
+        Raises DmaError if the doorbell record is unreadable. Raises BadWqeError if the number
+        exceeds the ring's size, because the driver's counter has jumped.
         """
         producer: int | None = self.posted
         if producer is None:
@@ -118,8 +121,9 @@ class SendRing:
     def fetch(self, waiting: int, ahead: int = 0) -> Wqe:
         """Return the WQE ``ahead`` blocks after ``ci`` without consuming it. Raises DmaError.
 
-        A WQE with an impossible length (none, or more than is posted) is returned with ``ds`` 0 and
-        fails. Its ``blocks`` is 1, or all that are posted.
+        A WQE with an impossible length (none, or more than the ``waiting`` blocks) is returned with
+        ``ds`` 0 and fails. Its ``blocks`` is 1, or all that are posted. A copied WQE (BlueFlame) is
+        returned instead of the one in memory, once.
         """
         at = self.ci + ahead
         copied = self._copied
@@ -137,7 +141,10 @@ class SendRing:
         return wqe
 
     def take_copy(self, buf: bytes) -> None:
-        """Store a WQE that a program has copied; keep the one that is due first."""
+        """Store a WQE that a program has copied (BlueFlame), unless the stored one is due earlier.
+
+        Only one copy is stored; the ring's memory has every WQE anyway.
+        """
         wqe = Wqe(buf)
         nearest = self._size if self._copied is None else self._ahead(self._copied)
         if self._ahead(wqe) < nearest or nearest >= self._size:
@@ -153,7 +160,7 @@ class SendRing:
         return self._bytes
 
     def raw(self, at: int, length: int) -> bytes:
-        """Copy bytes out of the ring, from its start in memory. Raises DmaError."""
+        """Return a copy of bytes of the ring, from its start in memory. Raises DmaError."""
         return self._buffer.read(self._offset + at, length)
 
     def consume(self, blocks: int) -> None:
@@ -161,7 +168,10 @@ class SendRing:
         self.ci = (self.ci + blocks) & _COUNTER_MASK
 
     def drain(self) -> Iterator[int]:
-        """Consume all posted WQEs; yield the first control word of each."""
+        """Consume all posted WQEs, to flush them; yield the first control word of each.
+
+        Ends without any when the producer index is impossible. Raises DmaError.
+        """
         try:
             waiting = self.waiting()
         except BadWqeError:
@@ -176,11 +186,12 @@ class SendRing:
             yield ctrl
 
     def restart(self) -> None:
-        """Reset the ring of a queue pair in RST: the driver counts from 0 again."""
+        """Empty the ring of a queue pair in RST: the driver counts from 0 again."""
         self.ci = self.posted = 0
         self.rung = self._copied = None
 
     def _read(self, block: int, blocks: int) -> bytes:
+        """Return a copy of ``blocks`` blocks of the ring, across its end if necessary."""
         at = (block & self._size - 1) * WQEBB
         length = blocks * WQEBB
         head = min(length, self._bytes - at)
@@ -203,7 +214,7 @@ class DoorbellRing(SendRing):
         self.posted = 0
 
     def follow_record(self) -> None:
-        """Do nothing, as there is no record."""
+        """Do nothing: doorbells have set ``posted``, and there is no record."""
 
 
 class NoSendRing(SendRing):

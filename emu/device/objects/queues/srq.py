@@ -75,7 +75,10 @@ class Srq(Object):
         """WQEs of messages in progress on queue pairs that do not refer to this queue (XRC)."""
 
     def encode(self) -> None:
-        """Write the values that have changed since creation into the context, for a query."""
+        """Write limit water mark, error state and tag list counts into the context, for a query.
+
+        The state is written only for a queue in error.
+        """
         if self.form in (SrqForm.RMP, SrqForm.XRQ):
             cast("Rmpc | Xrqc", self.ctx).wq.lwm = self.lwm
         else:
@@ -89,7 +92,7 @@ class Srq(Object):
             context.hw_phase_cnt = self.tags.hw_phase
 
     def track_in_flight(self, wqe: ReceiveRequest) -> None:
-        """Track a WQE that a message has taken and will fill later.
+        """Track a WQE that a message has taken and will fill later, for ``take_back``.
 
         An XRC message names its queue by number, which is not a reference. A driver may destroy the
         queue, and then the CQ, while the message is in progress.
@@ -99,7 +102,7 @@ class Srq(Object):
         self._begun.add(wqe)
 
     def take_back(self) -> None:
-        """Detach the WQEs of messages in progress, as the queue is destroyed; none completes."""
+        """Detach the WQEs of messages in progress, as the queue is destroyed: none completes."""
         for wqe in self._begun or ():
             wqe.wqe = None
 

@@ -30,7 +30,10 @@ class DciStreams:
 
     @classmethod
     def of(cls, ctx: Qpc) -> DciStreams | None:
-        """Return the streams that a qpc requests; None without any."""
+        """Return the streams that a qpc requests, none of them failed.
+
+        None without stream channels.
+        """
         if not ctx.log_num_dci_stream_channels:
             return None
         return cls(1 << ctx.log_num_dci_errored_streams)
@@ -40,6 +43,9 @@ class DciStreams:
         return int.from_bytes(wqe[_FIRST:_END], "big") in self.failed
 
     def fail(self, wqe: bytes) -> bool:
-        """Mark the WQE's stream as failed; return whether the queue pair may continue."""
+        """Mark the WQE's stream as failed; return whether the queue pair may continue.
+
+        False once ``limit`` streams have failed.
+        """
         self.failed.add(int.from_bytes(wqe[_FIRST:_END], "big"))
         return len(self.failed) < self.limit

@@ -75,16 +75,22 @@ class TagList:
         return self.sw_phase == self.hw_phase
 
     def is_used(self, index: int) -> bool:
-        """Return whether an entry, or a message being delivered, uses this index."""
+        """Return whether an entry, or a message that took one before ``release``, has the index."""
         return index in self._open or index in self._closed or index in self._matched
 
     def synchronize(self, count: int) -> None:
-        """Set the number of unexpected messages that software has handled."""
+        """Set the number of unexpected messages that software has handled, modulo 65536.
+
+        Entries that were added in the meantime can be matched once both counts agree.
+        """
         self.sw_phase = count & _COUNT_MASK
         self._open_up()
 
     def append(self, entry: TagEntry, following: int) -> None:
-        """Add an entry under the free ``next_index``; ``following`` is the index after it."""
+        """Add an entry under the free ``next_index``; ``following`` is the index after it.
+
+        The entry is matched only once software has handled all unexpected messages.
+        """
         entry.index, self.next_index = self.next_index, following
         entries = self._open if self.is_synchronous else self._closed
         entries[entry.index] = entry
@@ -95,7 +101,11 @@ class TagList:
         return entries.pop(index, None) is not None
 
     def match(self, tag: int) -> TagEntry | None:
-        """Remove and return the first open entry that a tag matches, or None."""
+        """Remove and return the first open entry that a tag matches.
+
+        None if the message is unexpected. The entry's index stays in use until ``release``. An
+        unexpected message is not counted here.
+        """
         for index, entry in self._open.items():
             if tag & entry.mask == entry.tag:
                 del self._open[index]
@@ -108,11 +118,15 @@ class TagList:
         self._matched.discard(entry.index)
 
     def count_unexpected(self, by: int = 1) -> None:
-        """Count an unexpected message; -1 uncounts a failed one that is not reported."""
+        """Count an unexpected message in ``hw_phase``.
+
+        -1 uncounts a failed one that is not reported.
+        """
         self.hw_phase = (self.hw_phase + by) & _COUNT_MASK
         self._open_up()
 
     def _open_up(self) -> None:
+        """Make closed entries matchable if both counts of unexpected messages agree."""
         if self._closed and self.is_synchronous:
             self._open.update(self._closed)
             self._closed.clear()

@@ -18,7 +18,7 @@ class VectorModeration:
     """Runs while an interrupt is delayed."""
 
     def stop(self) -> None:
-        """Cancel the delayed interrupt."""
+        """Cancel the delayed interrupt, which is not raised."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
