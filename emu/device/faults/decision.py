@@ -16,7 +16,10 @@ _RANDOM_RANGE = 1 << 64
 
 
 def percent(seed: int, name: str, number: int) -> float:
-    """Return the random number of one event, from 0 to 100 (exclusive)."""
+    """Return the random number of one event, from 0 to 100 (exclusive).
+
+    The number depends only on seed, rule name and event number, so a run can be repeated.
+    """
     random = blake2b(f"{seed}/{name}/{number}".encode(), digest_size=8).digest()
     return int.from_bytes(random, "big") * 100 / _RANDOM_RANGE
 
@@ -48,7 +51,9 @@ class RuleState:
     def fires(self, event: Event[Any], *, is_settled: bool = False) -> bool:
         """Count the event if it matches, and return whether the rule fires.
 
-        An event settled by another rule is only counted.
+        An event that does not match is not counted. A matching one is counted in ``met``, a firing
+        also in ``fired``. With ``is_settled``, another rule has decided about the event: the rule
+        only counts.
         """
         rule = self.rule
         if rule.match and not event.agrees(rule.match):
@@ -68,7 +73,10 @@ class RuleState:
         return True
 
     def take_back(self, why: str) -> None:
-        """Undo the count of a firing without effect, and keep the reason."""
+        """Count a firing as without effect instead, and keep the reason.
+
+        ``times`` still includes it.
+        """
         self.why = why
         self.fired -= 1
         self.without_effect += 1

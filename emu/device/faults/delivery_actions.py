@@ -32,7 +32,10 @@ class Delayable(Event[Result]):
 
     @action("it comes later, by ms", needs=[MS])
     def delay(self, rule: Rule) -> Any:
-        """Perform the event after ``ms`` of the device's clock."""
+        """Perform the event after ``ms`` of the device's clock.
+
+        Return the event's substitute at once. A reset of the function cancels the event.
+        """
         self.keep()
         self.faults.later(rule, self.go_on_late, self)
         return self.instead
@@ -45,7 +48,10 @@ class Repeatable(Event[Result]):
 
     @action("it is repeated, count times (1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> Any:
-        """Perform the event, and then ``count`` times more."""
+        """Perform the event, and then ``count`` times more (1 by default); return the last result.
+
+        A negative ``count`` repeats nothing.
+        """
         result = self.go_on()
         for _ in range(rule["count"] or 1):
             result = self.go_on()
@@ -59,7 +65,10 @@ class Reorderable(Event[Result]):
 
     @action("it comes after the next one of the point")
     def reorder(self, _rule: Rule) -> Any:
-        """Perform the event after the next event of the point."""
+        """Perform the event after the next event of the point.
+
+        Return the event's substitute at once. The event is lost if no other one follows.
+        """
         self.keep()
         self.faults.behind_next(self)
         return self.instead

@@ -48,7 +48,10 @@ class Effects:
         return self.is_gone
 
     def lacks_pages(self) -> bool:
-        """Return whether the firmware waits for pages; end the wait once the driver gave them."""
+        """Return whether the firmware waits for pages.
+
+        End the wait once the driver has given them.
+        """
         pages = self.wanted_pages
         if pages is not None and len(self.faults.hca.fwpages) >= pages:
             self.wanted_pages = None
@@ -64,7 +67,12 @@ class Effects:
         return sum(map(len, self._endings.values()))
 
     def begin(self, rule: Rule, effect: Begin) -> None:
-        """Start the effect of a rule that has fired."""
+        """Start the effect of a rule that has fired; end it after the rule's ``ms``, if given.
+
+        Without ``ms`` an effect lasts until the rule is removed or the function is reset. An effect
+        without an ending is not recorded. Raises NoEffectError where the effect would change
+        nothing.
+        """
         ending = effect(self, rule)
         if ending is None:
             return
@@ -74,7 +82,7 @@ class Effects:
             self.after(rule, lambda: self._over(rule.name, ending), is_lasting=is_lasting)
 
     def after(self, rule: Rule, call: Callable[[], None], *, is_lasting: bool = False) -> Ending:
-        """Call after the rule's time, unless the function is reset before; return the canceller.
+        """Call after the rule's ``ms``, unless the function is reset before; return the canceller.
 
         ``is_lasting``: a reset changes nothing about it. The timer uses the clock of the function,
         which outlives resets: a function that is off the bus returns after one.
@@ -89,14 +97,15 @@ class Effects:
         return timer.cancel
 
     def end(self, rule: Rule) -> None:
-        """End the effects of a rule that is removed."""
+        """End the effects of a rule that is removed, the newest first."""
         for ending in reversed(self._endings.pop(rule.name, [])):
             ending()
 
     def forget(self) -> None:
-        """Drop the effects that a reset of the function has undone.
+        """Drop the effects that a reset of the function has undone, and cancel their timers.
 
-        A function that is off the bus stays off.
+        Effects outside of the function (``Lasting``) continue. A function that is off the bus stays
+        off, with all its effects. The wait for pages ends in any case.
         """
         self.wanted_pages = None
         if not self.is_gone:
@@ -107,6 +116,7 @@ class Effects:
                 del self._timers[timer]
 
     def _over(self, name: str, ending: Ending) -> None:
+        """End an effect whose time is over, unless it has ended; an exception is only logged."""
         endings = self._endings.get(name, [])
         if ending in endings:
             endings.remove(ending)

@@ -8,7 +8,10 @@ from typing import Any
 
 
 def number_of(value: str | int, kind: type[IntEnum]) -> int:
-    """Return the number of a name of ``kind``, or the number itself. Raises ValueError."""
+    """Return the number of a name of ``kind``, or the number itself, unchecked.
+
+    Raises ValueError for a string that is no name of ``kind``.
+    """
     if isinstance(value, str):
         for name, member in kind.__members__.items():
             if name.lstrip("_") == value:
@@ -33,7 +36,8 @@ def agrees(requested: object, value: object) -> bool:
     """Return whether a field's value matches ``requested``, a value from ``match``.
 
     ``requested`` is a number, a range (``"4..7"``), a name or a pattern of one (``"CREATE_*"``),
-    bytes as hexadecimal digits, or a list of such.
+    bytes as hexadecimal digits, or a list of such. A range may be open at either end. A missing
+    field never matches.
     """
     if isinstance(requested, list):
         return any(agrees(one, value) for one in requested)
@@ -43,6 +47,7 @@ def agrees(requested: object, value: object) -> bool:
 
 
 def _agrees_text(requested: str, value: object) -> bool:
+    """Return whether a value matches a string: hexadecimal bytes, a name, a pattern or a range."""
     if isinstance(value, bytes):
         return value.hex() == requested.lower()
     name = name_of(value)

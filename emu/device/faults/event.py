@@ -64,20 +64,21 @@ class RuleInjector(Protocol):
     ) -> None:
         """Make ``call`` after ``ms``, or after the rule's time if None, by the device's clock.
 
-        The call is cancelled by a reset of the function, and with the objects of its event.
+        A reset of the function cancels the call, and the end of objects does for an event with
+        ``ends_with_objects``.
         """
 
     def behind_next(self, event: Event[Any]) -> None:
-        """Perform an event after the next event of its point."""
+        """Perform an event after the next event of its point, which may never come."""
 
     def guarded(self, call: Callable[[], object]) -> None:
-        """Run a delayed action; an exception in it is logged and does not end the loop."""
+        """Run a delayed action; an exception in it is logged and does not propagate."""
 
     def attach(self) -> None:
         """Enable the points of the loaded rules, and no others."""
 
     def follow(self) -> None:
-        """Arm rules and remove rules that are due after a command."""
+        """Arm and remove rules that are due after a command, and make calls that are due."""
 
 
 class EventField:
@@ -129,22 +130,28 @@ class Event(Generic[Result]):
         self.faults = faults
 
     def go_on(self) -> Result:
-        """Perform the dispatcher's step, and return its result."""
+        """Perform the dispatcher's step, and return its result.
+
+        Abstract: each point implements it.
+        """
         raise NotImplementedError
 
     def go_on_late(self) -> object:
-        """Perform the step later, when the dispatcher has already continued."""
+        """Perform the step later, when the dispatcher has already continued with a substitute."""
         return self.go_on()
 
     def keep(self) -> None:
-        """Copy the data that does not outlive the call that showed the event."""
+        """Copy the data that does not outlive the call that showed the event; empty by default."""
 
     def views(self) -> Mapping[str, View]:
         """Return views of the structures that it carries, by the prefix of their fields' names."""
         return {}
 
     def get(self, name: str) -> Any:
-        """Return a field's value, or MISSING."""
+        """Return the value of a declared field, or of a field of a carried structure.
+
+        Else MISSING.
+        """
         if name in self.declared:
             return getattr(self, name)
         for prefix, view in self.views().items():
@@ -157,14 +164,14 @@ class Event(Generic[Result]):
         return all(agrees(requested, self.get(name)) for name, requested in match.items())
 
     def summary(self) -> dict[str, Any]:
-        """Return the names and numbers that identify the event, equal in every run."""
+        """Return the recorded fields by name, enumerations as names; the same in every run."""
         values = ((field.name, self.get(field.name)) for field in self.declared.values()
                 if field.is_recorded)  # fmt: skip
         return {name: name_of(value) for name, value in values if value is not MISSING}
 
 
 def field_of(view: object, path: str) -> Any:
-    """Return the value at a dotted path of a view, or MISSING."""
+    """Return the value at a dotted path of a view; MISSING for a path that leads nowhere."""
     for name in path.split("."):
         if not isinstance(view, View) or name not in {field.name for field in view.prm.fields}:
             return MISSING
@@ -173,13 +180,20 @@ def field_of(view: object, path: str) -> Any:
 
 
 def change_fields(views: Iterable[Any], values: Mapping[str, Any]) -> None:
-    """Set fields of views. Raises :class:`NoEffectError` when no view accepts any value."""
+    """Set fields of the first view that accepts at least one value, and leave the others.
+
+    Raises :class:`NoEffectError` when no view accepts any value.
+    """
     if all(set(set_fields(view, values)) == values.keys() for view in views):
         raise NoEffectError(f"no field {', '.join(values)} takes the value")
 
 
 def set_fields(view: object, values: Mapping[str, Any]) -> list[str]:
-    """Set fields of a view; return the names of those that could not be set."""
+    """Set fields of a view by dotted names; return the names of those that could not be set.
+
+    A string sets bytes, by hexadecimal digits. Unknown names and values that do not fit are
+    refused; the other fields are set.
+    """
     refused = []
     for path, value in values.items():
         *parents, name = path.split(".")

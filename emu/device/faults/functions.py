@@ -32,10 +32,9 @@ def includes(functions: int | list[int] | None, index: int) -> bool:
 
 
 def restricted(functions: int | list[int] | None, allowed: list[int]) -> list[int]:
-    """Return the indices of ``functions``, which must be in ``allowed``; None means all allowed
-    ones.
+    """Return the indices of ``functions``, or all of ``allowed`` for None.
 
-    Raises ValueError for an index that is not allowed.
+    Raises ValueError for an index that is not allowed, as a function of another guest.
     """
     indices = listed(functions)
     if indices is None:

@@ -74,12 +74,19 @@ class Injector:
         self.show(POWER_ON_POINT, "start")
 
     def load(self, plan: Plan) -> None:
-        """Replace all rules by those of a plan."""
+        """Replace all rules by those of a plan, and end the effects of the former ones.
+
+        Only rules that apply to this function are kept; the plan's links are not used here.
+        """
         self.clear()
         self.add(plan.rule, plan.seed)
 
     def add(self, rules: Iterable[Rule], seed: int) -> None:
-        """Add rules. Raises ValueError for a name that another rule has."""
+        """Add the rules that apply to this function, and arm those whose ``after`` is reached.
+
+        Rules of the point ``load`` fire at once. Raises ValueError, and adds none, for a name that
+        another rule has.
+        """
         names = {state.rule.name for state in self.states}
         added = []
         for rule in rules:
@@ -92,14 +99,13 @@ class Injector:
         self._arm()
 
     def at(self, commands: int, call: Callable[[], None]) -> None:
-        """Make ``call`` when the function has run ``commands`` commands, at once if it already
-        has.
-        """
+        """Make ``call`` when the function has run ``commands`` commands; now if it already has."""
         self._to_come.append((commands, call))
         self._call_due()
         self._sort()
 
     def _call_due(self) -> None:
+        """Make the calls whose number of commands is reached, and forget them."""
         count = self.function.commands
         due = [call for commands, call in self._to_come if commands <= count]
         self._to_come = [one for one in self._to_come if one[0] > count]
@@ -107,7 +113,10 @@ class Injector:
             call()
 
     def remove(self, name: str) -> bool:
-        """Remove a rule and end its effects; return False when no rule has that name."""
+        """Remove a rule and end its effects; return False when no rule has that name.
+
+        Delayed events of the rule still happen.
+        """
         states = [state for state in self.states if state.rule.name == name]
         self.states = [state for state in self.states if state not in states]
         for state in states:
@@ -116,12 +125,15 @@ class Injector:
         return bool(states)
 
     def clear(self) -> None:
-        """Remove all rules."""
+        """Remove all rules and end their effects; delayed events still happen."""
         for state in list(self.states):
             self.remove(state.rule.name)
 
     def follow(self) -> None:
-        """Arm rules and remove rules that are due after a command."""
+        """Make due calls, remove rules whose ``until`` and arm rules whose ``after`` is reached.
+
+        Called after each command; the counts are of the function's commands.
+        """
         if self._is_timed:
             count = self.function.commands
             self._call_due()
@@ -143,6 +155,7 @@ class Injector:
                 self._strike(state, loaded)
 
     def _sort(self) -> None:
+        """Index the armed rules by point, and enable exactly the points that they are about."""
         self._by_point = {}
         for state in self.states:
             if state.is_armed:
@@ -155,7 +168,11 @@ class Injector:
     # -- the device
 
     def power_on(self, cause: str) -> None:
-        """Attach to the new Hca of the function, without delayed events."""
+        """Attach to the new HCA of the function, and show its power-on to the rules.
+
+        All delayed events are cancelled, effects end unless they outlive a reset. Without rules no
+        event is shown.
+        """
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -167,7 +184,10 @@ class Injector:
             self.show(POWER_ON_POINT, cause)
 
     def forget_objects(self) -> None:
-        """Drop the delayed events of objects, before all objects are dropped."""
+        """Cancel the delayed and reordered events of objects, before all objects are dropped.
+
+        Events with ``ends_with_objects`` False, such as packets, stay.
+        """
         for timer, (name, event) in list(self._timers.items()):
             if event is not None:
                 timer.cancel()
@@ -177,7 +197,10 @@ class Injector:
             self._behind[point] = [event for event in waiting if not event.ends_with_objects]
 
     def attach(self) -> None:
-        """Enable the points of the loaded rules, and no others."""
+        """Set the HCA's ``faults``, and wrap exactly the ports of the armed rules' points.
+
+        ``faults`` is None without rules, due calls and a function off the bus.
+        """
         is_wanted = self.states or self._to_come or self.effects.is_any
         self.hca.faults = self if is_wanted else None
         for names, stand in MOUNTS:
@@ -200,7 +223,7 @@ class Injector:
     # -- listing
 
     def listing(self) -> list[dict[str, object]]:
-        """Return each rule as plain values: its name, point and action, and its counts."""
+        """Return each rule as plain values: its name, point, action, and its counts."""
         return [
             {"name": state.rule.name, "point": state.rule.point, "action": state.rule.action}
             | {name: value for name, value in self.counts_of(state).items() if name != "function"}
@@ -208,7 +231,10 @@ class Injector:
         ]
 
     def counts_of(self, state: RuleState) -> dict[str, object]:
-        """Return a rule's counts at this function, as plain values."""
+        """Return a rule's counts at this function as plain values, with ``function`` as its index.
+
+        ``armed`` is False for a rule that waits for ``after`` or has fired ``times`` times.
+        """
         name = state.rule.name
         return {
             "function": self.index, "met": state.met, "fired": state.fired,
@@ -232,9 +258,10 @@ class Injector:
     def show(
         self, point: FaultPoint[Shown, Result], *shown: Shown.args, **named: Shown.kwargs
     ) -> Result:
-        """Show an event at a point, which happens unless a rule changes it; return its result.
+        """Show an event to the rules at a point, and perform it as they decide; return its result.
 
-        Raises the exceptions of the event or of the rule's action.
+        Without a deciding rule the event happens unchanged. Reordered events of the point follow.
+        Raises LookupError for an undeclared point, and the exceptions of the event or the action.
         """
         declared = POINTS.get(point.name)
         if declared is None:
@@ -250,8 +277,9 @@ class Injector:
         return cast(Result, result)
 
     def _act(self, state: RuleState, event: Event[Any]) -> Any:
-        """Perform a rule's action on an event; perform the event itself if the action has no
-        effect.
+        """Perform a rule's action on an event; return the action's result.
+
+        An action without effect (NoEffectError) is recorded, and the event happens unchanged.
         """
         actions = POINTS[event.point].actions
         try:
@@ -265,9 +293,10 @@ class Injector:
         self._behind.setdefault(event.point, []).append(event)
 
     def _verdict(self, event: Event[Any]) -> RuleState | None:
-        """Return the rule that decides about an event, or None.
+        """Return the first rule, in their order, that fires on an event; None without one.
 
-        Effects on the device start here; events that they cause are not shown to rules.
+        Effects on the device start here; further rules only count the event. Events that an effect
+        causes are not shown to rules.
         """
         if self._is_inside:
             return None
@@ -281,7 +310,10 @@ class Injector:
         return verdict
 
     def _strike(self, state: RuleState, event: Event[Any]) -> None:
-        """Start the effect of a rule that has fired, if it has one, and report the firing."""
+        """Start the effect of a rule that has fired, if it has one; log and record the firing.
+
+        An effect that would change nothing is recorded as without effect.
+        """
         effect = EFFECTS.get(state.rule.action)
         if effect is None:
             self._report(state, event)
@@ -298,7 +330,10 @@ class Injector:
             self._is_inside = was_inside
 
     def _report(self, state: RuleState, event: Event[Any], why: str = "") -> None:
-        """Log and record a firing or, with ``why``, that it had no effect."""
+        """Log a firing, or with ``why`` that it had no effect, and pass it to the sink.
+
+        An exception of the sink is counted and logged; the device continues.
+        """
         rule, summary = state.rule, self._summary(event)
         if why:
             log.warning("fault %s: %s has no effect: %s", rule.name, rule.action, why)
@@ -313,7 +348,7 @@ class Injector:
             self._errors.note("record")
 
     def _summary(self, event: Event[Any]) -> dict[str, Any]:
-        """Return the recorded fields of an event, or an error if they cannot be read."""
+        """Return the recorded fields of an event; ``{"error": ...}`` if they cannot be read."""
         try:
             return event.summary()
         except Exception:
@@ -329,7 +364,9 @@ class Injector:
     ) -> None:
         """Make ``call`` after ``ms``, or after the rule's time if None, by the device's clock.
 
-        A reset of the function cancels the call.
+        A reset of the function cancels the call; so does the end of its objects, for an event with
+        ``ends_with_objects``. With MAX_DELAYED calls pending the call is made in the next round
+        instead.
         """
         held, ms = self._held, (rule["ms"] or 0) if ms is None else ms
         if held.total() >= MAX_DELAYED:
@@ -346,7 +383,10 @@ class Injector:
         self._timers[timer] = rule.name, event if event.ends_with_objects else None
 
     def guarded(self, call: Callable[[], object]) -> None:
-        """Run a delayed action; an exception in it is logged and does not end the loop."""
+        """Run a delayed action; an exception in it is logged and does not propagate.
+
+        A DmaError is a warning; any other exception counts as an internal error of the function.
+        """
         try:
             call()
         except DmaError as error:

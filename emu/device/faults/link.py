@@ -43,6 +43,10 @@ _RATES = {
 
 
 def _quantity(value: object, units: Mapping[str, int], example: str) -> int:
+    """Return a number with a unit in the base unit, cut to a whole number.
+
+    Raises ValueError, with the possible units, for other text; a number without a unit is refused.
+    """
     match = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) and len(value) < 40 else None
     unit = units.get(match[2].lower()) if match is not None else None
     if match is None or unit is None:
@@ -76,6 +80,7 @@ def rate_text(bits: int) -> str:
 
 
 def _text(value: int, units: Mapping[str, int]) -> str:
+    """Return a value in the largest of the units that gives a whole number, without a space."""
     for unit, size in units.items():
         if not value % size and (value or size == 1):
             return f"{value // size}{unit}"
@@ -148,6 +153,7 @@ class PlannedLink(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> PlannedLink:
+        """Return the link. Raises ValueError for properties that contradict or lack each other."""
         if self.jitter > self.delay:
             raise ValueError("jitter needs a delay of at least the same time")
         if self.reorder and not self.delay:
@@ -177,7 +183,10 @@ class PlannedLink(BaseModel):
         return not self.properties()
 
     def properties(self) -> dict[str, object]:
-        """Return the properties, by their keys in a plan."""
+        """Return the properties that are not at their defaults, by their keys in a plan.
+
+        ``function``, ``direction`` and ``after`` are left out.
+        """
         table = self.to_table()
         return {key: table[key] for key in table if key not in ("function", "direction", "after")}
 

@@ -30,8 +30,10 @@ DATA = Parameter(
 
 
 def one_of(name: str, kind: type[IntEnum], limit: int | None = None) -> Parameter:
-    """Return a parameter for a name or number of an enumeration; with ``limit``, any number up to
-    it.
+    """Return a parameter for a name or number of an enumeration.
+
+    With ``limit``, any number up to it is accepted. Mistakes are yielded by the parameter's check,
+    not raised.
     """
 
     def check(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
@@ -41,7 +43,10 @@ def one_of(name: str, kind: type[IntEnum], limit: int | None = None) -> Paramete
 
 
 def number(name: str, bits: int, what: str) -> Parameter:
-    """Return a parameter for a number of ``bits`` bits, where other actions may have a name."""
+    """Return a parameter for a number of ``bits`` bits, where other actions may have a name.
+
+    The parameter's check yields a mistake for any other value.
+    """
 
     def check(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
         if not isinstance(value, int) or not 0 <= value < 1 << bits:
@@ -51,8 +56,10 @@ def number(name: str, bits: int, what: str) -> Parameter:
 
 
 def set_of(known: Iterable[str], is_known: Callable[[str], bool] | None = None) -> Parameter:
-    """Return a parameter for new values of ``known`` fields, or of names that ``is_known``
-    accepts.
+    """Return a parameter ``set`` for new values of ``known`` fields.
+
+    ``is_known``, if given, decides about names instead. The parameter's check yields a mistake for
+    each unknown name; values are not checked.
     """
     names = list(known)
     takes = is_known or names.__contains__
@@ -71,7 +78,7 @@ def set_in(prm: Prm) -> Parameter:
 
 
 def has_field(prm: Prm, path: str) -> bool:
-    """Return whether a dotted path leads to a field of a structure."""
+    """Return whether a dotted path leads to a field of a structure; array items have no path."""
     name, _, rest = path.partition(".")
     for field in prm.fields:
         if field.name == name:
@@ -90,6 +97,7 @@ def listing(names: Sequence[str]) -> str:
 
 
 def _unknown(value: Any, kind: type[IntEnum], limit: int | None) -> Iterator[str]:
+    """Yield why a value is neither a name nor a number of ``kind`` (up to ``limit``, if given)."""
     try:
         number = number_of(value, kind)
     except ValueError:

@@ -26,15 +26,16 @@ class PlanError(ValueError):
 
 
 def load(text: str, source: str = "plan") -> Plan:
-    """Return the plan in a TOML text.
+    """Return the plan in a TOML text, with a name for each rule.
 
-    Raises :class:`PlanError`; ``source`` is the file's name in it.
+    Raises :class:`PlanError`, with a line for each mistake (at most 20); ``source`` is the file's
+    name in it.
     """
     return finish(loading(text, source))
 
 
 def loading(text: str, source: str = "plan") -> Portions[Plan]:
-    """Return the plan like :func:`load`, in steps of some milliseconds."""
+    """Return the plan like :func:`load`, in steps of some milliseconds: a generator."""
     if len(text) > MAX_BYTES:
         raise PlanError(f"{source}: more than {MAX_BYTES >> 20} MiB")
     try:
@@ -48,9 +49,9 @@ def loading(text: str, source: str = "plan") -> Portions[Plan]:
 
 
 def _parsed(text: str, offsets: Sequence[int]) -> Portions[dict[str, Any]]:
-    """Return the table of a text that is cut at these offsets.
+    """Return the table of a text that is cut at these offsets, parsed in steps.
 
-    Raises ValueError for invalid TOML.
+    Raises ValueError for invalid TOML, also for a key that is declared twice.
     """
     table: dict[str, Any] = {}
     named = {header_name(text, start) for start in offsets[1:]}
@@ -79,6 +80,7 @@ def from_table(table: object, source: str = "plan") -> Plan:
 
 
 def _made(table: object, source: str, text: str = "") -> Portions[Plan]:
+    """Return the plan in a table, with names for all rules. Raises PlanError."""
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
     plan = yield from _checked(table, source, text)
@@ -86,7 +88,10 @@ def _made(table: object, source: str, text: str = "") -> Portions[Plan]:
 
 
 def _checked(table: Any, source: str, text: str = "") -> Portions[Plan]:
-    """Return a plan without mistakes. ``text``, if given, provides their lines."""
+    """Return the plan in a table, in steps. Raises PlanError, which lists the mistakes by line.
+
+    ``text``, if given, provides the lines.
+    """
     plan, mistakes = validated(table)
     yield
     if plan is not None:
@@ -116,7 +121,7 @@ def link_from_table(table: object, source: str = "link") -> PlannedLink:
 
 
 def _plan_of(key: str, table: object, source: str) -> Plan:
-    """Return a plan of one rule or link; its mistakes do not number it."""
+    """Return a plan of one rule or link. Raises PlanError, whose mistakes do not number it."""
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
     try:
@@ -132,7 +137,10 @@ def dump(plan: Plan) -> str:
 
 
 def _named(plan: Plan) -> Plan:
-    """Name every rule without a name by its number."""
+    """Return the plan with a name for every rule: ``rule-N``, by its number from 1.
+
+    Names of other rules are not compared.
+    """
     rules = [
         rule if rule.name else rule.model_copy(update={"name": f"rule-{number}"})
         for number, rule in enumerate(plan.rule, 1)
@@ -142,6 +150,7 @@ def _named(plan: Plan) -> Plan:
 
 
 def _place(source: str, lines: TomlLines | None, where: Place) -> str:
+    """Return the location of a mistake as text: source, line if known, and dotted key."""
     names: list[str] = []
     for part in where:
         if isinstance(part, int) and names:

@@ -85,13 +85,13 @@ class Plan(BaseModel):
 
     @property
     def begins(self) -> str:
-        """Start of the plan: ``loaded`` or ``loading``."""
+        """Start of the plan: while the driver is ``loading``, or once the driver is ``loaded``."""
         if self.when is not None:
             return self.when
         return LOADING if self.expect is None else self.expect.when
 
     def to_table(self) -> dict[str, Any]:
-        """Return the plan as a table for TOML or JSON."""
+        """Return the plan as a table for TOML or JSON, without empty values and ``expect``."""
         table: dict[str, Any] = {}
         for key in ("name", "about", "when", "seed"):
             if value := getattr(self, key):

@@ -62,7 +62,7 @@ class Fired:
     """Time of the firing in seconds since the record began; None if unknown."""
 
     def to_line(self) -> str:
-        """Return its line in the record, including the line end."""
+        """Return its line in the record, including the line end; empty values are left out."""
         why = {"without_effect": self.without_effect} if self.without_effect else {}
         when = {} if self.seconds is None else {"seconds": self.seconds}
         return line(
@@ -82,7 +82,10 @@ class RuleSpan:
     """Number of commands at the removal of the rule, by function."""
 
     def at(self, function: int) -> dict[str, int]:
-        """Return ``after`` and ``until`` of a rule for one function."""
+        """Return ``after`` and ``until`` of a rule for one function.
+
+        A key that is unknown is left out.
+        """
         times = {"after": self.came[function]} if function < len(self.came) else {}
         if function in self.went:
             times["until"] = self.went[function]
@@ -103,8 +106,11 @@ class FaultRecord:
     """Spans of the rules that were not present for the whole run, by name."""
 
     def replayed(self, only: Iterable[tuple[int, str, int]] | None = None) -> Plan:
-        """Return a plan that fires exactly the recorded faults, or ``only`` these (function, rule,
-        n).
+        """Return a plan that fires exactly the recorded faults, by event numbers without chance.
+
+        ``only`` selects faults by (function, rule, n); unknown ones are ignored. Rules without a
+        chosen fault are left out. With several functions each has its own copy of a rule,
+        NAME@FUNCTION.
         """
         chosen = [(fired.function, fired.rule, fired.n) for fired in self.fired]
         if only is not None:
@@ -132,14 +138,14 @@ class FaultRecord:
 
 
 def line(values: Mapping[str, Any]) -> str:
-    """Return one line of a record."""
+    """Return the values as one line of a record: compact JSON with the line end."""
     return json.dumps(values, separators=(",", ":")) + "\n"
 
 
 def head(
     plan: Plan, versions: Mapping[str, str], devices: Sequence[str], run: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the values of the first line."""
+    """Return the values of a record's first line: versions, seed, devices, run and plan."""
     return {
         "record": VERSION, "versions": dict(versions), "seed": plan.seed,
         "devices": list(devices), "run": dict(run), "plan": plan.to_table(),
@@ -147,9 +153,9 @@ def head(
 
 
 def read(text: str, source: str = "record") -> FaultRecord:
-    """Return the record in a text. Raises :class:`RecordError`.
+    """Return the record in a text. Raises :class:`RecordError` with source and line.
 
-    A truncated last line, as on a full disk, is ignored.
+    A truncated last line, as on a full disk, is ignored; lines of unknown kinds are skipped.
     """
     lines = text.splitlines(keepends=True)
     if not lines or len(lines) > MAX_LINES:
@@ -188,7 +194,7 @@ class _RecordReader:
         self._names = {rule.name: rule.name for rule in plan.rule}
 
     def take(self, values: dict[str, Any], place: str) -> None:
-        """Process one line's values. Raises RecordError."""
+        """Process one line's values; ignore a line of an unknown kind. Raises RecordError."""
         if not _is_time(values.get("seconds")):
             raise RecordError(f"{place}: bad seconds in a record")
         if "rule" in values:
@@ -210,6 +216,10 @@ class _RecordReader:
         return tuple(one for one in self.fired if (one.function, one.rule, one.n) not in taken_back)
 
     def _added(self, values: dict[str, Any], place: str) -> None:
+        """Add the rule of a line, under a unique name if an earlier rule had its name.
+
+        Raises RecordError for an invalid rule, a name in use, and more than MAX_RULES rules.
+        """
         try:
             rule = rule_from_table(values["added"], place)
         except PlanError as error:
@@ -226,7 +236,10 @@ class _RecordReader:
         self.spans[name] = RuleSpan(_commands(values, place))
 
     def _removed(self, values: dict[str, Any], place: str) -> None:
-        """Record the removal of a rule, everywhere or only at some ``functions``."""
+        """Record the removal of a rule, everywhere or only at some ``functions``.
+
+        An unknown name is ignored. Raises RecordError for other mistakes.
+        """
         given, functions = str(values["removed"]), values.get("functions")
         name = self._names.get(given)
         if name is None:
@@ -241,15 +254,19 @@ class _RecordReader:
                 went.setdefault(function, commands)
 
     def _seeded(self, values: dict[str, Any], place: str) -> None:
-        """Set the seed of another plan that was loaded, which determines the outcome of links'
-        packets.
+        """Replace the seed by that of another plan, which was loaded later, for links' packets.
+
+        Raises RecordError unless the seed is a 64-bit number.
         """
         if not _is_number(values["seed"], 0, _U64):
             raise RecordError(f"{place}: seed is not a 64-bit number")
         self.seed = values["seed"]
 
     def _linked(self, values: dict[str, Any], place: str) -> None:
-        """Add an entry for each function at which a link was set, with its commands."""
+        """Add an entry for each function at which a link was set, with its number of commands.
+
+        Raises RecordError for an invalid link and beyond MAX_LINKS links.
+        """
         try:
             link = link_from_table(values["link"], place)
         except PlanError as error:
@@ -263,9 +280,7 @@ class _RecordReader:
 
 
 def _wrong_head(head: Mapping[str, Any]) -> str:
-    """Return the type mistakes in the header, apart from its plan; empty if nothing
-    is.
-    """
+    """Return the first type mistake in the first line's values besides its plan; empty if none."""
     if not _are_words(head.get("devices", [])):
         return "devices is not a list of strings"
     run = head.get("run", {})
@@ -282,7 +297,7 @@ def _are_words(value: object) -> bool:
 
 
 def _are_functions(value: object) -> bool:
-    """Return whether a value of a line is a list of indices of functions."""
+    """Return whether a value of a line is a list of at most MAX_FUNCTIONS function indices."""
     return (
         isinstance(value, list)
         and len(value) <= MAX_FUNCTIONS
@@ -291,6 +306,10 @@ def _are_functions(value: object) -> bool:
 
 
 def _commands(values: dict[str, Any], place: str) -> list[int]:
+    """Return the counts of commands by function in a line.
+
+    Raises RecordError without a valid list.
+    """
     counts = values.get("commands")
     if (
         not isinstance(counts, list)
@@ -311,6 +330,7 @@ def _is_time(value: object) -> bool:
 
 
 def _object(text: str, source: str, number: int) -> dict[str, Any]:
+    """Return the JSON object in a line. Raises RecordError for any other text."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
@@ -321,6 +341,7 @@ def _object(text: str, source: str, number: int) -> dict[str, Any]:
 
 
 def _fired(values: dict[str, Any], place: str) -> Fired:
+    """Return the fault in a line. Raises RecordError for missing or wrong values."""
     fired = Fired(
         values.get("function", -1), values["rule"], values.get("n", 0), values.get("point", ""),
         values.get("action", ""), values.get("event") or {}, values.get("without_effect", ""),

@@ -204,6 +204,7 @@ class FlowTable(Object):
         """For a software-owned table: ICM addresses of its first entries, receive then transmit."""
 
     def about(self) -> dict[str, object]:
+        """Return type, level, size, number of groups and miss, and an ACL's vPort."""
         about = {
             "type": self.table_type.name, "level": self.level, "size": self.size,
             "groups": len(self.groups),
@@ -314,6 +315,7 @@ class FlowGroup(Object):
         self.by_key: dict[Key, BySource] = {}
 
     def about(self) -> dict[str, object]:
+        """Return table, index range, number of entries and match criteria."""
         return {
             "table": self.table.handle, "first": self.first, "last": self.last,
             "entries": len(self.entries), "masks": self.criteria.masks,
@@ -408,6 +410,7 @@ class FlowEntry(Object):
         return self.BASE_BYTES + self.DESTINATION_BYTES * lists
 
     def about(self) -> dict[str, object]:
+        """Return table, index, matched values and actions, with destinations and counters."""
         action = self.action
         return {
             "table": self.group.table.handle, "index": self.index,

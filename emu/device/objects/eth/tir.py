@@ -110,6 +110,7 @@ class Rqt(Object):
         return self.BASE_BYTES + self.ENTRY_BYTES * len(self.rqs)
 
     def about(self) -> dict[str, object]:
+        """Return current and maximum size, and the first MAX_CHILDREN receive queues."""
         return {
             "size": len(self.rqs), "max_size": self.ctx.rqt_max_size,
             "rqs": [rq.handle for rq in self.rqs[:MAX_CHILDREN]],
@@ -193,6 +194,7 @@ class Tir(Object):
         return rqs[value % len(rqs)], value, kind
 
     def about(self) -> dict[str, object]:
+        """Return transport domain, target (``rqn`` or ``rqtn``), hash and self_lb_block."""
         return {
             "td": self.td.handle if self.td else None,
             "rqn": self.target.handle if isinstance(self.target, Rq) else None,

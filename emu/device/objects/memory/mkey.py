@@ -314,6 +314,7 @@ class Mkey(Object):
         self.decode()
 
     def about(self) -> dict[str, object]:
+        """Return key, access mode, PD, address range, rights and whether the key is free."""
         return {
             "key": self.key, "mode": self.mode.name, "pd": self.pd.handle,
             "start": self.start, "bytes": self.end - self.start,

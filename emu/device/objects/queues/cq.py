@@ -139,6 +139,7 @@ class Cq(Object):
         ctx.producer_counter, ctx.consumer_counter = self.pi & 0xFFFFFF, self.ci & 0xFFFFFF
 
     def about(self) -> dict[str, object]:
+        """Return size, indices, EQ number, status and arming state."""
         return {
             "entries": self.entries, "pi": self.pi, "ci": self.ci, "eqn": self.eq.handle,
             "status": self.status.name, "notification": self.notification.name,

@@ -49,6 +49,7 @@ class Eq(Object):
         return self.BASE_BYTES + self.buffer.host_bytes
 
     def about(self) -> dict[str, object]:
+        """Return size, indices, vector, arming state and the number of lost events."""
         return {
             "entries": 1 << self.log_size, "pi": self.pi, "ci": self.ci, "vector": self.vector,
             "armed": self.armed, "overruns": self.overruns,

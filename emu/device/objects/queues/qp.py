@@ -436,6 +436,10 @@ class Qp(Queue):
             self.rq.restart()
 
     def about(self) -> dict[str, object]:
+        """Return service, state, peer, queues, PSNs and retries.
+
+        ``packets`` is True for a connection whose peer is reached by packets.
+        """
         return {
             "service": self.st.name, "state": self.state.name, "remote_qpn": self.remote_qpn,
             "scq": self.scq.handle if self.scq else None,

@@ -112,6 +112,7 @@ class Srq(Object):
         return self.BASE_BYTES + self.queue.host_bytes + tags
 
     def about(self) -> dict[str, object]:
+        """Return form, PD and error state; for an XRQ also tags and unexpected messages."""
         about: dict[str, object] = {
             "form": self.form.value, "pd": self.pd.handle, "in_error": self.is_in_error
         }  # fmt: skip
