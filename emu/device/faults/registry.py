@@ -96,7 +96,7 @@ class Mount(Protocol):
     """Wraps a port of the device to show its accesses to the rules, or unwraps it."""
 
     def __call__(self, faults: RuleInjector, *, requested: bool) -> None:
-        """Wrap the port if ``requested``: a rule is about one of its points.
+        """Wrap the port if ``requested``: a rule is about one of its points; else unwrap it.
 
         Called at each change of rules.
         """
@@ -116,7 +116,11 @@ _Mount = TypeVar("_Mount", bound=Mount)
 def action(
     about: str, needs: Sequence[Parameter] = (), takes: Sequence[Parameter] = ()
 ) -> Callable[[_Method], _Method]:
-    """Declare a method of an event as an action of the same name."""
+    """Return a decorator that declares a method of an event as an action of the same name.
+
+    ``needs`` are required parameters, ``takes`` those with a default. :func:`point` registers the
+    action.
+    """
 
     def declare(method: _Method) -> _Method:
         name = method.__name__
@@ -136,15 +140,17 @@ def point(
     [Callable[Concatenate[RuleInjector, Shown], Event[Result]]],
     Callable[Concatenate[RuleInjector, Shown], Event[Result]],
 ]:
-    """Declare a class as the events of a point.
+    """Return a decorator that declares a class as the events of a point, in ``POINTS``.
 
     ``fields`` are the fields that rules match, each an attribute of the class. The class is called
-    with the injector and with the dispatcher's arguments of ``show``.
+    with the injector and with the dispatcher's arguments of ``show``. The decorator raises
+    DeclarationError for an incomplete or contradictory declaration.
     """
 
     def declare(
         event: Callable[Concatenate[RuleInjector, Shown], Event[Result]],
     ) -> Callable[Concatenate[RuleInjector, Shown], Event[Result]]:
+        """Register the class and its actions; return the class. Raises DeclarationError."""
         cls = cast(type[Event[Any]], event)
         declared = DeclaredPoint(
             key.name, about, {field.name: field for field in fields}, opened,
@@ -167,12 +173,18 @@ def effect(
     takes: Sequence[Parameter] = (),
     at: Sequence[FaultPoint[..., Any]] | None = None,
 ) -> Callable[[_Begin], _Begin]:
-    """Declare a function as an action on the device as a whole, at all points or ``at`` some.
+    """Return a decorator that declares a function as an action on the device as a whole.
 
-    The function starts the effect and returns its ending, or None.
+    The action is possible at all points, or ``at`` some. The function starts the effect and returns
+    its ending, or None. The decorator raises DeclarationError for a name that an action has, and
+    without a description.
     """
 
     def declare(begin: _Begin) -> _Begin:
+        """Register the function under its name in ``EFFECTS``; return it.
+
+        Raises DeclarationError.
+        """
         name = begin.__name__
         declared = PointAction(name, about, tuple(needs), tuple(takes), begin)
         if name in EFFECTS or any(name in one.actions for one in POINTS.values()):
@@ -188,7 +200,7 @@ def effect(
 
 
 def mount(*keys: FaultPoint[..., Any]) -> Callable[[_Mount], _Mount]:
-    """Declare a function that mounts the wrapper for these points (``Mount``)."""
+    """Return a decorator that declares a function as the ``Mount`` of these points."""
 
     def declare(function: _Mount) -> _Mount:
         MOUNTS.append((frozenset(key.name for key in keys), function))
@@ -198,7 +210,7 @@ def mount(*keys: FaultPoint[..., Any]) -> Callable[[_Mount], _Mount]:
 
 
 def _actions(cls: type) -> Iterator[tuple[str, PointAction]]:
-    """Yield the declared methods: first those of the class in their order, then the inherited ones.
+    """Yield name and action of the declared methods: first the class's own, then inherited ones.
 
     A method that overrides an inherited one keeps its description unless it is declared anew.
     """
@@ -212,7 +224,7 @@ def _actions(cls: type) -> Iterator[tuple[str, PointAction]]:
 
 
 def _gaps(declared: DeclaredPoint, field_count: int) -> Iterator[str]:
-    """Yield the omissions of a declaration, as a sentence for each."""
+    """Yield the mistakes of a declaration, each in words; none for a complete one."""
     cls = declared.event
     if not (isinstance(cls, type) and issubclass(cls, Event)):
         yield "not a subclass of Event"
@@ -242,6 +254,10 @@ def _gaps(declared: DeclaredPoint, field_count: int) -> Iterator[str]:
 
 
 def _take_parameters(declared: PointAction) -> None:
+    """Register the parameters of an action in ``PARAMETERS``.
+
+    Raises DeclarationError for one that is declared with another type already.
+    """
     for parameter in declared.parameters:
         known = PARAMETERS.setdefault(parameter.name, parameter)
         if known.type != parameter.type:

@@ -27,6 +27,7 @@ def _flat(table: object) -> Any:
 
 
 def _leaves(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield dotted names and values of nested tables."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{prefix}{key}.")
@@ -81,6 +82,6 @@ class Rule(BaseModel):
         return getattr(self, parameter)
 
     def to_table(self) -> dict[str, Any]:
-        """Return the rule as in a plan, without the keys that have their defaults."""
+        """Return the rule as in a plan, the name first, without keys that have their defaults."""
         table = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
         return {"name": table.pop("name", ""), **table} if self.name else table

@@ -30,7 +30,7 @@ class Action:
 
     @property
     def takes(self) -> frozenset[str]:
-        """Parameters with a default.
+        """Parameters with a default, at any of its points.
 
         A parameter without an effect at a rule's point is accepted there.
         """
@@ -43,8 +43,9 @@ class Action:
 
 
 def _actions() -> dict[str, Action]:
-    """Return actions in the order of their first declaration; those on the whole device come
-    last.
+    """Return actions by name, in the order of their first declaration.
+
+    Actions on the whole device come last, with the points where they are possible.
     """
     uses: dict[str, dict[str, registry.PointAction]] = {}
     for point in registry.POINTS.values():

@@ -85,13 +85,14 @@ def markdown(plans: Mapping[str, Plan]) -> str:
 
 
 def _points() -> str:
+    """Return the page's tables of fault points and of long lists of field names."""
     lines = ["## Points", "", "| point | an event | fields |", "|---|---|---|"]
     lines += [f"| `{one.name}` | {one.about} | {fields_of(one)} |" for one in POINTS.values()]
     return "\n".join([*lines, *_values()]) + "\n"
 
 
 def _values() -> Iterator[str]:
-    """Yield the table of field names that are too many for a cell."""
+    """Yield the lines of the table of field names that are too many for a cell."""
     yield from ("", "Names of further fields:", "", "| points | field | names |", "|---|---|---|")
     holders: dict[tuple[str, str], list[str]] = {}
     for declared in POINTS.values():
@@ -117,6 +118,7 @@ def _field(field: EventField) -> str:
 
 
 def _actions() -> str:
+    """Return the page's table of actions, with a row for each different description."""
     lines = ["", "## Actions", "", "| action | at | what happens | parameters |"]
     lines.append("|---|---|---|---|")
     for name, action in ACTIONS.items():
@@ -134,7 +136,7 @@ def parameters_of(use: PointAction) -> str:
 
 
 def _alike(uses: Mapping[str, PointAction]) -> Iterator[tuple[list[str], PointAction]]:
-    """Return the points at which an action is the same."""
+    """Yield the points at which an action has the same description and parameters, with one use."""
     groups: dict[tuple[str, str], list[str]] = {}
     for point, use in uses.items():
         groups.setdefault((use.about, parameters_of(use)), []).append(point)
@@ -142,6 +144,7 @@ def _alike(uses: Mapping[str, PointAction]) -> Iterator[tuple[list[str], PointAc
 
 
 def _library(plans: Mapping[str, Plan]) -> str:
+    """Return the page's tables of plans with an ``expect``, by the group in their ``row``."""
     rows = sorted(
         ((plan.expect.row.partition(" ")[0], name, plan, plan.expect)
          for name, plan in plans.items() if plan.expect is not None),
@@ -161,7 +164,7 @@ def _library(plans: Mapping[str, Plan]) -> str:
 
 
 def _command(expect: Expectation) -> str:
-    """Return the exit status of a plan's command, and the expected output."""
+    """Return exit status and expected output of a plan's command; empty if the plan runs none."""
     if not expect.run or expect.status is None:
         return ""
     status = str(expect.status) if expect.status >= 0 else "not 0"

@@ -60,7 +60,8 @@ class TooComplexError(ValueError):
 def cuts(text: str) -> Portions[list[int]]:
     """Return the offsets at which a TOML text can be cut for parsing: 0, and every ``[[name]]``.
 
-    Raises TooComplexError for a text that is nested too deep or has a segment that is too large.
+    Raises TooComplexError for a text that is nested too deep, has a key of too many components or a
+    rule that is too long. The syntax is not checked. A generator, which yields after each step.
     """
     offsets = [0]
     depth = dots = parts = 0
@@ -97,13 +98,16 @@ def cuts(text: str) -> Portions[list[int]]:
 
 
 def header_name(text: str, start: int) -> str:
-    """Return the name in the ``[[name]]`` at this offset."""
+    """Return the name in the ``[[name]]`` at this offset; empty if there is none."""
     header = _HEADER.match(text, start)
     return header[1] if header is not None else ""
 
 
 def unfit(value: object) -> str:
-    """Return why no plan can have such values from JSON or TOML; empty for a possible plan."""
+    """Return why no plan can have such values from JSON or TOML; empty for a possible plan.
+
+    The reasons are nesting deeper than MAX_DEPTH and integers longer than MAX_BITS.
+    """
     level: list[object] = [value]
     for _ in range(MAX_DEPTH + 1):
         if any(isinstance(one, int) and one.bit_length() > MAX_BITS for one in level):

@@ -124,7 +124,11 @@ def _choice(name: object, known: Sequence[str]) -> str:
 
 
 def problems(rule: Rule) -> Iterator[Problem]:
-    """Yield the key and an explanation for each mistake."""
+    """Yield the key and an explanation for each mistake in a rule's combination of keys.
+
+    No mistake is yielded for a valid rule. An action that is impossible at the point is the only
+    mistake that is yielded then.
+    """
     given = rule.model_dump(exclude_none=True, exclude_unset=True)
     point, action = POINTS[rule.point], ACTIONS[rule.action]
     use = action.uses.get(point.name)
@@ -151,7 +155,10 @@ def _those_of(point: DeclaredPoint) -> str:
 def _parameter(
     action: Action, use: registry.PointAction, name: str, given: Mapping[str, object]
 ) -> Iterator[Problem]:
-    """Yield the mistakes of a parameter, unless any point with the action accepts it."""
+    """Yield the mistakes of a parameter's value, unless a declaration of the action accepts it.
+
+    The declaration at the rule's point counts, or else those at the action's other points.
+    """
     declared = [one for one in use.parameters if one.name == name] or [
         one for other in action.uses.values() for one in other.parameters if one.name == name
     ]
@@ -161,6 +168,7 @@ def _parameter(
 
 
 def _match(point: DeclaredPoint, match: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield the mistakes in names and values of ``match``, as pairs of key and explanation."""
     for name, value in match.items():
         if (field := point.fields.get(name)) is not None:
             for one in value if isinstance(value, list) else [value]:
@@ -178,7 +186,10 @@ def _opened(opened: Opened, name: str, match: Mapping[str, object]) -> Iterator[
 
 
 def _value(field: EventField, value: object) -> Iterator[str]:
-    """Yield the mistakes of a name; numbers, ranges and patterns that never match are allowed."""
+    """Yield the mistake of a field's value in ``match``.
+
+    Numbers, ranges and patterns are accepted, also those that never match.
+    """
     if not isinstance(value, str) or any(mark in value for mark in "*?[") or _is_range(value):
         return
     if field.kind is int:
@@ -189,6 +200,7 @@ def _value(field: EventField, value: object) -> Iterator[str]:
 
 
 def _is_range(value: str) -> bool:
+    """Return whether the text is ``LOW..HIGH``, numbers from 0 on; either may be missing."""
     low, dots, high = value.partition("..")
     try:
         return bool(dots) and int(low or "0", 0) >= 0 and int(high or "0", 0) >= 0

@@ -49,7 +49,10 @@ _FIELDS = (
 
 
 def _named(rule: Mapping[str, Any]) -> Command | None:
-    """Return the command that a rule's ``match`` names; None when it matches several."""
+    """Return the command whose opcode name is ``op`` in a rule's ``match``.
+
+    None for any other value.
+    """
     op = rule.get("op")
     return COMMANDS.get(Op[op]) if isinstance(op, str) and op in Op.__members__ else None
 
@@ -60,11 +63,16 @@ def _layout_in(match: Mapping[str, Any]) -> Prm | None:
 
 
 def _new_fields(*, is_out: bool) -> Parameter:
-    """Return a parameter for new values of the command's fields, checked if the rule names one
-    command.
+    """Return a parameter ``set`` for new values of the fields of a command's input or output.
+
+    The parameter's check yields a mistake for unknown names, if the rule names a single command.
     """
 
     def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield the names that the command's structure lacks.
+
+        None unless ``match`` names one command.
+        """
         match = rule.get("match", {})
         command = _named(match)
         if command is None:
@@ -84,7 +92,8 @@ def _holder(
     """Return the structure that has a field of the command, and the field's name in it.
 
     ``capability.num_ports`` is in the group of capabilities that ``match`` selects by op_mod,
-    ``register_data.oper_speed`` in the register; None where ``match`` does not determine which one.
+    ``register_data.oper_speed`` in the register. The structure is None where ``match`` does not
+    determine one.
     """
     layout = command.layout_out if is_out else command.layout_in
     field, dot, name = path.partition(".")
@@ -135,8 +144,9 @@ class _OfCommand(Event[Result]):
         return self._view(is_out=False)
 
     def _view(self, *, is_out: bool) -> dict[str, View]:
-        """Return a view of its input or output, if that has at least the size of the declared
-        structure.
+        """Return a view of its input or output under the prefix ""; empty for an unknown command.
+
+        Empty also where the data is shorter than the declared structure.
         """
         request = self.request
         command = COMMANDS.get(request.opcode)
@@ -148,6 +158,10 @@ class _OfCommand(Event[Result]):
         return {"": layout.view(data)} if len(data) >= layout.size else {}
 
     def _set(self, rule: Rule, *, is_out: bool) -> None:
+        """Set the fields of the rule's ``set`` in the command's input or output.
+
+        Fields that cannot be set are ignored. Raises NoEffectError if none can be set.
+        """
         refused = []
         for view in self._view(is_out=is_out).values():
             prefix, opened = self._opened(view)
@@ -162,7 +176,7 @@ class _OfCommand(Event[Result]):
     def _opened(self, view: View) -> tuple[str, View | None]:
         """Return the prefix of the fields in the open field of a view, and a view of that field.
 
-        None where no structure is known, or the output is too short for it.
+        The view is None where no structure is known, or the output is too short for it.
         """
         command = COMMANDS[self.request.opcode]
         asked = self._view(is_out=False).get("")
@@ -182,16 +196,21 @@ class _OfCommand(Event[Result]):
         return self.cmdif.line is not self._line
 
     def _finish(self) -> None:
+        """Report the slot in a CMD event now, unless the driver has dropped the command queue."""
         if not self._is_dropped:
             self.cmdif.finish(self.request.slot)
             self.cmdif.report()
 
     def _begin_late(self, work: Portions[None]) -> None:
-        """Continue later; only log when the slot's memory is unmapped by then."""
+        """Continue later, unless the driver has left its command queue since.
+
+        A DmaError, as when the slot's memory is unmapped by then, is only logged.
+        """
         if self._is_dropped:
             return
 
         def guarded() -> Portions[None]:
+            """Do the work; log a DmaError instead of raising it."""
             try:
                 yield from work
             except DmaError as error:
@@ -202,7 +221,7 @@ class _OfCommand(Event[Result]):
 
 
 def _never() -> Portions[bool]:
-    """Return False: the device keeps the slot."""
+    """Return False in one step: the device keeps the slot, and the command never completes."""
     yield from ()
     return False
 
@@ -214,44 +233,62 @@ class CommandRuns(_OfCommand[Portions[bool]]):
     __slots__ = ()
 
     def go_on(self) -> Portions[bool]:
-        """Run it and return its output to the driver."""
+        """Run it, return its output to the driver and notify rules that count commands.
+
+        A command that creates an object is refused with NO_RES_ERR while the ``pages`` effect
+        starves the firmware.
+        """
         return self._followed(self._run(self._starved()))
 
     @action("the command does not run and gets status and syndrome", takes=[STATUS, SYNDROME])
     def fail(self, rule: Rule) -> Portions[bool]:
-        """Refuse it."""
+        """Refuse it with the rule's status and syndrome (INT_ERR by default).
+
+        The command does not run.
+        """
         return self._followed(self._run(InjectedError(rule)))
 
     @action("the command does not run and never completes")
     def drop(self, _rule: Rule) -> Portions[bool]:
-        """Drop it: the device keeps its slot."""
+        """Drop it: the command does not run, never completes, and the device keeps its slot."""
         return self._followed(_never())
 
     @action("it is delayed by ms", needs=[MS])
     def delay(self, rule: Rule) -> Portions[bool]:
-        """Run it after ``ms``."""
+        """Run it after ``ms``; the slot stays with the device until then."""
         self.faults.later(rule, lambda: self._begin_late(self._late()), self)
         return self._followed(_never())
 
     @action("fields of the command's input get the values in set",
             needs=[_new_fields(is_out=False)])  # fmt: skip
     def corrupt(self, rule: Rule) -> Portions[bool]:
-        """Change its input and run it."""
+        """Change fields of its input and run it.
+
+        Raises NoEffectError if no field takes its value.
+        """
         self._set(rule, is_out=False)
         return self._followed(self._run(None))
 
     def _starved(self) -> CmdError | None:
+        """Return the refusal (NO_RES_ERR) of a create command while the firmware lacks pages.
+
+        Or None.
+        """
         op = self.op
         if not (self.faults.lacks_pages() and isinstance(op, Op) and op.name.startswith(_STARVED)):
             return None
         return CmdError(Status.NO_RES_ERR, "firmware has too few pages")
 
     def _run(self, refusal: CmdError | None) -> Portions[bool]:
+        """Run the command or its refusal, and show it at ``cmd.done``.
+
+        Return whether to report it.
+        """
         yield from self.cmdif.execute(self.request, refusal)
         return (yield from self.faults.show(DONE_POINT, self.cmdif, self.request))
 
     def _followed(self, work: Portions[bool]) -> Portions[bool]:
-        """Finish ``work``, then notify rules that count commands."""
+        """Finish ``work``, then notify rules that count commands; return the result of ``work``."""
         is_done = yield from work
         self.faults.follow()
         return is_done
@@ -278,13 +315,16 @@ class CommandHasRun(_OfCommand[Portions[bool]]):
         return Status(status) if status in Status._value2member_map_ else status
 
     def go_on(self) -> Portions[bool]:
-        """Deliver its output and return its slot to the driver."""
+        """Write its output to the driver and return its slot; show the completion at its point."""
         return self._deliver(int(DeliveryStat.OK))
 
     @action("the command has run and gets status and syndrome instead of its output, or a delivery"
             " status beside it", takes=[STATUS, SYNDROME, _DELIVERY])  # fmt: skip
     def fail(self, rule: Rule) -> Portions[bool]:
-        """Replace its output by an error."""
+        """Replace its output by status and syndrome, or with ``delivery`` set only that status.
+
+        The command has had its effects. The default status is INT_ERR.
+        """
         if rule["delivery"] is not None:
             return self._deliver(number_of(rule["delivery"], DeliveryStat))
         error, out = InjectedError(rule), self.request.out
@@ -300,7 +340,7 @@ class CommandHasRun(_OfCommand[Portions[bool]]):
 
     @action("it is delayed by ms", needs=[MS])
     def delay(self, rule: Rule) -> Portions[bool]:
-        """Deliver its output after ``ms``."""
+        """Deliver its output after ``ms``; the slot stays with the device until then."""
         self.faults.later(rule, lambda: self._begin_late(self._late()), self)
         return _never()
 
@@ -308,19 +348,29 @@ class CommandHasRun(_OfCommand[Portions[bool]]):
             " capabilities (`capability.num_ports`) or of a register (`register_data.oper_mtu`)",
             needs=[_new_fields(is_out=True)])  # fmt: skip
     def corrupt(self, rule: Rule) -> Portions[bool]:
-        """Change its output and deliver it."""
+        """Change fields of its output and deliver it.
+
+        Raises NoEffectError if no field takes its value.
+        """
         self._set(rule, is_out=True)
         return self.go_on()
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])
     def replace(self, rule: Rule) -> Portions[bool]:
-        """Replace bytes of its output and deliver it."""
+        """Overwrite the first bytes of its output and deliver it.
+
+        Data beyond the output is ignored.
+        """
         out = self.request.out
         data = bytes.fromhex(rule["data"])[: len(out)]
         out[: len(data)] = data
         return self.go_on()
 
     def _deliver(self, delivery: int) -> Portions[bool]:
+        """Write the output with a delivery status.
+
+        Return whether the completion may be reported.
+        """
         yield from self.cmdif.deliver(self.request, delivery)
         return self.faults.show(COMPLETION_POINT, self.cmdif, self.request)
 
@@ -349,7 +399,7 @@ class CommandCompletes(_OfCommand[bool], Losable[bool], Delayable[bool]):
 
     @action("the event is repeated, count times (1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> bool:
-        """Report its slot, and again after the other commands of the round."""
+        """Report its slot, and ``count`` times more after the other commands of the round."""
         for _ in range(rule["count"] or 1):
             self.faults.later(rule, self._finish, self, ms=0)
         return True

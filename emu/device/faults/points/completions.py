@@ -42,7 +42,7 @@ def _opcode(number: int) -> int:
 
 
 def _stop(hca: Hca, queue: Queue) -> None:
-    """Move a queue of any class to ERR."""
+    """Move a queue to ERR: a queue pair, SQ or RQ. Queues of other classes are left alone."""
     if isinstance(queue, Qp):
         qp_life.to_error(hca, queue)
     elif isinstance(queue, Sq):
@@ -52,6 +52,7 @@ def _stop(hca: Hca, queue: Queue) -> None:
 
 
 def _exists(hca: Hca, queue: Queue) -> bool:
+    """Return whether the queue is still in the table of its number, not destroyed or replaced."""
     number = queue.handle
     return queue in (hca.qps.get(number), hca.sqs.get(number), hca.rqs.get(number))
 
@@ -97,11 +98,14 @@ class WorkRequest(Event[Failure | None]):
         return number
 
     def go_on(self) -> None:
-        """Do nothing: the dispatcher executes it."""
+        """Do nothing: the dispatcher executes the request."""
 
     @action("the work request gets an error syndrome and its queue stops", takes=[_SYNDROME])
     def fail(self, rule: Rule) -> Failure:
-        """Return the failure with which the dispatcher completes the request unexecuted."""
+        """Return the failure with which the dispatcher completes the request unexecuted.
+
+        The syndrome is REMOTE_ABORTED_ERR by default; the queue goes to error.
+        """
         return Failure(_syndrome(rule), f"fault {rule.name}")
 
 
@@ -151,7 +155,10 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
 
     @property
     def wqe_counter(self) -> Any:
-        """The wqe_counter of its work request; a signature error has none of these three fields."""
+        """The wqe_counter of its work request; missing for a signature error.
+
+        A signature error also lacks ``wqe_opcode`` and ``byte_cnt``.
+        """
         return self._view.wqe_counter if self._is_of_request else MISSING
 
     @property
@@ -191,7 +198,10 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
         takes=[_SYNDROME, _VENDOR],
     )
     def fail(self, rule: Rule) -> bool:
-        """Complete its request in error instead, and stop the queue."""
+        """Write an error CQE (REQ_ERR or RESP_ERR) instead, and move its queue to ERR; return True.
+
+        The syndrome is REMOTE_ABORTED_ERR by default. A signature error is written unchanged.
+        """
         if not self._is_of_request:
             return self.go_on()
         is_send = self.opcode in (CqeOpcode.REQ, CqeOpcode.REQ_ERR)
@@ -207,13 +217,16 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
 
     @action("fields of the completion get the values in set", needs=[set_in(cqe64)])
     def corrupt(self, rule: Rule) -> bool:
-        """Write the entry with other fields."""
+        """Write the entry with other fields; return whether the CQ takes it.
+
+        Raises NoEffectError if no field takes its value.
+        """
         change_fields([self._view], rule["set"])
         return self._write_whole()
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])
     def replace(self, rule: Rule) -> bool:
-        """Write other bytes; op_own is kept."""
+        """Write the entry with other first bytes; op_own, the last byte, is kept."""
         new = bytes.fromhex(rule["data"])[:OP_OWN]
         self._whole[: len(new)] = new
         return self._write_whole()
@@ -224,7 +237,10 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
         return self._write(entry, whole[OP_OWN] & ~1, solicited=self._solicited)
 
     def _write(self, entry: bytes, op_own: int, *, solicited: bool) -> bool:
-        """Append an entry, unless either of its queues has been destroyed."""
+        """Append an entry to the CQ; return False if the CQ refuses it.
+
+        Returns True without a write if the CQ or the queue has been destroyed since.
+        """
         hca, cq = self.faults.hca, self._cq
         if hca.cqs.get(cq.handle) is not cq or not _exists(hca, self._queue):
             return True

@@ -80,6 +80,7 @@ def _flag(name: str) -> Parameter:
 
 
 def _error(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a mistake for a name that is no error of the AER capability."""
     names = [*Correctable.__members__, *Uncorrectable.__members__]
     if value not in names:
         yield "error", f"no error {value!r}; there are {', '.join(names)}"
@@ -94,7 +95,11 @@ def _error(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
     ],
 )  # fmt: skip
 def health(effects: Effects, rule: Rule) -> Ending:
-    """Report bad health."""
+    """Change the health buffer's syndrome, fatal flag and severity; return the ending.
+
+    ``stalled`` stops the health counter. The ending restores all values. Raises NoEffectError where
+    neither a value nor the counter changes.
+    """
     bar0 = effects.faults.function.bar0
     values: dict[str, object] = {}
     if rule["syndrome"] is not None:
@@ -122,11 +127,18 @@ def health(effects: Effects, rule: Rule) -> Ending:
     needs=[set_in(init_seg)], takes=[MS],
 )  # fmt: skip
 def registers(effects: Effects, rule: Rule) -> Ending:
-    """Change the values of registers."""
+    """Change fields of the initialization segment; return the ending, which restores them.
+
+    Raises NoEffectError if no field takes its value; other fields that do not are logged.
+    """
     return _assign(effects.faults.function.bar0.segment, rule["set"])
 
 
 def _assign(segment: object, values: Mapping[str, object]) -> Ending:
+    """Set fields of the segment; return a call that restores their former values.
+
+    Raises NoEffectError if no field takes its value.
+    """
     before = {name: field_of(segment, name) for name in values}
     refused = set_fields(segment, values)
     if len(refused) == len(values):
@@ -142,7 +154,11 @@ def _assign(segment: object, values: Mapping[str, object]) -> Ending:
 
 @effect("the link goes down (or up), for ms or for good", takes=[_flag("up"), MS])
 def link(effects: Effects, rule: Rule) -> Ending:
-    """Disconnect or connect the cable."""
+    """Disconnect the cable, or with ``up`` connect it; return the ending, which reverts this.
+
+    The ending does nothing after a restart of the firmware. Raises NoEffectError if the cable is in
+    that state already.
+    """
     faults, up = effects.faults, bool(rule["up"])
     hca, restarts = faults.hca, faults.function.restarts
     if hca.port.has_cable == up:
@@ -160,13 +176,19 @@ def link(effects: Effects, rule: Rule) -> Ending:
     "the function is off the bus: reads return all-ones, writes and doorbells are lost", takes=[MS]
 )
 def gone(effects: Effects, _rule: Rule) -> Ending:
-    """Take the function off the bus."""
+    """Take the function off the bus; return the ending, which restarts the function on the bus.
+
+    Raises NoEffectError if the function is off the bus already.
+    """
     if effects.is_gone:
         raise NoEffectError("the function is off the bus already")
     effects.is_gone = True
 
     def back() -> None:
-        """Restart the firmware; the settings of the bus are kept."""
+        """Put the function back on the bus with restarted firmware.
+
+        The settings of the bus are kept.
+        """
         effects.is_gone = False
         effects.faults.function.restart("bus")
         effects.faults.attach()
@@ -180,7 +202,10 @@ def gone(effects: Effects, _rule: Rule) -> Ending:
     takes=[MS],
 )
 def restart(effects: Effects, rule: Rule) -> Ending:
-    """Restart the firmware."""
+    """Restart the firmware after the rule's ``ms`` (0 by default); return the canceller.
+
+    Only configuration space is kept.
+    """
     faults = effects.faults
     return effects.after(rule, lambda: faults.guarded(lambda: faults.function.restart("firmware")))
 
@@ -191,7 +216,11 @@ def restart(effects: Effects, rule: Rule) -> Ending:
     needs=[one_of("event", EventType)], takes=[_small("sub_type", 255), SET, DATA, COUNT],
 )  # fmt: skip
 def event(effects: Effects, rule: Rule) -> None:
-    """Raise a spurious event."""
+    """Post ``count`` spurious EQEs (1 by default) to the EQ of the type, or of CMD events.
+
+    Raises NoEffectError without either EQ, and if the first EQE does not fit. Later ones that do
+    not fit are logged.
+    """
     kind = EventType(number_of(rule["event"], EventType))
     sub_type = rule["sub_type"] or 0
     given = bytes.fromhex(rule["data"] or "")
@@ -216,7 +245,10 @@ def event(effects: Effects, rule: Rule) -> None:
     needs=[_small("celsius", 250)], takes=[MS],
 )  # fmt: skip
 def temperature(effects: Effects, rule: Rule) -> Ending:
-    """Set the temperature of the chip."""
+    """Set the temperature of the board's chip; return the ending, which restores the former one.
+
+    Drivers get an event above the limit, on all functions of the board.
+    """
     hca = effects.faults.hca
     before = hca.adapter.board.asic.temperature
     board.warm(hca, rule["celsius"] * UNITS_PER_DEGREE)
@@ -225,7 +257,10 @@ def temperature(effects: Effects, rule: Rule) -> Ending:
 
 @effect("a spurious interrupt", needs=[_small("vector", 63)], takes=[COUNT])
 def interrupt(effects: Effects, rule: Rule) -> None:
-    """Raise a spurious interrupt."""
+    """Raise a vector ``count`` times (1 by default), without an event.
+
+    Raises NoEffectError for a vector that the function lacks.
+    """
     for _ in range(max(rule["count"] or 1, 0)):
         try:
             effects.faults.function.interrupts.trigger(rule["vector"])
@@ -239,7 +274,11 @@ def interrupt(effects: Effects, rule: Rule) -> None:
     needs=[COUNT], takes=[_flag("starve")],
 )  # fmt: skip
 def pages(effects: Effects, rule: Rule) -> Ending:
-    """Request pages from the driver, or return some."""
+    """Raise PAGE_REQUEST for ``count`` pages, or for the return of pages if negative.
+
+    With ``starve`` create commands fail (NO_RES_ERR) until the driver has given the pages; the
+    ending ends that. Otherwise raises NoEffectError without an EQ for the event.
+    """
     hca, count = effects.faults.hca, rule["count"]
     data = eqe_page_req.new(num_pages=count & 0xFFFFFFFF)
     is_asked = eq_engine.raise_event(hca, EventType.PAGE_REQUEST, bytes(data))
@@ -259,7 +298,10 @@ def pages(effects: Effects, rule: Rule) -> Ending:
     needs=[set_in(cmd_hca_cap)], at=[LOAD_POINT, POWER_ON_POINT],
 )  # fmt: skip
 def capabilities(effects: Effects, rule: Rule) -> Ending:
-    """Lower capabilities."""
+    """Lower general capabilities in MAX and CUR; return the ending, which restores them.
+
+    Raises NoEffectError if no given value is below the present one.
+    """
     caps = effects.faults.hca.caps
     before = caps.lower(rule["set"])
     if not before:
@@ -273,7 +315,10 @@ def capabilities(effects: Effects, rule: Rule) -> Ending:
     needs=[Parameter("error", StrictStr, _error)],
 )
 def aer(effects: Effects, rule: Rule) -> None:
-    """Record an error of the bus."""
+    """Set an error's status bit in the AER capability; permanent until the guest clears it.
+
+    QEMU sends no error message to the guest.
+    """
     name = rule["error"]
     is_correctable = name in Correctable.__members__
     bit = Correctable[name] if is_correctable else Uncorrectable[name]

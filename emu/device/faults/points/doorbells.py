@@ -42,7 +42,10 @@ class Doorbell(Losable[None], Delayable[None], Repeatable[None]):
 
 
 def _decoded(offset: int, data: bytes) -> tuple[str, int]:
-    """Return the kind of the doorbell at an offset of BAR 0, and the queue number in its data."""
+    """Return the kind of a doorbell (cmd, send, cq, eq) and the number in its data.
+
+    The number is the queue's, or for cmd the bit mask of slots. ``offset`` is in BAR 0.
+    """
     if offset == CMD_DBELL:
         return "cmd", int.from_bytes(data, "big")
     within = offset & PAGE - 1

@@ -57,8 +57,9 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
         return {_DATA: layout.view(self._data)} if layout is not None else {}
 
     def go_on(self) -> bool:
-        """Write the entry (:func:`emu.device.engine.events.eq.write`) unless its queue is
-        destroyed.
+        """Write the entry (:func:`emu.device.engine.events.eq.write`).
+
+        Return whether the EQ took it. False, without a write, if the EQ has been destroyed since.
         """
         hca, eq = self.faults.hca, self._eq
         return hca.eqs.get(eq.handle) is eq and eq_engine.write(
@@ -67,14 +68,18 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
 
     @action("fields of the event's data get the values in set", needs=[SET])
     def corrupt(self, rule: Rule) -> bool:
-        """Change its data and write it."""
+        """Change fields of its data and write it; return whether the EQ took it.
+
+        Raises NoEffectError if no field takes its value, also for an event without a known
+        structure.
+        """
         names = {name.removeprefix(_DATA): value for name, value in rule["set"].items()}
         change_fields(self.views().values(), names)
         return self.go_on()
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])
     def replace(self, rule: Rule) -> bool:
-        """Write other bytes."""
+        """Overwrite the first bytes of its data and write it; return whether the EQ took it."""
         new = bytes.fromhex(rule["data"])[:DATA_BYTES]
         self._data[: len(new)] = new
         return self.go_on()
@@ -122,6 +127,6 @@ class ShownInterrupts:
 
 @mount(IRQ_POINT)
 def show_interrupts(faults: RuleInjector, *, requested: bool) -> None:
-    """Wrap the HCA's interrupts, or unwrap them."""
+    """Wrap the HCA's interrupts to show each to the rules, or unwrap them."""
     own = faults.function.interrupts
     faults.hca.interrupts = ShownInterrupts(faults, own) if requested else own

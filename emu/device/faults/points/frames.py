@@ -63,9 +63,10 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
         change: Callable[[bytearray], None],
         frame: Callable[[bytes], Frame] = Frame,
     ) -> None:
-        """Continue with other bytes, whose checksums are not validated any more.
+        """Continue with changed bytes, whose checksums are not validated any more.
 
-        In a super-frame only the first packet changes.
+        ``change`` alters the bytes in place. A super-frame is cut into packets, of which only the
+        first one changes.
         """
         try:
             first, *others = plain(self.frame)
@@ -81,7 +82,7 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])
     def replace(self, rule: Rule) -> None:
-        """Replace bytes; the length is kept."""
+        """Overwrite the first bytes; the length is kept, and checksums are not recomputed."""
         new = bytes.fromhex(rule["data"])
 
         def change(data: bytearray) -> None:
@@ -92,11 +93,15 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
 
     @action("the byte at the offset ``at``, or the last one, is inverted", takes=[_AT])
     def corrupt(self, rule: Rule) -> None:
-        """Invert one byte."""
+        """Invert the byte at ``at``, or the last one; checksums in the frame are not recomputed.
+
+        The frame check sequence is valid again: the port does not notice (``damage`` does that).
+        """
         self._changed(lambda data: _invert(data, rule))
 
 
 def _invert(data: bytearray, rule: Rule) -> None:
+    """Invert the byte at the rule's ``at``, or the last one; an empty frame is left alone."""
     if data:
         at = len(data) - 1 if rule["at"] is None else min(rule["at"], len(data) - 1)
         data[at] ^= 0xFF
@@ -120,7 +125,7 @@ class FrameArrives(_OfFrame):
     __slots__ = ()
 
     def go_on(self) -> None:
-        """Check it, steer it, deliver it."""
+        """Queue the frame for reception: the port checks, steers and delivers it."""
         if isinstance(self.frame, Damaged):
             receive.enqueue_damaged(self.faults.hca, self.frame)
         else:
@@ -131,8 +136,9 @@ class FrameArrives(_OfFrame):
         takes=[_AT],
     )
     def damage(self, rule: Rule) -> None:
-        """Invert one byte: the port drops the frame and counts an error, unless checks are off
-        (rx-all).
+        """Invert one byte behind a frame check sequence of the former bytes.
+
+        The port drops the frame and counts an error, unless checks are off (rx-all).
         """
         right = b""
 
@@ -165,13 +171,19 @@ class ReceiveRequestEvent(Event[bool]):
 
     @action("the packet is lost, as if no request were posted")
     def drop(self, _rule: Rule) -> bool:
-        """Count the packet as dropped, and keep the WQE for the next one."""
+        """Count the packet in ``out_of_buffer``, and put the WQE back for the next one.
+
+        Return False.
+        """
         self._rq.queue.give_back(self._wqe)
         self._rq.count("out_of_buffer")
         return False
 
     @action("the request completes in error and its queue stops")
     def fail(self, rule: Rule) -> bool:
-        """Complete the WQE in error, like a key without access rights."""
+        """Complete the WQE in error, as for a key without access rights; return False.
+
+        The queue stops.
+        """
         queues.fail_receive(self.faults.hca, self._rq, self._wqe.index, f"fault {rule.name}")
         return False

@@ -112,7 +112,7 @@ class PacketLeaves(_OfPacket[object]):
 
     @action("payload and psn of the packet get the values in set", needs=[_PAYLOAD_AND_PSN])
     def corrupt(self, rule: Rule) -> object:
-        """Change its bytes and send it."""
+        """Overwrite payload and PSN of a copy and send it; return whether the wire takes more."""
         self._outgoing.keep()
         self._outgoing.change(rule["set"])
         return self.go_on()
@@ -139,7 +139,7 @@ class PacketArrives(_OfPacket[None]):
 
     @action("payload and psn of the packet get the values in set", needs=[_PAYLOAD_AND_PSN])
     def corrupt(self, rule: Rule) -> None:
-        """Change its bytes and process it."""
+        """Overwrite payload and PSN of a copy and process it."""
         self.keep()
         _overwrite(self._packet.payload, rule["set"])
         self._packet.psn = int(rule["set"].get("psn", self._packet.psn)) & bth.PSN_MASK
@@ -147,7 +147,10 @@ class PacketArrives(_OfPacket[None]):
 
     @action("a request gets an RNR NAK", takes=[_TIMER])
     def rnr(self, rule: Rule) -> None:
-        """Send an RNR NAK for an RC request; drop any other packet."""
+        """Answer an RC request by an RNR NAK with the rule's timer code (12 by default).
+
+        Any other packet is dropped: a response, another service, an unknown queue pair.
+        """
         hca, packet = self.faults.hca, self._packet
         qp = hca.qps.get(packet.qpn)
         if qp is None or packet.op.kind in RESPONSES or SERVICES.get(qp.st) is not Service.RC:
@@ -180,7 +183,7 @@ class _PacketBytes:
         """Do nothing: the packet has bytes of its own."""
 
     def change(self, values: Mapping[str, Any]) -> None:
-        """Overwrite payload and PSN, and recompute the checksum."""
+        """Overwrite payload and PSN, if given, and update the invariant CRC; keep the length."""
         _overwrite(self._packet.payload, values)
         psn = values.get("psn")
         if psn is not None:
@@ -242,7 +245,10 @@ class ShownWire:
         return self._inner.node(lid)
 
     def reaches(self, lid: int) -> bool:
-        """Return whether the wrapped wire knows the peer: every peer is reached by packets."""
+        """Return whether the wrapped wire knows the peer, in this process or another.
+
+        True also for peers of this process, so that all messages become packets.
+        """
         return self._inner.reaches(lid) or self._inner.node(lid) is not None
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
@@ -254,7 +260,10 @@ class ShownWire:
         self._inner.when_ready(lid, callback)
 
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
-        """Show a packet to the rules; carry it unless one drops or changes it."""
+        """Show a packet to the rules, then carry it; return False when the path is congested.
+
+        Rules may drop or change the packet. A frame that cannot be parsed is carried without rules.
+        """
         try:
             outgoing = _PacketBytes(self._inner, source, frame, sqn)
         except BadPacketError:
@@ -268,7 +277,7 @@ class ShownWire:
 
 @mount(PKT_TX_POINT, PKT_RX_POINT)
 def show_packets(faults: RuleInjector, *, requested: bool) -> None:
-    """Wrap the HCA's wire, or unwrap it."""
+    """Wrap the HCA's wire to show each packet to the rules, or unwrap it."""
     own = faults.function.wire
     faults.hca.wire = ShownWire(faults, own) if requested else own
 
@@ -280,5 +289,6 @@ def _headers(packet: Packet, length: int) -> PacketFields:
 
 
 def _overwrite(payload: memoryview, values: Mapping[str, Any]) -> None:
+    """Overwrite the first bytes of a payload by ``values``' hexadecimal ``payload``, if given."""
     new = bytes.fromhex(str(values.get("payload", "")))[: len(payload)]
     payload[: len(new)] = new

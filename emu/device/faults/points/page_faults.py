@@ -72,20 +72,24 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
     __slots__ = ()
 
     def go_on(self) -> None:
-        """Post the event (:func:`emu.device.engine.mr.page_faults.announce`) if the fault is still
-        open.
+        """Post the event (:func:`emu.device.engine.mr.page_faults.announce`).
+
+        No effect if the page fault has ended since.
         """
         if self._page_fault.is_open:
             page_faults.announce(self.faults.hca, self._page_fault)
 
     @action("the page fault fails, and the driver is not told")
     def fail(self, rule: Rule) -> None:
-        """End the wait in error, once the faulting operation has been suspended."""
+        """End the wait in error, as if the driver had refused; the driver gets no event.
+
+        The wait ends in the next round, once the faulting operation has been suspended.
+        """
         self.faults.later(rule, partial(self._end, refused=True), self, ms=0)
 
     @action("it comes again, count times (1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> None:
-        """Post the event, and again with the same token."""
+        """Post the event, and ``count`` times more (1 by default) with the same token."""
         self.go_on()
         for _ in range(rule["count"] or 1):
             self._post(self._page_fault.token)
@@ -96,7 +100,7 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
         self._post(int(rule["set"].get("token", self._page_fault.token)))
 
     def _post(self, token: int) -> None:
-        """Post an event directly; it is lost when the EQ is full."""
+        """Post an event with this token to the EQ; lost when the EQ is full or missing."""
         hca = self.faults.hca
         eq = hca.event_eq(EventType.PAGE_FAULT)
         if eq is not None:
@@ -128,7 +132,7 @@ class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
 
     @action("the command succeeds, but the queue pair goes on waiting")
     def drop(self, _rule: Rule) -> None:
-        """Leave the queue pair waiting."""
+        """Do nothing: the command succeeds, and the queue pair waits on."""
 
     @action("it counts as an error, or as a success, as error in set says",
             needs=[set_of(["error"])])  # fmt: skip

@@ -58,14 +58,14 @@ class RegisterRead(_Access, Event[bytes]):
 
     @action("it reads the value in set", needs=[set_of(["value"])])
     def corrupt(self, rule: Rule) -> bytes:
-        """Return a number as the register's value."""
+        """Return the rule's ``value`` (0 by default), cut to the size of the access."""
         size = len(self.data)
         value = int(rule["set"].get("value", 0))
         return (value & (1 << 8 * size) - 1).to_bytes(size, "big")
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])
     def replace(self, rule: Rule) -> bytes:
-        """Return other bytes as the register's value."""
+        """Return the rule's bytes, and behind them the register's own, cut to the access."""
         return (bytes.fromhex(rule["data"]) + bytes(self.data))[: len(self.data)]
 
 

@@ -23,6 +23,7 @@ _KINDS = tuple(error.value for error in LinkError)
 
 
 def _check_kind(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a mistake for an unknown kind of link errors."""
     if value not in _KINDS:
         yield "kind", f"no errors {value!r} of a link; there are {', '.join(_KINDS)}"
 
@@ -35,9 +36,9 @@ class SubnetWire(Protocol):
     """A function's wire that leads into a simulated subnet."""
 
     def cut_cable(self, node: str, port: int, *, is_cut: bool) -> bool:
-        """Cut or mend a cable; return False when it already is.
+        """Cut or mend a cable; return False when it is in that state already.
 
-        Raises NoEffectError without one.
+        Raises NoEffectError if the port has no cable.
         """
 
     def fail_link(self, node: str, port: int, error: LinkError, count: int) -> None:
@@ -45,6 +46,7 @@ class SubnetWire(Protocol):
 
 
 def _wire(effects: Effects) -> SubnetWire:
+    """Return the function's wire. Raises NoEffectError if it leads into no simulated subnet."""
     wire = effects.faults.function.wire
     if not isinstance(wire, SubnetWire):
         raise NoEffectError("the function is not connected to a simulated subnet (--subnet)")
@@ -56,7 +58,10 @@ def _wire(effects: Effects) -> SubnetWire:
     needs=[_NODE, _PORT], takes=[MS],
 )  # fmt: skip
 def cable(effects: Effects, rule: Rule) -> Ending:
-    """Cut a cable."""
+    """Cut a cable of the subnet; return the ending, which mends it and survives resets.
+
+    Raises NoEffectError without a simulated subnet or cable, and for a cable that is cut already.
+    """
     wire, node, port = _wire(effects), rule["node"], rule["port"]
     if not wire.cut_cable(node, port, is_cut=True):
         raise NoEffectError(f"the cable at port {port} of {node!r} is cut already")
@@ -69,6 +74,10 @@ def cable(effects: Effects, rule: Rule) -> Ending:
     needs=[_NODE, _PORT, _KIND], takes=[COUNT],
 )  # fmt: skip
 def port_errors(effects: Effects, rule: Rule) -> None:
-    """Count errors at a port."""
+    """Count ``count`` errors (1 by default) of a kind at a port of the subnet.
+
+    The port may report them to the subnet manager. Raises NoEffectError without a simulated subnet
+    or link.
+    """
     count = max(rule["count"] or 1, 1)
     _wire(effects).fail_link(rule["node"], rule["port"], LinkError(rule["kind"]), count)

@@ -57,7 +57,10 @@ class StateChange(Losable[None], Delayable[None]):
         self.function_id, self.state = one.number, state
 
     def go_on(self) -> None:
-        """Change the state, if the function and its state are still those of the event."""
+        """Change the state, and raise its event at the manager if armed.
+
+        No effect if the function or its state is not that of the event any more.
+        """
         one = self._one
         if one.node is self._node and one.state is self._before:
             vhca_state.take(one, self.faults.hca, self.state)
