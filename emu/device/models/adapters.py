@@ -164,6 +164,10 @@ _PRODUCTS = (
 
 
 def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
+    """Return the model of a product's physical or virtual function with this link layer.
+
+    Software steering is included where the adapter supports it; no switch is.
+    """
     title = f"{product.title} VF" if is_vf else product.title
     kind = ModelKind(generation=product.generation, link=link, is_vf=is_vf)
     groups = assembled(PARTS, kind)

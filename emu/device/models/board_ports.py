@@ -89,10 +89,10 @@ def with_port(model: Model, number: int) -> Model:
     """Return the model as the function of a board's port ``number``, from 1 on.
 
     The function manages the switch behind its port, if the model can have one. Only then can the
-    board have a LAG: drivers end a LAG in the code that disables a function's switch
+    board have a LAG. Drivers end a LAG in the code that disables a function's switch
     (core/eswitch.c: mlx5_eswitch_disable); without it Linux 6.1 panics.
 
-    Raises ValueError for a model without an Ethernet port of its own.
+    Raises ValueError for an InfiniBand model and for a virtual function.
     """
     if model.port_type is not PortType.ETH or model.identity.is_vf:
         raise ValueError("only physical functions with Ethernet ports share a board")

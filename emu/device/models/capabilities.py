@@ -229,6 +229,10 @@ _ODP_CONNECTED = {"send": 1, "receive": 1, "write": 1, "read": 1, "srq_receive":
 
 
 def _odp_schemes(atomic: int, ud_srq_receive: int) -> tuple[Capabilities, Capabilities]:
+    """Return group ODP twice: with the transport scheme only, and with the memory scheme too.
+
+    ``atomic`` and ``ud_srq_receive`` are the values of these capabilities, 0 or 1.
+    """
     connected = {**_ODP_CONNECTED, "atomic": atomic}
     services = {
         "page_prefetch": 1,

@@ -52,7 +52,7 @@ class Part:
     """True for virtual functions only, False for physical ones only; None for both."""
 
     def is_of(self, kind: ModelKind) -> bool:
-        """Return whether a kind of function has these fields."""
+        """Return whether a kind of function has these fields: it meets all conditions."""
         return (
             self.since <= kind.generation <= self.until
             and self.link in (None, kind.link)
@@ -61,9 +61,9 @@ class Part:
 
 
 def assembled(parts: Iterable[Part], kind: ModelKind) -> Mapping[CapType, Capabilities]:
-    """Return every group of a kind of function; the last of several parts with a field counts.
+    """Return every capability group of a kind of function, from the parts whose conditions are met.
 
-    A group without a matching part is omitted.
+    Of several parts with a field the last one counts. A group without a matching part is omitted.
     """
     groups: dict[CapType, dict[str, object]] = {}
     for part in parts:

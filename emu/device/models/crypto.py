@@ -58,9 +58,10 @@ KEY_IMPORTS: Mapping[str, KeyImport] = MappingProxyType(
 
 
 def with_crypto(model: Model, method: KeyImport) -> Model:
-    """Return the model with AES-XTS. Raises ValueError for a model that never has it.
+    """Return a copy of the model with AES-XTS and this method of key import.
 
-    Up to ConnectX-6 Dx a message is one data unit; since ConnectX-7 it may be several.
+    Raises ValueError for a model that never has encryption. Up to ConnectX-6 Dx a message is one
+    data unit; since ConnectX-7 it may be several.
     """
     if model.hw_id < FIRST_HW_ID:
         raise ValueError(f"{model.name} has no encryption")

@@ -286,10 +286,10 @@ _KBPS_PER_MBPS: Final = 1000
 
 
 def with_port_rate(model: Model) -> Model:
-    """Return the model with its port's speed as the fastest rate of packet pacing.
+    """Return the model with its port's speed as packet_pacing_max_rate; as it is without pacing.
 
-    In public logs of adapters with ports of 25, 100 and 200 Gb/s Linux prints this rate, in units
-    of 1024 kb/s, as 24414, 97656 and 195312 Mbps (core/rl.c: mlx5_init_rl_table).
+    Linux prints this rate in units of 1024 kb/s (core/rl.c: mlx5_init_rl_table). Public logs of
+    ports of 25, 100 and 200 Gb/s have 24414, 97656 and 195312 Mbps.
     """
     if not model.qos.get("packet_pacing"):
         return model

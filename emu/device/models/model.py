@@ -104,7 +104,7 @@ class Model:
 
     @property
     def capabilities(self) -> Mapping[CapType, Capabilities]:
-        """MAX values of every group."""
+        """MAX values of every group; an empty mapping for a group that the model lacks."""
         return {
             CapType.GENERAL: self.general,
             CapType.ATOMIC: self.atomic,
@@ -131,7 +131,7 @@ class Model:
 
     @property
     def port_mbps(self) -> int:
-        """Highest speed of the function's port, in Mb/s."""
+        """Highest speed of the function's port, in Mb/s: of all InfiniBand lanes together."""
         if self.port_type is PortType.ETH:
             return self.eth_speed
         return IB_LANE_MBPS[self.ib_proto_oper] * IB_LANES[self.ib_link_width_oper]
@@ -143,7 +143,7 @@ class Model:
 
     @property
     def link(self) -> str:
-        """Speed and width of the link."""
+        """Speed and width of the function's port link as text: ``100 GbE`` or ``EDR 4X``."""
         if self.port_type is PortType.ETH:
             return f"{self.eth_speed // 1000} GbE"
         return f"{self.ib_proto_oper.name} {self.ib_link_width_oper}X"

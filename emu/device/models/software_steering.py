@@ -51,7 +51,7 @@ ADDRESSES: Capabilities = MappingProxyType(
 
 
 def _cable(port: int) -> dict[str, int]:
-    """Return the target addresses of entries that forward to the cable of a board's port."""
+    """Return the ICM addresses to which entries forward packets for the cable of a board's port."""
     return {
         "sw_steering_uplink_icm_address_rx": vport_address(IcmKind.VPORT_RX, port, _UPLINK),
         "sw_steering_uplink_icm_address_tx": vport_address(IcmKind.VPORT_TX, port, _UPLINK),
@@ -81,16 +81,15 @@ _OBJECTS = 1 << GeneralObject.SW_ICM | 1 << GeneralObject.SAMPLER
 
 
 def can_own_tables(model: Model) -> bool:
-    """Return whether software may own flow tables: an Ethernet port with a supported entry
-    format.
-    """
+    """Return whether software may own flow tables: the model has a steering_format_version."""
     return bool(model.general.get("steering_format_version"))
 
 
 def with_software_steering(model: Model) -> Model:
-    """Return the model with flow tables of software.
+    """Return a copy of the model with NIC flow tables that software may own.
 
-    Raises ValueError for one that can have none.
+    Raises ValueError for a model without a supported entry format. The FDB is not included
+    (``software_fdb``).
     """
     if not can_own_tables(model):
         raise ValueError(f"{model.name} does not support flow tables owned by software")
@@ -109,7 +108,10 @@ def with_software_steering(model: Model) -> Model:
 
 
 def without_software_steering(model: Model) -> Model:
-    """Return the model with flow tables that only firmware owns."""
+    """Return a copy of the model with NIC flow tables that only firmware owns.
+
+    Also for a model that has no others.
+    """
     general = _but(model.general, {"fl_rc_qp_when_roce_disabled"})
     general["general_obj_types"] &= ~_OBJECTS
     tables = _but(model.flow_table, ADDRESSES)
@@ -136,7 +138,10 @@ def software_fdb(tables: Capabilities) -> Capabilities:
 
 
 def fdb_of_port(model: Model, port: int) -> Capabilities:
-    """Return the capabilities of the tables of the switch behind a board's port."""
+    """Return the capabilities of the switch's tables, with the uplink addresses of a board's port.
+
+    Unchanged for a switch whose tables only firmware owns.
+    """
     tables = model.eswitch_flow_table
     has_any = FDB_ADDRESSES.keys() <= tables.keys()
     return MappingProxyType({**tables, **_cable(port)}) if has_any else tables

@@ -26,7 +26,7 @@ _EVENTS = ("allocated", "active", "in_use", "teardown_request")
 def with_sub_functions(model: Model, limit: int) -> Model:
     """Return the model with a switch and up to ``limit`` sub-functions, 1 to MAX_SUB_FUNCTIONS.
 
-    Raises ValueError for a model that can have no switch.
+    Raises ValueError for a model that can have no switch; ``limit`` is not checked.
     """
     model = with_switch(model)
     general = {
@@ -45,7 +45,10 @@ def with_sub_functions(model: Model, limit: int) -> Model:
 
 
 def _with_event_queues(model: Model, values: Capabilities) -> Capabilities:
-    """Return group GENERAL_2 with the event queue limit that a manager sets (max_io_eqs)."""
+    """Return group GENERAL_2 with ``values`` and with max_num_eqs_24b equal to max_num_eqs.
+
+    A manager sets this limit for its sub-functions (max_io_eqs).
+    """
     limit = {"max_num_eqs_24b": model.general["max_num_eqs"]}
     return MappingProxyType({**model.general_2, **limit, **values})
 
@@ -53,7 +56,8 @@ def _with_event_queues(model: Model, values: Capabilities) -> Capabilities:
 def sub_function_of(model: Model) -> Model:
     """Return the model of an adapter's sub-functions, with the capabilities of a virtual function.
 
-    A sub-function has no device memory, because its slot of BAR 2 has none.
+    A sub-function has no device memory, because its slot of BAR 2 has none. Raises KeyError for a
+    model without a virtual function.
     """
     vf = LINKS[f"{model.name}-vf"][model.port_type]
     return replace(

@@ -166,7 +166,8 @@ MOVED_HEADERS: Capabilities = MappingProxyType(
 def can_switch(model: Model) -> bool:
     """Return whether the model can have a switch: a PF's Ethernet port, from ConnectX-5 on.
 
-    Real ConnectX-4 Lx adapters have a switch too, but without packet registers.
+    Real ConnectX-4 Lx adapters have a switch too, but without packet registers. The result does not
+    say whether the model has its switch now.
     """
     return (
         model.port_type is PortType.ETH
@@ -176,7 +177,10 @@ def can_switch(model: Model) -> bool:
 
 
 def with_switch(model: Model) -> Model:
-    """Return the model with its switch. Raises ValueError for a model that can have none."""
+    """Return a copy of the model with its switch.
+
+    Raises ValueError for a model that can have none.
+    """
     if not can_switch(model):
         raise ValueError(f"{model.name} has no embedded switch")
     objects = model.general["general_obj_types"]

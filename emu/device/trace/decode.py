@@ -103,8 +103,10 @@ class Inner:
 
 
 def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str, object]:
-    """Return the fields of a command's input or output, or its bytes if too short for the
-    layout.
+    """Return the fields of a command's input or output that are not zero, by their PRM names.
+
+    ``opcode``, ``status`` and ``syndrome`` are left out. The field ``inner`` is shown under the
+    name of its structure. Data too short for the layout is shown as bytes (``unknown``).
     """
     if len(data) < layout.named_size(inner.field if inner is not None else ""):
         return unknown(data)
@@ -135,7 +137,8 @@ def unknown(data: Buffer) -> dict[str, object]:
 def octets(data: Buffer) -> str:
     """Return bytes as a string: empty when all are zero, text if printable, else hexadecimal.
 
-    More than ``MAX_READ`` bytes are always hexadecimal.
+    Text has at least four characters. More than MAX_BYTES are cut, with the length; more than
+    MAX_READ bytes are always hexadecimal.
     """
     if len(data) > MAX_READ:
         return f"0x{bytes(data[:MAX_BYTES]).hex()}... {len(data)} bytes"
@@ -153,21 +156,23 @@ def octets(data: Buffer) -> str:
 
 
 def raw(data: Buffer) -> str:
-    """Return unmodified bytes as hexadecimal digits, for an undecodable event."""
+    """Return bytes as hexadecimal digits for an undecodable event; more than _MAX_RAW are cut."""
     shown = f"0x{bytes(data[:_MAX_RAW]).hex()}"
     return shown if len(data) <= _MAX_RAW else f"{shown}... {len(data)} bytes"
 
 
 def event_layout(event: EventType, sub_type: int) -> Prm | None:
-    """Return the structure of an event's own data."""
+    """Return the structure of an event's own data; None if none is declared."""
     if event is EventType.PAGE_FAULT and sub_type < len(_PAGE_FAULTS):
         return _PAGE_FAULTS[sub_type]
     return _EVENT_DATA.get(event)
 
 
 def event_data(event: EventType, sub_type: int, data: Buffer) -> dict[str, object]:
-    """Return the fields of an event's own data, which may be shorter than its space in the
-    entry.
+    """Return the fields of an event's own data that are not zero.
+
+    The data may be shorter than its space in the entry. Data of an unknown structure is shown as
+    bytes.
     """
     layout = event_layout(event, sub_type)
     if layout is None:
@@ -203,7 +208,7 @@ def completion(entry: Buffer) -> dict[str, object]:
 
 
 def _without_data(entry: bytes) -> tuple[bytes, bytes]:
-    """Return a CQE without the data that are scattered to it, and these data."""
+    """Return a CQE without the data that are scattered to it, and these data, perhaps empty."""
     form = entry[-1] & (SCATTER_32 | SCATTER_64)
     if form == SCATTER_32:
         return bytes(SCATTER_32_BYTES) + entry[SCATTER_32_BYTES:], entry[:SCATTER_32_BYTES]
@@ -218,7 +223,10 @@ def _member(enum: type[_Named], value: int) -> _Named | None:
 
 
 def _inside(view: View, field: Field, inner: Inner) -> dict[str, object] | None:
-    """Return the inner structure's fields; None when its bytes are too few."""
+    """Return the inner structure's fields that are not zero, or that differ from ``before``.
+
+    None when the field has too few bytes.
+    """
     content = _raw(view, field)
     if len(content) < inner.layout.size:
         return None
@@ -229,7 +237,7 @@ def _inside(view: View, field: Field, inner: Inner) -> dict[str, object] | None:
 
 
 def _changes(now: Any, before: Any) -> dict[str, object]:
-    """Return the fields whose value has changed, including those that are now zero."""
+    """Return the fields whose value has changed, with their new values, zero included."""
     shown: dict[str, object] = {}
     for field in now.prm.fields:
         value, was = getattr(now, field.name), getattr(before, field.name)
@@ -245,7 +253,7 @@ def _changes(now: Any, before: Any) -> dict[str, object]:
 
 
 def _shown(view: View, field: Field) -> Any:
-    """Return a field's value; a false value when all of it is zero.
+    """Return a field's value in its shown form; a false value when all of it is zero.
 
     A list of more than ``MAX_READ`` bytes is always shown.
     """
@@ -258,6 +266,7 @@ def _shown(view: View, field: Field) -> Any:
 
 
 def _plain(value: object) -> Any:
+    """Return a value in its shown form: nested fields, a list, bytes as text, or a number."""
     if isinstance(value, View):
         return fields(value)
     if isinstance(value, ArrayView):
@@ -266,9 +275,10 @@ def _plain(value: object) -> Any:
 
 
 def listed(count: int, item: Callable[[int], object]) -> Any:
-    """Return a list of ``count`` items in its shown form: whole, or its length and its first items.
+    """Return a list of ``count`` items in its shown form: all items up to MAX_ITEMS.
 
-    ``item`` is called for the shown items.
+    A longer list is shown as its length and its first items. ``item`` is called only for the shown
+    items.
     """
     if count <= MAX_ITEMS:
         return [item(at) for at in range(count)]

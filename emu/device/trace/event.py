@@ -94,7 +94,10 @@ class TraceEvent:
 
     @classmethod
     def from_json(cls, line: str) -> TraceEvent:
-        """Return the event of a JSON line. Raises ValueError for any other text."""
+        """Return the event of a JSON line.
+
+        Raises ValueError for any other text, and without ``t_ns``, ``function`` and ``point``.
+        """
         try:
             values = json.loads(line)
         except (ValueError, RecursionError):

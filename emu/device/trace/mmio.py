@@ -70,6 +70,7 @@ class _NamedRegister:
 
 
 def _registers(prm: Prm, prefix: str = "", base: int = 0) -> Iterator[_NamedRegister]:
+    """Yield a structure's named fields: array items one by one, large structures by field."""
     for field in prm.fields:
         name, offset = prefix + field.name, base + field.offset
         if isinstance(field.kind, Prm) and field.width > _WIDEST_REGISTER:
@@ -86,8 +87,10 @@ _ISEG = tuple(_registers(init_seg))
 
 
 def describe(offset: int, data: Buffer) -> dict[str, object]:
-    """Return the keys of an mmio event from ``register`` on, for an access at ``offset`` of BAR
-    0.
+    """Return the keys of an mmio event from ``register`` on, for an access at ``offset`` of BAR 0.
+
+    ``register`` is missing where the offset has no name. Numbers are little-endian in the MSI-X
+    structures and big-endian elsewhere.
     """
     if MSIX_TABLE <= offset < MSIX_TABLE + MSIX_VECTORS * MSIX_ENTRY_BYTES:
         vector, at = divmod(offset - MSIX_TABLE, MSIX_ENTRY_BYTES)
@@ -99,6 +102,7 @@ def describe(offset: int, data: Buffer) -> dict[str, object]:
 
 
 def _register_of(offset: int, data: Buffer) -> dict[str, object]:
+    """Return register name and fields in the initialization segment, device memory or a UAR."""
     if offset < init_seg.size:
         return _in_segment(offset, data)
     if offset >= _MEMIC:
@@ -113,6 +117,11 @@ def _value(data: Buffer, order: Any) -> int | str:
 
 
 def _in_segment(offset: int, data: Buffer) -> dict[str, object]:
+    """Return the names of the segment's registers that an access touches, joined by "/".
+
+    The fields follow for a structured register that the access covers alone. Empty outside of any
+    register.
+    """
     start, end = offset * 8, (offset + len(data)) * 8
     items = [item for item in _ISEG if item.offset < end and start < item.offset + item.width]
     if not items:
@@ -128,7 +137,10 @@ def _in_segment(offset: int, data: Buffer) -> dict[str, object]:
 
 
 def _sent(at: int) -> tuple[str, Prm | None]:
-    """Return the name and layout of a send doorbell, its second half, or a BlueFlame copy."""
+    """Return the name and layout of a send doorbell, its second half, or a BlueFlame copy.
+
+    The layout is None for the latter two.
+    """
     within = at % SEND_SPACING
     if within == 0:
         return "SEND_DB", _SEND_DOORBELL
@@ -136,6 +148,7 @@ def _sent(at: int) -> tuple[str, Prm | None]:
 
 
 def _in_uar(offset: int, data: Buffer) -> dict[str, object]:
+    """Return the UAR index of an access, with the doorbell's name and fields if it is one."""
     index, at = divmod(offset, PAGE)
     shown: dict[str, object] = {"uar": index}
     name, layout = _sent(at) if at >= UAR_SEND_NO_DBR else _DOORBELLS.get(at, ("", None))

@@ -82,7 +82,10 @@ class LineSink:
         self._form = form
 
     def write(self, event: TraceEvent) -> None:
-        """Write the event's line, unless the stream has failed."""
+        """Write the event's line, unless the stream has failed before.
+
+        The first OSError closes the sink, is kept in ``ended_by`` and logged; nothing is raised.
+        """
         if not self.is_open:
             return
         try:
@@ -131,7 +134,11 @@ class Recorder:
     def on_command(
         self, hca: Hca, request: CommandRequest, command: Command | None
     ) -> Callable[[CmdError | None], None]:
-        """Record a command, with its input and output or the reason of its refusal."""
+        """Decode a command's input; return the call that records the command when it has run.
+
+        The call takes the refusal, or None for success, and adds output or reason, and the
+        duration.
+        """
         # The handler may change state that is needed to decode the input, so decode that first.
         given = _input(hca, request, command)
         return partial(self._command_done, request, command, given, self._clock.now_ns())
@@ -144,6 +151,7 @@ class Recorder:
         started_ns: int,
         error: CmdError | None,
     ) -> None:
+        """Record a command that has run, with its output, or syndrome and reason of its refusal."""
         took_ns = self._clock.now_ns() - started_ns
         fields = _named(request.slot, request.opcode)
         fields["status"] = (error.status if error else Status.OK).name
@@ -159,7 +167,7 @@ class Recorder:
         self._record(TracePoint.CMD, fields)
 
     def undelivered(self, slot: int, entry: object, error: DeliveryError) -> None:
-        """Record a command that was not delivered."""
+        """Record a command that was not delivered: delivery status, reason, inline bytes."""
         inline = getattr(entry, "in")
         fields = _named(slot, int.from_bytes(inline[:2], "big"))
         fields |= {"delivery": error.status.name, "reason": str(error)}
@@ -167,7 +175,7 @@ class Recorder:
         self._record(TracePoint.CMD, fields)
 
     def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
-        """Record an EQE, decoded by its event type."""
+        """Record an EQE, its data decoded by event type and sub-type."""
         fields: dict[str, Any] = {"eqn": eqn, "type": event.name}
         if event in _SUB_TYPES:
             names = {member.value: member.name for member in _SUB_TYPES[event]}
@@ -182,7 +190,7 @@ class Recorder:
         self._record(TracePoint.IRQ, {"vector": vector, "eqn": eqn})
 
     def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
-        """Record a work request, decoded by its opcode."""
+        """Record a work request, decoded by its opcode and transport service; count it by kind."""
         key = hca.mkeys.get(wqe.imm >> 8)
         mode = key.mode if key is not None else None
         if isinstance(queue, Qp):
@@ -194,7 +202,7 @@ class Recorder:
         self._record(TracePoint.WQE, {"qpn": queue.handle} | shown)
 
     def undecoded(self, point: str, known: Mapping[str, object], raw: Buffer) -> None:
-        """Record an undecodable event, by its first bytes."""
+        """Record an undecodable event: the ``known`` fields, an error, the first bytes."""
         fields = {**known, "error": UNDECODED, "raw": decode.raw(raw)}
         self._record(TracePoint(point), fields)
 
@@ -208,7 +216,7 @@ class Recorder:
         self._record(TracePoint.CQE, {"cqn": cqn} | decode.completion(entry + bytes((op_own,))))
 
     def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
-        """Record a page fault, at its end."""
+        """Record a page fault at its end, with outcome, duration and the absent page."""
         fields = {
             "token": fault.token, "qpn": fault.qp.handle, "side": fault.side.value,
             "kind": fault.access.kind.name, "outcome": outcome,
@@ -223,6 +231,7 @@ def _named(slot: int, opcode: int) -> dict[str, Any]:
 
 
 def _input(hca: Hca, request: CommandRequest, command: Command | None) -> dict[str, Any]:
+    """Return the fields of a command's input; its bytes for an unknown command."""
     if command is None:
         return decode.unknown(request.data)
     inner = _inner(command, request, hca)
@@ -232,7 +241,10 @@ def _input(hca: Hca, request: CommandRequest, command: Command | None) -> dict[s
 def _inner(
     command: Command, request: CommandRequest, hca: Hca | None = None
 ) -> decode.Inner | None:
-    """Return the structure in the command's open field, if its other fields determine one."""
+    """Return the structure in the command's open field; None if its other fields determine none.
+
+    With ``hca``, the field's present contents are included, to show only what a write changes.
+    """
     opened = command.opened
     if opened is None or len(request.data) < command.layout_in.size:
         return None

@@ -63,13 +63,14 @@ class TraceReader:
                 yield line, event
 
     def _lines(self) -> Iterator[bytes]:
-        """Yield the lines; only the beginning of a line that is too long."""
+        """Yield the lines, with their end; of a line above MAX_LINE_BYTES only the beginning."""
         while line := self._stream.readline(MAX_LINE_BYTES):
             yield line
             while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
                 line = self._stream.readline(MAX_LINE_BYTES)
 
     def _leave_out(self, number: int, raw: bytes, error: ValueError) -> None:
+        """Count a line that is no event, and warn of the first one; later ones are only counted."""
         self.broken += 1
         if self.broken > 1:
             return
@@ -95,7 +96,10 @@ class EventChoice:
     until: float | None = None
 
     def takes(self, event: TraceEvent, origin_ns: int) -> bool:
-        """Return whether the event matches, in a trace that started at ``origin_ns``."""
+        """Return whether the event meets every criterion, in a trace that started at ``origin_ns``.
+
+        ``since`` and ``until`` are inclusive.
+        """
         if self.points and event.point not in self.points:
             return False
         if self.function is not None and event.function != self.function:
@@ -108,6 +112,7 @@ class EventChoice:
         return self.until is None or passed_ns <= self.until * _NS_PER_S
 
     def _takes_command(self, event: TraceEvent) -> bool:
+        """Return whether the event is a command that meets ``ops`` and ``status``."""
         if event.point != TracePoint.CMD:
             return False
         if self.ops and str(event.fields.get("op")) not in self.ops:
@@ -119,7 +124,10 @@ class EventChoice:
 
 
 def kind_of(event: TraceEvent) -> tuple[str, str]:
-    """Return the counting key of an event: its point, and its name there including any error."""
+    """Return the counting key of an event: its point, and its name there including any error.
+
+    The name is empty for points without one. Both are safe to print.
+    """
     words = [event.fields.get(_NAMES.get(event.point, ""), "")]
     if event.is_refusal:
         words.append(event.fields.get("status", "not delivered"))

@@ -66,7 +66,10 @@ class FunctionNames:
         self._guests: dict[int, str] = {}
 
     def learn(self, event: TraceEvent) -> None:
-        """Read the guest's name from a reset event; ignore other events."""
+        """Read the guest's name from a reset event; ignore other events.
+
+        The name is cut to _MAX_NAME_CHARACTERS; after _MAX_NAMED functions no new one gets a name.
+        """
         if event.point != TracePoint.RESET or not event.fields.get("guest"):
             return
         if event.function in self._guests or len(self._guests) < _MAX_NAMED:
@@ -78,7 +81,7 @@ class FunctionNames:
         return self._guests.get(function)
 
     def of(self, function: int) -> str:
-        """Return the name of a function in a line."""
+        """Return the name of a function in a line: ``k`` for the kernel, ``f1`` or ``GUEST/f1``."""
         if function == KERNEL:
             return "k"
         guest = self._guests.get(function)
@@ -93,7 +96,7 @@ class TextForm:
         self.names = FunctionNames()
 
     def origin_ns(self, event: TraceEvent) -> int:
-        """Return the time origin: the time of this event, if it is the first."""
+        """Return the time of the first event that this form has seen, perhaps of this one."""
         if self._origin_ns is None:
             self._origin_ns = event.t_ns
         return self._origin_ns
@@ -103,7 +106,11 @@ class TextForm:
         return " ".join(self.columns(event))
 
     def columns(self, event: TraceEvent) -> tuple[str, str, str, str]:
-        """Return time, function, point and description, padded to columns."""
+        """Return time, function, point and description, all but the last padded to columns.
+
+        The time is in seconds since the first event. A reset event names the function's guest from
+        now on.
+        """
         time = f"{seconds(event.t_ns - self.origin_ns(event)):>12}"
         self.names.learn(event)
         whose = f"{self.names.of(event.function):{self.names.width}}"
@@ -116,7 +123,10 @@ def number(value: object) -> str:
 
 
 def body(event: TraceEvent) -> str:
-    """Return a description, in words if the point has some, otherwise as ``name=value``."""
+    """Return an event's description, in words if the point has some, otherwise as ``name=value``.
+
+    An undecoded event is shown by its bytes.
+    """
     is_decoded = event.fields.get("error") != UNDECODED
     words = _WORDS.get(event.point) if is_decoded else _undecoded
     return " ".join(words(event.fields) if words else _pairs(event.fields)).rstrip()
@@ -132,6 +142,7 @@ def _reset(fields: Mapping[str, object]) -> Iterator[str]:
 
 
 def _cmd(fields: Mapping[str, object]) -> Iterator[str]:
+    """Yield slot, opcode and result of a command, then input and output as ``name=value``."""
     yield f"slot {_word(fields.get('slot'))} {_word(fields.get('op'))} ->"
     if "delivery" in fields:
         yield f"not delivered, {_word(fields['delivery'])}: {_word(fields.get('reason'))}"
@@ -149,6 +160,7 @@ def _cmd(fields: Mapping[str, object]) -> Iterator[str]:
 
 
 def _mmio(fields: Mapping[str, object]) -> Iterator[str]:
+    """Yield an access, its register or offset, and the decoded fields or the value."""
     yield f"{_word(fields.get('access')):5}"
     if "uar" in fields:
         yield f"uar {_value('', fields['uar'])}"
@@ -163,6 +175,7 @@ def _mmio(fields: Mapping[str, object]) -> Iterator[str]:
 
 
 def _eqe(fields: Mapping[str, object]) -> Iterator[str]:
+    """Yield EQ number, event type, sub-type and data of an EQE."""
     yield f"eqn {_value('', fields.get('eqn'))} {_word(fields.get('type'))}"
     if "sub_type" in fields:
         yield _word(fields["sub_type"])
@@ -174,6 +187,7 @@ def _irq(fields: Mapping[str, object]) -> Iterator[str]:
 
 
 def _wqe(fields: Mapping[str, object]) -> Iterator[str]:
+    """Yield queue number, index and opcode of a work request, then its other fields."""
     yield f"qpn {_value('', fields.get('qpn'))} {_word(fields.get('index'))}"
     yield _word(fields.get("op"))
     named = ("qpn", "index", "op")
@@ -181,6 +195,7 @@ def _wqe(fields: Mapping[str, object]) -> Iterator[str]:
 
 
 def _cqe(fields: Mapping[str, object]) -> Iterator[str]:
+    """Yield CQ number, queue number or flow tag, type, syndrome and fields of a CQE."""
     whose = "flow_tag" if "flow_tag" in fields else "qpn"
     yield f"cqn {_value('', fields.get('cqn'))} {whose} {_value('', fields.get(whose))}"
     yield _word(fields.get("type"))
@@ -193,6 +208,7 @@ def _cqe(fields: Mapping[str, object]) -> Iterator[str]:
 
 
 def _fault(fields: Mapping[str, object]) -> Iterator[str]:
+    """Yield token, queue pair, outcome, duration and absent page of a page fault."""
     yield f"token {_value('', fields.get('token'))} qpn {_value('', fields.get('qpn'))}"
     yield f"{_word(fields.get('side'))} {_word(fields.get('kind'))} ->"
     yield f"{_word(fields.get('outcome'))} {_word(fields.get('duration_us'))}us"
@@ -223,6 +239,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, object]], Iterator[str]]] = {
 
 
 def _pairs(fields: object, depth: int = 0) -> Iterator[str]:
+    """Yield ``name=value`` for each field; none for a value that is no mapping."""
     if not isinstance(fields, Mapping):
         return
     for name, value in fields.items():
@@ -231,6 +248,10 @@ def _pairs(fields: object, depth: int = 0) -> Iterator[str]:
 
 
 def _value(name: str, value: object, depth: int = 0) -> str:
+    """Return a value as text: lists and mappings in brackets, down to six levels.
+
+    Numbers of two digits or more are hexadecimal, unless the field's name means a count or a size.
+    """
     if depth > _MAX_NESTED:
         return "..."
     if isinstance(value, Mapping):
@@ -243,7 +264,7 @@ def _value(name: str, value: object, depth: int = 0) -> str:
 
 
 def _word(value: object) -> str:
-    """Return a value unchanged, or quoted if it contains anything that could affect a terminal."""
+    """Return a value as text, in JSON form if a character could affect a terminal."""
     if isinstance(value, (Mapping, list)):
         return _value("", value)
     text = str(value)

@@ -84,7 +84,11 @@ _MKC_FIELDS: Mapping[MkeyMask, tuple[str, ...]] = {
 
 
 def kind(wqe: Wqe) -> str:
-    """Return the purpose of a request: its opcode, or the use of a UMR."""
+    """Return the purpose of a request: the name of its opcode, or the use of a UMR.
+
+    A UMR is register, bind, layout, translations, invalidate or change, by its mkey mask. An
+    unknown opcode is named by its number.
+    """
     present = min(wqe.ds * DS, len(wqe.buf))
     if wqe.opcode != Opcode.UMR or present < DS + wqe_umr_ctrl_seg.size + mkc.size:
         return _opcode(wqe)
@@ -107,7 +111,7 @@ def request(
 
     ``st`` is the transport service, None for a request of an Ethernet send queue. ``mode`` is the
     access mode of the key that a UMR changes, if any. ``is_ipoib``: a datagram with an Ethernet
-    segment.
+    segment. Segments that the WQE is too short for are left out.
     """
     shown: dict[str, Any] = {"index": wqe.index, "op": kind(wqe), "ds": wqe.ds}
     if flags := _control_flags(wqe.fm_ce_se):
@@ -133,6 +137,7 @@ def _opcode(wqe: Wqe) -> str:
 
 
 def _control_flags(bits: int) -> str:
+    """Return the names of the control segment's flags, joined by "|"; empty without any."""
     names = [
         name for name, bit in (("SIGNALED", _SIGNALED), ("SOLICITED", _SOLICITED)) if bits & bit
     ]
@@ -148,8 +153,9 @@ def _names(enum: type[IntFlag], bits: int) -> str:
 
 
 def _segment(layout: Prm, body: bytes, at: int) -> dict[str, Any]:
-    """Return a segment by its name, without the driver's prefix; empty where the WQE is too
-    short.
+    """Return a segment by its name, without the driver's prefix.
+
+    Empty where the WQE is too short.
     """
     if at + layout.size > len(body):
         return {}
@@ -157,6 +163,7 @@ def _segment(layout: Prm, body: bytes, at: int) -> dict[str, Any]:
 
 
 def _message(opcode: int, opmod: int, body: bytes, st: QpType, is_ipoib: bool) -> dict[str, Any]:
+    """Return the segments of a request of a queue pair, and its data, by service and opcode."""
     shown: dict[str, Any] = {}
     at = DS
     if st is QpType.XRC:
@@ -179,7 +186,10 @@ def _message(opcode: int, opmod: int, body: bytes, st: QpType, is_ipoib: bool) -
 
 
 def _frame(body: bytes, at: int) -> dict[str, Any]:
-    """Return the Ethernet segment; the length of the inline headers; the data."""
+    """Return the Ethernet segment; the length of the inline headers; the data.
+
+    Empty where the WQE is too short for the segment.
+    """
     shown = _segment(wqe_eth_seg, body, at)
     if not shown:
         return {}
@@ -194,6 +204,10 @@ def _frame(body: bytes, at: int) -> dict[str, Any]:
 
 
 def _data(body: bytes, at: int) -> Iterator[dict[str, Any]]:
+    """Yield the data segments from byte ``at`` on, at most _MAX_SEGMENTS.
+
+    Of inline data the length.
+    """
     for _ in range(_MAX_SEGMENTS):
         if at + DS > len(body):
             return
@@ -208,6 +222,10 @@ def _data(body: bytes, at: int) -> Iterator[dict[str, Any]]:
 
 
 def _umr(body: bytes, mode: AccessMode | None) -> dict[str, Any]:
+    """Return a UMR's flags and mask, the mkey context, and the list of translations or BSF.
+
+    Empty where the WQE is too short.
+    """
     at = DS
     if at + wqe_umr_ctrl_seg.size + mkc.size > len(body):
         return {}
@@ -241,7 +259,10 @@ def _context(ctx: object, mask: int) -> dict[str, Any]:
 
 
 def _entries(xlt: bytes, mode: AccessMode | None) -> Any:
-    """Return the translations, without the padding after them."""
+    """Return the translations in their shown form, without the padding after them.
+
+    The entries are MTTs for access mode MTT, else KLMs.
+    """
     layout: Prm = mtt if mode is AccessMode.MTT else klm
     used = len(xlt.rstrip(b"\0"))
     count = min(-(-used // layout.size), len(xlt) // layout.size)
