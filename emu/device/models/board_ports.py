@@ -73,10 +73,10 @@ without that level mlx5_ib makes no LAG of the vPorts.
 
 
 def with_port_selection(model: Model) -> Model:
-    """Return the model with port selection flow tables for LAGs, and with multi-port E-Switches.
+    """Return a copy of the model with port selection flow tables for LAGs.
 
-    Real adapters have both when LAG_RESOURCE_ALLOCATION is set in their configuration. Raises
-    ValueError for a model that cannot share an FDB.
+    The copy also has multi-port E-Switches. Real adapters have both when LAG_RESOURCE_ALLOCATION is
+    set in their configuration. Raises ValueError for a model that cannot share an FDB.
     """
     if not (can_switch(model) and can_own_tables(model)):
         raise ValueError(f"{model.name} has no port selection flow tables")

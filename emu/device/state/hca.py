@@ -303,7 +303,7 @@ class Hca(ObjectTables):
     def initialize(self) -> None:
         """Enter state INITIALIZED (INIT_HCA): empty tables with the limits of the CUR capabilities.
 
-        The driver's version string is cleared. The caller must have dropped all objects before.
+        The driver's version string is cleared. Objects in the former tables are not freed.
         """
         self.make_tables()
         self.driver = ""
@@ -335,8 +335,9 @@ class Hca(ObjectTables):
     def drop_objects(self) -> None:
         """Drop all objects at once, with GIDs, rate limits, event subscriptions and resource dumps.
 
-        Objects go to ``deferred_free``; new empty tables replace theirs. An E-Switch recomputes its
-        tables. The caller must have stopped all work on the objects before.
+        Objects go to ``deferred_free``; new empty tables replace theirs. The switch of a manager is
+        notified that its tables have changed. The caller must have stopped all work on the objects
+        before.
         """
         self.teardowns += 1
         self._event_eqs.clear()

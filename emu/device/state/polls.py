@@ -26,6 +26,7 @@ def polls(kind: type[Queue]) -> Callable[[Poll], Poll]:
     """
 
     def register(function: Poll) -> Poll:
+        """Register the function and return it. Raises ValueError for a second one of the class."""
         if kind in POLLS:
             raise ValueError(f"{kind.__name__} already has a poll function: {POLLS[kind]}")
         POLLS[kind] = function

@@ -39,8 +39,9 @@ class SubFunction:
 
     @property
     def is_there(self) -> bool:
-        """Whether its driver can start or continue: writes into its slot of BAR 2 have an
-        effect.
+        """Whether its driver can start or continue: ACTIVE, IN_USE or TEARDOWN_REQUEST.
+
+        Only then do writes into its slot of BAR 2 have an effect.
         """
         return self.state in _THERE
 

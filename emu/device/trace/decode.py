@@ -181,11 +181,12 @@ def event_data(event: EventType, sub_type: int, data: Buffer) -> dict[str, objec
 
 
 def completion(entry: Buffer) -> dict[str, object]:
-    """Return the keys of a cqe event from ``qpn`` on, for the 64 bytes of an entry.
+    """Return the keys of a cqe event from ``qpn`` on, for the 64 or 128 bytes of an entry.
 
     Data that are scattered to the entry, or precede it in 64 bytes, have a key of their own. The
     CQE of a received Ethernet packet, recognised by its checked Ethernet header, has a flow tag
-    instead of the queue's number.
+    instead of the queue's number. Error CQEs have a syndrome. Unknown opcodes and syndromes are
+    shown as numbers.
     """
     entry, scattered = _without_data(bytes(entry))
     opcode = entry[-1] >> 4

@@ -156,7 +156,7 @@ def _assign(segment: object, values: Mapping[str, object]) -> Ending:
 def link(effects: Effects, rule: Rule) -> Ending:
     """Disconnect the cable, or with ``up`` connect it; return the ending, which reverts this.
 
-    The ending does nothing after a restart of the firmware. Raises NoEffectError if the cable is in
+    The ending does nothing after a reset of the function. Raises NoEffectError if the cable is in
     that state already.
     """
     faults, up = effects.faults, bool(rule["up"])
@@ -176,9 +176,10 @@ def link(effects: Effects, rule: Rule) -> Ending:
     "the function is off the bus: reads return all-ones, writes and doorbells are lost", takes=[MS]
 )
 def gone(effects: Effects, _rule: Rule) -> Ending:
-    """Take the function off the bus; return the ending, which restarts the function on the bus.
+    """Take the function off the bus; return the ending, which puts it back with restarted firmware.
 
-    Raises NoEffectError if the function is off the bus already.
+    Reads return all-ones then, writes and doorbells are lost. Raises NoEffectError if the function
+    is off the bus already.
     """
     if effects.is_gone:
         raise NoEffectError("the function is off the bus already")
@@ -247,7 +248,7 @@ def event(effects: Effects, rule: Rule) -> None:
 def temperature(effects: Effects, rule: Rule) -> Ending:
     """Set the temperature of the board's chip; return the ending, which restores the former one.
 
-    Drivers get an event above the limit, on all functions of the board.
+    A temperature above the limit raises TEMP_WARN_EVENT at each function with temp_warn_event.
     """
     hca = effects.faults.hca
     before = hca.adapter.board.asic.temperature

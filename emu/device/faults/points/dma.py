@@ -49,7 +49,10 @@ class Write(_Access):
 
 @mount(READ_POINT, WRITE_POINT)
 def watch_memory(faults: RuleInjector, *, requested: bool) -> None:
-    """Install the rules' check of guest memory accesses, or remove it."""
+    """Show each access to guest memory to the rules if ``requested``, else to none.
+
+    A rule that fails the access raises DmaError in the access.
+    """
 
     def ask(iova: int, length: int, is_write: bool) -> None:
         faults.show(WRITE_POINT if is_write else READ_POINT, iova, length)

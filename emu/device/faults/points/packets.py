@@ -203,7 +203,7 @@ class _OutgoingDatagram:
 
     @property
     def headers(self) -> PacketFields:
-        """Fields that rules match."""
+        """Fields that rules match: a SEND of UD with PSN 0, the source's LID and the target's."""
         packet = self._packet
         return PacketFields(
             PacketKind.SEND, Service.UD, packet.to.qpn, 0, packet.to.lid, self._origin.lid,

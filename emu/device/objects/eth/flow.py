@@ -110,7 +110,10 @@ class FteAction:
 
     @property
     def references(self) -> tuple[Object, ...]:
-        """All objects that the action refers to."""
+        """All objects that the action refers to: destinations, counters, header contexts, meter.
+
+        Reformats of vPort destinations are included.
+        """
         contexts = (step for step in self.steps if isinstance(step, Object))
         of_targets = (each for target in self.vports for each in target.holds())
         meters = () if self.metering is None else (self.metering.aso,)

@@ -22,7 +22,7 @@ _COUNTER_BYTES: Final = 160
 
 
 def _counters(made: Limits) -> int:
-    """Return the maximum number of counters; numbers start at 1."""
+    """Return the maximum number of flow counters by the capabilities; numbers start at 1."""
     general = made.caps.general
     counters: int = general.max_flow_counter_31_16 << 16 | general.max_flow_counter_15_0
     return counters

@@ -63,7 +63,7 @@ def vport_of(number: int) -> tuple[int, int]:
 
 
 def parts(address: int) -> dict[str, int]:
-    """Return an address as the fields of an output; icm_address_63_40 stays 0."""
+    """Return an address as the fields of a command's output; icm_address_63_40 stays 0."""
     return {
         "icm_address_31_0": address & 0xFFFF_FFFF,
         "icm_address_39_32": address >> 32,

@@ -70,7 +70,7 @@ class Limit:
 
 
 def _most_elements(made: Limits) -> int:
-    """Return the limit for the function's own tree plus that of a switch it manages."""
+    """Return the maximum number of elements: the function's own tree, plus that of its switch."""
     qos = made.caps.qos
     own: int = 1 << qos.log_max_qos_nic_queue_group + 1
     return own + (MAX_ESWITCH_ELEMENTS if qos.esw_scheduling else 0)
@@ -269,10 +269,10 @@ def _path(leaf: SchedulingElement) -> Way:
 
 
 def _held_back(path: Way, own: int, delays: list[int]) -> set[BandwidthClaim]:
-    """Return the claims on elements that delay the queue, themselves or by an element above.
+    """Return the claims by which a delayed queue waits; empty if nothing delays it.
 
-    Claims below the limit that delays the queue are excluded: neighbours there need not wait for
-    it.
+    A claim counts if its element, or one above, delays the queue. Claims below the limit that
+    delays the queue longest are excluded: neighbours there need not wait for it.
     """
     below = accumulate(delays, max, initial=own)
     above = [*accumulate(reversed(delays), max)][::-1]

@@ -285,7 +285,7 @@ class Mkey(Object):
         """Yield byte count, key and address of a list's first ``limit`` entries.
 
         For a KSM key a chunk of regular entries yields only its first one, and ``limit`` counts
-        what is yielded. For KLM and KSM keys only.
+        what is yielded. An MTT key yields none.
         """
         if self.mode is _KSM:
             return islice(self.blocks.given(), limit)
@@ -298,7 +298,7 @@ class Mkey(Object):
 
     @property
     def ranges(self) -> Ranges:
-        """The list of a KLM key, laid out as ranges."""
+        """The list of a KLM key, laid out as ranges: at each write if long, else at first use."""
         if self._ranges is None:
             self._ranges = Ranges(self._xlt)
         return self._ranges

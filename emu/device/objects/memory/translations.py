@@ -50,7 +50,7 @@ def mtt_entries(xlt: bytes | bytearray, *, pg_access: bool = True) -> array[int]
 
 
 def _swapped(numbers: array[int]) -> array[int]:
-    """Convert in place between the driver's byte order and the host's."""
+    """Convert in place between the driver's byte order and the host's; return the same array."""
     if _SWAP:
         numbers.byteswap()
     return numbers
