@@ -33,7 +33,11 @@ _WITH_MTU: Final = (*_WITH_PATH, QpType.DCI)
 
 
 def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Selection) -> None:
-    """Raise BAD_PARAM_ERR for an invalid value in the fields taken from ``given``."""
+    """Refuse with BAD_PARAM_ERR an invalid value in the fields that ``what`` takes from ``given``.
+
+    Checks port, P_Key index, GID or LID path, alternate path, MTU, log_msg_max, udp_sport, LAG
+    affinity, and the depths for READs. Other fields may have any value.
+    """
     caps, path = hca.caps, given.primary_address_path
     if "vhca_port_num" in what.path:
         check_port(caps, path.vhca_port_num)
@@ -56,7 +60,10 @@ def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Selection) -> None:
 
 
 def _check_affinity(caps: Caps, given: Qpc, what: Selection) -> None:
-    """Check the port affinity of a LAG; without LAG ports any value is ignored."""
+    """Refuse with BAD_PARAM_ERR a LAG port affinity above num_lag_ports.
+
+    Without LAG ports any value is accepted and has no effect.
+    """
     ports = caps.general.num_lag_ports
     if ports and AFFINITY in what.fields and given.lag_tx_port_affinity > ports:
         raise CmdError(
@@ -67,7 +74,11 @@ def _check_affinity(caps: Caps, given: Qpc, what: Selection) -> None:
 
 
 def _check_alternate(hca: Hca, qp: Qp, path: Ads) -> None:
-    """Check the path for automatic path migration, which only connected services have."""
+    """Refuse with BAD_PARAM_ERR an alternate path that is invalid or not supported.
+
+    Only RC, UC and XRC have one, and only with the capability apm. Checks port, P_Key index and
+    address.
+    """
     if not hca.caps.general.apm or qp.st not in _WITH_PATH:
         raise CmdError(Status.BAD_PARAM_ERR, "this service has no alternate path", qp.st.name)
     check_port(hca.caps, path.vhca_port_num)
@@ -82,7 +93,7 @@ def check_port(caps: Caps, number: int) -> None:
 
 
 def check_pkey_index(caps: Caps, index: int) -> None:
-    """Refuse an index beyond the P_Key table with BAD_PARAM_ERR.
+    """Refuse a P_Key index at or above the table's size with BAD_PARAM_ERR.
 
     An entry may be empty: all packets are then dropped until the subnet manager fills it.
     """
@@ -91,7 +102,11 @@ def check_pkey_index(caps: Caps, index: int) -> None:
 
 
 def _check_mtu(op: Op, qp: Qp, code: int) -> None:
-    """Check the MTU code, which is required by INIT2RTR at the latest; 0 before means "later"."""
+    """Refuse with BAD_PARAM_ERR an MTU code that IBTA does not define (1 to 5).
+
+    Code 0 means "later" and is accepted, but INIT2RTR of a service with segments needs a code, now
+    or from an earlier command.
+    """
     is_needed = op is Op.INIT2RTR_QP and qp.st in _WITH_MTU
     code = code or (qp.ctx.mtu if is_needed else MTU_CODES[0])
     if code not in MTU_CODES:
@@ -99,10 +114,10 @@ def _check_mtu(op: Op, qp: Qp, code: int) -> None:
 
 
 def _check_depths(caps: Caps, qp: Qp, given: Qpc, what: Selection) -> None:
-    """Check the depths for outstanding READs and atomics, by the driver's use of the capabilities.
+    """Refuse with BAD_PARAM_ERR log_sra_max or log_rra_max above the capability.
 
-    The driver compares max_rd_atomic with log_max_ra_res and max_dest_rd_atomic with log_max_ra_req
-    (qp.c: validate_rd_atomic).
+    The driver compares max_rd_atomic (log_sra_max) with log_max_ra_res and max_dest_rd_atomic
+    (log_rra_max) with log_max_ra_req (qp.c: validate_rd_atomic). A DCI has capabilities of its own.
     """
     general, is_dc = caps.general, qp.st is QpType.DCI
     most_sent = general.log_max_ra_res_dc if is_dc else general.log_max_ra_res_qp

@@ -31,10 +31,12 @@ _FATAL: Final = (EventType.WQ_CATAS_ERROR, EventType.WQ_ACCESS_ERROR)
 
 
 def raise_qp_event(hca: Hca, qp: Qp, event: EventType, cause: Cause = Cause.ANY) -> None:
-    """Raise an affiliated asynchronous event of a queue pair.
+    """Raise an affiliated asynchronous event of a queue pair; change no state of the queue pair.
 
-    For fatal events QUERY_QP then reports ``cause`` (mlx5_ib: mlx5_ib_qp_err_syndrome). The
-    responders of DC targets have no events: a target stays usable (qpc.c: dct_allowed_event_types).
+    The event is lost if no EQ subscribes to it. For fatal events QUERY_QP then reports ``cause``
+    (mlx5_ib: mlx5_ib_qp_err_syndrome). WQ_ACCESS_ERROR and WQ_INVAL_REQ_ERROR are counted. A DC
+    target's responder raises and counts nothing: a target stays usable (qpc.c:
+    dct_allowed_event_types).
     """
     if qp.st is QpType.DCT:
         return
@@ -45,10 +47,10 @@ def raise_qp_event(hca: Hca, qp: Qp, event: EventType, cause: Cause = Cause.ANY)
 
 
 def establish(hca: Hca, qp: Qp) -> None:
-    """Raise COMM_EST for the first request to a queue pair in RTR.
+    """Raise COMM_EST, once after each reset, for a request that arrives in RTR.
 
-    The event spares a driver the wait for its peer's last message (IBTA 11.6.3.1; mlx5_ib:
-    IB_EVENT_COMM_EST).
+    The caller has checked the state, which stays RTR. The event spares a driver the wait for its
+    peer's last message (IBTA 11.6.3.1; mlx5_ib: IB_EVENT_COMM_EST).
     """
     if not qp.is_established:
         qp.is_established = True
@@ -61,9 +63,10 @@ def raise_srq_event(hca: Hca, srqn: int, event: EventType) -> None:
 
 
 def check_srq_limit(hca: Hca, srq: Srq) -> None:
-    """Raise the limit event, once for each arming, when fewer requests are posted than the limit.
+    """Raise SRQ_RQ_LIMIT when fewer requests are posted than the limit, and disarm the limit.
 
-    An unreadable doorbell record breaks the queue; the request taken last is still filled.
+    Without an armed limit (lwm 0) this does nothing. An unreadable doorbell record breaks the queue
+    (SRQ_CATAS_ERROR); the request taken last is still filled.
     """
     if not srq.lwm:
         return
@@ -79,7 +82,10 @@ def check_srq_limit(hca: Hca, srq: Srq) -> None:
 
 
 def break_srq(hca: Hca, srq: Srq) -> None:
-    """Raise SRQ_CATAS_ERROR, once, for a shared queue that cannot be read any more."""
+    """Move a shared queue to its error state and raise SRQ_CATAS_ERROR; later calls do nothing.
+
+    In this state ``take_shared`` raises ListBrokenError. Its queue pairs are not stopped here.
+    """
     if not srq.is_in_error:
         srq.is_in_error = True
         raise_srq_event(hca, srq.handle, EventType.SRQ_CATAS_ERROR)
@@ -88,7 +94,8 @@ def break_srq(hca: Hca, srq: Srq) -> None:
 def take_shared(srq: Srq) -> RecvWqe | None:
     """Return the next request of a shared queue; None when it is empty.
 
-    Raises DmaError, and ListBrokenError also for a queue in its error state.
+    Raises DmaError for unreadable memory, ListBrokenError for an invalid link or a queue in its
+    error state. The error state itself is not entered here.
     """
     check_shared(srq)
     return srq.queue.take()

@@ -36,7 +36,8 @@ LAST_FLUSH_POLL_NS: Final = INTERVAL_NS
 def flush(hca: Hca, qp: Qp) -> None:
     """Complete with WR_FLUSH_ERR the requests that are posted to the stopped queues.
 
-    Requests beyond one poll's budget are flushed in the queue pair's next poll.
+    In ERR these are sends and receives, in SQER only sends; in other states this does nothing. At
+    most FLUSHED_PER_POLL of each are flushed; a further poll is scheduled if sends are left.
     """
     if qp.state in (QpState.ERR, QpState.SQER):
         _flush_sends(hca, qp)
@@ -46,7 +47,10 @@ def flush(hca: Hca, qp: Qp) -> None:
 
 
 def begin_flush(hca: Hca, qp: Qp) -> None:
-    """Flush a queue pair that has just entered ERR, and start polling its receive ring."""
+    """Flush a queue pair that has just entered ERR, and start polling its receive ring.
+
+    A queue pair on an SRQ has no ring; it raises SRQ_LAST_WQE instead, unless it is XRC.
+    """
     _flush_sends(hca, qp)
     _flush_kept(hca, qp)
     if qp.rq is not None:
@@ -57,6 +61,11 @@ def begin_flush(hca: Hca, qp: Qp) -> None:
 
 
 def _flush_sends(hca: Hca, qp: Qp) -> None:
+    """Complete up to FLUSHED_PER_POLL posted sends with WR_FLUSH_ERR.
+
+    A further poll is scheduled if more may be left. Packets in flight are abandoned, and the
+    adapter's own rendezvous cancelled. An unreadable ring is only logged.
+    """
     if qp.connection is not None:
         qp.connection.stop()
     if qp.adapter_requests is not None:
@@ -78,13 +87,19 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
 
 
 def _flush_kept(hca: Hca, qp: Qp) -> None:
-    """Flush the receive request of a message that waited for a page."""
+    """Complete ``qp.waiting_receive``, the receive WQE set aside, with WR_FLUSH_ERR, if any."""
     waiting, qp.waiting_receive = qp.waiting_receive, None
     if waiting is not None:
         fail_receive(hca, qp, waiting, CqeSyndrome.WR_FLUSH_ERR)
 
 
 def _poll_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
+    """Check a queue pair in ERR for newly posted receives, and set the next check.
+
+    Posted receives schedule the queue pair, whose poll flushes them, and reset the interval;
+    otherwise the interval doubles up to LAST_FLUSH_POLL_NS. Checks end when the queue pair leaves
+    ERR or is destroyed.
+    """
     if qp.state is not QpState.ERR or hca.qps.get(qp.handle) is not qp:
         return
     if _has_receives(qp):
@@ -98,6 +113,7 @@ def _poll_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
 
 
 def _has_receives(qp: Qp) -> bool:
+    """Return whether receives are posted; False also when the doorbell record is unreadable."""
     try:
         return qp.rq is not None and qp.rq.posted() > 0
     except DmaError:
@@ -105,6 +121,10 @@ def _has_receives(qp: Qp) -> bool:
 
 
 def _poll_later(hca: Hca, qp: Qp, interval_ns: int) -> None:
+    """Set the next check for posted receives, by a timer of the queue pair.
+
+    At the longest interval the poller that all queues in error share makes the check.
+    """
     again = partial(_poll_receives, hca, qp, interval_ns)
     if interval_ns < LAST_FLUSH_POLL_NS:
         qp.timer = hca.clock.call_later(interval_ns, again)
@@ -113,7 +133,10 @@ def _poll_later(hca: Hca, qp: Qp, interval_ns: int) -> None:
 
 
 def _flush_receives(hca: Hca, qp: Qp) -> None:
-    """Flush some of the requests now in the receive ring."""
+    """Complete up to FLUSHED_PER_POLL receives of the queue pair's own ring with WR_FLUSH_ERR.
+
+    An unreadable ring is only logged. The requests of a shared queue stay there.
+    """
     ring, cq = qp.rq, qp.rcq
     if ring is None or cq is None:  # CREATE_QP requires both or neither
         return
@@ -134,14 +157,22 @@ def fail_receive(
     syndrome: CqeSyndrome,
     cause: Cause = Cause.ANY,
 ) -> None:
-    """Complete a receive WQE in error, unless it is complete."""
+    """Complete a receive WQE in error and detach it; do nothing if it is complete.
+
+    The matched entry of a tag list gets MSG_COMPLETION_CANCELED instead of an error CQE. The queue
+    pair's state does not change.
+    """
     wqe, receive.wqe = receive.wqe, None
     if wqe is not None and not _is_tagged(hca, qp, receive):
         completions.fail_receive(hca, receive.cq, qp, syndrome, wqe.index, receive.srqn, cause)
 
 
 def _is_tagged(hca: Hca, qp: Qp, receive: ReceiveRequest) -> bool:
-    """Cancel the tag list entry of a receive request; return whether it had one."""
+    """Cancel the tag list entry of a receive request; return whether it had one.
+
+    An entry is released and reported by MSG_COMPLETION_CANCELED. False for a request of the receive
+    queue: an unexpected message is uncounted, and the caller writes the CQE.
+    """
     arrival, srq = receive.arrival, qp.srq
     if arrival is None or srq is None or srq.tags is None:
         return False

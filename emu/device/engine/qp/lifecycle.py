@@ -33,7 +33,11 @@ _CONNECTED: Final = frozenset({QpType.RC, QpType.UC, QpType.XRC})
 
 
 def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
-    """Stop the queue pair for unreadable receive requests; raise an event for each queue."""
+    """Move the queue pair to ERR for receive requests that cannot be read.
+
+    Raises WQ_CATAS_ERROR for the queue pair and, once, SRQ_CATAS_ERROR for ``srq``, which is then
+    in its error state.
+    """
     log.warning("%r: receive queue is broken: %s", qp, why)
     if srq is not None:
         break_srq(hca, srq)
@@ -42,7 +46,12 @@ def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
 
 
 def entered(hca: Hca, qp: Qp, source: QpState) -> None:
-    """Decode a context that a command has changed, and act on the new state."""
+    """Apply a context and state that a command has just set; ``source`` is the state before.
+
+    The context is decoded, and a connected service's path resolved. In a new state all timers stop.
+    RST cancels page faults, returns receive requests and resets the counters. ERR flushes posted
+    requests, RTS schedules a poll. Without a new state only the context is applied.
+    """
     qp.decode()
     if qp.st in _CONNECTED:
         path = qp.ctx.primary_address_path
@@ -68,7 +77,11 @@ def entered(hca: Hca, qp: Qp, source: QpState) -> None:
 
 
 def to_error(hca: Hca, qp: Qp) -> None:
-    """Move a queue pair to ERR, for the device itself."""
+    """Move a queue pair to ERR because of an error that the device found; do nothing in ERR.
+
+    Timers and page faults are cancelled and posted requests flushed, with the cause FAILURE. No
+    event is raised here, except SRQ_LAST_WQE of a queue pair on an SRQ.
+    """
     if qp.state is not QpState.ERR:
         log.info("%r: to ERR from %s", qp, qp.state.name)
         qp.state, qp.has_failed = QpState.ERR, True
@@ -78,7 +91,10 @@ def to_error(hca: Hca, qp: Qp) -> None:
 
 
 def to_send_queue_error(hca: Hca, qp: Qp) -> None:
-    """Stop the send queue of an unreliable service, which still receives (IBTA 10.3.1.6)."""
+    """Move an unreliable service to SQER: it stops sending and still receives (IBTA 10.3.1.6).
+
+    Posted sends are flushed. The requester's page fault is cancelled, and the responder's stays.
+    """
     log.info("%r: to SQER from %s", qp, qp.state.name)
     qp.state, qp.has_failed = QpState.SQER, True
     qp.stop_waiting()
@@ -87,7 +103,10 @@ def to_send_queue_error(hca: Hca, qp: Qp) -> None:
 
 
 def drained(hca: Hca, qp: Qp) -> None:
-    """Move to SQD after a signature error (drain_sigerr), once the request is complete."""
+    """Move to SQD after a signature error (drain_sigerr), and raise SQ_DRAINED.
+
+    The caller has completed the current request. Posted requests stay in the ring.
+    """
     log.info("%r: to SQD from %s: signature error", qp, qp.state.name)
     qp.is_draining = False
     qp.state = QpState.SQD
@@ -96,7 +115,11 @@ def drained(hca: Hca, qp: Qp) -> None:
 
 
 def stop_paging(hca: Hca, qp: Qp) -> None:
-    """Cancel page faults at a reset, and return unfilled receive requests to their shared queue."""
+    """Cancel page faults at a reset, and return unfilled receive requests to their shared queue.
+
+    The matched entry of a tag list is cancelled instead. Requests of the queue pair's own ring are
+    forgotten. The adapter's rendezvous are cancelled.
+    """
     page_faults.cancel(hca, qp)
     if qp.adapter_requests is not None:
         rendezvous.cancel(hca, qp)
@@ -108,6 +131,11 @@ def stop_paging(hca: Hca, qp: Qp) -> None:
 
 
 def _return(hca: Hca, qp: Qp, srq: Srq, receive: ReceiveRequest, wqe: RecvWqe) -> None:
+    """Return an unfilled receive request to its SRQ, as the next one to take.
+
+    The matched entry of a tag list is cancelled instead (MSG_COMPLETION_CANCELED). An unexpected
+    message is uncounted.
+    """
     if receive.arrival is not None and receive.arrival.entry is not None:
         reports.cancel(hca, qp, srq, receive.arrival.entry)
         return
@@ -117,11 +145,12 @@ def _return(hca: Hca, qp: Qp, srq: Srq, receive: ReceiveRequest, wqe: RecvWqe) -
 
 
 def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
-    """Move the queue pairs that report to broken CQs to ERR.
+    """Move the queue pairs that report to broken CQs to ERR; yield once for each queue checked.
 
-    Up to 2**18 queues are checked; for each one, yield whether it was stopped. A shared receive
-    queue with a broken CQ of its own goes to its error state. A queue pair that receives from it
-    stops with its next message, or at once if a message has started.
+    Up to 2**18 queues are checked; the value tells whether the queue was stopped. A stopped queue
+    pair raises WQ_CATAS_ERROR and is flushed by its next poll. An SRQ with a broken CQ of its own
+    goes to its error state (SRQ_CATAS_ERROR). A queue pair that receives from it stops with its
+    next message, or at once if a message has started.
     """
     for srq in list(hca.srqs):
         is_stopped = srq.cq in broken and hca.srqs.get(srq.handle) is srq
@@ -157,7 +186,10 @@ def stop_over(
     why: str,
     cause: Cause = Cause.ANY,
 ) -> None:
-    """Complete a receive request in error, and stop the queue pair."""
+    """Complete a receive request with ``syndrome``, and move the queue pair to ERR.
+
+    QUERY_QP then reports the error with ``cause``. No event is raised, and no NAK is sent here.
+    """
     index = receive.wqe.index if receive.wqe is not None else -1
     log.warning("%r: receive request %d failed: %s", qp, index, why)
     qp.note_error(error_word(CqeOpcode.RESP_ERR, syndrome, cause))

@@ -28,8 +28,9 @@ log = logging.getLogger(__name__)
 def check_state(qp: Qp, given: Qpc, what: Selection) -> bool:
     """Return whether a command that takes ``what`` makes the queue pair migrate.
 
-    Raises BAD_PARAM_ERR for an undefined pm_state. Without an alternate path pm_state is ignored:
-    iPXE's golan.c selects ARMED, which is 0.
+    True only for MIGRATED selected in ARMED. Raises BAD_PARAM_ERR for an undefined pm_state that
+    the command selects. Without an alternate path pm_state is ignored: iPXE's golan.c selects
+    ARMED, which is 0. The queue pair is unchanged.
     """
     if not what.chooses_pm_state:
         return False
@@ -39,14 +40,22 @@ def check_state(qp: Qp, given: Qpc, what: Selection) -> bool:
 
 
 def take_alternate(qp: Qp) -> None:
-    """Make the alternate path the primary one in the context."""
+    """Copy the alternate path over the primary one in the context; pm_state is then MIGRATED.
+
+    The queue pair has no alternate path any more. The caller applies the context
+    (``lifecycle.entered``).
+    """
     qp.ctx.primary_address_path = bytes(qp.ctx.secondary_address_path)
     qp.ctx.pm_state = PmState.MIGRATED
     qp.has_alternate = False
 
 
 def migrate(hca: Hca, qp: Qp, why: str) -> None:
-    """Change to the alternate path, for the device itself."""
+    """Change to the alternate path because of an error or packet; raise PATH_MIG.
+
+    The caller has checked that the queue pair is ARMED. The state stays, and the retry count
+    restarts at 0.
+    """
     log.info("%r: migrates to its alternate path: %s", qp, why)
     qp.encode()
     take_alternate(qp)
@@ -56,7 +65,10 @@ def migrate(hca: Hca, qp: Qp, why: str) -> None:
 
 
 def escape(hca: Hca, qp: Qp, why: str) -> bool:
-    """Migrate because the peer does not respond; return False when the queue pair is not armed."""
+    """Migrate an ARMED queue pair whose peer does not respond; return whether it was ARMED.
+
+    False leaves the queue pair unchanged: it has no other path.
+    """
     if qp.path_state is not PmState.ARMED:
         return False
     migrate(hca, qp, why)

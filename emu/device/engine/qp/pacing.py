@@ -27,8 +27,8 @@ def pace_by(group: SchedulingElement | None) -> Pace | None:
 def paced(hca: Hca, qp: Qp, pace: Pace, send: Callable[[], bool]) -> bool:
     """Poll one side of a queue pair by ``send``, if its rate allows that now.
 
-    Returns True when more can be sent at once. A timer schedules the queue pair when it has to
-    wait.
+    Returns True when more can be sent at once; False when ``send`` has no more or the rate makes it
+    wait. A timer schedules the queue pair after the wait; ``send`` is not called before.
     """
     if _waits(hca, qp, pace):
         return False
@@ -39,6 +39,7 @@ def paced(hca: Hca, qp: Qp, pace: Pace, send: Callable[[], bool]) -> bool:
 
 
 def _waits(hca: Hca, qp: Qp, pace: Pace) -> bool:
+    """Return whether the rate forbids sending now; if so, a timer schedules the queue pair."""
     if pace.timer is not None:
         return True
     delay = pace.pacing.delay(hca.clock.now_ns())

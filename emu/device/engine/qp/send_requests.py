@@ -70,7 +70,10 @@ class Failure(Outcome):
 
     @classmethod
     def of_access(cls, error: AccessError, opcode: int = 0) -> Failure:
-        """Return the failure of a request with this opcode for unusable memory of the requester."""
+        """Return the failure of a request for unusable memory of the requester: LOCAL_PROT_ERR.
+
+        ``opcode`` selects the cause: a READ or atomic could not store its response (SCATTER_*).
+        """
         cause = SCATTER[error.cause] if opcode in _FETCHING else error.cause
         return cls(CqeSyndrome.LOCAL_PROT_ERR, str(error), cause)
 
@@ -88,9 +91,12 @@ class AbsentPage(Outcome):
 
 
 def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
-    """Return the work that the WQE requests; None when it is local and done.
+    """Return the work that the WQE requests; None when it is local and already executed.
 
-    Returns a Failure, or AbsentPage when the request may wait for the page.
+    Returns AbsentPage when the request may wait for the page, else a Failure. LOCAL_QP_OP_ERR: an
+    unsupported or malformed WQE. LOCAL_PROT_ERR: a key or its memory. MW_BIND_ERR: a refused UMR.
+    LOCAL_LENGTH_ERR: a message above log_msg_max, or a datagram above the MTU. WR_FLUSH_ERR: a
+    failed DCI stream. A fault plan may replace the result. The ring is unchanged.
     """
     if hca.tracer:
         hca.tracer.wqe(hca, qp, wqe)
@@ -122,7 +128,10 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
 
 
 def _scatter(qp: Qp, wqe: Wqe, message: Message) -> None:
-    """Scatter a short response to the request's completion, if it has one."""
+    """Direct a READ's or atomic's short response to the request's CQE, if it has one.
+
+    Otherwise leave the message unchanged: the response goes to memory.
+    """
     if message.op in _SCATTERED and wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
         wqe.scattered = bytearray(qp.cs_req)
         message.reply = (memoryview(wqe.scattered)[: message.length],)
@@ -131,10 +140,11 @@ def _scatter(qp: Qp, wqe: Wqe, message: Message) -> None:
 
 
 def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | Outcome:
-    """Return the sender's memory for the next ``length`` bytes of a message.
+    """Return the requester's memory for the next ``length`` bytes of a message.
 
-    Returns TooFragmented when the range is too scattered for one call, and otherwise the outcomes
-    of ``parse``.
+    The memory is written for a READ, read for other messages. Returns TooFragmented when the range
+    is too scattered for one call, AbsentPage when the request may wait for a page, else a Failure
+    with LOCAL_PROT_ERR.
     """
     need = LOCAL_WRITE if message.op is _READ else LOCAL_READ
     try:
@@ -146,13 +156,18 @@ def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | 
 
 
 def _not_accessible(hca: Hca, qp: Qp, wqe: Wqe, error: AccessError) -> Outcome:
+    """Return AbsentPage when the request may wait for the page, else its LOCAL_PROT_ERR."""
     if error.violation is ABSENT_PAGE and page_faults.request_may_wait(hca, qp, wqe):
         return AbsentPage(error)
     return Failure.of_access(error, wqe.opcode)
 
 
 def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
-    """Remove a request that is done from the ring; write its completion if requested."""
+    """Remove a request that is done from the ring; write its CQE if the WQE requests one.
+
+    A request of the adapter itself has no CQE: its rendezvous continues. After a signature error
+    with drain_sigerr the queue pair then moves to SQD.
+    """
     qp.moving = None
     if not wqe.blocks:
         rendezvous.done(hca, qp, wqe)
@@ -167,7 +182,12 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
 
 
 def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
-    """Complete the request in error, and stop the queue pair."""
+    """Complete the request with the failure's syndrome, and stop the queue pair.
+
+    RC, XRC, DCI and REG_UMR go to ERR, other services to SQER. On a DCI with streams only the WQE's
+    stream fails, until too many have. A failed request of the adapter itself has no CQE and moves
+    the queue pair to ERR. The CQE is written even if the WQE requests none.
+    """
     syndrome = failure.syndrome
     qp.note_error(error_word(CqeOpcode.REQ_ERR, syndrome, failure.cause))
     if not wqe.blocks:
@@ -189,14 +209,21 @@ def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
 
 
 def break_queue(hca: Hca, qp: Qp, why: Exception) -> None:
-    """Raise an event for an unreadable ring, because no completion can name a request."""
+    """Move a queue pair with an unreadable send ring to ERR, and raise WQ_CATAS_ERROR.
+
+    No completion can name the failed request.
+    """
     log.warning("%r: send queue is broken: %s", qp, why)
     raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR, Cause.RING)
     qp_life.to_error(hca, qp)
 
 
 def may_ask_again(qp: Qp) -> bool:
-    """Count a retry after a timeout or a sequence error; return False when none is left."""
+    """Count a retry after a timeout or a sequence error; return False when none is left.
+
+    The limit is retry_count. Progress resets the count. The caller retransmits, or fails the
+    request.
+    """
     if qp.retries >= qp.retry_count:
         return False
     qp.retries += 1
@@ -204,7 +231,11 @@ def may_ask_again(qp: Qp) -> bool:
 
 
 def may_wait_for_receiver(qp: Qp) -> bool:
-    """Count a retry after an RNR NAK; return False when none is left."""
+    """Count a retry after an RNR NAK; return False when none is left.
+
+    The limit is rnr_retry; 7 means infinite, without a count. The caller waits, or fails the
+    request.
+    """
     if qp.rnr_retry == INFINITE_RETRIES:
         return True
     if qp.rnr_retries >= qp.rnr_retry:

@@ -183,7 +183,7 @@ def selection(op: Op, opt_param_mask: int, high_mask: int = 0) -> Selection:
     """Return the fields that the transition requires or the masks select.
 
     ``high_mask`` is opt_param_mask_95_32. Raises BAD_PARAM_ERR for a bit that the transition does
-    not support.
+    not support. ``op`` is a key of TRANSITIONS; the queue pair's state is not checked here.
     """
     if wrong := opt_param_mask & ~_OPTIONS.get(op, 0):
         raise CmdError(
@@ -212,7 +212,10 @@ def _selected(table: Mapping[int, tuple[str, ...]], mask: int) -> Iterator[str]:
 
 
 def apply(ctx: Qpc, given: Qpc, what: Selection) -> None:
-    """Copy the fields that the command takes from ``given`` into ``ctx``."""
+    """Copy the fields that the command takes from ``given`` into ``ctx``.
+
+    mtu and log_msg_max of 0 mean "later" and are not copied. Values and state are not checked here.
+    """
     _copy(ctx, given, what.fields)
     _copy(ctx.primary_address_path, given.primary_address_path, what.path)
     if what.has_alternate:
@@ -220,6 +223,7 @@ def apply(ctx: Qpc, given: Qpc, what: Selection) -> None:
 
 
 def _copy(target: View, source: View, names: tuple[str, ...]) -> None:
+    """Copy the named fields, except mtu and log_msg_max when they are 0."""
     for name in names:
         value = getattr(source, name)
         # A connected QP gets its MTU with INIT2RTR, a datagram one with RST2INIT: 0 means "later".

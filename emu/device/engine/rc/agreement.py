@@ -27,9 +27,11 @@ _MIGRATED: Final = PmState.MIGRATED
 
 
 def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
-    """Record that messages need no packets while contexts and tables are unchanged.
+    """Return whether messages to ``peer`` may skip packets; record the agreement if so.
 
-    Returns False when they do need packets.
+    True sets ``qp.agreed``, which is valid until a context or one of both ports' tables changes,
+    and ``qp.reads_ahead``. False changes no state: a packet could be refused, so packets are
+    needed.
     """
     if not _is_flawless(hca, qp, node, peer):
         return False
@@ -39,9 +41,10 @@ def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
 
 
 def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
-    """Return whether the connection is free of errors at both ends, and cannot migrate.
+    """Return whether each end accepts all packets of the other, and neither can migrate.
 
-    Migration needs packets (``engine.rc.packets.migration``). Path MTUs must be equal, or the peer
+    False in REARM or ARMED (migration needs packets), for another remote_qpn or destination, for a
+    smaller log_msg_max at the peer, and for refused headers. Path MTUs must be equal, or the peer
     would expect other segments, and fit the links, which would drop the packets (IBTA 9.7.4.1.6).
     """
     return (
@@ -57,7 +60,11 @@ def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
 
 
 def _takes(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
-    """Return whether a queue pair accepts the packets that its peer sends."""
+    """Return whether ``qp`` accepts the headers of the packets that ``peer`` sends.
+
+    A test packet is built, parsed and checked, but not sent. False also when the port of ``peer``
+    can build no valid frame, for example without a GID.
+    """
     op = OPS[SERVICES[peer.st], PacketKind.SEND, True, True, None]
     route = node.link.route(peer.ctx.primary_address_path)
     try:

@@ -29,7 +29,11 @@ _XRC: Final = QpType.XRC
 
 
 def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
-    """Return whether queue pair and key still allow a duplicate READ."""
+    """Return whether queue pair and key still allow a duplicate READ.
+
+    False without rre, for an XRC message whose SRQ is gone, and when the key does not grant the
+    whole range any more. Pages are not checked, and no state changes.
+    """
     if not _is_allowed(hca, qp, message):
         return False
     try:
@@ -43,10 +47,11 @@ def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
 def read_again(
     hca: Hca, qp: Qp, message: Message, offset: int, length: int
 ) -> Views | Outcome | None:
-    """Return the bytes for a duplicate READ; None when the key does not allow it any more.
+    """Return the views of ``length`` bytes of a duplicate READ; None when not allowed any more.
 
-    Returns PageFaultPending when a page is absent. If the driver does not map the page, no response
-    is sent (Dropped).
+    Returns PageFaultPending when a page is absent and the responder may wait for it. If the driver
+    does not map the page, no response is sent (Dropped). None also for a range too fragmented for
+    one call. The queue pair never goes to ERR here.
     """
     if not _is_allowed(hca, qp, message):
         return None
@@ -61,7 +66,7 @@ def read_again(
 
 
 def _is_allowed(hca: Hca, qp: Qp, message: Message) -> bool:
-    """Return whether the queue pair allows READs; on XRC the SRQ of the request must exist."""
+    """Return whether rre is set and, on XRC, the SRQ that the request names exists."""
     return bool(qp.rre) and (qp.st is not _XRC or named_queue(hca, qp, message) is not None)
 
 

@@ -63,10 +63,11 @@ class Dcr(Qp):
         initiator.responder = self
 
     def leave(self) -> None:
-        """End the responder: cancel its page faults, and return its receive request.
+        """End the responder: unlink it from target and initiator, and set its state to RST.
 
-        If the target's function has dropped its objects, the receive request has no queue to return
-        to.
+        Its page faults are cancelled, and an unfilled receive request returns to the target's SRQ.
+        If the target's function has dropped its objects, the request is only forgotten. Later calls
+        have no effect.
         """
         self.dct.responders.pop(self, None)
         if self.initiator.responder is self:
@@ -80,9 +81,11 @@ class Dcr(Qp):
 
 
 def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
-    """Hand an initiator's message to its target; return the response.
+    """Hand an initiator's message to its target; return None when it is acknowledged.
 
-    The outcomes are those of ``emu.device.engine.rc.local.exchange``.
+    Returns Dropped when no function of this process has the target, or when the target refuses the
+    message. Returns BAD_RESP_ERR as a Failure for READ data of another MTU, or an outcome of
+    ``local.pass_on``. An acknowledged message resets the retry counts and is counted at both ports.
     """
     node = hca.wire.node(message.address)
     if node is None or (dct := node.dcts.get(message.dctn)) is None:
@@ -103,7 +106,12 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
 
 
 def _takes(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
-    """Return whether the target accepts this message of this initiator."""
+    """Return whether the target accepts this message of this initiator.
+
+    False for a drained target, a CQ in error, a link that is down, a packet beyond a port's MTU, or
+    wrong GIDs. False also for a P_Key mismatch, counted at the target's port, and for a wrong
+    access key, counted in ``dct.key_violations``.
+    """
     if dct.is_drained or dct.cq.status or not (hca.link.is_up and node.link.is_up):
         return False
     if min(message.length, qp.mtu_bytes) > min(hca.link.most_payload, node.link.most_payload):
@@ -120,10 +128,11 @@ def _takes(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
 
 
 def _check_length(node: Hca, peer: Qp, message: Message, mtu_bytes: int) -> Outcome | None:
-    """Refuse a message of several packets when the path MTUs of initiator and target differ.
+    """Return None if a message fits the different path MTUs of both ends, else its refusal.
 
-    A target refuses packets of another length than its own MTU, like any responder. An initiator
-    refuses a READ's response of unexpected length.
+    A target refuses packets of another length than its own MTU, like any responder: Nak
+    (INVALID_REQUEST), and the responder goes to ERR. The initiator refuses a READ response of
+    unexpected length: Failure with BAD_RESP_ERR.
     """
     refused = check_whole_length(node, peer, message, mtu_bytes)
     # Only a READ longer than the smaller MTU has passed the check: its request is one packet.
@@ -133,7 +142,11 @@ def _check_length(node: Hca, peer: Qp, message: Message, mtu_bytes: int) -> Outc
 
 
 def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, message: Message) -> Dcr:
-    """Return the responder for the initiator at the target, created if necessary."""
+    """Return the initiator's responder at the target; create one if it has none in RTR.
+
+    A new responder replaces and ends the initiator's earlier one, counts rx_dct_connect at the
+    target, and sets ``qp.header_bytes`` for the path.
+    """
     dcr = qp.responder
     if isinstance(dcr, Dcr) and dcr.dct is dct and dcr.state is QpState.RTR:
         return dcr
@@ -155,7 +168,7 @@ def end_all(dct: Dct) -> Iterator[int]:
 
 
 def end_some(dct: Dct) -> bool:
-    """End some of a target's responders; return True when there are more."""
+    """End at most RESPONDERS_FREED_PER_POLL responders of a target; return True if any is left."""
     for responder in list(islice(dct.responders, RESPONDERS_FREED_PER_POLL)):
         responder.leave()
     return bool(dct.responders)

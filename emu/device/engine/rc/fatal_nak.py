@@ -19,13 +19,23 @@ log = logging.getLogger(__name__)
 
 
 def access_violation(hca: Hca, qp: Qp, why: str, cause: Cause = Cause.ANY) -> Outcome:
-    """Stop the queue pair for a forbidden memory access; return the response."""
+    """Move the queue pair to ERR for a forbidden memory access; return its NAK.
+
+    The NAK is REMOTE_ACCESS_ERROR. The event WQ_ACCESS_ERROR with ``cause`` is raised, and
+    resp_remote_access_errors counted, except for a DC target. On UC the state is unchanged and the
+    result is Dropped. Only the log has ``why``.
+    """
     log.log(_level(qp), "%r: remote access refused: %s", qp, why)
     return _refuse(hca, qp, EventType.WQ_ACCESS_ERROR, NakCode.REMOTE_ACCESS_ERROR, cause)
 
 
 def invalid_request(hca: Hca, qp: Qp, why: str) -> Outcome:
-    """Stop the queue pair for a malformed request; return the response."""
+    """Move the queue pair to ERR for a malformed request; return its NAK.
+
+    The NAK is INVALID_REQUEST. The event WQ_INVAL_REQ_ERROR is raised, and
+    resp_remote_invalid_request counted, except for a DC target. On UC the state is unchanged and
+    the result is Dropped. Only the log has ``why``.
+    """
     log.log(_level(qp), "%r: invalid request: %s", qp, why)
     return _refuse(hca, qp, EventType.WQ_INVAL_REQ_ERROR, NakCode.INVALID_REQUEST)
 
@@ -36,7 +46,10 @@ def _level(qp: Qp) -> int:
 
 
 def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode, cause: Cause = Cause.ANY) -> Outcome:
-    """Raise an event and stop an RC responder; on UC only drop the message (9.9.3)."""
+    """Raise ``event``, move the queue pair to ERR and return a Nak with ``code``.
+
+    On UC only return Dropped: the message is lost and the queue pair continues (9.9.3).
+    """
     if qp.st is QpType.UC:
         return Dropped("UC has no NAK")
     raise_qp_event(hca, qp, event, cause)

@@ -27,7 +27,11 @@ _UD: Final = Service.UD
 
 
 def objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
-    """Return a fixed reason why the queue pair refuses the packet; empty when it accepts it."""
+    """Return a fixed reason why the queue pair refuses the packet; "" when it accepts it.
+
+    The checks are, in this order: existence (``qp`` None), service, receiving state, LIDs or GIDs
+    of the path, P_Key. State and counters stay unchanged: the caller drops and counts the packet.
+    """
     if qp is None:
         return _NO_QP
     service = packet.op.service
@@ -43,7 +47,10 @@ def objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
 
 
 def _is_notice(hca: Hca, qp: Qp, service: Service) -> bool:
-    """Return whether this is a congestion notification for a connected queue pair over RoCE."""
+    """Return whether ``service`` is CNP and the queue pair may receive one.
+
+    False for datagram services, and on a port without congestion control (InfiniBand).
+    """
     return (
         service is Service.CNP
         and hca.link.congestion is not None

@@ -46,11 +46,16 @@ _UC: Final = QpType.UC
 
 
 def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> Outcome | None:
-    """Hand a message to the responder; return its response, or None when it is acknowledged.
+    """Hand a message to the peer's responder; return None when it is acknowledged.
 
-    ``node`` is the peer's function, None when it is in another process. The two queue pairs agree
-    (``agreement.py``). NEEDS_PACKETS when the peer must receive packets: it is in no receiving
-    state, expects another PSN, allows fewer outstanding READs, or paces its responses.
+    ``node`` is the peer's function, None when it is in another process. None advances the PSNs of
+    both ends, resets the retry counts and counts the packets at both ports. UC does this after
+    Dropped, too.
+
+    NEEDS_PACKETS when the peer does not exist here, does not agree (``agreement.py``), or is in no
+    receiving state. The same applies if it expects another PSN, allows fewer outstanding READs, or
+    paces its responses. Dropped when a link is down or a loopback path has no peer. For other
+    outcomes see ``pass_on``.
     """
     if node is None or (peer := node.qps.get(qp.remote_qpn)) is None:
         return _NO_PEER if qp.is_looped else NEEDS_PACKETS
@@ -85,8 +90,10 @@ def exchange(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe, message: Message) -> 
 def _loop(hca: Hca, qp: Qp, wqe: Wqe, peer: Qp, message: Message) -> Outcome | None:
     """Hand a message to a queue pair of the same function, by a loopback path (``fl``).
 
-    The ports are not involved and count nothing. Flow tables are written this way, also without
-    RoCE (core/steering/dr_send.c: dr_send_allow_fl).
+    Returns Dropped unless the peer is looped too, refers back to ``qp``, has the same service,
+    expects this PSN, and has no smaller log_msg_max. None advances both PSNs. The ports are not
+    involved and count nothing. Flow tables are written this way, also without RoCE
+    (core/steering/dr_send.c: dr_send_allow_fl).
     """
     if (
         not peer.is_looped
@@ -109,7 +116,13 @@ _NO_PEER: Final = Dropped("no queue pair of this function accepts messages by a 
 
 
 def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> Outcome | None:
-    """Hand the responder all of a message, or one poll's segment of it (IN_PROGRESS)."""
+    """Hand the responder a whole message, or one poll's segment of it; None when it is done.
+
+    Returns IN_PROGRESS while segments are left; ``qp.moving`` is then the message. Other outcomes
+    are those of ``respond`` and ``segments.move``, never TooFragmented. An exception in the peer's
+    function fails that function and is Dropped here. Nak, RnrNak and LocalAccessFailed count the
+    packets at both ports.
+    """
     if hca.budget.steps > POLL_BUDGET and message.op in segments.DIVISIBLE:
         message.limit = message.limit or SEGMENT_BYTES  # the receiver's memory may be scattered
     outcome: Outcome | None = None
@@ -168,6 +181,11 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
 
 
 def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
+    """Execute a whole WRITE, and complete its receive WQE if it has immediate data.
+
+    Returns the outcomes of ``respond``. If only the receive WQE is missing, all packets before the
+    last one stay placed.
+    """
     if message.immediate is not None and needs_wqe_first(qp, message):
         refused = check_op_valid(hca, qp, message) or check_resource(hca, qp, message)
         if refused is not None:
@@ -188,7 +206,11 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
 
 
 def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
-    """Execute and complete a message that has its receive WQE."""
+    """Write a whole message's data and complete its receive WQE; return None if both succeed.
+
+    After PageFaultPending or Dropped the queue pair keeps the WQE for the repeated or the next
+    message. After TooFragmented the message has started, and is continued in segments.
+    """
     refused = execute(hca, qp, message, 0, message.data, message.length)
     if refused is None:
         return complete(hca, qp, message, slid)
@@ -205,10 +227,12 @@ _AETH_BYTES: Final = bth.aeth.size
 def count(
     ours: Link, theirs: Link, qp: Qp, message: Message, packets: int, *, is_refused: bool = False
 ) -> None:
-    """Count the packets and bytes of a message on a wire, without padding.
+    """Count a message's packets and bytes, without padding, and its responses at both ports.
 
-    ``packets`` carry the message's data. A message without response data has one ACK, or a NAK when
-    it is refused; on UC none. For a repeated message only the repeated packets count.
+    ``ours`` is the requester's port, ``theirs`` the responder's; one port counts a loop.
+    ``packets`` carry the message's data. A message without response data has one ACK, or a NAK if
+    ``is_refused``; on UC none. For a repeated message only the packets after ``message.counted``
+    bytes count.
     """
     each, marks = qp.header_bytes + _BTH_AND_ICRC_BYTES, qp.marks
     octets = packets * each + message.length

@@ -67,10 +67,12 @@ _RESP_WR_IMM: Final = CqeOpcode.RESP_WR_IMM
 
 
 def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
-    """Take the next receive WQE of the queue pair, or of its shared queue, for a message.
+    """Take a receive WQE into ``message.receive``: from the QP's queue, its SRQ or its tag list.
 
-    Returns RnrNak when the queue is empty, Nak when it does not exist or cannot be read; on UC
-    Dropped instead of either.
+    Returns RnrNak for an empty queue (out_of_buffer is counted), on UC Dropped. Without a receive
+    queue the result is that of ``invalid_request``. An unreadable queue moves the queue pair to ERR
+    with WQ_CATAS_ERROR: Nak (REMOTE_OPERATIONAL_ERROR), on UC Dropped. A WQE that was set aside is
+    reused first. The SRQ's limit event may be raised.
     """
     srq = shared_queue(hca, qp, message)
     if isinstance(srq, Outcome):
@@ -108,9 +110,9 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
 
 
 def _matched(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> TagMatch:
-    """Return the arrival of a message at a tag matching queue; a WRITE has no tag.
+    """Return a message's match at a tag matching queue; a SEND takes the matching entry.
 
-    Raises ListBrokenError for a queue in its error state.
+    A WRITE is always NO_TAG. Raises ListBrokenError for a queue in its error state.
     """
     check_shared(srq)
     if message.op is not _SEND:
@@ -124,9 +126,10 @@ def _matched_request(arrival: TagMatch, entry: TagEntry, srq: Srq, cq: Cq) -> Re
 
 
 def keep(hca: Hca, qp: Qp, message: Message) -> None:
-    """Keep the receive WQE of a message that continues later, unless its queue is destroyed.
+    """Track the receive WQE of a message that continues later, at its SRQ.
 
-    Only XRC and DC need this: any other queue pair holds a reference to its queue.
+    If the SRQ is destroyed meanwhile, the WQE is detached and never completes. Has an effect only
+    on XRC and DC: any other queue pair holds a reference to its queue.
     """
     receive = message.receive
     if qp.st in _WITHOUT_REFERENCE and receive is not None and receive.wqe is not None:
@@ -134,13 +137,20 @@ def keep(hca: Hca, qp: Qp, message: Message) -> None:
 
 
 def set_aside(hca: Hca, qp: Qp, message: Message) -> None:
-    """Keep the receive WQE of a message that is repeated, or for another message."""
+    """Store the message's receive WQE as ``qp.waiting_receive``.
+
+    The next ``check_resource`` for the same queue reuses it; ERR flushes it.
+    """
     qp.waiting_receive = message.receive
     keep(hca, qp, message)
 
 
 def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:
-    """Return the SRQ that a message is for, None for the queue pair's own queue; on XRC a NAK."""
+    """Return the SRQ that a message is for; None for the queue pair's own queue.
+
+    On XRC the message names the SRQ. If the domain has no such SRQ, the queue pair goes to ERR and
+    the result is that of ``invalid_request``.
+    """
     if qp.st is not _XRC:
         return qp.srq
     srq = named_queue(hca, qp, message)
@@ -160,10 +170,11 @@ def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
 def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
     """Return the memory for ``length`` bytes, ``offset`` bytes into the receive WQE's scatter list.
 
-    When the bytes do not fit or may not be written, the queue pair stops. UC drops a message that
-    does not fit, and the next message gets the WQE if it is the queue pair's own (IBTA 9.9.3,
-    classes D and E; rxe_resp.c: RESPST_ERR_LENGTH; hfi1's uc.c). Returns PageFaultPending when a
-    page is absent, TooFragmented for a range that is too much for one call.
+    Unusable memory fails the WQE with LOCAL_PROT_ERR, NAK REMOTE_OPERATIONAL_ERROR; a message too
+    long with LOCAL_LENGTH_ERR, NAK INVALID_REQUEST. Both move the queue pair to ERR. UC drops a
+    message too long for the queue pair's own WQE, and the next message gets that WQE (rxe_resp.c:
+    RESPST_ERR_LENGTH; IBTA 9.9.3). Returns PageFaultPending when a page is absent, TooFragmented
+    for a range that is too much for one call.
     """
     receive = message.receive
     assert receive is not None
@@ -186,9 +197,10 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
 
 
 def scatters(qp: Qp, message: Message, length: int) -> bool:
-    """Return whether ``length`` bytes, at most cs_res, are stored in the receive completion.
+    """Return whether the CQE stores ``length`` bytes, at most cs_res, instead of memory.
 
-    The bytes must be all of a SEND, and the CQ's entries must be large enough.
+    The bytes must be all of a SEND, and the CQ's entries must be large enough. False for a message
+    of a tag matching queue, whose CQE has the tag's fields there.
     """
     receive = message.receive
     if message.op is not _SEND or not length or length != message.length or receive is None:
@@ -201,9 +213,11 @@ def scatters(qp: Qp, message: Message, length: int) -> bool:
 def _wait_for_page(
     hca: Hca, qp: Qp, receive: ReceiveRequest, offset: int, length: int, page: AccessError
 ) -> Outcome:
-    """Suspend the responder for a page of a receive WQE.
+    """Return PageFaultPending: the responder waits for a page of a receive WQE.
 
-    ``length`` bytes are to be placed there, after the ``offset`` bytes that it has.
+    ``length`` bytes are to be placed there, after the ``offset`` bytes that it has. A tagged
+    buffer, or a function without this ODP capability, does not wait: the WQE fails with
+    LOCAL_PROT_ERR, and the queue pair goes to ERR. The same happens if the driver refuses the page.
     """
     wqe, srqn = receive.wqe, receive.srqn
     assert wqe is not None
@@ -224,11 +238,11 @@ def _wait_for_page(
 def invalidate(
     hca: Hca, qp: Qp, pd: Pd | None, rkey: int, receive: ReceiveRequest
 ) -> Outcome | None:
-    """Invalidate a key for SEND with invalidate, if the key allows it to this QP (IBTA 9.4.1.1.3).
+    """Invalidate the key of a SEND with invalidate; return None if this queue pair may do it.
 
-    Otherwise the key stays unchanged, the receive request fails and the queue pair stops, without a
-    response (IBTA 9.9.6.3, class J; rxe_resp.c: RESPST_ERR_INVALIDATE_RKEY): the requester's
-    timeout ends its request.
+    Otherwise the key stays unchanged, the receive WQE completes with LOCAL_ACCESS_ERR, and the
+    queue pair goes to ERR. The result is then Dropped (IBTA 9.9.6.3, class J; rxe_resp.c:
+    RESPST_ERR_INVALIDATE_RKEY): the requester's timeout ends its request. See IBTA 9.4.1.1.3.
     """
     mkey = hca.mkeys.get(rkey >> 8)
     if mkey is None or mkey.variant != rkey & 0xFF:
@@ -254,21 +268,29 @@ def give_up(
     why: str,
     cause: Cause = Cause.ANY,
 ) -> Outcome:
-    """Fail a receive WQE that cannot hold its message, like :func:`stop_over`.
+    """Complete a receive WQE in error, move the queue pair to ERR, and return a Nak.
 
-    ``syndrome`` and ``cause`` are for the owner's completion, ``code`` for the sender's NAK.
+    ``syndrome`` and ``cause`` are for the owner's completion, ``code`` and ``why`` for the sender's
+    NAK. On UC the queue pair also goes to ERR, but the result is Dropped.
     """
     qp_life.stop_over(hca, qp, receive, syndrome, why, cause)
     return _NO_NAK if qp.st is _UC else Nak(code, why)
 
 
 def give_up_pieces(hca: Hca, qp: Qp, receive: ReceiveRequest, why: str) -> Outcome:
-    """Fail a receive WQE because the memory of a packet is too scattered."""
+    """Fail a receive WQE with LOCAL_PROT_ERR because the memory of a packet is too scattered.
+
+    Returns Nak (REMOTE_OPERATIONAL_ERROR), on UC Dropped; the queue pair goes to ERR.
+    """
     return give_up(hca, qp, receive, *_PROTECTION, f"memory too scattered: {why}", Cause.MEMORY)
 
 
 def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
-    """Complete the receive WQE that a message has filled."""
+    """Write the CQE of the receive WQE that a message has filled, and detach the WQE.
+
+    A message of a tag matching queue is completed by ``matching.complete`` instead. The caller has
+    checked that the message has a WQE.
+    """
     receive = message.receive
     assert receive is not None
     wqe, receive.wqe = receive.wqe, None
@@ -286,6 +308,7 @@ def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
 
 
 def _opcode(message: Message) -> CqeOpcode:
+    """Return RESP_WR_IMM, RESP_SEND_INV, RESP_SEND_IMM or RESP_SEND for a message."""
     if message.op is _WRITE:
         return _RESP_WR_IMM
     if message.inv_rkey is not None:

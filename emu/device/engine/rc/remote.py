@@ -82,10 +82,12 @@ REMOTE: Final[Mapping[MsgOp, RemoteAccess]] = {
 
 
 def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
-    """Run check_op_valid and check_rkey before the first byte of a WRITE, READ or atomic.
+    """Return the views of the whole range of a WRITE, READ or atomic before its first byte.
 
-    Returns the views of its whole range, or the outcomes of ``map_segment``. A request that has to
-    wait is repeated, and counted only then.
+    Runs check_op_valid and check_rkey; a failed check moves the queue pair to ERR and returns its
+    NAK. Other outcomes are those of ``map_segment``. Counts rx_write_requests, rx_read_requests or
+    rx_atomic_requests, refused requests included. A request that waits for a page is counted when
+    it is repeated.
     """
     counter = REMOTE[message.op].counter
     if qp.counter is not None:
@@ -100,11 +102,11 @@ def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
 
 
 def check_op_valid(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
-    """Check that the queue pair allows this kind of remote access (rwe, rre, rae).
+    """Return None if the queue pair allows this remote access (rwe, rre, rae), else the refusal.
 
-    By IBTA a forbidden operation is an unsupported opcode, which an RC responder answers by
-    "invalid request" (9.9.3; rxe_resp.c: check_op_valid; hfi1's rc.c: nack_inv). A remote access
-    error is for keys.
+    By IBTA a forbidden operation is an unsupported opcode: Nak (INVALID_REQUEST) and ERR, on UC
+    only Dropped (9.9.3; rxe_resp.c: check_op_valid; hfi1's rc.c: nack_inv). A remote access error
+    is for keys.
     """
     op = message.op
     if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):
@@ -113,9 +115,11 @@ def check_op_valid(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
 
 
 def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
-    """Check the key for the whole range, and that its first pages are present.
+    """Return None if the key grants the whole range and its first pages are present.
 
-    For a segmented message, whose segments are mapped on arrival.
+    For a segmented message, whose segments are mapped on arrival: at most MAP_AHEAD_BYTES are
+    mapped here. A refusal is that of ``refuse_access``. PageFaultPending uncounts the request,
+    which is repeated.
     """
     operation, pd, va = REMOTE[message.op], domain_of(hca, qp, message), start_of(hca, message)
     if isinstance(pd, Outcome):
@@ -133,7 +137,11 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
 def map_next_segment(
     hca: Hca, qp: Qp, message: Message, offset: int, length: int
 ) -> Views | Outcome:
-    """Map the next segment, in order, of a message that has started, like ``map_segment``."""
+    """Return the views of the next segment, in order, of a message that has started.
+
+    At each multiple of MAP_AHEAD_BYTES the following pages are checked, too. The outcomes are those
+    of ``map_segment``.
+    """
     if offset and not offset % MAP_AHEAD_BYTES:
         refused = _look_ahead(hca, qp, message, offset)
         if refused is not None:
@@ -142,6 +150,10 @@ def map_next_segment(
 
 
 def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> Outcome | None:
+    """Return None if the next MAP_AHEAD_BYTES of the message are accessible, else the outcome.
+
+    A range too fragmented for one call counts as accessible.
+    """
     limit = hca.budget.steps + SEGMENT_BUDGET
     length = min(message.length - offset, MAP_AHEAD_BYTES)
     mapped = map_segment(hca, qp, message, offset, length, limit)
@@ -153,8 +165,9 @@ def map_segment(
 ) -> Views | Outcome:
     """Return the views behind a segment of (va, rkey, length); ``limit`` is that of ``access``.
 
-    Returns Nak or Dropped when the request may not access them, PageFaultPending when a page is
-    absent, TooFragmented when they are too much for one call.
+    A forbidden access moves the queue pair to ERR and returns Nak (REMOTE_ACCESS_ERROR), on UC only
+    Dropped. An absent page returns PageFaultPending if the queue pair may wait. A range too much
+    for one call returns TooFragmented, without an effect.
     """
     pd = qp.pd
     if qp.st is _XRC:
@@ -189,10 +202,11 @@ def needs_wqe_first(qp: Qp, message: Message) -> bool:
 def refuse_access(
     hca: Hca, qp: Qp, receive: ReceiveRequest | None, why: str, cause: Cause = Cause.MEMORY
 ) -> Outcome:
-    """Stop the queue pair for a forbidden memory access; return the response.
+    """Move the queue pair to ERR for a forbidden memory access; return REMOTE_ACCESS_ERROR's Nak.
 
-    If the message has a receive WQE already (``receive``), the WQE completes with a local access
-    error, which exists for WRITEs with immediate data (IBTA 11.6.2), and no event is raised.
+    A receive WQE that the message already has (``receive``) completes with LOCAL_ACCESS_ERR, and no
+    event is raised (IBTA 11.6.2, for WRITEs with immediate data). Otherwise the event is
+    WQ_ACCESS_ERROR. On UC the result is Dropped, without an effect.
     """
     if receive is None or receive.wqe is None or qp.st is _UC:
         return access_violation(hca, qp, why, cause)
@@ -201,14 +215,21 @@ def refuse_access(
 
 
 def start_of(hca: Hca, message: Message) -> int:
-    """Return the start of the message's range in the wire's stream of its key."""
+    """Return the message's va, corrected for signatures that only the wire has.
+
+    Without block signatures in the function the result is ``message.va``.
+    """
     if not hca.has_signatures:
         return message.va
     return on_wire(hca, message.rkey, message.va, 0)[0]
 
 
 def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | Outcome | None:
-    """Return the domain whose keys a request may use; on XRC the named SRQ's (IBTA annex A14)."""
+    """Return the PD whose keys a request may use; on XRC the named SRQ's (IBTA annex A14).
+
+    Returns the outcome of ``invalid_request`` if the XRC domain has no such SRQ; the queue pair is
+    then in ERR.
+    """
     srq = shared_queue(hca, qp, message) if qp.st is _XRC else None
     if isinstance(srq, Outcome):
         return srq
@@ -216,7 +237,11 @@ def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | Outcome | None:
 
 
 def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: AccessError) -> Outcome:
-    """Suspend the responder for a page of remote memory."""
+    """Return PageFaultPending: the responder waits for a page of remote memory.
+
+    If the queue pair is in no receiving state or lacks the ODP capability, the access is refused as
+    by ``refuse_access``. The same happens if the driver refuses the page.
+    """
     if qp.state not in RECEIVING or not page_faults.may_wait(
         hca, qp, REMOTE[message.op].capability
     ):
@@ -238,9 +263,10 @@ def suspend_rdma(
     page: AccessError,
     refuse: Callable[[str], Outcome],
 ) -> PageFault:
-    """Suspend the responder for a page of remote memory, or return its pending page fault.
+    """Suspend the responder for a page of remote memory; return the new page fault.
 
-    The operation continues ``offset`` bytes after its start.
+    If the responder waits already, return its pending page fault and raise no other. The operation
+    continues ``offset`` bytes after its start. ``refuse`` is called if the driver refuses the page.
     """
     if Side.RESPONDER in qp.page_faults:
         return qp.page_faults[Side.RESPONDER]

@@ -60,9 +60,12 @@ _WRITE: Final = MsgOp.WRITE
 
 
 def begin_segments(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
-    """Check a segmented message before its first byte, without mapping its whole range.
+    """Return None if a segmented message may start, else the refusal; its range is not mapped.
 
-    A SEND takes its receive WQE here, and so does a WRITE that needs it first.
+    A SEND takes its receive WQE here, and so does a WRITE that needs it first. For a WRITE, READ or
+    atomic the rights, the key and the first pages are checked, and the request is counted. The
+    outcomes are those of ``check_resource``, ``check_op_valid`` and ``check_rkey_only``;
+    PageFaultPending keeps the WQE.
     """
     if message.op is _SEND:
         return check_resource(hca, qp, message)
@@ -81,10 +84,11 @@ def begin_segments(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
 def execute(
     hca: Hca, qp: Qp, message: Message, offset: int, data: Views, length: int
 ) -> Outcome | None:
-    """Write ``length`` bytes at ``offset`` of a SEND or WRITE to their memory.
+    """Write ``length`` bytes at ``offset`` of a SEND or WRITE to their memory; return None if done.
 
-    The data of a short SEND may be kept for its completion; their memory is then only checked. A
-    key that was valid at the start of the message may be invalid for a later segment (9.7.4.2).
+    The data of a short SEND may be kept in ``message.scattered`` for its CQE; their memory is then
+    only checked. Other outcomes are those of ``scatter_to`` and ``map_segment``; nothing is then
+    written. A key that was valid at the start may be invalid for a later segment (9.7.4.2).
     """
     target: Views | Outcome
     if message.op is _SEND:
@@ -106,9 +110,11 @@ def execute(
 
 
 def refuse_packet(hca: Hca, qp: Qp, message: Message, pieces: TooFragmented) -> Outcome:
-    """Refuse a packet of a SEND or WRITE whose memory is too scattered.
+    """Refuse a packet of a SEND or WRITE whose memory is too scattered; return the response.
 
-    A message inside the process is cut into smaller segments; a packet is not.
+    The queue pair goes to ERR. A SEND fails its receive WQE with LOCAL_PROT_ERR, a WRITE is refused
+    by ``refuse_access``. A message inside the process is cut into smaller segments; a packet is
+    not.
     """
     if message.op is not _SEND:
         return refuse_access(hca, qp, message.receive, pieces.why)
@@ -117,14 +123,23 @@ def refuse_packet(hca: Hca, qp: Qp, message: Message, pieces: TooFragmented) -> 
 
 
 def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
-    """Return the ``length`` bytes at ``offset`` of a READ's response; check each segment again."""
+    """Return the views of ``length`` bytes at ``offset`` of a READ's response.
+
+    Each segment is checked again: without rre the result is that of ``invalid_request``, otherwise
+    the outcomes are those of ``map_segment``.
+    """
     if not qp.rre:
         return invalid_request(hca, qp, "the queue pair does not allow READs")
     return map_next_segment(hca, qp, message, offset, length)
 
 
 def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int | Outcome:
-    """Replace the operand atomically; return the old value, which is the response (9.4.5)."""
+    """Execute an atomic on guest memory; return the old value, which is the response (9.4.5).
+
+    An unaligned address moves the queue pair to ERR: Nak (INVALID_REQUEST), on UC Dropped. Other
+    outcomes are those of ``begin_rdma``. Memory is written only if the value changes. The request
+    is counted in rx_atomic_requests.
+    """
     if message.va % message.length:
         qp.count(REMOTE[message.op].counter)
         return invalid_request(hca, qp, f"atomic at unaligned address {message.va:#x}")
@@ -140,9 +155,11 @@ def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int | Outcome:
 
 
 def complete(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
-    """Invalidate the key that the sender names, and complete the receive WQE after the last byte.
+    """Complete a message after its last byte: invalidate the key it names, write the receive CQE.
 
-    IBTA 9.4.1.1.3, 10.8.5; rxe_resp.c: do_complete.
+    Returns None, also for a message without a receive WQE. If the key cannot be invalidated, the
+    WQE fails instead, and the outcome is that of ``invalidate``. IBTA 9.4.1.1.3, 10.8.5;
+    rxe_resp.c: do_complete.
     """
     receive = message.receive
     if message.inv_rkey is not None:
@@ -165,7 +182,11 @@ def _swapped(message: Message, old: int) -> int:
 
 
 def _added(message: Message, old: int) -> int:
-    """Add field by field; a set bit of ``compare`` is the top bit of a field (PRM "Masked FA")."""
+    """Return the sum of ``old`` and ``swap_add``, modulo the operand's size, field by field.
+
+    A set bit of ``compare`` is the top bit of a field, and no carry leaves the field (PRM "Masked
+    FA").
+    """
     boundaries, width = message.compare, 8 * message.length
     if not boundaries:
         return (old + message.swap_add) & (1 << width) - 1

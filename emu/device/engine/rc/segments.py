@@ -36,8 +36,10 @@ DIVISIBLE: Final = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
 def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | None:
     """Move one poll's segments of a message to its peer; return None after the last one.
 
-    Returns IN_PROGRESS when there are more: the next poll continues after ``done`` bytes. Any other
-    outcome is an error at the requester, or the responder's response.
+    Returns IN_PROGRESS when there are more: the next poll continues after ``message.done`` bytes.
+    Any other outcome is an error at the requester, or the responder's response. A message whose
+    responder was reset, or lost its receive WQE, restarts from its first byte. Each segment is
+    charged to the budget.
     """
     if message.begun is not None and not _has_started(peer, message):
         message.done = message.counted = 0
@@ -63,6 +65,11 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> Outcome | N
 
 
 def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) -> Outcome | None:
+    """Move the next ``length`` bytes of a message; return None if done, else the outcome.
+
+    TooFragmented asks for a shorter segment. An exception in the peer's function fails that
+    function and is Dropped here.
+    """
     wqe = message.wqe
     assert wqe is not None
     local = send_requests.piece(hca, qp, wqe, message, length)
@@ -76,7 +83,11 @@ def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) 
 
 
 def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
-    """Return None if the responder can execute a request now, otherwise its response."""
+    """Return None if the responder can execute a request now, otherwise its response.
+
+    Dropped when it is in no receiving state, PageFaultPending while it waits for a page. The first
+    request in RTR raises COMM_EST.
+    """
     if qp.state not in ESTABLISHED:
         if qp.state not in RECEIVING:
             return Dropped(f"{qp!r} is in {qp.state.name}: not a receiving state")
@@ -86,7 +97,11 @@ def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
 
 
 def divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
-    """Record that a message has started if it is only too much for one call."""
+    """Return ``outcome`` unchanged; after TooFragmented first record that the message has started.
+
+    The record sets ``message.limit`` to the length of a segment and keeps the receive WQE, so that
+    ``move`` continues.
+    """
     if isinstance(outcome, TooFragmented):
         message.limit = outcome.limit
         _start(hca, qp, message)
@@ -94,11 +109,11 @@ def divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
 
 
 def place_all_but_last(hca: Hca, qp: Qp, message: Message, refused: Outcome) -> Outcome:
-    """Place the data of all packets before the last one, of a WRITE whose last packet is refused.
+    """Place the data of all packets before the last one of a WRITE; return ``refused``.
 
-    Only the last packet has immediate data and needs a receive request (IBTA 9.4.3, 9.7.4;
-    rxe_resp.c: check_resource). After an RNR NAK only the last packet is sent again: the message
-    continues there.
+    The last packet has been refused: only it has immediate data and needs a receive request (IBTA
+    9.4.3, 9.7.4; rxe_resp.c: check_resource). After an RNR NAK the message continues at that
+    packet. For a WRITE of one packet nothing is placed.
     """
     target, message.target = message.target, ()
     done = _start_of_last(qp, message)
@@ -119,7 +134,10 @@ def _start_of_last(qp: Qp, message: Message) -> int:
 
 
 def _start(hca: Hca, qp: Qp, message: Message) -> None:
-    """Record that a message has started; if the QP stops, its receive WQE is flushed."""
+    """Record at message and responder that the message has started, under one token.
+
+    Its receive WQE, if any, is set aside: if the queue pair stops, the WQE is flushed.
+    """
     if message.begun is None:
         message.begun = object()
     qp.begun = message.begun
@@ -140,10 +158,12 @@ def _has_started(qp: Qp, message: Message) -> bool:
 def _take_segment(
     hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int
 ) -> Outcome | None:
-    """Execute the next ``length`` bytes of a message; for a READ, copy them to the requester.
+    """Execute the next ``length`` bytes of a message; return None if done.
 
-    ``local`` is the requester's memory. The outcomes are those of ``respond``; TooFragmented when
-    the bytes are too much for one call.
+    ``local`` is the requester's memory, which gets the data of a READ. The first segment checks the
+    message and takes its receive WQE, the last one completes it. The outcomes are those of
+    ``respond``; TooFragmented when the bytes are too much for one call. A SEND whose SRQ was
+    destroyed is an invalid request.
     """
     refused = check_ready(hca, qp)
     if refused is None and message.begun is None:
@@ -169,7 +189,11 @@ def _take_segment(
 def _take_last(
     hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int
 ) -> Outcome | None:
-    """Execute the last segment of a SEND or WRITE, and complete the message."""
+    """Execute the last segment of a SEND or WRITE, and complete the message; return None if done.
+
+    A WRITE with immediate data takes its receive WQE here, if it has none yet. The outcomes are
+    those of ``check_resource``, ``execute`` and ``complete``.
+    """
     refused = None
     if message.immediate is not None and not message.has_wqe:
         refused = check_resource(hca, qp, message)

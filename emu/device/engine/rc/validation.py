@@ -55,10 +55,11 @@ EXPECTED, GAP, DUPLICATE = PsnCheck
 
 
 def check_psn(qp: Qp, psn: int) -> PsnCheck:
-    """Compare a request's PSN with the expected one, and count any other.
+    """Return where a request's PSN is: expected, after a gap, or a duplicate.
 
-    IBTA 9.7.4.1; rxe_resp.c: check_psn. Reliable services only: UC accepts any PSN for the first
-    packet of a message (9.9.2.1.1).
+    Counts out_of_sequence or duplicate_request, and sends no NAK. IBTA 9.7.4.1; rxe_resp.c:
+    check_psn. For reliable services only: UC accepts any PSN for the first packet of a message
+    (9.9.2.1.1).
     """
     ahead = psn - qp.epsn & PSN_MASK
     if not ahead:
@@ -71,11 +72,11 @@ def check_psn(qp: Qp, psn: int) -> PsnCheck:
 
 
 def check_op_seq(hca: Hca, qp: Qp, packet: Packet, message: Message | None) -> Outcome | None:
-    """Check the opcode sequence: a packet has to continue its message.
+    """Return None if a packet continues its message, else the outcome of ``invalid_request``.
 
-    IBTA 9.7.4.1.2; rxe_resp.c: check_op_seq. ``message`` is the message whose last packet is still
-    missing: the packet must be a middle or last one of the same operation. Without a message it
-    must be a first packet. Any other packet gets a NAK.
+    ``message`` is the message whose last packet is still missing: the packet must be a middle or
+    last one of the same operation. Without a message it must be a first packet. A refusal moves an
+    RC responder to ERR. IBTA 9.7.4.1.2; rxe_resp.c: check_op_seq.
     """
     if not follows(packet, message):
         return invalid_request(hca, qp, f"{packet!r} does not continue the message before it")
@@ -93,10 +94,12 @@ def follows(packet: Packet, message: Message | None) -> bool:
 def check_length(
     hca: Hca, qp: Qp, packet: Packet, message: Message | None, before: int
 ) -> Outcome | None:
-    """Check the length: all packets but the last are a full MTU, and a WRITE matches its RETH.
+    """Return None if the packet's length is valid, else the outcome of ``invalid_request``.
 
-    IBTA 9.7.4.1.6, C9-92 to C9-94; rxe_resp.c: rxe_resp_check_length. ``before`` is the number of
-    bytes of ``message`` received so far.
+    All packets but the last must be a full MTU, and a WRITE must match its RETH. SENDs and READs
+    must be possible by log_msg_max, and a masked atomic's operands must fit their size. ``before``
+    is the number of bytes of ``message`` received so far. A refusal moves an RC responder to ERR.
+    IBTA 9.7.4.1.6, C9-92 to C9-94; rxe_resp.c: rxe_resp_check_length.
     """
     op, size = packet.op, len(packet.payload)
     if op.kind is _READS and not is_possible(qp, packet.length):
@@ -120,7 +123,10 @@ def check_length(
 
 
 def _check_operands(hca: Hca, qp: Qp, packet: Packet) -> Outcome | None:
-    """Check that the operands of a masked atomic fit the size in its header."""
+    """Return None if a masked atomic's operands fit the size in its header.
+
+    Otherwise, or for a size that no atomic has, return the outcome of ``invalid_request``.
+    """
     size = packet.length
     largest = max(packet.swap_add, packet.compare, packet.swap_add_mask, packet.compare_mask)
     if size not in MASKED_ATOMIC_SIZES or largest >> 8 * size:
@@ -129,7 +135,10 @@ def _check_operands(hca: Hca, qp: Qp, packet: Packet) -> Outcome | None:
 
 
 def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> Outcome | None:
-    """Check the length of a whole message, by the first of its packets of ``mtu_bytes`` each."""
+    """Check the length of a whole message by the first of its packets of ``mtu_bytes`` each.
+
+    Returns None or the refusal, like ``check_length``. No packet is received or sent.
+    """
     kind = KINDS[message.op]
     is_placing = kind in (_SENDS, _WRITES)
     is_last = not is_placing or message.length <= mtu_bytes
