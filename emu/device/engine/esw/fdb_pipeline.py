@@ -105,6 +105,8 @@ def _forward_to_many(
     """Forward a frame that has several receivers or that stands for several packets.
 
     ``tables`` are the FDB and its root table for this frame; ``decision`` is their decision so far.
+    Yields while the round's budget is used up. Copies beyond MAX_DELIVERIES, and packets beyond
+    MAX_SEGMENTED_PACKETS, are dropped.
     """
     budget, port = manager.budget, manager.adapter.number
     is_apart = decision.asks is not None
@@ -153,10 +155,11 @@ def _apart(
 def _arrivals(
     manager: Hca, port: int, packet: PacketContext, target: VportTarget, headers: Marked
 ) -> Iterable[VportDelivery]:
-    """Return the receivers of a packet that the FDB forwards to a vPort.
+    """Return the receivers of a packet that the FDB forwards to a vPort; empty if none.
 
-    The receiver is that vPort, or the vPorts that its egress ACL chooses. ``port`` is the port of
-    the manager's own switch.
+    The receiver is that vPort, or the vPorts that its egress ACL chooses. Empty when the ACL drops
+    the packet, or when the other switch has no working manager. ``port`` is the port of the
+    manager's own switch.
     """
     is_own = target.port == port
     eswitch = manager.eswitch if is_own else switch_behind(manager, target.port)
@@ -184,14 +187,17 @@ def _arrivals(
 def _arrival(
     packet: PacketContext, vport: EswVport, target: VportTarget, headers: Marked
 ) -> tuple[VportDelivery, ...]:
-    """Return the frame for a vPort; empty if the changed packet is longer than MAX_BYTES."""
+    """Return the frame for a vPort; empty, so dropped, if a change made it exceed MAX_BYTES."""
     if len(headers.frame) > MAX_BYTES:
         return ()
     return (VportDelivery(target, _frame(packet.frame, headers, vport.reg_c_id, target.number)),)
 
 
 def _frame(frame: Frame, headers: Marked, reg_c_id: int, vport: int) -> Frame:
-    """Return the frame that leaves the switch, with the registers that the vPort may see."""
+    """Return the frame that leaves the switch, padded, with the registers that the vPort may see.
+
+    The vPort sees the registers C of its ``reg_c_id``; the uplink sees none.
+    """
     registers = None
     if vport != UPLINK and reg_c_id:
         registers = {

@@ -23,7 +23,11 @@ def switch_behind(hca: Hca, port: int) -> Eswitch | None:
 
 
 def take_back(owner: Hca, table: FlowTable | None = None) -> None:
-    """Detach the other switches whose root is a table of ``owner``, or is ``table`` if given."""
+    """Detach the other switches whose root is a table of ``owner``, or is ``table`` if given.
+
+    Each detached switch uses its own FDB again, and its functions determine their peers anew.
+    Others are unchanged.
+    """
     for node in _beside(owner):
         foreign = node.eswitch.foreign_root if node.eswitch is not None else None
         if foreign is None or node.eswitch is None or foreign.owner != owner.vhca.number:

@@ -25,7 +25,8 @@ def arrive(hca: Hca, frame: Frame) -> None:
     A RoCE frame for one of the master's GIDs goes to the master. If the port's own function has the
     same GID, that function takes the frame: the two may serve different guests. Other frames pass
     the master's NIC_RX tables up to the demux table, if there are tables before it. The receiving
-    port's link state and MTU apply, not those of the master's port.
+    port's link state and MTU apply. The master takes frames in a later round; a full backlog counts
+    a discard.
     """
     master = _master_beside(hca)
     if master is None or not hca.nic_vport.is_up:
@@ -40,6 +41,11 @@ def arrive(hca: Hca, frame: Frame) -> None:
 
 
 def _arrive_roce(hca: Hca, master: Hca, frame: Frame) -> None:
+    """Count a RoCE frame at the receiving port and put it into the master's backlog.
+
+    A frame above the port's MTU is dropped, counted as too long and as an error. A full backlog
+    counts a discard at the master.
+    """
     vport = hca.nic_vport
     if len(frame.data) + FCS_BYTES > vport.oper_mtu:
         vport.received.too_long += 1
@@ -71,7 +77,11 @@ def _master_beside(hca: Hca) -> Hca | None:
 
 
 def _take(adapter: Adapter[Hca], frame: Frame) -> None:
-    """Give the frame to the master, if the LAG still exists; otherwise to the port's function."""
+    """Give the frame to the master, if the LAG still exists; otherwise to the port's function.
+
+    The port's function also takes a frame that the master's RoCE does not want. Without a function
+    the frame is lost.
+    """
     hca = adapter.manager.node
     if hca is None:
         return
@@ -83,7 +93,10 @@ def _take(adapter: Adapter[Hca], frame: Frame) -> None:
 
 
 def _steer(adapter: Adapter[Hca], frame: Frame) -> None:
-    """Steer the frame by the master's tables; give it to the port's function if they miss."""
+    """Steer the frame by the master's tables; give it to the port's function if they miss.
+
+    A frame without complete headers is dropped and counted as an error of the port.
+    """
     hca = adapter.manager.node
     if hca is None:
         return

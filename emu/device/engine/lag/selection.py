@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def selected(hca: Hca, frame: Frame, port: int) -> int:
     """Return the port that the tables of the board's master choose, else ``port``.
 
-    The work is charged to ``hca``, the sending function.
+    ``port`` is the result without a working master or tables, for incomplete headers, and when no
+    entry leads to a vPort. The work is charged to ``hca``, the sending function.
     """
     master = hca.adapter.board.master.node
     if master is None or master.has_failed or master.port_sel.root is None:

@@ -73,10 +73,10 @@ class OtherPort(EthWire["Hca"]):
         """Return None: in a LAG each packet is sent alone."""
 
     def transmit(self, source: Hca, frame: Frame, /) -> None:
-        """Send a frame by the port's function, if its link is up.
+        """Send a frame by the port's function, if its link is up and the LAG still exists.
 
-        A frame that still waits when the LAG ends is dropped: the port then belongs to the other
-        function alone.
+        Otherwise the frame is dropped and counted in ``roce.dropped`` of ``source``: after the LAG
+        the port belongs to the other function alone.
         """
         node, board = self._adapter.manager.node, self._adapter.board
         if node is None or not node.nic_vport.is_up or board.lag_of(self._master) is None:
@@ -108,7 +108,12 @@ class LagWire:
         self._own.port_changed(hca)
 
     def _wire_for(self, source: Hca, sqn: int, frame: Callable[[], bytes]) -> RoceWire:
-        """Return the wire of the port by which a QP's packet leaves."""
+        """Return the wire of the port by which a QP's packet leaves, created on first use.
+
+        Without a LAG this is the own wire. In a LAG the QP's affinity selects the port by the map.
+        With port selection by flow tables, ``frame`` is called for the headers that the tables
+        hash.
+        """
         adapter = self._vhca.adapter
         lag = adapter.board.lag_of(self._vhca)
         if lag is None:
@@ -140,7 +145,10 @@ class LagWire:
         return self._own.reaches(address)
 
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
-        """Send a frame by the port of its QP; return False when the next one should wait."""
+        """Send a frame by the port of its QP; return False when the next one should wait.
+
+        A dropped frame also returns True.
+        """
         return self._wire_for(source, sqn, lambda: frame).transmit(source, frame, sqn)
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
@@ -150,12 +158,15 @@ class LagWire:
         return self._own.train_to(source, address, mtu)
 
     def when_ready(self, address: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when a full path has space again."""
+        """Call ``callback`` once, when the first full path has space again.
+
+        If no port's path is full, the own wire calls it.
+        """
         full = [wire for wire in (self._own, *self._others.values()) if wire.is_full]
         (full or [self._own])[0].when_ready(address, callback)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Send a datagram by the port of its QP."""
+        """Send a datagram by the port of its QP; without GIDs it is dropped there."""
         wire = self._wire_for(source, origin.qpn, partial(_octets_of, packet, origin))
         wire.datagram(source, packet, origin)
 

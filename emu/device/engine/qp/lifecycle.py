@@ -131,7 +131,7 @@ def stop_paging(hca: Hca, qp: Qp) -> None:
 
 
 def _return(hca: Hca, qp: Qp, srq: Srq, receive: ReceiveRequest, wqe: RecvWqe) -> None:
-    """Return an unfilled receive request to its SRQ, as the next one to take.
+    """Return an unfilled receive request to its SRQ, to be taken before those in the ring.
 
     The matched entry of a tag list is cancelled instead (MSG_COMPLETION_CANCELED). An unexpected
     message is uncounted.

@@ -34,10 +34,12 @@ _TAGGED: Final = (TmhOp.EAGER, TmhOp.RNDV)
 
 
 def arrive(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> TagMatch:
-    """Find the buffer of a SEND, and take it if there is one.
+    """Return the match of a SEND; a matching entry is removed from the tag list.
 
-    Without one the state is unchanged: the message needs a request of the receive queue, and is
-    counted only once it has one (``received``).
+    The match has no entry for NO_TAG (no header, or another kind) and UNEXPECTED (no entry with
+    this tag, or a rendezvous of unusual size). The state is then unchanged: the message needs a
+    request of the receive queue, and is counted only once it has one (``received``). An eager
+    message of several packets reports CONSUMED at once.
     """
     head = bytes(message.head[:_HEAD_BYTES]) or b"".join(part(message.data, 0, _HEAD_BYTES))
     length = max(message.length, len(head))
@@ -61,21 +63,31 @@ def arrive(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> TagMa
 
 
 def _for_rendezvous(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> TagMatch:
-    """Return the arrival of a rendezvous that the adapter fetches, or software with its headers."""
+    """Return the match of a rendezvous: CONSUMED if the adapter fetches the data.
+
+    Otherwise CONSUMED_MSG_SW_RNDV: the buffer gets the headers, and software fetches the data.
+    """
     if rendezvous.can_fetch(hca, qp, srq, entry, header):
         return TagMatch(TmAppOp.CONSUMED, entry, header, _ALL)
     return TagMatch(TmAppOp.CONSUMED_MSG_SW_RNDV, entry, header)
 
 
 def received(tags: TagList, arrival: TagMatch) -> TagMatch:
-    """Count an unexpected message that has taken a request of the receive queue."""
+    """Count an unexpected message that has taken a receive request; return ``arrival`` unchanged.
+
+    From now on, added entries stay closed until software has handled the message. Any other match
+    is not counted.
+    """
     if arrival.app_op is TmAppOp.UNEXPECTED:
         tags.count_unexpected()
     return arrival
 
 
 def lost(tags: TagList, arrival: TagMatch) -> None:
-    """Uncount an unexpected message that does not fill its request, so gets no completion."""
+    """Uncount an unexpected message that does not fill its request, and so gets no completion.
+
+    Any other match changes nothing.
+    """
     if arrival.app_op is TmAppOp.UNEXPECTED:
         tags.count_unexpected(-1)
 
@@ -89,8 +101,9 @@ def tell_consumed(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) ->
 def placed(arrival: TagMatch, offset: int, data: Views, length: int) -> tuple[int, Views, int]:
     """Return the offset in the buffer, the views and the length for bytes of a message.
 
-    The message's header is skipped. For a rendezvous by software, data beyond the buffer's capacity
-    are dropped.
+    The header of an eager message is skipped; a rendezvous by the adapter places nothing. For a
+    rendezvous by software, data beyond the buffer's capacity are dropped. Without an entry the
+    values are unchanged.
     """
     entry = arrival.entry
     if entry is None:
@@ -107,7 +120,12 @@ def placed(arrival: TagMatch, offset: int, data: Views, length: int) -> tuple[in
 def complete(
     hca: Hca, qp: Qp, message: Message, arrival: TagMatch, index: int, opcode: CqeOpcode, slid: int
 ) -> None:
-    """Complete a message after its last byte; ``index`` is that of its receive request."""
+    """Write the CQE of a message after its last byte; ``index`` is that of its receive request.
+
+    A matched entry is released, and its CQE has the entry's index and, in one packet, the header. A
+    rendezvous that the adapter fetches reports only CONSUMED here; its entry is released with the
+    data.
+    """
     srq, entry = qp.srq, arrival.entry
     assert srq is not None
     assert srq.tags is not None

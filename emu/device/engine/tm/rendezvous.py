@@ -36,8 +36,9 @@ _WORD_DS: Final = 1 + -(-(4 + RNDV_BYTES) // DS)
 def can_fetch(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> bool:
     """Return whether the adapter can carry out a rendezvous; otherwise software does.
 
-    Queue and queue pair must be set up for it. The buffer must be large enough, and writable as for
-    a READ.
+    True needs has_rendezvous and offload_type, the state RTS, one PD, and a length within buffer
+    and log_msg_max. The buffer must also be writable for a READ; one too fragmented for one call
+    is. No state changes.
     """
     _, _, length = RVH.unpack_from(header, tmh.size)
     is_set_up = srq.tags is not None and srq.tags.has_rendezvous and bool(qp.ctx.offload_type)
@@ -53,7 +54,10 @@ def can_fetch(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> boo
 
 
 def begin(hca: Hca, qp: Qp, srq: Srq, arrival: TagMatch, slid: int, solicited: bool) -> None:
-    """Fetch the data for a rendezvous request that has taken an entry."""
+    """Queue the adapter's READ of the data for a rendezvous that has taken an entry.
+
+    Without data the message is reported and FIN queued at once. The queue pair is scheduled.
+    """
     va, rkey, length = RVH.unpack_from(arrival.header, tmh.size)
     own, entry = qp.adapter_requests, arrival.entry
     assert own is not None
@@ -74,7 +78,10 @@ def begin(hca: Hca, qp: Qp, srq: Srq, arrival: TagMatch, slid: int, solicited: b
 
 
 def done(hca: Hca, qp: Qp, wqe: Wqe) -> None:
-    """Remove a finished request of the adapter's own."""
+    """Remove a finished request of the adapter's own from its queue.
+
+    After the READ of a running rendezvous, the data are reported to the driver and FIN is sent.
+    """
     assert isinstance(wqe, AdapterWqe)
     assert qp.adapter_requests is not None
     qp.adapter_requests.done(wqe)
@@ -83,7 +90,7 @@ def done(hca: Hca, qp: Qp, wqe: Wqe) -> None:
 
 
 def _fetched(hca: Hca, qp: Qp, one: Rendezvous) -> None:
-    """Report fetched data to the driver, and send FIN to the sender."""
+    """Report fetched data to the driver, release the entry, and queue FIN to the sender."""
     own, srq, entry = qp.adapter_requests, qp.srq, one.arrival.entry
     assert own is not None
     assert srq is not None
@@ -105,7 +112,11 @@ def _fetched(hca: Hca, qp: Qp, one: Rendezvous) -> None:
 
 
 def cancel(hca: Hca, qp: Qp) -> None:
-    """Cancel all requests and running rendezvous of a stopped queue pair."""
+    """Cancel the adapter's unsent requests and running rendezvous of a stopped queue pair.
+
+    Each rendezvous releases its entry and reports MSG_COMPLETION_CANCELED. Without a tag matching
+    queue this does nothing.
+    """
     own, srq = qp.adapter_requests, qp.srq
     if own is None or srq is None:
         return

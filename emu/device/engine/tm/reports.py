@@ -40,9 +40,10 @@ def report(
     hca: Hca, qp: Qp, srq: Srq, opcode: CqeOpcode, app: tuple[TmAppOp, int],
     front: bytes = b"", values: Values = NOTHING,
 ) -> None:  # fmt: skip
-    """Write a completion to the queue's CQ. ``app`` is its kind, and the index of an entry.
+    """Write a CQE with app_op to the CQ of a tag matching queue.
 
-    ``front`` are its first bytes: a message's TMH, or tm_cqe.
+    ``app`` is the kind, and the index of an entry. ``front`` are the CQE's first bytes: a message's
+    TMH, or tm_cqe. A CQE without space in the CQ is lost and counted as cq_overflow.
     """
     assert srq.cq is not None
     wqe_counter, byte_cnt, immediate, slid, solicited = values
@@ -59,17 +60,21 @@ def report(
 
 
 def changed(hca: Hca, qp: Qp, srq: Srq, app_op: TmAppOp, is_done: bool, index: int = 0) -> None:
-    """Report a change of the list; ``is_done`` is False when the entry to remove does not exist."""
+    """Write the CQE for a change of the list, with the count of unexpected messages.
+
+    ``is_done`` False reports failure: the entry to remove does not exist, or a message has taken
+    it.
+    """
     assert srq.tags is not None
     front = bytes(tm_cqe.new(success=is_done, hw_phase_cnt=srq.tags.hw_phase).buf)
     report(hca, qp, srq, _NO_PACKET, (app_op, index), front)
 
 
 def cancel(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry) -> None:
-    """Release an entry whose message will not fill it, so that the driver may reuse it.
+    """Release an entry whose message will not fill it, and report MSG_COMPLETION_CANCELED.
 
-    libmlx5 handles this completion (MLX5_CQE_APP_OP_TM_MSG_COMPLETION_CANCELED). When adapters
-    write it is not public.
+    The driver may then reuse the entry. libmlx5 handles this completion
+    (MLX5_CQE_APP_OP_TM_MSG_COMPLETION_CANCELED). When adapters write it is not public.
     """
     assert srq.tags is not None
     srq.tags.release(entry)

@@ -65,7 +65,13 @@ def origin_of(link: Link, qp: Qp, to: Destination) -> Origin:
 
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
-    """Place a datagram into the queue pair's next receive request; return False if dropped."""
+    """Place a datagram into the queue pair's next receive request; return False if dropped.
+
+    Dropped: no receiving state, wrong keys (violations are counted), a page fault in progress, no
+    receive queue, none posted (out_of_buffer), or a request too small. An unreadable queue also
+    moves the queue pair to ERR. True may also mean that the request has failed, or waits for a
+    page. An underlay's ``steer`` receives instead.
+    """
     hca.budget.charge(STEPS_PER_DATAGRAM)
     if (
         qp.state not in RECEIVING
@@ -93,9 +99,10 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
 
 
 def _keys_match(link: Link, qp: Qp, origin: Origin) -> bool:
-    """Check P_Key and Q_Key, and count violations (IBTA 9.6.1.4, 9.8.3.1).
+    """Return whether P_Key and Q_Key match; count a violation at the port (IBTA 9.6.1.4, 9.8.3.1).
 
-    QP0 has no keys, and receives from QP0 only.
+    A wrong P_Key is counted before the Q_Key is compared; QP1's is GSI_QKEY. QP0 has no keys, and
+    receives from QP0 only.
     """
     if qp.st is _QP0:
         return origin.qpn == WELL_KNOWN[_QP0]
@@ -112,7 +119,9 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     """Fill the receive request; return False when it is too small and stays the next one.
 
     A sender of datagrams cannot stop a queue pair by a datagram that is too long (IBTA 9.9.3, class
-    D; rxe_resp.c: RESPST_ERR_LENGTH). A shared queue's request does fail.
+    D; rxe_resp.c: RESPST_ERR_LENGTH). A shared queue's request does fail, with LOCAL_LENGTH_ERR.
+    Unusable memory fails any request with LOCAL_PROT_ERR. Both move the queue pair to ERR and
+    return True, as does an absent page that is waited for.
     """
     cq = qp.srq.cq if qp.srq is not None and qp.srq.cq is not None else qp.rcq
     srqn = qp.srq.handle if qp.srq is not None else 0
@@ -159,7 +168,11 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
 def _wait_for_page(
     hca: Hca, qp: Qp, receive: ReceiveRequest, datagram: Datagram, origin: Origin, page: AccessError
 ) -> None:
-    """Keep the datagram until the page is present; drop other datagrams meanwhile."""
+    """Keep a copy of the datagram until the page is present; drop other datagrams meanwhile.
+
+    If the driver refuses the page, the request fails with LOCAL_PROT_ERR and the queue pair goes to
+    ERR. If the queue pair stops, the datagram is lost.
+    """
     wqe, srqn = receive.wqe, receive.srqn
     assert wqe is not None
     whole = datagram.copied()

@@ -38,10 +38,10 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
     """Receive a datagram for the function's LID, or for a multicast group of its queue pairs.
 
     ``is_looped`` means that the function itself sent it, so the physical port did not receive it.
-
-    The datagram is counted as received even without a receiver, except for a multicast group
-    without members here. A copy waits in the backlog behind earlier datagrams, or when the round's
-    budget is used up. Never raises.
+    Dropped uncounted while the link is down, except an SMP for QP0. Counted as received even
+    without a receiver, except for a group without members here. A copy waits behind earlier
+    datagrams, or when the round's budget is used up; beyond the backlog's limit ``dropped["backlog
+    is full"]`` counts it. Never raises: an exception fails the function.
     """
     if not (hca.link.is_up or _is_for_manager(hca, packet)):
         return
@@ -52,6 +52,11 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
 
 
 def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
+    """Count a datagram and deliver it to the agent, queue pair or group members it names.
+
+    A datagram for another GID is counted in ``link.dropped`` by its reason. One without a receiver
+    is dropped, counted only as received.
+    """
     if not (hca.link.is_up or _is_for_manager(hca, packet)):
         return
     if packet.to.gid is not None and (why := hca.link.misrouted(origin.gid, packet.to.gid)):
@@ -79,7 +84,11 @@ def _count(link: Link, packet: Datagram, is_looped: bool) -> None:
 
 
 def deliver_multicast(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> None:
-    """Deliver a group's datagram to its members; continue next round when the budget ends."""
+    """Deliver a group's datagram to its members; continue next round when the budget ends.
+
+    The sender gets no copy if it blocks multicast loopback. The received datagram is counted by the
+    caller.
+    """
     for at, member in enumerate(members):
         if hca.budget.exhausted(hca.budget.limit):
             rest = _rest(hca, members[at:], packet.copied(), origin)
@@ -90,7 +99,10 @@ def deliver_multicast(hca: Hca, members: Sequence[Qp], packet: Datagram, origin:
 
 
 def _rest(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> Portions[None]:
-    """Deliver a datagram to the remaining members, as far as they still exist."""
+    """Deliver a datagram to the remaining members; yield while the budget is used up.
+
+    Members that were destroyed meanwhile are skipped.
+    """
     for member in members:
         while hca.budget.exhausted(hca.budget.limit):
             yield
@@ -99,7 +111,10 @@ def _rest(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> 
 
 
 def send(hca: Hca, packet: Datagram, origin: Origin) -> None:
-    """Put a datagram on the wire, unless the link is down."""
+    """Count a datagram as sent and put it on the wire; drop it uncounted while the link is down.
+
+    An SMP for QP0 needs only the physical link.
+    """
     if hca.link.is_up or _is_for_manager(hca, packet):
         hca.link.count_sent(1, packet.octets, multicast=packet.is_multicast)
         hca.wire.datagram(hca, packet, origin)
@@ -111,6 +126,7 @@ def _is_for_manager(hca: Hca, packet: Datagram) -> bool:
 
 
 def _receiver(hca: Hca, qpn: int) -> Qp | None:
+    """Return the UD queue pair with this number; for 0 and 1 the special one, else None."""
     if qpn in (QP0, QP1):
         return hca.special_qps.get(qpn)
     qp = hca.qps.get(qpn)
@@ -126,7 +142,11 @@ def _is_own(link: Link, qp: Qp, origin: Origin) -> bool:
 
 
 def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
-    """Let the port's own agents respond; return False when the datagram is for a queue pair."""
+    """Let the port's own agents respond to a MAD; return whether one has sent a response.
+
+    False when the datagram is for a queue pair: not a MAD's length, no request for an agent, or any
+    datagram on RoCE.
+    """
     if hca.model.port_type is not _IB or packet.length != MAD_BYTES:
         return False  # with RoCE mlx5_ib responds by itself (hw/mad.c: process_pma_cmd)
     qpn = packet.to.qpn
@@ -140,12 +160,17 @@ def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
 
 
 def _subnet_management(hca: Hca, mad: bytes, origin: Origin) -> bytes | None:
-    """Answer an SMP. SMPs have no keys, but a virtual lane only for QP0 (IBTA 13.5.1)."""
+    """Return the response to an SMP; None if the SMP is for QP0 or has no response.
+
+    SMPs have no keys, but a virtual lane only for QP0: SMPs of other senders are not answered (IBTA
+    13.5.1).
+    """
     taken = sma.taken_at_qp0(mad) if origin.qpn == QP0 else None
     return None if taken is None else own_smps.answer(hca, taken, origin.lid)
 
 
 def _performance_management(hca: Hca, mad: bytes, origin: Origin) -> bytes | None:
+    """Return the response to a PerfMgt request; None for other classes or wrong keys."""
     if not may_manage(hca.ib, origin):
         return None
     is_for_us = pma_mad.view(mad).mad_hdr.mgmt_class == MgmtClass.PERF_MGMT

@@ -23,9 +23,12 @@ _STATES: Final = {
 
 
 def answer(hca: Hca, data: bytes, slid: int, *, checks_mkey: bool = True) -> bytes | None:
-    """Return the response of the port's agent; None for a wrong M_Key, or without a response.
+    """Apply an SMP to the function's port; return the response, None for none.
 
-    ``slid`` is the LID of the SMP's sender. The driver may ask without ``checks_mkey``.
+    None for a wrong M_Key, which is reported to the subnet manager, and for TrapRepress. A change
+    of the port is reported to its driver (``follow``). ``slid`` is the LID of the SMP's sender.
+    Without ``checks_mkey``, for the driver's own SMPs, any M_Key is accepted. A port without
+    management only answers.
     """
     port = hca.ib
     if port.managed is None:
@@ -41,7 +44,11 @@ def _seen(port: IbPort) -> _Seen:
 
 
 def follow(hca: Hca, before: _Seen, *, reregister: bool = False) -> None:
-    """Notify the driver and the wire of the port's changes since ``before``."""
+    """Raise PORT_CHANGE for each change of the port since ``before``, and notify the wire.
+
+    Changes are of LID or SM LID, GID prefix, P_Keys and state; ``reregister`` adds CLIENT_REREG.
+    Without a change nothing happens.
+    """
     state, addresses, pkeys = before
     port = hca.ib
     changes = []
@@ -63,6 +70,7 @@ def follow(hca: Hca, before: _Seen, *, reregister: bool = False) -> None:
 
 
 def _asks_to_reregister(data: bytes) -> bool:
+    """Return whether an SMP is Set(PortInfo) with client_reregister."""
     mad = smp.view(data)
     if (mad.method, mad.attr_id) != (Method.SET, SmpAttr.PORT_INFO):
         return False

@@ -72,11 +72,12 @@ def in_completion(size: int) -> Struct:
 
 
 def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) -> Message:
-    """Parse ctrl, [xrc or av], raddr, atomic (16 or 32 bytes), data for ``size`` bytes of old
-    value.
+    """Parse ctrl, [xrc or av], raddr, atomic (16 or 32 bytes), data; return the message.
 
-    Without masks, data segments may be longer; only ``size`` bytes are written, like on real cards
-    (rdma-unit-test: introspection_mlx5.h, FetchAddInvalidSize).
+    ``size`` bytes of old value are stored. Raises BadWqeError for a short WQE or too short data
+    segments, AccessError for an absent page. Without masks, data segments may be longer; only
+    ``size`` bytes are written, like on real cards (rdma-unit-test: introspection_mlx5.h,
+    FetchAddInvalidSize).
     """
     message = Message(op, size)
     at = remote_address(hca, qp, wqe, message)
@@ -98,6 +99,10 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) ->
 
 
 def _masked(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp) -> Message:
+    """Parse a masked atomic, whose opmod selects 4 or 8 bytes; return the message.
+
+    Raises BadWqeError for any other opmod, and the errors of ``_atomic``.
+    """
     masked = _MASKED[op].get(wqe.opmod)
     if masked is None:
         raise BadWqeError(f"no masked atomic has opmod {wqe.opmod}")

@@ -29,9 +29,10 @@ def send_datagram_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.LSO, frozenset({QpType.UD}))
 def send_large(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Parse a large send of IP over InfiniBand.
+    """Parse a large send of IP over InfiniBand: ctrl, av, pad, Ethernet segment, headers, data.
 
-    Segments: ctrl, av, pad, Ethernet segment with headers, data.
+    Returns the datagrams. Raises BadWqeError on a queue pair without these offloads, and the errors
+    of ``ipoib.large``.
     """
     if not qp.is_ipoib:
         raise BadWqeError("large send on a queue pair without offloads")
@@ -40,6 +41,11 @@ def send_large(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 
 def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
+    """Return the datagram of a SEND: ctrl, av, data.
+
+    Raises BadWqeError for a malformed WQE, AccessError for memory that may not be read or is too
+    scattered. Data longer than PACKET_BYTES are not read: the length alone makes the request fail.
+    """
     destination, at = read_av(hca.link, wqe)
     if qp.is_ipoib:
         return ipoib.one(hca, qp, wqe, destination, at, immediate)

@@ -56,7 +56,9 @@ def one(
 ) -> Datagram:
     """Return the datagram of a request whose address vector ends at byte ``at``.
 
-    Raises BadWqeError, and AccessError for memory that the queue may not read.
+    Requested checksums are filled in. A datagram longer than PACKET_BYTES has no data: its length
+    makes the request fail. Raises BadWqeError, also for headers that checksums need and that are
+    incomplete, and AccessError for memory that the queue may not read.
     """
     cs_flags, _, header, at = _segment(wqe, at)
     solicited = bool(wqe.fm_ce_se & SOLICITED)
@@ -75,8 +77,9 @@ def one(
 
 
 def large(hca: Hca, queue: Qp | Sq, wqe: Wqe, to: Destination, at: int) -> Datagram | LargeSend:
-    """Return the datagrams of a large send; a single one if it is too long.
+    """Return the datagrams of a large send, cut by its mss.
 
+    Above MAX_PAYLOAD the result is one datagram without data, whose length makes the request fail.
     Raises the errors of :func:`one`.
     """
     _, mss, header, at = _segment(wqe, at)

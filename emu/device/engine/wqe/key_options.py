@@ -41,9 +41,11 @@ class BindError(Exception):
 def read(
     hca: Hca, mkey: Mkey, wqe: Wqe, is_on: bool, at: int, octwords: int
 ) -> KeySignature | None:
-    """Return the key's new signatures and encryption; None (bsf_en is 0) turns them off.
+    """Return the key's new signatures and encryption; None (``is_on`` False) turns them off.
 
-    With bsf_en but no BSF the key keeps its current ones. Raises BindError and BadWqeError.
+    With bsf_en but no BSF the key keeps its current ones, if it has any. Raises BindError for a BSF
+    that the key's mode, size or flags do not allow, and for invalid fields. Raises BadWqeError for
+    a BSF beyond the WQE. The key is unchanged here.
     """
     if not is_on:
         return None
@@ -78,6 +80,11 @@ def _starts(at: int, count: int) -> range:
 
 
 def _signatures(hca: Hca, mkey: Mkey, raw: bytes) -> BlockSignature:
+    """Return the block signatures of a BSF; its PSVs must be of the key's domain.
+
+    Raises BsfError for invalid fields or PSVs.
+    """
+
     def psv_of(number: int) -> Psv | None:
         psv = hca.psvs.get(number)
         return psv if psv is not None and psv.pd is mkey.pd else None
@@ -86,6 +93,10 @@ def _signatures(hca: Hca, mkey: Mkey, raw: bytes) -> BlockSignature:
 
 
 def _crypto(hca: Hca, mkey: Mkey, raw: bytes) -> Crypto:
+    """Return the encryption of a BSF; its DEK must be of the key's domain.
+
+    Raises BsfError for invalid fields or DEK, and for a key created without crypto_en.
+    """
     if not mkey.ctx.crypto_en:
         raise BsfError("the key was not created with crypto_en")
 

@@ -27,10 +27,12 @@ _TARGET_AT: Final = 3 * DS
 
 @wqe_op(Opcode.MMO, frozenset({QpType.RC}))
 def mmo(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Copy guest memory: ctrl, metadata (space for adapter state, unused here), source, target.
+    """Copy guest memory and return None: ctrl, metadata, source, target.
 
-    The peer receives nothing. Both ranges are checked before anything is copied. Memory too
-    scattered for one access is refused.
+    The metadata is space for adapter state, unused here. The peer receives nothing. Raises
+    BadWqeError for another opmod, a queue pair without MMO, inline segments, different lengths, or
+    a length above log_dma_mmo_max_size. Raises AccessError, also for memory too scattered for one
+    access. Both ranges are checked before anything is copied.
     """
     if wqe.opmod != DMA or not qp.has_mmo:
         raise BadWqeError("the queue pair does not support this memory-to-memory operation")

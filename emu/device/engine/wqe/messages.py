@@ -66,7 +66,7 @@ def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.SEND_IMM, CONNECTED)
 def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Parse a SEND with immediate data, which is in the control segment."""
+    """Parse a SEND with immediate data, which is in the control segment; return the message."""
     message = Message(_SEND, 0)
     message.immediate = wqe.imm
     return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
@@ -74,7 +74,7 @@ def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.SEND_INVAL, RELIABLE)
 def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Parse a SEND with invalidate; the rkey is in the control segment."""
+    """Parse a SEND with invalidate, whose rkey is in the control segment; return the message."""
     message = Message(_SEND, 0)
     message.inv_rkey = wqe.imm
     return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
@@ -82,7 +82,7 @@ def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.RDMA_WRITE, CONNECTED)
 def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Parse an RDMA WRITE: ctrl, [xrc or av], raddr, data."""
+    """Parse an RDMA WRITE: ctrl, [xrc or av], raddr, data; return the message."""
     message = Message(_WRITE, 0)
     at = remote_address(hca, qp, wqe, message)
     return outgoing(hca, qp, wqe, message, at)
@@ -90,7 +90,7 @@ def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.RDMA_WRITE_IMM, CONNECTED)
 def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Parse an RDMA WRITE with immediate data, for the peer's receive request."""
+    """Parse an RDMA WRITE with immediate data, which takes a receive request of the peer."""
     message = Message(_WRITE, 0)
     message.immediate = wqe.imm
     at = remote_address(hca, qp, wqe, message)
@@ -99,7 +99,11 @@ def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.RDMA_READ, RELIABLE)
 def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Parse an RDMA READ: ctrl, [xrc or av], raddr, data (for the response)."""
+    """Parse an RDMA READ: ctrl, [xrc or av], raddr, data (for the response).
+
+    Memory that cannot store the response is no error yet: ``message.reply_error`` fails the request
+    when the response arrives.
+    """
     message = Message(_READ, 0)
     at = remote_address(hca, qp, wqe, message)
     message.reply = listed(hca, qp, wqe, message, at, LOCAL_WRITE)
@@ -110,6 +114,8 @@ def after_receiver(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
     """Read the receiver that the message names: for XRC a shared queue, for DC a target.
 
     Returns the offset of the next segment; for other services that is behind the control segment.
+    Raises BadWqeError when the WQE is too short. A receiver that does not exist is found only
+    later.
     """
     if qp.st is _DCI:
         to, at = read_av(hca.link, wqe)
@@ -139,6 +145,7 @@ def read_av(link: Link, wqe: Wqe) -> tuple[Destination, int]:
 
 
 def need_segment(wqe: Wqe, end: int) -> None:
+    """Raise BadWqeError when the WQE, by its ``ds``, ends before byte ``end``."""
     if wqe.ds * DS < end:
         raise BadWqeError(f"ds {wqe.ds} is too short for opcode {wqe.opcode:#x}")
 
@@ -146,7 +153,7 @@ def need_segment(wqe: Wqe, end: int) -> None:
 def remote_address(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
     """Read the receiver, if the service names it here, and the remote memory behind it.
 
-    Returns the offset of the next segment.
+    Returns the offset of the next segment. Raises BadWqeError when the WQE is too short.
     """
     at = after_receiver(hca, qp, wqe, message) if qp.st in _NAMING else DS
     end = at + DS
@@ -159,7 +166,8 @@ def remote_address(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
 def data_segments(wqe: Wqe, at: int, need: int = LOCAL_READ) -> list[Segment]:
     """Return the data segments from byte ``at`` to the WQE's end, in the form for ``walk``.
 
-    Raises BadWqeError for an inline segment that exceeds the WQE, or that is to be written.
+    Empty inline segments are left out. Raises BadWqeError for an inline segment that exceeds the
+    WQE, or that is to be written. Keys are not checked.
     """
     segments: list[Segment] = []
     buf, end = wqe.buf, wqe.ds * DS
@@ -188,7 +196,10 @@ def inline_segment(at: int, length: int, end: int) -> tuple[Segment, int]:
 
 
 def outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
-    """Fill in the common fields of SEND and WRITE: their data, from byte ``at`` of the WQE on."""
+    """Set the common fields of SEND and WRITE: solicited, and the data from byte ``at`` on.
+
+    Returns ``message``. The errors are those of ``listed``.
+    """
     message.solicited = bool(wqe.fm_ce_se & SOLICITED)
     message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
     return message
@@ -199,7 +210,8 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
 
     Returns () and sets ``message.limit`` when they are too much for one call. Returns () and sets
     ``message.reply_error`` when a response cannot be stored there: the error is due with the
-    response.
+    response. Raises BadWqeError, and AccessError for data that cannot be read or for an absent
+    page.
     """
     message.segments = segments = data_segments(wqe, at, need)
     limit = hca.budget.steps + STEPS_PER_ACCESS
@@ -233,7 +245,7 @@ def gather(
 def piece(
     hca: Hca, qp: Qp, wqe: Wqe, message: Message, need: int, offset: int, length: int
 ) -> Views:
-    """Return ``length`` bytes at ``offset`` of a message's data segments.
+    """Return ``length`` bytes at ``offset`` of a message's data segments, or of its CQE's data.
 
     Raises AccessError: TOO_FRAGMENTED when the range is too much for one call, which SEGMENT_BYTES
     never are; BOUNDS when the segments are now too short. A UMR may have turned off a key's

@@ -39,9 +39,13 @@ WQE_OPS: Final[dict[tuple[int, QpType], WqeOp]] = {}
 
 
 def wqe_op(opcode: Opcode, services: frozenset[QpType]) -> Callable[[WqeOp], WqeOp]:
-    """Register the function for an opcode on the given services."""
+    """Register the decorated function for an opcode on the given services.
+
+    Raises ValueError at import for a second function of one opcode and service.
+    """
 
     def register(function: WqeOp) -> WqeOp:
+        """Enter ``function`` in WQE_OPS for each service; return it unchanged."""
         for service in services:
             if (opcode, service) in WQE_OPS:
                 raise ValueError(f"{opcode.name} on {service.name} is taken")

@@ -29,10 +29,12 @@ _APP_OPS: Final = {
 
 @wqe_op(Opcode.TAG_MATCHING, frozenset({QpType.RC}))
 def tag_matching(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Change the tag list: ctrl, tm, and a data segment for an added buffer.
+    """Change the tag list and return None: ctrl, tm, and a data segment for an added buffer.
 
-    The peer receives nothing. The software's count of handled unexpected messages is applied before
-    the change.
+    The peer receives nothing. Raises BadWqeError, without a change, for a queue pair without a tag
+    list, an unknown opcode, or an index beyond the list. The software's count of handled unexpected
+    messages is applied first. A requested CQE reports the change; removing an absent entry is no
+    error but reports failure.
     """
     srq = qp.srq
     if srq is None or srq.tags is None:
@@ -59,7 +61,11 @@ def tag_matching(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 
 def _entry(wqe: Wqe, tags: TagList, tag: int, mask: int) -> TagEntry:
-    """Return the entry to add. Without a data segment with a length it takes an empty message."""
+    """Return the entry to add; the list is unchanged.
+
+    Without a data segment with a length the entry takes an empty message. Raises BadWqeError when
+    the list's next index is in use, or the buffer is inline.
+    """
     need_segment(wqe, _DATA_AT + DS)
     if tags.is_used(tags.next_index):
         raise BadWqeError(f"tag {tags.next_index} is the next to add, but in use")

@@ -94,15 +94,16 @@ _MASKED_FIELDS: Final = tuple(
 
 @wqe_op(Opcode.UMR, SERVICES)
 def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Execute a queue pair's UMR."""
+    """Execute a queue pair's UMR by ``change_key``, and return None: there is nothing to send."""
     change_key(hca, qp, wqe)
     return None
 
 
 def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
-    """Check everything, then change context and translations together.
+    """Check everything, then change the context, translations and BSFs of the named key.
 
-    Raises BindError, BadWqeError or AccessError; the key is then unchanged.
+    Raises BindError (MW_BIND_ERR), BadWqeError or AccessError; the key is then unchanged. The
+    translations are charged to the budget, and a sparse key's list to the ledger.
     """
     if wqe.ds * OCTWORD < _DATA_AT:
         raise BadWqeError(f"ds {wqe.ds} is too short for a UMR")
@@ -151,7 +152,11 @@ def _is_drivers_own(queue: Qp | Sq) -> bool:
 
 
 def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
-    """Return the key that the request names, after checking that its state allows the request."""
+    """Return the key that the request names, after checking that its state allows the request.
+
+    Raises BindError: no such key, umr_en unset, physical addresses without ``fre``, another domain,
+    or a free bit or owner that the flags forbid.
+    """
     mkey = hca.mkeys.get(wqe.imm >> 8)
     if mkey is None or not mkey.umr_en:
         raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or does not allow UMR", Cause.KEY)
@@ -177,7 +182,10 @@ def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
 
 
 def _check_range(mkey: Mkey, given: Mkc, mask: int) -> None:
-    """Check that the new start, length and page size are consistent."""
+    """Raise BindError for an inconsistent new start, length or page size.
+
+    A key's range may not wrap the 64-bit space, nor its pages be smaller than ADAPTER_PAGE_SHIFT.
+    """
     start = given.start_addr if mask & _START_ADDR else mkey.start
     length = given.len if mask & _LEN else mkey.ctx.len
     if start + length > 1 << 64:
@@ -196,7 +204,10 @@ def _new_page_size(mkey: Mkey, given: Mkc, mask: int) -> int:
 
 
 def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: Mkc) -> Pd:
-    """Return the new domain; only the driver's own queue pair may move a key to another one."""
+    """Return the new domain; only the driver's own queue pair may move a key to another one.
+
+    Raises BindError for any other move, and for an unknown PD.
+    """
     pd = pds.get(given.pd)
     if pd is None or (not _is_drivers_own(qp) and pd is not mkey.pd):
         raise BindError(f"{mkey!r} cannot move to pd {given.pd:#x}")
@@ -205,7 +216,10 @@ def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: Mkc) -> Pd:
 
 @wqe_op(Opcode.SET_PSV, SERVICES)
 def set_psv(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> Work:
-    """Set a PSV of the queue pair's domain, the start value of signatures: ctrl, seg_set_psv."""
+    """Set a PSV, the start value of signatures, and return None: ctrl, seg_set_psv.
+
+    Raises BadWqeError for a short WQE, or a PSV that is not of the queue pair's domain.
+    """
     if wqe.ds * OCTWORD < _CTRL_AT + SET_PSV.size:
         raise BadWqeError(f"ds {wqe.ds} is too short for a SET_PSV")
     number, _, transient_sig, ref_tag = SET_PSV.unpack_from(wqe.buf, _CTRL_AT)
@@ -217,7 +231,11 @@ def set_psv(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> Work:
 
 
 def _translations(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int, length: int) -> bytes:
-    """Return the translation entries of the request."""
+    """Return the request's translation entries, inline or read from guest memory; b"" for none.
+
+    Raises BadWqeError for entries beyond the WQE, and AccessError for their memory. The driver's
+    own queue pair may read through a key of any domain.
+    """
     if not length:
         return b""
     if flags & _INLINE:
@@ -235,7 +253,10 @@ def _translations(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int, length: int) -> b
 
 
 def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
-    """Return the entries within the key's capacity; beyond it only zeros (padding) are allowed."""
+    """Return the entries without the padding beyond the key's capacity, which must be zeros.
+
+    Raises BindError for other entries beyond it, for a start beyond it, and for a PA key.
+    """
     space = mkey.xlt_capacity - start
     if xlt and (mkey.mode == _PA or space < 0):
         raise BindError(f"{mkey!r} has no translations at {start}", Cause.BOUNDS)
@@ -245,7 +266,7 @@ def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
 
 
 def _check_ledger(ledger: Ledger, mkey: Mkey, xlt: bytes) -> None:
-    """Check that the host has memory for a large list even if no chunk of it compresses."""
+    """Raise BindError if the host lacks memory for a large list without compression."""
     chunks = len(xlt) // (CHUNK * OCTWORD) + 2
     try:
         ledger.check(mkey.kind, chunks * DENSE_BYTES)
@@ -254,6 +275,7 @@ def _check_ledger(ledger: Ledger, mkey: Mkey, xlt: bytes) -> None:
 
 
 def _apply(mkey: Mkey, given: Mkc, mask: int, pd: Pd) -> None:
+    """Copy the fields that ``mask`` selects to the key's context, and move the key to ``pd``."""
     ctx = mkey.ctx
     for bit, names in _MASKED_FIELDS:
         if mask & bit:
