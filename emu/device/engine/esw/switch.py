@@ -55,14 +55,18 @@ class EmbeddedSwitch:
         self._did_decide = False
 
     def segment_of(self, vhca: Vhca[Hca]) -> EthWire[Hca]:
-        """Return the wire that a function sees."""
+        """Return the wire that a function sees: one for each vPort until ``detach``."""
         number = vhca.vport_number
         if number not in self._segments:
             self._segments[number] = _Segment(self, vhca)
         return self._segments[number]
 
     def attach(self, vhca: Vhca[Hca]) -> None:
-        """Register a function's new state; a manager starts without tables and joins the uplink."""
+        """Register a function's new state after its creation or reset.
+
+        A manager starts without tables, joins the uplink, and the uplink's traffic counts from 0
+        again.
+        """
         self.changes += 1
         if vhca.vport_number == MANAGER:
             node = vhca.node
@@ -83,7 +87,11 @@ class EmbeddedSwitch:
         self.uplink.port_changed(node)
 
     def tables_changed(self) -> None:
-        """Make the functions determine anew which peers they reach without tables."""
+        """Make the functions determine anew which peers they reach without tables.
+
+        If the tables have started or stopped deciding, settle whose traffic is the uplink's: the
+        manager vPort's, or that of the tables.
+        """
         self.changes += 1
         if self.decides == self._did_decide:
             return
@@ -94,7 +102,7 @@ class EmbeddedSwitch:
         self._did_decide = not self._did_decide
 
     def _of_manager(self) -> PortTraffic:
-        """Return the traffic of the manager's vPort, without what was looped back."""
+        """Return the manager vPort's traffic without looped frames; zeros without a manager."""
         vport = self._manager.nic_vport if self._manager is not None else None
         return PortTraffic(*vport.passed()) if vport is not None else PortTraffic()
 
@@ -129,7 +137,11 @@ class EmbeddedSwitch:
         return traffic.sent, traffic.received
 
     def forward(self, source: Hca, frame: Frame) -> None:
-        """Forward a frame that a function's vPort sends."""
+        """Forward a frame that a function's vPort sends: through the tables, if they decide.
+
+        Without tables only the manager's frames reach the uplink; frames of other vPorts are
+        dropped.
+        """
         number = source.vhca.vport_number
         manager = self._fdb_manager()
         if manager is not None:
@@ -138,7 +150,12 @@ class EmbeddedSwitch:
             self.uplink.transmit(source, frame)
 
     def receive(self, frame: Frame) -> None:
-        """Take a frame from the uplink."""
+        """Take a frame from the uplink.
+
+        Without tables the manager's function receives it. With tables a frame is dropped while the
+        port is down; a pause frame changes only the port's flow control. Any other frame is counted
+        and steered. Without a manager the frame is lost.
+        """
         manager = self._manager.node if self._manager is not None else None
         if manager is None:
             return
@@ -153,7 +170,11 @@ class EmbeddedSwitch:
             self._cross(manager, UPLINK, frame)
 
     def _cross(self, manager: Hca, source_port: int, frame: Frame) -> None:
-        """Steer a frame by the tables, now or in a later round; a bug there stops the manager."""
+        """Steer a frame by the tables, now or in a later round.
+
+        A full backlog drops the frame; only one from the uplink is counted, as a discard. An
+        exception in the pipeline fails the manager.
+        """
         if not manager.esw_backlog.do(
             len(frame.data), self._contained, manager, source_port, frame
         ):
@@ -163,6 +184,10 @@ class EmbeddedSwitch:
         contain(manager, partial(self._pass, manager, source_port, frame))
 
     def _pass(self, manager: Hca, source_port: int, frame: Frame) -> None:
+        """Send a frame through the FDB, unless the tables were removed or a fault plan takes it.
+
+        Work beyond the round's budget continues from the backlog.
+        """
         if self._fdb_manager() is not manager:
             return  # the tables were removed while the frame waited
         faults = manager.faults
@@ -176,7 +201,11 @@ class EmbeddedSwitch:
     def _arrives(
         self, manager: Hca, source_port: int, frame: Frame, target: VportTarget, what: Frame
     ) -> None:
-        """Deliver ``what``, the changed ``frame``, to a vPort or the uplink."""
+        """Deliver ``what``, the changed ``frame``, to a vPort or the uplink of any switch.
+
+        A frame for the sender's own vPort is dropped, because a sender loops its frames back
+        itself. A vPort without a function drops the frame.
+        """
         adapter = manager.adapter
         number, port = target.number, target.port
         if number == UPLINK:
@@ -191,7 +220,10 @@ class EmbeddedSwitch:
                 self._deliver(vhca.node, what)
 
     def give(self, number: int, frame: Frame) -> None:
-        """Deliver a frame that has passed the tables to a vPort or the uplink."""
+        """Deliver a frame that has passed another switch's tables to a vPort or the uplink.
+
+        A vPort without a function, and a switch without a manager, drop the frame.
+        """
         manager = self._manager.node if self._manager is not None else None
         if manager is None:
             return
@@ -225,6 +257,7 @@ class PortTraffic:
 
 
 def _count(direction: Direction, frame: Frame) -> None:
+    """Count a frame for its packets and their bytes; incomplete headers count as one packet."""
     try:
         packets, octets = stands_for(frame)
     except FrameError:

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 def first_tables(
     manager: Hca, source_port: int, frame: Frame
 ) -> tuple[FlowDomain, FlowTable | None]:
-    """Return the FDB for a frame of a vPort, and its first table; None is the FDB's root."""
+    """Return the FDB for a frame of a vPort, and its first table; None is the FDB's root.
+
+    In a LAG of switches without native selection, the LAG's map chooses whose FDB a vPort's frame
+    passes. Frames from the uplink, and all others, pass the FDB of their own switch.
+    """
     eswitch, adapter = manager.eswitch, manager.adapter
     lag = adapter.board.lag
     if lag is not None and lag.of_switches and not lag.is_native and source_port != UPLINK:
@@ -43,8 +47,8 @@ def first_tables(
 def leaves_by(manager: Hca, source_port: int, port: int, frame: Frame, what: Frame) -> int:
     """Return the egress port of a packet that an entry forwards to the uplink of ``port``.
 
-    ``source_port`` is the vPort of the manager's switch that sent ``frame``; ``what`` is the frame
-    after the pipeline's changes.
+    The result is ``port`` unless a LAG has native selection. ``source_port`` is the vPort of the
+    manager's switch that sent ``frame``; ``what`` is the frame after the pipeline's changes.
     """
     adapter = manager.adapter
     lag = adapter.board.lag
@@ -56,7 +60,11 @@ def leaves_by(manager: Hca, source_port: int, port: int, frame: Frame, what: Fra
 def _port_of(
     manager: Hca, lag: Lag, port: int, source: Vhca[Hca] | None, frame: Frame, what: Frame
 ) -> int:
-    """Return the LAG's port for a frame; ``source`` is its sender, None if a cable delivered it."""
+    """Return the LAG's port for a frame; ``source`` is its sender, None if a cable delivered it.
+
+    The result is ``port`` in MPESW mode and for a TIS with strict affinity. Otherwise the port
+    follows from the map, or from the port selection tables.
+    """
     if lag.mode is LagPortSelect.PORT_SELECT_MPESW:
         return port
     node = source.node if source is not None else None

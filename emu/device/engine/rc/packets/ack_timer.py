@@ -62,9 +62,10 @@ class AckTimer:
         self._is_overdue = False
 
     def watch(self, code: int, psn: int) -> None:
-        """Start waiting for a response; ``code`` is the queue pair's timeout, 0 for none.
+        """Start waiting for a response, unless one is awaited already; ``code`` 0 means no timeout.
 
-        Packets before ``psn`` were sent; the last one requests an ACK.
+        The timeout is TIMEOUT_FACTOR times the code's time. Packets before ``psn`` were sent; the
+        last one requests an ACK, and is timed for the round-trip time.
         """
         if not code:
             return
@@ -78,7 +79,7 @@ class AckTimer:
             self._set()
 
     def progress(self, una: int, *, is_all: bool) -> None:
-        """Record that packets before ``una`` are acknowledged.
+        """Record that packets before ``una`` are acknowledged, and restart the wait.
 
         ``is_all`` means that no response is due any more. The next request's time then starts when
         the request is sent.
@@ -93,13 +94,19 @@ class AckTimer:
         self._since_ns, self._has_moved = self._clock.now_ns() + pause_ns, True
 
     def pause(self, code: int) -> None:
-        """Pause for the time of an RNR NAK's timer code (9.7.5.2.8)."""
+        """Set ``is_paused`` for the time of an RNR NAK's timer code (9.7.5.2.8).
+
+        Then the owner's ``go_on`` is called. The ACK timeout starts at the end of the pause.
+        """
         self._pause = self._clock.call_later(RNR_NAK_NS[code], self._go_on)
         self.is_paused = True
         self.restart(RNR_NAK_NS[code])
 
     def stop(self) -> None:
-        """Cancel both timers."""
+        """Cancel ACK timer and pause; ``go_on`` is not called.
+
+        The smoothed round-trip time stays.
+        """
         for timer in (self._pause, self._timer):
             if timer is not None:
                 timer.cancel()
@@ -135,10 +142,11 @@ class AckTimer:
         self._timer = self._clock.call_later(max(due - self._clock.now_ns(), 0), self._check)
 
     def _check(self) -> None:
-        """Check the deadlines: the timer has fired, but progress may have moved them.
+        """Call the owner's ``ask`` or ``timed_out`` if the deadline has really passed.
 
-        The process may itself be late. Once overdue, it first polls for received packets, and
-        checks again before anything is retransmitted.
+        Progress may have moved the deadlines; the timer is then set again. The process may itself
+        be late: once overdue, it first polls for received packets, and checks again before anything
+        is retransmitted. If ``timed_out`` returns False, the timer ends.
         """
         self._timer = None
         was_overdue, self._is_overdue = self._is_overdue, False

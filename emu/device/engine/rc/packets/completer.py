@@ -54,14 +54,20 @@ class PacketCompleter:
         """Used only if the port has selective repeat enabled."""
 
     def restart(self) -> None:
-        """Forget all outstanding requests of a stopped queue pair."""
+        """Forget all outstanding requests of a stopped queue pair, without completing them.
+
+        The caller flushes them from the ring.
+        """
         self.window.restart(self._connection.qp.psn)
         self._is_retrying = False
         self._probes = 0
         self._selective.forget()
 
     def watch(self) -> None:
-        """Start the ACK timer if a response is due."""
+        """Start the ACK timer if a response is due; never on UC or outside RTS.
+
+        ack_timeout 0 means no timer.
+        """
         qp, window = self._connection.qp, self.window
         if window.una != qp.psn and qp.st is not _UC and qp.state is _RTS:
             self.timer.watch(qp.ack_timeout, window.next)
@@ -69,14 +75,19 @@ class PacketCompleter:
     # -- responses
 
     def take(self, packet: Packet) -> None:
-        """Process a response packet."""
+        """Process a response packet; ignore one to no outstanding PSN.
+
+        Completes, retries or fails requests.
+        """
         una, sent = self.window.una, self.window.sent
         if packet.psn - una & PSN_MASK < sent - una & PSN_MASK:
             _RESPONSES[packet.op.kind](self, packet)
 
     def acknowledged(self, packet: Packet) -> None:
-        """Process an ACK, RNR NAK or NAK (table 44). A NAK also acknowledges all packets before its
-        PSN.
+        """Process an ACK, RNR NAK or NAK (table 44).
+
+        A NAK also acknowledges all packets before its PSN. If the response of an earlier READ or
+        atomic is missing, the NAK is ignored and that request sent again.
         """
         kind = packet.syndrome & bth.SYNDROME_KIND
         psn = packet.psn + (kind == bth.KIND_ACK) & PSN_MASK
@@ -85,7 +96,11 @@ class PacketCompleter:
             step(self, packet.syndrome & bth.SYNDROME_VALUE)
 
     def nak(self, code: int) -> None:
-        """Retransmit for a PSN sequence error NAK; fail the request for any other NAK."""
+        """Retransmit for a PSN sequence error NAK; fail the oldest request for any other NAK.
+
+        The syndromes are REMOTE_INVAL_REQ_ERR, REMOTE_ACCESS_ERR and REMOTE_OP_ERR; BAD_RESP_ERR
+        for an undefined code. The retransmission counts packet_seq_err.
+        """
         if code == _PSN_SEQUENCE_ERROR:
             self._send_again("packet_seq_err", may_be_one=True)
         elif code in SYNDROMES:
@@ -95,7 +110,11 @@ class PacketCompleter:
             self.bad_syndrome(code)
 
     def not_ready(self, code: int) -> None:
-        """Pause for the time in an RNR NAK, then retransmit."""
+        """Pause for the time in an RNR NAK, then retransmit from the refused packet on.
+
+        Counts rnr_nak_retry_err and a retry, unless the NAK answers a probe. Without a retry left
+        the request fails with RNR_RETRY_EXC_ERR. During a pause further RNR NAKs are ignored.
+        """
         qp = self._connection.qp
         if self.timer.is_paused:
             return
@@ -109,11 +128,16 @@ class PacketCompleter:
             self.fail(CqeSyndrome.RNR_RETRY_EXC_ERR, f"{qp.rnr_retries} retries")
 
     def bad_syndrome(self, code: int) -> None:
-        """Fail the request for a NAK or AETH syndrome that the specification does not define."""
+        """Fail the oldest request with BAD_RESP_ERR for an undefined NAK code or AETH syndrome."""
         self.fail(CqeSyndrome.BAD_RESP_ERR, f"undefined AETH value {code}")
 
     def read_response(self, packet: Packet) -> None:
-        """Process a packet of READ data; packets must arrive in PSN order."""
+        """Process a packet of READ data; packets must arrive in PSN order.
+
+        Earlier missing READ data are requested again, and this packet is dropped. Data of another
+        size or for another operation fail the request with BAD_RESP_ERR. Beyond the round's budget
+        the data are dropped and requested again.
+        """
         if not self.advance(packet.psn) or not self._is_running:
             return
         request, mtu, size = (
@@ -139,7 +163,11 @@ class PacketCompleter:
                 self.take(packet)
 
     def _place(self, train: Train) -> bool:
-        """Write the data of expected responses; return False to process them one by one."""
+        """Write the data of expected responses; return False to process them one by one.
+
+        False writes nothing: another operation or MTU, not fewer packets than outstanding, no
+        budget, or memory that is not accessible at once.
+        """
         hca, qp, request = self._connection.hca, self._connection.qp, self.window.requests[0]
         message, una = request.message, self.window.una
         left = min(self.window.distance(request.end), self.window.distance(self.window.sent))
@@ -158,7 +186,10 @@ class PacketCompleter:
         return True
 
     def atomic_response(self, packet: Packet) -> None:
-        """Process an atomic's old value; the guest gets it in the driver's byte order."""
+        """Write an atomic's old value to the requester's memory, in the driver's byte order.
+
+        A response to another operation, or a value too large, fails the request with BAD_RESP_ERR.
+        """
         if not self.advance(packet.psn) or not self._is_running:
             return
         request, old = self.window.requests[0], packet.original
@@ -173,7 +204,11 @@ class PacketCompleter:
             self._take(request, memoryview(request.message.old_value.pack(old)), 0)
 
     def _take(self, request: WindowRequest, data: memoryview, offset: int) -> None:
-        """Write response data to the request's memory; the key may be invalid by now."""
+        """Write response data to the request's memory, and advance ``una`` by one packet.
+
+        An absent page suspends the requester, which requests the data again later. If the key is
+        invalid by now, the request fails with LOCAL_PROT_ERR.
+        """
         hca, qp, message = self._connection.hca, self._connection.qp, request.message
         assert message is not None
         try:
@@ -188,7 +223,10 @@ class PacketCompleter:
             self._progress((self.window.una + 1) & PSN_MASK)
 
     def _ask_again(self) -> None:
-        """Drop all responses from here, and request them again: the round's budget is used up."""
+        """Send again from ``una`` on in the next poll: the round's budget is used up.
+
+        Responses that follow the dropped one are ignored until the data arrive.
+        """
         self._rewind()
         self._is_retrying = True
         self._schedule()
@@ -202,10 +240,11 @@ class PacketCompleter:
     # -- progress
 
     def advance(self, psn: int) -> bool:
-        """Record that all packets before ``psn`` are acknowledged.
+        """Record that all packets before ``psn`` are acknowledged; return whether that holds.
 
-        Goes back and returns False when the response of an earlier READ or atomic is missing: the
-        response was lost (an implied NAK, 9.7.5.1.1).
+        False when the response of an earlier READ or atomic is missing: ``una`` moves only up to
+        it. The requester then sends that request again (implied NAK, 9.7.5.1.1) and counts
+        implied_nak_seq_err.
         """
         una = self.window.reach(psn)
         if una != self.window.una:
@@ -215,7 +254,11 @@ class PacketCompleter:
         return una == psn
 
     def _progress(self, una: int) -> None:
-        """Move ``una``, reset the retry counts, and complete finished requests."""
+        """Move ``una``, reset the retry counts, and complete finished requests.
+
+        After a selective repeat that was in vain, all packets from ``una`` on are sent again. A
+        queue pair in RTS is scheduled.
+        """
         qp = self._connection.qp
         self.window.move(una)
         was_retrying, self._is_retrying = self._is_retrying, False
@@ -230,7 +273,11 @@ class PacketCompleter:
             self._schedule()
 
     def retire(self) -> None:
-        """Report the oldest requests, as far as they are done or have failed."""
+        """Remove the oldest requests from the window, as far as they are done or have failed.
+
+        Each is completed, or failed, in the order of the ring. A failure stops the queue pair and
+        ends this.
+        """
         hca, qp = self._connection.hca, self._connection.qp
         while qp.state is _RTS and (request := self.window.pop()) is not None:
             if request.failure is not None:
@@ -253,7 +300,11 @@ class PacketCompleter:
     # -- retransmission
 
     def _send_again(self, counter: str, *, may_be_one: bool = False) -> None:
-        """Retransmit from the lost packet ``una`` on, or (``may_be_one``) only that packet."""
+        """Retransmit from the lost packet ``una`` on, or (``may_be_one``) only that packet.
+
+        Counts ``counter`` and a retry; without a retry left the request fails as in ``_retry``.
+        While a retransmission is in progress this does nothing.
+        """
         if self._is_retrying:
             return
         self._connection.qp.count(counter)
@@ -262,7 +313,12 @@ class PacketCompleter:
         self.timer.round_trip.went_back(following, self._connection.hca.clock.now_ns())
 
     def timed_out(self) -> bool:
-        """Retry after the ACK timeout; return False when that has stopped the queue pair."""
+        """Retry after the ACK timeout; return False when that has stopped the queue pair.
+
+        Counts local_ack_timeout_err and a retry. Without a retry left an ARMED queue pair migrates;
+        any other fails with TRANSPORT_RETRY_EXC_ERR. While a page is absent only the timer
+        restarts.
+        """
         qp = self._connection.qp
         if self._connection.requester.is_stuck:
             self.timer.restart()
@@ -274,8 +330,9 @@ class PacketCompleter:
     def ask(self) -> None:
         """Have the requester probe which packets have arrived: a response is late.
 
-        A probe is no retry, and the timeout continues. A queue pair without retries sends no
-        probes.
+        A probe is no retry, and the timeout continues. Without adaptive_retransmission only the
+        time is recorded. A queue pair without retries sends no probes. Counts roce_adp_retrans_to
+        and, for a sent probe, roce_adp_retrans.
         """
         qp, window = self._connection.qp, self.window
         hca = self._connection.hca
@@ -289,6 +346,11 @@ class PacketCompleter:
             qp.count("roce_adp_retrans")
 
     def _retry(self, why: str, *, may_be_one: bool = False) -> None:
+        """Count a retry and send again from ``una`` on, or (``may_be_one``) perhaps only ``una``.
+
+        Without a retry left an ARMED queue pair migrates and goes on. Any other fails the oldest
+        request with TRANSPORT_RETRY_EXC_ERR, which stops the queue pair.
+        """
         qp = self._connection.qp
         if not send_requests.may_ask_again(qp):
             why = f"{why}, {qp.retries} retries"
@@ -302,7 +364,10 @@ class PacketCompleter:
             self._schedule()
 
     def _repeat(self) -> bool:
-        """Send only the packet ``una`` again, if the peer may have kept those after it."""
+        """Send only the packet ``una`` again; return False when all have to be sent.
+
+        True only with selective repeat, if the peer may have kept the packets after it.
+        """
         window, selective, connection = self.window, self._selective, self._connection
         is_sent = (
             connection.repeats_selectively
@@ -314,7 +379,7 @@ class PacketCompleter:
         return is_sent
 
     def _rewind(self) -> None:
-        """Send from ``una`` on again."""
+        """Set ``next`` back to ``una``; the next poll sends from there again."""
         self._selective.forget()
         self.timer.round_trip.resent(self.window.sent)
         self.window.rewind()

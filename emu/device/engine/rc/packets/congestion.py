@@ -23,7 +23,11 @@ _NS_PER_US: Final = 1000
 
 
 def answer_mark(hca: Hca, qp: Qp, congestion: Congestion) -> None:
-    """Notify the peer of a marked packet, unless a CNP was sent too recently."""
+    """Send a CNP to the peer for a packet with an ECN mark, and count the mark.
+
+    No CNP is sent, nor np_cnp_sent counted, within min_time_between_cnps of the last one, without
+    np_enabled for the priority, or without a source GID.
+    """
     congestion.counts["np_ecn_marked_roce_packets"] += 1
     priority = int(qp.ctx.primary_address_path.eth_prio)
     connection, now = connection_of(hca, qp), hca.clock.now_ns()
@@ -38,7 +42,10 @@ def answer_mark(hca: Hca, qp: Qp, congestion: Congestion) -> None:
 
 
 def obey(hca: Hca, qp: Qp, congestion: Congestion) -> None:
-    """Reduce the rate of a queue pair whose peer has sent a CNP."""
+    """Reduce the rate of a queue pair whose peer has sent a CNP; count rp_cnp_handled.
+
+    Outside RTS, and without rp_enabled for the priority, only rp_cnp_ignored is counted.
+    """
     priority = int(qp.ctx.primary_address_path.eth_prio)
     if not congestion.rp_enabled[priority] or qp.state is not QpState.RTS:
         congestion.counts["rp_cnp_ignored"] += 1

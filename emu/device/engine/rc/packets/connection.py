@@ -61,7 +61,11 @@ class PacketConnection:
         """Time from which on the peer may be notified of congestion again."""
 
     def send(self, packet: Packet, payload: Views = (), length: int = 0) -> None:
-        """Put a packet on the wire, where it may be lost."""
+        """Count a packet as sent and put it on the wire, where it may be lost.
+
+        While the link is down it is dropped. A full wire or the rate limit then sets
+        ``is_waiting``: the caller sends no further packet until the queue pair is scheduled again.
+        """
         hca = self.hca
         if self._route is None:
             self._route = hca.link.route(self.qp.ctx.primary_address_path)
@@ -79,7 +83,10 @@ class PacketConnection:
             self._keep_to(self.rate, len(frame))
 
     def trains(self) -> CarryTrain | None:
-        """Return the function that sends trains to the peer; None to send each packet alone."""
+        """Return the function that sends trains to the peer; None to send each packet alone.
+
+        None with a rate limit, with an alternate path, and where the wire needs single packets.
+        """
         qp = self.qp
         if qp.pace is not None or qp.response_pace is not None:
             return None
@@ -92,7 +99,8 @@ class PacketConnection:
     def send_train(self, carry: CarryTrain, packet: Packet, payload: Views, count: int) -> None:
         """Put ``count`` middle packets of a message on the wire, of which ``packet`` is the first.
 
-        ``payload`` has the data of all. ``carry`` is the result of :meth:`trains`.
+        ``payload`` has the data of all. ``carry`` is the result of :meth:`trains`. Counts, losses
+        and ``is_waiting`` are those of :meth:`send`.
         """
         hca, mtu, route = self.hca, self.qp.mtu_bytes, self._route
         assert route is not None
@@ -108,13 +116,16 @@ class PacketConnection:
             self._await_space(route.address)
 
     def _await_space(self, address: int) -> None:
-        """Send nothing until the wire has space."""
+        """Set ``is_waiting`` until the wire has space; then schedule the queue pair."""
         self.is_waiting = True
         self._wakeup = wakeup = CancellableCall(partial(contain, self.hca.lifetime, self._go_on))
         self.hca.wire.when_ready(address, wakeup)
 
     def _keep_to(self, rate: FlowRate, octets: int) -> None:
-        """Send nothing more until the rate allows it."""
+        """Charge a sent packet to the rate; set ``is_waiting`` until the rate allows the next.
+
+        A limit that is no longer needed is removed.
+        """
         clock = self.hca.clock
         now, before = clock.now_ns(), rate.made_up
         is_over = rate.is_over(now)
@@ -126,7 +137,7 @@ class PacketConnection:
             self._wakeup = clock.call_later(pause, self._go_on)
 
     def limit(self, rate: FlowRate | None) -> None:
-        """Set the rate limit, or remove it."""
+        """Set the rate limit, or remove it by None; update the port's count of limited flows."""
         congestion = self.hca.link.congestion
         if congestion is not None:
             congestion.flows += (rate is not None) - (self.rate is not None)
@@ -142,20 +153,28 @@ class PacketConnection:
         self._route = None
 
     def dissolve(self) -> None:
-        """Break the reference cycles of a connection that its queue pair drops."""
+        """Break the reference cycles of a connection that its queue pair drops.
+
+        The wait for the wire is cancelled and the rate limit removed. The connection is unusable
+        afterwards.
+        """
         self._cancel_wait()
         self.limit(None)
         del self.completer.timer
         del self.completer, self.requester, self.responder
 
     def pause(self) -> None:
-        """Stop the timers when the queue pair changes its state or is destroyed."""
+        """Stop the ACK timers when the queue pair changes its state or is destroyed.
+
+        Outside the receiving states the responder's held packets are dropped, too. Outstanding
+        requests stay.
+        """
         self.completer.timer.stop()
         if self.qp.state not in RECEIVING:
             self.responder.drop_held()
 
     def _cancel_wait(self) -> None:
-        """Cancel the wait for the wire, because nothing will be sent."""
+        """End the wait for wire or rate without scheduling the queue pair."""
         self.is_waiting = False
         if self._wakeup is not None:
             self._wakeup.cancel()
@@ -171,9 +190,9 @@ class PacketConnection:
         return self.responder.execution.incomplete()
 
     def stop(self) -> None:
-        """Forget outstanding requests in SQER or ERR; they are then flushed from the ring.
+        """Forget outstanding requests in SQER or ERR; the caller then flushes them from the ring.
 
-        In ERR this also flushes the receive WQE of a started message.
+        In ERR this also completes the receive WQE of a started message with WR_FLUSH_ERR.
         """
         self.completer.restart()
         if self.qp.state is QpState.ERR:
@@ -181,7 +200,10 @@ class PacketConnection:
 
 
 def connection_of(hca: Hca, qp: Qp) -> PacketConnection:
-    """Return the queue pair's packet connection, created if it has none."""
+    """Return the queue pair's packet connection, created if it has none.
+
+    From the creation on, the queue pair's requests are packets until its reset.
+    """
     connection = qp.connection
     if connection is None:
         connection = qp.connection = PacketConnection(hca, qp)

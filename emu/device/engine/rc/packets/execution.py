@@ -67,7 +67,10 @@ class PacketExecution:
         """PSN after the newest READ or atomic, whose responses no ACK replaces."""
 
     def abandon(self) -> None:
-        """Flush the receive WQE of an incomplete message when the queue pair stops."""
+        """Complete the receive WQEs of incomplete messages with WR_FLUSH_ERR; forget the message.
+
+        For a queue pair that has entered ERR.
+        """
         hca, qp = self._connection.hca, self._connection.qp
         for receive in self.incomplete():
             fail_receive(hca, qp, receive, CqeSyndrome.WR_FLUSH_ERR)
@@ -79,13 +82,22 @@ class PacketExecution:
         return [receive for receive in (current, self._spare) if receive is not None]
 
     def break_off(self) -> None:
-        """Drop an incomplete UC message; keep its receive WQE for the next one."""
+        """Forget the incomplete message; keep its receive WQE for the next one.
+
+        On UC a message misses a packet. On reliable services the same message starts again from its
+        first packet. Without a message nothing happens.
+        """
         if self.message is not None and self.message.has_wqe:
             self._spare = self.message.receive
         self.message = None
 
     def piece(self, packet: Packet) -> Outcome | None:
-        """Execute a packet of a SEND or a WRITE."""
+        """Execute a packet of a SEND or a WRITE; return None if its data are placed.
+
+        A first packet starts the message and takes the receive WQE of a SEND; the last one
+        completes the message. An executed packet advances epsn and, if requested, is acknowledged.
+        Other outcomes are those of the steps in ``engine.rc.responder``; epsn then stays.
+        """
         op, message, refused = packet.op, self.message, None
         if op.is_first or message is None:
             message = _message_of(packet)
@@ -105,7 +117,10 @@ class PacketExecution:
         return refused or self._place(packet, message)
 
     def _place(self, packet: Packet, message: Message) -> Outcome | None:
-        """Write the packet's data to their memory; complete the message after the last packet."""
+        """Write the packet's data to their memory; complete the message after the last packet.
+
+        Returns None if done. Only then epsn and the offset advance, and the ACK is queued.
+        """
         hca, qp, op, size = (
             self._connection.hca,
             self._connection.qp,
@@ -132,7 +147,11 @@ class PacketExecution:
         return None
 
     def train(self, train: Train) -> Outcome | None:
-        """Execute middle packets of the message, which are in order and of the right length."""
+        """Execute middle packets of the message, which are in order and of the right length.
+
+        Returns None if all are placed: epsn advances, and a requested ACK is queued. Any other
+        outcome means that none is placed.
+        """
         hca, qp, message = self._connection.hca, self._connection.qp, self.message
         assert message is not None
         size = len(train.payload)
@@ -148,7 +167,11 @@ class PacketExecution:
         return None
 
     def takes(self, train: Train) -> bool:
-        """Return whether a train continues the message within its length, and can be executed."""
+        """Return whether a train continues the message within its length, and can be executed.
+
+        False needs the packets one by one, whose checks find the error if there is one. No state
+        changes.
+        """
         qp, first, message = self._connection.qp, train.first, self.message
         if message is None or not follows(first, message) or train.mtu != qp.mtu_bytes:
             return False
@@ -158,6 +181,12 @@ class PacketExecution:
         return after < message.length
 
     def _not_placed(self, packet: Packet, message: Message, refused: Outcome) -> Outcome:
+        """Return the response to a packet whose data were not written.
+
+        Memory too scattered for a packet moves the queue pair to ERR. PageFaultPending keeps the
+        receive WQE; a first packet then restarts its message. Other outcomes are returned
+        unchanged.
+        """
         hca, qp = self._connection.hca, self._connection.qp
         if isinstance(refused, TooFragmented):
             return refuse_packet(hca, qp, message, refused)
@@ -169,6 +198,11 @@ class PacketExecution:
         return refused
 
     def _begin(self, message: Message, is_whole: bool) -> Outcome | None:
+        """Return None if a message may start with its first packet, else the refusal.
+
+        A SEND takes its receive WQE, and so does a WRITE that needs it first. The key of a WRITE is
+        checked for its whole range. ``is_whole``: the message has one packet, whose views are kept.
+        """
         hca, qp = self._connection.hca, self._connection.qp
         if message.op is _SEND:
             return self._take_wqe(message)
@@ -190,7 +224,10 @@ class PacketExecution:
         )  # the packet's own range is checked next
 
     def _take_wqe(self, message: Message) -> Outcome | None:
-        """Take a receive WQE: that of an incomplete message if there is one, else the next."""
+        """Take a receive WQE: that of an incomplete message if there is one, else the next.
+
+        Returns None, or the outcome of ``check_resource``.
+        """
         spare, self._spare = self._spare, None
         if spare is None or spare.wqe is None:
             return check_resource(self._connection.hca, self._connection.qp, message)
@@ -206,7 +243,11 @@ class PacketExecution:
             message.length = length
 
     def read(self, packet: Packet) -> Outcome | None:
-        """Execute a READ request: check its range now; later polls send its data."""
+        """Execute a READ request: check its range now; later polls send its data.
+
+        Returns None and advances epsn over all response packets. The refusals are those of
+        ``begin_segments``. More READs at once than log_rra_max are an invalid request: Nak and ERR.
+        """
         hca, qp = self._connection.hca, self._connection.qp
         message = _message_of(packet)
         refused = begin_segments(hca, qp, message)
@@ -220,7 +261,11 @@ class PacketExecution:
         return None
 
     def atomic(self, packet: Packet) -> Outcome | None:
-        """Execute an atomic; keep as many results for duplicates as may be outstanding at once."""
+        """Execute an atomic and queue its old value; return None, or the refusal.
+
+        The refusals are those of ``execute_atomic``. 2**log_rra_max results are kept for
+        duplicates.
+        """
         qp = self._connection.qp
         old = execute_atomic(self._connection.hca, qp, _message_of(packet))
         if isinstance(old, Outcome):
@@ -247,9 +292,10 @@ class PacketExecution:
         self._responses.acknowledge(psn)
 
     def duplicate_read(self, packet: Packet) -> None:
-        """Read the data again, if the key still allows it and the PSNs are before the expected one.
+        """Queue a READ's data again, if the key still allows it and the PSNs precede ``qp.epsn``.
 
-        If the READ's response is still being sent, it restarts at the requested packet.
+        If the READ's response is still being sent, it restarts at the requested packet. Otherwise,
+        and beyond 2**log_rra_max duplicates, the request is dropped without a response.
         """
         qp = self._connection.qp
         message = _message_of(packet)
@@ -268,7 +314,10 @@ class PacketExecution:
             self._responses.data(packet.psn, message, is_replay=True)
 
     def duplicate_atomic(self, packet: Packet) -> None:
-        """Send the kept result again; an atomic that is too old gets no response."""
+        """Queue the kept result of an atomic again; memory is not changed.
+
+        An atomic older than the kept ones gets no response.
+        """
         for psn, old in self._atomics:
             if psn == packet.psn:
                 self._responses.value(psn, old, is_replay=True)

@@ -35,7 +35,10 @@ _MIGRATED: Final = PmState.MIGRATED
 
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:
-    """Receive a packet of a connected service, ``length`` bytes in all, for this function's LID."""
+    """Receive a packet of a connected service, ``length`` bytes in all, for this function's LID.
+
+    Never raises: an exception fails the function. A fault plan may change or drop the packet.
+    """
     try:
         if hca.faults is not None and hca.faults.wants_packets:
             hca.faults.show(PKT_RX_POINT, packet, length)
@@ -46,7 +49,10 @@ def receive(hca: Hca, packet: Packet, length: int) -> None:
 
 
 def receive_train(hca: Hca, train: Train, length: int) -> None:
-    """Receive a train of packets with ``length`` bytes each: as a whole, or one by one."""
+    """Receive a train of packets with ``length`` bytes each: as a whole, or one by one.
+
+    Never raises: an exception fails the function.
+    """
     try:
         is_watched = hca.faults is not None and hca.faults.wants_packets
         if not is_watched and _take_train(hca, train, length):
@@ -59,9 +65,11 @@ def receive_train(hca: Hca, train: Train, length: int) -> None:
 
 
 def _take_train(hca: Hca, train: Train, length: int) -> bool:
-    """Process a train with valid headers and without a path change.
+    """Process a train with valid headers and without a path change; return whether it was.
 
-    Returns False for any other train.
+    False, without an effect, for any other train, for a marked one, and without a packet
+    connection: its packets are then taken one by one. A response outside RTS is counted as received
+    and dropped.
     """
     first = train.first
     qp = hca.qps.get(first.qpn)
@@ -83,7 +91,12 @@ def _take_train(hca: Hca, train: Train, length: int) -> bool:
 
 
 def take(hca: Hca, packet: Packet, length: int) -> None:
-    """Do the same as ``receive``, without planned faults."""
+    """Count a packet and pass it to its queue pair, without planned faults.
+
+    Ignored uncounted while the link is down. A refused packet is counted in ``link.dropped`` by its
+    reason; a wrong P_Key also as a violation. CNPs and ECN marks act on the rate. The first packet
+    creates the connection. A response outside RTS is dropped.
+    """
     if not hca.link.is_up:
         return
     hca.budget.charge(STEPS_PER_PACKET)

@@ -26,10 +26,12 @@ _REARM: Final = PmState.REARM
 
 
 def judge(hca: Hca, qp: Qp, packet: Packet, why: str) -> str:
-    """Return why a queue pair with an alternate path refuses a packet; empty when it accepts it.
+    """Return why a queue pair with an alternate path refuses a packet; "" when it accepts it.
 
-    ``why`` is the objection of the primary path. The packet may arm the queue pair, or make it
-    migrate.
+    ``why`` is the objection of the primary path. In REARM a packet without the migration bit arms
+    the queue pair. In ARMED one with the bit makes it migrate (PATH_MIG) if it came by the
+    alternate path. Otherwise the packet is refused, and PATH_MIG_FAILED raised once for each
+    context.
     """
     if why in ABOUT_QUEUE_PAIR:
         return why
@@ -49,6 +51,7 @@ def judge(hca: Hca, qp: Qp, packet: Packet, why: str) -> str:
 
 
 def _comes_by_alternate(hca: Hca, qp: Qp, packet: Packet) -> bool:
+    """Return whether a packet has the addresses and P_Key of the alternate path."""
     path = qp.ctx.secondary_address_path
     route = hca.link.global_route(path)
     if hca.link.objection(packet, hca.link.destination(path), route):

@@ -53,7 +53,11 @@ class FlowRate:
     # -- down
 
     def notified(self, now: int) -> None:
-        """Cut the rate after a CNP."""
+        """Raise the congestion estimate for a CNP, and cut the rate by half of the estimate.
+
+        Within rate_reduce_monitor_period of the last cut the rate stays. The rate never falls below
+        rpg_min_rate, nor rises above the port's.
+        """
         rp = self._congestion.rp
         self._rise_by_time(now)
         self._decay(now)
@@ -80,6 +84,7 @@ class FlowRate:
     # -- up
 
     def _rise_by_time(self, now: int) -> None:
+        """Raise the rate one step for each rpg_time_reset passed, at most MAX_INTERVALS."""
         step_ns = self._congestion.rp.rpg_time_reset * _NS_PER_US
         if not step_ns:
             return
@@ -91,6 +96,7 @@ class FlowRate:
             self._rise()
 
     def _rise(self) -> None:
+        """Raise the rate halfway to its target, which rises first after rpg_threshold steps."""
         rp = self._congestion.rp
         steps = self._time_steps, self._byte_steps
         if min(steps) > rp.rpg_threshold:
@@ -103,13 +109,20 @@ class FlowRate:
     # -- sending
 
     def is_over(self, now: int) -> bool:
-        """Return whether the flow needs no limit any more."""
+        """Return whether the flow needs no limit: it was idle, or has nearly the port's rate again.
+
+        The rate is first raised for the elapsed time.
+        """
         self._rise_by_time(now)
         is_idle = now - max(self._free_ns, self._cut_ns) > IDLE_NS
         return is_idle or self.rate >= self._congestion.most_rate * _ALMOST
 
     def sent(self, octets: int, now: int) -> int:
-        """Charge a sent packet; return the nanoseconds to wait before the next one, 0 for none."""
+        """Charge a sent packet; return the nanoseconds to wait before the next one, 0 for none.
+
+        A lead of up to BURST_NS over the rate needs no wait. Each rpg_byte_reset bytes raise the
+        rate.
+        """
         self._free_ns = max(now, self._free_ns) + int(octets * 8 * _NS_PER_S / self.rate)
         self._bytes += octets
         every = self._congestion.rp.rpg_byte_reset * _UNIT

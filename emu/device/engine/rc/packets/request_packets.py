@@ -30,7 +30,8 @@ def placing(
     """Return a packet of a SEND or a WRITE, its payload and the payload's length.
 
     For a train of ``count`` packets, return its first packet and the payload of all. Raises
-    AccessError when the payload cannot be read.
+    AccessError when the payload cannot be read, TOO_FRAGMENTED also for a train. The packet is not
+    sent.
     """
     message = request.message
     assert message is not None
@@ -42,7 +43,7 @@ def placing(
 
 
 def asking_for_data(qp: Qp, request: WindowRequest, psn: int) -> Packet:
-    """Return a READ of the response ``psn`` and all after it, or an atomic."""
+    """Return a READ of the response ``psn`` and all after it, or an atomic; it is not sent."""
     message = request.message
     assert message is not None
     offset = offset_of(qp, request, psn)
@@ -55,6 +56,7 @@ def asking_for_data(qp: Qp, request: WindowRequest, psn: int) -> Packet:
 
 
 def _packet(qp: Qp, message: Message, psn: int, *, is_first: bool, is_last: bool) -> Packet:
+    """Return a packet of a message with its header fields; immediate data only in the last one."""
     ending = None
     if is_last and message.immediate is not None:
         ending = bth.imm_dt

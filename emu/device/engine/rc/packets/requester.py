@@ -78,6 +78,11 @@ class PacketRequester:
         return more
 
     def _send_packets(self) -> bool:
+        """Send up to PACKETS_PER_POLL packets; return True when more could be sent at once.
+
+        False when none is left, or when an RNR NAK, the wire, a page fault or the window stops
+        sending.
+        """
         qp, window, budget = self._connection.qp, self._window, PACKETS_PER_POLL
         while budget > 0 and qp.state is _RTS and not self._is_held_up:
             if self._connection.hca.budget.steps > POLL_BUDGET:
@@ -101,10 +106,11 @@ class PacketRequester:
     # -- from the ring to the window
 
     def _fetch(self) -> bool:
-        """Fetch the next request into the window; return False when none is posted or it has to
-        wait.
+        """Fetch the next request into the window; return False if none is posted or it has to wait.
 
-        A local request is executed here.
+        A local request is executed here. A malformed or refused request enters the window as
+        failed, and fails once all before it are complete. Raises BadWqeError or DmaError when the
+        ring is broken.
         """
         window, qp = self._window, self._connection.qp
         assert qp.sq is not None
@@ -140,21 +146,29 @@ class PacketRequester:
         return True
 
     def _has_capacity(self) -> bool:
-        """Return whether the window can hold one more; not after a failed request, which stops the
-        QP.
+        """Return whether the window can hold one more request.
+
+        False after a failed request, which will stop the queue pair.
         """
         requests = self._window.requests
         return len(requests) < WINDOW_REQUESTS and not (requests and requests[-1].failure)
 
     def _is_fenced(self, wqe: Wqe) -> bool:
-        """Return whether the request has to wait for earlier ones (IBTA 10.8.3.3)."""
+        """Return whether the request has to wait for earlier ones (IBTA 10.8.3.3).
+
+        A strong fence waits for all outstanding requests, a fence for READs and atomics only.
+        """
         fence = wqe.fm_ce_se >> _FENCE_SHIFT
         if fence == _STRONG:
             return bool(self._window.requests)
         return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.expecting_data > 0
 
     def _number(self, request: WindowRequest, message: Message) -> bool:
-        """Assign the request its PSNs; return False when it has to wait for earlier ones."""
+        """Assign the request its PSNs; return False when it has to wait for earlier ones.
+
+        Reasons to wait: log_sra_max READs and atomics outstanding, or half of the PSN space in use.
+        False changes no state.
+        """
         qp, window = self._connection.qp, self._window
         packets = -(-message.length // qp.mtu_bytes) or 1
         if message.op in WITH_RESPONSE_DATA and window.expecting_data >= 1 << qp.ctx.log_sra_max:
@@ -168,7 +182,11 @@ class PacketRequester:
     # -- pages that are absent
 
     def stall(self, request: WindowRequest, page: AccessError, done: int) -> None:
-        """Suspend sending: a request waits for a page, ``done`` bytes into it."""
+        """Suspend sending: a request waits for a page, ``done`` bytes into it.
+
+        The request fails, once all before it are complete, if it may not wait or the driver refuses
+        the page.
+        """
         self.is_stuck = True
         self._wait_for_page(request, page, lambda why: self.fail(request, why), done)
 
@@ -201,11 +219,12 @@ class PacketRequester:
         fault.go_on = self._page_present
 
     def _page_present(self, _: Outcome | None) -> None:
+        """Resume sending in the next poll, after a page fault has ended in any way."""
         self.is_stuck = False
         self._connection.hca.schedule(self._connection.qp)
 
     def _admit_failed(self, request: WindowRequest, why: Failure) -> None:
-        """Fail the next request of the ring once all before it are complete."""
+        """Add a request to the window that fails, with ``why``, once all before it are complete."""
         if not self._window.requests:
             self._window.restart(self._connection.qp.psn)
         self.fail(request, why)
@@ -213,7 +232,10 @@ class PacketRequester:
         self._completer.retire()
 
     def fail(self, request: WindowRequest, why: Failure) -> None:
-        """Fail a request of the window once all before it are complete."""
+        """Fail a request of the window with ``why``, once all before it are complete.
+
+        Until then it is only marked, and sends no more packets.
+        """
         request.failure = why
         if self._window.requests and request is self._window.requests[0]:
             self._completer.retire()
@@ -223,7 +245,8 @@ class PacketRequester:
     def _send(self, budget: int) -> int:
         """Send packets of the request at ``next``; return their cost in the poll's budget.
 
-        The cost is 0 if none may be sent.
+        The cost is 0 if none may be sent: the window is full, or the request has failed or waits
+        for a page. A key that has become invalid fails the request with LOCAL_PROT_ERR.
         """
         qp, request = self._connection.qp, self._window.sending()
         message = request.message
@@ -268,10 +291,10 @@ class PacketRequester:
         return not pace.may_go_on(self._connection.hca.clock.now_ns())
 
     def _send_packet(self, request: WindowRequest, is_final: bool) -> None:
-        """Send packet ``next`` of a SEND or a WRITE.
+        """Send packet ``next`` of a SEND or a WRITE, and advance ``next``.
 
-        ``is_final`` requests an ACK: the packet is the last of this poll. Raises AccessError before
-        anything is sent.
+        ``is_final`` requests an ACK: the packet is the last of this poll. On UC the packet counts
+        as acknowledged at once. Raises AccessError before anything is sent.
         """
         hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
         packet, payload, size = placing(hca, qp, request, psn)
@@ -285,10 +308,10 @@ class PacketRequester:
             self._completer.advance(following)
 
     def _send_train(self, carry: CarryTrain, request: WindowRequest, limit: int) -> int:
-        """Send packets from ``next`` on as a train; return their number, 0 if ``next`` is sent
-        alone.
+        """Send packets from ``next`` on as a train; return their number, 0 if ``next`` goes alone.
 
         A message's first and last packet are sent alone, and a range that cannot be read at once.
+        The train requests an ACK and advances ``next``.
         """
         hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
         count = min(limit, TRAIN_PACKETS, (request.end - 1 - psn) & PSN_MASK)
@@ -317,7 +340,8 @@ class PacketRequester:
     def repeat(self) -> bool:
         """Send the oldest packet in flight again; return False when it cannot be sent now.
 
-        A READ or an atomic is not sent: a peer keeps none of the packets after it.
+        A READ or an atomic is not sent: a peer keeps none of the packets after it. The window does
+        not change. False also when the data cannot be read, which fails no request here.
         """
         request, una = self._oldest(), self._window.una
         if request is None or request.expects_data or una == self._window.next:
@@ -329,7 +353,8 @@ class PacketRequester:
 
         If all have arrived, the peer acknowledges them. If the oldest or the newest one was lost,
         it arrives now. If others were lost, the newest one makes the peer NAK them, even if an
-        earlier NAK was lost. Returns False when nothing can be sent now.
+        earlier NAK was lost. Returns False when nothing can be sent now. The window does not
+        change.
         """
         request, una = self._oldest(), self._window.una
         if request is None:

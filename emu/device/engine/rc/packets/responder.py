@@ -78,7 +78,12 @@ class PacketResponder:
         self._page_timer: Timer | None = None
 
     def request(self, packet: Packet) -> None:
-        """Execute a request packet, or hold it when the round's budget is used up."""
+        """Execute a request packet, or hold it for later polls.
+
+        Packets are held when the round's budget is used up, a page is absent, or others are held.
+        Without space to hold one, the packet is dropped, and an RNR NAK or sequence error NAK
+        follows. While too many responses are queued, packets are dropped uncounted.
+        """
         hca = self._connection.hca
         if self.responses.is_full:
             return
@@ -93,7 +98,11 @@ class PacketResponder:
             self.wait_for(held.page_fault)
 
     def train(self, train: Train) -> None:
-        """Execute a train: at once if it is expected and no packet is held before it."""
+        """Execute a train: at once if it is expected and no packet is held before it.
+
+        Otherwise, or when a page is absent, its packets are processed one by one. A refused train
+        sends one NAK.
+        """
         outcome: Outcome | None = _ONE_BY_ONE
         is_next = train.first.psn == self._connection.qp.epsn
         if is_next and self._is_free and self.execution.takes(train):
@@ -120,7 +129,11 @@ class PacketResponder:
         )
 
     def poll(self) -> bool:
-        """Execute some of the held packets and send responses; return True when there are more."""
+        """Execute some of the held packets and send responses; return True when there are more.
+
+        False also while the responder waits for a page or the wire: their end schedules the queue
+        pair.
+        """
         budget, hca = PACKETS_PER_POLL, self._connection.hca
         while self._held.packets and budget and not self._is_waiting and not self.responses.is_full:
             if hca.budget.exhausted(TIMER_BUDGET):
@@ -140,7 +153,8 @@ class PacketResponder:
     def _catch_up(self) -> None:
         """Acknowledge the kept packets, and NAK the next gap, once no packet is held.
 
-        Packets dropped for lack of space are a gap, too.
+        Packets dropped for lack of space are a gap, too, and count out_of_sequence. While packets
+        are held this does nothing.
         """
         if self._held.packets:
             return
@@ -162,7 +176,7 @@ class PacketResponder:
         return bool(faults) and _RESPONDER in faults
 
     def drop_held(self) -> None:
-        """Drop the held packets of a queue pair that receives no packets any more."""
+        """Drop the held and early packets of a queue pair that receives no packets any more."""
         self._held.clear()
         self._early.clear()
         self._has_kept = False
@@ -174,8 +188,11 @@ class PacketResponder:
             self._page_timer = None
 
     def _take(self, packet: Packet) -> PageFaultPending | None:
-        """Process one packet; return PageFaultPending when a page is absent and it must be
-        repeated.
+        """Process one packet; return PageFaultPending if a page is absent and it must be repeated.
+
+        None in all other cases: the packet is executed, refused by a NAK, or dropped. A packet
+        after a gap sends a NAK, and is kept with selective repeat. A duplicate gets its response
+        again.
         """
         qp = self._connection.qp
         if qp.st is _UC:
@@ -196,14 +213,21 @@ class PacketResponder:
         return None
 
     def not_ready(self, packet: Packet, timer: int) -> None:
-        """Send an RNR NAK for a request, as if no receive request were posted."""
+        """Send an RNR NAK with ``timer`` for a request, as if no receive request were posted.
+
+        Ignored unless the packet has the expected PSN. Only fault plans call this.
+        """
         if packet.psn == self._connection.qp.epsn:
             self._nak_not_ready(timer)
 
     # -- waiting for a page
 
     def _hold(self, packet: Packet) -> None:
-        """Hold a packet until the page is present; without space for it, send an RNR NAK."""
+        """Hold a packet for a later poll; while a page is absent, start the time limit for it.
+
+        Without space for it the packet is dropped. An RNR NAK is sent only if no packet is held and
+        no NAK was sent.
+        """
         if not self._held.add(packet):
             self._has_missed = True
             if not self._held.packets and not self._has_naked:
@@ -212,7 +236,10 @@ class PacketResponder:
             self._start_page_timer()
 
     def _start_page_timer(self) -> None:
-        """Start the time limit for the page."""
+        """Start the time limit for the page, if the responder waits for one and no limit runs.
+
+        The limit is PAGE_TIMEOUT_NS, on UC UC_PAGE_TIMEOUT_NS.
+        """
         if self._page_timer is None and self._is_waiting:
             timeout = UC_PAGE_TIMEOUT_NS if self._connection.qp.st is _UC else PAGE_TIMEOUT_NS
             self._page_timer = self._connection.hca.clock.call_later(timeout, self._page_timed_out)
@@ -222,14 +249,17 @@ class PacketResponder:
         fault.go_on = self._page_present
 
     def _page_timed_out(self) -> None:
-        """Drop the held packets and send an RNR NAK: the page takes too long."""
+        """Drop the held packets and send an RNR NAK: the page takes too long.
+
+        The page fault stays open. On UC no NAK is sent. If the wait has ended, nothing happens.
+        """
         self._page_timer = None
         if self._is_waiting:
             self._held.clear()
             self._ask_for_time()
 
     def _ask_for_time(self) -> None:
-        """Send an RNR NAK (IBTA 9.7.5.2.8)."""
+        """Send an RNR NAK with the queue pair's min_rnr_nak, on UC none (IBTA 9.7.5.2.8)."""
         qp = self._connection.qp
         if qp.st is not _UC:
             self._nak_not_ready(qp.min_rnr_nak)
@@ -237,7 +267,8 @@ class PacketResponder:
     def _page_present(self, outcome: Outcome | None) -> None:
         """Process the held packets in the next polls, after the wait for a page.
 
-        ``outcome`` is None if the page is present, otherwise the requester's response.
+        ``outcome`` is None if the page is present or the wait was cancelled. Otherwise it refuses
+        the oldest held packet or READ: a Nak is sent, and Dropped drops it.
         """
         qp = self._connection.qp
         self._stop_page_timer()
@@ -255,6 +286,10 @@ class PacketResponder:
     # -- PSN
 
     def _expected(self, packet: Packet) -> PageFaultPending | None:
+        """Check and execute a packet with the expected PSN; return PageFaultPending if it waits.
+
+        Any other refusal sends its NAK and returns None.
+        """
         hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
         outcome = (
             check_op_seq(hca, qp, packet, execution.message)
@@ -279,25 +314,36 @@ class PacketResponder:
         self.execution.break_off()
 
     def _nak_not_ready(self, timer: int) -> None:
-        """Send an RNR NAK and drop the kept packets: the requester retransmits all from here on."""
+        """Send an RNR NAK for the expected PSN, and drop the kept packets.
+
+        The requester retransmits all packets from there on. Later gaps get no NAK until the
+        expected packet has arrived.
+        """
         self._has_naked = self._is_not_ready = True
         self._early.clear()
         self.responses.nak(self._connection.qp.epsn, bth.KIND_RNR | timer)
 
     def _nak_gap(self) -> None:
-        """Send one PSN sequence error NAK for missing packets (9.7.5.1.1)."""
+        """Send a PSN sequence error NAK, if no NAK for the expected PSN was sent (9.7.5.1.1)."""
         if not self._has_naked:
             self._has_naked = True
             self.responses.nak(self._connection.qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
 
     def _keep(self, packet: Packet) -> None:
-        """Keep a packet after a gap, if it places data; READs and atomics are sent again."""
+        """Keep a SEND or WRITE packet after a gap, for selective repeat.
+
+        READs and atomics, packets more than MAX_HELD ahead, and all packets after an RNR NAK are
+        dropped: the requester sends them again.
+        """
         ahead = packet.psn - self._connection.qp.epsn & PSN_MASK
         if packet.op.kind in _PLACING and ahead <= MAX_HELD and not self._is_not_ready:
             self._early.add(packet)
 
     def _fill_gap(self) -> None:
-        """Hold the kept packets after a filled gap, for the next polls."""
+        """Move the kept packets that are now in order to the held ones, for the next polls.
+
+        If there are none, NAK the next gap, as long as packets are kept after it.
+        """
         psn = self._connection.qp.epsn
         while (packet := self._early.pop(psn)) is not None:
             self._has_kept = True
@@ -311,7 +357,11 @@ class PacketResponder:
             self._nak_gap()
 
     def _unreliable(self, packet: Packet) -> PageFaultPending | None:
-        """Process a UC packet: a first packet starts a message, others continue it (9.9.2)."""
+        """Process a UC packet: a first packet starts a message, others continue it (9.9.2).
+
+        A packet that does not continue the current message ends that message: both are dropped.
+        Returns PageFaultPending if the packet must be repeated, else None.
+        """
         hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
         if packet.op.is_first:
             execution.break_off()

@@ -90,7 +90,10 @@ class ResponseQueue:
         self.msn = (self.msn + 1) & MSN_MASK
 
     def acknowledge(self, psn: int) -> None:
-        """Acknowledge all packets up to and including ``psn``."""
+        """Queue an ACK of all packets up to and including ``psn``, and schedule the queue pair.
+
+        If the newest response is an ACK, move that to ``psn`` instead, but never back.
+        """
         last = self._responses[-1] if self._responses else None
         if last is None or last.kind is not _ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
             self._add(Response(_ACKNOWLEDGE, psn, self.msn))
@@ -102,14 +105,17 @@ class ResponseQueue:
         self._add(Response(_ACKNOWLEDGE, psn, self.msn, syndrome))
 
     def value(self, psn: int, old: int, *, is_replay: bool = False) -> None:
-        """Queue the old value of an atomic."""
+        """Queue the old value of an atomic; a replay is queued in the order of its PSN."""
         response = Response(_ATOMIC_ACKNOWLEDGE, psn, self.msn)
         response.value = old
         response.is_replay = is_replay
         self._add(response)
 
     def data(self, psn: int, message: Message, *, is_replay: bool = False) -> Response:
-        """Queue the data of a READ."""
+        """Queue the data of a READ, and return the response; its ``end`` is the PSN after the last.
+
+        The data are read when they are sent. A replay is queued in the order of its PSN.
+        """
         response = Response(_READ, psn, self.msn)
         packets = packets_of(message.length, self._connection.qp.mtu_bytes)
         response.message, response.end = message, (psn + packets) & PSN_MASK
@@ -125,7 +131,7 @@ class ResponseQueue:
         """Return the position of a response in the queue: the end, but a duplicate's at its PSN.
 
         The requester accepts data in PSN order only, and would have to request overtaken data
-        again.
+        again. The queue is unchanged.
         """
         if response.is_replay:
             for place, other in enumerate(self._responses):
@@ -140,6 +146,7 @@ class ResponseQueue:
         """Send some of the queued responses; return True when more could be sent at once.
 
         A queue pair in ERR still sends the ACKs of executed requests, and the NAK that stopped it.
+        In RST and INIT all responses are dropped. False while a page or the wire blocks sending.
         """
         if self._connection.qp.state in _SILENT:
             self._responses.clear()
@@ -171,9 +178,11 @@ class ResponseQueue:
         return 1
 
     def _send_data(self, response: Response, message: Message) -> int:
-        """Send the next packets of a READ's data; the key may have become invalid.
+        """Send the next packet, or a train, of a READ's data; return the cost in packets.
 
-        Returns the cost in packets.
+        The key is checked again. An absent page sets ``is_stuck``, and nothing is sent. If the key
+        is invalid, the queue pair goes to ERR and a NAK replaces all queued responses; a duplicate
+        READ is only dropped.
         """
         hca, qp, mtu = self._connection.hca, self._connection.qp, self._connection.qp.mtu_bytes
         left = response.end - response.psn & PSN_MASK
@@ -213,7 +222,10 @@ class ResponseQueue:
         return TRAIN_WORK
 
     def stop_data(self, outcome: Outcome | None) -> None:
-        """Stop the oldest READ, whose data cannot be read: send ``outcome`` if it is a NAK."""
+        """Drop the oldest READ, whose data cannot be read.
+
+        If ``outcome`` is a Nak, send that instead of all queued responses.
+        """
         first = self._responses[0]
         if isinstance(outcome, Nak):
             self._responses.clear()
@@ -224,6 +236,7 @@ class ResponseQueue:
     def _packet(
         self, kind: PacketKind, response: Response, *, is_first: bool = True, is_last: bool = True
     ) -> Packet:
+        """Return a packet of this kind to the peer, with the response's PSN and MSN."""
         qp = self._connection.qp
         op = OPS[SERVICES[qp.st], kind, is_first, is_last, None]
         packet = Packet(op, qp.remote_qpn, response.psn)

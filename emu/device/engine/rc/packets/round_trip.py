@@ -50,13 +50,20 @@ class RoundTrip:
         return self._mean_ns + 4 * self._deviation_ns
 
     def sent(self, psn: int, now_ns: int) -> None:
-        """Record that packets before ``psn`` were sent now; the last one requests a response."""
+        """Record that packets before ``psn`` were sent now; the last one requests a response.
+
+        The packet is timed if no other is, and if no retransmission makes its response ambiguous.
+        """
         self.newest = psn
         if self._timed is None and (self._resent is None or precedes(self._resent, psn)):
             self._timed, self._began_ns = psn, now_ns
 
     def acknowledged(self, una: int, now_ns: int) -> None:
-        """Record that all packets before ``una`` are acknowledged."""
+        """Record that all packets before ``una`` are acknowledged.
+
+        The timed packet, if among them, updates the mean. A probe answered within the usual time
+        ends the doubling of the wait.
+        """
         if self._timed is not None and not precedes(una, self._timed):
             self._learn(max(now_ns - self._began_ns, 1))
             self._timed = None
@@ -78,7 +85,10 @@ class RoundTrip:
         self._timed, self._began_ns, self._resent = psn, now_ns, None
 
     def asked(self, psn: int, now_ns: int) -> None:
-        """Record a probe: some of the packets before ``psn`` were sent again."""
+        """Record a probe: some of the packets before ``psn`` were sent again.
+
+        The wait before the next probe doubles, and the timed packet is given up.
+        """
         self._asked_ns = now_ns
         self._doublings = min(self._doublings + 1, MAX_DOUBLINGS)
         self.resent(psn)
@@ -88,6 +98,7 @@ class RoundTrip:
         self._timed = self.newest = self._resent = self._asked_ns = None
 
     def _learn(self, took_ns: int) -> None:
+        """Add a round-trip time to the smoothed mean and deviation (RFC 6298); end the doubling."""
         self._doublings = 0
         if not self._mean_ns:
             self._mean_ns, self._deviation_ns = took_ns, took_ns // 2

@@ -45,7 +45,12 @@ class SelectiveRepeat:
         self._lost = None
 
     def was_in_vain(self, una: int) -> bool:
-        """Return whether to go back, now that packets before ``una`` are acknowledged."""
+        """Return whether to go back, now that packets before ``una`` are acknowledged.
+
+        True when the ACK covers only the repeated packet: the peer has kept none after it. False
+        when no repeated packet is outstanding, or none was sent after it. A peer that has kept
+        packets before gets MAX_MISSES chances.
+        """
         if self._lost is None:
             return False
         following, self._lost = (self._lost + 1) & PSN_MASK, None

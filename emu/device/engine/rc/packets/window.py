@@ -43,7 +43,7 @@ class WindowRequest:
         self.following: WindowRequest | None = None
 
     def carry(self, message: Message, end: int) -> None:
-        """Attach the message, with PSNs up to ``end``.
+        """Attach the message, with PSNs up to ``end``, and drop its views of guest memory.
 
         Each packet maps its own range when it is sent: memory and keys may change until then.
         """
@@ -62,7 +62,7 @@ class SendWindow:
         self.restart(psn)
 
     def restart(self, psn: int) -> None:
-        """Empty the window; ``psn`` is the next to send."""
+        """Empty the window without completing its requests; ``psn`` is the next to send."""
         self.requests.clear()
         self.ahead = 0
         """WQE blocks of the ring that the requests occupy."""
@@ -79,7 +79,10 @@ class SendWindow:
         return psn - self.una & PSN_MASK
 
     def append(self, request: WindowRequest) -> None:
-        """Append a request, whose PSNs follow the last one's."""
+        """Append a request, whose PSNs follow the last one's, and count its WQE blocks.
+
+        A READ or atomic also counts as expecting data.
+        """
         if self.requests:
             self.requests[-1].following = request
         self.requests.append(request)
@@ -98,7 +101,7 @@ class SendWindow:
         return request
 
     def newest_placing(self) -> tuple[WindowRequest, int] | None:
-        """Return the newest SEND or WRITE packet in flight: its request and its PSN."""
+        """Return request and PSN of the newest SEND or WRITE packet in flight; None if none."""
         end = self.distance(self.next)
         for request in reversed(self.requests):
             start = self.distance(request.first)
@@ -110,14 +113,17 @@ class SendWindow:
         return None
 
     def sent_up_to(self, psn: int, request: WindowRequest, flying: int) -> None:
-        """Record that packets of ``request`` up to ``psn`` were sent; ``flying`` are in flight."""
+        """Set ``next`` to ``psn`` after a transmission; ``sent`` moves only forward.
+
+        ``flying`` packets of ``request`` are now in flight.
+        """
         self.next = psn
         if self.distance(psn) > self.distance(self.sent):
             self.sent = psn
         self._count(request, flying)
 
     def rewind(self) -> None:
-        """Go back: send from ``una`` again."""
+        """Set ``next`` back to ``una``; no packet counts as in flight any more."""
         self.next, self._current = self.una, None
         for request in self.requests:
             self._count(request, 0)
@@ -144,13 +150,16 @@ class SendWindow:
         return psn
 
     def move(self, una: int) -> None:
-        """Set ``una``; ``pop`` then removes the requests that it has passed."""
+        """Set ``una``, and ``next`` if it is behind; ``pop`` then removes the passed requests."""
         if self.distance(una) > self.distance(self.next):
             self.next, self._current = una, None
         self.una = una
 
     def pop(self) -> WindowRequest | None:
-        """Remove and return the oldest request if it is complete or has failed, else None."""
+        """Remove and return the oldest request if it is complete or has failed, else None.
+
+        The caller completes it. None only updates the number of packets in flight.
+        """
         if not self.requests:
             return None
         request = self.requests[0]
