@@ -148,7 +148,10 @@ def _forward_to_many(
 def _apart(
     packet: PacketContext, headers: Marked, budget: Budget
 ) -> Iterable[tuple[PacketContext, Marked]]:
-    """Return the packets of a super-frame for meters and samplers; none if there are too many."""
+    """Return the packets of a super-frame for meters and samplers.
+
+    Above MAX_SEGMENTED_PACKETS the result is empty, so the whole super-frame is dropped.
+    """
     return each_of(packet, headers, budget) if 1 < packet.packets <= MAX_SEGMENTED_PACKETS else ()
 
 

@@ -129,7 +129,7 @@ class EmbeddedSwitch:
     def passed(self) -> tuple[Direction, Direction]:
         """Return the uplink's traffic, sent and received, since the manager's last reset.
 
-        Without tables this is the traffic of the manager's vPort.
+        For a time without tables this is the traffic of the manager's vPort, without looped frames.
         """
         traffic = self._cable + self._alone
         if not self._did_decide:
@@ -283,7 +283,10 @@ class _Segment(EthWire["Hca"]):
         return self._switch.decides or self._switch.uplink.wants_packets
 
     def nodes(self) -> Iterable[Hca]:
-        """Return the function itself, and the uplink's nodes if it owns the uplink alone."""
+        """Return the functions that are reachable without tables, the function itself included.
+
+        For a manager without tables these are the uplink's nodes, otherwise only the function.
+        """
         if self._vhca.vport_number == MANAGER and not self._switch.decides:
             return self._switch.uplink.nodes()
         return [self._vhca.node] if self._vhca.node is not None else []

@@ -59,7 +59,10 @@ def _arrive_roce(hca: Hca, master: Hca, frame: Frame) -> None:
 
 
 def _has_tables(master: Hca) -> bool:
-    """Return whether frames pass tables of the master before its demux table."""
+    """Return whether frames pass tables of the master before its demux table.
+
+    False without a NIC_RX root, without a demux table, or if the root is the demux table.
+    """
     domain = master.flow_domains.get(FlowTableType.NIC_RX)
     if domain is None or domain.root is None:
         return False
@@ -67,7 +70,11 @@ def _has_tables(master: Hca) -> bool:
 
 
 def _master_beside(hca: Hca) -> Hca | None:
-    """Return the working master of a vPort LAG, if another port's function is the master."""
+    """Return the master of a vPort LAG to which this port's frames may belong, else None.
+
+    None without a LAG, in a LAG of switches, for the master itself, and if the master is missing or
+    has failed.
+    """
     board = hca.adapter.board
     lag = board.lag
     if lag is None or not lag.has_vports or lag.of_switches:

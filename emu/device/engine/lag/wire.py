@@ -98,7 +98,7 @@ class LagWire:
         """Wires of the other ports, by port number; filled from the first LAG on."""
 
     def attach(self, hca: Hca) -> None:
-        """Attach the function; after a reset, its new state replaces the old one."""
+        """Attach the function to the wires of all ports, and drop queued frames of an old state."""
         self._own.attach(hca)
         for wire in self._others.values():
             wire.begin(hca)
@@ -139,7 +139,10 @@ class LagWire:
         return node
 
     def reaches(self, address: int) -> bool:
-        """Return whether packets must be sent; in a LAG this holds for every address."""
+        """Return whether messages to an address need packets.
+
+        In a LAG True for every address but 0; otherwise the own wire decides.
+        """
         if self._vhca.adapter.board.lag_of(self._vhca) is not None:
             return bool(address)
         return self._own.reaches(address)

@@ -160,7 +160,7 @@ def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, message: Message) -> Dcr:
 
 
 def end_all(dct: Dct) -> Iterator[int]:
-    """End all responders of a destroyed target; yield the cost of each, in objects freed."""
+    """End all responders of a destroyed target; yield COST_OF_ENDING after each."""
     while dct.responders:
         responder, _ = dct.responders.popitem()
         responder.leave()

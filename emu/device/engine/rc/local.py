@@ -149,10 +149,10 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
 def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     """Execute one whole message at the responder; return None when it is acknowledged.
 
-    Other outcomes: TooFragmented when the message has started but is too much for one call:
-    ``message.limit`` is then set, and the caller continues by ``segments.move``. Nak or RnrNak;
-    Dropped without a response. PageFaultPending when a page is absent: the caller repeats the
-    message. LocalAccessFailed when the requester cannot store the response.
+    Nak or RnrNak refuse it; a Nak has moved the queue pair to ERR. Dropped means no response.
+    TooFragmented: ``message.limit`` is set, and the caller continues by ``segments.move``.
+    PageFaultPending: a page is absent, and the caller repeats the message. LocalAccessFailed: the
+    request is executed, but the requester cannot store the response.
     """
     if qp.state not in ESTABLISHED or qp.page_faults:
         refused = segments.check_ready(hca, qp)

@@ -84,7 +84,10 @@ def check_op_seq(hca: Hca, qp: Qp, packet: Packet, message: Message | None) -> O
 
 
 def follows(packet: Packet, message: Message | None) -> bool:
-    """Return whether a packet may follow those of ``message``, or start one when it is None."""
+    """Return whether a packet may follow those of ``message``, or start one when it is None.
+
+    A following packet is a middle or last one of the same operation; its PSN is not checked.
+    """
     op = packet.op
     if message is None:
         return op.is_first

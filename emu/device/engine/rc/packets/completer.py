@@ -157,7 +157,10 @@ class PacketCompleter:
             self._take(request, packet.payload, offset)
 
     def train(self, train: Train) -> None:
-        """Process a train of READ data: at once if it is expected and its memory is accessible."""
+        """Process a train of READ data: at once if it is expected and its memory is accessible.
+
+        Otherwise its packets are processed one by one, as by ``take``.
+        """
         if not (train.first.psn == self.window.una and self._is_running and self._place(train)):
             for packet in train.packets():
                 self.take(packet)
@@ -232,7 +235,10 @@ class PacketCompleter:
         self._schedule()
 
     def _wait_for_page(self, request: WindowRequest, page: AccessError, done: int) -> None:
-        """Drop all responses from here, and go back once the page for their data is present."""
+        """Drop all responses from here, and request them again once the page is present.
+
+        The request fails if it may not wait for the page, or if the driver refuses it.
+        """
         self._rewind()
         self._is_retrying = True
         self._connection.requester.stall(request, page, done)

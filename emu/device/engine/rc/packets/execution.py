@@ -236,7 +236,10 @@ class PacketExecution:
 
     @staticmethod
     def _finish_reading(message: Message, packet: Packet, length: int) -> None:
-        """Copy the fields of a message's last packet to the message."""
+        """Copy immediate data, rkey and solicited of the last packet to the message.
+
+        The length of a SEND is known now and set.
+        """
         message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
         message.solicited = packet.solicited
         if message.op is _SEND:
@@ -325,7 +328,7 @@ class PacketExecution:
 
 
 def _message_of(packet: Packet) -> Message:
-    """Return the message that a packet starts. The length of a SEND is known only at its end."""
+    """Return the message that a packet starts; ``length`` is 0 for a SEND until its last packet."""
     kind = packet.op.kind
     message = Message(MSG_OPS[kind], 0)
     message.srqn = packet.srqn

@@ -74,7 +74,7 @@ class FlowRate:
         self._time_steps = self._byte_steps = self._bytes = 0
 
     def _decay(self, now: int) -> None:
-        """Reduce the congestion estimate for the time without CNPs."""
+        """Reduce the congestion estimate once for each dce_tcp_rtt since the last call."""
         rp = self._congestion.rp
         if rp.dce_tcp_rtt:
             rounds = (now - self._alpha_ns) // (rp.dce_tcp_rtt * _NS_PER_US)

@@ -69,7 +69,7 @@ class PacketRequester:
         """
 
     def poll(self) -> bool:
-        """Send some of the pending packets; return True when there are more.
+        """Send some of the pending packets and start the ACK timer; return True if there are more.
 
         Raises BadWqeError or DmaError when the ring is broken.
         """
@@ -376,7 +376,10 @@ class PacketRequester:
         return None if self._is_held_up else self._window.requests[0]
 
     def _send_again(self, request: WindowRequest, psn: int) -> bool:
-        """Send one packet of a SEND or WRITE again; return False when its data is unreadable."""
+        """Send one packet of a SEND or WRITE again; return False when its data is unreadable.
+
+        False sends nothing and fails no request.
+        """
         try:
             packet, payload, size = placing(self._connection.hca, self._connection.qp, request, psn)
         except AccessError:

@@ -245,7 +245,7 @@ class PacketResponder:
             self._page_timer = self._connection.hca.clock.call_later(timeout, self._page_timed_out)
 
     def wait_for(self, fault: PageFault) -> None:
-        """Wait for a page, which usually arrives before the requester's timeout."""
+        """Resume this responder by ``_page_present`` when the page fault ends."""
         fault.go_on = self._page_present
 
     def _page_timed_out(self) -> None:
@@ -310,7 +310,7 @@ class PacketResponder:
         self._nak_not_ready(nak.timer)
 
     def answer_nothing(self, _packet: Packet, _: Dropped) -> None:
-        """Drop the message, which misses a packet (UC)."""
+        """Forget the current message without a response."""
         self.execution.break_off()
 
     def _nak_not_ready(self, timer: int) -> None:

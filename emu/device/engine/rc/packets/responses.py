@@ -167,7 +167,10 @@ class ResponseQueue:
         return self.is_stuck or self._connection.is_waiting
 
     def _send_next(self) -> int:
-        """Send a packet of the oldest response, or a train; return its cost in packets."""
+        """Send a packet of the oldest response, or a train; return its cost in packets.
+
+        ACKs, NAKs and old values leave the queue here; a READ leaves it after its last packet.
+        """
         response = self._responses[0]
         if response.message is not None:
             return self._send_data(response, response.message)

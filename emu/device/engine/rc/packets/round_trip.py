@@ -79,8 +79,9 @@ class RoundTrip:
         self._timed, self._resent = None, psn
 
     def went_back(self, psn: int, now_ns: int) -> None:
-        """Time the retransmission of the packet before ``psn``: it was lost, so only one is
-        answered.
+        """Time the retransmission of the packet before ``psn``.
+
+        The packet was lost, so its response is not ambiguous.
         """
         self._timed, self._began_ns, self._resent = psn, now_ns, None
 

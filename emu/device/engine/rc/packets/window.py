@@ -135,10 +135,10 @@ class SendWindow:
     # -- responses
 
     def reach(self, psn: int) -> int:
-        """Return the PSN to which ``una`` may move when all packets before ``psn`` are
-        acknowledged.
+        """Return the PSN to which ``una`` may move if all packets before ``psn`` are acknowledged.
 
-        The result is ``psn``, or the first READ or atomic before it whose response is missing.
+        The result is ``psn``, or the first READ or atomic before it whose response is missing. The
+        window is unchanged.
         """
         end, start = self.distance(psn), 0
         for request in self.requests:
