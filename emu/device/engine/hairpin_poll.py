@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 @polls(HairpinSq)
 def poll(hca: Hca, sq: HairpinSq) -> bool:
-    """Send some of the queued packets; return True when more are queued."""
+    """Send some of the pair's queued packets; return whether more can be sent in a later round.
+
+    Return False when the backlog is empty, or unless both queues of the pair are in RDY. Return
+    False while the rate or missing receive credits delay the queue; a timer then schedules it
+    again. Return True at once while ``hca.egress`` holds earlier frames.
+    """
     hairpin = packets_for(hca, sq) if sq.state is SqState.RDY else None
     if hairpin is None:
         return False

@@ -41,7 +41,11 @@ for _module in walk_packages(engine.__path__, f"{engine.__name__}."):
 
 
 def run(hca: Hca) -> bool:
-    """Poll some of the ready queues within the round's budget; return True when more are ready."""
+    """Poll up to QUEUES_PER_ROUND ready queues within the budget; return whether work is left.
+
+    First stop the users of broken CQs, a part in each round. A queue whose poll returns True goes
+    back to the end of the ready list. A poll's exception propagates to the caller.
+    """
     budget, ready = hca.budget, hca.ready
     if (hca.broken_cqs or hca.stopping is not None) and not budget.exhausted(POLL_BUDGET):
         _stop_users_of_broken_cqs(hca)
@@ -62,7 +66,11 @@ def run(hca: Hca) -> bool:
 
 
 def _stop_users_of_broken_cqs(hca: Hca) -> None:
-    """Stop queues that report to broken CQs; continue in later rounds when the budget ends."""
+    """Stop queues that report to broken CQs; continue in later rounds when the budget ends.
+
+    ``hca.stopping`` holds the rest of the pass, None once every queue is examined. CQs that break
+    during a pass wait in ``hca.broken_cqs`` for the next one.
+    """
     if hca.stopping is None:
         broken, hca.broken_cqs = frozenset(hca.broken_cqs), []
         hca.stopping = chain(qp_life.stop_users(hca, broken), eth_queues.stop_users(hca, broken))
@@ -74,7 +82,11 @@ def _stop_users_of_broken_cqs(hca: Hca) -> None:
 
 
 def teardown(hca: Hca) -> None:
-    """Return to ENABLED (TEARDOWN_HCA). Log and free the objects that the driver left."""
+    """Stop the function, destroy all its objects (TEARDOWN_HCA) and return to ENABLED.
+
+    Log a warning for each table with objects that the driver left. Firmware pages stay with the
+    function.
+    """
     for table in hca.tables:
         if table:
             log.warning("teardown: %d %s left behind: %s", len(table), table.kind, _few(table))
@@ -84,10 +96,11 @@ def teardown(hca: Hca) -> None:
 
 
 def shut_down(hca: Hca) -> None:
-    """Forget objects and firmware pages at once, without logging them.
+    """Forget objects and firmware pages at once, without logging them; the state becomes DISABLED.
 
     A driver sends this when its machine goes down without time to destroy its objects. Afterwards
-    the function only executes commands.
+    the function only executes commands. A sub-function also leaves IN_USE or TEARDOWN_REQUEST,
+    which may raise VHCA_STATE_CHANGE at its manager.
     """
     log.info("%s: shut down", hca.model.name)
     quiesce(hca)
@@ -99,11 +112,11 @@ def shut_down(hca: Hca) -> None:
 
 
 def quiesce(hca: Hca) -> None:
-    """Stop all access to guest memory, whatever doorbells or timers are pending.
+    """Stop all access to guest memory, whatever doorbells or timers are pending; keep the objects.
 
     End the function's sub-functions and the LAG that it is master of. Unset its flow tables as
-    roots of other switches.
-
+    roots of other switches. Cancel page faults, copies and pulses. Drop all ready queues and
+    backlogs.
     A function may have 250,000 queues, each with pending callbacks. ``Hca.end_lifetime`` disables
     the callbacks; ``Object.give_up`` cancels a few in each round, when the objects are freed.
     """
@@ -150,14 +163,22 @@ def _stop_each(copies: Mapping[tuple[int, int], Copy]) -> Iterator[int]:
 
 
 def unsubscribe(hca: Hca, eq: Eq) -> Portions[None]:
-    """Unsubscribe a destroyed EQ. Fail pending page faults if no other EQ reports them."""
+    """Remove the event subscriptions of an EQ that is being destroyed.
+
+    If no other EQ subscribes to PAGE_FAULT, fail all open page faults, in several steps.
+    """
     hca.unsubscribe(eq)
     if hca.event_eq(EventType.PAGE_FAULT) is None:
         yield from page_faults.give_up(hca)
 
 
 def set_link(hca: Hca, *, up: bool) -> None:
-    """Insert or pull the cable: raise the port event and notify the wire."""
+    """Insert or pull the port's cable.
+
+    Each function whose vPort goes up or down thereby gets a PORT_CHANGE event and notifies the wire
+    and the switch. The adapter's manager gets PORT_MODULE_EVENT if the cable's presence has
+    changed.
+    """
     before = _links(hca)
     had_cable = hca.port.has_cable
     hca.port.set_link(up=up)
@@ -170,7 +191,8 @@ def set_link(hca: Hca, *, up: bool) -> None:
 def set_admin(hca: Hca, *, up: bool) -> None:
     """Enable or disable the port on its driver's request.
 
-    mlx5e reads the link before it enables the port, and waits for the event afterwards
+    Each function whose vPort goes up or down thereby gets a PORT_CHANGE event and notifies the
+    wire. mlx5e reads the link before it enables the port, and waits for the event afterwards
     (core/en_main.c: mlx5e_open, async_event).
     """
     before = _links(hca)
@@ -179,23 +201,30 @@ def set_admin(hca: Hca, *, up: bool) -> None:
 
 
 def set_vport_admin(hca: Hca, *, up: bool) -> None:
-    """Enable or disable the virtual port of an Ethernet function."""
+    """Enable or disable the virtual port of an Ethernet function, on its own driver's request.
+
+    If its vPort goes up or down thereby, raise PORT_CHANGE and notify the wire and the switch.
+    """
     before = _links(hca)
     hca.nic_vport.admin_up = up
     _follow_link(before)
 
 
 def set_switch_state(hca: Hca, state: VportAdminState) -> None:
-    """Enable or disable a vPort, or let it follow the cable, for the manager of the switch."""
+    """Set a vPort's state (up, down, or follow the cable) on request of its switch's manager.
+
+    If the vPort goes up or down thereby, the function gets PORT_CHANGE and notifies the wire.
+    """
     before = _links(hca)
     hca.nic_vport.switch_state = state
     _follow_link(before)
 
 
 def take_down(hca: Hca) -> None:
-    """Take down a failed function's link, so that its peers notice.
+    """Take down a failed function's link, so that its peers notice; raise no event at the function.
 
-    The other functions of its adapter keep the port.
+    The only function of an adapter pulls the cable. Otherwise only the function's vPort is
+    disabled, and the other functions of its adapter keep the port.
     """
     if len(hca.adapter.vhcas) == 1:
         hca.port.set_link(up=False)
@@ -210,6 +239,7 @@ def _links(hca: Hca) -> list[tuple[Hca, bool]]:
 
 
 def _follow_link(before: list[tuple[Hca, bool]]) -> None:
+    """Raise PORT_CHANGE and notify the wire for functions whose vPort differs from ``before``."""
     for hca, was_up in before:
         up = hca.vport.is_up
         if up == was_up:
@@ -220,7 +250,10 @@ def _follow_link(before: list[tuple[Hca, bool]]) -> None:
 
 
 def announce(hca: Hca) -> None:
-    """Notify the wire and the switch that the port is up or down, or has other addresses."""
+    """Notify the wire and the switch that the port is up or down, or has other addresses.
+
+    The driver gets no event from here.
+    """
     hca.wire.port_changed(hca)
     hca.switch.vport_changed(hca)
 

@@ -32,14 +32,14 @@ _FALLING: Final = 1
 
 
 def pin_changed(hca: Hca, pin: Pin) -> None:
-    """Start or stop the pulses of a pin that the driver has set."""
+    """Stop a pin's pulses after the driver has set it; start anew if it is an enabled output."""
     pin.stop()
     if pin.is_on and pin.mode == PinMode.OUT:
         _wait(hca, pin, _due(hca, pin))
 
 
 def clock_changed(hca: Hca) -> None:
-    """Reschedule all pulses after the time of day has been set."""
+    """Reschedule the pulses of all pins that have one pending, after the clock has been set."""
     for pin in hca.pins:
         if pin.timer is not None:
             pin_changed(hca, pin)
@@ -71,7 +71,10 @@ def _wait(hca: Hca, pin: Pin, delay_ns: int | None) -> None:
 
 
 def _rise(hca: Hca, pin: Pin) -> None:
-    """Start a pulse."""
+    """Start a pulse: report it for this pin, deliver the rising edge, schedule the falling edge.
+
+    Without a duration, the pulse lasts half its period, at most 0.1 s.
+    """
     stamp = _stamp(hca)
     _report(hca, pin, stamp)
     _arrives(hca, pin, _RISING, stamp)
@@ -80,7 +83,7 @@ def _rise(hca: Hca, pin: Pin) -> None:
 
 
 def _fall(hca: Hca, pin: Pin) -> None:
-    """End the pulse, and schedule the next one."""
+    """End the pulse: deliver the falling edge, and schedule the next pulse if one is due."""
     pin.timer = None
     _arrives(hca, pin, _FALLING, _stamp(hca))
     _wait(hca, pin, _due(hca, pin))
@@ -92,13 +95,20 @@ def _stamp(hca: Hca) -> int:
 
 
 def _arrives(hca: Hca, source: Pin, edge: int, stamp: int) -> None:
-    """Deliver an edge to the other pin."""
+    """Deliver an edge to the board's other pin, which reports it if it is an input for this edge.
+
+    An input reports one kind of edge, rising or falling, as the driver has set it.
+    """
     pin = hca.pins[(source.number + 1) % PINS]
     if pin.is_on and pin.mode == PinMode.IN and pin.pattern == edge:
         _report(hca, pin, stamp)
 
 
 def _report(hca: Hca, pin: Pin, stamp: int) -> None:
+    """Raise PPS_EVENT for a pin, unless its events are off or disarmed.
+
+    An event armed for one pulse only disarms itself.
+    """
     if pin.events is EventMode.NEVER or not pin.is_armed:
         return
     pin.is_armed = pin.events is EventMode.ALWAYS

@@ -63,7 +63,9 @@ _DCI: Final = QpType.DCI
 def poll(hca: Hca, qp: Qp) -> bool:
     """Send responses, then requests: directly within this process, else in packets.
 
-    Returns True when more can be sent in a later round.
+    Return whether more can be sent in a later round. Outside RTS, posted requests are flushed
+    instead. A draining queue pair without requests in flight moves to SQD. An unreadable ring
+    raises WQ_CATAS_ERROR and stops the queue pair.
     """
     more = False
     if qp.connection is not None:
@@ -106,10 +108,11 @@ def _waits_for_page(qp: Qp) -> bool:
 
 
 def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
-    """Process some of the requests that need no packets; return True when more are posted.
+    """Process some of the requests that need no packets; return whether more can be sent now.
 
-    ``node`` is the peer's function, None when it is in another process. Raises BadWqeError or
-    DmaError when the ring is broken.
+    ``node`` is the peer's function, None when it is in another process. Return False when the ring
+    is empty, or when the queue pair waits or has stopped. Raises BadWqeError or DmaError for a ring
+    that cannot be read.
     """
     budget = BYTES_PER_POLL
     own = qp.adapter_requests
@@ -143,7 +146,11 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
 
 
 def _one(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe) -> int | None:
-    """Process one request. Return the bytes moved, or None when the queue pair stops or waits."""
+    """Process one request; return its bytes, or None when the poll of the queue pair has to end.
+
+    A request that succeeds is completed. Any other outcome runs its action of ``_ACTIONS``: wait,
+    retry, move another segment later, or fail.
+    """
     work = qp.moving or send_requests.parse(hca, qp, wqe)
     outcome, length = None, 0
     if isinstance(work, Message):
@@ -177,7 +184,7 @@ def _goes_on(qp: Qp) -> bool:
 
 
 def _send_large(hca: Hca, qp: Qp, work: LargeSend) -> int:
-    """Send all datagrams of a large send; return the number of their bytes."""
+    """Send all datagrams of a large send, charge the budget, and return the sum of their bytes."""
     length = 0
     origin = ud.origin_of(hca.link, qp, work.datagrams[0].to)
     for one in work.datagrams:
@@ -188,7 +195,11 @@ def _send_large(hca: Hca, qp: Qp, work: LargeSend) -> int:
 
 
 def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, absent: AbsentPage) -> None:
-    """Keep the request in the ring; retry it when the page is present."""
+    """Suspend the requester for a page fault of its own; keep the request in the ring.
+
+    The driver's resume schedules the queue pair again. A resume with error fails the request with
+    the syndrome of the failed access.
+    """
     page = absent.error
     failure = Failure.of_access(page, wqe.opcode)
 
@@ -202,7 +213,10 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, absent: AbsentPage) -> None:
 
 
 def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: PageFaultPending) -> None:
-    """Wait while the peer waits for a page: no timeout runs and no retry is counted."""
+    """Wait while the peer waits for a page: no timeout runs and no retry is counted.
+
+    When the wait ends, the request is retried, or fails if the peer answers with a NAK.
+    """
     fault, lifetime = held.page_fault, hca.lifetime
 
     def go_on(answer: Outcome | None) -> None:
@@ -218,6 +232,7 @@ def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: PageFaultPending) -> None:
 
 
 def _fail_by_peer(hca: Hca, qp: Qp, wqe: Wqe, nak: Nak) -> None:
+    """Fail the request with the syndrome of the peer's NAK; do nothing unless in RTS."""
     if qp.state is _RTS:
         send_requests.fail(hca, qp, wqe, Failure(SYNDROMES[nak.code], f"peer: {nak.why}"))
 
@@ -228,7 +243,10 @@ def _fail_to_place(hca: Hca, qp: Qp, wqe: Wqe, reply_error: LocalAccessFailed) -
 
 
 def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
-    """Retry after the time in the RNR NAK (IBTA 9.7.5.2.8)."""
+    """Count rnr_nak_retry_err; retry after the time in the RNR NAK (IBTA 9.7.5.2.8).
+
+    Without a retry left, the request fails with RNR_RETRY_EXC_ERR.
+    """
     qp.count("rnr_nak_retry_err")
     if send_requests.may_wait_for_receiver(qp):
         _again_after(hca, qp, RNR_NAK_NS[nak.timer])
@@ -238,7 +256,11 @@ def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
 
 
 def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
-    """Retry after the ACK timeout (IBTA 9.7.6.1)."""
+    """Retry a request without response after the ACK timeout, counting local_ack_timeout_err.
+
+    Without a retry left, the request fails with TRANSPORT_RETRY_EXC_ERR (IBTA 9.7.6.1). An ACK
+    timeout of 0 starts no timer: the next doorbell retries the request.
+    """
     if not qp.ack_timeout:
         log.info(
             "%r: no response (%s); without an ACK timeout, retry at the next doorbell",
@@ -260,6 +282,8 @@ def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
 
 
 def _again_after(hca: Hca, qp: Qp, delay_ns: int) -> None:
+    """Schedule the queue pair after ``delay_ns``; its requests wait until then."""
+
     def again() -> None:
         qp.timer = None
         hca.schedule(qp)

@@ -29,14 +29,17 @@ VHCA_STATE_POINT: FaultPoint[[SubFunction, VhcaState], None] = FaultPoint("vhca_
 
 
 def enable(one: SubFunction, manager: Hca) -> None:
-    """Let the sub-function's driver start. Raise BAD_SYS_STATE_ERR unless it is ALLOCATED."""
+    """Let the sub-function's driver start (ACTIVE); raise BAD_SYS_STATE_ERR unless ALLOCATED."""
     if one.state is not VhcaState.ALLOCATED:
         raise _wrong(one)
     change(one, manager, VhcaState.ACTIVE)
 
 
 def disable(one: SubFunction, manager: Hca) -> None:
-    """Disable the sub-function, or ask its driver to leave."""
+    """Disable an ACTIVE sub-function; ask the driver of one IN_USE to leave (TEARDOWN_REQUEST).
+
+    In any other state do nothing.
+    """
     if one.state is VhcaState.ACTIVE:
         change(one, manager, VhcaState.ALLOCATED)
     elif one.state is VhcaState.IN_USE:
@@ -44,19 +47,22 @@ def disable(one: SubFunction, manager: Hca) -> None:
 
 
 def check_entry(one: SubFunction) -> None:
-    """Raise BAD_SYS_STATE_ERR unless the manager has enabled the sub-function."""
+    """Raise BAD_SYS_STATE_ERR unless the sub-function is ACTIVE or IN_USE; change nothing."""
     if one.state not in (VhcaState.ACTIVE, VhcaState.IN_USE):
         raise _wrong(one)
 
 
 def enter(one: SubFunction, manager: Hca) -> None:
-    """Move to IN_USE: the sub-function's own driver has started."""
+    """Move from ACTIVE to IN_USE: the sub-function's own driver has started. Else do nothing."""
     if one.state is VhcaState.ACTIVE:
         change(one, manager, VhcaState.IN_USE)
 
 
 def leave(one: SubFunction, manager: Hca) -> None:
-    """Leave IN_USE or TEARDOWN_REQUEST: the sub-function's own driver has ended."""
+    """Record that the sub-function's own driver has ended; do nothing unless it was running.
+
+    IN_USE becomes ACTIVE. TEARDOWN_REQUEST becomes ALLOCATED.
+    """
     if one.state is VhcaState.IN_USE:
         change(one, manager, VhcaState.ACTIVE)
     elif one.state is VhcaState.TEARDOWN_REQUEST:
@@ -73,7 +79,7 @@ def change(one: SubFunction, manager: Hca, state: VhcaState) -> None:
 
 
 def take(one: SubFunction, manager: Hca, state: VhcaState) -> None:
-    """Set the state, and report it to the manager if armed."""
+    """Set the state; raise the manager's event if the sub-function is armed and it is enabled."""
     one.state = state
     if one.armed:
         tell(one, manager)
@@ -91,7 +97,11 @@ def arm(one: SubFunction, manager: Hca) -> None:
 
 
 def tell(one: SubFunction, manager: Hca) -> None:
-    """Report the state, if its event is enabled."""
+    """Raise VHCA_STATE_CHANGE at the manager and disarm; do nothing if the state's event is off.
+
+    The event is off where the manager lacks vhca_state or the state's event_on_vhca_state
+    capability.
+    """
     general = manager.caps.general
     if not (
         general.vhca_state and getattr(general, f"event_on_vhca_state_{one.state.name.lower()}")

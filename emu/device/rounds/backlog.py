@@ -67,16 +67,21 @@ class Backlog:
         return not self._work and not self._budget.exhausted(self._budget.limit)
 
     def do(self, octets: int, call: Callable[..., object], *arguments: object) -> bool:
-        """Make a call now, or defer it; return False when it is dropped."""
+        """Make a call now, or defer it; return False when a full backlog drops it.
+
+        Calls at once only with an empty backlog and budget left. The call's exceptions propagate
+        then; a deferred call's exceptions go to ``contain``.
+        """
         if not self._work and not self._budget.exhausted(self._budget.limit):
             call(*arguments)
             return True
         return self.keep(octets, call, *arguments)
 
     def keep(self, octets: int, call: Callable[..., object], *arguments: object) -> bool:
-        """Make a call in one of the next rounds; return False when the backlog is full.
+        """Make a call in one of the next rounds; return False and drop it when the backlog is full.
 
-        The arguments, of ``octets`` bytes, have to stay valid until then.
+        Full means MAX_WAITING calls or MAX_WAITING_BYTES. The arguments, of ``octets`` bytes, have
+        to stay valid until then.
         """
         if len(self._work) >= MAX_WAITING or self._octets + octets > MAX_WAITING_BYTES:
             return False
@@ -86,10 +91,10 @@ class Backlog:
         return True
 
     def begin(self, work: Portions[None], octets: int = 0) -> None:
-        """Run the first step of ``work`` now, and the rest in the next rounds, ahead of the
-        backlog.
+        """Run one step of ``work`` now, and the rest in the next rounds, ahead of the backlog.
 
-        ``work`` yields when the budget is exhausted.
+        ``work`` yields when the budget is exhausted. The rest is kept even if the backlog is full.
+        Exceptions of the first step propagate.
         """
         if not goes_on(work):
             return
@@ -98,7 +103,7 @@ class Backlog:
         self._wait()
 
     def go_on(self) -> None:
-        """Process the backlog until it is empty or the budget is exhausted."""
+        """Process the backlog until it is empty or the budget is exhausted; the rest waits."""
         work, budget = self._work, self._budget
         self._is_waiting = False
         while work and not budget.exhausted(POLL_BUDGET):
@@ -123,7 +128,7 @@ class Backlog:
             self._budget.wait(self)
 
     def clear(self) -> None:
-        """Drop all deferred work."""
+        """Drop all deferred work, close its generators, and stop waiting for a round."""
         while self._work:
             octets, call, arguments = self._work.popleft()
             self._octets -= octets

@@ -96,10 +96,11 @@ class Budget:
         return min(self.steps + SEGMENT_BUDGET, POLL_BUDGET)
 
     def begin(self) -> None:
-        """Begin a round and call the waiters of earlier rounds.
+        """Begin a round: reset ``steps`` and ``limit``, and call the waiters of earlier rounds.
 
         Each waiter continues for one round at most, then all queues are polled, then the next
-        waiters continue. No user waits longer than one round of every other user.
+        waiters continue. No user waits longer than one round of every other user. After waiters
+        have used up a whole round, the next round calls none.
         """
         self.number += 1
         self.steps = 0
@@ -120,7 +121,7 @@ class Budget:
         self._at_end.append(call)
 
     def release(self) -> None:
-        """End :meth:`gather` and make the calls of :meth:`at_end`."""
+        """End :meth:`gather` and make the calls of :meth:`at_end`, in order, once each."""
         self.is_gathering = False
         if self._at_end:
             calls, self._at_end = self._at_end, []
@@ -128,14 +129,14 @@ class Budget:
                 call()
 
     def after_polls(self, call: Callable[[], None]) -> None:
-        """Make a call that does not raise once all functions have been polled.
+        """Register a call, which must not raise, for :meth:`end_polls`; do not make it now.
 
-        Everything that they sent is written then, before the loop waits.
+        Everything that the polled functions sent is written then, before the loop waits.
         """
         self._after_polls.append(call)
 
     def end_polls(self) -> None:
-        """Make the calls of :meth:`after_polls`: all functions have been polled."""
+        """Make the calls that :meth:`after_polls` has registered, once each."""
         if self._after_polls:
             calls, self._after_polls = self._after_polls, []
             for call in calls:
@@ -162,7 +163,7 @@ class Budget:
         self.is_waiting = True
 
     def forget(self, waiter: RoundWaiter) -> None:
-        """Remove a waiter that has no more work."""
+        """Remove a waiter that has no more work; do nothing if it does not wait."""
         for waiters in (self._cycle, self._later):
             if waiter in waiters:
                 waiters.remove(waiter)

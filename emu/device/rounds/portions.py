@@ -16,7 +16,10 @@ Portions = Generator[None, None, T]
 
 
 def goes_on(work: Portions[None]) -> bool:
-    """Run one step of ``work``; return whether another one is left."""
+    """Run one step of ``work``; return whether another one is left, False when ``work`` has ended.
+
+    Exceptions of ``work`` propagate.
+    """
     try:
         next(work)
     except StopIteration:
@@ -25,7 +28,10 @@ def goes_on(work: Portions[None]) -> bool:
 
 
 def finish(work: Portions[T]) -> T:
-    """Run all steps at once and return the result, for work that is known to be short."""
+    """Run all steps of ``work`` at once, regardless of the budget, and return its result.
+
+    Only for work that is known to be short.
+    """
     while True:
         try:
             next(work)

@@ -35,9 +35,10 @@ class ModuleStatus(IntEnum):
 
 
 def tell_all(hca: Hca, eq: Eq) -> None:
-    """Report the current state to a new event queue, by the events that it subscribes to.
+    """Report cable and slot power to a new event queue, by the events that it subscribes to.
 
-    Virtual functions and sub-functions have none of the capabilities.
+    Raise PORT_MODULE_EVENT and GENERAL_EVENT (PCI power change). Virtual functions and
+    sub-functions lack the capabilities and get neither.
     """
     if eq.events >> EventType.PORT_MODULE_EVENT & 1:
         tell_cable(hca)
@@ -51,7 +52,7 @@ def module_status(hca: Hca) -> ModuleStatus:
 
 
 def tell_cable(hca: Hca) -> None:
-    """Report whether a cable is plugged into the port."""
+    """Raise PORT_MODULE_EVENT with the module's status; do nothing without port_module_event."""
     if not hca.caps.general.port_module_event:
         return
     data = eqe_port_module.new(module=0, module_status=module_status(hca))
@@ -59,7 +60,11 @@ def tell_cable(hca: Hca) -> None:
 
 
 def warm(hca: Hca, temperature: int) -> None:
-    """Set the chip's temperature in units of MTMP; warn each driver if it is too hot."""
+    """Set the chip's temperature in units of MTMP.
+
+    When it reaches the threshold from below, raise TEMP_WARN_EVENT at each function of this adapter
+    with temp_warn_event.
+    """
     if not hca.adapter.board.asic.measure(temperature):
         return
     data = bytes(eqe_temp_warning.new(sensor_warning_lsb=_ASIC))

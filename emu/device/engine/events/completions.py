@@ -49,14 +49,18 @@ one. A plain tuple, because each message makes one.
 
 
 def now_for(hca: Hca, queue: Queue) -> int:
-    """Return the time stamp for a completion of a queue."""
+    """Return the time stamp for a queue's completion: in real time format or in clock ticks."""
     if queue.has_real_time:
         return hca.adapter.real_time.stamp(hca.clock.now_ns())
     return hca.ticks()
 
 
 def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
-    """Report that a send request is done, with the bytes that it fetched (scatter to CQE)."""
+    """Write the CQE of a send request that is done (REQ), with the bytes that it fetched.
+
+    Response data that go into the CQE are scattered there. A CQE that is lost counts as
+    cq_overflow.
+    """
     now = now_for(hca, queue) if queue.has_real_time else hca.ticks()
     entry = CQE.pack(
         0, 0, 0, queue.uidx or 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
@@ -78,10 +82,10 @@ def complete_receive(
     data: bytes | None = None,
     hds_ip_ext: int = 0,
 ) -> None:
-    """Report that a message has filled a receive WQE.
+    """Write the CQE of a message that has filled a receive WQE.
 
     ``data`` are 32 or 64 bytes for the CQE itself, within the CQ's entry size. ``hds_ip_ext`` has
-    bits for the valid checksums of a datagram.
+    bits for the valid checksums of a datagram. A CQE that is lost counts as cq_overflow.
     """
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
     if srqn or queue.uidx is not None:
@@ -128,7 +132,10 @@ def fail_send(
     wqe_opcode: int,
     cause: Cause = Cause.ANY,
 ) -> None:
-    """Report that a send request has failed; errors count as solicited (IBTA 11.4.2.2)."""
+    """Write a REQ_ERR CQE for a send request and count it; the queue's state is not changed.
+
+    The syndrome's counter and req_cqe_error count. Errors count as solicited (IBTA 11.4.2.2).
+    """
     hca.error_completions += 1
     count_error(queue, CqeOpcode.REQ_ERR, syndrome)
     entry = error_entry(
@@ -147,7 +154,10 @@ def fail_receive(
     srqn: int = 0,
     cause: Cause = Cause.ANY,
 ) -> None:
-    """Report that a receive WQE has failed; ``srqn`` is 0 for the queue's own."""
+    """Write a RESP_ERR CQE for a receive WQE and count it; the queue's state is not changed.
+
+    The syndrome's counter and resp_cqe_error count. ``srqn`` is 0 for the queue's own WQEs.
+    """
     hca.error_completions += 1
     count_error(queue, CqeOpcode.RESP_ERR, syndrome)
     srqn = _receiver(hca, queue, srqn)
@@ -178,9 +188,10 @@ def report_signature(
     domain: int,
     values: tuple[int, int, int],
 ) -> None:
-    """Report a wrong signature; ``values`` are found, computed (64 bits each), block offset.
+    """Write a SIG_ERR CQE; ``values`` are found, computed (64 bits each), block offset.
 
-    ``domain`` is 0 for the wire domain, 1 for the memory domain.
+    ``domain`` is 0 for the wire domain, 1 for the memory domain. The caller reports only the first
+    error.
     """
     found, computed, offset = values
     entry = SIG_ERR_CQE.pack(
@@ -191,7 +202,11 @@ def report_signature(
 
 
 def report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool) -> None:
-    """Write an entry, unless a fault suppresses it; count a lost entry at its queue."""
+    """Write an entry unless a fault plan suppresses it; raise the completion event if due.
+
+    An entry that is not written counts as cq_overflow at ``queue``, also if a fault plan suppressed
+    it.
+    """
     if hca.faults is None:
         is_written = write(hca, cq, entry, op_own, solicited)
     else:

@@ -55,12 +55,19 @@ _FOUR: Final = Struct(">I")
 
 
 def is_packet(entry: bytes, op_own: int) -> bool:
-    """Return whether an entry may be in a session: a received Ethernet packet without an error."""
+    """Return whether an entry may be compressed: a received Ethernet packet without an error.
+
+    A solicited, compressed or inline-data entry is none.
+    """
     return op_own == PACKET and bool(entry[_CHECKED] & CqeChecked.L2)
 
 
 def sessions(entries: Sequence[bytes], form: MiniCqeFormat, limit: int) -> Iterator[int]:
-    """Yield the number of entries of each session, in their order; 1 for an entry alone."""
+    """Yield the number of entries of each session, in their order; 1 for an entry alone.
+
+    A session ends at ``limit`` entries, at a gap in wqe_counter, or where a shared field differs.
+    With FTAG_STRIDX, a byte_cnt of 2**24 or more stays alone.
+    """
     shared_of = _SHARED[form]
     count, shared, following = 0, b"", -1
     for entry in entries:
@@ -151,12 +158,15 @@ _MINI: Final[Mapping[MiniCqeFormat, Callable[[bytes], bytes]]] = {
 
 
 def title(entry: bytes, count: int) -> bytes:
-    """Return the first entry of a session in the basic layout."""
+    """Return the session's first entry in the basic layout, with ``count`` in place of byte_cnt."""
     return entry[:_COUNT] + _FOUR.pack(count) + entry[_TIME:]
 
 
 def arrays(entries: Sequence[bytes], form: MiniCqeFormat) -> Iterator[tuple[int, bytes]]:
-    """Yield the mini CQE arrays of a basic session: entry offset from the title, and bytes."""
+    """Yield the mini CQE arrays of a basic session, each with its entry offset from the title.
+
+    The first array has offset 1, the following ones 8, 16 and so on. Unused mini CQEs are 0.
+    """
     mini = _MINI[form]
     for first in range(0, len(entries), PER_ARRAY):
         minis = b"".join(map(mini, entries[first : first + PER_ARRAY]))

@@ -40,13 +40,21 @@ _REFUSALS: Final = {
 
 
 def count_error(queue: Queue, opcode: CqeOpcode, syndrome: CqeSyndrome) -> None:
-    """Count an error completion, by its syndrome and in the total, which includes flushes."""
+    """Count an error completion at its queue: in the total, and in the syndrome's own counter.
+
+    The total is req_cqe_error or resp_cqe_error, flushes included. Some syndromes have no own
+    counter.
+    """
     queue.count(_ALL_ERRORS[opcode])
     if name := _ERRORS.get((opcode, syndrome)):
         queue.count(name)
 
 
 def count_event(queue: Queue, event: EventType) -> None:
-    """Count the event that a responder raises when it NAKs a request."""
+    """Count WQ_ACCESS_ERROR or WQ_INVAL_REQ_ERROR, which a responder raises with its NAK.
+
+    The counters are resp_remote_access_errors and resp_remote_invalid_request. Other events count
+    nothing.
+    """
     if name := _REFUSALS.get(event):
         queue.count(name)

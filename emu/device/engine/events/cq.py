@@ -42,7 +42,8 @@ def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
     """Append an entry and raise the event that is due; return False when the entry is lost.
 
     ``entry`` is the CQE without its last byte. Data of a 128-byte CQE's first half precede it.
-    ``op_own`` is the last byte without the owner bit.
+    ``op_own`` is the last byte without the owner bit. A compressing CQ may hold a packet until the
+    round's gathering ends, and returns True. A full or unwritable ring breaks the CQ (CQ_ERROR).
     """
     if cq.compression is not None:
         if (
@@ -63,7 +64,7 @@ def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
 
 
 def _hold(hca: Hca, cq: Cq, entry: bytes) -> None:
-    """Keep a packet until the round's gathering ends."""
+    """Keep a packet until the round's gathering ends, which calls :func:`settle`."""
     if not cq.waiting:
         if not hca.holding:
             hca.budget.at_end(partial(contain, hca, partial(_settle_all, hca)))
@@ -78,18 +79,23 @@ def _settle_all(hca: Hca) -> None:
 
 
 def settle(hca: Hca, cq: Cq) -> None:
-    """Write the held packets, and raise the event that is due."""
+    """Write the held packets, compressed where possible, and raise the event if the CQ is armed.
+
+    Do nothing when no packet is held.
+    """
     count = entries.put_held(hca, cq)
     if count and cq.notification is _ARMED:
         _notify(hca, cq, count)
 
 
 def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
-    """Process the CQ doorbell: arm serial, wanted completions, and the consumer index.
+    """Process the CQ doorbell: the consumer index, and the kind of completion to arm for.
 
-    A CQ armed for any completion stays armed for any when only solicited ones are requested (IBTA
-    11.4.2.2: a pending request for the next completion is not changed). The doorbell only works in
-    the UAR page that the context names, which protects processes from each other.
+    Raise the event at once if an unread entry exists that no event has reported. Log and ignore the
+    doorbell for an unknown CQ, an impossible consumer index, or another UAR page than the
+    context's.
+    A CQ armed for any completion stays so when only solicited ones are requested (IBTA 11.4.2.2).
+    The UAR page protects processes from each other.
     """
     cq = hca.cqs.get(cqn)
     if cq is None:
@@ -115,7 +121,10 @@ def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
 
 
 def _notify(hca: Hca, cq: Cq, count: int) -> None:
-    """Raise the armed event for new entries, now or when moderation allows it."""
+    """Raise the armed event for ``count`` new entries, now or when moderation allows it.
+
+    Without moderation, at max_count entries or with a period up to 8 us the event is immediate.
+    """
     moderation = cq.moderation
     if moderation is None:
         _fire(hca, cq)
@@ -147,6 +156,7 @@ def _period_is_over(hca: Hca, cq: Cq, moderation: Moderation) -> None:
 
 
 def _fire(hca: Hca, cq: Cq) -> None:
+    """Post the completion event to the CQ's EQ, disarm the CQ and restart its moderation."""
     cq.notification = _FIRED
     cq.notified_pi = cq.pi
     if cq.moderation is not None:
@@ -155,7 +165,7 @@ def _fire(hca: Hca, cq: Cq) -> None:
 
 
 def moderate(hca: Hca, cq: Cq, moderation: Moderation | None) -> None:
-    """Set the moderation, and raise a delayed event now."""
+    """Set the moderation, None for none; raise a delayed event now."""
     before, cq.moderation = cq.moderation, moderation
     if before is not None and before.timer is not None:
         before.restart()

@@ -43,7 +43,11 @@ _STATUSES: Final = {
 
 
 def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
-    """Append an entry in ``cq.write``'s form; return False when it is lost. None may be held."""
+    """Append an entry in ``cq.write``'s form, without an event; return False when it is lost.
+
+    The entry is lost if the CQ is broken. A full ring (unless overruns are ignored) or unwritable
+    memory breaks the CQ now. No packet may be held when this is called.
+    """
     if cq.status or (cq.pi - cq.ci >= cq.entries and not _make_space(hca, cq)):
         return False
     pi = cq.pi
@@ -81,7 +85,11 @@ def _write_valid(hca: Hca, cq: Cq, address: int, entry: bytes, op_own: int) -> N
 
 
 def _make_space(hca: Hca, cq: Cq) -> bool:
-    """Read the consumer index; break a queue that is full. Return False when it is broken."""
+    """Read the consumer index from the doorbell record; return whether an entry may be written.
+
+    Break the queue with CQ_OVERRUN if it is full, unless it ignores overruns. Break the queue with
+    CQ_ACCESS_VIOLATION_ERROR if the doorbell record is unreadable.
+    """
     try:
         cq.ci += consumed(cq, record(hca, cq)) or 0
     except DmaError as error:
@@ -107,7 +115,10 @@ def consumed(cq: Cq, index: int) -> int | None:
 
 
 def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
-    """Stop the queue and raise an error event."""
+    """Put the CQ into an error status for good, drop its held packets, and raise CQ_ERROR.
+
+    The CQ takes no more entries. The queues that report to it stop in a later poll of the function.
+    """
     log.warning("%r: %s: no more completions; destroy the CQ and its queues", cq, why)
     cq.status = _STATUSES[syndrome]
     cq.waiting.clear()
@@ -122,7 +133,10 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
 
 
 def can_hold(hca: Hca, cq: Cq) -> bool:
-    """Return whether one more packet can be held: the ring has space for all of them."""
+    """Return whether one more packet can be held: the ring has space for all of them.
+
+    Return False for a broken CQ or an unreadable doorbell record; neither is reported here.
+    """
     space = cq.entries - len(cq.waiting)
     if cq.pi - cq.ci < space:
         return not cq.status
@@ -134,7 +148,10 @@ def can_hold(hca: Hca, cq: Cq) -> bool:
 
 
 def put_held(hca: Hca, cq: Cq) -> int:
-    """Write the held packets, in sessions; return their number."""
+    """Write the held packets, in sessions, without raising an event; return their number.
+
+    Unwritable memory breaks the CQ, and the remaining packets are lost.
+    """
     held, how = cq.waiting, cq.compression
     if not held or how is None:
         return 0

@@ -30,16 +30,18 @@ _OWNER: Final = EQE_BYTES - 1
 
 
 def raise_event(hca: Hca, event: EventType, data: Buffer, sub_type: int = 0) -> bool:
-    """Report an asynchronous event to the EQ that subscribes to it; return False without one."""
+    """Report an asynchronous event to the EQ that subscribes to it.
+
+    Return False when no EQ subscribes, or when the event is lost (see :func:`post`).
+    """
     eq = hca.event_eq(event)
     return eq is not None and post(hca, eq, event, sub_type, data)
 
 
 def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
-    """Write one EQE and, when the queue is armed, raise its vector.
+    """Write one EQE and, when the queue is armed, raise its vector; return False if it is lost.
 
-    ``data`` is the event's data of at most 28 bytes. Returns False when the event is lost.
-
+    ``data`` is the event's data of at most 28 bytes. A fault plan may change or suppress the event.
     A full ring loses events until its driver reads. The device has no event for that: it counts
     them (QUERY_VNIC_ENV: comp_eq_overrun, async_eq_overrun). A ring whose page is no longer guest
     memory reports that permanently (eqc.status: EQ_WRITE_FAILURE).
@@ -83,11 +85,11 @@ def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bo
 
 
 def doorbell(hca: Hca, uar_page: int, eqn: int, ci: int, *, arm: bool) -> None:
-    """Process the EQ doorbell: the consumer index ``ci`` (24 bits), and the request for an
-    interrupt.
+    """Process the EQ doorbell: take the 24-bit consumer index, and arm the queue if requested.
 
-    The doorbell only works in the UAR page that the context names. Otherwise a process of the
-    guest, which has a page of its own, could drop events of the kernel's queue.
+    With ``arm`` and unread entries, raise the interrupt at once. Log and ignore the doorbell for an
+    unknown EQ, an impossible index, or another UAR page than the context's. The page check keeps a
+    process of the guest, which has its own page, from dropping events of the kernel's queue.
     """
     eq = hca.eqs.get(eqn)
     if eq is None:

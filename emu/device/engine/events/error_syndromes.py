@@ -199,13 +199,19 @@ NOTHING: Final = ErrorSyndrome(0, 0, "")
 def error_syndrome(
     origin: Origin, syndrome: CqeSyndrome, cause: Cause = Cause.ANY
 ) -> ErrorSyndrome:
-    """Return the values for an error; without values for the cause return those of any cause."""
+    """Return an error's vendor, type and hardware syndrome; fall back to those of any cause.
+
+    Return zeros (NOTHING) for an error that the table lacks.
+    """
     found = ERROR_SYNDROMES.get((origin, syndrome, cause))
     return found or ERROR_SYNDROMES.get((origin, syndrome, _ANY), NOTHING)
 
 
 def error_word(origin: Origin, syndrome: CqeSyndrome, cause: Cause = Cause.ANY) -> bytes:
-    """Return the cqe_error_syndrome of an error for QUERY_QP's extension."""
+    """Return the bytes of cqe_error_syndrome for QUERY_QP's extension.
+
+    Only ``syndrome`` is set for an error without known vendor syndrome.
+    """
     found = error_syndrome(origin, syndrome, cause)
     word = cqe_error_syndrome.new(
         hw_error_syndrome=found.hw, hw_syndrome_type=found.hw_type,

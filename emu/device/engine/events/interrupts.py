@@ -24,7 +24,10 @@ mlx5_ib's default for a CQ starts at 1 us (lib/dim/rdma_dim.c), whatever the que
 
 
 def fire(hca: Hca, eq: Eq) -> None:
-    """Raise the interrupt of an armed queue, now or when moderation allows it."""
+    """Raise the interrupt of an EQ's vector, now or when the vector's moderation allows it.
+
+    Do nothing if an interrupt of the vector is already delayed. Delays up to 8 us count as none.
+    """
     moderation = hca.vector_moderation.get(eq.vector)
     if moderation is None:
         _raise(hca, eq.vector, eq.handle)
@@ -38,7 +41,7 @@ def fire(hca: Hca, eq: Eq) -> None:
 
 
 def moderate(hca: Hca, vector: int, delay_ns: int) -> None:
-    """Set the time between two interrupts, and raise a delayed one now."""
+    """Set the least time between a vector's interrupts, 0 for none; raise a delayed one now."""
     moderation = hca.vector_moderation.pop(vector, None)
     if delay_ns:
         hca.vector_moderation[vector] = VectorModeration(delay_ns)
@@ -48,7 +51,7 @@ def moderate(hca: Hca, vector: int, delay_ns: int) -> None:
 
 
 def quiesce(hca: Hca) -> None:
-    """Forget the settings and cancel delayed interrupts."""
+    """Remove the moderation of all vectors; delayed interrupts are never raised."""
     for moderation in hca.vector_moderation.values():
         moderation.stop()
     hca.vector_moderation.clear()
