@@ -166,8 +166,9 @@ def walk(
 def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
     """Return address and length of a segment in the wire's stream of its key.
 
-    Drivers count only signatures that both domains have, so a signature that only the wire has is
-    not in the segment's length (drivers/infiniband/core/rw.c: rdma_rw_ctx_signature_init).
+    Both are unchanged unless the key has signatures on the wire that segments do not count. Drivers
+    count only signatures that both domains have (drivers/infiniband/core/rw.c:
+    rdma_rw_ctx_signature_init). The key is not checked.
     """
     mkey = hca.mkeys.get(key >> 8)
     if mkey is None or mkey.signature is None or not mkey.signature.is_on_wire:
@@ -180,7 +181,10 @@ def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
 
 
 def listed_length(hca: Hca, segments: Sequence[Segment]) -> int:
-    """Return the bytes on the wire of a list of data segments."""
+    """Return the bytes on the wire of a list of data segments; a byte_count of 0 means 2 GiB.
+
+    Signatures on the wire are included. No key is checked.
+    """
     total = 0
     for byte_count, lkey, address in segments:
         length = byte_count & LENGTH or SEGMENT_2GIB
@@ -189,6 +193,11 @@ def listed_length(hca: Hca, segments: Sequence[Segment]) -> int:
 
 
 def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) -> Views:
+    """Return the views of a checked key's range, by its access mode; cache those of an MTT key.
+
+    Raises TOO_FRAGMENTED above MAX_BYTES, ABSENT_PAGE at an entry without the right, and DmaError
+    or IndexError where the memory or the list of pages ends.
+    """
     va, length, need = span
     if length > MAX_BYTES:
         raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, MAX_BYTES)
@@ -214,7 +223,10 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) 
 
 
 def _icm(hca: Hca, mkey: Mkey, span: Span) -> Views:
-    """Return views of software ICM; writes allocate host memory, and fail when none is left."""
+    """Return views of software ICM; writes allocate host memory for missing pages.
+
+    A write raises AccessError (TRANSLATION) when the ledger has no space for the pages.
+    """
     va, length, need = span
     icm, start = mkey.icm, int(mkey.ctx.start_addr) + va
     assert icm is not None  # or there would be no such key
@@ -230,7 +242,12 @@ def _icm(hca: Hca, mkey: Mkey, span: Span) -> Views:
 
 
 def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | None = None) -> Views:
-    """Follow the key's entries to the keys below; check each as a separate access."""
+    """Return the views of a KLM or KSM key: each entry is a separate access to the key below.
+
+    Raises AccessError: DEPTH beyond ``max_indirection``, ABSENT_PAGE at the null key in a driver's
+    KSM key, TOO_FRAGMENTED above ``step_limit``. Without ``step_limit``, a range of up to
+    SEGMENT_BYTES fails with TRANSLATION instead. The number of views is charged to the budget.
+    """
     va, length, need = span
     if depth >= hca.caps.general.max_indirection:
         raise AccessError(Violation.DEPTH, mkey.key, va, length)

@@ -101,7 +101,11 @@ class Domain:
         return 4 if self.form in (Form.CRC32, Form.CRC32C) else 8
 
     def sign(self, data: bytes, index: int) -> int:
-        """Return the signature of the block with this number."""
+        """Return the computed signature of ``data``, the block with number ``index``, as 64 bits.
+
+        A 32-bit CRC is in the upper half. The value is guard, application tag and reference tag for
+        T10-DIF.
+        """
         if self.form is Form.CRC32:
             return checksums.crc32(data, self.psv.transient_sig >> 32) << 32
         if self.form is Form.CRC32C:
@@ -126,7 +130,11 @@ class Domain:
         return value if self.size == 8 else value << 32
 
     def compare(self, actual: int, computed: int, mask: int) -> Syndrome:
-        """Return the first difference under the mask: guard, application tag or reference tag."""
+        """Return the first difference under the mask: GUARD, APP_TAG or REF_TAG; 0 without one.
+
+        A T10-DIF block whose tags are the escape value never differs. Any difference of a CRC is
+        GUARD.
+        """
         if self.form.is_dif:
             if self._is_escaped(actual):
                 return Syndrome(0)
@@ -157,9 +165,10 @@ class BlockSignature:
 
     @classmethod
     def parse(cls, raw: bytes, psv_of: PsvOf) -> BlockSignature:
-        """Parse a BSF; ``psv_of`` finds the signature values of the key's domain.
+        """Parse a BSF; ``psv_of`` finds the signature values (PSVs) of the key's domain.
 
-        Raises BsfError.
+        Raises BsfError for an unsupported size, block size, format or inline segment, and for an
+        unknown PSV. Raises BsfError also when domains marked as equal differ.
         """
         view = bsf_layout.view(raw)
         basic = view.basic
@@ -182,6 +191,7 @@ class BlockSignature:
 
 
 def _domain(selector: int, bfs_psv: int, inline: BsfInl, psv_of: PsvOf) -> Domain | None:
+    """Return one parsed domain, or None where ``selector`` is 0: plain data. Raise BsfError."""
     if not selector:
         return None
     if selector not in BLOCK_BYTES:

@@ -37,7 +37,10 @@ MAX_KEPT_VIEWS = 1 << 18
 
 
 def keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
-    """Cache a translation with its key."""
+    """Cache a range's views with its key, valid while the memory's generation stays the same.
+
+    A key with 64 cached ranges drops them first. A list beyond MAX_KEPT_VIEWS is not cached.
+    """
     if len(mkey.views) >= _KEPT_RANGES:
         mkey.views.clear()
     if _may_cache(hca, mkey, len(views)):
@@ -45,9 +48,10 @@ def keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
 
 
 def page_part(hca: Hca, mkey: Mkey, span: Span) -> Views:
-    """Return the bytes of a range inside one page of an MTT key.
+    """Return the bytes of a range inside one page of an MTT key, and cache the page and the range.
 
     Raises IndexError and AccessError like ``in_page``, DmaError for bytes that are not granted.
+    While a fault plan is in force, no new view is cached.
     """
     va, length, need = span
     size = 1 << mkey.log_page_size
@@ -75,9 +79,10 @@ def page_part(hca: Hca, mkey: Mkey, span: Span) -> Views:
 
 
 def parts_of_pages(hca: Hca, mkey: Mkey, span: Span) -> list[memoryview]:
-    """Return the bytes of a range of several pages of an MTT key, one view for each.
+    """Return the bytes of a range of several pages of an MTT key, one view for each page.
 
-    The list is empty where that of ``page_views`` is.
+    The list is empty where that of ``page_views`` is: the caller then uses ``page_runs``. New views
+    are cached unless a fault plan is in force.
     """
     va, length, need = span
     shift, end = mkey.log_page_size, va + length
@@ -95,7 +100,7 @@ def parts_of_pages(hca: Hca, mkey: Mkey, span: Span) -> list[memoryview]:
 
 
 def _listed(mkey: Mkey, first: int, last: int, writable: bool) -> list[memoryview]:
-    """Return the cached views of scattered pages; an empty list if one is missing."""
+    """Return the cached views of scattered pages ``first`` to ``last``; empty if any is missing."""
     views: list[memoryview] = []
     for number in range(first >> _LOG_LIST, (last >> _LOG_LIST) + 1):
         pages = mkey.scattered.get(number * 2 + writable)
@@ -107,7 +112,7 @@ def _listed(mkey: Mkey, first: int, last: int, writable: bool) -> list[memoryvie
 
 
 def _list(hca: Hca, mkey: Mkey, first: int, writable: bool, views: list[memoryview]) -> None:
-    """Cache the views of scattered pages from the number ``first`` on."""
+    """Cache the views of scattered pages from the number ``first`` on, if the limits permit."""
     if len(mkey.scattered) >= _KEPT_LISTS or mkey.views_generation != hca.memory.generation:
         _forget_pages(hca, mkey)
     if not _may_cache(hca, mkey, len(views)):
@@ -138,9 +143,10 @@ def _whole(memory: GuestMemory, iova: int, size: int, writable: bool) -> memoryv
 
 
 def _may_cache(hca: Hca, mkey: Mkey, count: int) -> bool:
-    """Count new views of a key; drop all keys' views when they are too many.
+    """Count new views against MAX_KEPT_VIEWS; return whether they may be cached.
 
-    Returns whether the new views may be cached.
+    When the limit is exceeded, all keys of the function drop their views first. Return False only
+    if ``count`` alone exceeds the limit.
     """
     hca.kept_views += count
     if hca.kept_views > MAX_KEPT_VIEWS:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
-    """Check only the key of an ``access.access``, without translating."""
+    """Check only the key of an ``access.access``, without translating; raise AccessError.
+
+    Zero bytes always pass. A special key passes even if the span is longer than one access.
+    """
     mkey = hca.mkeys.get(key >> 8)
     if not span[1]:
         return
@@ -30,7 +33,11 @@ def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
 
 
 def check_key(hca: Hca, mkey: Mkey, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
-    """Check an existing key in the order of IBTA 10.6.3. Raise AccessError."""
+    """Check an existing key in the order of IBTA 10.6.3; raise AccessError at the first violation.
+
+    The violations are FREE, DOMAIN (another PD, or bound to another queue pair), RIGHTS and BOUNDS.
+    A type 2A window of the queue pair passes the domain check.
+    """
     va, length, need = span
     if mkey.free:
         raise AccessError(Violation.FREE, key, va, length)
@@ -44,9 +51,9 @@ def check_key(hca: Hca, mkey: Mkey, pd: Pd | None, qpn: int, key: int, span: Spa
 
 
 def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
-    """Return whether the key is a type 2A window of this queue pair: its domain does not matter.
+    """Return whether the key is a type 2A window of this queue pair: its PD does not matter.
 
-    Of the two flavours of type 2, ConnectX has 2B; a function can be configured for 2A instead.
+    Always False unless the function is configured for 2A windows. ConnectX has 2B.
     """
     return hca.options.windows_2a and is_bound_to(hca, mkey, qpn)
 
@@ -67,6 +74,9 @@ def is_bound_to(hca: Hca, mkey: Mkey, qpn: int) -> bool:
 
 
 def bind_to_owner(hca: Hca, mkey: Mkey) -> None:
-    """Bind the key to the queue pair that now has the number in the key's context."""
+    """Bind the key to the queue pair that now has the number in the key's context.
+
+    Without such a queue pair no later one with that number can use the key.
+    """
     owner = hca.qps.get(mkey.qpn)
     mkey.qp_serial = owner.serial if owner is not None else 0

@@ -22,7 +22,7 @@ _WORDS: Final = 1 << 16
 
 
 def t10_crc(data: bytes, seed: int) -> int:
-    """Return the 16-bit CRC of T10-DIF, most significant bit first."""
+    """Return the 16-bit CRC of T10-DIF, most significant bit first, from register ``seed``."""
     table, crc = _t10_table(), seed
     words = _words(data, "big")
     for word in words:
@@ -33,7 +33,10 @@ def t10_crc(data: bytes, seed: int) -> int:
 
 
 def ip_checksum(data: bytes, seed: int) -> int:
-    """Return the complement of the one's complement sum of 16-bit words (RFC 1071)."""
+    """Return the complement of the one's complement sum of ``seed`` and 16-bit words (RFC 1071).
+
+    An odd last byte is padded with 0.
+    """
     padded = data if len(data) % 2 == 0 else data + b"\0"
     total = seed + sum(_words(padded, "big"))
     while total > 0xFFFF:
@@ -42,17 +45,17 @@ def ip_checksum(data: bytes, seed: int) -> int:
 
 
 def crc32(data: bytes, seed: int) -> int:
-    """Return the CRC32 of FC-PH and Ethernet from the seed; the register is complemented."""
+    """Return the CRC32 of Ethernet; ``seed`` starts the register, the result is inverted."""
     return zlib.crc32(data, seed ^ 0xFFFFFFFF)
 
 
 def crc32c(data: bytes, seed: int) -> int:
-    """Return the CRC32C (Castagnoli), in the same form."""
+    """Return the CRC32C (Castagnoli); ``seed`` starts the register, the result is inverted."""
     return _reflected(data, _reflected_table(_CRC32C_REFLECTED), seed) ^ 0xFFFFFFFF
 
 
 def crc64_xp10(data: bytes, seed: int) -> int:
-    """Return the CRC64 of XP10, in the same form."""
+    """Return the CRC64 of XP10; ``seed`` starts the register, the result is inverted."""
     return _reflected(data, _reflected_table(_XP10_REFLECTED), seed) ^ 0xFFFFFFFFFFFFFFFF
 
 
@@ -64,6 +67,7 @@ def _words(data: bytes, order: str) -> array[int]:
 
 
 def _reflected(data: bytes, table: array[int], crc: int) -> int:
+    """Return the register after ``data``, least significant bit first, not inverted."""
     for word in _words(data, "little"):
         crc = crc >> 16 ^ table[(crc ^ word) & 0xFFFF]
     if len(data) % 2:

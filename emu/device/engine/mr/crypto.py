@@ -69,9 +69,10 @@ class Crypto:
 
     @classmethod
     def parse(cls, raw: bytes, dek_of: DekOf, *, is_big_endian: bool) -> Crypto:
-        """Parse a crypto BSF; ``dek_of`` finds the encryption keys of the memory key's domain.
+        """Parse a crypto BSF; ``dek_of`` finds the encryption keys (DEKs) of the key's domain.
 
-        Raises BsfError.
+        Raises BsfError unless enc_standard is AES-XTS and bs_pointer and enc_order are supported.
+        Raises BsfError also for an unknown DEK or a DEK with another keytag.
         """
         view = crypto_bsf.view(raw)
         if view.enc_standard != _AES_XTS:
@@ -88,14 +89,17 @@ class Crypto:
         return cls(dek, Order(view.enc_order), _UNIT_BYTES[view.bs_pointer], tweak)
 
     def cell(self, at: int) -> tuple[int, int]:
-        """Return start and end of the cell with this byte of the stream."""
+        """Return start and end of the cell with byte ``at`` of the stream.
+
+        The last cell of a data unit that is no multiple of 16 bytes has up to 31 bytes.
+        """
         first = at // self.unit * self.unit
         last = first + (self.unit // BLOCK - 1) * BLOCK if self.unit % BLOCK else first + self.unit
         start = first + (at - first) // BLOCK * BLOCK
         return (last, first + self.unit) if start >= last else (start, start + BLOCK)
 
     def apply(self, at: int, data: bytes, *, encrypts: bool) -> bytes:
-        """Encrypt or decrypt whole cells of the stream."""
+        """Return whole cells of the stream, from offset ``at`` on, encrypted or decrypted."""
         return b"".join(
             self.dek.xts.apply(part, tweak, block, encrypts=encrypts)
             for part, tweak, block in self._in_units(at, data)
@@ -135,14 +139,20 @@ class CipherStream:
         self._refuse, self._reads_back = refuse, reads_back
 
     def _cells(self, at: int, length: int) -> tuple[int, int]:
-        """Return start and end of the cells that a range touches. Raise AccessError."""
+        """Return start and end of the cells that a range touches.
+
+        Raises the error of ``refuse`` (an AccessError) when they exceed the stream.
+        """
         start, end = self._crypto.cell(at)[0], self._crypto.cell(at + length - 1)[1]
         if end > self._length:
             raise self._refuse(at)
         return start, end
 
     def outgoing(self, at: int, length: int) -> bytes:
-        """Read a range. Raise AccessError."""
+        """Return a range of the wire's bytes: encrypted or decrypted from the memory side's stream.
+
+        Whole cells are read. Raises AccessError, also for cells beyond the stream.
+        """
         if not length:
             return b""
         start, end = self._cells(at, length)
@@ -157,7 +167,11 @@ class CipherStream:
             self._below.touch(start, end - start)
 
     def incoming(self, at: int, data: memoryview) -> None:
-        """Write a range that has been touched."""
+        """Write a range that has been touched, encrypted or decrypted to the memory side's stream.
+
+        The rest of a partial cell is read back. Where that is impossible, the partial cell is kept
+        until its end arrives.
+        """
         start, end = self._cells(at, len(data))
         is_whole = (start, end) == (at, at + len(data))
         if is_whole:
@@ -170,11 +184,12 @@ class CipherStream:
             self._collect(at, data)
 
     def _put(self, start: int, cells: bytes) -> None:
+        """Encrypt or decrypt whole cells and write them to the memory side's stream."""
         made = self._crypto.apply(start, cells, encrypts=not self._crypto.encrypts)
         self._below.incoming(start, memoryview(made))
 
     def _collect(self, at: int, data: memoryview) -> None:
-        """Write whole cells; keep the beginning of a cell whose end has not arrived."""
+        """Write the whole cells among the data; keep the beginning of an incomplete cell."""
         arriving = self._crypto.arriving
         while len(data):
             start, end = self._crypto.cell(at)

@@ -22,7 +22,11 @@ _MTT_ADDRESS: Final = ~0xFFF & (1 << 64) - 1
 
 
 def in_page(mkey: Mkey, va: int, length: int, need: int) -> int:
-    """Return the IOVA of a range inside one page of an MTT key. Raises like ``page_runs``."""
+    """Return the IOVA of a range inside one page of an MTT key.
+
+    Raises IndexError behind the list of pages, AccessError (ABSENT_PAGE) at an entry without the
+    right.
+    """
     shift = mkey.log_page_size
     entry = mkey.pages.one((va >> shift) - (mkey.start >> shift))
     if not entry & (MTT_WRITE if need & WRITES else MTT_READ):
@@ -94,9 +98,9 @@ def klm_ranges(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int
 def ksm_ranges(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
     """Return (key, address, bytes) below a KSM key: entries of equal length, from the key's start.
 
-    The start need not be a multiple of that length. UCX's key for atomics starts some bytes after
-    one: its address ``start_addr + n`` is ``va + n`` of the first entry
-    (src/uct/ib/mlx5/dv/ib_mlx5dv_md.c: uct_ib_mlx5_devx_reg_ksm_data_contig).
+    Raises IndexError behind the list of entries. The start need not be a multiple of that length.
+    UCX's key for atomics starts some bytes after one: its address ``start_addr + n`` is ``va + n``
+    of the first entry (src/uct/ib/mlx5/dv/ib_mlx5dv_md.c: uct_ib_mlx5_devx_reg_ksm_data_contig).
     """
     shift = mkey.log_page_size
     index = va - mkey.start >> shift

@@ -44,7 +44,11 @@ class MemoryStream:
         self._limit = _NO_LIMIT
 
     def _views(self, at: int, length: int) -> Iterator[memoryview]:
-        """Yield views of a range. Raise AccessError, TOO_FRAGMENTED above the limit."""
+        """Yield views of a range, translated packet by packet.
+
+        Raises AccessError of the keys below. Raises TOO_FRAGMENTED when the budget's steps exceed
+        the limit.
+        """
         mkey, va = self._mkey, self._mkey.start + at
         while length:
             size = min(length, PACKET_BYTES)

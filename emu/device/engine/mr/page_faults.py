@@ -76,7 +76,11 @@ mlx5_ib_mr_initiator_pfault_handler).
 
 
 def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
-    """Return whether to raise a page fault: the capability is set and an EQ subscribes to them."""
+    """Return whether a queue pair may raise a page fault for an operation of its service.
+
+    True needs the capability pg, an EQ that subscribes to PAGE_FAULT, and the service's ODP
+    capability of that name, such as "send", "receive" or "atomic".
+    """
     service = _SERVICES.get(qp.st)
     if service is None or not hca.caps.general.pg or hca.event_eq(EventType.PAGE_FAULT) is None:
         return False
@@ -90,16 +94,20 @@ def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
 
 
 def request_may_wait(hca: Hca, qp: Qp, wqe: Wqe) -> bool:
-    """Return whether a send request may wait for a page of its own.
+    """Return whether a send request may wait for an absent page of its own memory.
 
-    The adapter's own requests may not: a driver searches the ring for the request.
+    UMRs and masked atomics never may. The adapter's own requests may not either: a driver searches
+    the ring for the request.
     """
     request = _REQUESTS.get(wqe.opcode)
     return request is not None and bool(wqe.blocks) and may_wait(hca, qp, request[1])
 
 
 def request_access(hca: Hca, qp: Qp, wqe: Wqe, done: int = 0) -> FaultedAccess:
-    """Return the event's description of a send request; ``done`` is that of ``committed``."""
+    """Return the event's description of a send request; ``done`` is that of ``committed``.
+
+    Raises KeyError for an opcode that never waits (see ``request_may_wait``).
+    """
     kind, _ = _REQUESTS[wqe.opcode]
     done = committed(hca, done)
     return FaultedAccess(kind, 0, number=qp.handle, wqe_index=wqe.index, committed=done)
@@ -118,9 +126,11 @@ def suspend(
     page: AccessError,
     refuse: Callable[[str], Outcome | None],
 ) -> PageFault:
-    """Suspend one side of a queue pair, and notify the driver. Call ``may_wait`` first.
+    """Open a page fault for one side of a queue pair, notify the driver, and return the fault.
 
-    ``refuse`` is that of ``PageFault``.
+    Call ``may_wait`` first. ``refuse`` is that of ``PageFault``. The caller sets ``go_on`` for the
+    end of the wait. The driver gets PAGE_FAULT once its EQ has space, unless a fault plan delays
+    the event.
     """
     absent = Page(page.key, page.va, page.length)
     _watch_repetition(qp, side, absent)
@@ -152,7 +162,10 @@ def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
 
 
 def announce(hca: Hca, fault: PageFault) -> None:
-    """Post the event once its queue has space, in the order of the page faults."""
+    """Post the PAGE_FAULT event once the EQ has space, in the order of the page faults.
+
+    Without a subscribed EQ the page fault is refused.
+    """
     faults = hca.page_faults
     faults.unreported[fault.token] = fault
     if faults.timer is None:
@@ -160,7 +173,10 @@ def announce(hca: Hca, fault: PageFault) -> None:
 
 
 def _post_events(hca: Hca) -> None:
-    """Post some of the waiting events, until the queue is full."""
+    """Post some of the waiting events, until the EQ is full; a timer continues.
+
+    Without a subscribed EQ the waiting page faults are refused.
+    """
     faults, posted = hca.page_faults, 0
     faults.timer = None
     while faults.unreported:
@@ -181,10 +197,12 @@ def _post_events(hca: Hca) -> None:
 
 
 def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = None) -> None:
-    """Process PAGE_FAULT_RESUME. ``named`` is type and number, in the transport scheme.
+    """Process PAGE_FAULT_RESUME: end the page fault, refused if ``error``.
 
-    Do nothing if the queue pair of the page fault has stopped meanwhile. Raise BAD_RES_ERR for a
-    token that is not open, and BAD_PARAM_ERR if type or number are those of another page fault.
+    ``named`` is type and number, in the transport scheme. Raise BAD_RES_ERR for a token that is not
+    open, and BAD_PARAM_ERR if type or number are those of another page fault. Do nothing if the
+    queue pair of the page fault has stopped meanwhile; the token then becomes invalid. A fault plan
+    may delay the end.
     """
     fault = hca.page_faults.find(token)
     if fault is None:
@@ -202,7 +220,10 @@ def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = No
 
 
 def end(hca: Hca, fault: PageFault, *, refused: bool) -> None:
-    """Close an open page fault: retry its operation, or fail it if ``refused``."""
+    """Close an open page fault: retry its operation, or fail the operation if ``refused``.
+
+    ``PageFault.refuse`` fails the operation; ``go_on`` gets its response, None for a retry.
+    """
     hca.page_faults.close(fault)
     del fault.qp.page_faults[fault.side]
     _trace(hca, fault, "error" if refused else "resumed")
@@ -214,9 +235,11 @@ def end(hca: Hca, fault: PageFault, *, refused: bool) -> None:
 
 
 def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
-    """Cancel the page faults of a queue pair that stops, or of one side of it.
+    """Cancel the page faults of a queue pair that stops, or of the given sides only.
 
-    The queue pair stops waiting for its peer's page fault, too.
+    Waiting operations neither retry nor fail here; a waiting peer in this process goes on. The
+    driver may still resume the faults, without effect. Unless only the responder stops, the queue
+    pair also stops waiting for its peer's page fault.
     """
     if Side.RESPONDER not in sides and qp.held_by is not None:
         qp.held_by.release(qp)
@@ -229,6 +252,7 @@ def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
 
 
 def _lapse(hca: Hca, fault: PageFault) -> None:
+    """Close a page fault without a retry; its token stays valid for one late resume."""
     table = fault.table
     assert table is not None  # set while the fault is open
     table.lapse(fault)
@@ -236,7 +260,7 @@ def _lapse(hca: Hca, fault: PageFault) -> None:
 
 
 def cancel_all(hca: Hca) -> None:
-    """Cancel all page faults of a stopping function. Earlier tokens become invalid.
+    """Cancel all page faults of a stopping function; their tokens become invalid.
 
     The table may be large: some are cancelled in each round. Responders of DC targets also wait,
     and they are in no table.
@@ -264,7 +288,7 @@ def _cancel_each(hca: Hca, table: PageFaultTable) -> Iterator[int]:
 
 
 def give_up(hca: Hca) -> Portions[None]:
-    """Fail all open page faults, unless another EQ subscribes meanwhile."""
+    """Refuse all open page faults, in several steps, unless another EQ subscribes meanwhile."""
     for number, fault in enumerate(hca.page_faults.open(), 1):
         if fault.is_open and hca.event_eq(EventType.PAGE_FAULT) is None:
             end(hca, fault, refused=True)

@@ -124,7 +124,7 @@ class Signature(SignatureState):
         return steps if self.crypto is None else steps + STEPS_PER_CIPHER
 
     def _stream(self, hca: Hca, mkey: Mkey, qpn: int, need: int, memory: MemoryStream) -> Stream:
-        """Return the wire's stream over memory's."""
+        """Return the stream of the wire's bytes over ``memory``: signed, encrypted, or both."""
         blocks, crypto = self.blocks, self.crypto
         if crypto is None:
             return SignedStream(hca, mkey, self, qpn, need, memory)

@@ -47,7 +47,7 @@ class SignedStream:
         self._blocks = key.blocks
 
     def _data(self, start: int, end: int) -> bytes:
-        """Return data bytes without their signatures."""
+        """Return the data bytes from ``start`` to ``end`` in memory, without their signatures."""
         mem = self._blocks.mem
         if mem is None:
             return self._below.outgoing(start, end - start)
@@ -69,7 +69,11 @@ class SignedStream:
     # -- sending
 
     def outgoing(self, at: int, length: int) -> bytes:
-        """Read a range of the wire's stream from memory; check the blocks that end in it."""
+        """Return a range of the wire's stream from memory; check the blocks that end in it.
+
+        A wrong signature is reported once by a SIG_ERR completion; the data are returned all the
+        same. Raises AccessError.
+        """
         blocks, wire = self._blocks, self._blocks.wire
         start, end = to_data(wire, at), to_data(wire, at + length)
         first = start if wire is None else at // (wire.block + wire.size) * wire.block
@@ -104,7 +108,10 @@ class SignedStream:
     def _check(
         self, domain: Domain, side: int, block: bytes, index: int, actual: int | None = None
     ) -> None:
-        """Compare a block's signature with the computed one, and report the first error."""
+        """Compare a block's signature with the computed one; report the first wrong one of the key.
+
+        Do nothing where the BSF checks no bytes. ``actual`` None takes the signature in memory.
+        """
         if not self._blocks.check_mask:
             return
         actual = self._stored(index) if actual is None else actual
@@ -128,7 +135,11 @@ class SignedStream:
         self._below.touch(start, max(end - start, 0))
 
     def incoming(self, at: int, data: memoryview) -> None:
-        """Write a range of the wire's stream."""
+        """Write a range of the wire's stream to memory, without its signatures.
+
+        A block's complete signature is checked, and its copied bytes are stored. A signature's
+        beginning is kept with the key until the rest arrives.
+        """
         wire = self._blocks.wire
         if wire is None:
             self._store(at, data)
@@ -148,7 +159,10 @@ class SignedStream:
             data = data[len(piece) :]
 
     def _store(self, start: int, data: memoryview) -> None:
-        """Write data to memory; sign each block that it completes."""
+        """Write data to memory; write a computed signature behind each block that it completes.
+
+        With copied bytes, ``_arrived`` writes the signature instead.
+        """
         mem = self._blocks.mem
         while len(data):
             piece = data if mem is None else data[: mem.block - start % mem.block]
@@ -167,7 +181,7 @@ class SignedStream:
         self._below.incoming(at, memoryview(mem.encode(value)))
 
     def _arrived(self, wire: Domain, index: int) -> None:
-        """Check a complete block and its signature, and copy the signature's copied bytes."""
+        """Check a complete received block; write a signature to memory if bytes are copied."""
         arrived = wire.decode(self._key.arriving[: wire.size])
         block = self._block(wire, index)
         self._check(wire, _WIRE, block, index, arrived)
@@ -196,7 +210,7 @@ class Inflow:
 
 
 def to_data(domain: Domain | None, at: int) -> int:
-    """Return the data bytes before an offset in a domain's stream."""
+    """Return the number of data bytes before offset ``at`` in a domain's stream."""
     if domain is None:
         return at
     index, within = divmod(at, domain.block + domain.size)
@@ -204,7 +218,7 @@ def to_data(domain: Domain | None, at: int) -> int:
 
 
 def to_stream(domain: Domain | None, data: int) -> int:
-    """Return the offset of a data byte in a domain's stream."""
+    """Return the offset in a domain's stream of data byte number ``data``."""
     return data if domain is None else data + data // domain.block * domain.size
 
 
@@ -217,7 +231,11 @@ def _report(
     side: int,
     values: tuple[int, int, int],
 ) -> None:
-    """Write a SIG_ERR completion to the queue pair's CQ for sends, or for receives."""
+    """Write a SIG_ERR completion to the queue pair's CQ for sends, or for receives.
+
+    Do nothing for a queue pair that does not exist. With drain_sigerr the queue pair starts to
+    drain and then moves to SQD.
+    """
     qp = hca.qps.get(qpn)
     if qp is None:
         return

@@ -33,11 +33,15 @@ _NULL_BYTES: Final = 1 << 16
 
 
 def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:
-    """Return the views of a special key. Only the null key may be an entry of another key's list.
+    """Return the views of a special key: zeros, a sink for writes, or guest memory.
 
+    Raises AccessError: NO_KEY for any other key, a remote right, or a key in another key's list
+    (the null key may be there). Raises DOMAIN for the reserved lkey unless the queue is the
+    driver's and has ``rlky``. Raises TOO_FRAGMENTED above MAX_BYTES, TRANSLATION for addresses
+    without memory.
     The dump-fill key is an lkey over zeros (ibv_alloc_null_mr(3)). The reserved one is an lkey over
-    all physical addresses (IBTA 10.6.2.3.1) for the driver's queues with ``rlky``. Queue pairs and
-    Ethernet queues (as in Snabb's driver) have one number space.
+    all physical addresses (IBTA 10.6.2.3.1). Queue pairs and Ethernet queues (as in Snabb's driver)
+    have one number space.
     """
     general, (va, length, need) = hca.caps.general, span
     if key == NULL_MKEY and general.null_mkey:
@@ -64,7 +68,7 @@ def _check_length(key: int, va: int, length: int) -> None:
 
 
 def _nothing(key: int, va: int, length: int, need: int) -> Views:
-    """Return zeros to read, or a discarded buffer for writes."""
+    """Return zeros to read, or a discarded buffer for writes; TOO_FRAGMENTED above MAX_BYTES."""
     _check_length(key, va, length)
     piece = memoryview(bytearray(min(length, _NULL_BYTES)))
     if not need & WRITES:
