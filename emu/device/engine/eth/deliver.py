@@ -52,11 +52,14 @@ _ECN_CE: Final = 1 << 7
 def deliver(
     hca: Hca, headers: Headers, is_vouched: bool, to: Delivery, merged: Merged | None = None
 ) -> None:
-    """Fill the queue's next receive WQE with a packet and post its CQE, or count the drop.
+    """Fill the queue's next receive WQE with a packet and post its CQE, or drop the packet.
 
     ``is_vouched``: the transport checksum is known to be right and need not be computed.
-    ``merged``: the packet stands for several. A packet is discarded when its WQE has too many
-    segments for one round.
+    ``merged``: the packet stands for several. A hairpin queues the packet for its send queue
+    instead.
+    A drop is counted by its reason: out_of_buffer, too small a WQE, discards. A queue outside RDY,
+    or an impossible change of the packet, drops it uncounted. A bad memory key moves the queue to
+    ERR.
     """
     hca.budget.charge(STEPS_PER_DELIVERY)
     rq, rss_hash_result, rss_hash_type, flow_tag, steps, _, describes_inner = to
@@ -121,7 +124,10 @@ def deliver(
 
 
 def _sums(headers: Headers, is_vouched: bool, merged: Merged | None) -> tuple[int, bool, bool]:
-    """Return cqe64.check_sum, and whether the network and the transport checksum are right."""
+    """Return cqe64.check_sum, and whether the network and the transport checksum are right.
+
+    A merged packet's are always right. Checksums are computed only where nobody vouches for them.
+    """
     if merged is not None:
         return merged.check_sum, True, True
     if headers.sums is not None:
@@ -130,7 +136,11 @@ def _sums(headers: Headers, is_vouched: bool, merged: Merged | None) -> tuple[in
 
 
 def _place(hca: Hca, rq: Rq, data: bytes) -> Placed | None:
-    """Write a packet into the queue's memory; count the drop and return None if that fails."""
+    """Write a packet into the queue's memory; return its location, None if it is dropped.
+
+    Drops are counted as in ``requests``, except those of a fault plan. Take a WQE, or strides of
+    the current one. An RMP below its limit raises its limit event.
+    """
     length, strides = len(data), rq.strides
     if strides is None:
         wqe, offset = request(hca, rq), 0

@@ -43,9 +43,11 @@ _CONDITION, _CONDITION_SHIFT = 0xF, 4
 
 
 def access_aso(hca: Hca, sq: Sq, wqe: Wqe) -> None:
-    """Read an ASO object if READ_EN is set, and write the bytes that the mask selects.
+    """Read an ASO object into memory if READ_EN is set, and write the bytes that the mask selects.
 
-    Raises BadWqeError or AccessError; the object is unchanged then.
+    The memory gets the old contents. If the conditions do not hold, no byte is written. Raises
+    BadWqeError for anything but a flow meter of the queue's PD with a bytewise mask, AccessError
+    for the memory; the object is unchanged then.
     """
     if wqe.opmod != FLOW_METER:
         raise BadWqeError(
@@ -72,7 +74,10 @@ def access_aso(hca: Hca, sq: Sq, wqe: Wqe) -> None:
 
 
 def _holds(ctrl: WqeAsoCtrlSeg) -> bool:
-    """Return whether the conditions hold."""
+    """Return whether the two conditions, joined by AND or OR, hold.
+
+    Raises BadWqeError for conditions other than always and never, and for another operator.
+    """
     operands = ctrl.condition_1_0_operand
     both = (operands & _CONDITION, operands >> _CONDITION_SHIFT)
     if any(operand not in (ALWAYS_FALSE, ALWAYS_TRUE) for operand in both):
@@ -86,7 +91,10 @@ def _holds(ctrl: WqeAsoCtrlSeg) -> bool:
 
 
 def _masked(old: bytes, wqe: Wqe, mask: int) -> bytes:
-    """Return the object's bytes, replaced by the WQE's bytes where the mask has bits."""
+    """Return the object's bytes, replaced by the WQE's bytes where the mask has bits.
+
+    Raises BadWqeError if the mask has bits and the WQE is too short for data.
+    """
     if wqe.ds * DS < _DATA_AT + ASO_DATA_BYTES:
         if mask:
             raise BadWqeError(f"ds {wqe.ds} leaves no space for the data that the mask selects")

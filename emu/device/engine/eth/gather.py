@@ -25,11 +25,11 @@ class FrameLengthError(Exception):
 
 
 def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, max_bytes: int) -> Iterator[bytes]:
-    """Yield the bytes of each data segment from byte ``at`` of the WQE on.
+    """Yield the bytes of each data segment from byte ``at`` of the WQE on, each a frame of its own.
 
-    Raises the errors of :func:`gather` when the iteration reaches the segment concerned.
-    ``max_bytes`` bounds each segment. All segments together may take STEPS_PER_ACCESS, as one poll
-    sends them all.
+    Raises when the iteration reaches the segment: FrameLengthError for 0 or more than ``max_bytes``
+    bytes, BadWqeError for a segment that exceeds the WQE, AccessError for memory. All segments
+    together may take STEPS_PER_ACCESS, as one poll sends them all.
     """
     buf, end, steps_left = wqe.buf, wqe.ds * DS, STEPS_PER_ACCESS
     while at < end:

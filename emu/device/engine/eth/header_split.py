@@ -59,7 +59,12 @@ def can_match(headers: Headers, header: int) -> bool:
 
 
 def split(headers: Headers, reservations: Reservations, *, is_good: bool) -> Split:
-    """Return where a packet is split; ``is_good``: its checksums are right."""
+    """Return where a packet is split; ``is_good``: its checksums are right.
+
+    TCP is split behind its options, UDP behind its header. Other packets, and headers longer than a
+    header entry, are not split: header 0. A packet without payload has all bytes in its header.
+    ``flow`` is None unless the queue merges data and the packet may be merged.
+    """
     data, at = headers.frame, headers.l4
     length = len(data)
     header = 0
@@ -79,7 +84,12 @@ def split(headers: Headers, reservations: Reservations, *, is_good: bool) -> Spl
 
 
 def put(hca: Hca, rq: Rq, at: Reservations, headers: Headers, *, is_good: bool) -> Placed | None:
-    """Write a packet into the queue's memory; count the drop and return None if that fails."""
+    """Write a packet's header and data to the queue's buffers; return location and SHAMPO fields.
+
+    Return None if the packet is dropped: wqe_too_small for data longer than a reservation,
+    out_of_buffer without a WQE, uncounted by a fault plan. A bad memory key moves the queue to ERR.
+    A packet that continues the stream of the last one is marked as a match.
+    """
     strides = rq.strides
     assert strides is not None  # or there were no reservations
     cut = split(headers, at, is_good=is_good)
@@ -109,7 +119,10 @@ def put(hca: Hca, rq: Rq, at: Reservations, headers: Headers, *, is_good: bool) 
 
 
 def _next(hca: Hca, rq: Rq, at: Reservations, strides: Strides) -> bool:
-    """Advance to the next reservation; count and return False if no WQE is posted for it."""
+    """Advance to the next reservation; return False if no WQE is posted for it (out_of_buffer).
+
+    Write a filler CQE for the strides of the old reservation that stay empty.
+    """
     if strides.wqe is not None and not at.is_last:
         fill(hca, rq, strides, at.end)
         at.leave()
@@ -126,7 +139,11 @@ def _next(hca: Hca, rq: Rq, at: Reservations, strides: Strides) -> bool:
 def _write(
     hca: Hca, rq: Rq, at: Reservations, wqe: RecvWqe, data: bytes, start: int, cut: Split
 ) -> bool:
-    """Copy header and data to their buffers; return False when the packet is dropped."""
+    """Copy header and data to their buffers; return False when the packet is dropped.
+
+    A bad key of the header buffer or of the WQE completes the WQE in error and moves the queue to
+    ERR.
+    """
     head: Views = ()
     if cut.header:
         span = at.index * at.entry_bytes, cut.header, LOCAL_WRITE

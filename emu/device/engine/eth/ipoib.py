@@ -49,9 +49,11 @@ _ALL_OK: Final = int(CqeChecked.L3 | CqeChecked.L4)
 
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
-    """Deliver an underlay's datagram to receive queues; return False when none takes it.
+    """Deliver an underlay's datagram to the receive queues of its flow table.
 
-    The caller has checked P_Key and Q_Key.
+    Return False when none takes it: no root table, no matching entry, or too short for its
+    encapsulation header (counted as dropped at the link). Return True also if a queue then drops
+    it. The caller has checked P_Key and Q_Key.
     """
     root = hca.flow_domains[FlowTableType.NIC_RX].underlays.get(qp.handle)
     if root is None:
@@ -77,7 +79,11 @@ def _deliver(
     origin: Origin,
     to: Delivery,
 ) -> None:
-    """Fill the queue's next receive WQE, or count the drop."""
+    """Fill the queue's next receive WQE and post its CQE, or drop the datagram.
+
+    Count the drop as out_of_buffer, or at the link for unsuitable WQEs. A queue outside RDY and a
+    fault plan drop it uncounted.
+    """
     hca.budget.charge(STEPS_PER_DELIVERY)
     rq, length = to.rq, GRH_BYTES + len(packet)
     if rq.state is not _RDY or (wqe := request(hca, rq)) is None:
@@ -110,9 +116,10 @@ def _entry(
 
 
 def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
-    """Send the datagrams of a WQE; drop them while the underlay is not in RTS.
+    """Send the datagrams of a SEND or LSO WQE; drop them uncounted unless the underlay is in RTS.
 
-    Raises BadWqeError, FrameLengthError or AccessError; no datagram has been sent then.
+    Raises FrameLengthError for a datagram longer than the MTU, BadWqeError or AccessError for the
+    WQE; no datagram has been sent then.
     """
     assert sq.tis is not None
     qp = sq.tis.underlay

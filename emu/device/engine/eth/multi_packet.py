@@ -31,10 +31,11 @@ _eth: Final = ETH.unpack_from
 
 
 def transmit_each(hca: Hca, sq: Sq, wqe: Wqe) -> None:
-    """Send the frames of a multi-packet WQE.
+    """Send the frames of a multi-packet WQE, one for each data segment.
 
-    Raises BadWqeError, FrameLengthError or AccessError at the first invalid segment. Inline headers
-    belong to a single packet and are refused.
+    Raises BadWqeError, FrameLengthError or AccessError at the first invalid segment; the frames
+    before it have been sent. BadWqeError also for inline headers, for a WQE without segments, and
+    where enhanced_multi_pkt_send_wqe is 0.
     """
     if not hca.caps.ethernet.enhanced_multi_pkt_send_wqe:
         raise BadWqeError("ENHANCED_MPSW: enhanced_multi_pkt_send_wqe is 0")

@@ -26,16 +26,20 @@ if TYPE_CHECKING:
 
 
 def apply(hca: Hca, sq: AnySq) -> None:
-    """Set a queue's pacing by the current rates, and resume the queue.
+    """Set a queue's pacing by the current rates, cancel its timer, and poll it anew if it waited.
 
-    A queue whose terms are unchanged keeps its debt.
+    A queue whose terms are unchanged keeps its debt. A queue without any rate has no pacing.
     """
     sq.pacing = _by(_terms(hca, sq), sq.pacing)
     go_on(hca, sq)
 
 
 def _by(terms: Terms, present: Pacing | None) -> Pacing | None:
-    """Return a pacing for these terms; the present one keeps its debt if its terms are equal."""
+    """Return a pacing for these terms, None without any rate.
+
+    The present one is kept, with its debt, if its terms are equal. Otherwise its claims are
+    released.
+    """
     if present is not None:
         if present.terms == terms:
             return present
@@ -96,13 +100,16 @@ def _apply_to_all(hca: Hca) -> Portions[None]:
 
 
 def wait(hca: Hca, sq: AnySq, delay_ns: int) -> None:
-    """Resume the queue after ``delay_ns``, unless a change resumes it earlier."""
+    """Resume the queue after ``delay_ns``, unless a change resumes it earlier.
+
+    Do nothing if the queue waits already: the earlier timer counts.
+    """
     if sq.timer is None:
         sq.timer = hca.clock.call_later(delay_ns, partial(go_on, hca, sq))
 
 
 def go_on(hca: Hca, sq: AnySq) -> None:
-    """Cancel the queue's timer, and poll the queue if it waited and is in RDY."""
+    """Cancel the queue's timer, and poll the queue if it waited and is in RDY. Else do nothing."""
     if sq.timer is not None:
         sq.stop_waiting()
         if sq.state is SqState.RDY:

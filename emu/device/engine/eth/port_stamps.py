@@ -27,7 +27,10 @@ _OP_OWN: Final = CqeOpcode.RESP_SEND << 4
 
 
 def tell(hca: Hca, sq: Sq, cq: Cq, wqe: Wqe) -> None:
-    """Write the timestamp CQE of a sent packet to ``cq``."""
+    """Write the port timestamp CQE of a sent packet to ``cq``, with the time of this call.
+
+    wqe_counter has the lower bits of the WQE's metadata. A lost CQE counts as cq_overflow.
+    """
     metadata = ETH.unpack_from(wqe.buf, DS)[2]
     number = metadata & (1 << hca.caps.general_2.ts_cqe_metadata_size2wqe_counter) - 1
     now = completions.now_for(hca, sq)

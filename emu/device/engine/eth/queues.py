@@ -65,7 +65,11 @@ RQ_TRANSITIONS: Final[Mapping[RqState, tuple[RqState, ...]]] = {
 
 
 def enter_sq(hca: Hca, sq: AnySq, state: SqState) -> None:
-    """Change a send queue's state by command; do nothing if the state is the current one."""
+    """Change a send queue's state by command; do nothing if the state is the current one.
+
+    Cancel its waiting. RST resets its counters. ERR schedules the flush of its posted WQEs. The
+    caller has checked SQ_TRANSITIONS.
+    """
     if state is sq.state:
         return
     sq.state, sq.has_failed = state, False
@@ -85,7 +89,10 @@ def fail(
     why: str,
     cause: Cause = Cause.ANY,
 ) -> None:
-    """Complete a WQE in error and stop the queue (core/en_tx.c: mlx5e_poll_tx_cq)."""
+    """Write a REQ_ERR CQE for a WQE and move the send queue to ERR.
+
+    The driver then recovers the queue (core/en_tx.c: mlx5e_poll_tx_cq).
+    """
     log.warning("%r: wqe %d: %s: %s", sq, index, syndrome.name, why)
     completions.fail_send(hca, sq.cq, sq, syndrome, index, opcode, cause)
     stop_sq(hca, sq)
@@ -102,7 +109,10 @@ def break_sq(hca: Hca, sq: Sq, why: Exception) -> None:
 
 
 def stop_sq(hca: Hca, sq: Sq) -> None:
-    """Move a send queue from RDY to ERR, by the device itself."""
+    """Move a send queue from RDY to ERR, by the device itself; do nothing in another state.
+
+    The next poll flushes its posted WQEs.
+    """
     if sq.state is SqState.RDY:
         log.info("%r: to ERR", sq)
         sq.state, sq.has_failed = SqState.ERR, True
@@ -118,7 +128,11 @@ def stop_pacing(sq: AnySq) -> None:
 
 
 def flush_sq(hca: Hca, sq: Sq) -> bool:
-    """Complete posted WQEs with WR_FLUSH_ERR; return whether more may be posted."""
+    """Complete up to FLUSHED_PER_POLL posted WQEs with WR_FLUSH_ERR; return whether to poll again.
+
+    Return False without flush_in_error_en: no WQE completes. Return False also for an unreadable
+    ring, which is only logged.
+    """
     if not sq.ctx.flush_in_error_en:
         return False
     left = FLUSHED_PER_POLL
@@ -138,7 +152,12 @@ def flush_sq(hca: Hca, sq: Sq) -> bool:
 
 
 def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
-    """Change a receive queue's state by command; do nothing if the state is the current one."""
+    """Change a receive queue's state by command; do nothing if the state is the current one.
+
+    Write the CQ's held packets, and drop packets held for merging. RST resets counters and strides
+    of a queue without an RMP. ERR starts to flush posted WQEs. The caller has checked
+    RQ_TRANSITIONS.
+    """
     if state is rq.state:
         return
     if rq.cq is not None:
@@ -157,7 +176,10 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
 
 
 def stop_rq(hca: Hca, rq: Rq) -> None:
-    """Move a receive queue from RDY to ERR, by the device itself."""
+    """Move a receive queue from RDY to ERR, by the device itself; do nothing in another state.
+
+    Posted WQEs are then flushed.
+    """
     if rq.state is RqState.RDY:
         log.info("%r: to ERR", rq)
         rq.state, rq.has_failed = RqState.ERR, True
@@ -165,7 +187,7 @@ def stop_rq(hca: Hca, rq: Rq) -> None:
 
 
 def fail_receive(hca: Hca, rq: Rq, index: int, why: str, cause: Cause = Cause.ANY) -> None:
-    """Complete a receive WQE in error because of its keys, and stop the queue.
+    """Complete a receive WQE with LOCAL_PROT_ERR because of its keys, and move the queue to ERR.
 
     The driver then takes the queue through RST (core/en/reporter_rx.c).
     """
@@ -178,7 +200,10 @@ def fail_receive(hca: Hca, rq: Rq, index: int, why: str, cause: Cause = Cause.AN
 
 
 def break_rq(hca: Hca, rq: Rq, why: Exception) -> None:
-    """Raise an event for each queue whose receive WQEs cannot be read, and stop the RQ."""
+    """Raise WQ_CATAS_ERROR for a receive queue whose WQEs cannot be read, and move it to ERR.
+
+    An RMP breaks too, with an event of its own.
+    """
     log.warning("%r: receive queue is broken: %s", rq, why)
     if rq.rmp is not None:
         break_srq(hca, rq.rmp)
@@ -193,9 +218,10 @@ def _begin_flush(hca: Hca, rq: Rq) -> None:
 
 @polls(Rq)
 def flush_rq(hca: Hca, rq: Rq) -> bool:
-    """Complete posted WQEs of a queue in ERR with WR_FLUSH_ERR; return whether more may be posted.
+    """Complete posted WQEs of a queue in ERR with WR_FLUSH_ERR; return whether to poll again now.
 
-    When none is left, a timer polls again later. The WQEs of an RMP are not flushed, because other
+    When none is left, a timer polls again later, at growing intervals. Do nothing in other states,
+    for hairpins, and without flush_in_error_en. The WQEs of an RMP are not flushed, because other
     queues receive from it.
     """
     if (
@@ -242,9 +268,9 @@ def raise_event(hca: Hca, queue: AnySq | Rq, event: EventType) -> None:
 
 
 def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
-    """Stop the queues that report to CQs which take no more completions.
+    """Move to ERR the queues in RDY that report to CQs which take no more completions.
 
-    Yields for each queue examined whether it has been stopped.
+    Each one raises WQ_CATAS_ERROR. Yields for each queue examined whether it has been stopped.
     """
     for sq in list(hca.sqs):
         is_stopped = False

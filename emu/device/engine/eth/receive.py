@@ -55,9 +55,10 @@ FRAME_RX_POINT: Final[FaultPoint[[Frame], None]] = FaultPoint("frame.rx")
 
 
 def arrive(hca: Hca, frame: Frame) -> None:
-    """Take a frame from the wire; never raise. An unexpected exception stops the function.
+    """Take a frame from the wire, now or from the backlog; never raise.
 
-    A frame received while the link is down is ignored and not counted.
+    An unexpected exception stops the function for good. A frame for a failed function, or received
+    while the link is down, is ignored and not counted. A fault plan may change or drop the frame.
     """
     if hca.has_failed:
         return
@@ -74,22 +75,27 @@ def arrive(hca: Hca, frame: Frame) -> None:
 
 
 def enqueue(hca: Hca, frame: Frame) -> None:
-    """Take a frame after the earlier ones, within the round's budget, or count a discard."""
+    """Take a frame after the earlier ones, within the round's budget.
+
+    A full backlog drops the frame and counts one discard.
+    """
     if not hca.rx_backlog.do(len(frame.data), take, hca, frame):
         hca.nic_vport.received.discards += 1
 
 
 def loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
-    """Take a frame that one of the function's own send queues has sent to the function.
+    """Steer a frame that one of the function's own send queues has sent to the function.
 
     The frame was not on the wire, so only the vPort counts it. A frame that no receive queue takes
-    is not counted: the driver's counters are for frames of others (tirc.self_lb_block).
+    is not counted: the driver's counters are for frames of others (tirc.self_lb_block). A full
+    backlog counts a discard.
     """
     if not hca.rx_backlog.do(len(frame.data), _loop_back, hca, frame, source):
         hca.nic_vport.received.discards += 1
 
 
 def _loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
+    """Steer a looped frame; drop one with malformed headers, uncounted."""
     if hca.is_sniffed:
         sniffer.copy_received(hca, frame)
     try:
@@ -102,7 +108,12 @@ def _loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
 
 
 def take(hca: Hca, frame: Frame) -> None:
-    """Take a frame from the wire, without the planned faults of :func:`arrive`."""
+    """Take a frame from the wire now, without the planned faults of :func:`arrive`.
+
+    Do nothing while the vPort is down. A frame beyond the MTU counts as too_long and errors, one
+    with malformed headers as errors, one that no queue takes as steering_discards. Pause frames go
+    to the port's flow control, RoCE frames to the transport.
+    """
     vport = hca.nic_vport
     if not vport.is_up:
         return
@@ -141,9 +152,9 @@ def take(hca: Hca, frame: Frame) -> None:
 def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
     """Take a frame that another port of a LAG received; the function is the LAG's master.
 
-    The counters are those of ``vport``, the receiving port's vPort. Return False when the master's
-    tables leave the frame to that port's own function, or when the frame is not for tables. Raises
-    FrameError before any counter changes.
+    The counters are those of ``vport``, the receiving port's vPort. Return False, and count
+    nothing, when the master's tables leave the frame to that port's own function. Return False also
+    for pause frames and frames beyond the MTU. Raises FrameError before any counter changes.
     """
     data, mtu = frame.data, vport.oper_mtu - FCS_BYTES
     if frame.gso_size > 0:
@@ -181,7 +192,11 @@ def enqueue_damaged(hca: Hca, frame: Damaged) -> None:
 
 
 def _take_damaged(hca: Hca, frame: Damaged) -> None:
-    """Count a frame with a wrong FCS; receive it if the port does not check the FCS."""
+    """Count a frame with a wrong FCS; steer it if the port does not check the FCS.
+
+    A frame that the port refuses, or beyond the MTU, also counts as an error. Do nothing while the
+    vPort is down.
+    """
     vport = hca.nic_vport
     if not vport.is_up:
         return
@@ -198,6 +213,11 @@ def _take_damaged(hca: Hca, frame: Damaged) -> None:
 def _steer_one(
     hca: Hca, frame: Frame, source: LoopbackSource | None, headers: Headers | None = None
 ) -> None:
+    """Steer a frame that is no super-frame and give it to the chosen queues. Raises FrameError.
+
+    Without a queue, a frame from the wire counts as steering_discards. A looped frame with a queue
+    counts in the loopback counters.
+    """
     data = frame.data
     if headers is None:
         headers = parse(data)
@@ -227,6 +247,10 @@ def _with_source(hca: Hca, headers: Headers, frame: Frame) -> Headers:
 
 
 def _give(hca: Hca, frame: Frame, headers: Headers, queues: Sequence[Delivery]) -> None:
+    """Deliver a packet to each queue, or hold it for merging there.
+
+    The rest of the queues waits for later rounds when the budget is used up.
+    """
     if frame.checked and not frame.filled:
         complete(headers)
     budget = hca.budget
@@ -282,7 +306,10 @@ class _Large:
 
 
 def _steer_large(hca: Hca, large: _Large, source: LoopbackSource | None) -> None:
-    """Steer a super-frame by its headers, then deliver each of its packets to the chosen queues."""
+    """Steer a super-frame by its headers, then deliver each of its packets to the chosen queues.
+
+    Raises FrameError if it cannot be segmented. Counters count its packets, as in ``_steer_one``.
+    """
     _check_large(large)
     hca.budget.charge(large.packets >> LOG_CUT_PER_STEP)
     queues = route(hca, large.headers, large.octets, large.packets, source)
@@ -302,6 +329,10 @@ def _check_large(large: _Large) -> None:
 
 
 def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:
+    """Deliver a super-frame's packets to the queues, in several rounds if necessary.
+
+    Copies beyond MAX_COPIES, over all queues, are dropped and counted as discards.
+    """
     if large.packets * len(queues) > MAX_COPIES:
         hca.nic_vport.received.discards += large.packets * len(queues) - MAX_COPIES
         queues = queues[: MAX_COPIES // large.packets]

@@ -29,7 +29,11 @@ is elsewhere. A plain tuple, as one is made for each packet."""
 
 
 def request(hca: Hca, rq: Rq) -> RecvWqe | None:
-    """Return the queue's next receive WQE, or None, which counts as out_of_buffer."""
+    """Return the queue's next receive WQE, taken from it; None if there is none.
+
+    Without a posted WQE out_of_buffer counts. An unreadable ring raises WQ_CATAS_ERROR and moves
+    the queue to ERR.
+    """
     queue = rq.queue
     before = queue.read_ahead
     try:
@@ -45,7 +49,12 @@ def request(hca: Hca, rq: Rq) -> RecvWqe | None:
 
 
 def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views | None:
-    """Return the memory for a packet's bytes; None when the packet is dropped or the WQE fails."""
+    """Return the memory for a packet's bytes in a WQE; None when the packet is dropped.
+
+    A bad key, or strides beyond the WQE's memory, complete the WQE with LOCAL_PROT_ERR and move the
+    queue to ERR. A WQE that is too short (wqe_too_small) or too scattered (discards) goes back to
+    the queue; on InfiniBand the link counts both.
+    """
     try:
         limit, span = hca.budget.steps + STEPS_PER_ACCESS, (offset, length, LOCAL_WRITE)
         views, left = walk(hca, wqe.pd, rq.handle, wqe.segments, span, limit)

@@ -49,12 +49,12 @@ def take(
     source_port: int = UPLINK,
     registers: Mapping[int, int] | None = None,
 ) -> bool:
-    """Take a frame if it is RoCE's; return False when it is not.
+    """Take a frame if it is RoCE's; return False when it is for the flow tables instead.
 
     ``is_looped``: the function itself has sent it. ``source_port`` and ``registers`` are the
     metadata from the adapter's switch.
-
-    A damaged frame is dropped and counted. No frame makes this function raise.
+    A malformed frame is dropped and counted in ``hca.roce.dropped`` and errors; the result is True.
+    True also if RDMA_RX tables drop it. No frame makes this function raise.
     """
     at = network_header(frame)
     if not at or not hca.link.is_up or not _is_for(hca, frame, at):
@@ -85,9 +85,9 @@ def take(
 
 
 def arrive_train(hca: Hca, received: Train | memoryview) -> None:
-    """Take a train from the cable, or deliver the frames of its packets separately.
+    """Take a train (packets of one message) from the cable, whole or as separate frames.
 
-    ``received`` is the train, or its unparsed frame. A malformed train is dropped.
+    ``received`` is the train, or its unparsed frame. A malformed train is dropped, uncounted.
     """
     try:
         train = received if isinstance(received, Train) else parse_train(received)
@@ -99,9 +99,10 @@ def arrive_train(hca: Hca, received: Train | memoryview) -> None:
 
 
 def _take_train(hca: Hca, train: Train) -> bool:
-    """Take a whole train; return False where something needs separate frames.
+    """Take a whole train; return False where something needs separate frames, and then do nothing.
 
-    Fault plans, flow tables, sniffers, the MTU and a non-empty backlog need separate frames.
+    Fault plans, flow tables, sniffers, the MTU and a non-empty backlog need separate frames. A
+    vPort or link that is down, and a foreign destination, return False too.
     """
     head, length = train.head, train.length
     if (
@@ -122,13 +123,19 @@ def _take_train(hca: Hca, train: Train) -> bool:
 
 
 def is_for(hca: Hca, frame: bytes) -> bool:
-    """Return whether :func:`take` takes a frame, unless its flow tables decide otherwise."""
+    """Return whether :func:`take` takes a frame; False while the RoCE link is down.
+
+    RDMA_RX tables may still pass the frame to NIC_RX.
+    """
     at = network_header(frame)
     return bool(at) and hca.link.is_up and _is_for(hca, frame, at)
 
 
 def _is_for(hca: Hca, frame: bytes, at: int) -> bool:
-    """Return whether the function has the destination; a group accepts both RoCE versions."""
+    """Return whether the function has the destination GID with this MAC address, VLAN and version.
+
+    A multicast frame needs a QP attached to its group; a group accepts both RoCE versions.
+    """
     _, dgid = addresses(frame, at)
     if frame[0] & _GROUP:
         return dgid in hca.mcgs

@@ -40,7 +40,7 @@ class Departures:
         """Timer for the next frame that the vPort's rate allows."""
 
     def clear(self) -> None:
-        """Discard the backlog and cancel all callbacks and timers."""
+        """Discard the backlog uncounted, and cancel all callbacks and timers."""
         self.waiting.clear()
         for call in self._callbacks:
             call.cancel()
@@ -52,7 +52,8 @@ class Departures:
     def send(self, source: Hca, frame: bytes) -> bool:
         """Send a frame or hold it; return False when the next one should wait.
 
-        Later frames wait behind a held frame: all have the same priority.
+        Later frames wait behind a held frame: all have the same priority. Beyond MAX_HELD held
+        frames, the frame is dropped and counted as "queue full".
         """
         mac = frame[:MAC_BYTES]
         if not self.waiting and not self.must_wait(source, mac):
@@ -86,7 +87,7 @@ class Departures:
         return source.roce_pacing.delay(source.clock.now_ns(), wants=wants)
 
     def await_ready(self, source: Hca, mac: bytes) -> None:
-        """Schedule the release of the backlog: by the port's callback, or by a timer."""
+        """Schedule the backlog's release: by the port's callback for a full path, else by timer."""
         if self._eth.is_pausing_to(mac):
             call = CancellableCall(partial(self._release, source))
             self._callbacks.append(call)
@@ -100,7 +101,7 @@ class Departures:
         self._release(source)
 
     def _release(self, source: Hca) -> None:
-        """Send the held frames, and call ``on_drained`` when none is left."""
+        """Send the held frames while the path permits; call ``on_drained`` when none is left."""
         self._callbacks = [call for call in self._callbacks if call.is_pending]
         while self.waiting:
             mac = self.waiting[0][:MAC_BYTES]

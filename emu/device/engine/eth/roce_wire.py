@@ -70,7 +70,10 @@ class RoceWire:
             pacing.apply_to_roce(hca)
 
     def begin(self, hca: Hca) -> None:
-        """Reset the wire's state for ``hca``; used directly for the function's further wires."""
+        """Reset the wire's state for ``hca``: drop frames in flight, waiting callbacks and caches.
+
+        Used directly for the function's further wires.
+        """
         self._hca = hca
         self._changes = -1
         self._nodes.clear()
@@ -99,7 +102,10 @@ class RoceWire:
     # -- functions of this process
 
     def node(self, address: int) -> Hca | None:
-        """Return the function of this process with this address, else None."""
+        """Return the function of this process with this address, else None.
+
+        The result is cached until the segment changes. A function between two resets is None.
+        """
         if self._changes != self._eth.changes:
             self._refresh()
         try:
@@ -124,12 +130,11 @@ class RoceWire:
         return match
 
     def reaches(self, address: int) -> bool:
-        """Return whether packets must be sent to an address.
+        """Return whether messages to an address must be sent as packets; False for address 0.
 
-        A function of this process needs packets only if rules, links, rates, flow tables, a sniffer
-        or a capture work on packets.
-
-        A datagram QP has no address, 0.
+        True for a peer in another process, or unknown. A function of this process needs packets
+        only if rules, links, rates, flow tables, a sniffer, a LAG or a capture work on packets. A
+        datagram QP has address 0.
         """
         if not address:
             return False
@@ -152,8 +157,9 @@ class RoceWire:
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
         """Send a frame; return False when the next one should wait.
 
-        A frame to a function of this process is delivered in the loop's next round. Its response
-        therefore never arrives while the sender's call is still running.
+        A frame to a function of this process is delivered in the loop's next round, so its response
+        never arrives during the sender's call. Dropped and counted: beyond the MTU, or "queue
+        full". RDMA_TX tables may drop it. An empty frame does nothing.
         """
         if not frame:
             return True
@@ -175,9 +181,10 @@ class RoceWire:
         return len(self._frames) < ROOM and not self._departures.waiting
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
-        """Return the port's train path to another process; None if frames wait before the train.
+        """Return the port's train path to another process; None if the packets must go separately.
 
-        None also where tables, rates, a sniffer or the MTU need separate frames.
+        None where frames wait before the train, for a function of this process, and where tables,
+        rates, a sniffer or the MTU need separate frames.
         """
         if not address or mtu > source.link.most_payload:
             return None
@@ -190,7 +197,7 @@ class RoceWire:
         return self._eth.train_to(mac)
 
     def when_ready(self, address: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when more frames may be sent."""
+        """Call ``callback`` once, in a later round, when more frames may be sent."""
         self._waiting.append(callback)
         if self._departures.waiting:
             return  # the backlog calls _wake when it is drained
@@ -205,6 +212,10 @@ class RoceWire:
             self._next_run = self._hca.port_clock.call_later(0, partial(self._run, self._hca))
 
     def _run(self, hca: Hca) -> None:
+        """Deliver frames in flight to functions of this process, then call the waiting senders.
+
+        Within the timer budget; the rest follows in the next round.
+        """
         for _ in range(min(len(self._frames), PACKETS_PER_POLL)):
             if hca.budget.exhausted(TIMER_BUDGET):
                 break
@@ -243,7 +254,11 @@ class RoceWire:
         return packet.octets + tag + FCS_BYTES > hca.nic_vport.oper_mtu
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Send a datagram; drop it when its sender or receiver has no GID."""
+        """Send a datagram: directly within this process, to a multicast group, or as a frame.
+
+        Without a GID of sender or receiver drop it ("no GID"). Beyond the sender's MTU drop it;
+        beyond the receiver's, the receiver counts too_long and errors.
+        """
         to = packet.to
         assert isinstance(to, RoceDestination)
         if NO_GID in (origin.gid, to.gid or NO_GID):

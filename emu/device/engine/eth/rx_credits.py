@@ -39,14 +39,19 @@ _GROUP_BIT: Final = 1
 
 
 def rx_credits(hca: Hca) -> int:
-    """Return the frames for which the emptiest receive queue in use has WQEs, or MANY."""
+    """Return the number of frames for which the emptiest receive queue in use has WQEs posted.
+
+    Return MANY without a queue in use, 0 while received frames wait in the backlog.
+    """
     return emptiest(hca)[0]
 
 
 def emptiest(hca: Hca) -> tuple[int, int]:
     """Return the credits of the emptiest receive queue, and its capacity in short packets.
 
-    Credits are 0 while received frames wait in the backlog. The poll is charged to the budget.
+    Credits are 0 while received frames wait in the backlog, MANY without a queue to wait for.
+    Queues outside RDY, never used or smaller than MIN_SIZE do not count. The poll is charged to the
+    budget.
     """
     if hca.rx_backlog:
         return 0, MANY
@@ -66,9 +71,9 @@ def emptiest(hca: Hca) -> tuple[int, int]:
 
 
 def charge(hca: Hca, data: bytes, packets: int) -> None:
-    """Count a frame that leaves by the cable, and record its destination.
+    """Count down the credits for a frame that leaves by the cable, and record its destination.
 
-    A frame to a new address makes the next WQE poll the partner.
+    A unicast frame to a new address makes the next WQE poll the partner.
     """
     link_partner = hca.link_partner
     link_partner.credit -= packets
@@ -80,7 +85,11 @@ def charge(hca: Hca, data: bytes, packets: int) -> None:
 
 
 def must_wait(hca: Hca, sq: AnySq) -> bool:
-    """Return whether the link partner makes the queue wait; renew the credits if not."""
+    """Return whether the link partner makes the queue wait; renew the credits if not.
+
+    Record the begin and end of a pause in the port's flow counters. InfiniBand ports never wait.
+    The caller's timer polls again.
+    """
     if hca.model.port_type is not PortType.ETH:
         hca.link_partner.credit = MANY
         return False

@@ -60,7 +60,12 @@ _IPOIB: Final[Mapping[int, Callable[[Hca, Sq, Wqe], object]]] = {
 
 @polls(Sq)
 def poll(hca: Hca, sq: Sq) -> bool:
-    """Process a budget of the queue's WQEs; return whether more are posted."""
+    """Process up to FRAMES_PER_POLL of the queue's WQEs; return whether more can be sent.
+
+    In ERR flush WQEs instead, in RST do nothing. While a rate or missing credits delay the queue,
+    return False; a timer resumes it. An unreadable ring raises WQ_CATAS_ERROR, a failed WQE gets an
+    error CQE; both move the queue to ERR.
+    """
     if sq.state is _ERR:
         return queues.flush_sq(hca, sq)
     if sq.state is not _RDY:
@@ -75,6 +80,10 @@ def poll(hca: Hca, sq: Sq) -> bool:
 
 
 def _work(hca: Hca, sq: Sq) -> bool:
+    """Execute WQEs, write their CQEs, and return whether more can be sent in a later round.
+
+    Return False when the ring is empty, and when the queue waits or has stopped.
+    """
     ring = sq.ring
     link_partner, waiting = hca.link_partner, ring.waiting()
     for _ in range(FRAMES_PER_POLL):
@@ -107,7 +116,11 @@ def _work(hca: Hca, sq: Sq) -> bool:
 
 
 def _execute(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
-    """Execute a WQE; return the failure, or None on success."""
+    """Execute a WQE; return the failure for its error CQE, or None on success.
+
+    LOCAL_QP_OP_ERR stands for a malformed or unsupported WQE, MW_BIND_ERR for a UMR,
+    LOCAL_LENGTH_ERR for a frame's length. Memory errors have the syndrome of the access.
+    """
     if hca.tracer:
         hca.tracer.wqe(hca, sq, wqe)
     if hca.faults is not None and (planned := hca.faults.show(WQE_POINT, sq, wqe)) is not None:

@@ -61,7 +61,9 @@ class Session:
 def take(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     """Deliver a packet to a queue that may merge it with others, now or later.
 
-    ``is_vouched``: the transport checksum is known to be right.
+    ``is_vouched``: the transport checksum is known to be right. A packet that cannot be merged is
+    delivered at once, behind the held packets of its stream. A packet that is not TCP is delivered
+    behind all held packets of the queue.
     """
     timeout_ns = _timeout_ns(headers, to)
     if headers.protocol != TCP or not headers.l4:
@@ -83,7 +85,11 @@ def take(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
 
 
 def _join(hca: Hca, key: Key, headers: Headers, flow: Flow, to: Delivery, timeout_ns: int) -> None:
-    """Hold a packet in its stream's session; flush the session if the packet ends it."""
+    """Hold a packet in its stream's session; deliver the session if the packet ends it.
+
+    A packet that does not continue the session ends the old one and opens a new one. Beyond the
+    limit of held packets the oldest session is delivered.
+    """
     hca.budget.charge(STEPS_PER_HELD)
     sessions, header = hca.sessions, header_of(headers)
     session: Session | None = sessions.open.get(key)
@@ -161,20 +167,20 @@ def _has_space(session: Session, headers: Headers, flow: Flow) -> bool:
 
 
 def flush_stream(hca: Hca, rq: Rq, headers: Headers) -> None:
-    """Flush a stream's session before a packet of the stream is delivered alone."""
+    """Deliver the held packets of a stream, before another of its packets is delivered alone."""
     if hca.sessions.open and headers.version:
         _flush_key(hca, _key(rq, headers))
 
 
 def flush_all_of(hca: Hca, rq: Rq) -> None:
-    """Flush all sessions of a queue."""
+    """Deliver the held packets of all sessions of a queue."""
     if hca.sessions.open:
         for session in [s for s in hca.sessions.open.values() if s.to.rq is rq]:
             flush(hca, session)
 
 
 def flush_all(hca: Hca) -> None:
-    """Flush all sessions before a change of their conditions."""
+    """Deliver the held packets of all sessions, before a change of their conditions."""
     while hca.sessions.open:
         flush(hca, next(iter(hca.sessions.open.values())))
 
@@ -186,7 +192,10 @@ def _flush_key(hca: Hca, key: Key) -> None:
 
 
 def flush(hca: Hca, session: Session) -> None:
-    """Deliver a session's packets; deliver none if the queue has stopped."""
+    """Close a session and deliver its packets: merged into one, or one by one with header split.
+
+    A queue that has left RDY drops them uncounted.
+    """
     sessions, to, packets = hca.sessions, session.to, session.packets
     del sessions.open[session.key]
     sessions.packet_count -= len(packets)
@@ -219,7 +228,7 @@ def _wake_at(hca: Hca, due_ns: int) -> None:
 
 
 def _flush_expired(hca: Hca) -> None:
-    """Flush the expired sessions, within the round's budget."""
+    """Deliver the expired sessions, within the round's budget; set the timer for the rest."""
     sessions, now_ns = hca.sessions, hca.clock.now_ns()
     sessions.timer = None
     for session in list(sessions.open.values()):

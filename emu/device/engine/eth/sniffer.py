@@ -28,12 +28,18 @@ if TYPE_CHECKING:
 
 
 def copy_received(hca: Hca, frame: Frame) -> None:
-    """Copy a received frame to the SNIFFER_RX tables, now or in the next rounds."""
+    """Copy a received frame to the SNIFFER_RX tables, if any, now or in the next rounds.
+
+    A copy that a full backlog drops is not counted.
+    """
     _copy(hca, hca.sniffer_rx, frame)
 
 
 def copy_sent(hca: Hca, frame: Frame) -> None:
-    """Copy a sent frame to the SNIFFER_TX tables, now or in the next rounds."""
+    """Copy a sent frame to the SNIFFER_TX tables, if any, now or in the next rounds.
+
+    A copy that a full backlog drops is not counted.
+    """
     _copy(hca, hca.sniffer_tx, frame)
 
 

@@ -35,7 +35,9 @@ _WORD: Final = 0xFFFFFFFF
 def request_for(hca: Hca, rq: Rq, strides: Strides, length: int) -> RecvWqe | None:
     """Return the WQE whose next strides hold a packet of ``length`` bytes; None when it is dropped.
 
-    A new WQE is taken, and the old one's rest filled, only when the packet needs it.
+    A new WQE is taken, and the old one's rest filled, only when the packet needs it. Drops count as
+    wqe_too_small or out_of_buffer. An unreadable ring raises WQ_CATAS_ERROR and moves the queue to
+    ERR.
     """
     if strides.has_room(length):
         return strides.wqe
@@ -56,7 +58,10 @@ def request_for(hca: Hca, rq: Rq, strides: Strides, length: int) -> RecvWqe | No
 
 
 def fill(hca: Hca, rq: Rq, strides: Strides, end: int | None = None) -> None:
-    """Write a filler CQE for the rest of the current WQE, or for the strides before ``end``."""
+    """Write a filler CQE for the rest of the current WQE, or for the strides before ``end``.
+
+    Do nothing without a current WQE, or if no stride is left to fill.
+    """
     wqe = strides.wqe
     if wqe is None or strides.used == end:
         return

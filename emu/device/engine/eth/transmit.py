@@ -62,7 +62,8 @@ _eth: Final = ETH.unpack_from
 def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     """Send the frame or super-frame of a SEND or LSO WQE.
 
-    Raises BadWqeError, FrameLengthError or AccessError; no frame has been sent then.
+    Raises BadWqeError for a malformed WQE or super-frame, FrameLengthError for too much data or too
+    few inline headers, AccessError for memory. No frame has been sent then.
     """
     if wqe.ds * DS < SEGMENTS_AT:
         raise BadWqeError(f"ds {wqe.ds} leaves no space for the Ethernet segment")
@@ -108,7 +109,10 @@ def send_frame(hca: Hca, sq: Sq, data: bytes, cs_flags: int, trailer: int, metad
 
 
 def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
-    """Return the WQE's inline headers, and the offset of the segments behind them."""
+    """Return the WQE's inline headers, and the offset of the segments behind them.
+
+    Raises BadWqeError if they exceed the WQE.
+    """
     if _INLINE_AT + size > wqe.ds * DS:
         raise BadWqeError(f"inline headers of {size} bytes exceed the WQE")
     at = SEGMENTS_AT + (max(size - (SEGMENTS_AT - _INLINE_AT), 0) + _PAD & ~_PAD)
@@ -124,7 +128,10 @@ def _send_tunnelled(
 
 
 def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int, metadata: int) -> None:
-    """Send a super-frame; send plain frames if one suffices or if the IP length would overflow."""
+    """Send a super-frame; send plain frames if one suffices or if the IP length would overflow.
+
+    Raises BadWqeError for headers or an mss that cannot be segmented.
+    """
     try:
         whole = unsegmented(header, payload, mss) if len(payload) > mss else None
         if whole is not None:
@@ -174,7 +181,7 @@ def _leave_as_steered(hca: Hca, sq: AnySq, leaving: Leaving) -> None:
 
 
 def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets: int) -> None:
-    """Put a frame on the wire, or drop and count it when the port does not send it.
+    """Put a frame on the wire; drop it as discards while the port is down, too_long beyond the MTU.
 
     A frame to one of the function's own addresses is looped back and not sent; a multicast frame is
     looped back and sent. The vPort's disable_uc_local_lb and disable_mc_local_lb suppress the
@@ -220,7 +227,7 @@ def put_on_wire(hca: Hca, frame: Frame) -> None:
 
 
 def _port_of(hca: Hca, affinity: int) -> Hca:
-    """Return the function by whose port frames with an affinity leave."""
+    """Return the function by whose port frames with a TIS affinity leave; ``hca`` outside a LAG."""
     board = hca.adapter.board
     lag = board.lag_of(hca.vhca)
     if lag is None:
