@@ -20,7 +20,7 @@ def named(hca: Hca, queue: Object) -> Peer:
 
 
 def sender_for(hca: Hca, rq: Rq, hairpin: Hairpin) -> tuple[Hca, HairpinSq] | None:
-    """Return the function and the send queue by which a receive queue's packets leave.
+    """Return the function and the send queue by which a hairpin receive queue's packets leave.
 
     None unless a send queue in RDY names the receive queue as well.
     """
@@ -35,7 +35,11 @@ def sender_for(hca: Hca, rq: Rq, hairpin: Hairpin) -> tuple[Hca, HairpinSq] | No
 
 
 def packets_for(hca: Hca, sq: HairpinSq) -> Hairpin | None:
-    """Return the backlog that a send queue serves; None unless both queues are paired and RDY."""
+    """Return the backlog of packets that a hairpin send queue serves.
+
+    None unless its receive queue is in RDY and both queues name each other. The send queue's own
+    state is not checked.
+    """
     peer = sq.peer
     node = hca.vhca.adapter.board.node_of(peer.vhca) if peer is not None else None
     if peer is None or node is None:

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 def pass_one(
     hca: Hca, rq: Rq, hairpin: Hairpin, data: bytes, *, is_vouched: bool, metadata: int
 ) -> None:
-    """Queue a packet for the send queue of the pair.
+    """Queue a packet for the send queue of the pair, padded to the minimum length.
 
-    ``is_vouched``: its checksums are known to be right. ``metadata`` is its register B.
+    ``is_vouched``: its checksums are known to be right. ``metadata`` is its register B. A drop is
+    that of :func:`pass_on`.
     """
     if len(data) < MIN_BYTES:
         data = data.ljust(MIN_BYTES, b"\0")
@@ -28,9 +29,10 @@ def pass_one(
 
 
 def pass_on(hca: Hca, rq: Rq, hairpin: Hairpin, one: Waiting) -> None:
-    """Queue a frame for the send queue of the pair, or count out_of_buffer if the backlog is full.
+    """Queue a frame for the send queue of the pair, and schedule that queue.
 
-    Without a paired send queue the backlog fills up and later frames are counted.
+    A full backlog drops the frame and counts its packets as out_of_buffer. Without a paired send
+    queue the backlog fills up. A receive queue outside RDY drops the frame uncounted.
     """
     if rq.state is not RqState.RDY:
         return

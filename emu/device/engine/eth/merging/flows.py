@@ -40,8 +40,9 @@ def header_of(headers: Headers) -> int:
 
 
 def flow_of(headers: Headers, header: int) -> Flow | None:
-    """Return the flow state that the next packet must continue; None if this is not plain TCP.
+    """Return the flow state that the next packet must continue; None for an unmergeable packet.
 
+    None unless plain TCP: no IP options, ACK set, no flags besides PSH, FIN, CWR and ECE.
     ``header`` is the number of bytes before the payload. The caller has checked the checksums.
     """
     data, l3, at, version = headers.frame, headers.l3, headers.l4, headers.version
@@ -63,7 +64,7 @@ def flow_of(headers: Headers, header: int) -> Flow | None:
 
 
 def continued(last: Flow | None, now: Flow | None) -> Flow | None:
-    """Return the common flow state of two packets, or None if they do not belong together."""
+    """Return the flow state after ``now`` if that packet continues ``last``; otherwise None."""
     if (
         last is None
         or now is None

@@ -49,7 +49,7 @@ class Merged(NamedTuple):
     """cqe64.lro."""
 
     def fill(self, entry: bytes) -> bytes:
-        """Return a plain packet's CQE with this packet's LRO fields."""
+        """Return a plain packet's CQE with this packet's LRO fields and lro_num_seg."""
         front, back = entry[:LRO_AT], entry[_LRO_END:LRO_NUM_SEG_AT]
         return front + self.words + back + bytes((self.segments,)) + entry[LRO_NUM_SEG_AT + 1 :]
 
@@ -78,7 +78,10 @@ def longer(headers: Headers, data: bytes) -> Headers:
 
 
 def expect(rq: Rq, header: int, merging: Merging) -> None:
-    """Raise the longest merged packet that a queue may get, for ``header`` bytes of headers."""
+    """Raise ``rq.most_merged``, the longest merged packet so far expected by a striding queue.
+
+    ``header`` is the number of header bytes. Other queues are unchanged.
+    """
     if rq.strides is not None:
         longest = min(header + merging.most_ip_payload, rq.strides.most_bytes, MAX_BYTES)
         rq.most_merged = max(rq.most_merged, longest)
@@ -99,9 +102,9 @@ class TcpStream:
 
     @staticmethod
     def can_be(headers: Headers) -> bool:
-        """Return whether the packets are plain TCP, without IP options and without special flags.
+        """Return whether a super-frame's packets can be merged: plain TCP without IP options.
 
-        A super-frame always has a transport header.
+        ACK must be the only flag besides PSH and FIN. A super-frame always has a transport header.
         """
         if headers.protocol != TCP:
             return False
@@ -111,7 +114,11 @@ class TcpStream:
         return flags & ~(PSH | FIN) == _ACK
 
     def merged(self, merging: Merging, space: int) -> Iterator[Merged | Headers]:
-        """Yield the packets, merged where possible, for a queue whose WQEs have ``space`` bytes."""
+        """Yield the packets in order, merged where possible, for WQEs of ``space`` bytes.
+
+        A group has at most MAX_SEGMENTS packets and respects ``merging.most_ip_payload``. A single
+        packet and a last one with FIN are yielded as plain Headers.
+        """
         front = self._header - self._headers.l3 - IP_BYTES[self._headers.version]
         together = min(
             (merging.most_ip_payload - front) // self._size,
@@ -139,7 +146,7 @@ class TcpStream:
         return as_one(headers, self._header, count, has_psh=has_psh)
 
     def _packet(self, index: int, flags: int) -> bytes:
-        """Return the packet with this index, as sent on a wire."""
+        """Return the packet with this index as sent on a wire, with own numbers and checksums."""
         headers, size = self._headers, self._size
         header = bytearray(headers.frame[: self._header])
         at = headers.l4 + _SEQUENCE_AT

@@ -112,7 +112,11 @@ class Planner:
         self._reformat = reformat
 
     def plan(self, data: bytes) -> ActionPlan:
-        """Return the parsed actions of an STE. Raises BadActionError."""
+        """Return the parsed actions of an STE; NOTHING for bytes that are all 0.
+
+        Raises BadActionError for an unsupported or truncated action, an unknown word or anchor, or
+        a missing packet reformat context. Reads action lists from ICM.
+        """
         if not any(data):
             return NOTHING
         building = _Building()
@@ -120,6 +124,7 @@ class Planner:
         return building.finish()
 
     def _read(self, building: _Building, data: bytes, *, is_list: bool) -> None:
+        """Add actions to the plan, lists of them included. Raises BadActionError."""
         at = 0
         while at < len(data):
             kind = data[at]
@@ -135,6 +140,7 @@ class Planner:
             at += size
 
     def _list(self, one: bytes) -> bytes:
+        """Return the bytes of the action list in ICM to which an action points."""
         given = layout.ste_single_action_modify_list_v1.view(one)
         start = HEADER_MODIFY.start + given.modify_actions_ptr * _LIST_UNIT
         count = given.num_of_modify_actions
@@ -160,6 +166,11 @@ class Planner:
             raise BadActionError(f"action {kind:#x}: {error}") from None
 
     def _insert(self, building: _Building, one: bytes) -> None:
+        """Add an insertion by a packet reformat context.
+
+        Raises BadActionError for an unknown context, or one that does not fit the action's
+        attributes.
+        """
         given = layout.ste_double_action_insert_with_ptr_v1.view(one)
         context = self._reformat(given.pointer)
         if context is None:
@@ -199,12 +210,14 @@ class _Building:
             self._parts |= parts
 
     def move(self, move: Move) -> None:
+        """Add a move of headers, after the field changes so far."""
         self._end_fields()
         self._depend_on(move.parts)
         self._is_opaque |= not move.is_outermost
         self._header_edits.append(move)
 
     def step(self, step: Step) -> None:
+        """Add a finished step, after the field changes and moves so far."""
         self._end_fields()
         self._end_header_edits()
         self._depend_on(step.parts)
@@ -212,7 +225,10 @@ class _Building:
         self._steps.append(step)
 
     def encap_of_packets(self, context: PacketReformat) -> None:
-        """Add a tunnel of IP packets, whose Ethernet header an earlier action has removed."""
+        """Add a tunnel of IP packets, whose Ethernet header an earlier action has removed.
+
+        Raises BadActionError without that removal.
+        """
         if not self._header_edits or self._header_edits[-1].anchor is not Anchor.IP:
             raise BadActionError("L2_TO_L3_TUNNEL without prior removal of the Ethernet header")
         self._header_edits.pop()
@@ -289,7 +305,7 @@ def _copy(words: Words, one: bytes) -> Changed:
 
 
 def _meter(one: bytes) -> MeterStep:
-    """Return the parsed ASO action.
+    """Return the parsed ASO action. Raises BadActionError unless it names a flow meter.
 
     Registers are numbered by pairs, and the second of a pair receives the color (dr_ste_v1.c:
     dr_ste_v1_set_aso_flow_meter).
@@ -315,6 +331,7 @@ def _by_size(one: bytes) -> Move:
 
 
 def _to_header(one: bytes) -> Move:
+    """Return the removal of all bytes before a header. Raises BadActionError for another start."""
     given = layout.ste_single_action_remove_header_v1.view(one)
     if given.start_anchor:
         raise BadActionError(

@@ -70,7 +70,7 @@ class Definer:
         self._chosen: dict[int, FieldSelection] = {}
 
     def select(self, need: int) -> FieldSelection:
-        """Return the fields that have any of the bits of ``need``."""
+        """Return the fields that have any of the bits of ``need``, from a bounded cache."""
         chosen = self._chosen.get(need)
         if chosen is None:
             fields = tuple(one for one in self._fields if one[1] << one[0] & need)

@@ -62,7 +62,7 @@ class Word(NamedTuple):
         return frozenset(field.part for _, field in self.fields if field.part is not None)
 
     def get(self, packet: Changing) -> int:
-        """Return the word; bits without a field are 0."""
+        """Return the word's value; bits without a field, or of a field the packet lacks, are 0."""
         word = 0
         for low, field in self.fields:
             value = field.get(packet)
@@ -71,7 +71,7 @@ class Word(NamedTuple):
         return word
 
     def put(self, packet: Changing, mask: int, value: int) -> None:
-        """Change the bits of ``mask``."""
+        """Change the bits of ``mask`` to those of ``value``; skip fields that the packet lacks."""
         for low, field in self.fields:
             own = (1 << field.bits) - 1
             selected = mask >> low & own
@@ -186,7 +186,10 @@ def set_word(words: Words, number: int, shift: int, length: int, data: int) -> C
 
 
 def add_to_word(words: Words, number: int, shift: int, length: int, data: int) -> Changed:
-    """Return a change that adds to the number in some bits of a word."""
+    """Return a change that adds to the number in some bits of a word, modulo its length.
+
+    Raises UnknownWordError for an unknown word or bits outside it.
+    """
     word, mask = _of(words, number), _bits(shift, length)
     return Changed(
         lambda packet: word.put(packet, mask, word.get(packet) + (data << shift)),
@@ -198,7 +201,11 @@ def add_to_word(words: Words, number: int, shift: int, length: int, data: int) -
 def copy_word(
     words: Words, target: tuple[int, int], length: int, source: tuple[int, int]
 ) -> Changed:
-    """Return a change that copies bits between words; each is (word number, lowest bit)."""
+    """Return a change that copies bits between words; each is (word number, lowest bit).
+
+    Raises UnknownWordError for an unknown word or bits outside it. Bits of fields that the packet
+    lacks read as 0.
+    """
     word, mask = _of(words, target[0]), _bits(target[1], length)
     from_word, low, high = _of(words, source[0]), source[1], target[1]
     _bits(low, length)

@@ -58,7 +58,11 @@ class Ste(NamedTuple):
 
 
 def decoded(data: bytes, planner: Planner) -> Ste:
-    """Return the STE decoded from 64 bytes. Raises BadEntryError."""
+    """Return the STE decoded from 64 bytes.
+
+    Raises BadEntryError for an unsupported format, lookup type or action. Raises BadEntryError for
+    an entry that leads to a table of several entries with a meter, or without a byte mask.
+    """
     head = ste_match_bwc_v1.view(data)
     kind = head.entry_format
     if kind not in _BWC and kind not in _MASKED and kind != _MATCH:
@@ -100,6 +104,7 @@ def decoded(data: bytes, planner: Planner) -> Ste:
 
 
 def _selected(lookup: int, need: int) -> FieldSelection:
+    """Return the fields of a lookup type. Raises BadEntryError for an unsupported lookup type."""
     definer = DEFINERS.get(lookup)
     if definer is None:
         raise BadEntryError(f"lookup type {lookup:#06x} not supported")

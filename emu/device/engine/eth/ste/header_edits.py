@@ -59,7 +59,10 @@ class Move(NamedTuple):
 
 
 def moved(headers: Headers, edits: Sequence[Move]) -> bytes:
-    """Return a packet's bytes after these moves. Raises FrameError when one is impossible."""
+    """Return a packet's bytes after these moves, in order.
+
+    Raises FrameError when a move is impossible, or when the frame exceeds MAX_BYTES.
+    """
     frame = headers.frame
     for move in edits:
         before = frame
@@ -125,7 +128,10 @@ _TAGS: Final = frozenset({_stacked})
 
 
 def insert(anchor: Anchor, offset: int, data: bytes) -> Move:
-    """Return an insertion of ``data`` at ``offset`` bytes behind a header's start."""
+    """Return an insertion of ``data`` at ``offset`` bytes behind a header's start.
+
+    The move raises FrameError for a packet without the header, or with too few bytes.
+    """
 
     def change(frame: bytes, headers_of: Callable[[], Headers]) -> bytes:
         at = _at(anchor, headers_of) + offset
@@ -141,9 +147,10 @@ def insert(anchor: Anchor, offset: int, data: bytes) -> Move:
 
 
 def remove(anchor: Anchor, offset: int, size: int) -> Move:
-    """Return a removal of ``size`` bytes.
+    """Return a removal of ``size`` bytes, from ``offset`` bytes behind a header's start.
 
-    A packet without a VLAN tag is unchanged by a removal of the tag.
+    A packet without a VLAN tag is unchanged by a removal of the tag. The move raises FrameError for
+    a packet without another header, or with too few bytes.
     """
 
     def change(frame: bytes, headers_of: Callable[[], Headers]) -> bytes:
@@ -160,7 +167,7 @@ def remove(anchor: Anchor, offset: int, size: int) -> Move:
 
 
 def cut_to(anchor: Anchor) -> Move:
-    """Return a removal of all bytes before a header."""
+    """Return a removal of all bytes before a header; FrameError for a packet without the header."""
     return Move(
         lambda frame, headers_of: frame[_at(anchor, headers_of) :], anchor, needs_whole=True,
         parts=_HAS[anchor],
@@ -168,7 +175,7 @@ def cut_to(anchor: Anchor) -> Move:
 
 
 def encap(context: PacketReformat) -> Move:
-    """Return an insertion of a tunnel's headers."""
+    """Return an insertion of the tunnel headers of a packet reformat context."""
     (wrap,) = context.changes
     return Move(
         lambda frame, headers_of: wrap(headers_of()),

@@ -62,7 +62,7 @@ def _l4_ok(headers: Headers) -> int:
 
 
 def inside(read: Read) -> Read:
-    """Return a reader of the same field in the packet inside a tunnel."""
+    """Return a reader of the same field in the packet inside a tunnel; None without a tunnel."""
 
     def inner(headers: Headers) -> int | None:
         at = inner_frame_at(headers, headers.parser)

@@ -129,7 +129,9 @@ class SteeringMemory:
         """Walk from a table's first STE to an object; ``limit`` bounds the cost in fields.
 
         ``at`` is the address of another STE at which the walk continues after a meter. ``before``
-        are the steps already applied to the packet.
+        are the steps already applied. Never raises: unsupported content, an unknown object, an
+        impossible change or too long a walk give the verdict DROP. Drops count in ``dropped`` by
+        reason.
         """
         path = _Path(headers, self._gvmi, before)
         try:
@@ -145,6 +147,10 @@ class SteeringMemory:
         return Walked(action, path.headers, path.cost, path.parts)
 
     def _note(self, why: str) -> None:
+        """Count a dropped packet by its reason; log the first packet of each reason.
+
+        Beyond MAX_REASONS the reason is OTHER_REASONS.
+        """
         if why not in self.dropped and len(self.dropped) >= MAX_REASONS:
             why = OTHER_REASONS
         self.dropped[why] += 1
@@ -152,7 +158,11 @@ class SteeringMemory:
             log.warning("steering entries: %s: the packet is dropped", why)
 
     def _follow(self, path: _Path, address: int, limit: int) -> int:
-        """Follow STEs; return the address of the object to which they lead."""
+        """Follow STEs; return the address of the object to which they lead, or behind a meter.
+
+        Raises _BadWalkError beyond ``limit``, for unwritten addresses and unknown counters. Raises
+        BadEntryError or FrameError for an STE.
+        """
         while address in _AREA:
             if path.cost > limit:
                 raise _BadWalkError("too many steering entries")
@@ -178,6 +188,11 @@ class SteeringMemory:
         return address
 
     def _entry(self, path: _Path, address: int) -> Ste:
+        """Return the STE at an address, decoded once until ICM changes.
+
+        Raises _BadWalkError for an unwritten or unaligned address, BadEntryError for an unsupported
+        STE.
+        """
         entry = self._icm.decoded.get(address)
         if entry is None:
             if address % STE_BYTES or not self._icm.is_held(address):
@@ -189,13 +204,17 @@ class SteeringMemory:
         return entry
 
     def _count(self, path: _Path, number: int) -> None:
+        """Add a flow counter to the path. Raises _BadWalkError for an unknown number."""
         counter = self._counters.get(number)
         if counter is None:
             raise _BadWalkError("no such flow counter")
         path.counters.append(counter)
 
     def _metered(self, path: _Path, address: int, table: FlowTable) -> FteAction:
-        """Return the action of a meter, which continues the walk at ``address``."""
+        """Return the action of a meter, which continues the walk at ``address``.
+
+        Raises _BadWalkError for an unknown meter.
+        """
         given = path.meter
         assert given is not None
         aso = self._meters.get(given.number >> LOG_MOST_IN_RANGE)
@@ -207,7 +226,10 @@ class SteeringMemory:
         return path.action(FteVerdict.FORWARD, StcJump(table, address), metering=metering)
 
     def _ended(self, path: _Path, address: int, table_type: FlowTableType) -> FteAction:
-        """Return the action for a walk that ends at an object's address."""
+        """Return the action for a walk that ends at an object's address: drop, allow or forward.
+
+        Raises _BadWalkError for an address without an object, or one unfit for the table's type.
+        """
         located = place_at(address)
         if located is None:
             raise _BadWalkError("the address belongs to no object")
@@ -219,6 +241,10 @@ class SteeringMemory:
         return path.action(FteVerdict.FORWARD, self._target(path, kind, number, table_type))
 
     def _target(self, path: _Path, kind: IcmKind, number: int, table_type: FlowTableType) -> Object:
+        """Return the TIR, table, sampler or vPort with a number.
+
+        Raises _BadWalkError if it does not exist or does not fit the table's type.
+        """
         target: Object | None = None
         if kind in _STC_JUMP:
             path.read_by_next()
@@ -286,7 +312,10 @@ class _Path:
             self.parts = None
 
     def take(self, ste: Ste) -> None:
-        """Apply an STE's plan. Raises FrameError when it is impossible for the packet."""
+        """Apply a matching STE's plan: its changes, flow tag and meter.
+
+        Raises FrameError when a change is impossible for the packet.
+        """
         plan = ste.plan
         self.meter = plan.meter
         if plan.steps is not None:

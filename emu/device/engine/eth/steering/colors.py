@@ -19,7 +19,10 @@ _COLOR_BITS: Final = 8
 
 @lru_cache
 def marks_of(table_type: FlowTableType, register: int) -> tuple[Step, ...]:
-    """Return by color the step that writes it to the low bits of a register C."""
+    """Return for each meter color, in order, the step that writes it to register C ``register``.
+
+    The step changes the register's low 8 bits.
+    """
     field = ModifyField.METADATA_REG_C_0 + register
     actions = (
         bytes(

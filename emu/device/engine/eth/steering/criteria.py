@@ -109,7 +109,7 @@ class Criteria:
         return values
 
     def read(self, headers: Headers) -> Key | None:
-        """Return a packet's key; None when the packet lacks one of the fields."""
+        """Return a packet's key under the masks; None when the packet lacks one of the fields."""
         key = []
         for read, mask in self._readers:
             value = read(headers)

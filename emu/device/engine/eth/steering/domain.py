@@ -75,7 +75,8 @@ def decide(
     ``root`` is the first table, None for the domain's root. The cost is added to ``domain.steps``:
     at most that of one path through the tables. Meters and samplers on the path are queried at the
     time of ``clock``. Without a clock, and after MAX_METERS of them, ``Decision.asks`` names the
-    next one and nothing is counted.
+    next one; the decision has no deliveries and nothing is counted. Raises FrameError for an
+    impossible change.
     """
     headers.parser = domain.parser
     if domain.software is not None and domain.software.age != domain.age:
@@ -100,11 +101,10 @@ def _decide_anew(
     key: Hashable,
     decision: Decision | None,
 ) -> Decision:
-    """Decide where the cache has no final decision.
+    """Decide where the cache has no final decision; cache the decision, and count nothing.
 
     ``decision`` is the cached one: None, or one that asks a meter or sampler. ``key`` is the
-    packet's key. Once a decision is missing, the packet walks the tables from the root, and no step
-    of the walk is repeated.
+    packet's key. Without a clock, and after MAX_METERS answers, the result still asks.
     """
     answers: tuple[int, ...] = ()
     walk: Generator[Decision, int, None] | None = None
@@ -135,7 +135,11 @@ def _remember(
     key: Hashable,
     decision: Decision,
 ) -> None:
-    """Cache a decision for packets with the same key, if its key parts are known."""
+    """Cache a decision for packets with the same key, if its key parts are known.
+
+    A decision with new key parts first adds them to the cache key. One beyond MAX_LEARNED is not
+    cached.
+    """
     parts = decision.parts
     if parts is None:
         return
@@ -159,7 +163,10 @@ def _key(
 
 
 def _learn(domain: FlowDomain, parts: frozenset[Part]) -> bool:
-    """Add key parts to the cache key, within MAX_LEARNED; return whether any is new."""
+    """Add key parts to the cache key, all or none; return whether any was added.
+
+    Return False if none is new, or if MAX_LEARNED would be exceeded.
+    """
     new = parts.difference(domain.users)
     if not new or len(domain.learnt) + len(new) > MAX_LEARNED:
         return False
@@ -177,9 +184,10 @@ def _forget_software(domain: FlowDomain) -> None:
 
 
 def decide_beside(domain: FlowDomain, headers: Headers, octets: int, packets: int) -> Decision:
-    """Decide about a packet that another port of a LAG received.
+    """Decide about a packet that another port of a LAG received, and count it.
 
-    The walk ends as a miss at the demux table.
+    The walk ends as a miss at the demux table. Meters and samplers are not queried: the decision
+    then has no deliveries.
     """
     key = ("beside", base(headers), *[part(headers) for part in domain.users])
     decision = domain.decisions.get(key)
@@ -220,10 +228,10 @@ def _walk(
     *,
     is_beside: bool = False,
 ) -> Generator[Decision, int, None]:
-    """Walk the tables; yield the decision last.
+    """Walk the tables; yield the decision last, and before it one for each meter or sampler.
 
-    Before it, yield a decision for each meter or sampler to be queried; the caller sends the
-    answer.
+    The caller sends the answer. A packet beyond MAX_TABLES, MAX_GROUPS or MAX_FIELDS counts as
+    missed; one beyond MAX_CHANGES loses all deliveries.
     """
     deliveries: list[tuple[Object, int]] = []
     rewrites: list[tuple[Step, ...]] = []
@@ -320,7 +328,10 @@ def _onto(visit: _Visit, table: FlowTable, at: int = 0) -> _Visit:
 
 
 def _changed(visit: _Visit, steps: tuple[Step, ...], after: Headers | None) -> _Visit:
-    """Return the visit after these steps; ``after`` is the resulting packet if already known."""
+    """Return the visit after these steps; ``after`` is the resulting packet if already known.
+
+    Raises FrameError for a change that is impossible for the packet.
+    """
     if after is None:
         before = visit.headers if isinstance(visit.headers, Marked) else marked(visit.headers, {})
         after = rewrite(before, Steps(steps))
@@ -332,7 +343,7 @@ def _changed(visit: _Visit, steps: tuple[Step, ...], after: Headers | None) -> _
 
 
 def check_miss(level: int, miss: FlowTable | Miss) -> None:
-    """Refuse a miss that does not lead to a higher level."""
+    """Refuse with BAD_PARAM_ERR a miss table whose level is not above ``level``."""
     if isinstance(miss, FlowTable) and miss.level <= level:
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -342,7 +353,7 @@ def check_miss(level: int, miss: FlowTable | Miss) -> None:
 
 
 def check_group(table: FlowTable, first: int, last: int) -> None:
-    """Refuse a new group whose indices are outside the table or taken."""
+    """Refuse with BAD_PARAM_ERR a new group whose indices are outside the table or taken."""
     if not 0 <= first <= last < table.size:
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -358,7 +369,7 @@ def check_group(table: FlowTable, first: int, last: int) -> None:
 
 
 def check_index(group: FlowGroup, index: int) -> None:
-    """Refuse a new entry whose index is outside the group or taken."""
+    """Refuse with BAD_PARAM_ERR a new entry whose index is outside the group or taken."""
     if not group.first <= index <= group.last:
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -372,10 +383,11 @@ def check_index(group: FlowGroup, index: int) -> None:
 
 
 def check_action(table: FlowTable, action: FteAction, *, ignores_level: bool = False) -> None:
-    """Refuse an action with invalid destinations; ``ignores_level`` permits tables of any level.
+    """Refuse with BAD_PARAM_ERR an action whose destinations are invalid.
 
-    Entries may also lead to software-owned tables of any level: rdma-core gives all of them the
-    same level (dr_action.c: dr_action_create_dest_array_tbl).
+    Destinations exist exactly if the entry forwards. Tables and samplers need a higher level,
+    unless ``ignores_level``. Entries may also lead to software-owned tables of any level: rdma-core
+    gives all of them the same level (dr_action.c: dr_action_create_dest_array_tbl).
     """
     if (action.verdict is FteVerdict.FORWARD) != bool(action.destinations):
         raise CmdError(
@@ -418,21 +430,21 @@ def forget_underlays(domain: FlowDomain, table: FlowTable) -> None:
 
 
 def add_group(domain: FlowDomain, group: FlowGroup) -> None:
-    """Add a group to its table."""
+    """Add a group to its table, in the order of indices; drop all cached decisions."""
     insort(group.table.groups, group, key=lambda each: each.first)
     _use(domain, group.criteria.parts)
     domain.flush()
 
 
 def remove_group(domain: FlowDomain, group: FlowGroup) -> None:
-    """Remove an empty group from its table."""
+    """Remove an empty group from its table; drop all cached decisions."""
     group.table.groups.remove(group)
     _disuse(domain, group.criteria.parts)
     domain.flush()
 
 
 def add_entry(domain: FlowDomain, entry: FlowEntry) -> None:
-    """Add an entry to its group."""
+    """Add an entry to its group; drop all cached decisions."""
     entry.group.add(entry)
     _use(domain, _copied(entry.action))
     _use(domain, _sources(entry))
@@ -440,7 +452,7 @@ def add_entry(domain: FlowDomain, entry: FlowEntry) -> None:
 
 
 def change_action(domain: FlowDomain, entry: FlowEntry, action: FteAction) -> None:
-    """Replace an entry's action."""
+    """Replace an entry's action; drop all cached decisions."""
     _disuse(domain, _copied(entry.action))
     entry.action = action
     _use(domain, _copied(action))
@@ -466,6 +478,7 @@ def _copied(action: FteAction) -> frozenset[Part]:
 
 
 def _use(domain: FlowDomain, parts: Iterable[Part]) -> None:
+    """Count one more user of each key part; the first one adds the part to the cache key."""
     users = domain.users
     for part in parts:
         count = users.get(part, 0)
@@ -475,6 +488,7 @@ def _use(domain: FlowDomain, parts: Iterable[Part]) -> None:
 
 
 def _disuse(domain: FlowDomain, parts: Iterable[Part]) -> None:
+    """Count one user less of each key part; the last one removes the part from the cache key."""
     users = domain.users
     for part in parts:
         count = users[part] - 1

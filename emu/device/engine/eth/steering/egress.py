@@ -45,10 +45,11 @@ def steered(
     """Pass a frame of a send queue (``Frame.sqn``) through the NIC_TX tables.
 
     ``leave`` is called with each resulting frame: none if an entry drops it, several if a change
-    segments a super-frame. If an entry's change is impossible for a packet, that packet and the
-    later ones of its super-frame are dropped. Register A is ``metadata``.
-
-    Charges the budget, and yields while the round's budget is used up.
+    segments a super-frame. Register A is ``metadata``. Charges the budget, and yields while it is
+    used up.
+    Drops are not counted. An impossible change, or a frame with malformed headers, drops the packet
+    and the later ones of its super-frame. A super-frame of too many packets that must be segmented
+    is dropped.
     """
     domain, budget = hca.nic_tx, hca.budget
     try:

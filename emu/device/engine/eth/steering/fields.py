@@ -84,7 +84,8 @@ def _tagged(tag: int, tpid: bytes) -> Read:
 def cvlan_tag_alone(headers: Headers) -> int | None:
     """Return cvlan_tag for a group without svlan_tag: 0 means no tag of either type.
 
-    mlx5e's rule for untagged packets relies on it (core/en_fs.c: MLX5E_VLAN_RULE_TYPE_UNTAGGED).
+    None for a packet whose first tag is an S-tag. mlx5e's rule for untagged packets relies on 0
+    (core/en_fs.c: MLX5E_VLAN_RULE_TYPE_UNTAGGED).
     """
     if headers.tags and headers.frame[12:14] == _STAG:
         return None
@@ -193,6 +194,7 @@ def _tunnel(headers: Headers) -> bytes:
 
 
 def _vxlan_vni(headers: Headers) -> int | None:
+    """Return the VNI of a packet to a VXLAN port with the I flag, else None."""
     vxlan = _after_udp(headers, headers.parser.vxlan_ports, 8)
     return _number(vxlan[4:7], "big") if vxlan and vxlan[0] & 8 else None
 
@@ -208,7 +210,10 @@ def _geneve(start: int, stop: int, mask: int) -> Read:
 
 
 def _mpls_over_udp(headers: Headers) -> int | None:
-    """Return the first MPLS label's four bytes behind UDP (RFC 7510)."""
+    """Return the first MPLS label's four bytes behind UDP (RFC 7510), else None.
+
+    None also while no MPLS port is configured.
+    """
     label = _after_udp(headers, (headers.parser.mpls_port,), 4)
     return _number(label, "big") if label and headers.parser.mpls_port else None
 
@@ -256,6 +261,7 @@ def _gre_protocol(headers: Headers) -> int | None:
 
 
 def _gre_key(headers: Headers) -> int | None:
+    """Return the GRE key; None without GRE, without a key, or for an incomplete header."""
     gre = _gre(headers)
     at = 8 if gre and gre[0] & 0x80 else 4
     if not gre or not gre[0] & 0x20 or len(gre) < at + 4:

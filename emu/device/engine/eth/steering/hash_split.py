@@ -90,7 +90,10 @@ class HashSplit:
         return (place,)
 
     def read(self, headers: Headers) -> Key | None:
-        """Return the index in the group that a packet's hash selects."""
+        """Return the key of a packet: the index in the group that its hash selects, from 0 on.
+
+        Never None: a missing field counts as 0.
+        """
         values = [((read(headers) or 0) & mask) for read, mask in self._readers]
         octets = b"".join([value.to_bytes(_ADDRESS_BYTES, "big") for value in values])
         return (crc32(octets) % self._count,)

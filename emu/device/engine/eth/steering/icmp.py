@@ -18,7 +18,7 @@ _BYTES: Final = 8
 
 
 def _message(headers: Headers) -> bytes:
-    """Return the protocol and a message's header without the checksum; empty if there is none."""
+    """Return protocol, type, code and second word of an ICMP message; empty if there is none."""
     protocol, at = headers.protocol, headers.l4
     if protocol not in (ICMP, ICMPV6) or not at:
         return b""

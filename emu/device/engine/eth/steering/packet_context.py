@@ -63,9 +63,9 @@ class PacketContext:
 def each_of(
     packet: PacketContext, headers: Marked, budget: Budget
 ) -> Iterator[tuple[PacketContext, Marked]]:
-    """Yield the packets of a super-frame, with all checksums.
+    """Yield the packets of a super-frame, with all checksums and the source and registers of it.
 
-    Raises FrameError for a super-frame that cannot be segmented.
+    Raises FrameError for a super-frame that cannot be segmented. Charges the budget.
     """
     budget.charge(packet.packets >> LOG_CUT_PER_STEP)
     now = packet.frame
@@ -84,7 +84,7 @@ def decision_on(
     root: FlowTable | None = None,
     clock: Clock | None = None,
 ) -> Decision:
-    """Return the decision of a domain, and charge its cost.
+    """Return a domain's decision about a packet, count the packet, and charge the cost.
 
     ``root`` and ``clock`` are those of ``domain.decide``.
     """
@@ -97,7 +97,11 @@ def decision_on(
 def through(
     domain: FlowDomain, packet: PacketContext, headers: Marked, budget: Budget
 ) -> Marked | None:
-    """Return the packet behind tables whose misses pass; None when they drop it."""
+    """Return the packet behind a domain's tables, changed by them; None when they drop it.
+
+    A packet that misses, or without a root, passes unchanged. Raises FrameError for an impossible
+    change.
+    """
     if domain.root is None:
         return headers
     decision = decision_on(domain, packet, headers, budget)
@@ -107,7 +111,10 @@ def through(
 
 
 def after(headers: Marked, steps: Steps | None, budget: Budget) -> Marked:
-    """Return the packet after these steps. Raises FrameError when one is impossible."""
+    """Return the packet after these steps, and charge their cost; unchanged for None.
+
+    Raises FrameError when a step is impossible.
+    """
     if steps is None:
         return headers
     copied = steps.reshapes * len(headers.frame) >> LOG_BYTES_PER_STEP

@@ -33,10 +33,11 @@ class RdmaVerdict(Enum):
 def receive(
     hca: Hca, frame: bytes, source_port: int, registers: Mapping[int, int] | None
 ) -> RdmaVerdict:
-    """Steer a well-formed RoCE frame for the function, before its transport.
+    """Steer a well-formed RoCE frame for the function through RDMA_RX, before its transport.
 
-    ``source_port`` is the source vPort. Only the manager of a switch can match it, which drivers up
-    to 6.1 do (core/rdma.c: mlx5_rdma_enable_roce_steering).
+    Return ON where the transport takes it (a miss, or no root), SWITCHED where NIC_RX takes it,
+    DROPPED otherwise. ``source_port`` is the source vPort. Only the manager of a switch can match
+    it, which drivers up to 6.1 do (core/rdma.c: mlx5_rdma_enable_roce_steering).
     """
     domain = hca.rdma_rx
     if domain.root is None:
@@ -49,7 +50,10 @@ def receive(
 
 
 def send(hca: Hca, frame: bytes, sqn: int) -> RdmaVerdict:
-    """Steer a RoCE frame of the function's QP ``sqn``, before it leaves."""
+    """Steer a RoCE frame of the function's QP ``sqn`` through RDMA_TX, before it leaves.
+
+    Return ON where the frame leaves (also a miss, or no root), DROPPED where an entry drops it.
+    """
     domain = hca.rdma_tx
     if domain.root is None:
         return RdmaVerdict.ON
@@ -59,6 +63,7 @@ def send(hca: Hca, frame: bytes, sqn: int) -> RdmaVerdict:
 
 
 def _through(hca: Hca, domain: FlowDomain, headers: Headers) -> RdmaVerdict:
+    """Return the verdict of a domain about a packet; count a drop in ``hca.roce.dropped``."""
     before = domain.steps
     decision = decide(domain, headers, len(headers.frame))
     hca.budget.charge(domain.steps - before)

@@ -70,7 +70,8 @@ def _encap(data: bytes, *, of_packets: bool = False) -> Callable[[Headers], byte
     """Return a change that puts a tunnel's headers, ``data``, before a frame.
 
     ``of_packets``: before its IP packet alone. Raises BAD_PARAM_ERR when ``data`` are not the
-    headers of an IP tunnel.
+    headers of an IP tunnel. The change raises FrameError for a frame without IP packet, or beyond
+    65535 bytes.
     """
     outer = parse(data, whole=False) if len(data) >= ETHERNET_BYTES else None
     if outer is None or not outer.version:
@@ -117,6 +118,7 @@ def _inner(headers: Headers) -> bytes:
 
 
 def _decapped(headers: Headers) -> bytes:
+    """Return the frame in a tunnel. Raises FrameError for a packet without a tunnel."""
     inner = _inner(headers)
     if not inner:
         raise FrameError("decapsulation of a packet without a tunnel")
@@ -141,7 +143,8 @@ def _matched(frame: bytes, before: Headers) -> Hashable:
 def _to_l2(data: bytes) -> tuple[Callable[[Headers], bytes], Part]:
     """Return the decapsulation of IP packets, and its key part.
 
-    ``data`` is the new Ethernet header. Raises BAD_PARAM_ERR when it is none.
+    ``data`` is the new Ethernet header. Raises BAD_PARAM_ERR when it is none. The change raises
+    FrameError for a packet without a tunnel of IP packets.
     """
     tags, ethertype = _ethernet_header(data)
 
@@ -155,7 +158,10 @@ def _to_l2(data: bytes) -> tuple[Callable[[Headers], bytes], Part]:
 
 
 def _ethernet_header(data: bytes) -> tuple[int, int]:
-    """Return the number of tags in an Ethernet header, and its EtherType."""
+    """Return the number of tags in an Ethernet header, and its EtherType.
+
+    Raises BAD_PARAM_ERR unless ``data`` is exactly one Ethernet header with its tags.
+    """
     whole = parse(data, whole=False) if len(data) >= ETHERNET_BYTES else None
     if whole is None or whole.l3 != len(data):
         raise CmdError(
@@ -189,6 +195,10 @@ DECAP: Final = Reshape("end a tunnel", _decapped, frozenset({_of_inner}), needs_
 
 
 def _checked_offset(anchor: int, offset: int, size: int) -> int:
+    """Return ``offset``; raise BAD_PARAM_ERR unless anchor, offset and size are supported.
+
+    The anchor is the packet's start. The offset is even; it and ``size`` are at most MAX_MOVED.
+    """
     if anchor != ReformatAnchor.MAC_START:
         raise CmdError(Status.BAD_PARAM_ERR, "reformat anchor not supported", f"{anchor:#x}")
     if max(offset, size) > MAX_MOVED or offset % 2:
@@ -248,10 +258,10 @@ def _of_removed(at: int, size: int) -> Part:
 def context_of(
     kind: int, anchor: int, offset: int, size: int, data: bytes, ctx: bytes
 ) -> PacketReformat:
-    """Return the context of reformat_type ``kind``.
+    """Return the context of reformat_type ``kind``; ``data`` has the ``size`` bytes of data.
 
-    ``data`` are the ``size`` bytes of reformat_data. Raises BAD_PARAM_ERR for unsupported
-    parameters.
+    Raises BAD_PARAM_ERR for an unsupported type, anchor or offset, and for data that are not the
+    headers which the type needs.
     """
     if kind in BEGINNINGS:
         return PacketReformat(ReformatType(kind), _encap(data), _OUTER_PARTS, ctx)

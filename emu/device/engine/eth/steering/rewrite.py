@@ -64,7 +64,7 @@ class FieldPosition(NamedTuple):
         return number >> self.shift & (1 << self.bits) - 1
 
     def put(self, packet: Changing, value: int) -> None:
-        """Write the field, which must exist, in a copy of the frame."""
+        """Write the field, which must exist, in the packet's frame, a bytearray."""
         at, frame = self.at(packet.headers), packet.frame
         assert isinstance(frame, bytearray)
         end = at + self.octets
@@ -180,6 +180,11 @@ def _bits_of(field: int, offset: int, length: int) -> _Field:
 
 
 def _set(action: SetActionIn) -> tuple[Change, bool, Part | None]:
+    """Return the change of a SET action. Raises BAD_PARAM_ERR for data longer than its length.
+
+    The other results: whether bytes of the frame change, and the key part that is read (None). A
+    packet that lacks the field is unchanged.
+    """
     offset, length = action.offset, action.length or 32
     field = _bits_of(action.field, offset, length)
     mask, value = (1 << length) - 1 << offset, action.data << offset
@@ -210,6 +215,10 @@ def _add(action: AddActionIn) -> tuple[Change, bool, Part | None]:
 
 
 def _copy(action: CopyActionIn) -> tuple[Change, bool, Part | None]:
+    """Return the change of a COPY action, whether frame bytes change, and the source's key part.
+
+    A packet that lacks either field is unchanged.
+    """
     length, lowest, offset = action.length or 32, action.src_offset, action.dst_offset
     source = _bits_of(action.src_field, lowest, length)
     target = _bits_of(action.dst_field, offset, length)
@@ -233,7 +242,8 @@ _ACTIONS: Final[dict[int, tuple[Any, Callable[[Any], tuple[Change, bool, Part | 
 def context_of(table_type: FlowTableType, actions: Sequence[bytes]) -> ModifyHeader:
     """Return the context of a list of actions, 8 bytes each.
 
-    Raises BAD_PARAM_ERR for unsupported actions. Copied fields become key parts
+    Raises BAD_PARAM_ERR for an action other than SET, ADD and COPY, for a field that cannot be
+    modified, and for bits outside a field. Copied fields become key parts
     (:attr:`ModifyHeader.parts`). Fields that are set or added to are key parts only where a group
     matches them.
     """
@@ -270,7 +280,11 @@ def marked(headers: Headers, registers: Mapping[int, int], source: int = 0) -> M
 
 
 def rewrite(headers: Headers, steps: Steps) -> Marked:
-    """Return a packet after all these steps. Raises FrameError when one is impossible."""
+    """Return a packet after all these steps, with its checksums adjusted.
+
+    Fields that the packet lacks are skipped. Raises FrameError when a step that moves headers is
+    impossible.
+    """
     if not steps.reshapes:
         return _rewritten(headers, steps.changes, steps.in_frame)
     for step in steps.steps:

@@ -84,7 +84,8 @@ def route_beside(
     """Return the receive queues of a frame that another port of the LAG received.
 
     The function is the LAG's master. None when its tables leave the frame to that port's own
-    function.
+    function: without a demux table, or on a miss. An empty list means that the tables discard the
+    frame. Flow counters on the path count in each case.
     """
     domain = hca.flow_domains.get(_NIC_RX)
     if domain is None or domain.root is None or not domain.demuxes:
@@ -102,7 +103,11 @@ def route_beside(
 def queues_of(
     hca: Hca, decision: Decision, headers: Headers, source: LoopbackSource | None
 ) -> list[Delivery]:
-    """Return the receive queues to which a decision leads; ``source`` is that of :func:`route`."""
+    """Return the receive queues to which a decision leads; ``source`` is that of :func:`route`.
+
+    TIRs that do not take the looped frame are left out. Raises FrameError when a change of the
+    packet is impossible.
+    """
     if decision.rewrites:
         return _route_changed(hca, decision, headers, source)
     queues: list[Delivery] = []
@@ -120,7 +125,7 @@ def queues_of(
 
 
 def _truncated(headers: Headers) -> Headers:
-    """Return the headers of a truncated IP packet."""
+    """Return the headers of an IP packet whose length exceeds its frame, as far as they go."""
     packet = parse(headers.frame, whole=False)
     if isinstance(headers, Marked):
         return marked(packet, headers.registers, headers.source)

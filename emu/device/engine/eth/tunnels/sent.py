@@ -29,7 +29,7 @@ _SWP_INNER_L3_IPV6: Final = 1 << 0
 
 
 def finished(hca: Hca, sq: Sq, wqe: Wqe, data: bytes, cs_flags: int) -> bytes:
-    """Return the frame with the requested checksums.
+    """Return the frame with the checksums that cs_flags requests of outer and inner headers.
 
     A frame without a recognized tunnel gets the checksums of its outer headers only.
     """
@@ -42,7 +42,7 @@ def finished(hca: Hca, sq: Sq, wqe: Wqe, data: bytes, cs_flags: int) -> bytes:
 
 
 def segments(hca: Hca, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int) -> list[bytes]:
-    """Return the frames of a large send.
+    """Return the frames of a large send in a tunnel, each with both packets' lengths and checksums.
 
     Raises BadWqeError without a recognized tunnel, or if the send cannot be segmented.
     """
