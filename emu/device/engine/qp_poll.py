@@ -297,7 +297,7 @@ def _go_on(hca: Hca, qp: Qp, _wqe: Wqe, _: InProgress) -> None:
 
 
 def _need_packets(hca: Hca, qp: Qp, _wqe: Wqe, _: NeedsPackets) -> None:
-    """Send packets from the next poll on, until the queue pair is reset."""
+    """Create the connection that sends packets, used from the next poll on until a reset."""
     connection_of(hca, qp)
     hca.schedule(qp)
 

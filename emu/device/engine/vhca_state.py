@@ -70,7 +70,10 @@ def leave(one: SubFunction, manager: Hca) -> None:
 
 
 def change(one: SubFunction, manager: Hca, state: VhcaState) -> None:
-    """Move to a new state; fault rules may delay it, except to or from INVALID."""
+    """Move to a new state and report it if armed (see :func:`take`).
+
+    A fault plan may delay the move, except to or from INVALID.
+    """
     faults = manager.faults
     if faults is None or VhcaState.INVALID in (one.state, state):
         take(one, manager, state)
@@ -86,7 +89,7 @@ def take(one: SubFunction, manager: Hca, state: VhcaState) -> None:
 
 
 def arm(one: SubFunction, manager: Hca) -> None:
-    """Report the next change to the manager, or at once a change that it has not seen.
+    """Enable the manager's event for the next change; raise it at once for an unreported change.
 
     The manager queries the state before it arms, so a change may lie between the two
     (core/sf/vhca_event.c: mlx5_vhca_event_notify).

@@ -143,6 +143,7 @@ class Budget:
                 call()
 
     def _go_on(self) -> None:
+        """Call waiters until the budget is exhausted; none if the last ones used up a round."""
         if self._is_owed:
             self._is_owed = False
             return

@@ -51,9 +51,9 @@ class Split(NamedTuple):
 
 
 def can_match(headers: Headers, header: int) -> bool:
-    """Return whether the driver may append a packet's data: the data must be payload only.
+    """Return whether a packet may be merged: payload follows its header, and no padding.
 
-    Short frames count as padded.
+    Frames of up to 68 bytes may have padding, so they count as short.
     """
     return header < headers.end == len(headers.frame) > _MIN_BYTES
 

@@ -48,6 +48,7 @@ def _by(terms: Terms, present: Pacing | None) -> Pacing | None:
 
 
 def _terms(hca: Hca, sq: AnySq) -> Terms:
+    """Return the rates that apply to a queue: its own, its traffic class's, scheduling elements."""
     of_class = None
     if sq.tis is not None and hca.model.port_type is PortType.ETH:
         of_class = hca.eth.qos.limit_of(sq.tis.prio)
@@ -66,7 +67,10 @@ def apply_to_roce(hca: Hca) -> None:
 
 
 def _element_of_vport(hca: Hca) -> SchedulingElement | None:
-    """Return the switch's scheduling element for the function's vPort, else None."""
+    """Return the switch's scheduling element for the function's vPort.
+
+    None without one, and for a function outside a switch.
+    """
     manager = hca.vhca.adapter.manager.node
     if manager is None or manager.eswitch is None:
         return None

@@ -99,9 +99,9 @@ def fail(
 
 
 def break_sq(hca: Hca, sq: Sq, why: Exception) -> None:
-    """Raise WQ_CATAS_ERROR for a ring that cannot be read, and stop the queue.
+    """Raise WQ_CATAS_ERROR for a send queue whose ring cannot be read, and move it to ERR.
 
-    A completion is impossible, as no WQE can be named.
+    No CQE is written, because no WQE can be named.
     """
     log.warning("%r: send queue is broken: %s", sq, why)
     raise_event(hca, sq, EventType.WQ_CATAS_ERROR)

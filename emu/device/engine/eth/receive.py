@@ -274,7 +274,7 @@ def _count_looped(vport: NicVport, data: bytes, packets: int, octets: int) -> No
 def _rest(
     hca: Hca, headers: Headers, is_vouched: bool, queues: Sequence[Delivery]
 ) -> Portions[None]:
-    """Deliver a packet to the queues that have not received it yet."""
+    """Deliver a packet to the remaining queues, as the rounds' budgets permit."""
     for to in queues:
         while hca.budget.exhausted(hca.budget.limit):
             yield
@@ -340,9 +340,10 @@ def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:
 
 
 def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]:
-    """Deliver the packets of a super-frame, merged where a TIR allows it.
+    """Deliver the packets of a super-frame to each queue, in several rounds if necessary.
 
-    Packets of its stream that a session holds are delivered first.
+    Packets are merged where a TIR allows LRO. Held packets of the same stream are delivered first.
+    A hairpin without changes gets the unsegmented frame.
     """
     budget = hca.budget
     apart = []

@@ -78,9 +78,9 @@ class Departures:
 
     @staticmethod
     def _delay(source: Hca, *, wants: bool = False) -> int:
-        """Return the nanoseconds until the vPort's rate allows the next frame.
+        """Return the nanoseconds until the vPort's rate allows the next frame; 0 without a rate.
 
-        With ``wants`` False, the interface's queues need not wait for RoCE.
+        With ``wants``, the interface's other queues then let RoCE send first.
         """
         if source.roce_pacing is None:
             return 0

@@ -62,7 +62,10 @@ class RoceWire:
         self._departures = Departures(eth, self._wake)
 
     def attach(self, hca: Hca) -> None:
-        """Attach the function; after a reset, its new state replaces the old one."""
+        """Attach the function, or its new state after a reset, and reset the wire.
+
+        Set RoCE's pacing too, except for a manager. Frames in flight of the old state are dropped.
+        """
         if self._hca is not None and self._hca.roce_pacing is not None:
             self._hca.roce_pacing.rest()
         self.begin(hca)
@@ -115,6 +118,7 @@ class RoceWire:
         return None if node is None else node.node
 
     def _find(self, address: int) -> Hca | None:
+        """Return the function of this process with this address, or None, and cache the result."""
         assert self._hca is not None
         index, mac, gid = parts_of(address)
         source = self._hca.gids[index]
@@ -234,7 +238,10 @@ class RoceWire:
             callback()
 
     def _deliver(self, hca: Hca, frame: bytes) -> None:
-        """Loop back a frame to one of the function's own MAC addresses; send any other frame."""
+        """Loop back a frame to one of the function's own MAC addresses; send any other frame.
+
+        A full receive backlog drops a looped frame ("queue full").
+        """
         if frame[:MAC_BYTES] in hca.gids.macs:
             if hca.is_sniffed:
                 sniffer.copy_received(hca, Frame(frame))

@@ -151,7 +151,10 @@ def _has_payload(headers: Headers, header: int, to: Delivery) -> bool:
 
 
 def _has_space(session: Session, headers: Headers, flow: Flow) -> bool:
-    """Return whether a merged packet or a reservation has space for another packet."""
+    """Return whether a session may take one more packet: its number and bytes are limited.
+
+    The limits are those of a reservation with header split, of LRO otherwise.
+    """
     count, octets = len(session.packets) + 1, session.octets + flow.size
     rq, merging = session.to.rq, session.to.merging
     if rq.reservations is not None:
@@ -216,7 +219,7 @@ def flush(hca: Hca, session: Session) -> None:
 
 
 def _wake_at(hca: Hca, due_ns: int) -> None:
-    """Schedule the expiry check; the timer may be due for a session that has already ended."""
+    """Have expired sessions delivered at ``due_ns`` or earlier, by one timer for the function."""
     sessions = hca.sessions
     if sessions.timer is not None:
         if sessions.due_ns <= due_ns:

@@ -53,7 +53,10 @@ def _begin(hca: Hca, domain: FlowDomain, frame: Frame) -> None:
 
 
 def _copies(hca: Hca, domain: FlowDomain, frame: Frame) -> Portions[None]:
-    """Deliver copies of a frame's packets; skip packets without complete headers."""
+    """Deliver copies of a frame's packets to the queues to which the domain's tables lead.
+
+    A packet without complete headers, or that the tables cannot change, ends the copying.
+    """
     try:
         packets = plain(frame)
         hca.budget.charge(len(packets) >> LOG_CUT_PER_STEP)

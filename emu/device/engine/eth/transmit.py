@@ -90,10 +90,10 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
 
 
 def send_frame(hca: Hca, sq: Sq, data: bytes, cs_flags: int, trailer: int, metadata: int) -> None:
-    """Send a frame with the VLAN tag and the checksums that the Ethernet segment requests.
+    """Send a frame, padded, with the VLAN tag and checksums that the Ethernet segment requests.
 
-    ``metadata`` is the segment's value for register A. Raises BadWqeError for a frame shorter than
-    an Ethernet header.
+    ``metadata`` is the segment's value for register A. If both checksums are requested, the frame
+    is only marked. Raises BadWqeError for a frame shorter than an Ethernet header.
     """
     if len(data) < ETHERNET_BYTES:
         raise BadWqeError(f"frame of {len(data)} bytes, shorter than an Ethernet header")
@@ -122,6 +122,7 @@ def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
 def _send_tunnelled(
     hca: Hca, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int, metadata: int
 ) -> None:
+    """Send a large send of tunneled packets as plain frames. Raises BadWqeError."""
     for data in sent.segments(hca, sq, wqe, header, payload, mss):
         data = data.ljust(MIN_BYTES, b"\0")
         send(hca, sq, Frame(data), 1, len(data), len(data), metadata)
@@ -151,11 +152,11 @@ def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int, metad
 def send(
     hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets: int, metadata: int = 0
 ) -> None:
-    """Pass a frame through the NIC_TX tables and put the result on the wire.
+    """Pass a frame through the NIC_TX tables and put the result on the wire, now or later.
 
     The frame stands for ``packets`` packets of at most ``longest`` bytes each and ``octets`` in
-    all. The tables match ``metadata`` in register A. Work for later rounds waits in ``Hca.egress``,
-    in order; a frame is dropped and counted when the backlog is full.
+    all. The tables match ``metadata`` in register A. The budget and the queue's rates are charged.
+    Deferred frames wait in ``Hca.egress``, in order; when it is full, the frame counts as discards.
     """
     hca.budget.charge(packets * STEPS_PER_FRAME)
     if sq.pacing is not None:
@@ -236,7 +237,10 @@ def _port_of(hca: Hca, affinity: int) -> Hca:
 
 
 def _leave_by(by: Hca, hca: Hca, frame: Frame, packets: int, octets: int) -> None:
-    """Put a frame on the wire of another function's port."""
+    """Put a frame on the wire of another function's port, that of a LAG's other port.
+
+    Both adapters count it as forwarded, unless tables of that switch count it.
+    """
     if not by.switch.is_decided(by):  # tables count the frames that leave them
         for adapter in (by.adapter, hca.adapter):
             adapter.forwarded.sent.add(frame.data, packets, octets)

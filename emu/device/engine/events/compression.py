@@ -174,9 +174,9 @@ def arrays(entries: Sequence[bytes], form: MiniCqeFormat) -> Iterator[tuple[int,
 
 
 def block(entries: Sequence[bytes], form: MiniCqeFormat) -> tuple[bytes, int]:
-    """Return a block of up to seven packets in the enhanced layout.
+    """Return a block of up to seven packets in the enhanced layout: bytes and op_own.
 
-    The result is its bytes before VALIDITY, and op_own without the owner bit.
+    The bytes are those before VALIDITY; op_own lacks the owner bit.
     """
     minis = b"".join(map(_MINI[form], entries))
     return minis.ljust(VALIDITY, b"\0"), len(entries) - 1 << 4 | COMPRESSED

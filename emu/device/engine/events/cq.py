@@ -176,11 +176,10 @@ def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
     """Write a RESIZE_CQ entry at the end of the old buffer and switch to the new one.
 
     The RESIZE_CQ entry takes an index of its own. The driver therefore copies its unread entries to
-    the new buffer one position further (hw/cq.c: copy_resize_cqes). The entry raises no event.
-
+    the new buffer one position further (hw/cq.c: copy_resize_cqes). No event is raised for it.
     Raises BAD_SIZE_OUTS_CQES_ERR when the old buffer has no space for the entry, or the new one
     none for the unread entries; BAD_RES_STATE_ERR for a broken queue; BAD_PARAM_ERR when the
-    doorbell record is not guest memory.
+    doorbell record is not guest memory. The CQ keeps its old buffer then.
     """
     settle(hca, cq)
     try:

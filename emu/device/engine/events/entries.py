@@ -167,7 +167,7 @@ def put_held(hca: Hca, cq: Cq) -> int:
 
 
 def _put_session(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
-    """Write packets that can be in one session. Raise DmaError."""
+    """Write held packets as one session, cut at the ring's end. Raise DmaError."""
     while entries:
         to_end = cq.entries - (cq.pi & cq.entries - 1)
         now, entries = entries[:to_end], entries[to_end:]
@@ -201,7 +201,7 @@ def _put_block(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> 
 
 
 def _advance(hca: Hca, cq: Cq, entries: Sequence[bytes]) -> None:
-    """Trace and count compressed packets, and advance the producer index."""
+    """Trace and count compressed packets, and advance the producer index by their number."""
     if hca.tracer:
         for index, entry in enumerate(entries, cq.pi):
             hca.tracer.cqe(cq.handle, entry, _COMPRESSED_PACKET | index >> cq.log_size & 1)

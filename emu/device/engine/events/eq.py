@@ -52,7 +52,11 @@ def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> boo
 
 
 def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
-    """Do the same as ``post``, without planned faults."""
+    """Do the same as ``post``, without planned faults: return False when the event is lost.
+
+    A full ring counts an overrun; the first one of a series is logged. Unwritable memory sets
+    ``has_write_failed``.
+    """
     if eq.is_full:
         eq.overruns += 1
         if not eq.is_losing:
@@ -110,6 +114,7 @@ def doorbell(hca: Hca, uar_page: int, eqn: int, ci: int, *, arm: bool) -> None:
 
 
 def _fire_if_armed(hca: Hca, eq: Eq) -> None:
+    """Disarm an armed queue and raise its interrupt; do nothing for an unarmed one."""
     if not eq.armed:
         return
     eq.armed = False

@@ -70,13 +70,13 @@ def access(
     depth: int = 0,
     limit: int | None = None,
 ) -> Views:
-    """Return the guest's bytes behind a span of ``key``, as views in order.
+    """Return the guest's bytes behind a span of ``key``, as views in order; empty for zero bytes.
 
     Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller that
     can split or wait handles TOO_FRAGMENTED and ABSENT_PAGE. ``depth`` is the number of keys above
-    this one. ``limit`` is the value of ``hca.budget.steps`` above which the access is
-    TOO_FRAGMENTED. Without ``limit`` an access may cost STEPS_PER_ACCESS, and one up to
-    SEGMENT_BYTES any number of steps.
+    this one.
+    ``limit`` is the value of ``hca.budget.steps`` above which the access is TOO_FRAGMENTED. Without
+    ``limit`` an access may cost STEPS_PER_ACCESS, and one up to SEGMENT_BYTES any number of steps.
     """
     if not span[1]:
         return ()

@@ -64,9 +64,9 @@ def is_for(hca: Hca, mkey: Mkey, qpn: int) -> bool:
 
 
 def is_bound_to(hca: Hca, mkey: Mkey, qpn: int) -> bool:
-    """Return whether the key is bound to this queue pair and no other.
+    """Return whether the key is bound to the queue pair that has this number now.
 
-    The number alone is not enough: a new queue pair may get the number of a destroyed one, and a
+    A new queue pair may get the number of a destroyed one; the key is not bound to the new one. A
     type 2 window must not become valid again (IBTA 10.6.7).
     """
     qp = hca.qps.get(qpn)

@@ -106,7 +106,7 @@ class Crypto:
         )
 
     def _in_units(self, at: int, data: bytes) -> Iterator[tuple[bytes, int, int]]:
-        """Yield the cells by data unit: bytes, tweak, and index of their first block in it."""
+        """Yield the cells by data unit: bytes, tweak, index of their first block in the unit."""
         done = 0
         while done < len(data):
             index, within = divmod(at + done, self.unit)

@@ -148,7 +148,10 @@ def suspend(
 
 
 def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
-    """Log once when a driver keeps resuming the same page fault without mapping the page."""
+    """Log one warning when a driver has resumed the same page fault MAX_RESUMES times.
+
+    The page fault is raised all the same.
+    """
     last, times = qp.repeated_page_faults.get(side, (None, 0))
     times = times + 1 if page == last else 1
     qp.repeated_page_faults[side] = page, times

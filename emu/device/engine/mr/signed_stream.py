@@ -93,13 +93,17 @@ class SignedStream:
         return b"".join(parts)[skip : skip + length]
 
     def _check_stored(self, mem: Domain, data: bytes, base: int, after: int) -> None:
-        """Check the memory domain's blocks that end after ``after``."""
+        """Check the memory domain's whole blocks that end after ``after``; report a wrong one.
+
+        ``data`` begin at offset ``base``, a block's start.
+        """
         for begin in range(0, len(data) - mem.block + 1, mem.block):
             if base + begin + mem.block > after:
                 index = (base + begin) // mem.block
                 self._check(mem, _MEMORY, data[begin : begin + mem.block], index)
 
     def _outgoing_signature(self, wire: Domain, block: bytes, index: int) -> bytes:
+        """Return the wire's signature of a block, with the bytes copied from memory's signature."""
         value = wire.sign(block, index)
         if self._blocks.copy_mask:
             value = self._blocks.merge(value, self._stored(index))
@@ -125,7 +129,10 @@ class SignedStream:
     # -- receiving
 
     def touch(self, at: int, length: int) -> None:
-        """Translate all memory of a range of the wire's stream before any of it is written."""
+        """Translate all memory that writing a range of the wire's stream needs, without writing.
+
+        Raises AccessError.
+        """
         mem, wire = self._blocks.mem, self._blocks.wire
         # Completing a block reads it again from its beginning.
         start = at if wire is None else at // (wire.block + wire.size) * wire.block

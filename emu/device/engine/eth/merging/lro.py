@@ -70,7 +70,7 @@ def as_one(headers: Headers, payload: int, segments: int, *, has_psh: bool) -> M
 
 
 def longer(headers: Headers, data: bytes) -> Headers:
-    """Return a packet's headers over ``data``, where the packet ends."""
+    """Return a packet's headers over ``data``, its new frame and end; pad a short frame."""
     return Headers(
         data.ljust(MIN_BYTES, b"\0"), headers.ethertype, headers.l3, headers.version,
         headers.protocol, headers.l4, len(data),
@@ -138,6 +138,7 @@ class TcpStream:
         return longer(self._headers, self._packet(index, self._flags if is_last else _ACK))
 
     def _merge(self, index: int, count: int) -> Merged:
+        """Return ``count`` packets from number ``index`` on as one merged packet."""
         start = self._header + index * self._size
         payload = self._headers.frame[start : start + count * self._size]
         head = self._packet(index, _ACK)[: self._header]

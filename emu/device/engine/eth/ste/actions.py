@@ -149,6 +149,7 @@ class Planner:
         )
 
     def _one(self, building: _Building, kind: int, one: bytes) -> None:
+        """Add one action to the plan. Raises BadActionError if it is unsupported or malformed."""
         try:
             if kind in _FIELDS:
                 building.fields.append(_FIELDS[kind](self._words, one))
@@ -199,10 +200,10 @@ class _Building:
         self._parts: frozenset[Part] | None = frozenset()
 
     def _depend_on(self, parts: frozenset[Part] | None) -> None:
-        """Add key parts to the plan's dependencies.
+        """Add key parts to those that decide the plan's result.
 
-        After headers have moved, the same key parts describe other bytes: the dependency is
-        unknown.
+        The result's key parts become unknown (None) if ``parts`` is, or after headers have moved:
+        the same key parts then describe other bytes.
         """
         if self._parts is None or parts is None or (self._is_opaque and parts):
             self._parts = None
@@ -235,6 +236,7 @@ class _Building:
         self._header_edits.append(encap(context))
 
     def _end_fields(self) -> None:
+        """Turn the field changes so far into one step."""
         if self.fields:
             self._end_header_edits()
             step = _changing(self.fields)
@@ -244,6 +246,7 @@ class _Building:
             self.fields = []
 
     def _end_header_edits(self) -> None:
+        """Turn the header moves so far into one step."""
         if self._header_edits:
             needs_whole = any(move.needs_whole for move in self._header_edits)
             header_edits = tuple(self._header_edits)
@@ -257,6 +260,7 @@ class _Building:
             self._header_edits = []
 
     def finish(self) -> ActionPlan:
+        """Return the plan of all actions so far."""
         self._end_fields()
         self._end_header_edits()
         return ActionPlan(
@@ -266,6 +270,7 @@ class _Building:
 
 
 def _changing(fields: list[Changed]) -> ModifyHeader:
+    """Return one step that makes these field changes."""
     return ModifyHeader(
         FlowTableType.NIC_RX, tuple(field.change for field in fields),
         frozenset[Part]().union(*(field.parts for field in fields)),
@@ -341,6 +346,7 @@ def _to_header(one: bytes) -> Move:
 
 
 def _anchor(number: int) -> Anchor:
+    """Return the anchor with a number. Raises BadActionError for an unsupported one."""
     try:
         return Anchor(number)
     except ValueError:

@@ -173,6 +173,7 @@ def _bits(shift: int, length: int) -> int:
 
 
 def _of(words: Words, number: int) -> Word:
+    """Return the word with a number. Raises UnknownWordError for an unknown one."""
     word = words.get(number)
     if word is None:
         raise UnknownWordError(f"word {number:#x} not supported")

@@ -81,7 +81,10 @@ def moved(headers: Headers, edits: Sequence[Move]) -> bytes:
 
 
 def _at(anchor: Anchor, headers_of: Callable[[], Headers]) -> int:
-    """Return the offset of a header. Raises FrameError when the packet lacks the header."""
+    """Return the offset of a header. Raises FrameError when the packet lacks it.
+
+    START and MAC are 0. VLAN is 12 even for a packet without a tag.
+    """
     if anchor in _FIRST:
         return 0
     headers = headers_of()

@@ -38,6 +38,7 @@ def _misc(name: str) -> Read:
 
 
 def _qualifier(tag: int) -> Read:
+    """Return a reader of the kind of tag number ``tag``: 0 none, 1 S-tag, 2 C-tag."""
     at = 12 + 4 * tag
 
     def read(headers: Headers) -> int:
@@ -92,6 +93,8 @@ L2: Final[dict[str, Read]] = {
 
 
 def _address(version: int, destination: bool, word: int) -> Read:
+    """Return a reader of 4 bytes of an IP address; None for another IP version."""
+
     def read(headers: Headers) -> int | None:
         if headers.version != version:
             return None
@@ -107,6 +110,8 @@ def _port(start: int) -> Read:
 
 
 def _of_ip(version: int, start: int, octets: int) -> Read:
+    """Return a reader of bytes of the IP header; None for another IP version."""
+
     def read(headers: Headers) -> int | None:
         at = headers.l3 + start
         if headers.version != version:
@@ -142,6 +147,8 @@ IP: Final[dict[str, Read]] = {
 
 
 def _transport(protocols: frozenset[int], start: int, octets: int) -> Read:
+    """Return a reader of bytes of the transport header; None for other protocols."""
+
     def read(headers: Headers) -> int | None:
         if headers.protocol not in protocols or not headers.l4:
             return None
@@ -156,6 +163,8 @@ _ICMP: Final = frozenset({ICMP, ICMPV6})
 
 
 def _either(tcp: Read, icmp: Read, shift: int = 0) -> Read:
+    """Return a reader of TCP's field, or of ICMP's, shifted, in an ICMP packet."""
+
     def read(headers: Headers) -> int | None:
         if headers.protocol in _ICMP:
             value = icmp(headers)
@@ -207,6 +216,7 @@ GRE: Final[dict[str, Read]] = {
 
 
 def _tunnel(word: int) -> Read:
+    """Return a reader of 4 bytes behind UDP; None unless the port is a tunnel's."""
     at = 8 + 4 * word
 
     def read(headers: Headers) -> int | None:
@@ -232,6 +242,7 @@ TUNNEL: Final[dict[str, Read]] = {
 
 
 def _bth(start: int, octets: int) -> Read:
+    """Return a reader of bytes of RoCE's BTH; None for other packets."""
     opcode = _misc("bth_opcode")
 
     def read(headers: Headers) -> int | None:

@@ -272,7 +272,10 @@ _SOURCE: Final[frozenset[Part]] = frozenset({source})
 
 
 def _root(table: FlowTable, headers: Headers) -> int:
-    """Return the address of a table's first STE; an FDB has a separate one for the uplink."""
+    """Return the address of a table's first STE.
+
+    An FDB has two: one for packets from the uplink, one for all others.
+    """
     assert table.roots is not None  # every table that software owns has roots
     if table.table_type is not FlowTableType.FDB:
         return table.roots[0]
@@ -299,7 +302,10 @@ class _Path:
         self._is_opaque = any(step.reshapes for step in before)
 
     def read(self, selection: FieldSelection) -> int:
-        """Return some fields of the packet, and record the key parts."""
+        """Return the value of some fields of the packet, and record the key parts that decide them.
+
+        After headers have moved, the path's key parts become unknown: the result is not cached.
+        """
         if self._is_opaque or (self._is_changed and selection.is_deep):
             self.parts = None
         elif self.parts is not None and not selection.parts <= self.parts:

@@ -152,6 +152,7 @@ def _remember(
 def _key(
     domain: FlowDomain, headers: Headers, root: FlowTable | None, answers: tuple[int, ...]
 ) -> Hashable:
+    """Return the cache key of a packet: its key parts, the root, and the answers so far."""
     key: Hashable = base(headers)
     if domain.users:
         key = (key, *[part(headers) for part in domain.users])
@@ -176,7 +177,10 @@ def _learn(domain: FlowDomain, parts: frozenset[Part]) -> bool:
 
 
 def _forget_software(domain: FlowDomain) -> None:
-    """Drop the decisions and key parts of software-owned entries that have changed."""
+    """Drop all cached decisions, and the key parts learnt from software-owned entries.
+
+    The cache follows ``domain.software.age`` from now on.
+    """
     domain.age = domain.software.age
     _disuse(domain, domain.learnt)
     domain.learnt.clear()
@@ -415,7 +419,7 @@ def set_root(domain: FlowDomain, table: FlowTable | None) -> None:
 
 
 def set_underlay(domain: FlowDomain, qpn: int, table: FlowTable | None) -> None:
-    """Set the first table for the packets of an underlay QP; None removes it."""
+    """Set the first table for an underlay QP's packets, None for none; drop cached decisions."""
     if table is None:
         domain.underlays.pop(qpn, None)
     else:
@@ -460,7 +464,10 @@ def change_action(domain: FlowDomain, entry: FlowEntry, action: FteAction) -> No
 
 
 def remove_entry(domain: FlowDomain, entry: FlowEntry) -> None:
-    """Remove an entry from its group; its packets go on to the next matching entry."""
+    """Remove an entry from its group; drop all cached decisions.
+
+    Packets that matched the entry then match a later entry, or miss.
+    """
     entry.group.discard(entry)
     _disuse(domain, _copied(entry.action))
     _disuse(domain, _sources(entry))

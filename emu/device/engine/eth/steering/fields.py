@@ -46,10 +46,10 @@ _TUNNEL_BYTES: Final = 8
 
 
 def base(headers: Headers) -> tuple[bytes, int]:
-    """Return the base of each key.
+    """Return the part of every cache key: bytes before the network header, and kinds of headers.
 
-    The base is the bytes before the network header, IP version, protocol, and whether there are
-    ports.
+    The kinds are IP version, protocol, and whether the packet is a fragment and has a transport
+    header.
     """
     kind = headers.version << 10 | headers.protocol << 2
     if headers.fragment:
@@ -101,6 +101,8 @@ def _traffic_class(headers: Headers) -> bytes:
 
 
 def _tos(shift: int, mask: int) -> Read:
+    """Return a reader of bits of the IPv4 TOS or IPv6 traffic class; None without IP."""
+
     def read(headers: Headers) -> int | None:
         if not headers.version:
             return None
@@ -126,6 +128,8 @@ def _addresses(headers: Headers) -> bytes:
 
 
 def _address(destination: bool) -> Read:
+    """Return a reader of the source or destination IP address; None without IP."""
+
     def read(headers: Headers) -> int | None:
         if not headers.version:
             return None
@@ -141,6 +145,8 @@ def _ports(headers: Headers) -> bytes:
 
 
 def _port(protocol: int, start: int) -> Read:
+    """Return a reader of a port of TCP or UDP, whichever ``protocol`` is; None for others."""
+
     def read(headers: Headers) -> int | None:
         if headers.protocol != protocol or not headers.l4:
             return None
@@ -166,7 +172,10 @@ def _flow_label(headers: Headers) -> int | None:
 
 
 def _after_udp(headers: Headers, ports: Collection[int], size: int) -> bytes:
-    """Return ``size`` bytes after a UDP header to one of ``ports``; empty if incomplete."""
+    """Return ``size`` bytes behind a UDP header whose destination port is one of ``ports``.
+
+    Return empty bytes for other packets, and if the packet ends earlier.
+    """
     if headers.protocol != UDP or not headers.l4:
         return b""
     if _number(headers.ports[2:], "big") not in ports or headers.l4 + 8 + size > headers.end:
@@ -200,7 +209,7 @@ def _vxlan_vni(headers: Headers) -> int | None:
 
 
 def _geneve(start: int, stop: int, mask: int) -> Read:
-    """Return a reader of some bits of Geneve's first 8 bytes (RFC 8926 3.4)."""
+    """Return a reader of bits of Geneve's first 8 bytes (RFC 8926 3.4); None without Geneve."""
 
     def read(headers: Headers) -> int | None:
         geneve = _after_udp(headers, _GENEVE_PORTS, _TUNNEL_BYTES)
@@ -230,6 +239,8 @@ def _after_grh(headers: Headers) -> bytes:
 
 
 def _bth(start: int, stop: int) -> Read:
+    """Return a reader of bytes of RoCE's base transport header; None without one."""
+
     def read(headers: Headers) -> int | None:
         if headers.ethertype == ETH_ROCE:
             bth = _after_grh(headers)
@@ -248,6 +259,8 @@ def _gre(headers: Headers) -> bytes:
 
 
 def _gre_bit(bit: int) -> Read:
+    """Return a reader of a bit of GRE's first byte; None without GRE."""
+
     def read(headers: Headers) -> int | None:
         gre = _gre(headers)
         return gre[0] >> bit & 1 if gre else None
@@ -290,7 +303,7 @@ def _source_owner(headers: Headers) -> int | None:
 def _register(number: int) -> Read:
     """Return a reader of a metadata register; 0 if no earlier entry has written it.
 
-    A packet may arrive with registers from a switch's tables; its decision depends on them too.
+    A packet may arrive with registers from a switch's tables.
     """
 
     def read(headers: Headers) -> int:

@@ -27,7 +27,7 @@ def _message(headers: Headers) -> bytes:
 
 
 def _bytes_of(protocol: int, start: int, stop: int) -> Read:
-    """Return a reader of some bytes of ``_message``, for messages of this protocol."""
+    """Return a reader of some bytes of ``_message``; None for a packet of another protocol."""
 
     def read(headers: Headers) -> int | None:
         message = _message(headers)

@@ -50,6 +50,8 @@ def inner_field(field: MatchField) -> MatchField:
 
 
 def _reader(read: Read) -> Read:
+    """Return a reader of the field in the inner packet; None without a tunnel."""
+
     def inner(headers: Headers) -> int | None:
         packet = _inside(headers)
         return None if packet is None else read(packet)
@@ -59,9 +61,9 @@ def _reader(read: Read) -> Read:
 
 @cache
 def _part(part: Callable[[Headers], Hashable]) -> Part:
-    """Return the inner key part, the same object for all its fields.
+    """Return the key part of the inner packet: None for a packet without a tunnel.
 
-    Each packet computes it once.
+    Equal arguments get the same object, so each packet computes the key part once.
     """
 
     def inner(headers: Headers) -> Hashable:

@@ -33,7 +33,7 @@ MAX_SEGMENTED_PACKETS: Final = 2048
 def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
     """Return the number of packets for which a frame stands, and their bytes in all.
 
-    Raises FrameError for a super-frame without complete headers.
+    A plain frame stands for itself. Raises FrameError for a super-frame without complete headers.
     """
     if frame.gso_size <= 0:
         return 1, len(frame.data)

@@ -214,6 +214,8 @@ def _insert(data: bytes, at: int) -> Callable[[Headers], bytes]:
 
 
 def _remove(at: int, size: int) -> Callable[[Headers], bytes]:
+    """Return a change that removes ``size`` bytes; FrameError if the packet is too short."""
+
     def change(headers: Headers) -> bytes:
         if len(headers.frame) < at + size + 2:
             raise FrameError("removal reaches behind the end of the packet")

@@ -92,6 +92,8 @@ def _mac(start: int, octets: int) -> FieldPosition:
 
 
 def _ip(version: int, start: int, octets: int, shift: int, bits: int, field: str) -> FieldPosition:
+    """Return the position of a field of IP version ``version``, absent in other packets."""
+
     def at(headers: Headers) -> int:
         return headers.l3 + start if headers.version == version else ABSENT
 
@@ -116,6 +118,8 @@ _Field = FieldPosition | _Register | _Dscp
 
 
 def _l4(protocol: int, start: int, bits: int, field: str) -> FieldPosition:
+    """Return the position of a field of TCP or UDP, absent in packets of another protocol."""
+
     def at(headers: Headers) -> int:
         return headers.l4 + start if headers.l4 and headers.protocol == protocol else ABSENT
 
@@ -167,7 +171,10 @@ PLACES: Final[dict[int, _Field]] = {
 
 
 def _bits_of(field: int, offset: int, length: int) -> _Field:
-    """Return the field. Raises BAD_PARAM_ERR if it is unknown or lacks these bits."""
+    """Return the field with this number.
+
+    Raises BAD_PARAM_ERR if it cannot be modified, or has fewer than ``offset + length`` bits.
+    """
     location = PLACES.get(field)
     if location is None:
         raise CmdError(Status.BAD_PARAM_ERR, "field cannot be modified", f"{field:#x}")
@@ -203,6 +210,11 @@ def _set(action: SetActionIn) -> tuple[Change, bool, Part | None]:
 
 
 def _add(action: AddActionIn) -> tuple[Change, bool, Part | None]:
+    """Return the change of an ADD action, modulo the field, and whether bytes of the frame change.
+
+    A packet that lacks the field is unchanged. Raises BAD_PARAM_ERR for a field that cannot be
+    modified.
+    """
     field, data = _bits_of(action.field, 0, 0), action.data
     mask = (1 << field.bits) - 1
 
@@ -296,6 +308,7 @@ def rewrite(headers: Headers, steps: Steps) -> Marked:
 
 
 def _reshaped(headers: Headers, step: Any) -> Marked:
+    """Return the packet after a step that moves headers, parsed anew. Raises FrameError."""
     frame: bytes = step.changes[0](headers)
     if frame is headers.frame:
         return headers if isinstance(headers, Marked) else marked(headers, {})
@@ -323,6 +336,7 @@ def _rewritten(
 
 
 def _with_frame(headers: Headers, frame: bytes, registers: dict[int, int]) -> Marked:
+    """Return a copy of the packet with other bytes and registers; source and offsets are kept."""
     packet = Marked(
         frame, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4,
         headers.end, headers.fragment,

@@ -61,11 +61,11 @@ def route(
     ``octets`` is its length without FCS; a super-frame stands for ``packets`` packets of ``octets``
     bytes in all. ``source`` is the function's own send queue that sent the frame, None for a frame
     from the wire; ``Tir.takes`` filters by it. ``root`` is the first table for an underlay's
-    packets. A queue is listed once per entry that leads to it. An empty list means that the frame
-    is discarded.
-
-    Only headers matter: an IP packet whose length exceeds its frame is steered normally
-    (rdma-core's tests send such packets: tests/utils.py, gen_packet).
+    packets.
+    A queue is listed once per entry that leads to it. An empty list means that the frame is
+    discarded; the caller counts that. Raises FrameError for an impossible change. Only headers
+    matter: an IP packet whose length exceeds its frame is steered normally (rdma-core's
+    tests/utils.py: gen_packet).
     """
     domain = hca.flow_domains.get(_NIC_RX)
     if domain is None:

@@ -58,7 +58,11 @@ def segments(hca: Hca, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int
 def _headers(
     hca: Hca, sq: Sq, wqe: Wqe, data: bytes, *, whole: bool
 ) -> tuple[Headers, Headers | None]:
-    """Return the outer and inner headers; the WQE's inner offsets take precedence over parsing."""
+    """Return the outer and inner headers; the inner ones are None without a recognized tunnel.
+
+    The WQE's inner offsets (allow_swp) take precedence over parsing. Raises FrameError for
+    malformed headers.
+    """
     outer = parse(data, whole=whole)
     if sq.ctx.allow_swp:
         _, _, _, inner_l3, swp_flags = SWP.unpack_from(wqe.buf, DS)
