@@ -58,8 +58,9 @@ class Vhca(Generic[NodeT]):
         return self.vport_number == MANAGER
 
     def other(self, vport_number: int) -> NodeT | None:
-        """Return the function of another vPort if it has power; None unless called by the
-        manager.
+        """Return the function of another vPort of the adapter if it has power, else None.
+
+        None also unless this function is the manager, and for its own number.
         """
         vhca = self.adapter.by_vport(vport_number) if self.is_manager else None
         return None if vhca is None or vhca is self else vhca.node
@@ -69,9 +70,11 @@ class Vhca(Generic[NodeT]):
         return self.is_manager and self.adapter.has_vport(vport_number)
 
     def start_ethernet(self, guid: int, mac: bytes, node_description: bytes) -> NicVport:
-        """Start the vPort of the function and return it.
+        """Create the function's vPort anew, with counters at 0, and return it.
 
-        The MAC address of a managed function survives its resets: the manager may have set it.
+        An only function also restarts the physical port. The manager resets ``forwarded`` and lets
+        all drivers of virtual functions start. The MAC address of a managed function survives its
+        resets: the manager may have set it.
         """
         port = self.adapter.start_port()
         if self.is_manager:
@@ -127,10 +130,10 @@ class Adapter(Generic[NodeT]):
         return self.model.firmware
 
     def add(self, vport_number: int) -> Vhca[NodeT]:
-        """Add a function with a vPort of this number, and return its Vhca.
+        """Add a function with a vPort of this number, and return its Vhca, without power so far.
 
-        Raises ValueError for a number that is in use, for too many functions, and with an
-        InfiniBand port, which belongs to one function.
+        The vhca id is the lowest free one of the board. Raises ValueError for a number that is in
+        use, for too many functions, and with an InfiniBand port, which belongs to one function.
         """
         if self.model.port_type is not PortType.ETH:
             raise ValueError("an InfiniBand port belongs to one function")
@@ -146,7 +149,10 @@ class Adapter(Generic[NodeT]):
         return vhca
 
     def remove(self, vhca: Vhca[NodeT]) -> None:
-        """Remove a function that the caller has stopped; the manager cannot be removed."""
+        """Remove a function that the caller has stopped, and detach it from the switch.
+
+        The manager cannot be removed (an assertion).
+        """
         assert vhca is not self.manager
         self.switch.detach(vhca)
         del self.vhcas[vhca.number], self._by_vport[vhca.vport_number]
@@ -166,7 +172,11 @@ class Adapter(Generic[NodeT]):
         return (vhca.node for vhca in self.vhcas.values() if vhca.node is not None)
 
     def passed(self) -> tuple[Direction, Direction]:
-        """Return the traffic sent and received by the physical port."""
+        """Return the physical port's traffic, sent and received, without what was only looped back.
+
+        On a board with two ports, RoCE traffic of the LAG's master counts at the port that carried
+        it.
+        """
         sent, received = self.switch.passed()
         if self.board.most_ports == 1:
             return sent, received
@@ -177,8 +187,8 @@ class Adapter(Generic[NodeT]):
     def start_port(self) -> EthPort:
         """Return the Ethernet port for a function that starts.
 
-        An only function restarts the port. The link of several functions stays up while one of them
-        starts.
+        An only function gets a new port, with default settings and counters at 0. Several functions
+        keep the port, whose link stays up while one of them starts.
         """
         if self._eth is None or len(self.vhcas) == 1:
             modes = LinkModes.of(self.model.eth_speed, is_extended=self.model.eth_is_extended)

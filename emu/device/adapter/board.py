@@ -42,7 +42,10 @@ class Sensor:
     """Temperature from which on the chip warns its drivers."""
 
     def measure(self, temperature: int) -> bool:
-        """Set the temperature; return whether it has just reached the threshold."""
+        """Set the temperature and the maximum; return whether it has just reached the threshold.
+
+        False below the threshold, and while the temperature stays at or above it. Raises no event.
+        """
         was_hot = self.temperature >= self.threshold
         self.temperature = temperature
         self.highest = max(self.highest, temperature)
@@ -97,17 +100,17 @@ class Board(Generic[NodeT]):
         return lag if lag is not None and not lag.of_switches and vhca is self.master else None
 
     def end_lag_of(self, vhca: Vhca[NodeT]) -> None:
-        """End the LAG whose master is the stopping function ``vhca``."""
+        """End the LAG if ``vhca``, a function that stops, is its master; else do nothing."""
         if vhca is self.master:
             self.lag = None
 
     def managed_by(self, number: int) -> Adapter[NodeT] | None:
-        """Return the adapter whose switch the function with this vhca id manages."""
+        """Return the adapter whose switch the function with this vhca id manages, or None."""
         candidates = (adapter for adapter in self.adapters if adapter.manager.number == number)
         return next(candidates, None)
 
     def node_of(self, number: int) -> NodeT | None:
-        """Return the function with this vhca id, or None if none with power has it."""
+        """Return the function with this vhca id; None if none has it, or if it has no power."""
         for adapter in self.adapters:
             vhca = adapter.vhcas.get(number)
             if vhca is not None:

@@ -66,7 +66,8 @@ class Lag:
     def port_of(self, affinity: int, number: int) -> int:
         """Return the egress port; without an affinity, by the ``number`` of the queue.
 
-        An affinity to a port that the board does not have counts as none.
+        An affinity to a port that the board does not have counts as none. The map applies in both
+        cases.
         """
         ports = len(self.remap)
         return self.remap[affinity - 1 if 0 < affinity <= ports else number % ports]

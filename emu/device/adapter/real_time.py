@@ -40,8 +40,9 @@ class RealTime:
         return seconds << 32 | rest
 
     def until(self, time_ns: int, counter_ns: int) -> int:
-        """Return the counter nanoseconds until the clock reads ``time_ns``; 0 or less when that is
-        past.
+        """Return the counter nanoseconds until the clock reads ``time_ns``; 0 or less if past.
+
+        The present frequency correction is included.
         """
         left = time_ns - self.at(counter_ns)
         return left * _SCALED // (_SCALED + self._scaled_ppm)
@@ -51,7 +52,7 @@ class RealTime:
         self._since_ns, self._ns = counter_ns, time_ns
 
     def adjust(self, delta_ns: int, counter_ns: int) -> None:
-        """Move the clock by ``delta_ns``, forward or back."""
+        """Move the clock by ``delta_ns``, forward or back, but not below 0; the frequency stays."""
         self.set(max(self.at(counter_ns) + delta_ns, 0), counter_ns)
 
     def correct(self, scaled_ppm: int, counter_ns: int) -> None:

@@ -50,7 +50,10 @@ class Switch(Protocol[NodeT]):
         """Record that the manager's tables have started or stopped to route frames."""
 
     def is_decided(self, source: NodeT, /) -> bool:
-        """Return whether tables route all frames of a function, including frames to itself."""
+        """Return whether tables route all frames of a function, including frames to itself.
+
+        True only for the manager of an embedded switch whose FDB has a root table.
+        """
 
     def forward(self, source: NodeT, frame: Frame, /) -> None:
         """Carry a frame of a function's vPort, which may be lost. Never blocks, never raises."""
@@ -62,7 +65,7 @@ class Switch(Protocol[NodeT]):
         """Deliver a frame that has passed tables of a switch of the board to a vPort."""
 
     def passed(self) -> tuple[Direction, Direction]:
-        """Return the traffic sent and received by the physical port."""
+        """Return the traffic sent and received by the physical port, without looped-back frames."""
 
 
 class PlainSwitch(Generic[NodeT]):
@@ -96,7 +99,7 @@ class PlainSwitch(Generic[NodeT]):
         """Do nothing: the vPort of another function is not connected."""
 
     def attach(self, vhca: Vhca[NodeT]) -> None:
-        """Connect the manager to the cable; ignore other functions."""
+        """Connect the manager to the cable, to receive its frames too; ignore other functions."""
         if not vhca.is_manager:
             return
         node = vhca.node
@@ -110,7 +113,10 @@ class PlainSwitch(Generic[NodeT]):
         self.uplink.port_changed(node)
 
     def passed(self) -> tuple[Direction, Direction]:
-        """Return the traffic of the vPort, without frames looped back to the function."""
+        """Return the traffic of the vPort, without frames looped back to the function.
+
+        Empty directions before the manager has power.
+        """
         vport = self._vhca.nic_vport if self._vhca is not None else None
         return vport.passed() if vport is not None else (Direction(), Direction())
 

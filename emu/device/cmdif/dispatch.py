@@ -26,9 +26,11 @@ log = logging.getLogger(__name__)
 
 
 def dispatch(hca: Hca, request: CommandRequest, command: Command | None) -> Portions[None]:
-    """Check a command and run its handler, which writes ``request.out``.
+    """Check a command and run its handler, in steps; the handler writes ``request.out``.
 
-    ``command`` is None for an opcode without a handler. Raises CmdError.
+    Raises CmdError: BAD_OP_ERR if ``command`` is None, as no handler exists. The checks of state,
+    sender, lengths and addressed function refuse too, and the handler itself. An output shorter
+    than the layout gets the start of the structure.
     """
     if command is None:
         raise _unknown(hca.unhandled, request.opcode)
@@ -49,7 +51,11 @@ def dispatch(hca: Hca, request: CommandRequest, command: Command | None) -> Port
 
 
 def _check_standing(hca: Hca, uid: int, command: Command) -> None:
-    """Refuse unless the HCA's state and the sender allow this command."""
+    """Raise CmdError unless the HCA's state and the sender allow this command.
+
+    BAD_SYS_STATE_ERR in a state before ``command.needs``; BAD_RES_ERR for a ``uid`` that no user
+    context has; BAD_PARAM_ERR for a privileged command with a user context's ``uid``.
+    """
     if hca.state < command.needs:
         raise CmdError(
             Status.BAD_SYS_STATE_ERR,
@@ -69,7 +75,12 @@ def _check_standing(hca: Hca, uid: int, command: Command) -> None:
 def _in_portions(
     hca: Hca, request: CommandRequest, command: Command, work: Portions[None]
 ) -> Portions[None]:
-    """Run a handler step by step; refuse when the HCA is torn down in between."""
+    """Run a handler's steps, one per round, with the sender's uid as caller in each step only.
+
+    Raises the handler's CmdError, and BAD_SYS_STATE_ERR when the HCA is torn down between two
+    steps. Before each further step, state and sender are checked again. The handler's generator is
+    closed at any end.
+    """
     teardowns = hca.teardowns
     try:
         for _ in work:
@@ -84,6 +95,10 @@ def _in_portions(
 
 
 def _unknown(unhandled: Unhandled, opcode: int) -> CmdError:
+    """Count an opcode without a handler in ``unhandled``, and return a BAD_OP_ERR refusal.
+
+    Only the first use of an opcode logs a warning.
+    """
     name = op_name(opcode)
     asked = unhandled.commands
     if not asked[opcode]:
@@ -98,7 +113,11 @@ def _unknown(unhandled: Unhandled, opcode: int) -> CmdError:
 
 
 def _check_lengths(request: CommandRequest, command: Command) -> None:
-    """Refuse unsupported lengths of input and output with BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR."""
+    """Refuse unsupported lengths of input and output with CmdError.
+
+    BAD_INP_LEN_ERR for an input shorter than ``min_in`` or longer than ``max_in``; BAD_OUTP_LEN_ERR
+    for an output shorter than ``min_out``. A longer output is accepted.
+    """
     if len(request.data) < command.min_in:
         raise CmdError(
             Status.BAD_INP_LEN_ERR,

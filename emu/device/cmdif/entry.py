@@ -35,7 +35,13 @@ _OUT_LENGTH: Final = DeliveryStat.OUT_LENGTH_ERR
 def fetch(
     hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: CmdLayout
 ) -> Portions[CommandRequest]:
-    """Check the entry and both mailbox chains, and return the request. Raises DeliveryError."""
+    """Return the command in a queue entry, after checks of the entry and both mailbox chains.
+
+    The output is only allocated, as zeros; a short input of a known opcode is padded. Raises
+    DeliveryError: CMD_DESCR_ERR for a type other than PCIe, IN_LENGTH_ERR or OUT_LENGTH_ERR below 8
+    bytes, and the errors of :func:`mailbox.walk`. With ``cmdif_checksum``, a wrong signature is
+    SIGNAT_ERR. Raises DmaError for blocks that are unmapped meanwhile.
+    """
     kind, inlen, in_ptr, inline, out_ptr, outlen, token = _ENTRY.unpack(entry.buf)
     if kind != CMD_TYPE_PCIE:
         raise DeliveryError(DeliveryStat.CMD_DESCR_ERR, f"command type {kind:#x}")
@@ -66,7 +72,11 @@ def fetch(
 
 
 def complete(hca: Hca, request: CommandRequest, delivery: int = DeliveryStat.OK) -> Portions[None]:
-    """Write the command's output and return its slot to the driver. Raises DmaError."""
+    """Write the command's output to guest memory and return its slot to the driver.
+
+    The mailboxes are written first, signed if ``cmdif_checksum`` is set, then the entry with
+    ``delivery`` as its status. Raises DmaError; the entry then stays owned by the device.
+    """
     if request.out_blocks:
         yield from mailbox.scatter(hca.memory, request.out_blocks, request.out)
         if _is_signed(hca.caps):
@@ -76,7 +86,11 @@ def complete(hca: Hca, request: CommandRequest, delivery: int = DeliveryStat.OK)
 
 
 def write_back(hca: Hca, at: int, entry: CmdLayout, delivery: int) -> None:
-    """Write output and signature, then the ownership byte."""
+    """Write an entry's output and signature, then ``delivery`` and the cleared ownership bit.
+
+    The last byte returns the slot to the driver. Signs only with ``cmdif_checksum``. Raises
+    DmaError.
+    """
     entry.buf[STATUS_OWN_OFFSET] = delivery << 1
     if _is_signed(hca.caps):
         entry.sig = 0

@@ -67,7 +67,12 @@ class ToolCommands:
         self._hca = hca
 
     def run(self, opcode: int, mailbox: bytearray) -> int:
-        """Run FLASH_REG_ACCESS, or QUERY_CAP, which reports access to every register."""
+        """Run FLASH_REG_ACCESS or QUERY_CAP in ``mailbox`` and return an IcmdStatus.
+
+        INVALID_OPCODE for any other opcode, with no change. FLASH_REG_ACCESS always returns OK: the
+        result of the access is an AccessStatus in the operation TLV, whose ``r`` bit is set.
+        QUERY_CAP reports access to every register.
+        """
         if opcode == QUERY_CAP:
             mailbox[: icmd_query_cap_general.size] = _CAPABILITIES
             return IcmdStatus.OK
@@ -80,6 +85,12 @@ class ToolCommands:
         return IcmdStatus.OK
 
     def _access(self, operation: OperationTlv, mailbox: bytearray) -> AccessStatus:
+        """Access the register that the TLVs in the mailbox name, and return an AccessStatus.
+
+        OK: the register's bytes have replaced the data. UNKNOWN_TLV for wrong types or lengths of
+        the TLVs; METHOD_NOT_SUPPORTED for neither read nor write. BAD_PARAM for data beyond the
+        mailbox and for a refusal by ACCESS_REG.
+        """
         part = reg_tlv.view(mailbox, _REGISTER_AT)
         size = part.len * 4 - reg_tlv.size
         shape = (operation.type, operation.len, part.type)
@@ -99,8 +110,10 @@ class ToolCommands:
         return AccessStatus.OK
 
     def _run(self, register_id: int, op_mod: int, data: bytes) -> bytes:
-        """Run ACCESS_REG and return the register's bytes, of the same length as ``data``. Raises
-        CmdError.
+        """Run ACCESS_REG and return the register's bytes, of the same length as ``data``.
+
+        Raises the handler's CmdError. The checks of :func:`emu.device.cmdif.dispatch.dispatch` are
+        skipped, so any state of the HCA is allowed.
         """
         command = self._commands[Op.ACCESS_REG]
         given, out = command.layout_in, command.layout_out

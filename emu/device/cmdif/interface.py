@@ -102,9 +102,10 @@ class CommandInterface:
         """Number of refused commands since power-on."""
 
     def set_address(self, address: int) -> None:
-        """Set the address of the command queue (a page), before the first doorbell.
+        """Set the address of the command queue (a page), and accept doorbells from now on.
 
-        A changed address drops the commands in progress in the old queue.
+        A changed address drops the commands of the old queue without a completion; the same address
+        changes nothing in progress. With address 0, doorbells are ignored.
         """
         if address != self._address:
             self._drop()
@@ -112,13 +113,16 @@ class CommandInterface:
         self._is_left = False
 
     def forget(self) -> None:
-        """Stop serving slots until the next driver sets the queue's address."""
+        """Drop all commands without a completion, and ignore doorbells until ``set_address``."""
         self._drop()
         self._address = 0
         self._is_left = True
 
     def _drop(self) -> None:
-        """Drop all pending commands without a completion."""
+        """Drop all pending commands and those in progress, without a completion or an event.
+
+        The generators of long commands are closed, and the queue of long commands is replaced.
+        """
         self._waiting = self._working = self._finished = 0
         self.busy = False
         for work in self.line:
@@ -127,7 +131,11 @@ class CommandInterface:
         self.line = deque()
 
     def doorbell(self, vector: int) -> None:
-        """Record the slots that the driver has filled, except those with a command in progress."""
+        """Record the slots that the driver has filled, one bit each, for the next ``run``.
+
+        Slots with a command in progress are ignored. Without a queue address the doorbell is only
+        logged.
+        """
         if not self._address:
             # A driver's late work (6.1: its cache of keys) may ring the doorbell once more.
             level = logging.DEBUG if self._is_left else logging.WARNING
@@ -137,10 +145,12 @@ class CommandInterface:
         self.busy = bool(self._waiting or self.line)
 
     def run(self) -> None:
-        """Run the first long command, start up to COMMANDS_PER_ROUND slots, and report.
+        """Run one step of the first long command, start pending slots, and send one CMD event.
 
-        Freeing a long list takes milliseconds: it is charged, and slots wait when the budget is
-        used up.
+        Starts at most COMMANDS_PER_ROUND slots, the lowest numbers first, and none once the budget
+        is used up; the others wait for the next round. ``busy`` then says whether any are left.
+        Memory that commands have freed is charged to the budget, as freeing a long list takes
+        milliseconds.
         """
         budget, ledger = self._hca.budget, self._hca.ledger
         used = ledger.used
@@ -161,6 +171,7 @@ class CommandInterface:
         self.report()
 
     def _first_in_line(self) -> None:
+        """Charge and run one step of the first long command; remove the command once it is done."""
         line = self.line
         self._hca.budget.charge(SEGMENT_BUDGET)
         work = line.popleft()
@@ -168,14 +179,19 @@ class CommandInterface:
             line.appendleft(work)
 
     def begin(self, work: Portions[None]) -> None:
-        """Run the first step of ``work``; queue the rest unless that finished it."""
+        """Run the first step of ``work`` at once; queue the rest with the long commands."""
         line = self.line
         if goes_on(work):
             line.append(work)
             self.busy = bool(self._waiting or self.line)
 
     def _serve(self, slot: int) -> Portions[None]:
-        """Process a slot's command from its entry to its completion."""
+        """Process a slot's command from its entry to its completion.
+
+        The finished slot joins the next CMD event if the driver had the same CMD EQ before and
+        after the command. Otherwise the driver polls. A DmaError is logged, and the slot stays
+        owned by the device.
+        """
         by_event = self._hca.event_eq(_CMD)
         address = self._address + (slot << LOG_STRIDE)
         try:
@@ -189,8 +205,11 @@ class CommandInterface:
             self._finished |= 1 << slot
 
     def _serve_entry(self, slot: int, address: int) -> Portions[bool]:
-        """Serve an owned entry; return False when the completion is missing or deferred. Raises
-        DmaError.
+        """Serve a slot's entry; return whether its completion has been written.
+
+        False for an entry that the driver still owns (logged), and where a fault rule defers or
+        drops the completion. A command of more than SHORT_BYTES first queues behind the other long
+        ones; the ledger counts its bytes. Raises DmaError.
         """
         entry = cmd_layout.view(bytearray(self._hca.memory.read(address, cmd_layout.size)))
         if not entry.buf[STATUS_OWN_OFFSET] & 1:
@@ -206,7 +225,12 @@ class CommandInterface:
             return (yield from self._answer(slot, address, entry))
 
     def _answer(self, slot: int, address: int, entry: CmdLayout) -> Portions[bool]:
-        """Serve an entry that the device owns; return the same as ``_serve_entry``."""
+        """Serve an entry that the device owns; return whether its completion has been written.
+
+        A DeliveryError is logged, traced and written as the entry's delivery status; the command
+        does not run. Loaded fault rules see the command first, and may return False. Raises
+        DmaError.
+        """
         try:
             request = yield from fetch(self._hca, self._commands, slot, address, entry)
         except DeliveryError as error:
@@ -222,22 +246,28 @@ class CommandInterface:
         return True
 
     def _show(self, faults: FaultPoints, request: CommandRequest) -> Portions[bool]:
-        """Show the command to the fault rules; return the same as ``_answer``."""
+        """Show the command to the fault rules; return whether its completion may be reported.
+
+        False where a rule defers or drops it. A function that is off the bus does not run the
+        command.
+        """
         return not faults.is_gone and (yield from faults.show(COMMAND_POINT, self, request))
 
     def deliver(self, request: CommandRequest, delivery: int = DeliveryStat.OK) -> Portions[None]:
-        """Write the output back, see :func:`emu.device.cmdif.entry.complete`."""
+        """Write the output back, see :func:`emu.device.cmdif.entry.complete`. Raises DmaError."""
         return complete(self._hca, request, delivery)
 
     def finish(self, slot: int) -> None:
-        """Name a slot in the next report, if the driver has an EQ for CMD events now."""
+        """Name a slot in the next CMD event; do nothing if the driver has no CMD EQ now."""
         if self._hca.event_eq(_CMD) is not None:
             self._finished |= 1 << slot
 
     def execute(self, request: CommandRequest, refusal: CmdError | None = None) -> Portions[None]:
-        """Run one delivered command and write output, status and syndrome into ``request.out``.
+        """Run one delivered command; write output, status and syndrome into ``request.out`` only.
 
-        With a ``refusal``, the command does not run and completes with that refusal.
+        A refusal (CmdError, or ``refusal`` instead of a run) zeroes the output, sets its status and
+        syndrome, and counts in ``refused``. Any other exception is logged, counts in
+        ``hca.internal_errors`` and becomes INT_ERR. The tracer sees start and end.
         """
         hca = self._hca
         self.executed += 1
@@ -268,8 +298,9 @@ class CommandInterface:
             traced(error)
 
     def report(self) -> None:
-        """Send one CMD event for all slots finished since the last one, if the driver has an EQ for
-        it.
+        """Send one CMD event for all slots finished since the last one; none without such slots.
+
+        Without an EQ for CMD events the event is dropped.
         """
         finished, self._finished = self._finished, 0
         if finished:

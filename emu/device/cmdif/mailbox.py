@@ -49,10 +49,13 @@ def walk(
 ) -> Portions[list[int]]:
     """Return the addresses of the blocks that carry ``length`` bytes beyond the inline ones.
 
-    ``side`` is IN_LENGTH_ERR or OUT_LENGTH_ERR; it identifies the side in the error raised. The
-    chain of an input may be shorter than ``length``: iPXE's golan.c declares the length of a
-    context for 2RST_QP, without a block; OpenBSD's if_mcx.c counts the page list of CREATE_SQ twice
-    and links the blocks of one. The input is then the data of the existing blocks.
+    Raises DeliveryError: ``side`` (IN_LENGTH_ERR or OUT_LENGTH_ERR) above MAX_COMMAND_BYTES and for
+    an output chain that is too short, IN_PTR_ALIGN_ERR or OUT_PTR_ALIGN_ERR, and the errors of
+    :func:`_next_block`. An input chain may be too short; the input is then the data of the existing
+    blocks.
+
+    Examples: iPXE's golan.c declares the length of a context for 2RST_QP, without a block.
+    OpenBSD's if_mcx.c counts the page list of CREATE_SQ twice and links the blocks of one.
     """
     if length > MAX_COMMAND_BYTES:
         raise DeliveryError(side, f"{length} bytes, at most {MAX_COMMAND_BYTES}")
@@ -79,7 +82,11 @@ def walk(
 def _next_block(
     memory: GuestMemory, address: int, number: int, token: int, side: DeliveryStat
 ) -> int:
-    """Check one whole block before the command runs, so that writing its output cannot fail."""
+    """Check one block before the command runs, and return the address of the next; 0 ends a chain.
+
+    Raises DeliveryError: BAD_BLK_NUM_ERR for a wrong block number, TOK_ERR for a wrong token.
+    FW_ERR for memory that is not granted: a block of an output must be writable.
+    """
     try:
         following, block_num, block_token = _LINK.unpack(memory.read(address, _LINK.size))
         if side is DeliveryStat.OUT_LENGTH_ERR:
@@ -100,7 +107,10 @@ def _next_block(
 def gather(
     memory: GuestMemory, inline: bytes, blocks: Sequence[int], length: int
 ) -> Portions[bytearray]:
-    """Return the whole input: the inline bytes and the contents of the blocks."""
+    """Return the input: the inline bytes and the blocks' contents, at most ``length`` bytes.
+
+    Fewer bytes if the chain is shorter. Raises DmaError.
+    """
     data = bytearray(inline[:length])
     for first in range(0, len(blocks), BLOCKS_PER_PORTION):
         if first:
@@ -112,7 +122,7 @@ def gather(
 
 
 def scatter(memory: GuestMemory, blocks: Sequence[int], output: Buffer) -> Portions[None]:
-    """Write the bytes of an output beyond the inline ones into its blocks."""
+    """Write the bytes of an output beyond the inline ones into its blocks. Raises DmaError."""
     at = INLINE_BYTES
     for first in range(0, len(blocks), BLOCKS_PER_PORTION):
         if first:
@@ -123,8 +133,9 @@ def scatter(memory: GuestMemory, blocks: Sequence[int], output: Buffer) -> Porti
 
 
 def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Portions[None]:
-    """Raise SIGNAT_ERR for a block with a bad signature, of the control fields or of the whole
-    block.
+    """Raise DeliveryError with SIGNAT_ERR for the first block with a bad signature.
+
+    Both signatures count, that of the control fields and that of the whole block. Raises DmaError.
     """
     for first in range(0, len(blocks), BLOCKS_PER_PORTION):
         if first:
@@ -136,7 +147,7 @@ def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Portions[Non
 
 
 def sign(memory: GuestMemory, blocks: Sequence[int]) -> Portions[None]:
-    """Sign the blocks of an output."""
+    """Write both signatures into each block of an output in guest memory. Raises DmaError."""
     for first in range(0, len(blocks), BLOCKS_PER_PORTION):
         if first:
             yield

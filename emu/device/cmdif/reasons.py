@@ -51,9 +51,10 @@ def kinds() -> tuple[str, ...]:
 
 @cache
 def collect(*packages: ModuleType) -> Sequence[Reason]:
-    """Return every reason in the packages' sources, module by module.
+    """Return every reason in the packages' sources, module by module; the result is cached.
 
-    Raises :class:`ReasonError` for a reason that is not fixed text.
+    Reads the source files, not the loaded modules. Raises :class:`ReasonError` for a reason that is
+    not fixed text.
     """
     reasons: list[Reason] = []
     for package in packages:
@@ -66,7 +67,11 @@ def collect(*packages: ModuleType) -> Sequence[Reason]:
 
 
 def reasons_in(source: str, module: str) -> Iterator[Reason]:
-    """Yield the reasons in one module. Raises :class:`ReasonError` unless all are fixed text."""
+    """Yield the reasons in one module's source, one for each text that a reason can have.
+
+    Raises :class:`ReasonError` for a reason that is not fixed text, and for a CmdError call without
+    status and reason by position.
+    """
     if CmdError.__name__ not in source:
         return
     tree = ast.parse(source)
@@ -113,14 +118,18 @@ def _inherited(derived: ast.ClassDef, around: tuple[str, ...]) -> Iterator[tuple
 
 
 def _name(called: ast.expr) -> str:
-    """Return the name of a called function or base class, without its module."""
+    """Return the name of a called function or base class, without its module; "" for others."""
     if isinstance(called, ast.Attribute):
         return called.attr
     return called.id if isinstance(called, ast.Name) else ""
 
 
 def _texts(reason: ast.expr, constants: Mapping[str, str], where: str) -> list[str]:
-    """Return the texts that the reason can have."""
+    """Return the texts that the reason can have: one, or one for each kind of object.
+
+    Raises ReasonError for an expression other than a string, a string constant of the module, or an
+    f-string over ``self.kind``.
+    """
     if isinstance(reason, ast.Constant) and isinstance(reason.value, str):
         return [reason.value]
     if isinstance(reason, ast.Name) and reason.id in constants:
@@ -131,6 +140,7 @@ def _texts(reason: ast.expr, constants: Mapping[str, str], where: str) -> list[s
 
 
 def _filled(reason: ast.JoinedStr, kind: str, where: str) -> str:
+    """Return an f-string's text for one kind of object. Raises ReasonError for other variables."""
     parts = []
     for part in reason.values:
         match part:

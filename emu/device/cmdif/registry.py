@@ -123,10 +123,11 @@ class Command:
         object.__setattr__(self, "min_out", min(INLINE_BYTES, self.layout_out.size))
 
     def complete(self, data: bytearray) -> None:
-        """Pad an accepted input with zeros: to its layout, and to a whole last entry of its list.
+        """Pad an accepted input in place: to its layout, and to a whole last entry of its list.
 
-        Snabb's driver (apps/mellanox/connectx.lua) leaves out the reserved half of the last
-        destination of a flow table entry.
+        An input shorter than ``min_in`` stays, because it is refused later. Snabb's driver
+        (apps/mellanox/connectx.lua) leaves out the reserved half of the last destination of a flow
+        table entry.
         """
         if self.min_in <= len(data):
             missing = self.layout_in.size - len(data)
@@ -153,11 +154,12 @@ def command(
     of_others: bool = False,
     of_vports: bool = False,
 ) -> Callable[[Handler[InT, OutT]], Handler[InT, OutT]]:
-    """Register the handler of a command. Raises ValueError for an opcode that already has one.
+    """Return a decorator that puts a handler into COMMANDS and returns the handler unchanged.
 
-    ``privileged`` is for commands that no driver forwards for a process: commands that are not in
-    the lists of mlx5_ib (devx.c: devx_is_obj_create_cmd and its neighbours, devx_is_general_cmd)
-    and that mlx5_ib itself never sends with a uid.
+    The decorator raises ValueError for an opcode that already has a handler. ``privileged`` is for
+    commands that no driver forwards for a process. The lists of mlx5_ib lack them (devx.c:
+    devx_is_obj_create_cmd and its neighbours, devx_is_general_cmd), and mlx5_ib itself never sends
+    them with a uid.
     """
 
     def register(handler: Handler[InT, OutT]) -> Handler[InT, OutT]:

@@ -28,7 +28,11 @@ NUM_PORTS: Final = 1
 
 
 def other_function(hca: Hca, function_id: int) -> Hca:
-    """Return another function, by its number. Raises BAD_PARAM_ERR unless the sender manages it."""
+    """Return another function of the sender's adapter, by its number.
+
+    BAD_PARAM_ERR unless the sender is the manager, for the sender's own number, and for a function
+    that does not exist or has no power.
+    """
     other = hca.vhca.other(function_id)
     if other is None:
         raise CmdError(
@@ -38,9 +42,10 @@ def other_function(hca: Hca, function_id: int) -> Hca:
 
 
 def other_vport(hca: Hca, number: int) -> Hca:
-    """Return the function of another vPort. Raises BAD_PARAM_ERR unless the sender manages it.
+    """Return the function of another vPort of the sender's adapter.
 
-    The manager of a switch may also name its own vPort (core/eswitch.c of Linux 6.1:
+    BAD_PARAM_ERR unless the sender is the manager, and for a vPort without a function that has
+    power. The manager of a switch may also name its own vPort (core/eswitch.c of Linux 6.1:
     esw_vport_change_handle_locked).
     """
     if hca.eswitch is not None and number == hca.vhca.vport_number:
@@ -52,13 +57,14 @@ def other_vport(hca: Hca, number: int) -> Hca:
 
 
 def port(hca: Hca, number: int) -> Hca:
-    """Return the function of a port; for port 0, the sender. Raises BAD_PARAM_ERR."""
+    """Return the sender, which owns the only port; refuse a number above 1 with BAD_PARAM_ERR."""
     if number > NUM_PORTS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{number}")
     return hca
 
 
 def _embedded(hca: Hca, flag: int) -> Hca:
+    """Return the sender; refuse a set flag with BAD_PARAM_ERR, as no embedded CPU exists."""
     if flag:
         raise CmdError(
             Status.BAD_PARAM_ERR, "no embedded CPU exists", "embedded CPU function named"
@@ -67,7 +73,10 @@ def _embedded(hca: Hca, flag: int) -> Hca:
 
 
 def _vport(hca: Hca, flag: int, number: int) -> Hca:
-    """Return the function of a vPort; number 0 without the flag is the sender's own."""
+    """Return the function of a vPort; number 0 without the flag is the sender's own.
+
+    Refuses with BAD_PARAM_ERR like :func:`other_vport`.
+    """
     return other_vport(hca, number) if flag or number else hca
 
 
@@ -80,7 +89,10 @@ def _other_table_vport(hca: Hca, cmd: Any) -> Hca:
 
 
 def _other_function(hca: Hca, cmd: Any) -> Hca:
-    """Return the function of ``function_id``, which counts only with ``other_function`` set."""
+    """Return the function of ``function_id``; the sender unless ``other_function`` is set.
+
+    Refuses with BAD_PARAM_ERR like :func:`other_function`, and for a set ``ec_vf_function``.
+    """
     if not cmd.other_function:
         return hca
     return other_function(_embedded(hca, cmd.ec_vf_function), cmd.function_id)
@@ -107,6 +119,7 @@ _BY_FIELD: Final[dict[str, Resolver]] = {
 def resolvers(layout: Prm, besides: tuple[str, ...] = ()) -> tuple[Resolver, ...]:
     """Return the resolvers for a command or register of this structure.
 
+    One for each field by which it can name a function; empty: only the sender is addressed.
     ``besides``: fields that do not name a function here.
     """
     names = {field.name for field in layout.fields}.difference(besides)
@@ -114,9 +127,10 @@ def resolvers(layout: Prm, besides: tuple[str, ...] = ()) -> tuple[Resolver, ...
 
 
 def meant(hca: Hca, view: View, by: tuple[Resolver, ...], *, of_others: bool = False) -> Hca:
-    """Return the function that a command or register addresses. Raises CmdError when there is none.
+    """Return the function that a command or register addresses: the sender, or another one.
 
-    ``of_others``: whether it may be another function than the sender.
+    Raises CmdError with BAD_PARAM_ERR for a function or port that does not exist, and for another
+    function than the sender unless ``of_others``.
     """
     target = hca
     for resolve in by:
