@@ -84,12 +84,20 @@ class Bar0:
         return bool(self._seg.cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED)
 
     def report_fatal(self) -> None:
-        """Report a firmware assert and request a reset of the function in the health buffer."""
+        """Write a firmware assert (FW_INTERNAL_ERR) and a reset request into the health buffer.
+
+        The driver finds both at its next poll; no event is sent, and the function is not stopped
+        here.
+        """
         self._seg.health.synd = HealthSyndrome.FW_INTERNAL_ERR
         self._seg.health.rfr_severity = {"rfr": 1, "valid": 1, "severity": _CRITICAL}
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read from the initialization segment or device memory; UAR pages read as zero."""
+        """Return bytes of the initialization segment or of device memory; zeros elsewhere.
+
+        UAR pages read as zero. A read that includes timers or the health counter updates them
+        first.
+        """
         if offset >= self._memic_first and self._hca.memic is not None:
             return self._hca.memic.read(offset, length)
         if offset < CLOCKS_END and offset + length > INTERNAL_TIMER_H:
@@ -98,7 +106,7 @@ class Bar0:
         return data.ljust(length, b"\0")
 
     def _tick(self) -> None:
-        """Update the clocks and the health counter, all for the same point in time."""
+        """Update the timers, and the health counter unless stalled, for one point in time."""
         ticks, now = self._hca.ticks(), self._hca.clock.now_ns()
         self._seg.internal_timer_h = ticks >> 32 & 0xFFFFFFFF
         self._seg.internal_timer_l = ticks & 0xFFFFFFFF
@@ -110,7 +118,12 @@ class Bar0:
             self._seg.health_counter = now // HEALTH_TICK_NS % 0xFFFFFFFE + 1
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Write a register, a doorbell or device memory."""
+        """Process a write to a register, a doorbell or device memory.
+
+        Doorbells only schedule work. While fault rules are loaded, they see each doorbell first.
+        The segment's only writable registers are the address and doorbell of the command queue, in
+        stores of 4 bytes; other writes are ignored and logged.
+        """
         if offset >= self._memic_first and self._hca.memic is not None:
             self._hca.memic.write(offset, data)
         elif offset >= _FIRST_UAR:
@@ -124,7 +137,11 @@ class Bar0:
             log.debug("write of %d bytes at %#x ignored: read-only", len(data), offset)
 
     def _uar_write(self, faults: FaultPoints, offset: int, data: Buffer) -> None:
-        """Process a store to a UAR page while fault rules are loaded."""
+        """Process a store to a UAR page while fault rules are loaded.
+
+        A doorbell is shown at DOORBELL_POINT, where a rule may drop or delay it; other stores are
+        not.
+        """
         if not is_doorbell(offset % PAGE, data):
             self._doorbells.write(offset, data)
             return
@@ -133,6 +150,11 @@ class Bar0:
         faults.show(DOORBELL_POINT, offset, stored, ring)
 
     def _seg_write(self, offset: int, value: int) -> None:
+        """Write a word of the command queue's address, or ring its doorbell.
+
+        ``nic_interface`` DISABLED in the lower word shuts the HCA down and drops all its commands.
+        Any other write sets the queue's address, which enables doorbells.
+        """
         if offset == CMD_DBELL:
             if self._hca.faults is None:
                 self._cmdif.doorbell(value)
@@ -154,7 +176,7 @@ class Bar0:
 
     @staticmethod
     def _nic_interface(value: int) -> int:
-        """Return the requested interface state; full driver for an unsupported one.
+        """Return the requested FULL_DRIVER or DISABLED; FULL_DRIVER for any other value.
 
         DISABLED is the second half of a fast teardown (core/fw.c: mlx5_cmd_fast_teardown_hca).
         """

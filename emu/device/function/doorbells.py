@@ -60,10 +60,10 @@ _CTRL: Final = Struct(">II")
 
 
 def send_number(offset: int, data: Buffer) -> int | None:
-    """Return the queue that a store in the send doorbells of a page rings; None where it rings
-    none.
+    """Return the number of the queue that a store to send doorbells rings, or None.
 
-    The store has to contain all three bytes of the number. ``offset`` counts from the page's start.
+    The store has to contain all three bytes of the number. The queue need not exist. ``offset``
+    counts from the page's start.
     """
     at = offset & _IN_BUFFER
     if not at and len(data) >= _WHOLE:
@@ -92,7 +92,11 @@ def announced(offset: int, data: Buffer) -> int | None:
 
 
 def is_doorbell(offset: int, data: Buffer) -> bool:
-    """Return whether a store to this offset of a UAR page rings a doorbell."""
+    """Return whether a store to this offset of a UAR page rings a doorbell.
+
+    False for the first half of a CQ's doorbell, and for a send doorbell without a whole queue
+    number. The page and the queue need not exist.
+    """
     if offset >= UAR_SEND_NO_DBR:
         return send_number(offset, data) is not None
     if offset == UAR_CQ_ARM:
@@ -154,7 +158,10 @@ class Doorbells:
         cq_engine.arm(self._hca, index, int.from_bytes(cqn, "big") & 0xFFFFFF, command)
 
     def _post(self, offset: int, data: Buffer) -> None:
-        """Record the posted index of a queue without a doorbell record, and schedule the queue."""
+        """Record the posted index of a queue without a doorbell record, and schedule the queue.
+
+        An incomplete doorbell, and one for any other queue, is ignored and logged.
+        """
         number, index = send_number(offset, data), announced(offset, data)
         if number is None or index is None:
             log.debug("incomplete doorbell ignored at %#x: %s", offset, bytes(data).hex())
@@ -168,7 +175,11 @@ class Doorbells:
             log.warning("doorbell for %#x ignored: no such queue without a doorbell record", number)
 
     def _ring(self, number: int, offset: int, data: Buffer) -> None:
-        """Ring a queue; ``data`` are the first eight bytes of a control segment, or fewer."""
+        """Schedule the queue with this number, which then reads its doorbell record.
+
+        While device memory is in use, the queue executes no WQE beyond the one in ``data``, the
+        first bytes of a control segment. A number without a queue is ignored and logged.
+        """
         hca = self._hca
         queue = hca.queues.holders.get(number)
         if isinstance(queue, Queue):

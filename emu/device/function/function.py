@@ -126,7 +126,7 @@ class Function:
         self._power_on("start")
 
     def use_faults(self, injector: FaultInjector) -> None:
-        """Enable fault injection by ``injector``."""
+        """Enable fault injection by ``injector``, for this HCA and those after each reset."""
         self._injector = injector
         injector.attach()
 
@@ -142,6 +142,11 @@ class Function:
         return self._commands_before + self.cmdif.executed
 
     def _power_on(self, cause: str) -> None:
+        """Create a new HCA, its command interface, BAR 0, sub-functions and MSI-X table.
+
+        Clears pending interrupts and reports ``cause`` (start, reset, flr, bus or firmware) to the
+        fault injector. The former HCA must already be stopped.
+        """
         if self.tracer:
             self.tracer.power_on(self.model.name)
         self.hca = self._make_hca()
@@ -165,7 +170,8 @@ class Function:
     def _follow_command_register(self) -> None:
         """Decode the BARs and master the bus if the driver allows it (PCIe 5.0, 7.5.1.1.3).
 
-        The decoder's limit and the ports enforce this, so individual accesses need no check.
+        While it does not, the decoded size is 0, all DMA raises DmaError, and interrupts are
+        latched. Individual accesses therefore need no check.
         """
         self._decoded = self.model.bar0_size if self.config.memory_enabled else 0
         self._decoded2 = self._bar2_size if self.config.memory_enabled else 0
@@ -186,7 +192,11 @@ class Function:
         return MSIX_VECTORS
 
     def config_read(self, offset: int, length: int) -> bytes:
-        """Read configuration space."""
+        """Return bytes of configuration space.
+
+        All-ones while a fault rule has the function off the bus. An unexpected exception fails the
+        function and also returns all-ones.
+        """
         try:
             return b"\xff" * length if self._is_gone else self.config.read(offset, length)
         except Exception:
@@ -194,7 +204,11 @@ class Function:
             return b"\xff" * length
 
     def config_write(self, offset: int, data: Buffer) -> None:
-        """Write configuration space; Initiate FLR resets the function."""
+        """Write configuration space; Initiate FLR resets the function.
+
+        Applies Memory Space Enable, Bus Master Enable and the power state at once. Ignored while a
+        fault rule has the function off the bus. An unexpected exception fails the function.
+        """
         try:
             if not self._is_gone:
                 self.config.write(offset, bytes(data))
@@ -203,9 +217,10 @@ class Function:
             self.hca.fail()
 
     def bar_read(self, bar: int, offset: int, length: int) -> bytes:
-        """Read BAR 0 or 2; all-ones outside them and while Memory Space Enable is off.
+        """Return bytes of BAR 0 or 2; all-ones outside them and while Memory Space Enable is off.
 
-        A read that fails because of a bug in the emulator stops the function and returns all-ones.
+        All-ones also while a fault rule has the function off the bus. A read that fails because of
+        a bug in the emulator stops the function and returns all-ones.
         """
         if bar or offset < 0 or offset + length > self._decoded:
             if bar == _SUB_FUNCTIONS and 0 <= offset <= self._decoded2 - length:
@@ -218,7 +233,11 @@ class Function:
             return b"\xff" * length
 
     def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
-        """Write BAR 0 or 2; ignore writes outside them and while Memory Space Enable is off."""
+        """Write BAR 0 or 2; ignore writes outside them and while Memory Space Enable is off.
+
+        Ignored also while the function is off the bus, and where a fault rule drops the write. A
+        failed function only stores its MSI-X table. A bug in the emulator stops the function.
+        """
         if bar or offset < 0 or offset + len(data) > self._decoded:
             if bar == _SUB_FUNCTIONS and 0 <= offset <= self._decoded2 - len(data):
                 self._bar2_write(offset, data)
@@ -248,6 +267,11 @@ class Function:
             self.parts.write(offset, data)
 
     def _bar0_read(self, offset: int, length: int) -> bytes:
+        """Return bytes of BAR 0, as changed by fault rules, and show them to the tracer.
+
+        All-ones while a rule has the function off the bus. After a failure, a read of the health
+        syndrome shortens the time until the firmware restarts.
+        """
         data = self._msix.read(offset, length) if offset >= MSIX_TABLE else None
         if data is None:
             data = self.bar0.read(offset, length)
@@ -270,7 +294,11 @@ class Function:
             self.parts.forget_views()
 
     def reset(self) -> None:
-        """Return to the power-on state: a new HCA, and configuration space with its defaults."""
+        """Return to the power-on state: a new HCA, and configuration space with its defaults.
+
+        Sticky bits are reset too, unlike with a function-level reset. All objects and commands are
+        dropped. An unexpected exception fails the function.
+        """
         log.info("%s: reset", self.model.name)
         try:
             self.config.reset()
@@ -284,7 +312,11 @@ class Function:
         self.restart("flr")
 
     def restart(self, cause: str) -> None:
-        """Start with a new HCA; configuration space stays unchanged."""
+        """Stop the HCA, drop its objects and commands, and start with a new HCA.
+
+        Configuration space stays unchanged, and ``commands`` continues its count. A pending restart
+        after a failure is cancelled. ``cause`` is start, reset, flr, bus or firmware.
+        """
         if not self.hca.has_failed:
             lifecycle.quiesce(self.hca)
             self.cmdif.forget()
@@ -297,8 +329,10 @@ class Function:
     def run(self) -> bool:
         """Do pending work of the HCA within the budget; return whether more is pending.
 
-        Each function runs once in a round: a second call begins the next round. A function that is
-        off the bus, or has failed, only frees objects that others wait for.
+        Runs commands, sub-functions and queues, and frees objects from before a reset. Each
+        function runs once in a round: a second call begins the next round. A function that is off
+        the bus, or has failed, only frees objects that others wait for. An unexpected exception
+        fails the function.
         """
         hca = self.hca
         budget = hca.budget
@@ -331,9 +365,10 @@ class Function:
     # -- bugs in the emulator itself
 
     def _on_failure(self) -> None:
-        """Report a firmware assert in the health buffer, where the driver finds it and recovers.
+        """Stop the HCA, take its link down, and report a firmware assert in the health buffer.
 
-        The link goes down too, because peers of this function get no response.
+        The driver finds the assert and recovers; peers of this function get no response. A timer
+        then restarts the function, sooner once the driver has read the health buffer.
         """
         hca = self.hca
         try:
@@ -346,6 +381,7 @@ class Function:
         self._recovery.begin()
 
     def _start_anew(self) -> None:
+        """Restart the function after a failure, as the firmware does; only log an exception."""
         log.info("%s: the firmware restarts", self.model.name)
         try:
             self.restart("firmware")

@@ -25,9 +25,9 @@ class MsixStructures:
         self._table = bytearray(_MASKED_ENTRY * MSIX_VECTORS)
 
     def write(self, offset: int, data: Buffer) -> bool:
-        """Write to the table at this offset of BAR 0; return False for an offset behind the table.
+        """Write to the table at this offset of BAR 0; return False behind the table.
 
-        The offset must not be below the table.
+        The offset must not be below the table. The table is only stored: vectors are not changed.
         """
         at = offset - MSIX_TABLE
         if at + len(data) > len(self._table):
@@ -36,7 +36,10 @@ class MsixStructures:
         return True
 
     def read(self, offset: int, length: int) -> bytes | None:
-        """Return the bytes at this offset of BAR 0; None outside both structures."""
+        """Return bytes of the table or of the pending bits, at this offset of BAR 0.
+
+        None for a range that is not wholly inside one of them.
+        """
         at = offset - MSIX_TABLE
         if at >= 0 and at + length <= len(self._table):
             return bytes(self._table[at : at + length])

@@ -49,21 +49,27 @@ class _Behind:
         self.bar = Bar0(hca, self.cmdif)
 
     def on_failure(self) -> None:
-        """Stop the sub-function, and report a firmware assert in its health buffer."""
+        """Stop the sub-function, take its link down, and report a firmware assert.
+
+        The sub-function does not restart by itself; the physical function continues.
+        """
         lifecycle.quiesce(self.hca)
         self.cmdif.forget()
         lifecycle.take_down(self.hca)
         self.bar.report_fatal()
 
     def end(self) -> None:
-        """Stop the sub-function, and drop its driver's objects."""
+        """Stop the sub-function, unless it has failed, and drop its driver's objects."""
         if not self.hca.has_failed:
             lifecycle.quiesce(self.hca)
             self.cmdif.forget()
         self.hca.drop_objects()
 
     def run(self) -> bool:
-        """Do pending work within the budget; return whether more is pending."""
+        """Do pending work within the budget; return whether more is pending.
+
+        False once the sub-function has failed. An unexpected exception fails it.
+        """
         hca = self.hca
         hca.is_awake = False
         if hca.has_failed:
@@ -98,6 +104,11 @@ class SubFunctionParts:
         return len(self._behind)
 
     def _start(self, number: int) -> Hca:
+        """Create the HCA of the sub-function with this vPort number, and return it.
+
+        Adds the sub-function to the adapter, which raises ValueError for a number in use and for
+        too many functions. GUIDs follow from the physical function's.
+        """
         manager = self._manager
         vhca = manager.adapter.add(number)
         apart = (number - self._first + 1) * _GUIDS_APART
@@ -120,8 +131,9 @@ class SubFunctionParts:
         self._manager.adapter.remove(hca.vhca)
 
     def _at(self, offset: int, length: int) -> tuple[_Behind, int] | None:
-        """Return the device behind an offset of BAR 2, and the offset in its slot; None if
-        unused.
+        """Return the device behind an offset of BAR 2, and the offset in its slot.
+
+        None where no sub-function exists, and for an access across the end of a slot.
         """
         at, within = divmod(offset, self._model.bar0_size)
         behind = self._behind.get(self._first + at)
@@ -130,11 +142,12 @@ class SubFunctionParts:
         return behind, within
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read BAR 2; all-ones where no sub-function exists.
+        """Return bytes of BAR 2; all-ones where no sub-function exists.
 
-        A sub-function that its driver has just left stays readable: the driver's health poll
+        A sub-function that its driver has just left stays readable. The driver's health poll
         continues until after DISABLE_HCA, and takes all-ones for a fatal error (core/main.c:
-        mlx5_function_disable, core/health.c: sensor_pci_not_working).
+        mlx5_function_disable, core/health.c: sensor_pci_not_working). An unexpected exception fails
+        the sub-function.
         """
         part = self._at(offset, length)
         if part is None:
@@ -147,7 +160,10 @@ class SubFunctionParts:
             return b"\xff" * length
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Write BAR 2; ignore writes where no sub-function is enabled."""
+        """Write BAR 2; ignore writes where no sub-function is enabled, or after its failure.
+
+        An unexpected exception fails the sub-function.
+        """
         part = self._at(offset, len(data))
         if part is None:
             return
@@ -161,7 +177,10 @@ class SubFunctionParts:
             behind.hca.fail()
 
     def run(self) -> bool:
-        """Poll the sub-functions within the budget; return whether more work is pending."""
+        """Poll the sub-functions within the budget; return whether more work is pending.
+
+        True also when the budget ends early; the next round then begins with those not yet polled.
+        """
         more = False
         for number, behind in [*self._behind.items()]:
             if self._behind.get(number) is not behind:

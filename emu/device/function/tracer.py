@@ -52,21 +52,21 @@ class ContainedTracer:
         return bool(self._tracer)
 
     def power_on(self, model: str) -> None:
-        """Forward a function's power-on."""
+        """Forward a function's power-on; an exception of the tracer is logged, not raised."""
         try:
             self._tracer.power_on(model)
         except Exception:
             self._failed("reset", {"model": model})
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
-        """Forward a BAR 0 access."""
+        """Forward a BAR 0 access; if the tracer raises, record the event as undecoded."""
         try:
             self._tracer.mmio(kind, offset, data)
         except Exception:
             self._failed("mmio", {"access": kind, "offset": offset, "length": len(data)}, data)
 
     def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
-        """Forward an event queue entry."""
+        """Forward an event queue entry; if the tracer raises, record the event as undecoded."""
         try:
             self._tracer.eqe(eqn, event, sub_type, data)
         except Exception:
@@ -74,14 +74,14 @@ class ContainedTracer:
             self._failed("eqe", known, data)
 
     def irq(self, vector: int, eqn: int) -> None:
-        """Forward an interrupt."""
+        """Forward an interrupt; if the tracer raises, record the event as undecoded."""
         try:
             self._tracer.irq(vector, eqn)
         except Exception:
             self._failed("irq", {"vector": vector, "eqn": eqn})
 
     def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
-        """Forward a work request."""
+        """Forward a work request; if the tracer raises, record the event as undecoded."""
         try:
             self._tracer.wqe(hca, queue, wqe)
         except Exception:
@@ -89,14 +89,14 @@ class ContainedTracer:
             self._failed("wqe", known, wqe.buf)
 
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
-        """Forward a completion queue entry."""
+        """Forward a completion queue entry; if the tracer raises, record the event as undecoded."""
         try:
             self._tracer.cqe(cqn, entry, op_own)
         except Exception:
             self._failed("cqe", {"cqn": cqn}, entry + bytes((op_own & 0xFF,)))
 
     def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
-        """Forward the end of a page fault."""
+        """Forward the end of a page fault; if the tracer raises, record the event as undecoded."""
         try:
             self._tracer.page_fault(fault, outcome, took_ns)
         except Exception:
@@ -105,7 +105,10 @@ class ContainedTracer:
     def on_command(
         self, hca: Hca, request: CommandRequest, command: Command | None
     ) -> Callable[[CmdError | None], None]:
-        """Forward the start of a command, and later its end."""
+        """Forward the start of a command; return the function to call at its end, with its refusal.
+
+        If the tracer raises, now or at the end, the command is recorded as undecoded at its end.
+        """
         try:
             done = self._tracer.on_command(hca, request, command)
         except Exception:
@@ -119,6 +122,7 @@ class ContainedTracer:
         done: Callable[[CmdError | None], None],
         error: CmdError | None,
     ) -> None:
+        """Forward the end of a command; if the tracer raises, record the command as undecoded."""
         try:
             done(error)
         except Exception:
@@ -126,12 +130,13 @@ class ContainedTracer:
             self._undecoded_command(request, error)
 
     def _undecoded_command(self, request: CommandRequest, error: CmdError | None) -> None:
+        """Record a command by its raw input, opcode and status."""
         status = error.status if error is not None else Status.OK
         known = _named(request.slot, request.opcode) | {"status": status.name}
         self._undecoded("cmd", known, request.data)
 
     def undelivered(self, slot: int, entry: CmdLayout, error: DeliveryError) -> None:
-        """Forward a command that was not accepted."""
+        """Forward a command that was not accepted; if the tracer raises, record it as undecoded."""
         try:
             self._tracer.undelivered(slot, entry, error)
         except Exception:
@@ -144,7 +149,10 @@ class ContainedTracer:
         self._undecoded(point, known, raw)
 
     def summary(self) -> Iterator[str]:
-        """Yield the tracer's lines, and the number of undecodable events, if any."""
+        """Yield the tracer's lines, and the number of exceptions of the tracer, if any.
+
+        An exception of its summary leaves out lines and is counted too.
+        """
         lines: list[str] = []
         try:
             lines += self._tracer.summary()
@@ -155,11 +163,12 @@ class ContainedTracer:
             yield f"{count} events could not be decoded"
 
     def _failed(self, point: str, known: Mapping[str, object], raw: Buffer = b"") -> None:
-        """Log the current exception, and record the event by its raw bytes."""
+        """Count the current exception, log the first one at a point, record the raw event."""
         self._errors.note(point)
         self._undecoded(point, known, raw)
 
     def _undecoded(self, point: str, known: Mapping[str, object], raw: Buffer) -> None:
+        """Record an event by its raw bytes; an exception of the tracer is counted, not raised."""
         try:
             self._tracer.undecoded(point, known, raw)
         except Exception:

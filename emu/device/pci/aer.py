@@ -68,7 +68,10 @@ _CORRECTABLE_MASKED: Final = frozenset(
 
 @cache
 def aer_capability() -> ExtendedCapability:
-    """Return the capability, version 1, without ECRC; the header log stays empty."""
+    """Return the capability, version 1, without ECRC; the header log stays empty.
+
+    Status, mask, severity and first error pointer survive a function-level reset.
+    """
     return ExtendedCapability(
         "aer",
         CAP_ID,
@@ -98,8 +101,10 @@ def record_error(
 ) -> None:
     """Record an error like the function that detects it (6.2.4.1, 6.2.5).
 
-    A mask suppresses the error message, not the status bit. Raises ValueError for a bit that the
-    status register does not have.
+    Sets the status bit in AER and the matching bits of Device Status. An unmasked uncorrectable
+    error also sets the first error pointer, unless an unmasked one is already recorded. A mask
+    suppresses the error message, not the status bit. Raises ValueError for a bit that the status
+    register does not have.
     """
     errors = Correctable if correctable else Uncorrectable
     if status_bit not in list(errors):

@@ -77,7 +77,10 @@ class ExtendedCapability:
 def chain(
     placed: Sequence[tuple[int, Capability | ExtendedCapability]],
 ) -> list[tuple[int, Block]]:
-    """Link capabilities in the order given, each at its address."""
+    """Return the blocks of capabilities, linked in the order given, each with its address.
+
+    The last one ends the list.
+    """
     following = [at for at, _ in placed[1:]] + [0]
     return [
         (at, capability.linked(next_at))
@@ -117,9 +120,10 @@ def header(identity: PciIdentity, bar0_size: int, bar2_size: int, first_capabili
 
 
 def _bar_pair(size: int, number: int) -> tuple[Register, Register]:
-    """Return a BAR and its upper half.
+    """Return a 64-bit prefetchable memory BAR: its lower and its upper half.
 
-    Address bits below the size are hardwired to 0; software computes the size from them.
+    Address bits below the size are hardwired to 0; software computes the size from them. ``size``
+    is a power of two, ``number`` that of the lower half.
     """
     shift = size.bit_length() - 1
     low, high = min(shift, 32), max(shift - 32, 0)
@@ -156,7 +160,7 @@ def power_management() -> Capability:
 
 
 def _refuse_missing_states(regs: RegisterWindow, before: int) -> None:
-    """Ignore a write that requests D1 or D2, which are not supported (7.5.2.2)."""
+    """Restore the value before a write that requests the unsupported D1 or D2 (7.5.2.2)."""
     if regs["control"] & 3 not in (D0, D3_HOT):
         regs["control"] = before
 

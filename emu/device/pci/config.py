@@ -103,7 +103,9 @@ class ConfigSpace:
     def write(self, offset: int, data: Buffer) -> None:
         """Write the writable bits; bytes beyond the space are ignored.
 
-        Initiate Function Level Reset takes effect after the whole write.
+        Initiate Function Level Reset takes effect after the whole write: all registers but the
+        sticky fields are reset, then ``on_flr`` is called. A register's own side effects run before
+        that.
         """
         self._bank.write(offset, data)
         if self._flr_requested:
@@ -113,7 +115,7 @@ class ConfigSpace:
             self._on_flr()
 
     def reset(self) -> None:
-        """Return to the state after power-on."""
+        """Return to the state after power-on, sticky fields included; ``on_flr`` is not called."""
         self._clear(keep_sticky=False)
 
     def _clear(self, *, keep_sticky: bool) -> None:
@@ -125,7 +127,7 @@ class ConfigSpace:
         self._flr_requested = True
 
     def report_error(self, *, correctable: bool, status_bit: int) -> None:
-        """Record an error in AER and Device Status.
+        """Record an error in AER and Device Status; no error message is sent.
 
         ``status_bit`` is a :class:`emu.device.pci.Correctable` or
         :class:`emu.device.pci.Uncorrectable`. Raises ValueError for a bit that the status register
@@ -168,7 +170,11 @@ class ConfigSpace:
 
 
 def _check_bar0(size: int, vectors: int, table: int, pba: int) -> None:
-    """Check that table and PBA are in the BAR, aligned to 8 bytes, and do not overlap (7.7.2)."""
+    """Raise ValueError unless table and PBA are in the BAR, apart and aligned to 8 bytes (7.7.2).
+
+    ValueError also for a size that is not a power of two of at least 4 KiB, and unless 1 to
+    MAX_MSIX_VECTORS vectors exist.
+    """
     if size < _SMALLEST_BAR or size & size - 1:
         raise ValueError(f"BAR 0 of {size:#x} bytes: not a power of two of at least 4 KiB")
     if not 1 <= vectors <= MAX_MSIX_VECTORS:

@@ -57,6 +57,10 @@ def express_capability(identity: PciIdentity, start_flr: Callable[[], None]) -> 
 
 
 def _device_registers(identity: PciIdentity, start_flr: Callable[[], None]) -> tuple[Register, ...]:
+    """Return the device registers; a write of Initiate FLR to Device Control calls ``start_flr``.
+
+    10-bit tags are supported from 16 GT/s on.
+    """
     long_tags = int(
         identity.link_speed >= LinkSpeed.GT_16
     )  # the specification requires it at this speed
@@ -110,6 +114,7 @@ def _device_registers(identity: PciIdentity, start_flr: Callable[[], None]) -> t
 
 
 def _link_registers(identity: PciIdentity) -> tuple[Register, ...]:
+    """Return the link registers: the link is up at the identity's speed and width."""
     speed, width = identity.link_speed, identity.link_width
     retimers = int(speed >= LinkSpeed.GT_16)
     equalized = 0xF if speed >= LinkSpeed.GT_8 else 0

@@ -47,7 +47,10 @@ class IcmdSpace:
         self._mailbox = bytearray(MAILBOX_BYTES)
 
     def read(self, address: int) -> int | None:
-        """Return the word at a byte address; None for an unused address."""
+        """Return the word at a byte address; None for an unused or unaligned address.
+
+        The control word is the last opcode and status, with the busy bit clear after a command.
+        """
         if address == CONTROL:
             return self._control
         if address == MAILBOX_SIZE:
@@ -56,7 +59,11 @@ class IcmdSpace:
         return None if at is None else int.from_bytes(self._mailbox[at : at + 4], "big")
 
     def write(self, address: int, value: int) -> bool:
-        """Store a word; return whether the address is writable."""
+        """Store a word; return False, without a change, unless the address is writable.
+
+        Writing the busy bit to the control word runs the command at once; its output and status can
+        be read afterwards.
+        """
         if address == CONTROL:
             self._control = value
             if value & BUSY:

@@ -57,7 +57,10 @@ class PciIdentity:
     """
 
     def with_guid(self, guid: int) -> PciIdentity:
-        """Return this identity with the serial numbers of the device with this GUID."""
+        """Return this identity with a serial number and board UUID that follow from the GUID.
+
+        Functions with one GUID get the same values.
+        """
         text = f"{guid:016X}"
         return replace(
             self,

@@ -156,6 +156,10 @@ class Bank:
         self.reset()
 
     def _add_register(self, register: Register, window: RegisterWindow, used: set[int]) -> None:
+        """Put a register's reset value, masks and hooks into the bank.
+
+        Raises ValueError for a register over another one or outside its block.
+        """
         span = window.span(register)
         if not used.isdisjoint(span) or register.offset + register.size > window.block.size:
             raise ValueError(f"{window.block.name}.{register.name} overlaps or leaves its block")
@@ -174,14 +178,21 @@ class Bank:
         return self._windows[block]
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from ``offset``, truncated at the end of the space."""
+        """Return up to ``length`` bytes from ``offset``, truncated at the end of the space.
+
+        The ``on_read`` hook of each register in the range runs first.
+        """
         for span, window, on_read in self._readers:
             if _overlap(span, offset, length):
                 on_read(window)
         return bytes(self._value[offset : offset + length])
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Write the bytes that are inside the space, subject to the masks."""
+        """Write the bytes that are inside the space, subject to the masks.
+
+        The ``on_write`` hooks of the registers in the range run after the whole write is stored,
+        each with the value before it.
+        """
         data = bytes(data[: max(0, SPACE_BYTES - offset)])
         started = [
             (on_write, window, window[register.name])
@@ -193,7 +204,10 @@ class Bank:
             on_write(window, before)
 
     def _store(self, offset: int, data: bytes) -> None:
-        """Store one masked write, as little-endian integers, so that any width takes one step."""
+        """Store one write of any width: read-write bits take the data, and ones clear W1C bits.
+
+        All other bits keep their value. No hook runs.
+        """
         end = offset + len(data)
         given = int.from_bytes(data, "little")
         old, writable, clearable = (
@@ -204,7 +218,10 @@ class Bank:
         self._value[offset:end] = new.to_bytes(len(data), "little")
 
     def reset(self, *, keep_sticky: bool = False) -> None:
-        """Set every register to its reset value; sticky bits are kept with ``keep_sticky``."""
+        """Set every register to its reset value; sticky bits are kept with ``keep_sticky``.
+
+        No hook runs.
+        """
         old, fresh, sticky = (
             int.from_bytes(picture, "little")
             for picture in (self._value, self._reset, self._sticky)
@@ -238,7 +255,10 @@ class RegisterWindow:
 
 
 def _trigger_span(register: Register, span: range) -> range:
-    """Return the bytes of a register (at ``span``) whose write runs its hook."""
+    """Return the addresses whose write runs a register's hook: all of ``span`` without a trigger.
+
+    With a trigger, the bytes that contain its bits.
+    """
     if not register.trigger:
         return span
     lowest = (register.trigger & -register.trigger).bit_length() - 1

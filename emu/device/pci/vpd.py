@@ -26,9 +26,10 @@ _FIELDS: Final = "MLX:MN=EMU:CSKU=V2:UUID=V3:PCI=V0"
 
 
 def build_image(identity: PciIdentity) -> bytes:
-    """Return the VPD of a product, padded to whole words.
+    """Return the VPD of a product, padded with zeros to whole words.
 
-    Raises ValueError for a string that is not ASCII or too long for its keyword.
+    Contains the identifier string and the read-only keywords, with a checksum in RV. Raises
+    ValueError for a string that is not ASCII or has more than 255 characters.
     """
     name = _resource(_IDENTIFIER_STRING, _text(identity.product_name))
     fields = b"".join(
@@ -50,6 +51,7 @@ def build_image(identity: PciIdentity) -> bytes:
 
 
 def _text(value: str) -> bytes:
+    """Return the string as ASCII bytes. Raises ValueError if it is not ASCII or too long."""
     text = value.encode("ascii")
     if len(text) > _MAX_KEYWORD_BYTES:
         raise ValueError(f"VPD string of {len(text)} characters, at most {_MAX_KEYWORD_BYTES}")
@@ -64,11 +66,13 @@ def _resource(tag: int, body: bytes) -> bytes:
 def vpd_capability(image: bytes) -> Capability:
     """Return the capability that reads ``image``.
 
-    Writing an address with the flag clear loads the data register and sets the flag. Writing it
-    with the flag set requests a write, which a read-only image ignores: only the flag is cleared.
+    Writing an address with the flag clear loads the data register and sets the flag at once; data
+    beyond the image reads as zero. Writing it with the flag set requests a write, which a read-only
+    image ignores: only the flag is cleared.
     """
 
     def start(regs: RegisterWindow, _before: int) -> None:
+        """Load a word and set the flag; ignore a request to write, and clear the flag."""
         if regs["address"] & FLAG:
             regs["address"] &= ~FLAG
             return

@@ -89,12 +89,17 @@ class _Cr:
         self.step = 4 if scan else 0
 
     def read(self, address: int) -> int:
+        """Return a word; raise _Refused for an unaligned address or one beyond the space.
+
+        Far words are read by address only, not in a scan.
+        """
         if not self._scan and address in self._crspace.far_words:
             return self._crspace.far_words[address]
         self._check(address)
         return self._crspace.read(address) & _WORD_MASK
 
     def write(self, address: int, value: int) -> None:
+        """Pass a word to CR space; raise _Refused in the scan space and for an invalid address."""
         self._check(address)
         if self._scan:
             raise _Refused
@@ -161,7 +166,10 @@ class _Locks:
 
 
 def _contend(owner: int, value: int) -> int:
-    """Return a lock's owner after ``value`` was written."""
+    """Return a lock's owner after ``value`` was written: the owner stays unless ``value`` is 0.
+
+    A free lock (0) takes the value.
+    """
     return owner if owner and value else value
 
 
@@ -181,7 +189,10 @@ class Vsc:
         }
 
     def capability(self) -> Capability:
-        """Return the capability; the third byte of its head is its length."""
+        """Return the capability, whose registers act on this gateway when written.
+
+        The third byte of its head is its length.
+        """
         control = (rw("space", 0, 16), ro("size_valid", 28, 1, 0), ro("status", 29, 3, 0))
         address = (rw("address", 0, 30), ro("syndrome", 30, 1, 0), rw("flag", 31))
         return Capability(
@@ -204,8 +215,9 @@ class Vsc:
         self._icmd.clear()
 
     def _select(self, regs: RegisterWindow, _before: int) -> None:
-        """Select a space and load its size into the address register; status 0 marks an unknown
-        space.
+        """Select a space and load its size into the address register.
+
+        An unknown space gets status 0 in the control register, and the address register stays.
         """
         number = regs["control"] & _SPACE_MASK
         space = self._spaces.get(number)
@@ -216,7 +228,11 @@ class Vsc:
         regs["address"] = space.size & ADDRESS_MASK
 
     def _access(self, regs: RegisterWindow, _before: int) -> None:
-        """Read or write one word at once; the flag flips before the driver can read it."""
+        """Read or write one word at once; the flag flips before the driver can read it.
+
+        A scan also advances the address. An unknown space and a refused address set the syndrome
+        bit and load BAD_WORD into the data register.
+        """
         address = regs["address"] & ADDRESS_MASK
         writing = regs["address"] & FLAG
         space = self._spaces.get(regs["control"] & _SPACE_MASK)
