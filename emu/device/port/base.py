@@ -55,10 +55,10 @@ class Port(Protocol):
         """Whether the cable is plugged in."""
 
     def set_link(self, *, up: bool) -> None:
-        """Plug the cable in, or pull it."""
+        """Plug the cable in, or pull it; count a link failure. No event is sent."""
 
     def set_admin(self, *, up: bool) -> None:
-        """Enable or disable the port for the driver."""
+        """Enable or disable the port for the driver; count a link failure if the link goes down."""
 
     @property
     def link_state(self) -> str:
@@ -87,7 +87,7 @@ class Vport(Counting, Protocol):
         """Return the sent and received traffic since power-on."""
 
     def count_discard(self) -> None:
-        """Count a received packet that its receive WQE cannot take."""
+        """Count a received packet that its receive WQE cannot take, as it has too many segments."""
 
     def count_too_small(self) -> None:
         """Count a packet longer than the receive WQE."""
@@ -101,7 +101,10 @@ class Route(Protocol):
         """The peer's address on the wire."""
 
     def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
-        """Return the packet as a frame with headers and ``length`` bytes of ``payload``."""
+        """Return the packet as a frame with headers and ``length`` bytes of ``payload``.
+
+        Empty on RoCE while the source GID is empty.
+        """
 
 
 class Link(Protocol):
@@ -132,13 +135,18 @@ class Link(Protocol):
         """The LID that receivers get; 0 on a link layer without LIDs."""
 
     def check_source(self, index: int) -> None:
-        """Raise BAD_PARAM_ERR for a source GID index that a DC target cannot have.
+        """Raise CmdError with BAD_PARAM_ERR for a source GID index that a DC target cannot have.
 
-        On InfiniBand the index need not name a GID, as messages may arrive without a global route.
+        On InfiniBand the index must be in the table but need not name a GID, as messages may arrive
+        without a global route. On RoCE the entry must not be empty.
         """
 
     def check_path(self, path: Ads) -> None:
-        """Raise BAD_PARAM_ERR for a path that is invalid on every subnet."""
+        """Raise CmdError with BAD_PARAM_ERR for a path that is invalid on every subnet.
+
+        On RoCE: without source GID, peer's GID or MAC address. On InfiniBand: a global route
+        without a valid source GID.
+        """
 
     def destination(self, path: Ads) -> int:
         """Return the destination address of a path."""
@@ -175,11 +183,12 @@ class Link(Protocol):
     def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
         """Return the packet in a frame, and the offset of its base transport header.
 
-        Its payload is a view of ``frame``. Raises BadPacketError.
+        Its payload is a view of ``frame``. Raises BadPacketError for malformed headers, and on RoCE
+        for a wrong invariant CRC.
         """
 
     def seal(self, frame: bytearray) -> None:
-        """Update the invariant CRC of a changed packet in a frame."""
+        """Update the invariant CRC of a changed packet in place; do nothing on InfiniBand."""
 
     def about(self, address: int) -> int | str:
         """Return an address as text, or as a LID."""
@@ -187,7 +196,8 @@ class Link(Protocol):
     def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
         """Return the reason that a packet does not belong to a path, in fixed words, or "".
 
-        ``peer`` is the address at the end of the path, ``route`` its :meth:`global_route`.
+        ``peer`` is the address at the end of the path, ``route`` its :meth:`global_route`. The
+        caller drops the packet and counts the reason.
         """
 
     def misrouted(self, sgid: bytes, dgid: bytes) -> str:
@@ -197,7 +207,10 @@ class Link(Protocol):
         """
 
     def violated_pkey(self) -> None:
-        """Count a packet with a P_Key that does not match (PortInfo.P_KeyViolations)."""
+        """Count a packet with a P_Key that does not match (PortInfo.P_KeyViolations).
+
+        RoCE has no such counter and does nothing.
+        """
 
     def violated_qkey(self) -> None:
         """Count a datagram with a wrong Q_Key (PortInfo.Q_KeyViolations)."""
@@ -217,8 +230,8 @@ class Link(Protocol):
     def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
         """Return the link layer data that a receive WQE gets with a datagram.
 
-        The values are the GRH_BYTES in front of the payload, cqe64.flags_rqpn without the QPN, and
-        the TCI of a VLAN tag (None without one).
+        The values are the GRH_BYTES in front of the payload (zeros without a GRH), then
+        cqe64.flags_rqpn without the QPN. The last one is the TCI of a VLAN tag, None without one.
         """
 
     def gid(self, index: int) -> bytes:
@@ -243,12 +256,18 @@ class Link(Protocol):
     def count_exchange(
         self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
     ) -> None:
-        """Count the packets of a message to a queue pair in this process, which sends none."""
+        """Count sent and received packets of a message to a queue pair in this process.
+
+        No frames are sent for it. ``sent`` and ``received`` are this port's view; either may be 0.
+        """
 
     def count_loop(
         self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
     ) -> None:
-        """Count a message between queue pairs of this port: its packets, and the responses."""
+        """Count a message between queue pairs of this port: packets, and responses (``back``).
+
+        Both count as sent, as received and as looped back.
+        """
 
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False

@@ -96,6 +96,9 @@ class Congestion:
         return (min(max_rate, self._speed) if max_rate else self._speed) * 1_000_000
 
     def enable(self, statuses: list[bool], priority: int, *, enabled: bool) -> None:
-        """Enable or disable one of the points for a priority."""
+        """Set the status of a priority in ``statuses``: ``rp_enabled`` or ``np_enabled``.
+
+        Each call makes connections rebuild their packet headers, whose ECN field depends on it.
+        """
         statuses[priority] = enabled
         self.changes += 1

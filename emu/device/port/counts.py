@@ -36,7 +36,10 @@ class Counting(Protocol):
 
 
 def since_cleared(vport: Counting) -> dict[str, Traffic]:
-    """Return the traffic since the driver last cleared the counters, for its query."""
+    """Return the traffic since the driver last cleared the counters, for its query.
+
+    All counters are included, by names in query_vport_counter_out; since power-on if never cleared.
+    """
     return {
         name: Traffic(now.packets - before.packets, now.octets - before.octets)
         for name, now in vport.counters().items()
@@ -45,5 +48,5 @@ def since_cleared(vport: Counting) -> dict[str, Traffic]:
 
 
 def clear(vport: Counting) -> None:
-    """Clear the counters for the driver."""
+    """Clear the counters for the driver's queries only: the counts since power-on stay."""
     vport.cleared = vport.counters()

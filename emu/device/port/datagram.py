@@ -72,7 +72,7 @@ class Datagram:
         return self.to.is_multicast
 
     def copied(self) -> Datagram:
-        """Return a copy whose data does not depend on guest memory or a frame."""
+        """Return a copy whose data stays valid when guest memory or a frame changes."""
         return replace(self, data=[memoryview(b"".join(self.data))])
 
 

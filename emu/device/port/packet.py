@@ -130,7 +130,8 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
     """Return the packet from the base transport header at ``at`` to the invariant CRC.
 
     Its payload is a view of ``frame``, which must be long enough for that header and the CRC. The
-    caller sets the link layer's fields. Raises BadPacketError.
+    caller sets the link layer's fields and checks the CRC. Raises BadPacketError for an unknown
+    opcode, a version other than 0, or lengths that do not fit the opcode.
     """
     flags: int
     dest_qp: int
@@ -159,7 +160,11 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
 def build_transport(
     packet: Packet, pkey: int, payload: Sequence[memoryview] | Sequence[bytes] = (), length: int = 0
 ) -> tuple[int, list[Buffer]]:
-    """Return length and buffers from the base transport header to the invariant CRC."""
+    """Return length and buffers from the base transport header to the invariant CRC.
+
+    ``length`` is that of ``payload``, which is padded to 4 bytes. The CRC is zero: a RoCE link
+    layer computes its own.
+    """
     op = packet.op
     pad = -length & wire.PAD_MASK
     flags = pad << wire.PAD_SHIFT | (wire.SOLICITED if packet.solicited else 0)
@@ -196,6 +201,7 @@ def _get_atomic_eth(packet: Packet, frame: memoryview, at: int) -> None:
 
 
 def _get_masked_atomic_eth(packet: Packet, frame: memoryview, at: int) -> None:
+    """Read the header of a masked atomic; ``length`` is the size of the operand."""
     (
         packet.va, packet.rkey, packet.swap_add, packet.compare, packet.length,
         packet.swap_add_mask, packet.compare_mask,

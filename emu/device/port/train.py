@@ -57,7 +57,10 @@ class Train:
         return (self.first.psn + self.count) & PSN_MASK
 
     def packets(self) -> Iterator[Packet]:
-        """Yield each packet; payloads are views of the train's."""
+        """Yield each packet with its own PSN; payloads are views of the train's.
+
+        Only the last packet has the first one's ACK request.
+        """
         first, mtu = self.first, self.mtu
         for number in range(self.count):
             packet = Packet(first.op, first.qpn, (first.psn + number) & PSN_MASK)
@@ -78,7 +81,8 @@ def train_of(first: Packet, frame: memoryview, head: bytes, length: int) -> Trai
     """Return the train in a frame, whose first packet alone has ``length`` bytes.
 
     ``head`` is the copy of the frame's front from which ``first`` was parsed, with all headers.
-    Raises BadPacketError unless ``first`` is a middle packet of a message, with others behind it.
+    Raises BadPacketError unless ``first`` is a middle packet of a message with a whole MTU of
+    payload. One to MAX_PACKETS - 1 packets of the same size must follow.
     """
     mtu, others = len(first.payload), len(frame) - length
     if first.op.position is not Position.MIDDLE or first.op.kind not in WITH_PAYLOAD:

@@ -72,7 +72,11 @@ def _buffers() -> list[PortBuffer]:
 
 
 def _pools() -> dict[tuple[int, int], Pool]:
-    """Return the pools by direction and number, which divide the remaining cells three to one."""
+    """Return the pools by direction and number at power-on.
+
+    The lossless receive pool has a quarter of the cells that the first buffer leaves, the lossy
+    send pool the rest. The other two pools have size 0.
+    """
     rest = CELLS - _FIRST_CELLS
     pools = {
         (direction, number): Pool() for direction in range(DIRECTIONS) for number in range(POOLS)

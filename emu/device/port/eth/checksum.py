@@ -29,7 +29,8 @@ _put_u16: Final = Struct(">H").pack_into
 def total(data: bytes) -> int:
     """Return a number congruent, modulo 65535, to the sum of the big-endian 16-bit words.
 
-    An odd byte at the end is the upper byte of a word, as if a zero byte followed.
+    The number may exceed 16 bits; 0 and 0xffff are the same sum. An odd byte at the end is the
+    upper byte of a word, as if a zero byte followed.
     """
     size = len(data)
     if size & 1:
@@ -52,7 +53,10 @@ def total(data: bytes) -> int:
 
 
 def totals(pieces: list[bytes]) -> list[int]:
-    """Return :func:`total` of each piece; all but the last one must have the same size."""
+    """Return :func:`total` of each piece; all but the last one must have the same size.
+
+    Raises IndexError without pieces.
+    """
     size = len(pieces[0])
     if size & 1 or size <= _SHORT or size * 2 > _SMALL_BITS or len(pieces) == 1:
         return [total(piece) for piece in pieces]
@@ -78,8 +82,8 @@ def insert(headers: Headers, l3: bool, l4: bool) -> bytes:
     """Return the frame with the requested checksums filled in.
 
     ``l3`` requests the IPv4 header's checksum, ``l4`` TCP's or UDP's over the whole packet; the old
-    field contents do not matter. A packet without such a header is unchanged
-    (wqe_eth_seg.cs_flags).
+    field contents do not matter. A checksum without its header is skipped, TCP's and UDP's in a
+    fragment too (wqe_eth_seg.cs_flags). UDP gets 0xffff instead of 0.
     """
     frame = bytearray(headers.frame)
     if l3 and headers.version == 4:
@@ -97,9 +101,10 @@ def insert(headers: Headers, l3: bool, l4: bool) -> bytes:
 
 
 def complete(headers: Headers) -> None:
-    """Fill in both checksums of a frame, and cache the result of :func:`trusted`.
+    """Fill in both checksums of ``headers.frame``, and cache the result of :func:`trusted`.
 
-    A header or segment with a right checksum sums up to 0, so no data is summed again.
+    Both are replaced, right or wrong before. The cached ``headers.sums`` is set only for an
+    untagged IPv4 frame without padding: then no data is summed again.
     """
     headers.frame = frame = insert(headers, l3=True, l4=True)
     stop = _transport_end(headers)
@@ -109,11 +114,12 @@ def complete(headers: Headers) -> None:
 
 
 def adjust(headers: Headers, frame: bytearray) -> None:
-    """Update the checksums of a changed frame incrementally (RFC 1624).
+    """Update the checksums in ``frame``, a changed frame, incrementally (RFC 1624).
 
-    ``headers`` are those of the old frame, at the same offsets. A right checksum stays right and a
-    wrong one wrong. Fragments have no transport header, so their checksum field is unchanged. A UDP
-    datagram without checksum stays without; tunnels over IPv6 may have none, too (RFC 6935).
+    ``headers`` are those of the old frame, at the same offsets. Only changes of IP header,
+    addresses and transport header up to the checksum count. A right checksum stays right and a
+    wrong one wrong. Fragments and UDP datagrams without checksum keep their field; tunnels over
+    IPv6 may have none, too (RFC 6935).
     """
     old, start = headers.frame, headers.l3
     if headers.version == 4:
@@ -135,6 +141,7 @@ def adjust(headers: Headers, frame: bytearray) -> None:
 
 
 def _add_to(frame: bytearray, at: int, change: int) -> None:
+    """Add ``change`` to the checksum field at ``at``; keep the field if the sum is unchanged."""
     if change % MODULUS:
         _put_u16(frame, at, (_u16(frame, at)[0] + change) % MODULUS)
 
@@ -155,10 +162,11 @@ _new: Final = tuple.__new__
 
 
 def verify(headers: Headers) -> Received:
-    """Sum up a delivered frame, and check its checksums.
+    """Sum up a delivered frame from its Ethernet header's end on, and check its checksums.
 
     The sum covers a tag left in the frame and padding, as the capability cqe_checksum_full requires
-    (core/en_rx.c: mlx5e_handle_csum).
+    (core/en_rx.c: mlx5e_handle_csum). ``l4_ok`` is False for a fragment and for other protocols.
+    UDP without checksum is right in IPv4 only.
     """
     frame = headers.frame
     stop = _transport_end(headers)
@@ -209,7 +217,10 @@ def _folded(number: int) -> int:
 
 
 def _transport_end(headers: Headers) -> int:
-    """Return the end of a TCP segment or UDP datagram; 0 without a well-formed one."""
+    """Return the end of a whole TCP segment or UDP datagram; 0 without a well-formed one.
+
+    0 for a fragment, another protocol, and a UDP length that does not fit the IP packet.
+    """
     if not headers.l4:
         return 0
     if headers.protocol == TCP:
@@ -225,6 +236,7 @@ def _header_bytes(headers: Headers) -> int:
 
 
 def _header_ok(headers: Headers) -> bool:
+    """Return whether the IP header is right: IPv6 always, IPv4 by its checksum, none never."""
     if headers.version != 4:
         return headers.version == 6
     frame, at = headers.frame, headers.l3

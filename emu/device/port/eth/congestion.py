@@ -19,7 +19,11 @@ _put_u16: Final = Struct(">H").pack_into
 
 
 def with_mark(data: bytes) -> bytes | None:
-    """Return the frame with "congestion experienced"; None if its sender lacks ECN."""
+    """Return a copy of the frame with "congestion experienced" in its IP header.
+
+    None if the sender lacks ECN, and for a frame without an IP header. A marked frame stays marked.
+    The IPv4 checksum is computed anew.
+    """
     try:
         headers = parse(data, whole=False)
     except FrameError:

@@ -104,6 +104,10 @@ def _rfc_3635(port: EthPort, ways: Ways) -> dict[str, int]:
 
 
 def _priority(port: EthPort, ways: Ways, priority: int = 0) -> dict[str, int]:
+    """Return the counters of one priority: frames, octets and pauses, in both directions.
+
+    Discards and stall warnings are in priority 0 only, as they have no priority.
+    """
     values: dict[str, int] = {}
     for name, direction in zip(("tx", "rx"), ways):
         frames = _frames_of(direction, priority)
@@ -121,6 +125,7 @@ def _priority(port: EthPort, ways: Ways, priority: int = 0) -> dict[str, int]:
 
 
 def _frames_of(direction: Direction, priority: int) -> Traffic:
+    """Return the traffic of one priority; priority 0 is the total without all others."""
     if priority:
         return direction.priorities.get(priority, Traffic())
     others = direction.priorities.values()
@@ -184,9 +189,11 @@ GROUPS: Final[Mapping[int, CounterGroup]] = {
 
 
 def read(port: EthPort, ways: Ways, group: int, priority: int, *, clear: bool) -> bytes:
-    """Return a group's counters since the last clear; ``clear`` resets them.
+    """Return a group's counters since the last clear, as ppcnt_reg's counter set.
 
-    ``group`` is one of GROUPS, ``priority`` below ``emu.device.port.eth.qos.PRIORITIES``.
+    ``clear`` makes the present values the new base, for this group and priority only. ``group``
+    must be one of GROUPS (KeyError), ``priority`` below ``emu.device.port.eth.qos.PRIORITIES``.
+    Counters of less than 32 bits stop at their maximum.
     """
     prm, values = GROUPS[group]
     if group == CountersGroup.PER_PRIORITY:
@@ -205,7 +212,7 @@ def read(port: EthPort, ways: Ways, group: int, priority: int, *, clear: bool) -
 
 
 def _put(view: object, name: str, value: int) -> None:
-    """Store a counter: 64 bits in two fields, 32 bits wrapped, or shorter (IBTA 16.1.3.5)."""
+    """Store a counter: in one field modulo 2**32, or in two as ``_high`` and ``_low``."""
     if hasattr(view, name):
         setattr(view, name, value & 0xFFFFFFFF)
     else:

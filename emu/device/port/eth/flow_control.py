@@ -69,7 +69,11 @@ class Pauses:
     """Total pause time of each priority."""
 
     def count(self, *, is_pause: bool, pfc: int, waited_ns: int) -> None:
-        """Count a frame that pauses or resumes priorities: PAUSE, or PFC for ``pfc``."""
+        """Count a frame that pauses or resumes priorities: PAUSE, or PFC for ``pfc``.
+
+        ``waited_ns`` is the time that a resuming frame ends, 0 for a pausing one. PAUSE counts for
+        every priority.
+        """
         self.control += 1
         self.global_ += is_pause
         for priority in _priorities(_ALL if is_pause else pfc):
@@ -89,7 +93,11 @@ class ReceivedPauses(Pauses):
     """End of each priority's pause."""
 
     def stop(self, priority: int, now_ns: int, time_ns: int) -> None:
-        """Pause a priority for ``time_ns`` from now on; 0 resumes it."""
+        """Pause a priority for ``time_ns`` from now on; 0 resumes it.
+
+        A new time replaces the old one. Counts the pause time and, unless already paused, a
+        transition.
+        """
         until = self.until_ns[priority]
         if time_ns and until <= now_ns:
             self.transitions[priority] += 1
@@ -130,13 +138,22 @@ class FlowControl:
         return (self.critical_ms or MAX_CRITICAL_MS) * _NS_PER_MS
 
     def waits_for(self, link_partner: FlowControl, priority: int) -> bool:
-        """Return whether transmission with a priority waits when the partner's port requests it."""
+        """Return whether transmission with a priority waits when the partner's port requests it.
+
+        True if this port obeys PAUSE and the partner's port sends it, or both do so with PFC for
+        the priority.
+        """
         if self.pause_rx and link_partner.pause_tx:
             return True
         return bool(self.pfc_rx & link_partner.pfc_tx & 1 << priority)
 
     def take(self, frame: bytes, now_ns: int, speed: int) -> None:
-        """Count a received MAC control frame; ``speed`` of the link in Mb/s."""
+        """Process a received MAC control frame: count it, and pause priorities that the port obeys.
+
+        ``speed`` of the link is in Mb/s. A frame to another address, too short or with an unknown
+        opcode counts as ``unknown`` only. PAUSE and PFC count by priority even where they are not
+        obeyed.
+        """
         received = self.received
         received.control += 1
         is_for_us = frame.startswith(CONTROL_ADDRESS)
@@ -156,6 +173,10 @@ class FlowControl:
     def _stop(
         self, about: int, obeyed: int, times: tuple[int, ...], now_ns: int, speed: int
     ) -> None:
+        """Count a frame for the priorities in ``about``, and pause those also in ``obeyed``.
+
+        ``times`` are in quanta of 512 bit times; a time of 0 resumes the priority.
+        """
         for priority in _priorities(about):
             self.received.frames[priority] += 1
             if obeyed >> priority & 1:
@@ -163,27 +184,30 @@ class FlowControl:
                 self.received.stop(priority, now_ns, time_ns)
 
     def ask_to_wait(self) -> None:
-        """Count the frame that pauses the link partner."""
+        """Count the frame that pauses the link partner; no frame is sent."""
         self._count_sent(0)
 
     def let_go_on(self, waited_ns: int) -> None:
-        """Count the frame that resumes the link partner after ``waited_ns``."""
+        """Count the frame that resumes the link partner after ``waited_ns``; no frame is sent.
+
+        A pause above ``minor_ms`` counts in ``warnings``.
+        """
         self._count_sent(waited_ns)
         self.warnings += waited_ns > self.minor_ms * _NS_PER_MS
 
     def give_up(self, waited_ns: int) -> None:
-        """Count a pause that lasted too long: the partner resumes, and frames are lost."""
+        """Count a pause that lasted too long, in ``storms`` too; the partner then resumes."""
         self.let_go_on(waited_ns)
         self.storms += 1
 
     def pause_received(self) -> None:
-        """Count the frame by which the partner pauses the port."""
+        """Count the frame by which the partner pauses the port; the caller stops sending."""
         self._count_received(0)
         for priority in _priorities(_ALL if self.pause_rx else self.pfc_rx):
             self.received.transitions[priority] += 1
 
     def resume_received(self, waited_ns: int) -> None:
-        """Count the frame that resumes the port after ``waited_ns``."""
+        """Count the frame that resumes the port after ``waited_ns``; the caller sends again."""
         self._count_received(waited_ns)
 
     def _count_sent(self, waited_ns: int) -> None:

@@ -115,7 +115,7 @@ class Headers:
         """Parser settings of the device that steers the frame."""
 
     def belong_with(self, other: Headers) -> None:
-        """Copy device-internal state from other headers of the same packet."""
+        """Copy ``sqn`` and ``parser`` from other headers of the same packet."""
         self.sqn, self.parser = other.sqn, other.parser
 
     @property
@@ -175,11 +175,12 @@ class Marked(Headers):
 
 
 def parse(frame: bytes, whole: bool = True) -> Headers:
-    """Find the headers of ``frame``.
+    """Return the headers of ``frame``, as far as they are well-formed.
 
-    With ``whole`` false the bytes are only the frame's beginning. Lengths in the IP header are then
-    not checked, and ``end`` is the end of the bytes. Raises :class:`FrameError` for less than an
-    Ethernet header.
+    Raises :class:`FrameError` for less than an Ethernet header only. After a malformed IP header
+    ``version`` is 0; after a malformed or fragmented transport header ``l4`` is 0. With ``whole``
+    false the bytes are only the frame's beginning. Lengths in the IP header are then not checked,
+    and ``end`` is the end of the bytes.
     """
     size = len(frame)
     if size < ETHERNET_BYTES:
@@ -198,7 +199,10 @@ def parse(frame: bytes, whole: bool = True) -> Headers:
 
 
 def parse_ip(frame: bytes, at: int, ethertype: int, whole: bool = True) -> Headers | None:
-    """Parse an IP packet that begins at ``at``; return None for another Ethertype."""
+    """Return the headers of an IP packet that begins at ``at``; None for another Ethertype.
+
+    ``version`` is 0 for a malformed packet. ``whole`` as in :func:`parse`.
+    """
     size = len(frame)
     if ethertype == ETH_IPV4:
         return _parse_ipv4(frame, at, size, whole)
@@ -208,6 +212,10 @@ def parse_ip(frame: bytes, at: int, ethertype: int, whole: bool = True) -> Heade
 
 
 def _parse_ipv4(frame: bytes, l3: int, size: int, whole: bool) -> Headers:
+    """Return the headers of an IPv4 packet at ``l3``; ``version`` is 0 if its header is malformed.
+
+    ``l4`` is 0 for a fragment and for an incomplete transport header.
+    """
     if l3 + _IPV4_BYTES > size:
         return Headers(frame, ETH_IPV4, l3)
     version_ihl, length, fragment, protocol = _ipv4(frame, l3)
@@ -225,6 +233,10 @@ def _parse_ipv4(frame: bytes, l3: int, size: int, whole: bool) -> Headers:
 
 
 def _parse_ipv6(frame: bytes, l3: int, size: int, whole: bool) -> Headers:
+    """Return the headers of an IPv6 packet at ``l3``; ``version`` is 0 if its header is malformed.
+
+    ``l4`` is 0 for a fragment, too many extension headers, and an incomplete transport header.
+    """
     l4 = l3 + _IPV6_BYTES
     if l4 > size:
         return Headers(frame, ETH_IPV6, l3)

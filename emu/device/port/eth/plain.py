@@ -15,7 +15,8 @@ _UDP_BYTES: Final = 8
 def plain(frame: Frame) -> list[bytes]:
     """Return the frames that ``frame`` stands for, with all their checksums.
 
-    Raises :class:`FrameError` for a super-frame that cannot be cut.
+    One frame unless ``gso_size`` is set; checksums are computed only if missing (``checked``
+    without ``filled``). Raises :class:`FrameError` for a super-frame that cannot be cut.
     """
     if frame.gso_size:
         return cut(frame.data, frame.gso_size)
@@ -25,14 +26,20 @@ def plain(frame: Frame) -> list[bytes]:
 
 
 def cut(data: bytes, size: int) -> list[bytes]:
-    """Cut a super-frame into frames with ``size`` bytes of payload. Raises :class:`FrameError`."""
+    """Return a super-frame's frames with ``size`` bytes of payload each, and all their checksums.
+
+    Raises :class:`FrameError` as :func:`emu.device.port.eth.segment.segment` does.
+    """
     headers = parse(data, whole=False)
     at = header_bytes(headers)
     return segment(data[:at], data[at:], size)
 
 
 def is_sound(frame: Frame) -> bool:
-    """Return whether an external super-frame can be cut; any other frame is sound."""
+    """Return whether a super-frame from outside is TCP or UDP and has at most MAX_SEGMENTS frames.
+
+    True for any other frame. Raises FrameError for less than an Ethernet header.
+    """
     size, data = frame.gso_size, frame.data
     if not size:
         return True

@@ -65,13 +65,13 @@ class EthPort:
         return self.admin_up and self.has_cable
 
     def set_link(self, *, up: bool) -> None:
-        """Plug the cable in, or pull it."""
+        """Plug the cable in, or pull it; count a link that goes down. No event is sent."""
         was_up = self.is_up
         self.has_cable = up
         self._count_down(was_up)
 
     def set_admin(self, *, up: bool) -> None:
-        """Enable or disable the port for the driver."""
+        """Enable or disable the port for the driver; count a link that goes down."""
         was_up = self.is_up
         self.admin_up = up
         self._count_down(was_up)

@@ -58,9 +58,10 @@ class Qos:
     """``dscp_to_priority`` while the port trusts DSCP; None while it trusts VLAN tags."""
 
     def limit_of(self, priority: int) -> Limit | None:
-        """Return the rate limit of send queues with this priority (tisc.prio), or None.
+        """Return the rate limit of send queues with this priority (tisc.prio); None without one.
 
-        The driver writes twice the priority (core/en_common.c: mlx5e_create_tises).
+        ``priority`` is twice the priority, because the driver writes that (core/en_common.c:
+        mlx5e_create_tises). The limit is that of its traffic class, shared by all its queues.
         """
         return self.classes[self.priority_to_class[priority >> 1]].limit
 

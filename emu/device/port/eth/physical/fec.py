@@ -47,7 +47,10 @@ _25G_LANE = 25_000
 
 
 def of_mode(mode: Mode) -> FecOfLink:
-    """Return the error correction of a link mode; lanes above 25 Gb/s always have one."""
+    """Return the error correction of a link mode; lanes above 25 Gb/s always have RS-FEC.
+
+    1 Gb/s has no choice and an empty ``field``.
+    """
     if mode.speed > _25G_LANE * mode.lanes:
         name = f"{mode.speed // 1000}g_{mode.lanes}x"
         return FecOfLink(name, Fec.RS_544_514, Fec.RS_544_514)

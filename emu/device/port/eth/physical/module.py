@@ -33,7 +33,7 @@ _METRES: Final = 1
 
 @cache
 def eeprom(lanes: int) -> bytes:
-    """Return page 0, PAGE_BYTES long, of the cable for a port with ``lanes`` lanes."""
+    """Return page 0, PAGE_BYTES long, of the cable: SFP28 for one lane, QSFP28 for more."""
     page = bytearray(PAGE_BYTES)
     if lanes == 1:
         _fill_sfp(page)
@@ -48,11 +48,12 @@ def _put(page: bytearray, fields: dict[int, bytes]) -> None:
 
 
 def _sum(page: bytearray, start: int, stop: int) -> None:
-    """Store the check byte at ``stop`` over the bytes from ``start`` on."""
+    """Store the check byte at ``stop`` over the bytes from ``start`` up to it."""
     page[stop] = sum(page[start:stop]) & 0xFF
 
 
 def _fill_qsfp(page: bytearray) -> None:
+    """Write identifier, copper media, vendor fields and check bytes of SFF-8636."""
     kind = bytes((ModuleId.QSFP28,))
     fields = {0: kind + b"\x08\x06", 128: kind, 130: bytes((_QSFP_COPPER,))}
     fields |= {131: b"\x80", 139: bytes((_64B66B_QSFP, 0xFF)), 146: bytes((_METRES, _PASSIVE_QSFP))}
@@ -64,6 +65,7 @@ def _fill_qsfp(page: bytearray) -> None:
 
 
 def _fill_sfp(page: bytearray) -> None:
+    """Write identifier, copper media, vendor fields and check bytes of SFF-8472."""
     fields = {0: bytes((ModuleId.SFP, 0x04, _SFP_COPPER)), 8: bytes((_PASSIVE_SFP,))}
     fields |= {11: bytes((_64B66B_SFP, 0xFF)), 18: bytes((_METRES,))}
     fields |= {20: _VENDOR, 36: bytes((_CR4_OR_CR,)), 40: _PART, 56: b"A1  "}

@@ -79,7 +79,11 @@ _ONE_LANE: Final = 25_000
 
 
 def _modes(speed: int, is_extended: bool) -> tuple[Mode, ...]:
-    """Return the modes of a port whose fastest mode has ``speed`` Mb/s."""
+    """Return the modes of a port whose fastest mode has ``speed`` Mb/s.
+
+    Ports of up to 25 Gb/s have one lane. ``is_extended`` adds modes of 50 Gb/s per lane; above 200
+    Gb/s there are modes of 100 Gb/s per lane in any case.
+    """
     chip = _100G_LANES if speed > _FASTEST_WITH_50G_LANES else _CHIPS[is_extended]
     lanes = 1 if speed <= _ONE_LANE else max(mode.lanes for mode in chip)
     return tuple(mode for mode in chip if mode.speed <= speed and mode.lanes <= lanes)
@@ -128,10 +132,11 @@ class LinkModes:
         return max(mode.lanes for mode in self.able)
 
     def choose(self, legacy: int, extended: int) -> None:
-        """Use the fastest of these modes; without any, of all. Raises ValueError for none.
+        """Select the fastest of these modes as ``mode``, and record them as ``chosen``.
 
-        Of two modes with the same speed the port uses that with more lanes. A nonzero extended mask
-        takes precedence.
+        Two masks of 0 select all modes. A nonzero extended mask takes precedence over the legacy
+        one. Of two modes with the same speed the one with more lanes wins. Raises ValueError,
+        without a change, if the port has none of the modes.
         """
         able = self.masks
         if not legacy and not extended:
