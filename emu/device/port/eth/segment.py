@@ -35,8 +35,7 @@ def segment(header: bytes, payload: bytes, mss: int) -> list[bytes]:
 
     ``header`` is all bytes in front of the payload, from the Ethernet header on, with VLAN tags and
     extension headers if any. Its IP length and its checksums are ignored (Linux leaves the length 0
-    in a packet of more than 64 KiB). Raises :class:`FrameError` unless it is exactly the header of
-    a TCP or UDP packet, or if packets with ``mss`` bytes of payload are impossible.
+    in a packet of more than 64 KiB). Raises :class:`FrameError` as :func:`check` does.
     """
     headers = parse(header, whole=False)
     check(headers, payload, mss)
@@ -50,7 +49,7 @@ def segment(header: bytes, payload: bytes, mss: int) -> list[bytes]:
 def unsegmented(header: bytes, payload: bytes, mss: int) -> bytes | None:
     """Return a large send as one packet, with its IP length and without checksums.
 
-    Refuses the same input as :func:`segment`. Returns None if the IP length field is too small.
+    None if the IP length field is too small. Raises :class:`FrameError` as :func:`check` does.
     """
     headers = parse(header, whole=False)
     check(headers, payload, mss)
@@ -64,7 +63,11 @@ def unsegmented(header: bytes, payload: bytes, mss: int) -> bytes | None:
 
 
 def check(headers: Headers, payload: bytes, mss: int) -> None:
-    """Raise :class:`FrameError` for input that :func:`segment` refuses."""
+    """Raise :class:`FrameError` for input that :func:`segment` refuses.
+
+    Refused: headers that do not end with a TCP or UDP header, an empty payload, ``mss`` of 0.
+    Refused also: more than MAX_SEGMENTS packets, and packets longer than IP allows.
+    """
     size = len(headers.frame)
     if not headers.l4 or headers.protocol not in CHECKSUM_AT:
         raise FrameError("large send of a packet that is neither TCP nor UDP")
@@ -108,7 +111,10 @@ def _ipv6(headers: Headers, pieces: list[bytes]) -> list[bytes]:
 
 
 def _tcp(headers: Headers, pieces: list[bytes]) -> list[bytes]:
-    """Return the TCP header of each packet: sequence number, flags and checksum."""
+    """Return the TCP header of each packet: sequence number, flags and checksum.
+
+    Only the first packet keeps CWR, only the last one FIN and PSH.
+    """
     frame, l4 = headers.frame, headers.l4
     fixed, mss = len(frame) - l4, len(pieces[0])
     sequence, flags = _u32(frame, l4 + 4)[0], _u16(frame, l4 + 12)[0]

@@ -122,7 +122,10 @@ class Hasher:
         return value
 
     def _hash(self, addresses: bytes, ports: bytes, spi: bytes) -> tuple[int, int]:
-        """Return the hash over the selected fields, in the order of their bits."""
+        """Return the hash over the selected fields, in the order of their bits, and their type.
+
+        (0, 0) if none of the selected fields exists.
+        """
         data = _pick(addresses, *self._addresses, self._symmetric)
         data += _pick(ports, *self._ports, self._symmetric)
         kind = self._l3_type | (self._l4_type if ports else 0)
@@ -135,7 +138,7 @@ class Hasher:
 
 
 def _spi(headers: Headers) -> bytes:
-    """Return the security parameters index of an ESP or AH packet."""
+    """Return the security parameters index of an ESP or AH packet; empty for other packets."""
     at = _SPI_AT.get(headers.protocol)
     if at is None or not headers.l4:
         return b""

@@ -54,13 +54,16 @@ def _sizes() -> list[int]:
 
 
 def priority_of(data: bytes) -> int:
-    """Return the priority in the VLAN tag of a frame, 0 without one (IEEE 802.1Q)."""
+    """Return the priority in the customer tag of a frame, 0 without one (IEEE 802.1Q)."""
     has_tag = data[_TAG_AT:_TCI_AT] == _C_TAG and len(data) > _TCI_AT
     return data[_TCI_AT] >> _PRIORITY_SHIFT if has_tag else 0
 
 
 def dscp_of(data: bytes) -> int:
-    """Return the DSCP of an IP packet's frame, with or without VLAN tag; 0 for other frames."""
+    """Return the DSCP of an IP packet's frame, with or without VLAN tag; 0 for other frames.
+
+    Behind two tags or a service tag, the result is 0.
+    """
     at = _TCI_AT
     if data[_TAG_AT:_TCI_AT] == _C_TAG:
         at += 4
@@ -99,7 +102,11 @@ class Direction:
     """Number of frames with a wrong check sequence, including those received nevertheless."""
 
     def add(self, data: bytes, packets: int = 1, octets: int = 0) -> None:
-        """Count a frame, or a super-frame for ``packets`` frames of ``octets`` bytes in total."""
+        """Count a frame, or a super-frame for ``packets`` frames of ``octets`` bytes in total.
+
+        Counts by kind (from the destination MAC address), by size, and by priority if a tag or DSCP
+        gives one.
+        """
         octets = octets or len(data)
         if not data[0] & 1:
             kind = self.unicast
@@ -133,7 +140,10 @@ class Direction:
         self.sizes[bisect_left(SIZE_LIMITS, octets // packets + FCS_BYTES)] += packets
 
     def without(self, looped: Direction) -> Direction:
-        """Return the traffic of the physical port: all except ``looped``, which did not use it."""
+        """Return the traffic of the physical port: all except ``looped``, which did not use it.
+
+        Discards and errors are those of ``self``. Neither operand changes.
+        """
         rest = replace(self, sizes=[a - b for a, b in zip(self.sizes, looped.sizes)])
         for name in KINDS.values():
             setattr(rest, name, _without(getattr(self, name), getattr(looped, name)))

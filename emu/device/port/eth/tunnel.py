@@ -61,8 +61,8 @@ _u16 = Struct(">H")
 def inner_of(headers: Headers, parser: Parser, whole: bool = True) -> Headers | None:
     """Return the headers of the inner packet; offsets count from the frame's start.
 
-    None if the packet is not a known tunnel or its headers are incomplete. ``whole`` as in
-    :func:`parse`.
+    None if the packet is no tunnel that ``parser`` knows, its headers are incomplete, or its
+    content is not IP. ``whole`` as in :func:`parse`.
     """
     payload = _payload(headers, parser)
     return None if payload is None else _of_type(headers.frame, *payload, whole)
@@ -81,7 +81,10 @@ def inner_packet_at(headers: Headers, parser: Parser) -> int:
 
 
 def _payload(headers: Headers, parser: Parser) -> tuple[int, int] | None:
-    """Return the offset of the tunnel's payload, and its Ethertype; None without a tunnel."""
+    """Return the offset of the tunnel's payload, and its Ethertype; None without a tunnel.
+
+    The payload itself may be incomplete.
+    """
     start, protocol = headers.l4, headers.protocol
     if protocol == UDP and start:
         return _behind_udp(headers.frame, start, parser)
@@ -93,6 +96,7 @@ def _payload(headers: Headers, parser: Parser) -> tuple[int, int] | None:
 
 
 def _behind_udp(frame: bytes, start: int, parser: Parser) -> tuple[int, int] | None:
+    """Return offset and Ethertype of the payload of VXLAN, MPLS or Geneve, by UDP port, or None."""
     (port,) = _u16.unpack_from(frame, start + 2)
     at = start + _UDP_BYTES
     if port in parser.vxlan_ports:
@@ -108,7 +112,8 @@ def _behind_udp(frame: bytes, start: int, parser: Parser) -> tuple[int, int] | N
 def _behind_labels(frame: bytes, at: int) -> tuple[int, int] | None:
     """Return offset and type of the payload behind the last label of a stack.
 
-    The payload's first four bits give the type (RFC 4928 3).
+    The payload's first four bits give the type (RFC 4928 3). None if they are no IP version, and
+    for a stack of more than MAX_LABELS labels or without an end.
     """
     for label_at in range(at, at + MAX_LABELS * _WORD, _WORD):
         if label_at + _WORD >= len(frame):
@@ -121,6 +126,7 @@ def _behind_labels(frame: bytes, at: int) -> tuple[int, int] | None:
 
 
 def _behind_gre(frame: bytes, start: int) -> tuple[int, int]:
+    """Return offset and Ethertype of a GRE payload, behind the optional fields."""
     flags = frame[start]
     optional = (_GRE_CHECKSUM, _GRE_KEY, _GRE_SEQUENCE)
     end = start + _GRE_BYTES + _WORD * sum(bool(flags & bit) for bit in optional)
@@ -128,6 +134,7 @@ def _behind_gre(frame: bytes, start: int) -> tuple[int, int]:
 
 
 def _of_type(frame: bytes, at: int, kind: int, whole: bool) -> Headers | None:
+    """Return the inner IP packet's headers; None for another Ethertype or an incomplete frame."""
     if kind == _TEB:
         return _ethernet(frame, at, whole)
     if kind not in (ETH_IPV4, ETH_IPV6) or at > len(frame):
@@ -136,7 +143,10 @@ def _of_type(frame: bytes, at: int, kind: int, whole: bool) -> Headers | None:
 
 
 def _ethernet(frame: bytes, at: int, whole: bool) -> Headers | None:
-    """Parse an inner Ethernet frame; a payload behind VLAN tags is not parsed."""
+    """Return the headers of the IP packet in an inner Ethernet frame.
+
+    None for an incomplete frame and other content; a payload behind VLAN tags is not parsed.
+    """
     end = at + ETHERNET_BYTES
     if end > len(frame):
         return None
@@ -146,8 +156,9 @@ def _ethernet(frame: bytes, at: int, whole: bool) -> Headers | None:
 def insert_both(outer: Headers, inner: Headers, requested: tuple[bool, bool, bool, bool]) -> bytes:
     """Return the frame with the ``requested`` checksums filled in.
 
-    The flags are for outer L3, outer L4, inner L3 and inner L4. The outer transport's checksum
-    covers the inner packet, so it is computed last.
+    The flags are for outer L3, outer L4, inner L3 and inner L4; a missing header is skipped. The
+    outer transport's checksum covers the inner packet, so it is computed last. Replaces
+    ``outer.frame``.
     """
     outer_l3, outer_l4, inner_l3, inner_l4 = requested
     outer.frame = insert(inner, inner_l3, inner_l4)
@@ -176,7 +187,10 @@ def cut(header: bytes, payload: bytes, mss: int, outer: Headers, inner: Headers)
 
 
 def _outer(front: bytes, outer: Headers, number: int, packet: bytes) -> bytes:
-    """Return a packet behind its outer headers, with their lengths adjusted."""
+    """Return a packet behind its outer headers, with their lengths adjusted.
+
+    The ``number`` of the packet is added to the IPv4 identification; the IPv4 checksum is new.
+    """
     frame = bytearray(front + packet)
     length = len(frame) - outer.l3
     at = outer.l3 + _LENGTH_AT[outer.version]

@@ -108,7 +108,10 @@ class NicVport:
         return self.permanent_address.hex(":")
 
     def totals(self) -> tuple[Direction, Direction]:
-        """Return all frames sent and received, without frame check sequences."""
+        """Return the directions with all frames sent and received: live counters, not copies.
+
+        Octets are without frame check sequences.
+        """
         return self.sent, self.received
 
     def passed(self) -> tuple[Direction, Direction]:
@@ -124,7 +127,10 @@ class NicVport:
         self.wqe_too_small += 1
 
     def counters(self) -> dict[str, Traffic]:
-        """Return a copy of the traffic since power-on, by names in query_vport_counter_out."""
+        """Return a copy of the traffic since power-on, by names in query_vport_counter_out.
+
+        ``local_loopback`` is the received part that the function itself has sent.
+        """
         directions = {"transmitted": self.sent, "received": self.received}
         return {
             f"{prefix}_{name}": replace(getattr(direction, kind))

@@ -41,13 +41,13 @@ class EthWire(Protocol[NodeT]):
         """Record that the function's port has changed its link state or its addresses."""
 
     def is_pausing_to(self, mac: bytes, /) -> bool:
-        """Return whether frames to a MAC address should wait, to avoid loss.
+        """Return whether frames to a MAC address should wait, to avoid loss; none is refused.
 
         A lossless priority with flow control is paused in this case (IEEE 802.1Q 36).
         """
 
     def when_ready_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
-        """Call ``callback`` once, when frames to a MAC address need not wait any more."""
+        """Call ``callback`` once, at once or when frames to a MAC address need not wait."""
 
     def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
         """Return the number of frames that may be sent to a MAC address now; 0 to wait.

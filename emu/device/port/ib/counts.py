@@ -80,7 +80,10 @@ class IbCounts:
     def count_loop(
         self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
     ) -> None:
-        """Count a message between queue pairs of this port; octets as in count_sent."""
+        """Count a message between queue pairs of this port; octets as in count_sent.
+
+        ``packets`` and the responses (``back``) both count as sent, received and looped back.
+        """
         packets, octets = packets + back, octets + back_octets
         for traffic in (self.transmitted[False], self.received[False], self.looped[False]):
             traffic.packets += packets
@@ -103,7 +106,10 @@ class IbCounts:
         self.dropped["longer than its receive request"] += 1
 
     def counters(self) -> dict[str, Traffic]:
-        """Return a copy of the traffic since power-on, by names in query_vport_counter_out."""
+        """Return a copy of the traffic since power-on, by names in query_vport_counter_out.
+
+        ``local_loopback`` is the received part that the port itself has sent.
+        """
         directions = {"transmitted": self.transmitted, "received": self.received}
         return {
             f"{prefix}_ib_{cast}": replace(traffic)

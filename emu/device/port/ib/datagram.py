@@ -11,7 +11,10 @@ from emu.device.port.ib.port import IbPort
 
 
 def answer_to(to: Destination, origin: Origin) -> Destination:
-    """Return the destination of a management response: the return path (IBTA 13.5.4)."""
+    """Return the destination of a management response: the return path (IBTA 13.5.4).
+
+    ``to`` and ``origin`` are those of the request. The Q_Key is 0 for QP0, else GSI_QKEY.
+    """
     return Destination(
         qpn=origin.qpn,
         qkey=GSI_QKEY if origin.qpn else 0,

@@ -10,7 +10,10 @@ from layouts.wire.bth import PacketKind, Service
 
 
 def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:
-    """Return the packet that carries a datagram."""
+    """Return the packet that carries a datagram, from its local route header on.
+
+    A global route header is added if the destination has a GID.
+    """
     to = datagram.to
     grh = None
     if to.gid is not None:
@@ -24,7 +27,10 @@ def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:
 
 
 def datagram_of(packet: Packet) -> tuple[Datagram, Origin]:
-    """Return the datagram in a UD packet; its data is a view of the packet."""
+    """Return the datagram in a UD packet and its origin; its data is a view of the packet.
+
+    ``to.gid`` is None and the origin's GID zeros without a global route header.
+    """
     grh = packet.grh
     to = Destination(
         qpn=packet.qpn,

@@ -110,7 +110,10 @@ class EndPort:
         return bytes(info)
 
     def port_info(self) -> bytes:
-        """Return PortInfo; the M_Key field is 0."""
+        """Return PortInfo; the M_Key field is 0.
+
+        All supported widths and speeds up to the active ones count as supported and enabled.
+        """
         width = _WIDTHS[IB_LANES.get(self.width, 1)]
         extended = _EXTENDED.get(self.speed, 0)
         speed = _QDR if extended else min(self.speed, _QDR)

@@ -54,7 +54,7 @@ class IbRoute:
         return self.dlid
 
     def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
-        """Return the packet's bytes, with ``length`` bytes of ``payload``."""
+        """Return the packet's bytes, with ``length`` bytes of ``payload`` and a CRC of 0."""
         inner, parts = build_transport(packet, self.pkey, payload, length)
         if self.grh is not None:
             return b"".join((*_global(self, self.grh, inner), *parts))
@@ -65,7 +65,11 @@ class IbRoute:
 
 
 def parse(frame: memoryview) -> Packet:
-    """Return the packet in ``frame``, whose payload is a view of it. Raises BadPacketError."""
+    """Return the packet in ``frame``, whose payload is a view of it.
+
+    Raises BadPacketError for a length that contradicts the headers, for headers that are not
+    InfiniBand's, and as :func:`parse_transport` does. The invariant CRC is not checked.
+    """
     if not _SMALLEST <= len(frame) <= MAX_BYTES:
         raise BadPacketError(f"{len(frame)} bytes are not a packet")
     vl_lver: int
@@ -87,6 +91,10 @@ def parse(frame: memoryview) -> Packet:
 
 
 def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
+    """Return the global route header at ``at``.
+
+    Raises BadPacketError for a wrong version, next header or length.
+    """
     if len(frame) < _SMALLEST + wire.grh.size:
         raise BadPacketError("too short for a global header")
     word, pay_len, next_header, hop_limit, sgid, dgid = wire.GRH.unpack_from(frame, at)
@@ -105,7 +113,8 @@ def is_train(frame: bytes | memoryview) -> bool:
 def parse_train(frame: memoryview) -> Train:
     """Return the train in ``frame``, whose headers are those of its first packet.
 
-    The payload is a view of the frame. Raises BadPacketError.
+    The payload is a view of the frame. Raises BadPacketError for malformed headers and unless the
+    first packet is from a message's middle, with others behind it.
     """
     if not _SMALLEST < len(frame) <= MAX_TRAIN_BYTES:
         raise BadPacketError(f"{len(frame)} bytes are not a train")
@@ -143,7 +152,10 @@ def with_fecn(frame: bytes) -> bytes:
 
 
 def grh_of(datagram: Datagram, origin: Origin) -> bytes:
-    """Return the global route header of a datagram."""
+    """Return the global route header of a datagram, for a receive buffer.
+
+    Its payload length leaves out padding and immediate data.
+    """
     to = datagram.to
     first = wire.GRH_VERSION << 28 | to.tclass << 20 | to.flow_label
     return wire.GRH.pack(

@@ -36,7 +36,7 @@ def insert(packet: bytes, *, l3: bool, l4: bool) -> bytes:
 def cut(header: bytes, payload: bytes, mss: int) -> list[bytes]:
     """Return the packets of a large send (``emu.device.port.eth.segment.segment``).
 
-    ``header`` is all bytes before the payload, from the encapsulation header on.
+    ``header`` is all bytes before the payload, from the encapsulation header on. Raises FrameError.
     """
     front = header[:ENCAPSULATION_BYTES]
     return [front + frame[ETHERNET_BYTES:] for frame in segment(as_frame(header), payload, mss)]
@@ -45,7 +45,8 @@ def cut(header: bytes, payload: bytes, mss: int) -> list[bytes]:
 def checked(packet: bytes) -> int:
     """Return cqe64.hds_ip_ext: the flags of a right IP checksum, and of a right TCP or UDP one.
 
-    Linux trusts no packet that lacks one of them (hw/cq.c: handle_responder).
+    0 for a wrong or no IP header. Linux trusts no packet that lacks one of them (hw/cq.c:
+    handle_responder).
     """
     try:
         _, l3_ok, l4_ok = checksum.verify(parse(as_frame(packet)))

@@ -43,7 +43,11 @@ class LinkErrorEffect(NamedTuple):
 
 
 def outcome(error: LinkError, count: int, info: PortInfo) -> LinkErrorEffect:
-    """Return the effects of ``count`` errors in quick succession at a port with this PortInfo."""
+    """Return the effects of ``count`` errors in quick succession at a port with this PortInfo.
+
+    Above the port's threshold (LocalPhyErrors, OverrunErrors) one more counter grows by 1 and a
+    trap is due; a watchdog error always has a trap. The caller applies the effects.
+    """
     if error is LinkError.WATCHDOG:
         return LinkErrorEffect({RECOVERIES: count}, SmaTrap.FLOW_CONTROL_WATCHDOG)
     if error is LinkError.SYMBOLS:

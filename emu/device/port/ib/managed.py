@@ -90,7 +90,11 @@ class ManagedPort:
         return self.info.port_physical_state == PhysState.DISABLED
 
     def connect(self, *, has_link: bool) -> None:
-        """Follow a change of the link: a manager then has to activate the port (IBTA 7.2.7)."""
+        """Follow a change of the link: DOWN without one, INIT with a new one.
+
+        A manager then has to activate the port (IBTA 7.2.7). A link that the manager has disabled
+        stays so.
+        """
         info = self.info
         if not has_link:
             info.port_state = PortState.DOWN
@@ -102,8 +106,9 @@ class ManagedPort:
     def may(self, mkey: int, now: int, *, is_set: bool) -> bool:
         """Return whether a request with this M_Key is allowed; count a wrong key (14.2.4.1).
 
-        ``now`` is in ns. The first wrong key starts the lease period, at whose end the protection
-        ends. A request with the right key stops the period (14.2.4.2).
+        A wrong key is refused for a Set, and for a Get if ``mkey_protect_bits`` guards reads. The
+        first one starts the lease period, at whose end the protect bits become 0, so that reads are
+        allowed. A request with the right key stops the period (14.2.4.2). ``now`` is in ns.
         """
         info = self.info
         if self._lease_ends and now >= self._lease_ends:
@@ -119,7 +124,10 @@ class ManagedPort:
         return False
 
     def info_for(self, mkey: int) -> bytes:
-        """Return PortInfo for a requester with this M_Key; the key itself may be hidden."""
+        """Return PortInfo for a requester with this M_Key.
+
+        The key in it is 0 for a requester with another key while the protect bits are set.
+        """
         if mkey == self.info.mkey or self.info.mkey_protect_bits < _HIDES_MKEY:
             return bytes(self.info)
         shown = port_info.view(bytearray(bytes(self.info)))
@@ -127,9 +135,11 @@ class ManagedPort:
         return bytes(shown)
 
     def set_info(self, given: PortInfo, *, is_end: bool = True) -> str:
-        """Apply a PortInfo; return the error, with no change, or "".
+        """Apply a PortInfo from a Set; return the error, with no change, or "".
 
-        ``is_end``: the port has LIDs, as all have except a switch's external ones.
+        Errors: invalid LIDs, MTU, virtual lanes, widths, speeds and state transitions. A port that
+        is set down goes to Polling or Disabled. ``is_end``: the port has LIDs, as all have except a
+        switch's external ones.
         """
         if wrong := self._wrong(given, is_end=is_end):
             return wrong
@@ -154,6 +164,7 @@ class ManagedPort:
         self.info.port_state, self.info.port_physical_state = PortState.DOWN, state
 
     def _wrong(self, given: PortInfo, *, is_end: bool) -> str:
+        """Return the error in a PortInfo to be set, or "". A LID of 0 is valid up to INIT."""
         info = self.info
         if is_end:
             is_early = info.port_state <= PortState.INIT
@@ -176,7 +187,7 @@ class ManagedPort:
         return pkey_block(self.pkeys, self._pkey_entries, block)
 
     def set_pkeys(self, block: int, data: bytes) -> bool:
-        """Write a block; return False beyond the table's end."""
+        """Write a block of 32 P_Keys; return False, with no change, beyond the table's end."""
         if block * PKEYS_OF_A_BLOCK >= self._pkey_entries:
             return False
         first = block * PKEYS_OF_A_BLOCK
@@ -189,7 +200,7 @@ class ManagedPort:
 
 
 def _choose(info: PortInfo, given: PortInfo, kind: str, every: int) -> None:
-    """Set the enabled widths or speeds: 0 keeps them, all ones enable all supported."""
+    """Set the enabled widths or speeds: 0 keeps them, ``every`` enables all supported ones."""
     requested = getattr(given, f"{kind}_enabled")
     if requested:
         chosen = getattr(info, f"{kind}_supported") if requested == every else requested

@@ -42,7 +42,10 @@ SETTABLE: Final = frozenset(
 
 
 def port_info_of(port: ManagedPort, mad: Smp, *, is_end: bool = True) -> bytes | None:
-    """Return PortInfo after a Get or Set; a Set's ClientReregister is echoed in the response."""
+    """Return PortInfo after a Get or Set; None for a Set that is refused, without a change.
+
+    A Set's ClientReregister is echoed in the response and not stored.
+    """
     if mad.method != Method.SET:
         return port.info_for(mad.mkey)
     given = port_info.view(mad.data)
@@ -54,7 +57,7 @@ def port_info_of(port: ManagedPort, mad: Smp, *, is_end: bool = True) -> bytes |
 
 
 def pkeys_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
-    """Return a block of the P_Key table, after an optional Set."""
+    """Return a block of the P_Key table, after an optional Set; None beyond the table's end."""
     if mad.method == Method.SET and not port.set_pkeys(block, mad.data):
         return None
     return port.pkey_block(block)
@@ -68,7 +71,10 @@ def sl_to_vl_of(port: ManagedPort, mad: Smp, entry: int) -> bytes:
 
 
 def arbitration_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
-    """Return a block of VLArbitrationTable, after an optional Set."""
+    """Return a block of VLArbitrationTable, after an optional Set; None for an unknown block.
+
+    Empty (zeros in the response) before the first Set.
+    """
     if block not in ARBITRATION_BLOCKS:
         return None
     if mad.method == Method.SET:
@@ -77,7 +83,11 @@ def arbitration_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
 
 
 def refreshed(port: IbPort) -> ManagedPort:
-    """Return the record of a function's port, updated with the port's own current values."""
+    """Return the record of a function's port, updated with the port's own current values.
+
+    The manager's fields (KEPT) and enabled widths stay; key violation counters are the port's. The
+    port must have a record.
+    """
     managed = port.managed
     assert managed is not None
     now = port_info.view(bytearray(end_port(port).port_info()))
@@ -90,7 +100,10 @@ def refreshed(port: IbPort) -> ManagedPort:
 
 
 def _port_info(port: IbPort, mad: Smp) -> bytes | None:
-    """Return PortInfo; port 0 of a channel adapter means the port that receives the SMP."""
+    """Return PortInfo after a Get or Set; None for a refused Set and for a port above 1.
+
+    Port 0 of a channel adapter means the port that receives the SMP.
+    """
     number = mad.attr_mod & ~EXTENDED_SPEEDS
     return port_info_of(refreshed(port), mad) if number in (0, 1) else None
 
@@ -114,7 +127,10 @@ _HANDLERS: Final[Mapping[int, Handler[IbPort]]] = {
 
 
 def begin(port: IbPort) -> None:
-    """Hand the port over to a subnet manager; the port has no LID until the manager sets one."""
+    """Hand the port over to a subnet manager: no LID, and state INIT or DOWN until it sets them.
+
+    Packets cannot be sent or received before the manager activates the port.
+    """
     port.cap_mask1 |= CapMask1.CAP_MASK_NOTICE_SUP | CapMask1.OTHER_LOCAL_CHANGES_SUP
     info = port_info.view(bytearray(end_port(port).port_info()))
     info.assign({"lid": 0, "sm_lid": 0, "port_state": 1})
@@ -126,11 +142,12 @@ def begin(port: IbPort) -> None:
 def answer(
     port: IbPort, data: bytes, slid: int, now: int, *, checks_mkey: bool = True
 ) -> bytes | None:
-    """Apply an SMP to a function's port and return the response.
+    """Apply an SMP to a function's port and return the response, or None.
 
-    Returns None for a wrong M_Key, which is reported to the manager, not to the sender (IBTA
-    14.2.4.1). Returns None also for a TrapRepress. ``slid`` is the SMP's source LID, ``now`` in ns.
-    Without ``checks_mkey`` any M_Key is accepted, is no violation and renews no lease.
+    None for a wrong M_Key, which is counted and reported to the manager by ``on_bad_mkey`` (IBTA
+    14.2.4.1). None also for a TrapRepress, which ``on_repress`` gets. ``slid`` is the SMP's source
+    LID, ``now`` in ns. Without ``checks_mkey`` any M_Key is accepted, is no violation and renews no
+    lease.
     """
     mad = smp.view(data)
     managed = refreshed(port)

@@ -153,7 +153,10 @@ class _FunctionCounts:
 
 
 def answer(port: IbPort, data: bytes) -> bytes | None:
-    """Return the response to a 256-byte MAD for a function's port; None if not a request."""
+    """Return the response to a 256-byte MAD for a function's port, as :func:`respond` does.
+
+    The only ports are 1 and ALL_PORTS.
+    """
     return respond(partial(_selected, port), _COUNTERS, PmaCap.EXT_WIDTH, data)
 
 
@@ -162,7 +165,12 @@ def _selected(port: IbPort, number: int) -> Sequence[PortCounts] | None:
 
 
 def respond(select: Select, counters: Counters, capability_mask: int, data: bytes) -> bytes | None:
-    """Return the response of an agent to a 256-byte MAD; None if not a request."""
+    """Return the response of an agent to a 256-byte MAD; None if neither a Get nor a Set.
+
+    A Set first changes the selected counters of all ports that PortSelect names. An error is the
+    MadStatus of the response: BAD_VERSION, UNSUPPORTED_METHOD_ATTRIB, or INVALID_ATTRIB_VALUE for
+    an unknown port.
+    """
     mad = pma_mad.view(bytearray(data))
     if mad.mad_hdr.method not in (Method.GET, Method.SET):
         return None
@@ -172,7 +180,10 @@ def respond(select: Select, counters: Counters, capability_mask: int, data: byte
 
 
 def _act(select: Select, counters: Counters, capability_mask: int, mad: PmaMad) -> MadStatus:
-    """Execute the MAD in place and return its status."""
+    """Execute the MAD in place and return its status; on an error its data stay.
+
+    Errors: BAD_VERSION, UNSUPPORTED_METHOD_ATTRIB, and INVALID_ATTRIB_VALUE for an unknown port.
+    """
     hdr = mad.mad_hdr
     if (hdr.base_version, hdr.class_version) != (BASE_VERSION, CLASS_VERSION):
         return MadStatus.BAD_VERSION
@@ -210,7 +221,7 @@ def _get(ports: Sequence[PortCounts], names: Mapping[str, int], attr: PmaAttr, g
 
 
 def _set(port: PortCounts, names: Mapping[str, int], attr: PmaAttr, given: Any) -> None:
-    """Set counters by changing their base; the counts themselves are unchanged."""
+    """Set the counters in CounterSelect by changing their base; the counts are unchanged."""
     for name, bit in names.items():
         if given.counter_select & bit:
             port.base[attr, name] = port.value(name) - getattr(given, name)

@@ -114,17 +114,21 @@ class IbPort(IbCounts):
         return self.phys_state is PhysState.LINK_UP
 
     def set_link(self, *, up: bool) -> None:
-        """Plug the cable in, or pull it."""
+        """Plug the cable in, or pull it, and change the port state accordingly (``_follow``)."""
         self.has_cable = up
         self._follow()
 
     def set_admin(self, *, up: bool) -> None:
-        """Enable or disable the port for the driver."""
+        """Enable or disable the port for the driver, and change the port state accordingly."""
         self.admin_up = up
         self._follow()
 
     def _follow(self) -> None:
-        """Update the port state after a link change, and count link failures."""
+        """Update the port state after a link change, and count a link that failed.
+
+        ACTIVE or DOWN where the fabric configures the port; INIT or DOWN where a manager has to
+        activate it. No event is sent.
+        """
         had_link, has_link = self.state is not PortState.DOWN, self.has_link
         if had_link and not has_link:
             self.link_downed += 1
@@ -136,7 +140,10 @@ class IbPort(IbCounts):
             self.settle(self.managed)
 
     def settle(self, managed: ManagedPort) -> None:
-        """Apply the settings of a subnet manager."""
+        """Take LIDs, GID prefix, state, P_Keys and key violations from a manager's settings.
+
+        The port is up only in state ACTIVE.
+        """
         info = managed.info
         self.managed = managed
         self.lid, self.sm_lid, self.gid_prefix = info.lid, info.sm_lid, info.gid_prefix
@@ -163,7 +170,7 @@ class IbPort(IbCounts):
             raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
 
     def check_path(self, path: Ads) -> None:
-        """Refuse a global route without valid source GID."""
+        """Refuse with BAD_PARAM_ERR a global route whose source GID is not entry 0."""
         if path.grh and path.src_addr_index:  # see :meth:`gid`
             raise CmdError(
                 Status.BAD_PARAM_ERR, "no source GID at this index", f"{path.src_addr_index}"
@@ -215,7 +222,7 @@ class IbPort(IbCounts):
         return address
 
     def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
-        """Return the reason unless a packet belongs to its connection's path (IBTA 9.6.1.5).
+        """Return the reason unless a packet is from its connection's path (IBTA 9.6.1.5), else "".
 
         The packet must have its peer's LID. The packet must have the path's GIDs in a global route
         header, or no such header if the path has none (hw/hfi1/ruc.c: hfi1_ruc_check_hdr).
@@ -231,7 +238,7 @@ class IbPort(IbCounts):
         return "" if header.sgid == route.peer else "not from its peer's GID"
 
     def misrouted(self, sgid: bytes, dgid: bytes) -> str:
-        """Return the reason unless the GIDs are the port's and a valid source (9.6.1.2).
+        """Return the reason unless the GIDs are the port's and a valid source (9.6.1.2), else "".
 
         Multicast GIDs are accepted, as only attached queue pairs receive their packets (IBTA
         10.5.1).
@@ -270,7 +277,7 @@ class IbPort(IbCounts):
         return origin.lid == self.lid
 
     def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
-        """Return the GRH, if any, and its bit and the SL for the completion."""
+        """Return the GRH or zeros, the completion's GRH bit and SL, and None for the VLAN."""
         to = datagram.to
         if to.gid is None:
             return _NO_GRH, to.sl << CQE_SL_SHIFT, None

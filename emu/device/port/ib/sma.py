@@ -51,7 +51,7 @@ def node_info(port: EndPort, _mad: Smp) -> bytes | None:
 
 
 def guids(port: EndPort, mad: Smp) -> bytes | None:
-    """Return a block of the port's GUIDs, of which there is one."""
+    """Return a block of the port's GUIDs, of which the first is set; None beyond the table."""
     if mad.attr_mod >= GID_TABLE_ENTRIES // GUIDS_OF_A_BLOCK:
         return None
     return bytes(guid_info.new(guid=[port.port_guid] + [0] * (GUIDS_OF_A_BLOCK - 1)))
@@ -93,15 +93,18 @@ _ATTRIBUTES: Final[Mapping[int, Handler[EndPort]]] = {
 
 
 def answer(port: IbPort, data: bytes) -> bytes:
-    """Return the response to a 256-byte SMP. The driver marks a directed route's return path."""
+    """Return the response to a 256-byte SMP for a port that no subnet manager configures.
+
+    No attribute can be set. The driver marks a directed route's return path.
+    """
     return respond(_ATTRIBUTES, end_port(port), data)
 
 
 def taken_at_qp0(data: bytes) -> bytes | None:
-    """Return an SMP from the subnet, prepared for the agent; None if it is for QP0.
+    """Return an SMP from the subnet, prepared for the agent; None if it is for QP0 itself.
 
-    The port is the end of a directed route (C14-9:3, C14-13:1). QP0 gets responses and SMInfo,
-    which is for a subnet manager there (hw/mad.c:process_mad also ignores SMInfo).
+    QP0 gets responses, and directed requests whose route does not end here (C14-9:3, C14-13:1). QP0
+    also gets SMInfo, for a subnet manager there (hw/mad.c:process_mad also ignores SMInfo).
     """
     mad = smp.view(bytearray(data))
     is_request = mad.method in (Method.GET, Method.SET)
@@ -118,7 +121,11 @@ def is_smp(data: bytes) -> bool:
 
 
 def arrived(mad: Smp, port_num: int) -> bool:
-    """Reverse a directed request received by a port; return False unless its route ends here."""
+    """Reverse a directed request received by a port; return whether its route ends here.
+
+    False, without a change, for a response, a route that goes on, or a ``dr_dlid`` other than the
+    permissive LID. On True the ingress port is in the return path and the direction bit is set.
+    """
     at_end = 0 < mad.hop_cnt < DATA_BYTES and mad.hop_ptr == mad.hop_cnt
     if mad.status & DIRECTION or not at_end or mad.dr_dlid != PERMISSIVE_LID:
         return False
@@ -140,7 +147,11 @@ def respond(
     data: bytes,
     settable: Collection[int] = (),
 ) -> bytes:
-    """Return the response to a request; ``settable`` are the attributes that a Set may change."""
+    """Return the response to a request; ``settable`` are the attributes that a Set may change.
+
+    Never None. The status is BAD_VERSION, UNSUPPORTED_METHOD_ATTRIB without a handler for attribute
+    and method, or INVALID_ATTRIB_VALUE if the handler returns None.
+    """
     mad = smp.view(bytearray(data))
     mad.status = _act(handlers, node, mad, settable) | mad.status & DIRECTION
     mad.method = Method.GET | RESPONSE
@@ -150,7 +161,7 @@ def respond(
 def _act(
     handlers: Mapping[int, Handler[NodeT]], node: NodeT, mad: Smp, settable: Collection[int]
 ) -> MadStatus:
-    """Execute the SMP in place and return its status."""
+    """Execute the SMP in place and return its status; on an error its data stay."""
     if (mad.base_version, mad.class_version) != (BASE_VERSION, CLASS_VERSION):
         return MadStatus.BAD_VERSION
     handler = handlers.get(mad.attr_id)

@@ -72,6 +72,7 @@ def vlan_of(tci: int | None) -> int | None:
 
 
 def _headers(to: Destination, origin: Origin) -> RoceHeaders:
+    """Return the headers of a datagram's frame, of the origin's RoCE version."""
     assert isinstance(to, RoceDestination)
     assert isinstance(origin, RoceOrigin)
     return RoceHeaders(
@@ -81,7 +82,10 @@ def _headers(to: Destination, origin: Origin) -> RoceHeaders:
 
 
 def frame_of(datagram: Datagram, origin: Origin) -> bytes:
-    """Return the frame that carries a datagram."""
+    """Return the frame that carries a datagram, from the Ethernet header to the invariant CRC.
+
+    The PSN is 0.
+    """
     ending = None if datagram.immediate is None else bth.imm_dt
     packet = Packet(OPS[Service.UD, PacketKind.SEND, True, True, ending], datagram.to.qpn, 0)
     packet.immediate, packet.solicited = datagram.immediate, datagram.solicited
@@ -91,7 +95,11 @@ def frame_of(datagram: Datagram, origin: Origin) -> bytes:
 
 
 def datagram_of(packet: Packet, frame: bytes, tci: int | None) -> tuple[Datagram, RoceOrigin]:
-    """Return the datagram in a UD packet and its frame; its data is a view of the frame."""
+    """Return the datagram in a UD packet and its origin; its data is a view of the frame.
+
+    ``packet`` must have a network header. MAC addresses come from ``frame``, the service level is
+    0.
+    """
     ip, payload = packet.grh, packet.payload
     assert ip is not None
     version = _V2 if ip.is_ip else _V1

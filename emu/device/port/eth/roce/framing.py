@@ -91,7 +91,11 @@ class RoceHeaders:
 
 
 def header_bytes(version: int, gid: bytes, *, has_tag: bool = False) -> int:
-    """Return the bytes in front of a transport packet between GIDs of the kind of ``gid``."""
+    """Return the bytes in front of a transport packet between GIDs of the kind of ``gid``.
+
+    Ethernet header, tag if any, then a global route header (RoCE v1), or IP and UDP header (RoCE
+    v2), IPv4 for a mapped GID.
+    """
     size = ETHERNET_BYTES + TAG_BYTES if has_tag else ETHERNET_BYTES
     if version != _V2:
         return size + GRH_BYTES
@@ -104,7 +108,11 @@ def is_ipv4(gid: bytes) -> bool:
 
 
 def route_header(headers: RoceHeaders, length: int) -> bytes:
-    """Return the network header for ``length`` bytes: a UDP datagram, or a packet (GRH)."""
+    """Return the network header for ``length`` bytes: a UDP datagram, or a packet (GRH).
+
+    IPv4, with its checksum, for a mapped source GID of RoCE v2; otherwise IPv6, or a global route
+    header for RoCE v1.
+    """
     if headers.is_ipv4:
         fields = (
             IPV4_IN_5_WORDS, headers.tclass, IPV4_BYTES + length, 0, _DONT_FRAGMENT,
@@ -134,7 +142,10 @@ class Framer:
         payload: Sequence[memoryview] | Sequence[bytes] = (),
         length: int = 0,
     ) -> bytes:
-        """Return the whole frame, with ``length`` bytes of ``payload``."""
+        """Return the whole frame, with ``length`` bytes of ``payload`` and its invariant CRC.
+
+        The UDP checksum is 0.
+        """
         size, parts = build_transport(packet, self._pkey, payload, length)
         front, crc = self._fronts.get(size) or self._front(size)
         parts[-1] = parts[-1][ICRC_BYTES:]  # the padding alone
@@ -142,7 +153,7 @@ class Framer:
         return b"".join((front, body, ICRC.pack(_icrc(memoryview(body), crc))))
 
     def _front(self, size: int) -> tuple[bytes, int]:
-        """Return all headers in front of ``size`` bytes of packet, and their CRC."""
+        """Return the headers in front of ``size`` bytes of packet, and their CRC; cache both."""
         headers = self.headers
         if headers.version == _V2:
             ip = route_header(headers, UDP_BYTES + size)

@@ -84,7 +84,7 @@ class GidTable:
         return self._entries[index] if 0 <= index < len(self._entries) else EMPTY
 
     def put(self, index: int, entry: GidEntry) -> None:
-        """Replace an entry. Raises IndexError beyond the table's end."""
+        """Replace an entry and count the change. Raises IndexError beyond the table's end."""
         self._entries[index] = entry
         self._changed()
 
@@ -98,7 +98,7 @@ class GidTable:
         self.changes += 1
 
     def has(self, mac: bytes, vlan: int | None, gid: bytes, version: int) -> bool:
-        """Return whether the port receives frames with these addresses and RoCE version."""
+        """Return whether a used entry has exactly these addresses and this RoCE version."""
         return (mac, vlan, gid, version) in self._places
 
     def has_gid(self, gid: bytes) -> bool:

@@ -92,7 +92,7 @@ class RoceLink:
             raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
 
     def check_path(self, path: Ads) -> None:
-        """Refuse a path without source GID, or without the peer's GID or MAC address.
+        """Refuse with BAD_PARAM_ERR a path without source GID, or the peer's GID or MAC address.
 
         A path with ``fl`` leads back to the function and needs no address (mlx5_vnet.c:
         alloc_inout).
@@ -104,7 +104,7 @@ class RoceLink:
             raise CmdError(Status.BAD_PARAM_ERR, "path without the peer's GID or MAC address")
 
     def destination(self, path: Ads) -> int:
-        """Return the destination address of a path."""
+        """Return the destination address of a path, as a number; no field is checked."""
         mac = int(path.rmac_47_32) << 32 | int(path.rmac_31_0)
         gid = int.from_bytes(path.rgid_rip, "big")
         return int(path.src_addr_index) << INDEX_SHIFT | mac << GID_BITS | gid
@@ -128,7 +128,10 @@ class RoceLink:
         return header_bytes(source.version, source.gid, has_tag=source.vlan is not None)
 
     def marks(self, path: Ads) -> Marks:
-        """Return the priority markings of a path. A global route header has no DSCP."""
+        """Return the priority markings of a path; DSCP 0 for RoCE v1, whose GRH has none.
+
+        The tag's priority is 0 without a VLAN.
+        """
         source = self.gids[int(path.src_addr_index)]
         priority = int(path.eth_prio)
         dscp = int(path.tclass) >> _DSCP_SHIFT if source.version == _V2 else 0
@@ -140,7 +143,11 @@ class RoceLink:
         return RoceRoute(self.gids, self.congestion, path, self.destination(path))
 
     def notification(self, path: Ads, qpn: int) -> bytes:
-        """Return a CNP frame for the queue pair at the end of a path; empty without source GID."""
+        """Return a CNP frame for the queue pair at the end of a path; empty without source GID.
+
+        DSCP and, in a VLAN unless ``cnp_prio_mode`` is set, priority are those of the notification
+        point. The caller counts and sends it.
+        """
         route, np = self.route(path), self.congestion.np
         headers = route.headers()
         if headers is None:
@@ -152,7 +159,11 @@ class RoceLink:
         return Framer(headers, route.pkey).frame(Packet(_CNP, qpn | BECN, 0))
 
     def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
-        """Return the packet in a frame, and the offset of its base transport header."""
+        """Return the packet in a frame, and the offset of its base transport header.
+
+        Raises BadPacketError for a frame that is not RoCE, is malformed or has a wrong invariant
+        CRC.
+        """
         at = network_header(frame)
         if not at:
             raise BadPacketError("not a RoCE frame")
@@ -176,10 +187,10 @@ class RoceLink:
         vport.qkey_violations = min(vport.qkey_violations + 1, MAX_VIOLATIONS)
 
     def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
-        """Return the reason unless a packet has the GIDs and RoCE version of its connection.
+        """Return the reason unless a packet has its connection's GIDs and RoCE version, else "".
 
         Source: IBTA A17.4.5.1 (source and destination GID). A GID is valid only for its own RoCE
-        version.
+        version. MAC address and VLAN are not compared.
         """
         index, _, gid = parts_of(peer)
         header, own = packet.grh, self.gids[index]
@@ -198,7 +209,10 @@ class RoceLink:
         return ""
 
     def vector(self, raw: bytes) -> RoceDestination:
-        """Return an address vector. The UDP source port takes the place of InfiniBand's LID."""
+        """Return an address vector, with the RoCE version of its source GID's entry.
+
+        The UDP source port takes the place of InfiniBand's LID; 0 means DEFAULT_SPORT.
+        """
         key, dqp, rate_sl, sport, mac, tclass, hop_limit, fields, gid = _AV.unpack(raw)
         index = fields >> 20 & 0xFF
         return RoceDestination(
@@ -292,7 +306,10 @@ class RoceLink:
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
-        """Count received packets that this port itself has sent."""
+        """Count received packets that this port itself has sent, as not from the physical port.
+
+        Unicast packets count as looped back in both directions, multicast ones only as received.
+        """
         vport = self._vport
         direction = vport.looped_in
         direction.add_to(

@@ -63,7 +63,7 @@ def network_header(frame: bytes | bytearray) -> int:
     """Return the offset of a RoCE frame's IP or global route header; 0 for other frames.
 
     Fragments (which have no UDP header), IPv4 headers with options and IPv6 headers with extensions
-    are not RoCE.
+    are not RoCE. Lengths and checksums are left to :func:`parse`.
     """
     at = ETHERNET_BYTES + TAG_BYTES if frame[12:14] == CTAG else ETHERNET_BYTES
     kind = frame[at - 2 : at]
@@ -117,7 +117,10 @@ def transport_header(frame: bytes | bytearray, at: int) -> int:
 
 
 def seal(frame: bytearray, at: int) -> None:
-    """Store the right invariant CRC in a frame that :func:`parse` otherwise accepts."""
+    """Store the right invariant CRC in a frame that :func:`parse` otherwise accepts.
+
+    Raises :class:`BadFrameError` for a frame with malformed headers.
+    """
     start, length, crc, _ = read_headers(frame, at)
     end = start + length - ICRC_BYTES
     ICRC.pack_into(frame, end, crc32(frame[start + BTH_MASKED : end], crc))
@@ -126,9 +129,9 @@ def seal(frame: bytearray, at: int) -> None:
 def parse(frame: bytes | bytearray, at: int) -> Packet:
     """Return the packet in a frame whose :func:`network_header` begins at ``at``.
 
-    Its payload is a view of ``frame``; ``grh`` holds the network header's fields. The length is
-    that in the headers; bytes after it are padding. The UDP checksum is not checked, because the
-    invariant CRC covers more. Raises :class:`BadFrameError`.
+    Its payload is a view of ``frame``; bytes behind the length in the headers are padding. The UDP
+    checksum is not checked, because the invariant CRC covers more. Raises :class:`BadFrameError`,
+    whose ``kind`` is "bad length", "bad IPv4 checksum", "bad ICRC" or "bad transport header".
     """
     size = len(frame)
     start, length, crc, grh = read_headers(frame, at)
@@ -142,7 +145,10 @@ def parse(frame: bytes | bytearray, at: int) -> Packet:
 
 
 def packet_in(frame: memoryview, start: int, grh: GlobalHeader) -> Packet:
-    """Return the packet with its transport header at ``start``. Raises :class:`BadFrameError`."""
+    """Return the packet with its transport header at ``start``, with LIDs and SL 0.
+
+    The invariant CRC is not checked. Raises :class:`BadFrameError` ("bad transport header").
+    """
     try:
         packet = parse_transport(frame, start)
     except BadPacketError as error:
@@ -153,7 +159,11 @@ def packet_in(frame: memoryview, start: int, grh: GlobalHeader) -> Packet:
 
 
 def read_headers(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """Return the packet's offset and length, the CRC of the headers, and their fields."""
+    """Return the packet's offset and length, the CRC of the headers, and their fields.
+
+    Raises :class:`BadFrameError` for a frame that is too short, lengths that contradict each other,
+    and a wrong IPv4 checksum. The packet may still be longer than the frame.
+    """
     available = len(frame) - at - SMALLEST_BYTES
     if available >= IPV4_BYTES + UDP_BYTES and frame[at] == IPV4_IN_5_WORDS:
         return _parse_ipv4(frame, at)

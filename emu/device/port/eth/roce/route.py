@@ -78,7 +78,11 @@ class RoceRoute:
         return 0 if self._path.pkey_index else PKEY
 
     def headers(self) -> RoceHeaders | None:
-        """Return the headers in front of the packets; None while the source GID is empty."""
+        """Return the headers in front of the packets; None while the source GID is empty.
+
+        A RoCE v2 packet is marked as ECN-capable while the reaction point is enabled for its
+        priority.
+        """
         path = self._path
         index, mac, gid = parts_of(self.address)
         source = self._gids[index]

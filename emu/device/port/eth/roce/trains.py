@@ -33,7 +33,8 @@ _PSN_AT: Final = 8
 def parse_train(frame: memoryview) -> Train:
     """Return the train in a frame, whose payload is a view of the frame.
 
-    Raises BadPacketError.
+    Raises BadPacketError for a frame that is not RoCE or has only one packet. The same applies if
+    the first packet is not from a message's middle. The invariant CRC is not checked.
     """
     head = bytes(frame[:HEAD_BYTES])
     at = network_header(head)
