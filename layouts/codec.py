@@ -40,7 +40,11 @@ class View:
         return bytes(self.buf[self.base : self.base + self.prm.size])
 
     def assign(self, values: Mapping[str, Any]) -> None:
-        """Set the named fields, nested structures from mappings."""
+        """Set the named fields in the buffer, nested structures from mappings; others stay.
+
+        Raises AttributeError for an unknown name, ValueError or TypeError for a value that does not
+        fit. Fields before that one are already set.
+        """
         for name, value in values.items():
             setattr(self, name, value)
 
@@ -82,7 +86,10 @@ class ArrayView(Generic[ItemT]):
         return (self[index] for index in range(self._count))
 
     def words(self, count: int) -> array[int]:
-        """Return the first ``count`` items, numbers of 64 bits: lists of pages may be long."""
+        """Return a copy of the first ``count`` items, which are numbers of 64 bits.
+
+        Raises IndexError for more items than the array has, TypeError for items of another width.
+        """
         span = self._words(count)
         words = array("Q", bytes(self._holder.buf[span]))
         if sys.byteorder == "little":
@@ -90,7 +97,10 @@ class ArrayView(Generic[ItemT]):
         return words
 
     def put_words(self, values: Iterable[int]) -> None:
-        """Set the first items, which are numbers of 64 bits."""
+        """Set the first items, which are numbers of 64 bits; the others stay.
+
+        Raises IndexError for more values than items, TypeError for items of another width.
+        """
         words = array("Q", values)
         span = self._words(len(words))
         if sys.byteorder == "little":
@@ -98,7 +108,10 @@ class ArrayView(Generic[ItemT]):
         self._holder.buf[span] = words.tobytes()
 
     def _words(self, count: int) -> slice:
-        """Return the buffer's range of the first items. Raises IndexError beyond the array."""
+        """Return the buffer's range of the first items, of 64 bits each.
+
+        Raises IndexError for more items than the array has, TypeError for items of another width.
+        """
         if self._stride != _WORD_BYTES:
             raise TypeError(f"items of {self._stride} bytes are not 64-bit numbers")
         if not 0 <= count <= self._count:
@@ -123,7 +136,10 @@ class _Item:
 
 
 def view_class(prm: Prm) -> type[View]:
-    """Return the view type of a structure: one property for each field."""
+    """Return the view type of a structure: one property for each field.
+
+    Raises TypeError for two fields of one name, and for a name that :class:`View` uses.
+    """
     members: dict[str, Any] = {"__slots__": (), "prm": prm}
     for field in prm.fields:
         if field.name in members or hasattr(View, field.name):
@@ -135,8 +151,10 @@ def view_class(prm: Prm) -> type[View]:
 
 
 def accessors(kind: Any, offset: int, width: int, room: int) -> tuple[Getter, Setter]:
-    """Return getter and setter of a ``kind`` field at bit ``offset`` of ``room`` in the
-    structure.
+    """Return getter and setter of a ``kind`` field at bit ``offset`` of ``room`` in the structure.
+
+    Getters return a number, bytes, a :class:`View` or an :class:`ArrayView`; the last two read and
+    write the same buffer. Setters raise ValueError for a number or length that does not fit.
     """
     if hasattr(kind, "prm_name"):
         return _nested(kind, offset // 8)
@@ -150,6 +168,11 @@ def accessors(kind: Any, offset: int, width: int, room: int) -> tuple[Getter, Se
 
 
 def _nested(prm: Prm, start: int) -> tuple[Getter, Setter]:
+    """Return getter and setter of a structure; the setter takes a mapping or bytes of its size.
+
+    A mapping sets only the named fields. Other lengths raise ValueError.
+    """
+
     def get(view: View) -> Any:
         return prm._view(view.buf, view.base + start)
 
@@ -167,6 +190,7 @@ def _nested(prm: Prm, start: int) -> tuple[Getter, Setter]:
 
 
 def _array(kind: Any, start: int) -> tuple[Getter, Setter]:
+    """Return getter and setter of an array of fixed length."""
     item, count = _Item(kind.subcon), int(kind.count)
 
     def get(view: View) -> ArrayView[Any]:
@@ -176,6 +200,7 @@ def _array(kind: Any, start: int) -> tuple[Getter, Setter]:
 
 
 def _tail(kind: Any, start: int) -> tuple[Getter, Setter]:
+    """Return getter and setter of a tail: all whole items that the buffer has from ``start`` on."""
     item = _Item(kind.subcon)
 
     def get(view: View) -> ArrayView[Any]:
@@ -186,7 +211,10 @@ def _tail(kind: Any, start: int) -> tuple[Getter, Setter]:
 
 
 def _each(get: Getter) -> Setter:
-    """Return a setter that sets an array item by item, from a sequence of its own length."""
+    """Return a setter that sets an array item by item, from a sequence of its own length.
+
+    Any other length raises ValueError before the first item is set.
+    """
 
     def put(view: View, values: Any) -> None:
         items = get(view)
@@ -199,6 +227,8 @@ def _each(get: Getter) -> Setter:
 
 
 def _octets(start: int, length: int) -> tuple[Getter, Setter]:
+    """Return getter and setter of bytes; the setter raises ValueError for another length."""
+
     def get(view: View) -> bytes:
         at = view.base + start
         return bytes(view.buf[at : at + length])
@@ -214,14 +244,18 @@ def _octets(start: int, length: int) -> tuple[Getter, Setter]:
 
 
 def _bytes(value: Any) -> bytes:
-    """Return ``bytes(value)``; raise for a number, which would make that many zeros."""
+    """Return ``bytes(value)``; raise TypeError for a number, which would make that many zeros."""
     if isinstance(value, int):
         raise TypeError(f"{value:#x} is not bytes")
     return bytes(value)
 
 
 def struct_format(fields: Sequence[Field], end: int) -> str:
-    """Return the ``struct`` format of the given fields and padding, ``end`` bytes long."""
+    """Return the ``struct`` format of the given fields and padding, ``end`` bytes long.
+
+    Raises TypeError for a field that is not whole bytes, out of order or behind ``end``. TypeError
+    also for a number whose width ``struct`` does not have.
+    """
     format_, at = ">", 0
     for field in fields:
         start, length = field.offset // 8, field.width // 8

@@ -215,7 +215,7 @@ class Op(IntEnum):
 
 
 def op_name(opcode: int) -> str:
-    """Return the PRM's name of an opcode, or its number for one that the PRM does not have."""
+    """Return the PRM's name of an opcode; "opcode 0x..." for one that the PRM does not have."""
     try:
         return Op(opcode).name.lstrip("_")
     except ValueError:

@@ -18,8 +18,10 @@ Setter = Callable[[Any, Any], None]
 
 
 def integer(offset: int, width: int, room: int) -> tuple[Getter, Setter]:
-    """Return getter and setter of ``width`` bits at bit ``offset`` of a structure of ``room``
-    bits.
+    """Return getter and setter of ``width`` bits at bit ``offset`` of a structure.
+
+    ``room`` is the structure's size in bits, which no access exceeds. The setter keeps the other
+    bits and raises ValueError for a negative number or one that does not fit.
     """
     if width in _WHOLE and offset % 8 == 0:
         return _whole(_WHOLE[width], offset // 8)
@@ -32,6 +34,7 @@ def integer(offset: int, width: int, room: int) -> tuple[Getter, Setter]:
 
 
 def _whole(word: Struct, start: int) -> tuple[Getter, Setter]:
+    """Return getter and setter of a whole 8, 16, 32 or 64-bit number, at byte ``start``."""
     unpack, pack, limit = word.unpack_from, word.pack_into, 1 << word.size * 8
 
     def get(view: Any) -> int:
@@ -45,6 +48,7 @@ def _whole(word: Struct, start: int) -> tuple[Getter, Setter]:
 
 
 def _shifted(word: Struct, start: int, shift: int, width: int) -> tuple[Getter, Setter]:
+    """Return getter and setter of some bits inside one word at byte ``start``."""
     unpack, pack = word.unpack_from, word.pack_into
     limit = 1 << width
     mask = limit - 1
@@ -73,6 +77,7 @@ def _in_byte(start: int, shift: int, mask: int) -> Callable[[Any], int]:
 
 
 def _wide(offset: int, width: int) -> tuple[Getter, Setter]:
+    """Return getter and setter of a number that no single word contains."""
     first, last = offset // 8, (offset + width + 7) // 8
     shift, limit = last * 8 - offset - width, 1 << width
 

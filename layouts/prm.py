@@ -95,7 +95,8 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
     def parse(self, data: bytes, **_contextkw: Any) -> Any:
         """Decode with construct into a Container of every named field.
 
-        Bytes behind the structure, or behind the last whole item of its tail, are ignored.
+        Bytes behind the structure, or behind the last whole item of its tail, are ignored. Raises
+        construct's StreamError for fewer bytes than the fixed part.
         """
         whole = bytes(data)
         if step := _tail_step(self):
@@ -104,12 +105,12 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
         return c.Bitwise(c.Struct(*self.subcons)).parse(whole)
 
     def build(self, obj: Mapping[str, object], **_contextkw: Any) -> bytes:
-        """Encode with construct: every named field must be given."""
+        """Encode with construct, reserved bits as 0. Raises KeyError for a missing field."""
         built: bytes = c.Bitwise(c.Struct(*self.subcons)).build(obj)
         return built
 
     def view(self, buf: Any, offset: int = 0) -> ViewT_co:
-        """Lay the structure over ``buf`` at ``offset`` bytes; fields become attributes.
+        """Lay the structure over ``buf`` itself at ``offset`` bytes; fields become attributes.
 
         Raises ValueError when the buffer is shorter than the fixed part. Assignments need a
         writable buffer and raise ValueError for a value that does not fit.
@@ -120,15 +121,16 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
         return view
 
     def new(self, extra: int = 0, **values: Any) -> ViewT_co:
-        """Return a view over a fresh zeroed buffer, ``extra`` bytes longer than the fixed
-        fields.
+        """Return a view over a new zeroed buffer, with ``values`` as fields.
+
+        ``extra`` bytes follow the fixed fields, for a tail. Raises as :meth:`View.assign` does.
         """
         view: ViewT_co = self._view(bytearray(self.size + extra), 0)
         view.assign(values)
         return view
 
     def named_size(self, besides: str = "") -> int:
-        """Return the size up to the end of the last named field's word, or up to a tail.
+        """Return the bytes up to the end of the last named field's word, or up to a tail.
 
         The bytes behind it are reserved. The field ``besides`` (``structure.field`` for a nested
         one), and all bytes behind it, are not counted.
@@ -141,10 +143,10 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
         return _tail_step(self) > 0
 
     def together(self, *names: str) -> Callable[[Any], int]:
-        """Return a function that reads neighbouring fields of a view as one number, the first on
-        top.
+        """Return a function that reads neighbouring fields of a view as one number.
 
-        Raises TypeError for fields that are not neighbours in this order.
+        The first field has the highest bits. Raises TypeError for fields that are not neighbours in
+        this order, KeyError for an unknown name.
         """
         by_name = {field.name: field for field in self.fields}
         fields = [by_name[name] for name in names]
@@ -155,10 +157,11 @@ class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is un
         return codec.accessors(c.BitsInteger(width), first.offset, width, self.bit_length)[0]
 
     def packer(self, *names: str, upto: int | None = None) -> struct.Struct:
-        """Return a ``struct.Struct`` over the named fields, in their order; the others are zero.
+        """Return a ``struct.Struct`` over the named fields, in their order; the others are padding.
 
-        The data path reads such structures thousands of times a second. Each field must be a whole
-        number of bytes; ``upto`` ends the structure early.
+        Packing writes zeros there, unpacking skips them. Raises TypeError for a field that is not
+        whole bytes, and KeyError for an unknown name. ``upto`` is the size in bytes; the default is
+        the whole structure.
         """
         by_name = {field.name: field for field in self.fields}
         end = self.size if upto is None else upto
@@ -206,7 +209,7 @@ def _tail_step(prm: Prm) -> int:
 
 
 def _width(field: Any) -> int:
-    """Return the width of a field in bits; a tail has no fixed width."""
+    """Return the width of a field in bits; 0 for a tail, which has no fixed width."""
     kind = field.subcon if isinstance(field, c.Renamed) else field
     if isinstance(kind, Prm):
         return kind.bit_length

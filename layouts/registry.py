@@ -17,7 +17,7 @@ loaded.
 
 
 def modules() -> list[ModuleType]:
-    """Return the package's modules, in alphabetical order."""
+    """Import and return the package's modules without those of ``layouts.btf``, sorted by name."""
     packages = pkgutil.walk_packages(layouts.__path__, "layouts.")
     names = sorted(module.name for module in packages if not module.name.startswith(_NO_STRUCTURES))
     return [importlib.import_module(name) for name in names]
@@ -33,8 +33,9 @@ def structures() -> dict[str, Prm]:
 
 
 def collect(namespaces: Iterable[dict[str, object]]) -> dict[str, Prm]:
-    """Return the structures among the values of ``namespaces``, in the form of
-    :func:`structures`.
+    """Return the structures among the values of ``namespaces`` by ``prm_name``, sorted.
+
+    Raises ValueError for two structures of one name; the same one may occur twice.
     """
     structures: dict[str, Prm] = {}
     for namespace in namespaces:

@@ -33,10 +33,10 @@ _Homes = Mapping[int, tuple[str, str]]
 
 
 def stubs(modules: Iterable[ModuleType]) -> dict[str, str]:
-    """Return the texts of the stubs by module name.
+    """Return the texts of the stubs by module name; no file is written.
 
     A module without structures has none. Raises TypeError for a module with an object that a stub
-    would hide from mypy.
+    would hide from mypy, and for two structures with one class name.
     """
     declared = {module: tuple(_declared(module)) for module in modules}
     homes = {
@@ -83,6 +83,7 @@ class _Stub:
         return "\n".join([head, *filter(None, parts), *self._blocks])
 
     def _add(self, name: str, value: object) -> None:
+        """Add a name's declaration. Raises TypeError for an object that a stub would hide."""
         if isinstance(value, Prm):
             self._structure(class_name(name), value)
             self._blocks.append(f"{name}: {self._from('layouts.prm', 'Prm')}[{class_name(name)}]\n")
@@ -99,8 +100,10 @@ class _Stub:
             raise TypeError(f"{self._module}.{name} would be hidden by the stub: move it elsewhere")
 
     def _structure(self, name: str, prm: Prm) -> None:
-        """Write the class of a structure's views, behind those of the structures declared inside
-        it.
+        """Add the class of a structure's views, behind those of the structures declared inside it.
+
+        Raises TypeError if the module already has a class of this name. Fields named like a Python
+        keyword are left out.
         """
         if name in self._classes:
             raise TypeError(f"{self._module}: two structures would be {name}")
@@ -129,7 +132,7 @@ class _Stub:
         return self._from("layouts.fields", "Octets") if kind == "bytes" else kind
 
     def _kind(self, kind: object, inside: str) -> str:
-        """Return the type of one value."""
+        """Return the type of one value, and import or add its class if it is a structure."""
         if not isinstance(kind, Prm):
             return "int" if isinstance(kind, c.BitsInteger) else "bytes"
         if id(kind) not in self._homes:

@@ -48,10 +48,10 @@ class DriverBinaries:
 
 
 def load(modules: list[Path], kernel: Path) -> DriverBinaries:
-    """Read the BTF of ``modules`` (at least one) over that of ``kernel``, a vmlinux or vmlinuz.
+    """Return the BTF of ``modules`` (at least one) over that of ``kernel``, a vmlinux or vmlinuz.
 
-    Raises :class:`BinaryError` for files that cannot be read, carry no BTF, or are not all of one
-    kernel release (a module's BTF means nothing over another kernel's).
+    Raises :class:`BinaryError` for files that cannot be read, carry no BTF, or are of different
+    kernel releases. A module's BTF means nothing over another kernel's.
     """
     if not modules:
         raise BinaryError("no module to read")
@@ -69,7 +69,11 @@ def load(modules: list[Path], kernel: Path) -> DriverBinaries:
 
 
 def vmlinux(data: bytes) -> bytes:
-    """Return the ELF image inside a bzImage, or in a vmlinux, compressed or not."""
+    """Return the ELF image inside a bzImage, or in a vmlinux, compressed or not.
+
+    Raises BinaryError for a damaged or old (before boot protocol 2.08) bzImage, and as
+    :func:`decompress` does.
+    """
     if data[_HEADER_MAGIC : _HEADER_MAGIC + 4] != b"HdrS":
         return decompress(data)
     if len(data) < _PAYLOAD + 8:
@@ -86,7 +90,11 @@ def vmlinux(data: bytes) -> bytes:
 
 
 def decompress(data: bytes) -> bytes:
-    """Unpack by magic; data without compression must be an ELF file. Junk at the end is ignored."""
+    """Return data unpacked by its magic (gzip, xz, zstd); an ELF file is returned as it is.
+
+    Junk at the end is ignored. Raises BinaryError for any other magic, damaged data, and more than
+    _MAX_SIZE unpacked bytes.
+    """
     if data.startswith(_ELF):
         return data
     for magic, (name, unpack) in _COMPRESSIONS.items():
@@ -125,6 +133,7 @@ _COMPRESSIONS: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {
 
 
 def _read(path: Path, unpack: Callable[[bytes], bytes]) -> bytes:
+    """Return the unpacked contents of a file. Raises BinaryError with the file's path."""
     try:
         return unpack(path.read_bytes())
     except OSError as error:
@@ -134,9 +143,10 @@ def _read(path: Path, unpack: Callable[[bytes], bytes]) -> bytes:
 
 
 def _section(path: Path, image: bytes, name: str) -> bytes:
-    """Return a section's bytes.
+    """Return the bytes of an ELF section.
 
-    The function cuts them itself: pyelftools would allocate any size that it reads.
+    Raises BinaryError for a damaged file and a section that is missing or not in the file. The
+    function cuts the bytes itself: pyelftools would allocate any size that it reads.
     """
     try:
         section = ELFFile(io.BytesIO(image)).get_section_by_name(name)
@@ -152,6 +162,7 @@ def _section(path: Path, image: bytes, name: str) -> bytes:
 
 
 def _btf(path: Path, image: bytes, base: Btf | None = None) -> Btf:
+    """Return the BTF in an ELF image. Raises BinaryError if there is none or if it is invalid."""
     try:
         return Btf(_section(path, image, ".BTF"), base)
     except BtfError as error:
@@ -159,6 +170,7 @@ def _btf(path: Path, image: bytes, base: Btf | None = None) -> Btf:
 
 
 def _release(path: Path, data: bytes, pattern: re.Pattern[bytes]) -> str:
+    """Return the kernel release that the data name. Raises BinaryError without one."""
     match = pattern.search(data)
     if match is None:
         raise BinaryError(f"{path}: does not name its kernel release")

@@ -49,7 +49,10 @@ class _Theirs:
         }
 
     def inner(self, name: str) -> _Theirs | BtfKind:
-        """Return the structure of a member; of a scalar or a union only the kind."""
+        """Return the structure of a member, of an array's items too; of other types only the kind.
+
+        The member must exist (KeyError).
+        """
         type_id = self.btf.element(self.members[name].type_id)
         kind = self.btf.kind(type_id)
         return _Theirs(self.btf, type_id, self.unit) if kind is BtfKind.STRUCT else kind
@@ -58,9 +61,10 @@ class _Theirs:
 def check(
     ours: Mapping[str, Prm], release: str, btfs: Iterable[Btf], known: Iterable[Known] = ()
 ) -> BtfReport:
-    """Compare all of ``ours`` with the types of the kernel ``release``.
+    """Compare all of ``ours`` with the types of the kernel ``release``, and return the report.
 
-    A structure is taken from the first of ``btfs`` that has it. Raises
+    A difference named in ``known`` for this release is listed as explained, with the reason; unused
+    entries are listed too. A structure is taken from the first of ``btfs`` that has it. Raises
     :class:`layouts.btf.reader.BtfError` when the types are inconsistent.
     """
     report = BtfReport(release, len(ours))
@@ -94,9 +98,10 @@ class _Comparison:
         self.unmodelled: list[str] = []
 
     def differences(self) -> Iterator[Difference]:
-        """Yield all differences.
+        """Yield all differences, and collect ``unmodelled``.
 
-        A structure that only splits words of theirs has no counterpart.
+        A structure that is in none of the kernel's types is a difference, unless it only splits
+        words of theirs.
         """
         missing = []
         for prm in self._ours.values():
@@ -111,6 +116,7 @@ class _Comparison:
                 yield Difference(What.STRUCTURE, prm.prm_name, prm.bit_length, None)
 
     def _find(self, prm: Prm) -> _Theirs | None:
+        """Return the driver's structure, from the first binary that has it; None without one."""
         name, *path = _counterpart(prm).split(".")
         for btf in self._btfs:
             for type_id in btf.find(name):
@@ -119,12 +125,17 @@ class _Comparison:
         return None
 
     def _compare(self, prm: Prm, theirs: _Theirs, name: str) -> Iterator[Difference]:
+        """Yield the differences of a structure's fields and of its size."""
         for ours in prm.fields:
             yield from self._compare_field(ours, theirs, f"{name}.{ours.name}")
         if prm.bit_length != theirs.size:
             yield Difference(What.SIZE, name, prm.bit_length, theirs.size)
 
     def _compare_field(self, ours: Field, theirs: _Theirs, name: str) -> Iterator[Difference]:
+        """Yield the differences of a field: missing, offset, width, and those of its structure.
+
+        Only a field of the same width is compared further.
+        """
         member = theirs.members.get(ours.name)
         if member is None:
             yield Difference(What.FIELD, name, ours.offset, None)
@@ -142,8 +153,10 @@ class _Comparison:
     def _compare_nested(
         self, prm: Prm, theirs: _Theirs | BtfKind, name: str
     ) -> Iterator[Difference]:
-        """Compare field by field, but not again where both sides name a structure of the whole
-        run.
+        """Yield the differences inside a field that is a structure here.
+
+        None are yielded for a union of theirs, a word that is split here, and a structure that is
+        compared under its own name anyway.
         """
         if isinstance(theirs, _Theirs):
             if theirs.name != _counterpart(prm) or prm.prm_name not in self._ours:
@@ -153,7 +166,7 @@ class _Comparison:
 
 
 def _descend(theirs: _Theirs, path: list[str]) -> _Theirs | None:
-    """Return the structure inside a structure, by the names of members."""
+    """Return the structure inside a structure, by the names of members; None if one is missing."""
     for step in path:
         inner = theirs.inner(step) if step in theirs.members else None
         if not isinstance(inner, _Theirs):
@@ -168,6 +181,7 @@ def _counterpart(prm: Prm) -> str:
 
 
 def _unmodelled(prm: Prm, theirs: _Theirs) -> Iterator[str]:
+    """Yield the driver's named fields in ranges that our structure leaves reserved."""
     modelled = [(ours.offset, ours.offset + ours.width) for ours in prm.fields]
     names = {ours.name for ours in prm.fields}
     for name, member in theirs.members.items():

@@ -126,7 +126,10 @@ class Btf:
         return self._first + len(self._offsets)
 
     def find(self, name: str) -> list[int]:
-        """Return the structures and unions of that name, this binary's before the base's."""
+        """Return the numbers of structures and unions of that name; empty if there are none.
+
+        The numbers of this binary come before those of the base.
+        """
         inherited = self._base.find(name) if self._base else []
         return self._named.get(name, []) + inherited
 
@@ -139,7 +142,11 @@ class Btf:
         return self._string(self._record(type_id).name_off)
 
     def resolve(self, type_id: int) -> int:
-        """Return the type below typedefs, qualifiers and tags."""
+        """Return the number of the type below typedefs, qualifiers and tags.
+
+        Raises BtfError for a chain of more than _MAX_DEPTH types, and for a type that does not
+        exist.
+        """
         for _ in range(_MAX_DEPTH):
             record = self._record(type_id)
             if record.kind not in _ALIAS:
@@ -148,7 +155,10 @@ class Btf:
         raise BtfError(f"type {type_id}: more than {_MAX_DEPTH} names for one type")
 
     def size(self, type_id: int) -> int:
-        """Return the size in bytes of a value of the type: 0 for a flexible array."""
+        """Return the size in bytes of a value of the type: 0 for a flexible array.
+
+        Raises BtfError for a type without a size, such as a function.
+        """
         count = 1
         for _ in range(_MAX_DEPTH):
             type_id = self.resolve(type_id)
@@ -164,9 +174,10 @@ class Btf:
         raise BtfError(f"type {type_id}: array in more than {_MAX_DEPTH} dimensions")
 
     def element(self, type_id: int) -> int:
-        """Return the element type of an array, through all its dimensions.
+        """Return the number of an array's element type, through all its dimensions.
 
-        Any other type is returned unchanged.
+        Any other type is returned without its typedefs, qualifiers and tags. Raises BtfError for
+        too many dimensions.
         """
         for _ in range(_MAX_DEPTH):
             type_id = self.resolve(type_id)
@@ -179,7 +190,8 @@ class Btf:
     def members(self, type_id: int) -> list[Member]:
         """Return the named members in order, including those of anonymous structures and unions.
 
-        Offsets count from the start of the type ``type_id``.
+        Offsets count from the start of the type ``type_id``. Raises BtfError for a type that is
+        neither structure nor union, too deep nesting, or too many members.
         """
         members: list[Member] = []
         for seen, member in enumerate(self._walk(type_id, 0, 0)):
@@ -190,6 +202,10 @@ class Btf:
         return members
 
     def _walk(self, type_id: int, start: int, depth: int) -> Iterator[Member]:
+        """Yield every member of a structure or union; behind an anonymous one, its own members.
+
+        Raises BtfError for another type and for too deep nesting.
+        """
         if depth == _MAX_DEPTH:
             raise BtfError(f"type {type_id}: nested more than {_MAX_DEPTH} deep")
         record = self._record(type_id)
@@ -205,7 +221,10 @@ class Btf:
                 yield from self._walk(member_type, start + offset, depth + 1)
 
     def _sections(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return the type and the string section; their offsets count from the header's end."""
+        """Return the type and the string section; their offsets count from the header's end.
+
+        Raises BtfError for another version and for sections outside the data.
+        """
         magic_flags = Struct(self._order + "HBBIIIII")
         _, version, _, length, type_off, type_len, str_off, str_len = magic_flags.unpack_from(data)
         if version != _VERSION:
@@ -216,7 +235,10 @@ class Btf:
         return data[types : types + type_len], data[strings : strings + str_len]
 
     def _index(self) -> None:
-        """Measure every record once; record its offset and the names of the structures."""
+        """Measure every record once; record its offset and the names of the structures.
+
+        Raises BtfError for a record of unknown kind or beyond the section's end.
+        """
         at, end = 0, len(self._types)
         while at < end:
             record = self._parse(at)
@@ -230,6 +252,10 @@ class Btf:
                 raise BtfError(f"type {self.count - 1}: {record.kind.name} runs over the end")
 
     def _record(self, type_id: int) -> TypeRecord:
+        """Return a type's record, from the base if it is there; VOID for number 0.
+
+        Raises BtfError for a number beyond the last type.
+        """
         if type_id == 0:
             return TypeRecord(BtfKind.VOID, 0, 0, False, 0, b"", 0)
         if self._base and type_id < self._first:
@@ -239,6 +265,7 @@ class Btf:
         return self._parse(self._offsets[type_id - self._first])
 
     def _parse(self, at: int) -> TypeRecord:
+        """Return the record at an offset. Raises BtfError for an unknown kind or a cut header."""
         if at + self._head.size > len(self._types):
             raise BtfError(f"type {self.count}: header runs over the end")
         name_off, info, size_or_type = self._head.unpack_from(self._types, at)
@@ -251,6 +278,7 @@ class Btf:
         )
 
     def _string(self, offset: int) -> str:
+        """Return the string at an offset, here or in the base. Raises BtfError without one."""
         if self._base and offset < self._string_base:
             return self._base._string(offset)
         start = offset - self._string_base
@@ -261,7 +289,10 @@ class Btf:
 
 
 def _byte_order(data: bytes) -> str:
-    """Return the struct module's sign for the byte order of the magic."""
+    """Return the struct module's sign for the byte order of the magic.
+
+    Raises BtfError for another magic and for data shorter than a header.
+    """
     if len(data) < _MIN_HEADER:
         raise BtfError(f"{len(data)} bytes are too short for a BTF header")
     for name, sign in (("little", "<"), ("big", ">")):

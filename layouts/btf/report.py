@@ -48,7 +48,10 @@ class Known:
     """Names in the form of :attr:`Difference.name`."""
 
     def concerns(self, release: str) -> bool:
-        """Return whether ``release``, in the form of ``uname -r``, is one of these."""
+        """Return whether ``release`` (``uname -r``) is one of ``releases``, compared by numbers.
+
+        True for every release if ``releases`` is empty.
+        """
         starts = (re.match(rf"{re.escape(start)}(?!\d)", release) for start in self.releases)
         return not self.releases or any(starts)
 

@@ -34,9 +34,9 @@ class Components:
         return sum(self.bits[name] for name in names)
 
     def record_bits(self, comp_mask: int) -> int:
-        """Return the bits of a record that a component mask selects.
+        """Return the bits of a record that a component mask selects, for a bitwise AND.
 
-        Spare mask bits are ignored.
+        The record counts as one big-endian number. Spare mask bits are ignored.
         """
         selected = 0
         for bit, field_bits in enumerate(self._selected):
@@ -52,7 +52,7 @@ def components(prm: Prm) -> Components:
 
 
 def _components(prm: Prm, prefix: str, base: int) -> Iterator[tuple[str, int, int]]:
-    """Yield name (empty for reserved bits), offset and width of each component."""
+    """Yield name (empty for reserved bits), offset and width in bits of each component."""
     at = 0
     for field in prm.fields:
         if field.offset > at:
@@ -64,6 +64,7 @@ def _components(prm: Prm, prefix: str, base: int) -> Iterator[tuple[str, int, in
 
 
 def _parts(field: Field, name: str, offset: int) -> Iterator[tuple[str, int, int]]:
+    """Yield the components of a field: of a structure all fields, of an array each item."""
     if isinstance(field.kind, Prm):
         yield from _components(field.kind, f"{name}.", offset)
         return

@@ -110,6 +110,7 @@ _UC_CODES = range(0x0C)
 
 
 def _rows() -> Iterator[PacketOp]:
+    """Yield every known opcode: RC, UC, XRC, UD, CNP and this project's masked atomics."""
     for code, kind, position, headers in _CONNECTED:
         yield PacketOp(Service.RC << 5 | code, Service.RC, kind, position, headers)
         if code in _UC_CODES:
