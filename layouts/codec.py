@@ -177,6 +177,7 @@ def _nested(prm: Prm, start: int) -> tuple[Getter, Setter]:
         return prm._view(view.buf, view.base + start)
 
     def put(view: View, value: Any) -> None:
+        """Set the structure from a mapping (only its fields) or bytes of its size (ValueError)."""
         if isinstance(value, Mapping):
             get(view).assign(value)
             return
@@ -276,6 +277,7 @@ def _pad(length: int) -> str:
 
 
 def _plain(value: Any) -> Any:
+    """Return a view as a dict, an array as a list, any other value unchanged."""
     if isinstance(value, View):
         return value.as_dict()
     if isinstance(value, ArrayView):

@@ -182,7 +182,10 @@ def _walk(fields: tuple[Any, ...]) -> Iterator[Field]:
 
 
 def _named_bits(prm: Prm, besides: str = "") -> int:
-    """Return the bits up to the end of the last named field, nested structures included."""
+    """Return the bits up to the end of the last named field, nested structures included.
+
+    The field ``besides`` and all behind it do not count.
+    """
     name, _, inner = besides.partition(".")
     end = 0
     for field in prm.fields:

@@ -72,6 +72,7 @@ class _Stub:
             self._add(name, vars(module)[name])
 
     def text(self) -> str:
+        """Return the whole text of the stub: head, imports, constants and classes."""
         imports = [
             f"from {module} import {', '.join(sorted(names))}\n"
             for module, names in sorted(self._imports.items())
@@ -147,7 +148,10 @@ class _Stub:
 
 
 def _declared(module: ModuleType) -> Iterator[str]:
-    """Yield the public names that the module itself declares, in its order."""
+    """Yield the public names that the module's source itself declares, in its order.
+
+    Imported names and names with an underscore are left out.
+    """
     for node in ast.parse(inspect.getsource(module)).body:
         match node:
             case ast.Assign(targets=targets):

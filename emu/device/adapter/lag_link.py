@@ -22,7 +22,11 @@ class LagLink(RoceLink, Generic[NodeT]):
 
     @property
     def is_up(self) -> bool:
-        """Whether frames can pass, and RoCE is enabled."""
+        """Whether RoCE is enabled on the vPort and a port that it uses is up.
+
+        The port is the function's own one, or for the LAG's master that of any adapter of the
+        board.
+        """
         vport = self._vport
         if not (vport.roce_en and vport.admin_up):
             return False

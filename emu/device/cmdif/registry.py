@@ -163,6 +163,7 @@ def command(
     """
 
     def register(handler: Handler[InT, OutT]) -> Handler[InT, OutT]:
+        """Put the handler into COMMANDS and return it; raise ValueError for a used opcode."""
         if op in COMMANDS:
             raise ValueError(f"{op.name} already has the handler {COMMANDS[op].handler}")
         COMMANDS[op] = Command(

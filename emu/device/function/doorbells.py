@@ -77,10 +77,10 @@ def send_number(offset: int, data: Buffer) -> int | None:
 
 
 def announced(offset: int, data: Buffer) -> int | None:
-    """Return the index after the WQE that a send doorbell announces, in WQE basic blocks, modulo
-    65536.
+    """Return the index after the WQE that a send doorbell announces.
 
-    None for a store with only half of the doorbell, or without a WQE length.
+    The index is in WQE basic blocks, modulo 65536. None for a store with only half of the doorbell,
+    or without a WQE length.
     """
     if offset % SEND_SPACING or len(data) < _CTRL.size:
         return None

@@ -288,7 +288,7 @@ class Function:
         return data
 
     def forget_views(self) -> None:
-        """Drop all views of guest memory, because the client is about to unmap some of it."""
+        """Drop all views of guest memory, sub-functions' too, before the client unmaps any."""
         self.hca.forget_views()
         if self.parts is not None:
             self.parts.forget_views()

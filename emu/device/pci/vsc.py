@@ -120,12 +120,14 @@ class _Icmd:
         self._space = IcmdSpace(icmd)
 
     def read(self, address: int) -> int:
+        """Return a word; raise _Refused for an unused address."""
         word = self._space.read(address)
         if word is None:
             raise _Refused
         return word
 
     def write(self, address: int, value: int) -> None:
+        """Store a word, which may run a command; raise _Refused unless it is writable."""
         if not self._space.write(address, value):
             raise _Refused
 

@@ -203,7 +203,8 @@ class Link(Protocol):
     def misrouted(self, sgid: bytes, dgid: bytes) -> str:
         """Return the reason that a packet with these GIDs is not for the port, or "".
 
-        The reason is in fixed words. For services without a path that fixes the GIDs.
+        The reason is in fixed words. For services without a path that fixes the GIDs. RoCE always
+        returns "", as the steering has already filtered by address.
         """
 
     def violated_pkey(self) -> None:

@@ -194,10 +194,11 @@ def verify(headers: Headers) -> Received:
 
 
 def trusted(headers: Headers) -> Received:
-    """Return :func:`verify` for a frame whose transport checksum is known to be right.
+    """Return :func:`verify`'s result for a frame whose transport checksum is known to be right.
 
-    The segment and its pseudo-header sum up to 0, so the payload is not read. Other frames
-    (fragment, absent checksum, other protocol, padding) are summed up.
+    The segment and its pseudo-header sum up to 0, so the payload is not read, and ``l4_ok`` is
+    True. Other frames (fragment, absent checksum, other protocol, padding) are summed up and
+    checked.
     """
     frame, start = headers.frame, headers.l4
     stop = _transport_end(headers)

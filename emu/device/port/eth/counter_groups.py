@@ -44,6 +44,7 @@ def _multicast(direction: Direction) -> int:
 
 
 def _ieee_802_3(port: EthPort, ways: Ways) -> dict[str, int]:
+    """Return the counters of IEEE 802.3 5.2.2; octets with frame check sequence."""
     sent, received = ways
     return {
         "a_frames_transmitted_ok": sent.packets,
@@ -65,6 +66,7 @@ def _ieee_802_3(port: EthPort, ways: Ways) -> dict[str, int]:
 
 
 def _rfc_2863(port: EthPort, ways: Ways) -> dict[str, int]:
+    """Return the interface counters of RFC 2863 in both directions."""
     values: dict[str, int] = {}
     for name, direction in zip(("out", "in"), ways):
         values |= {
@@ -79,6 +81,7 @@ def _rfc_2863(port: EthPort, ways: Ways) -> dict[str, int]:
 
 
 def _rfc_2819(port: EthPort, ways: Ways) -> dict[str, int]:
+    """Return RFC 2819's counters of received frames, by size too."""
     _, received = ways
     return {
         "ether_stats_drop_events": received.discards,
@@ -93,6 +96,7 @@ def _rfc_2819(port: EthPort, ways: Ways) -> dict[str, int]:
 
 
 def _rfc_3635(port: EthPort, ways: Ways) -> dict[str, int]:
+    """Return RFC 3635's counters of errors and pause frames."""
     flow = port.flow
     return {
         "dot3stats_fcs_errors": ways[1].fcs_errors,

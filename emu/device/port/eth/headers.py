@@ -254,10 +254,10 @@ def _parse_ipv6(frame: bytes, l3: int, size: int, whole: bool) -> Headers:
 
 
 def _extensions(frame: bytes, protocol: int, at: int, end: int) -> tuple[int, int, bool]:
-    """Walk the IPv6 extension headers.
+    """Return the protocol after the IPv6 extension headers, its offset, and whether a fragment.
 
-    Returns the protocol after them, its offset (0: not found), and whether the packet is a
-    fragment. AH counts as a protocol, not as an extension header, as in flow tables.
+    The offset is 0 for a fragment, for more than MAX_EXTENSIONS headers, and for one beyond
+    ``end``. AH counts as a protocol, not as an extension header, as in flow tables.
     """
     for _ in range(MAX_EXTENSIONS):
         if protocol not in _EXTENSIONS:

@@ -86,7 +86,10 @@ def _transport_bytes(headers: Headers) -> int:
 
 
 def _ipv4(headers: Headers, pieces: list[bytes]) -> list[bytes]:
-    """Return the headers before each TCP or UDP header: length, identification, checksum."""
+    """Return the headers before each TCP or UDP header: length, identification, checksum.
+
+    The identification grows by 1 with each packet.
+    """
     frame, l3, l4 = headers.frame, headers.l3, headers.l4
     fixed = len(frame) - l3
     identifier: int = _u16(frame, l3 + 4)[0]
@@ -140,7 +143,7 @@ def _tcp(headers: Headers, pieces: list[bytes]) -> list[bytes]:
 
 
 def _udp(headers: Headers, pieces: list[bytes]) -> list[bytes]:
-    """Return the UDP header of each packet: length and checksum."""
+    """Return the UDP header of each packet: length and checksum, 0xffff instead of 0."""
     ports = headers.ports
     constant = total(ports) + pseudo_header(headers, _UDP_BYTES) + _UDP_BYTES
     middles = []

@@ -54,7 +54,7 @@ def _table(windows: list[int]) -> tuple[int, ...]:
 
 
 def toeplitz(table: Tables, data: bytes) -> int:
-    """Return the 32-bit hash of at most INPUT_BYTES."""
+    """Return the 32-bit hash of at most INPUT_BYTES; further bytes are ignored."""
     value = 0
     for contributions, byte in zip(table, data):
         value ^= contributions[byte]

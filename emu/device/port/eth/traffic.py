@@ -123,9 +123,10 @@ class Direction:
         self.sort(priority_of(data), dscp_of(data), packets, octets)
 
     def sort(self, tag: int, dscp: int, packets: int, octets: int) -> None:
-        """Count packets by priority, from their tag's priority (0 without one) and their DSCP.
+        """Count packets by priority, from their tag's priority (0 without one) or their DSCP.
 
-        Priority 0 is not counted, as it is the remainder of the total.
+        The DSCP counts only while the port trusts it. Priority 0 is not counted, as it is the
+        remainder of the total.
         """
         table = self.qos.trusted
         if priority := tag if table is None else table[dscp]:
@@ -134,7 +135,10 @@ class Direction:
             traffic.octets += octets
 
     def add_to(self, kind: Traffic, packets: int, octets: int) -> None:
-        """Count packets of a kind with ``octets`` in total; their sizes count as the mean."""
+        """Count packets of a kind with ``octets`` in total; all count with their mean size.
+
+        ``kind`` is a field of this object. ``packets`` must not be 0.
+        """
         kind.packets += packets
         kind.octets += octets
         self.sizes[bisect_left(SIZE_LIMITS, octets // packets + FCS_BYTES)] += packets

@@ -171,9 +171,10 @@ def cut(header: bytes, payload: bytes, mss: int, outer: Headers, inner: Headers)
     ``header`` is all bytes in front of the payload. Lengths are adjusted in both packets, the outer
     IPv4 identification grows, and all checksums but the outer transport's are computed. UDP tunnels
     mostly have none. Otherwise the driver has set one that is right for all packets (local checksum
-    offload): an inner packet with its checksum always has the same sum.
+    offload). An inner packet with its checksum always has the same sum.
 
-    Raises :class:`FrameError` for input that :func:`segment` refuses.
+    Raises :class:`FrameError` without an inner or outer IP header, and for input that
+    :func:`segment` refuses.
     """
     if not inner.version or not outer.version:
         raise FrameError("tunneled large send without outer or inner IP header")

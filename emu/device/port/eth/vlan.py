@@ -17,7 +17,7 @@ _CTAG: Final = ETH_CTAG.to_bytes(2, "big")
 
 
 def insert_tag(frame: bytes, tci: int, tpid: int = ETH_CTAG) -> bytes:
-    """Return the frame with a tag after its MAC addresses.
+    """Return the frame with one more tag after its MAC addresses, in front of existing tags.
 
     Raises FrameError without an Ethernet header.
     """

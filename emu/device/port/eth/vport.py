@@ -88,7 +88,11 @@ class NicVport:
 
     @property
     def is_up(self) -> bool:
-        """Whether frames can be sent and received."""
+        """Whether frames can be sent and received.
+
+        The switch's manager may force UP or DOWN; otherwise the state follows the physical port.
+        Always False while the driver itself has set the vPort down.
+        """
         state = self.switch_state
         if state is not _AUTO:
             return state is _UP and self.admin_up
@@ -97,7 +101,7 @@ class NicVport:
 
     @property
     def oper_mtu(self) -> int:
-        """Effective hardware MTU: the longest frame with its frame check sequence."""
+        """Effective hardware MTU, of vPort and port the lower: the longest frame with its FCS."""
         port = self.port
         mtu = self.mtu or port.max_mtu
         return mtu if mtu < port.admin_mtu else port.admin_mtu

@@ -53,8 +53,8 @@ class EthWire(Protocol[NodeT]):
         """Return the number of frames that may be sent to a MAC address now; 0 to wait.
 
         The limit is the posted receive WQEs of the port with that address, if it sends pause frames
-        and ``flow`` obeys them for this priority. ``packets`` is the number of packets sent at
-        once.
+        that ``flow`` obeys for this priority. NO_LIMIT otherwise. ``packets`` is the number of
+        packets sent at once.
         """
 
     def train_to(self, mac: bytes, /) -> CarryTrain | None:

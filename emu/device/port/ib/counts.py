@@ -70,7 +70,10 @@ class IbCounts:
     def count_exchange(
         self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
     ) -> None:
-        """Count both directions of a message inside the process; octets as in count_sent."""
+        """Count unicast packets of a message inside the process, sent and received ones.
+
+        Octets as in count_sent.
+        """
         transmitted, taken = self.transmitted[False], self.received[False]
         transmitted.packets += sent
         transmitted.octets += sent_octets
@@ -92,7 +95,7 @@ class IbCounts:
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
-        """Count received packets that this port itself has sent."""
+        """Count received packets that this port itself has sent, besides count_received."""
         traffic = self.looped[multicast]
         traffic.packets += packets
         traffic.octets += octets

@@ -29,7 +29,10 @@ def answer_to(to: Destination, origin: Origin) -> Destination:
 
 
 def may_manage(port: IbPort, origin: Origin) -> bool:
-    """Return whether QP1 accepts a datagram with these keys (IBTA 10.2.5, 10.9.8)."""
+    """Return whether QP1 accepts a datagram with these keys (IBTA 10.2.5, 10.9.8).
+
+    The Q_Key must be GSI_QKEY, and the P_Key must match one of the port's. No violation is counted.
+    """
     return origin.qkey == GSI_QKEY and any(
         partitions.match(mine, origin.pkey) for mine in port.pkeys
     )

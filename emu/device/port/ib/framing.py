@@ -124,7 +124,7 @@ def parse_train(frame: memoryview) -> Train:
 
 
 def frames_of(train: Train) -> Iterator[bytes]:
-    """Yield the frame of each packet in a train."""
+    """Yield the frame of each packet in a train, with its own PSN and an invariant CRC of 0."""
     front, icrc = bytearray(train.head), bytes(wire.ICRC_BYTES)
     at = _transport_at(front) + _PSN_AT
     for packet in train.packets():

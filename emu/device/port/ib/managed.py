@@ -52,7 +52,10 @@ SL_TO_VL: Final = _lanes()
 
 
 def pkey_block(pkeys: tuple[int, ...], entries: int, block: int) -> bytes | None:
-    """Return a block of a P_Key table with ``entries`` entries; None beyond its end."""
+    """Return a block of 32 P_Keys of a table with ``entries`` entries; None beyond its end.
+
+    Entries that are not set are 0.
+    """
     first = block * PKEYS_OF_A_BLOCK
     if first >= entries:
         return None
@@ -210,8 +213,9 @@ def _choose(info: PortInfo, given: PortInfo, kind: str, every: int) -> None:
 def _wrong_states(now: int, state: int, physical: int) -> str:
     """Return the error in a state change, or "".
 
-    A port moves from INIT to ARMED to ACTIVE; links can be set only to Polling and Disabled
-    (14.2.5.6).
+    A port moves from INIT to ARMED to ACTIVE, not both states at once; a manager can set DOWN at
+    any time. The physical state can only be set to Polling and Disabled, not together with another
+    state (14.2.5.6).
     """
     if physical not in (0, PhysState.POLLING, PhysState.DISABLED):
         return "this port_physical_state cannot be set"

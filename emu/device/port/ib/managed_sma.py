@@ -64,7 +64,10 @@ def pkeys_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
 
 
 def sl_to_vl_of(port: ManagedPort, mad: Smp, entry: int) -> bytes:
-    """Return SLtoVLMappingTable from ingress port ``entry`` to this port, after an optional Set."""
+    """Return SLtoVLMappingTable from ingress port ``entry`` to this port, after an optional Set.
+
+    SL_TO_VL before the first Set.
+    """
     if mad.method == Method.SET:
         port.sl_to_vl[entry] = mad.data[:SL_TO_VL_BYTES]
     return port.sl_to_vl.get(entry, SL_TO_VL)

@@ -29,7 +29,10 @@ def match(one: int, other: int) -> bool:
 
 
 def common(mine: Collection[int], theirs: Collection[int]) -> Iterator[int]:
-    """Yield the P_Keys in ``mine`` that match a key in ``theirs``, in the order of ``mine``."""
+    """Yield the P_Keys in ``mine`` that match a key in ``theirs``, in the order of ``mine``.
+
+    Unlike in :func:`match`, partition 0 is no exception.
+    """
     numbers = {pkey & PKEY_NUMBER for pkey in theirs}
     full = {pkey & PKEY_NUMBER for pkey in theirs if pkey & PKEY_FULL_MEMBER}
     for pkey in mine:

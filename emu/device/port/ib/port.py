@@ -103,7 +103,7 @@ class IbPort(IbCounts):
 
     @property
     def phys_state(self) -> PhysState:
-        """State of the physical link."""
+        """Physical state: DISABLED by driver or manager, POLLING without cable, else LINK_UP."""
         if not self.admin_up or (self.managed is not None and self.managed.is_disabled):
             return PhysState.DISABLED
         return PhysState.LINK_UP if self.has_cable else PhysState.POLLING
@@ -202,7 +202,10 @@ class IbPort(IbCounts):
         """Return None, as there are no counters by service level."""
 
     def route(self, path: Ads) -> IbRoute:
-        """Return the headers of packets along a path (a view of ads)."""
+        """Return the headers of packets along a path (a view of ads), as they are now.
+
+        Later changes of LID, GIDs and P_Keys do not affect the result.
+        """
         grh = None
         if path.grh:
             sgid = self.gid(path.src_addr_index)

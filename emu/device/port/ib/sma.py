@@ -135,7 +135,7 @@ def arrived(mad: Smp, port_num: int) -> bool:
 
 
 def note_return(mad: Smp, port_num: int) -> None:
-    """Write the ingress port of a directed request into its return path."""
+    """Write the ingress port of a directed request into its return path, in place."""
     path = bytearray(mad.return_path)
     path[mad.hop_ptr] = port_num
     mad.return_path = bytes(path)

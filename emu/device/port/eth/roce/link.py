@@ -237,7 +237,10 @@ class RoceLink:
         return address_of(to.sgid_index, to.mac, to.gid or NO_GID)
 
     def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> RoceOrigin:
-        """Return the GID that the address vector selects, with MAC address, VLAN and version."""
+        """Return the GID that the address vector selects, with MAC address, VLAN and version.
+
+        For an empty entry all are zeros; the caller checks that.
+        """
         source = self.gids[to.sgid_index]
         tci = tci_of(source.vlan, to.sl)
         return RoceOrigin(0, qpn, pkey, qkey, source.gid, source.mac, tci, source.version)
@@ -247,7 +250,11 @@ class RoceLink:
         return self.gids.has_gid(origin.gid)
 
     def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
-        """Return the GRH or IP header area, and the completion's fields about it."""
+        """Return the area before the payload, the GRH flag and L3 type for the CQE, and the TCI.
+
+        The area is as in :func:`emu.device.port.eth.roce.datagram.area_of`; the TCI is None without
+        a tag.
+        """
         assert isinstance(origin, RoceOrigin)
         area, l3_type = area_of(datagram, origin)
         return area, CQE_GRH | l3_type << CQE_L3_SHIFT, origin.tci
@@ -265,7 +272,11 @@ class RoceLink:
     def count_sent(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
-        """Count sent packets; octets run from the Ethernet header to the invariant CRC."""
+        """Count sent packets by kind, size and priority.
+
+        Octets run from the Ethernet header to the invariant CRC. Without ``marks`` the packets
+        count as priority 0.
+        """
         direction = self._sent
         direction.add_to(
             direction.rdma_multicast if multicast else direction.rdma_unicast, packets, octets
@@ -276,7 +287,7 @@ class RoceLink:
     def count_received(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
-        """Count received packets; octets as in count_sent."""
+        """Count received packets by kind, size and priority; octets as in count_sent."""
         direction = self._received
         direction.add_to(
             direction.rdma_multicast if multicast else direction.rdma_unicast, packets, octets
@@ -287,7 +298,10 @@ class RoceLink:
     def count_exchange(
         self, sent: int, sent_octets: int, received: int, received_octets: int, marks: Marks | None
     ) -> None:
-        """Count both directions of a message inside the process; octets as in count_sent."""
+        """Count sent and received packets of a message inside the process, each unless 0.
+
+        Octets as in count_sent. The packets count as if they had used the physical port.
+        """
         if sent:
             self.count_sent(sent, sent_octets, marks)
         if received:
@@ -296,7 +310,10 @@ class RoceLink:
     def count_loop(
         self, packets: int, octets: int, back: int, back_octets: int, marks: Marks | None
     ) -> None:
-        """Count a message between queue pairs of this port; octets as in count_sent."""
+        """Count a message between queue pairs of this port; octets as in count_sent.
+
+        ``packets`` and the responses (``back``) both count as sent, received and looped back.
+        """
         self.count_exchange(packets, octets, back, back_octets, marks)
         self.count_exchange(back, back_octets, packets, octets, marks)
         self.count_looped(packets, octets, marks)

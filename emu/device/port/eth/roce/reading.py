@@ -175,7 +175,10 @@ def read_headers(frame: bytes | bytearray, at: int) -> tuple[int, int, int, Glob
 
 
 def _parse_ipv4(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """Return the result of :func:`read_headers` for IPv4."""
+    """Return the result of :func:`read_headers` for IPv4.
+
+    Raises BadFrameError for a wrong header checksum, and for different IP and UDP lengths.
+    """
     (
         version, tos, total, ident, fragment, ttl, protocol, checksum, addresses, sport, dport, udp,
         _, bth,
@@ -194,7 +197,10 @@ def _parse_ipv4(frame: bytes | bytearray, at: int) -> tuple[int, int, int, Globa
 
 
 def _parse_ipv6(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
-    """Return the result of :func:`read_headers` for IPv6."""
+    """Return the result of :func:`read_headers` for IPv6.
+
+    Raises BadFrameError for different IP and UDP lengths.
+    """
     first, length, protocol, hops, sgid, dgid, sport, dport, udp, _, bth = _read_ipv6(frame, at)
     if udp != length:
         raise BadFrameError("bad length", f"IP {length}, UDP {udp}")

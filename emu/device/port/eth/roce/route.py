@@ -64,7 +64,11 @@ class RoceRoute:
         self.address = address
 
     def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
-        """Return the frame of a packet; empty while the source GID is empty."""
+        """Return the frame of a packet; empty while the source GID is empty.
+
+        Headers are built anew after a change of the GID table or of the congestion control's
+        status.
+        """
         changes = self._gids.changes + self._congestion.changes  # both only grow
         if self._changes != changes:
             headers = self.headers()
