@@ -10,6 +10,7 @@ from layouts.codec import View
 def first_set(fields: View, names: Iterable[str]) -> str | None:
     """Return the first of ``names`` whose field is not zero; None when all are.
 
-    The caller refuses the command, and states the reason as fixed text (``mlx5emu explain``).
+    The caller refuses the command, and states the reason as fixed text (``mlx5emu explain``). No
+    error is raised here.
     """
     return next((name for name in names if getattr(fields, name)), None)

@@ -27,11 +27,18 @@ through the driver.
 
 
 def markdown(commands: Mapping[int, Command]) -> str:
-    """Return the README's text: one line for each command, by opcode."""
+    """Return the text of the package's README.md; no file is written.
+
+    After a fixed head the table has one row for each command of ``commands``, by opcode.
+    """
     return _HEAD + "".join(_rows(commands))
 
 
 def _rows(commands: Mapping[int, Command]) -> Iterator[str]:
+    """Yield one line of the table for each command, in order of the opcodes.
+
+    The text is the first line of the handler's docstring; the link leads to the handler's module.
+    """
     for opcode, command in sorted(commands.items()):
         place = command.handler.__module__.partition(".")[2].replace(".", "/")
         structures = f"`{command.layout_in.prm_name}`, `{command.layout_out.prm_name}`"
@@ -43,6 +50,9 @@ def _rows(commands: Mapping[int, Command]) -> Iterator[str]:
 
 
 def _summary(command: Command) -> str:
-    """Return the first line of the handler's docstring, formatted for a table cell."""
+    """Return the first line of the handler's docstring, formatted for a table cell.
+
+    Return an empty text for a handler without a docstring.
+    """
     line = (inspect.getdoc(command.handler) or "").partition("\n")[0]
     return line.replace("``", "`").replace("|", r"\|")

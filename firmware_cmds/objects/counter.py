@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def counter_set(counters: Table[QCounter], number: int) -> QCounter | None:
-    """Return the set with the number in a queue's context; None for 0."""
+    """Return the set with the number in a queue's context; None for 0.
+
+    Raises BAD_RES_ERR for a number that is no counter set of the caller.
+    """
     return counters.need(number) if number else None
 
 
@@ -30,13 +33,20 @@ def alloc_q_counter(hca: Hca, cmd: layout.AllocQCounterIn, out: layout.AllocQCou
 def dealloc_q_counter(
     hca: Hca, cmd: layout.DeallocQCounterIn, out: layout.DeallocQCounterOut
 ) -> None:
-    """Destroy the set; refused while a queue uses it."""
+    """Destroy the set; refused while a queue uses it.
+
+    The refusal is BAD_RES_STATE_ERR, as for an unknown number.
+    """
     hca.counters.remove(cmd.counter_set_id)
 
 
 @command(Op.QUERY_Q_COUNTER, layout.query_q_counter_in, layout.query_q_counter_out)
 def query_q_counter(hca: Hca, cmd: layout.QueryQCounterIn, out: layout.QueryQCounterOut) -> None:
-    """Return the set's values; ``clear`` zeroes them."""
+    """Return the set's values; ``clear`` zeroes them.
+
+    Values are cut to 32 bits. Refuse ``aggregate`` with BAD_PARAM_ERR, an unknown set with
+    BAD_RES_ERR.
+    """
     if cmd.aggregate:
         raise CmdError(Status.BAD_PARAM_ERR, "a command can read only one counter set")
     counter = hca.counters.need(cmd.counter_set_id)
@@ -48,7 +58,12 @@ def query_q_counter(hca: Hca, cmd: layout.QueryQCounterIn, out: layout.QueryQCou
 
 @command(Op.QUERY_VNIC_ENV, layout.query_vnic_env_in, layout.query_vnic_env_out, of_others=True)
 def query_vnic_env(hca: Hca, cmd: layout.QueryVnicEnvIn, out: layout.QueryVnicEnvOut) -> None:
-    """Return overruns, refused commands, drops (core/diag/reporter_vnic.c, en_stats.c)."""
+    """Return overruns, refused commands, drops (core/diag/reporter_vnic.c, en_stats.c).
+
+    ``invalid_command`` counts the commands that the adapter does not implement. Steering discards
+    and too small WQEs are reported on Ethernet ports only. Counters are not cleared. The adapter's
+    manager may ask about another function.
+    """
     env = out.vport_env
     env.comp_eq_overrun = sum(eq.overruns for eq in hca.eqs if not eq.events)
     env.async_eq_overrun = sum(eq.overruns for eq in hca.eqs if eq.events)

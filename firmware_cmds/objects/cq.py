@@ -51,7 +51,12 @@ class ResizeCq(IntFlag):
 
 @command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
 def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> Portions[None]:
-    """Create a completion ring that reports to an existing EQ."""
+    """Create a completion ring that reports to an existing EQ.
+
+    Refuse with BAD_PARAM_ERR an unsupported cqe_sz, period mode, compression layout or moderation,
+    and a ring or doorbell record that is not writable guest memory. Refuse with LIM_ERR a size
+    above log_max_cq_sz or a full table. An unknown EQ, UAR or umem gets BAD_RES_ERR.
+    """
     ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "CQ option not supported", name)
@@ -82,7 +87,8 @@ def _compression(caps: Caps, ctx: layout.Cqc) -> Compression | None:
 
     cqe_comp_en permits compression and does not require it. DPDK sets it without the capability
     (mlx5_devx.c: mlx5_rxq_create_devx_cq_resources), and the adapter then does not compress. CQs
-    whose CQEs each replace the one before are not compressed either.
+    whose CQEs each replace the one before are not compressed either. Raises BAD_PARAM_ERR for a
+    cqe_compression_layout without its capability.
     """
     general = caps.general
     layouts = CompressionLayout if general.enhanced_cqe_compression else (CompressionLayout.BASIC,)
@@ -101,7 +107,10 @@ def _compression(caps: Caps, ctx: layout.Cqc) -> Compression | None:
 
 
 def _form(general: CmdHcaCap, ctx: layout.Cqc) -> MiniCqeFormat | None:
-    """Return the form of the mini CQEs; None for one the adapter does not have."""
+    """Return the form of the mini CQEs; None for one without its capability.
+
+    The caller then leaves completions uncompressed; no error is raised.
+    """
     if ctx.mini_cqe_res_format_ext:
         is_l34h = ctx.mini_cqe_res_format_ext == 1 and general.mini_cqe_resp_l3_l4_tag
         return MiniCqeFormat.L34H_STRIDX if is_l34h else None
@@ -123,13 +132,20 @@ def _size(caps: Caps, ctx: layout.Cqc, stride: int) -> int:
 def _buffer(
     hca: Hca, cmd: layout.CreateCqIn | layout.ModifyCqIn, ctx: layout.Cqc, stride: int
 ) -> Portions[PageList]:
-    """Return the ring that a context and the page list behind it describe."""
+    """Return the ring that a context and the page list behind it describe.
+
+    Raises LIM_ERR for a ring above log_max_cq_sz. Raises BAD_PARAM_ERR for a list that is too short
+    or has a page outside guest memory.
+    """
     size = _size(hca.caps, ctx, stride)
     return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
 
 
 def _moderation(caps: Caps, ctx: layout.Cqc) -> Moderation | None:
-    """Return the moderation of the context; a 0 in either field turns it off."""
+    """Return the moderation of the context; None where cq_period or cq_max_count is 0.
+
+    Raises BAD_PARAM_ERR if both are set and the capability cq_moderation is not.
+    """
     if not ctx.cq_period or not ctx.cq_max_count:
         return None
     if not caps.general.cq_moderation:
@@ -140,7 +156,11 @@ def _moderation(caps: Caps, ctx: layout.Cqc) -> Moderation | None:
 
 @command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
 def modify_cq(hca: Hca, cmd: layout.ModifyCqIn, out: layout.ModifyCqOut) -> Portions[None]:
-    """Change moderation or the overrun bit, or move the CQ to another ring."""
+    """Change moderation or the overrun bit, or move the CQ to another ring.
+
+    op_mod 0 modifies, 1 resizes; another one gets BAD_PARAM_ERR. Refuse an unknown CQ with
+    BAD_RES_STATE_ERR.
+    """
     cq = hca.cqs.subject(cmd.cqn)
     if cmd.op_mod == _OP_MOD_RESIZE:
         yield from _resize(hca, cq, cmd)
@@ -151,6 +171,11 @@ def modify_cq(hca: Hca, cmd: layout.ModifyCqIn, out: layout.ModifyCqOut) -> Port
 
 
 def _modify(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> None:
+    """Change the fields of the CQ that the command selects: moderation, overrun bit.
+
+    A change of moderation raises a delayed event at once. Refuse with BAD_PARAM_ERR an unknown
+    field, and moderation or a period mode without its capability; nothing is then changed.
+    """
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
     if select & ModifyCq.PERIOD_MODE:
         if not hca.caps.general.cq_period_mode_modify:
@@ -178,7 +203,8 @@ def _check_period_mode(caps: Caps, mode: int) -> None:
     """Refuse an unsupported start of the moderation period.
 
     The period begins with the first entry after an event. With the capability
-    cq_period_start_from_cqe it may begin with each entry.
+    cq_period_start_from_cqe it may begin with each entry. Raises BAD_PARAM_ERR for another mode, or
+    for this one without the capability.
     """
     modes = (CqPeriodMode.START_FROM_EQE, CqPeriodMode.START_FROM_CQE)
     if mode not in modes[: 1 + caps.general.cq_period_start_from_cqe]:
@@ -186,6 +212,12 @@ def _check_period_mode(caps: Caps, mode: int) -> None:
 
 
 def _resize(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> Portions[None]:
+    """Move the CQ to a ring of another size, after a RESIZE_CQ entry in the old ring.
+
+    Refuse with BAD_PARAM_ERR a CQ over a umem, another cqe_sz, and a selection other than all three
+    fields of a resize. Unread CQEs that do not fit get BAD_SIZE_OUTS_CQES_ERR, a CQ in error
+    BAD_RES_STATE_ERR, and a ring that is too large LIM_ERR.
+    """
     if not hca.caps.general.cq_resize:
         raise CmdError(Status.BAD_PARAM_ERR, "CQ resize is not supported")
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
@@ -212,7 +244,11 @@ def _resize(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> Portions[None]:
 
 @command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)
 def destroy_cq(hca: Hca, cmd: layout.DestroyCqIn, out: layout.DestroyCqOut) -> None:
-    """Destroy the CQ; refused while a queue reports to it."""
+    """Destroy the CQ; refused while a queue reports to it.
+
+    Drop held packets without a CQE, and cancel a delayed event. The refusal is BAD_RES_STATE_ERR,
+    as for an unknown number.
+    """
     cq = hca.cqs.remove(cmd.cqn)
     cq.waiting.clear()
     cq.stop_waiting()
@@ -220,7 +256,11 @@ def destroy_cq(hca: Hca, cmd: layout.DestroyCqIn, out: layout.DestroyCqOut) -> N
 
 @command(Op.QUERY_CQ, layout.query_cq_in, layout.query_cq_out)
 def query_cq(hca: Hca, cmd: layout.QueryCqIn, out: layout.QueryCqOut) -> None:
-    """Return the current context and the page list, up to the output's space."""
+    """Return the current context and the page list, up to the output's space.
+
+    Write held CQEs into the ring first, and raise the event that is then due. Refuse an unknown CQ
+    with BAD_RES_ERR.
+    """
     cq = hca.cqs.need(cmd.cqn)
     cq_engine.settle(hca, cq)
     cq.encode()

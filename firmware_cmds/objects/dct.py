@@ -25,7 +25,12 @@ _EVENT = eqe_dct.packer("dctn")
 
 @command(Op.CREATE_DCT, layout.create_dct_in, layout.create_dct_out)
 def create_dct(hca: Hca, cmd: layout.CreateDctIn, out: layout.CreateDctOut) -> None:
-    """Create a target, which receives messages at once."""
+    """Create a target, which receives messages at once.
+
+    Refuse with BAD_PARAM_ERR an invalid port, pkey_index, my_addr_index or MTU code, a tag matching
+    XRQ, and rlky of a process. Unknown PDs, CQs, SRQs and counter sets get BAD_RES_ERR. An SRQ is
+    required.
+    """
     ctx = layout.dctc.view(bytearray(bytes(cmd.dct_context_entry)))
     if ctx.port:  # UCX leaves it 0; a driver with LAG chooses one
         attributes.check_port(hca.caps, ctx.port)
@@ -53,7 +58,10 @@ def create_dct(hca: Hca, cmd: layout.CreateDctIn, out: layout.CreateDctOut) -> N
 
 @command(Op.QUERY_DCT, layout.query_dct_in, layout.query_dct_out)
 def query_dct(hca: Hca, cmd: layout.QueryDctIn, out: layout.QueryDctOut) -> None:
-    """Return the current context."""
+    """Return the current context.
+
+    Refuse an unknown target with BAD_RES_ERR.
+    """
     dct = hca.dcts.need(cmd.dctn)
     dct.encode()
     out.dct_context_entry = bytes(dct.ctx)
@@ -61,7 +69,11 @@ def query_dct(hca: Hca, cmd: layout.QueryDctIn, out: layout.QueryDctOut) -> None
 
 @command(Op.DRAIN_DCT, layout.drain_dct_in, layout.drain_dct_out)
 def drain_dct(hca: Hca, cmd: layout.DrainDctIn, out: layout.DrainDctOut) -> None:
-    """Stop receiving messages. The driver waits for the event that none is in progress."""
+    """Stop receiving messages. The driver waits for the event that none is in progress.
+
+    New messages are refused from now on, but DCT_DRAINED is raised at once. Refuse an unknown
+    target with BAD_RES_STATE_ERR.
+    """
     dct = hca.dcts.subject(cmd.dctn)
     dct.is_drained = True
     eq_engine.raise_event(hca, EventType.DCT_DRAINED, _EVENT.pack(dct.handle))
@@ -71,7 +83,8 @@ def drain_dct(hca: Hca, cmd: layout.DrainDctIn, out: layout.DrainDctOut) -> None
 def destroy_dct(hca: Hca, cmd: layout.DestroyDctIn, out: layout.DestroyDctOut) -> Portions[None]:
     """Destroy the target; an initiator with an unfinished message gets no response.
 
-    A target may have one responder for each initiator of all functions.
+    A target may have one responder for each initiator of all functions. Their responders are ended
+    over several rounds. Refuse an unknown target, or one in use, with BAD_RES_STATE_ERR.
     """
     dct = hca.dcts.removable(cmd.dctn)
     dct.is_drained = True

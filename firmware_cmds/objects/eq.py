@@ -31,7 +31,12 @@ STATE_ARMED = 0x9
 
 @command(Op.CREATE_EQ, layout.create_eq_in, layout.create_eq_out, privileged=True)
 def create_eq(hca: Hca, cmd: layout.CreateEqIn, out: layout.CreateEqOut) -> None:
-    """Create an event ring; ``event_bitmask`` selects its asynchronous event types."""
+    """Create an event ring; ``event_bitmask`` selects its asynchronous event types.
+
+    Report the current cable and slot state to the new EQ where subscribed. Refuse with LIM_ERR a
+    size above log_max_eq_sz or a full table. Refuse with BAD_PARAM_ERR an unknown vector or a ring
+    outside guest memory. An unknown UAR gets BAD_RES_ERR.
+    """
     ctx = layout.eqc.view(bytes(cmd.eq_context_entry))
     if ctx.log_eq_size > hca.caps.general.log_max_eq_sz:
         raise CmdError(Status.LIM_ERR, "log_eq_size above log_max_eq_sz", f"{ctx.log_eq_size}")
@@ -57,13 +62,21 @@ def _event_mask(words: ArrayView[int]) -> int:
 
 @command(Op.DESTROY_EQ, layout.destroy_eq_in, layout.destroy_eq_out, privileged=True)
 def destroy_eq(hca: Hca, cmd: layout.DestroyEqIn, out: layout.DestroyEqOut) -> Portions[None]:
-    """Destroy the EQ; refused while a CQ reports to it."""
+    """Destroy the EQ; refused while a CQ reports to it.
+
+    Fail pending page faults if no other EQ reports them. The refusal is BAD_RES_STATE_ERR, as for
+    an unknown number.
+    """
     yield from lifecycle.unsubscribe(hca, hca.eqs.remove(cmd.eq_number))
 
 
 @command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out, privileged=True)
 def query_eq(hca: Hca, cmd: layout.QueryEqIn, out: layout.QueryEqOut) -> None:
-    """Return the context with the current counters and arm state."""
+    """Return the context with the current counters and arm state.
+
+    st is ARMED or FIRED. status is EQ_WRITE_FAILURE after a failed write of an entry. Refuse an
+    unknown EQ with BAD_RES_ERR.
+    """
     eq = hca.eqs.need(cmd.eq_number)
     ctx = out.eq_context_entry
     out.eq_context_entry = bytes(eq.ctx)
@@ -83,7 +96,11 @@ def query_eq(hca: Hca, cmd: layout.QueryEqIn, out: layout.QueryEqOut) -> None:
 def config_int_moderation(
     hca: Hca, cmd: layout.ConfigIntModerationIn, out: layout.ConfigIntModerationOut
 ) -> None:
-    """Set or return the minimum time between two interrupts of a vector, in microseconds."""
+    """Set or return the minimum time between two interrupts of a vector, in microseconds.
+
+    op_mod 0 sets, 1 reads; both return the current value, 0 for no moderation. Setting raises a
+    delayed interrupt at once. Refuse another op_mod or an unknown vector with BAD_PARAM_ERR.
+    """
     vector = cmd.int_vector
     if vector >= MSIX_VECTORS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such interrupt vector", f"int_vector {vector}")

@@ -51,6 +51,7 @@ _MAKERS: Mapping[int, _Maker] = {
 
 
 def _check_type(caps: Caps, obj_type: int) -> None:
+    """Refuse with BAD_PARAM_ERR a type that is not in general_obj_types."""
     if not caps.general.general_obj_types >> obj_type & 1:
         raise CmdError(Status.BAD_PARAM_ERR, "general object type not supported", f"{obj_type:#x}")
 
@@ -61,7 +62,11 @@ def _check_type(caps: Caps, obj_type: int) -> None:
 def create_general_object(
     hca: Hca, cmd: layout.CreateGeneralObjectIn, out: layout.CreateGeneralObjectOut
 ) -> None:
-    """Reserve one queue pair number (granularity is 0), or create an object of another type."""
+    """Reserve one queue pair number (granularity is 0), or create an object of another type.
+
+    Refuse with BAD_PARAM_ERR a type that is not in general_obj_types. A reservation of more than
+    one number gets LIM_ERR. Modules of the other types add refusals of their own.
+    """
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod in _MAKERS:
         out.obj_id = _MAKERS[cmd.op_mod].create(hca, cmd)
@@ -80,7 +85,10 @@ def create_general_object(
 def modify_general_object(
     hca: Hca, cmd: layout.ModifyGeneralObjectIn, out: layout.ModifyGeneralObjectOut
 ) -> None:
-    """Change a scheduling element; the other types have no field to change."""
+    """Change a scheduling element; the other types have no field to change.
+
+    Refuse those with BAD_PARAM_ERR, as a type that is not in general_obj_types.
+    """
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod != GeneralObject.SCHEDULING_ELEMENT:
         raise CmdError(
@@ -101,7 +109,11 @@ _READERS: Mapping[int, Callable[[Hca, int], bytes]] = {
 def query_general_object(
     hca: Hca, cmd: layout.QueryGeneralObjectIn, out: layout.QueryGeneralObjectOut
 ) -> None:
-    """Return the structure of an object that can be queried, up to the output's space."""
+    """Return the structure of an object that can be queried, up to the output's space.
+
+    Encryption keys, crypto logins and samplers can be queried; other types get BAD_PARAM_ERR.
+    Refuse an unknown number with BAD_RES_ERR.
+    """
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod not in _READERS:
         raise CmdError(
@@ -121,7 +133,11 @@ def query_general_object(
 def destroy_general_object(
     hca: Hca, cmd: layout.DestroyGeneralObjectIn, out: layout.DestroyGeneralObjectOut
 ) -> None:
-    """Destroy an object, or free a reserved queue pair number."""
+    """Destroy an object, or free a reserved queue pair number.
+
+    Refuse with BAD_PARAM_ERR a type that is not in general_obj_types. An unknown number, or an
+    object in use, gets BAD_RES_STATE_ERR.
+    """
     _check_type(hca.caps, cmd.op_mod)
     if cmd.op_mod in _MAKERS:
         _MAKERS[cmd.op_mod].destroy(hca, cmd.obj_id)

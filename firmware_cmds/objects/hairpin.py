@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 
 def receive_queue(hca: Hca, ctx: Rqc, counter: QCounter | None) -> Rq:
-    """Return a hairpin receive queue in RST.
+    """Return a new hairpin receive queue in RST; the caller adds it to the table.
 
-    The queue has no CQ and no memory of the driver's.
+    The queue has no CQ and no memory of the driver's. Raises BAD_PARAM_ERR without the capability
+    hairpin or for a mem_rq_type other than INLINE. Raises LIM_ERR for sizes beyond the capabilities
+    or a full table.
     """
     _check_sizes(hca.caps, ctx.wq)
     if ctx.mem_rq_type != MemRqType.INLINE:
@@ -42,9 +44,10 @@ def receive_queue(hca: Hca, ctx: Rqc, counter: QCounter | None) -> Rq:
 
 
 def send_queue(hca: Hca, ctx: Sqc, tis: Tis | None) -> HairpinSq:
-    """Return a hairpin send queue in RST.
+    """Return a new hairpin send queue in RST; the caller adds it to the table.
 
-    The kernel creates it without a TIS, DPDK with one.
+    The kernel creates it without a TIS, DPDK with one. Raises BAD_PARAM_ERR without the capability
+    hairpin. Raises LIM_ERR for sizes beyond the capabilities or a full table.
     """
     _check_sizes(hca.caps, ctx.wq)
     hca.sqs.check_space()
@@ -52,6 +55,10 @@ def send_queue(hca: Hca, ctx: Sqc, tis: Tis | None) -> HairpinSq:
 
 
 def _check_sizes(caps: Caps, wq: Wq) -> None:
+    """Refuse hairpin sizes beyond the capabilities with LIM_ERR.
+
+    Without the capability hairpin the refusal is BAD_PARAM_ERR.
+    """
     general = caps.general
     if not general.hairpin:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "hairpin")
@@ -69,7 +76,12 @@ def _check_sizes(caps: Caps, wq: Wq) -> None:
 
 
 def sender(hca: Hca, rq: Rq, state: RqState, ctx: Rqc) -> Peer | None:
-    """Return the send queue that a receive queue is paired with when it enters ``state``."""
+    """Return the send queue that a receive queue is paired with when it enters ``state``.
+
+    A new peer is read from ``ctx`` only from RST to RDY; other changes keep the present one, and
+    RST returns None. Raises BAD_RES_ERR if that number is no hairpin queue, BAD_RES_STATE_ERR if
+    its peer is another queue, BAD_PARAM_ERR for an unknown vhca. Changes no queue.
+    """
     assert rq.hairpin is not None
     if rq.state is not RqState.RST or state is not RqState.RDY:
         return rq.hairpin.peer if state is not RqState.RST else None
@@ -85,7 +97,12 @@ def sender(hca: Hca, rq: Rq, state: RqState, ctx: Rqc) -> Peer | None:
 
 
 def receiver(hca: Hca, sq: HairpinSq, state: SqState, ctx: Sqc) -> Peer | None:
-    """Return the receive queue that a send queue is paired with when it enters ``state``."""
+    """Return the receive queue that a send queue is paired with when it enters ``state``.
+
+    A new peer is read from ``ctx`` only from RST to RDY; other changes keep the present one, and
+    RST returns None. Raises BAD_RES_ERR if that number is no hairpin queue, BAD_RES_STATE_ERR if
+    its peer is another queue, BAD_PARAM_ERR for an unknown vhca. Changes no queue.
+    """
     if sq.state is not SqState.RST or state is not SqState.RDY:
         return sq.peer if state is not SqState.RST else None
     peer = Peer(ctx.hairpin_peer_vhca, ctx.hairpin_peer_rq)
@@ -100,6 +117,7 @@ def receiver(hca: Hca, sq: HairpinSq, state: SqState, ctx: Sqc) -> Peer | None:
 
 
 def _function(hca: Hca, peer: Peer) -> Hca:
+    """Return the board's function with the vhca of ``peer``; else raise BAD_PARAM_ERR."""
     node: Hca | None = hca.vhca.adapter.board.node_of(peer.vhca)
     if node is None:
         raise CmdError(
@@ -114,13 +132,20 @@ def _check_free(present: Peer | None, requested: Peer) -> None:
 
 
 def pair_receiver(rq: Rq, hairpin: Hairpin, peer: Peer | None) -> None:
-    """Record the peer of a receive queue."""
+    """Record the peer of a receive queue, also in its context; None clears both.
+
+    The peer's own record is not changed.
+    """
     hairpin.peer = peer
     rq.ctx.hairpin_peer_vhca, rq.ctx.hairpin_peer_sq = peer or (0, 0)
 
 
 def pair_sender(hca: Hca, sq: HairpinSq, peer: Peer | None) -> None:
-    """Record the peer of a send queue; packets may wait there for it."""
+    """Record the peer of a send queue, also in its context; None clears both.
+
+    Schedule the send queue, because packets may already wait for it. The peer's own record is not
+    changed.
+    """
     sq.peer = peer
     sq.ctx.hairpin_peer_vhca, sq.ctx.hairpin_peer_rq = peer or (0, 0)
     hca.schedule(sq)

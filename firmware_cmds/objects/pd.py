@@ -22,7 +22,10 @@ def alloc_pd(hca: Hca, cmd: layout.AllocPdIn, out: layout.AllocPdOut) -> None:
 
 @command(Op.DEALLOC_PD, layout.dealloc_pd_in, layout.dealloc_pd_out)
 def dealloc_pd(hca: Hca, cmd: layout.DeallocPdIn, out: layout.DeallocPdOut) -> None:
-    """Destroy the domain; refused while a key or queue belongs to it."""
+    """Destroy the domain; refused while a key or queue belongs to it.
+
+    The refusal is BAD_RES_STATE_ERR, as for an unknown number.
+    """
     hca.pds.remove(cmd.pd)
 
 
@@ -34,7 +37,10 @@ def alloc_xrcd(hca: Hca, cmd: layout.AllocXrcdIn, out: layout.AllocXrcdOut) -> N
 
 @command(Op.DEALLOC_XRCD, layout.dealloc_xrcd_in, layout.dealloc_xrcd_out)
 def dealloc_xrcd(hca: Hca, cmd: layout.DeallocXrcdIn, out: layout.DeallocXrcdOut) -> None:
-    """Destroy the domain; refused while a queue belongs to it."""
+    """Destroy the domain; refused while a queue belongs to it.
+
+    The refusal is BAD_RES_STATE_ERR, as for an unknown number.
+    """
     hca.xrcds.remove(cmd.xrcd)
 
 
@@ -44,7 +50,10 @@ def dealloc_xrcd(hca: Hca, cmd: layout.DeallocXrcdIn, out: layout.DeallocXrcdOut
 def alloc_transport_domain(
     hca: Hca, cmd: layout.AllocTransportDomainIn, out: layout.AllocTransportDomainOut
 ) -> None:
-    """Make a transport domain."""
+    """Make a transport domain.
+
+    TIRs and TISs refer to its number. Refuse with LIM_ERR when no number is free.
+    """
     out.transport_domain = hca.tds.add(TransportDomain())
 
 
@@ -56,7 +65,10 @@ def alloc_transport_domain(
 def dealloc_transport_domain(
     hca: Hca, cmd: layout.DeallocTransportDomainIn, out: layout.DeallocTransportDomainOut
 ) -> None:
-    """Destroy the domain."""
+    """Destroy the domain.
+
+    Refuse with BAD_RES_STATE_ERR while a TIR or TIS refers to it, and for an unknown number.
+    """
     hca.tds.remove(cmd.transport_domain)
 
 
@@ -68,5 +80,8 @@ def alloc_uar(hca: Hca, cmd: uar_layout.AllocUarIn, out: uar_layout.AllocUarOut)
 
 @command(Op.DEALLOC_UAR, uar_layout.dealloc_uar_in, uar_layout.dealloc_uar_out)
 def dealloc_uar(hca: Hca, cmd: uar_layout.DeallocUarIn, out: uar_layout.DeallocUarOut) -> None:
-    """Free the doorbell page, even if a queue still uses it."""
+    """Free the doorbell page, even if a queue still uses it.
+
+    Refuse an unknown number with BAD_RES_STATE_ERR.
+    """
     hca.uars.remove(cmd.uar)

@@ -79,7 +79,12 @@ _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 @command(Op.CREATE_QP, layout.create_qp_in, layout.create_qp_out)
 def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Portions[None]:
-    """Create a queue pair in state RST; its buffer begins with the receive queue."""
+    """Create a queue pair in state RST; its buffer begins with the receive queue.
+
+    Refuse with BAD_PARAM_ERR a service, rq_type or option without its capability, and a buffer or
+    record outside guest memory. Refuse with LIM_ERR sizes beyond the capabilities or a full table.
+    Unknown objects get BAD_RES_ERR. A special QP replaces the earlier one of its number.
+    """
     ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
     _check_type(hca, ctx)
     if ctx.ulp_stateless_offload_mode == UlpStatelessOffloadMode.ENHANCED:
@@ -112,10 +117,11 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
 
 
 def _add_underlay(hca: Hca, ctx: layout.Qpc) -> int:
-    """Create a queue pair without rings, the underlay of Ethernet send and receive queues.
+    """Create a queue pair without rings, the underlay of Ethernet queues; return its number.
 
-    The context has no other fields (core/ipoib/ipoib.c: mlx5i_create_underlay_qp). Returns its
-    number.
+    The context has no other fields than counter_set_id (core/ipoib/ipoib.c:
+    mlx5i_create_underlay_qp). Raises LIM_ERR for a full table, BAD_RES_ERR for an unknown counter
+    set.
     """
     hca.qps.check_space()
     counter = counter_set(hca.counters, ctx.counter_set_id)
@@ -127,7 +133,11 @@ def _add_underlay(hca: Hca, ctx: layout.Qpc) -> int:
 
 
 def _request_scatter(caps: Caps, qp: Qp) -> int:
-    """Return the bytes of an answer that a completion may contain and its CQ has space for."""
+    """Return the maximum bytes of a response that a send CQE may contain.
+
+    Return 0 without a send CQ or the capability, and for services other than RC and DCI. Return 0
+    also for 64 bytes if CQEs have 64 bytes.
+    """
     general = caps.general
     if qp.scq is None or not general.sctr_data_cqe or qp.st not in _SCATTERED:
         return 0
@@ -138,6 +148,10 @@ def _request_scatter(caps: Caps, qp: Qp) -> int:
 
 
 def _check_type(hca: Hca, ctx: layout.Qpc) -> None:
+    """Refuse with BAD_PARAM_ERR a service, rq_type or option that is not supported.
+
+    Refuse with it also a process that wants QP0, QP1, REG_UMR, ``rlky`` or ``fre``.
+    """
     try:
         kind = QpType(ctx.st)
     except ValueError:
@@ -165,6 +179,10 @@ def _check_type(hca: Hca, ctx: layout.Qpc) -> None:
 
 
 def _check_stateless_offloads(caps: Caps, ctx: layout.Qpc) -> None:
+    """Refuse an unsupported ulp_stateless_offload_mode with BAD_PARAM_ERR.
+
+    A mode other than 0 needs its ipoib capability and the service UD.
+    """
     mode = ctx.ulp_stateless_offload_mode
     if not mode:
         return
@@ -181,10 +199,10 @@ def _check_stateless_offloads(caps: Caps, ctx: layout.Qpc) -> None:
 
 
 def _queues(hca: Hca, ctx: layout.Qpc) -> tuple[Cq | None, Cq | None, Srq | None]:
-    """Return the CQs of both halves, and the shared receive queue.
+    """Return the send CQ, the receive CQ and the SRQ; None for each one that is not used.
 
     A DC initiator receives nothing: without a shared queue of the user's, its context names one of
-    the driver's own (hw/qp.c: create_dci).
+    the driver's own (hw/qp.c: create_dci). Raises BAD_RES_ERR for an unknown number.
     """
     receives = ctx.st != QpType.DCI
     has_rq, has_sq = receives and ctx.rq_type != RqType.ZERO_LEN_RQ, not ctx.no_sq
@@ -196,7 +214,7 @@ def _queues(hca: Hca, ctx: layout.Qpc) -> tuple[Cq | None, Cq | None, Srq | None
 
 
 def _check_tag_matching(ctx: layout.Qpc, srq: Srq | None) -> None:
-    """Check the use of a queue that matches tags.
+    """Refuse with BAD_PARAM_ERR a wrong use of an XRQ, which matches tags.
 
     Only RC receives from such a queue, and only with such a queue is rendezvous possible.
     """
@@ -215,7 +233,12 @@ class _Rings(NamedTuple):
 
 
 def _rings(hca: Hca, cmd: layout.CreateQpIn, ctx: layout.Qpc, pd: Pd | None) -> Portions[_Rings]:
-    """Return the queue pair's buffer and the rings in it, receive ring first."""
+    """Return the queue pair's buffer and the rings in it, receive ring first.
+
+    A ring is None where the context has none. Raises LIM_ERR above log_max_qp_sz or max_wqe_sz_rq.
+    Raises BAD_PARAM_ERR for a buffer or record outside guest memory, BAD_RES_ERR for an unknown
+    umem.
+    """
     if max(ctx.log_sq_size, ctx.log_rq_size) > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "queue size above log_max_qp_sz")
     log_stride = ctx.log_rq_stride + RQ_STRIDE_SHIFT
@@ -248,7 +271,11 @@ def _rings(hca: Hca, cmd: layout.CreateQpIn, ctx: layout.Qpc, pd: Pd | None) -> 
 
 @command(Op.DESTROY_QP, layout.destroy_qp_in, layout.destroy_qp_out)
 def destroy_qp(hca: Hca, cmd: layout.DestroyQpIn, out: layout.DestroyQpOut) -> None:
-    """Destroy the queue pair; the adapter no longer accesses its memory after the answer."""
+    """Destroy the queue pair; the adapter no longer accesses its memory after the answer.
+
+    Leave its multicast groups, remove its steering entries and cancel its page faults; nothing is
+    flushed. Refuse an unknown number, or a QP in use, with BAD_RES_STATE_ERR.
+    """
     qp = hca.qps.remove(cmd.qpn)
     if qp.steer is not None:
         steering.set_underlay(hca.flow_domains[FlowTableType.NIC_RX], qp.handle, None)
@@ -268,7 +295,7 @@ def query_qp(hca: Hca, cmd: layout.QueryQpIn, out: layout.QueryQpOut) -> None:
     """Return the current context and the page list, up to the output's space.
 
     With qpc_ext the extension precedes the list; it reports the error syndrome (mlx5_ib:
-    mlx5_ib_qp_err_syndrome).
+    mlx5_ib_qp_err_syndrome). Refuse an unknown number with BAD_RES_ERR.
     """
     qp = hca.qps.need(cmd.qpn)
     qp.encode()
@@ -278,7 +305,7 @@ def query_qp(hca: Hca, cmd: layout.QueryQpIn, out: layout.QueryQpOut) -> None:
 
 
 def _extension(hca: Hca, qp: Qp) -> tuple[int, ...]:
-    """Return the words of a queue pair's qpc_ext."""
+    """Return the words of a queue pair's qpc_ext; fields that do not apply are 0."""
     ext = layout.qpc_ext.new(mmo=qp.has_mmo)
     if qp.pace is not None:
         ext.qos_queue_group_id_requester = qp.pace.group.handle
@@ -290,7 +317,12 @@ def _extension(hca: Hca, qp: Qp) -> tuple[int, ...]:
 
 
 def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | None = None) -> None:
-    """Register the command of one row of the transition table."""
+    """Register the command of one row of the transition table.
+
+    The handler refuses an unknown QP with BAD_RES_STATE_ERR, a wrong source state with
+    BAD_QP_STATE_ERR, and unsupported or invalid fields with BAD_PARAM_ERR. A refusal changes
+    nothing. ``opened`` describes the extension to the trace.
+    """
     row = qp_state.TRANSITIONS[op]
     modifies = "opt_param_mask" in {field.name for field in layout_in.fields}
 
@@ -327,7 +359,11 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
 
 
 def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Selection:
-    """Return the fields that the command takes from its qpc, after all checks."""
+    """Return the fields that the command takes from its qpc, after all checks.
+
+    Raises BAD_PARAM_ERR for an unsupported mask bit or an invalid value, BAD_RES_ERR for an unknown
+    counter set. Raises BAD_RES_STATE_ERR for a stream that has not failed.
+    """
     high_mask = cmd.opt_param_mask_95_32 if _has_high_mask(cmd) else 0
     what = qp_state.selection(op, cmd.opt_param_mask, high_mask)
     attributes.check(hca, op, qp, cmd.qpc, what)
@@ -341,7 +377,10 @@ def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Selection:
 
 
 def _apply_extension(qp: Qp, cmd: Modify) -> None:
-    """Resume a stream and set ``has_mmo``, as opt_param_mask_95_32 says; both are checked."""
+    """Resume a stream and set ``has_mmo``, as opt_param_mask_95_32 says; both are checked.
+
+    Do nothing for a command without that mask.
+    """
     if not _has_high_mask(cmd):
         return
     ext = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext) if cmd.qpc_ext else bytearray(QPC_EXT))
@@ -354,7 +393,9 @@ def _apply_extension(qp: Qp, cmd: Modify) -> None:
 def _paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace | None] | None:
     """Return the rates of the queue groups that the queue pair joins; None for no change.
 
-    Only the responder of RC may have one (mlx5dv_modify_qp_sched_elem(3)).
+    The pair is requester and responder; None in it means no group. Only the responder of RC may
+    have one (mlx5dv_modify_qp_sched_elem(3)). Raises BAD_PARAM_ERR where no group is possible,
+    BAD_RES_ERR for an unknown group.
     """
     if not _has_high_mask(cmd) or not cmd.opt_param_mask_95_32 & qp_state.QOS_QUEUE_GROUP_ID:
         return None
@@ -386,7 +427,7 @@ def _has_stream(cmd: Modify) -> TypeGuard[layout.Rts2rtsQpIn]:
 
 
 def _check_stream(qp: Qp, cmd: layout.Rts2rtsQpIn) -> None:
-    """Refuse to resume a stream that has not failed."""
+    """Refuse with BAD_RES_STATE_ERR to resume a stream that has not failed."""
     number = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext)).dci_stream_channel_id
     if not cmd.qpc_ext or qp.streams is None or number not in qp.streams.failed:
         raise CmdError(Status.BAD_RES_STATE_ERR, "stream has not failed", f"{number}")
@@ -406,7 +447,12 @@ _transition(Op._2RST_QP, layout.qp_2rst_in, layout.qp_2rst_out)
 
 @command(Op.ATTACH_TO_MCG, layout.attach_to_mcg_in, layout.attach_to_mcg_out)
 def attach_to_mcg(hca: Hca, cmd: layout.AttachToMcgIn, out: layout.AttachToMcgOut) -> None:
-    """Join a datagram queue pair to the multicast group."""
+    """Join a datagram queue pair to the multicast group.
+
+    Refuse with BAD_PARAM_ERR another service, with BAD_RES_STATE_ERR a second membership. Refuse
+    with LIM_ERR above log_max_mcg groups or max_qp_mcg members, or without host memory. An unknown
+    QP gets BAD_RES_ERR.
+    """
     qp = hca.qps.need(cmd.qpn)
     if qp.ctx.st != QpType.UD:
         raise CmdError(
@@ -426,7 +472,10 @@ def attach_to_mcg(hca: Hca, cmd: layout.AttachToMcgIn, out: layout.AttachToMcgOu
 
 @command(Op.DETACH_FROM_MCG, layout.detach_from_mcg_in, layout.detach_from_mcg_out)
 def detach_from_mcg(hca: Hca, cmd: layout.DetachFromMcgIn, out: layout.DetachFromMcgOut) -> None:
-    """Remove a queue pair from the multicast group."""
+    """Remove a queue pair from the multicast group.
+
+    Refuse with BAD_RES_STATE_ERR one that is not a member, with BAD_RES_ERR an unknown number.
+    """
     qp = hca.qps.need(cmd.qpn)
     if cmd.multicast_gid not in qp.mcgs:
         raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is not in the multicast group")
@@ -435,7 +484,10 @@ def detach_from_mcg(hca: Hca, cmd: layout.DetachFromMcgIn, out: layout.DetachFro
 
 
 def _leave(hca: Hca, qp: Qp, gid: bytes) -> None:
-    """Remove a member from the group; the group ends with its last."""
+    """Remove a member from the group; the group ends with its last.
+
+    Credit the ledger with one membership. The caller removes the group from the queue pair.
+    """
     hca.mcgs[gid].remove(qp)
     hca.ledger.give_back(MULTICAST, MEMBERSHIP_BYTES)
     if not hca.mcgs[gid]:

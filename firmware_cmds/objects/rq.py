@@ -83,7 +83,9 @@ def create_rq(hca: Hca, cmd: layout.CreateRqIn, out: layout.CreateRqOut) -> Port
     """Create a receive queue in state RST, with its own WQEs or those of an RMP.
 
     Without a protection domain the queue can only drop packets (core/en_main.c:
-    mlx5e_alloc_drop_rq).
+    mlx5e_alloc_drop_rq). A hairpin queue has no CQ. Refuse with BAD_PARAM_ERR another state or an
+    option that is not built, with LIM_ERR sizes beyond the capabilities. Unknown objects get
+    BAD_RES_ERR.
     """
     ctx = layout.rqc.view(bytearray(bytes(cmd.ctx)))
     refuse_set(ctx, _NOT_BUILT)
@@ -120,6 +122,11 @@ def _check_fcs(caps: Caps, ctx: layout.Rqc) -> None:
 def _with_own_memory(
     hca: Hca, wq: Wq, ctx: layout.Rqc, cq: Cq, counter: QCounter | None
 ) -> Portions[Rq]:
+    """Return a receive queue over a ring of its own; the caller adds it to the table.
+
+    Raises BAD_PARAM_ERR for an unsupported wq_type, stride or option, LIM_ERR for sizes above the
+    capabilities, BAD_RES_ERR for an unknown PD or umem. Without a PD the queue has none.
+    """
     kind = _WQ_TYPES.get(wq.wq_type)
     if kind is None:
         raise CmdError(
@@ -151,6 +158,7 @@ def _strides(caps: Caps, wq: Wq) -> Strides:
     """Return the strides of a striding queue's WQEs (core/en/params.c: mlx5e_build_rq_param).
 
     log_wqe_num_of_strides is signed, and counted from 9. Values below 9 have their own capability.
+    Raises BAD_PARAM_ERR for values outside the range, and without the capability striding_rq.
     """
     if not caps.general.striding_rq:
         raise CmdError(
@@ -175,9 +183,11 @@ def _strides(caps: Caps, wq: Wq) -> Strides:
 
 
 def _reservations(hca: Hca, ctx: layout.Rqc, wq: Wq, strides: Strides | None) -> Reservations:
-    """Return where headers and data of a queue are written.
+    """Return the settings of header split (SHAMPO): where headers and data are written.
 
-    Source: core/en/params.c: mlx5e_build_rq_param.
+    Source: core/en/params.c: mlx5e_build_rq_param. Raises BAD_PARAM_ERR without the capability,
+    without strides, and for an unsupported size, alignment or match. Raises BAD_RES_ERR for an
+    unknown headers_mkey.
     """
     if not hca.caps.general.shampo:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "shampo_enable")
@@ -215,7 +225,9 @@ def _reservations(hca: Hca, ctx: layout.Rqc, wq: Wq, strides: Strides | None) ->
 def modify_rq(hca: Hca, cmd: layout.ModifyRqIn, out: layout.ModifyRqOut) -> None:
     """Change the state and the selected fields: VLAN stripping, FCS, counter set.
 
-    ``rq_state`` is the state in which the driver expects the queue.
+    ``rq_state`` is the state in which the driver expects the queue. Refuse another one with
+    BAD_RES_STATE_ERR, an impossible transition or an unknown bit with BAD_PARAM_ERR. A hairpin
+    queue is paired from RST to RDY.
     """
     rq = hca.rqs.subject(cmd.rqn)
     state = check_transition(queues.RQ_TRANSITIONS, rq.state, cmd.rq_state, cmd.ctx.state)
@@ -240,7 +252,10 @@ def modify_rq(hca: Hca, cmd: layout.ModifyRqIn, out: layout.ModifyRqOut) -> None
 
 @command(Op.QUERY_RQ, layout.query_rq_in, layout.query_rq_out)
 def query_rq(hca: Hca, cmd: layout.QueryRqIn, out: layout.QueryRqOut) -> None:
-    """Return the current context."""
+    """Return the current context.
+
+    Refuse an unknown number with BAD_RES_ERR.
+    """
     rq = hca.rqs.need(cmd.rqn)
     rq.encode()
     out.rq_context = bytes(rq.ctx)
@@ -248,7 +263,11 @@ def query_rq(hca: Hca, cmd: layout.QueryRqIn, out: layout.QueryRqOut) -> None:
 
 @command(Op.DESTROY_RQ, layout.destroy_rq_in, layout.destroy_rq_out)
 def destroy_rq(hca: Hca, cmd: layout.DestroyRqIn, out: layout.DestroyRqOut) -> None:
-    """Destroy the RQ; refused while a TIR or an RQT refers to it."""
+    """Destroy the RQ; refused while a TIR or an RQT refers to it.
+
+    Write held CQEs and drop merge sessions first; posted WQEs are not flushed. The refusal is
+    BAD_RES_STATE_ERR, as for an unknown number.
+    """
     rq = hca.rqs.remove(cmd.rqn)
     if rq.cq is not None:
         settle(hca, rq.cq)

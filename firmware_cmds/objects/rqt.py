@@ -20,7 +20,11 @@ _RQS = 0
 
 
 def _listed(rqs: Table[Rq], given: layout.Rqtc, limit: int) -> tuple[Rq, ...]:
-    """Return the receive queues that a rqtc lists; ``limit`` is its rqt_max_size."""
+    """Return the receive queues that a rqtc lists; ``limit`` is its rqt_max_size.
+
+    Raises BAD_PARAM_ERR for a size of 0 or above ``limit``, and for entries other than RQs. Raises
+    BAD_INP_LEN_ERR for a short input, BAD_RES_ERR for an unknown RQ.
+    """
     size = given.rqt_actual_size
     if given.list_q_type != _RQS or given.rq_vhca_id_format:
         raise CmdError(Status.BAD_PARAM_ERR, "RQT may only list RQs of its own function")
@@ -37,7 +41,11 @@ def _listed(rqs: Table[Rq], given: layout.Rqtc, limit: int) -> tuple[Rq, ...]:
 
 @command(Op.CREATE_RQT, layout.create_rqt_in, layout.create_rqt_out)
 def create_rqt(hca: Hca, cmd: layout.CreateRqtIn, out: layout.CreateRqtOut) -> None:
-    """Create a list of rqt_actual_size RQs for indirect TIRs."""
+    """Create a list of rqt_actual_size RQs for indirect TIRs.
+
+    Refuse with LIM_ERR an rqt_max_size above the capability, with BAD_PARAM_ERR a list that is
+    empty or longer than rqt_max_size. An unknown RQ gets BAD_RES_ERR.
+    """
     given = cmd.rqt_context
     if given.rqt_max_size > 1 << hca.caps.general.log_max_rqt_size:
         raise CmdError(
@@ -49,7 +57,11 @@ def create_rqt(hca: Hca, cmd: layout.CreateRqtIn, out: layout.CreateRqtOut) -> N
 
 @command(Op.MODIFY_RQT, layout.modify_rqt_in, layout.modify_rqt_out)
 def modify_rqt(hca: Hca, cmd: layout.ModifyRqtIn, out: layout.ModifyRqtOut) -> None:
-    """Replace the listed RQs from the next packet on, up to rqt_max_size."""
+    """Replace the listed RQs from the next packet on, up to rqt_max_size.
+
+    Without the bit rqn_list nothing changes. Refuse with BAD_PARAM_ERR another bit or a list that
+    is empty or too long. Unknown RQs get BAD_RES_ERR, an unknown RQT BAD_RES_STATE_ERR.
+    """
     rqt = hca.rqts.subject(cmd.rqtn)
     if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
         raise CmdError(
@@ -68,7 +80,10 @@ def modify_rqt(hca: Hca, cmd: layout.ModifyRqtIn, out: layout.ModifyRqtOut) -> N
 
 @command(Op.QUERY_RQT, layout.query_rqt_in, layout.query_rqt_out)
 def query_rqt(hca: Hca, cmd: layout.QueryRqtIn, out: layout.QueryRqtOut) -> None:
-    """Return the current context and the RQs, up to the output's space."""
+    """Return the current context and the RQs, up to the output's space.
+
+    Refuse an unknown number with BAD_RES_ERR.
+    """
     rqt = hca.rqts.need(cmd.rqtn)
     out.rqt_context = bytes(rqt.ctx)
     for place, rq in zip(out.rqt_context.rq_num, rqt.rqs, strict=False):

@@ -45,7 +45,9 @@ def set_pp_rate_limit(
     """Set an entry of the pacing table, or remove it (rate 0).
 
     Entry 0 means no limit. A removed entry also means no limit for the queues that still name it:
-    the driver removes it before it changes them (core/en_main.c: mlx5e_set_sq_maxrate).
+    the driver removes it before it changes them (core/en_main.c: mlx5e_set_sq_maxrate). Queues take
+    the new rate over the next rounds. Refuse without the capability packet_pacing with BAD_OP_ERR,
+    an unknown index or a rate out of range (kb/s) with BAD_PARAM_ERR.
     """
     caps, index, rate = hca.caps.qos, cmd.rate_limit_index, cmd.ctx.rate_limit
     if not caps.packet_pacing:
@@ -79,7 +81,8 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
     """Create an element of the function's own tree as a general object; return its number.
 
     Processes create theirs by this command (rdma-core: mlx5dv_sched_nic_create), below elements of
-    their own.
+    their own. Raises LIM_ERR for more than one element, BAD_PARAM_ERR for the switch's tree, and as
+    :func:`_made`.
     """
     obj = _object(cmd.object)
     if cmd.log_obj_range:
@@ -88,17 +91,25 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def modify(hca: Hca, cmd: ModifyGeneralObjectIn) -> None:
-    """Change the fields of an element that modify_field_select names."""
+    """Change the fields of an element that modify_field_select names.
+
+    Raises BAD_PARAM_ERR for an element of the switch's tree, and as :func:`_change`.
+    """
     obj = _object(cmd.object)
     _change(hca, obj.scheduling_hierarchy, cmd.obj_id, obj.modify_field_select, obj.sched_context)
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Destroy an element; refused while another element or a send queue is below it."""
+    """Destroy an element; refused while another element or a send queue is below it.
+
+    The refusal is BAD_RES_STATE_ERR, as for an unknown number. An element of the switch's tree gets
+    BAD_RES_ERR.
+    """
     _remove(hca, NIC, number)
 
 
 def _object(given: Iterable[bytes]) -> layout.SchedElem:
+    """Return the sched_elem in a command; raise BAD_PARAM_ERR unless its hierarchy is NIC."""
     obj = layout.sched_elem.view(given_object(given, layout.sched_elem.size))
     if obj.scheduling_hierarchy != NIC:
         raise CmdError(
@@ -109,10 +120,11 @@ def _object(given: Iterable[bytes]) -> layout.SchedElem:
 
 
 def _made(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
-    """Create an element: a TSAR that shares by weight (DWRR), a queue group, or a vPort.
+    """Create a TSAR that shares by weight, a queue group or a vPort; return its number.
 
-    Without a parent (0) the element is the root of a tree. A vPort has one element at most. Returns
-    its number.
+    Without a parent (0) the element is the root of a tree. A vPort has one element at most; its
+    rate is applied. Raises BAD_PARAM_ERR for an unsupported type or parent, LIM_ERR for a tree that
+    is too deep, BAD_OP_ERR without the capability, BAD_RES_ERR for an unknown parent.
     """
     _check(hca, hierarchy)
     ctx = layout.scheduling_context.view(bytearray(bytes(given)))
@@ -147,7 +159,10 @@ def _made(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
 
 
 def queue_group(hca: Hca, number: int) -> SchedulingElement | None:
-    """Return the queue group with this number, of the function's own tree; None for 0."""
+    """Return the queue group with this number; None for 0.
+
+    Raises BAD_RES_ERR for an unknown number, BAD_PARAM_ERR for an element of another type.
+    """
     if not number:
         return None
     element = hca.scheduling_elements.need(number)
@@ -159,6 +174,7 @@ def queue_group(hca: Hca, number: int) -> SchedulingElement | None:
 
 
 def _vport_of(hca: Hca, ctx: layout.SchedulingContext) -> EswVport:
+    """Return the vPort of a new element; raise BAD_PARAM_ERR if the adapter does not have it."""
     number = ctx.element_attributes & _VPORT_NUMBER
     assert hca.eswitch is not None  # has been checked with the hierarchy
     if not hca.vhca.sees(number):
@@ -171,6 +187,10 @@ def _most_depth(hca: Hca, hierarchy: int) -> int:
 
 
 def _check(hca: Hca, hierarchy: int) -> None:
+    """Refuse a tree that the function does not have with BAD_PARAM_ERR.
+
+    A function without any tree gets BAD_OP_ERR.
+    """
     qos = hca.caps.qos
     if not (qos.nic_sq_scheduling or qos.esw_scheduling):
         raise CmdError(Status.BAD_OP_ERR, "scheduling elements are not supported")
@@ -180,6 +200,7 @@ def _check(hca: Hca, hierarchy: int) -> None:
 
 
 def _check_tree(element: SchedulingElement, hierarchy: int) -> None:
+    """Refuse with BAD_RES_ERR an element that belongs to another hierarchy."""
     if element.hierarchy != hierarchy:
         raise CmdError(
             Status.BAD_RES_ERR, "scheduling element is of another hierarchy", f"{element!r}"
@@ -187,7 +208,11 @@ def _check_tree(element: SchedulingElement, hierarchy: int) -> None:
 
 
 def _apply(hca: Hca, element: SchedulingElement) -> None:
-    """Apply a changed element to its queues: the function's own, or those of vPorts."""
+    """Apply a changed element to the send queues that it limits, over the next rounds.
+
+    An element of the NIC's tree changes this function, one of the switch's tree all functions of
+    the adapter.
+    """
     if element.hierarchy == NIC:
         pacing.apply_to_all(hca)
         return
@@ -209,7 +234,12 @@ def _check_share(hca: Hca, ctx: layout.SchedulingContext) -> None:
 def modify_scheduling_element(
     hca: Hca, cmd: layout.ModifySchedulingElementIn, out: layout.ModifySchedulingElementOut
 ) -> None:
-    """Change share and limit where the bitmask selects them."""
+    """Change share and limit where the bitmask selects them.
+
+    A new limit is applied to the queues; a new share counts from the next packet. Refuse with
+    BAD_PARAM_ERR an unknown bit or a share above max_tsar_bw_share. An unknown element gets
+    BAD_RES_STATE_ERR.
+    """
     number, mask = cmd.scheduling_element_id, cmd.modify_bitmask
     _change(hca, cmd.scheduling_hierarchy, number, mask, cmd.scheduling_context)
 
@@ -217,6 +247,12 @@ def modify_scheduling_element(
 def _change(
     hca: Hca, hierarchy: int, number: int, mask: int, given: layout.SchedulingContext
 ) -> None:
+    """Change bw_share and max_average_bw where ``mask`` selects them.
+
+    A new limit is applied to the queues. Raises BAD_RES_STATE_ERR for an unknown element,
+    BAD_RES_ERR for another hierarchy, BAD_PARAM_ERR for an unknown bit or a share that is too
+    large.
+    """
     _check(hca, hierarchy)
     element = hca.scheduling_elements.subject(number)
     _check_tree(element, hierarchy)
@@ -242,7 +278,10 @@ def _change(
 def query_scheduling_element(
     hca: Hca, cmd: layout.QuerySchedulingElementIn, out: layout.QuerySchedulingElementOut
 ) -> None:
-    """Return the current context."""
+    """Return the current context.
+
+    Refuse with BAD_RES_ERR an unknown element, or one of another hierarchy.
+    """
     _check(hca, cmd.scheduling_hierarchy)
     element = hca.scheduling_elements.need(cmd.scheduling_element_id)
     _check_tree(element, cmd.scheduling_hierarchy)
@@ -258,11 +297,20 @@ def query_scheduling_element(
 def destroy_scheduling_element(
     hca: Hca, cmd: layout.DestroySchedulingElementIn, out: layout.DestroySchedulingElementOut
 ) -> None:
-    """Destroy the element; refused while another element or a send queue is below it."""
+    """Destroy the element; refused while another element or a send queue is below it.
+
+    The refusal is BAD_RES_STATE_ERR, as for an unknown number. An element of another hierarchy gets
+    BAD_RES_ERR. A vPort then has no limit.
+    """
     _remove(hca, cmd.scheduling_hierarchy, cmd.scheduling_element_id)
 
 
 def _remove(hca: Hca, hierarchy: int, number: int) -> None:
+    """Destroy an element; a vPort then has no limit, and its queues resume.
+
+    Raises BAD_RES_STATE_ERR for an unknown number or an element in use, BAD_RES_ERR for another
+    hierarchy.
+    """
     _check(hca, hierarchy)
     element = hca.scheduling_elements.removable(number)
     _check_tree(element, hierarchy)

@@ -43,7 +43,11 @@ _REACHES_ALL = ("rlky", "fre")
 
 @command(Op.CREATE_SQ, layout.create_sq_in, layout.create_sq_out)
 def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Portions[None]:
-    """Create a send queue in state RST; its number is unique among queue pairs too."""
+    """Create a send queue in state RST; its number is unique among queue pairs too.
+
+    A hairpin queue has no CQ. Refuse with BAD_PARAM_ERR another state, type or stride, and options
+    without their capability. Sizes above the capabilities get LIM_ERR, unknown objects BAD_RES_ERR.
+    """
     ctx = layout.sqc.view(bytearray(bytes(cmd.ctx)))
     wq = cmd.ctx.wq
     refuse_set(ctx, _NOT_BUILT)
@@ -87,20 +91,26 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
 
 
 def _paced_by(hca: Hca, ctx: layout.Sqc) -> SchedulingElement | None:
-    """Return the queue group of the queue, if it has one; group and rate are checked."""
+    """Return the queue group of the queue, if it has one; else None.
+
+    Raises BAD_RES_ERR for an unknown group, BAD_PARAM_ERR for an empty entry of the pacing table.
+    """
     group = queue_group(hca, ctx.qos_queue_group_id)
     _check_rate(hca, ctx)
     return group
 
 
 def _add(hca: Hca, sq: AnySq, out: layout.CreateSqOut) -> None:
-    """Add the queue, with its number and rates."""
+    """Add the queue to the table, write its number into ``out`` and set its pacing."""
     out.sqn = hca.sqs.add(sq)
     pacing.apply(hca, sq)
 
 
 def _ts_cq(hca: Hca, ctx: layout.Sqc) -> Cq | None:
-    """Return the CQ for the time stamps of sent packets, if the driver wants one."""
+    """Return the CQ for the time stamps of sent packets; None if the driver wants none.
+
+    Raises BAD_PARAM_ERR without the capability ts_cqe_to_dest_cqn, BAD_RES_ERR for an unknown CQ.
+    """
     if not ctx.ts_cqe_to_dest_cqn:
         return None
     if not hca.caps.general.ts_cqe_to_dest_cqn:
@@ -109,7 +119,10 @@ def _ts_cq(hca: Hca, ctx: layout.Sqc) -> Cq | None:
 
 
 def _tis(tises: Table[Tis], ctx: layout.Sqc) -> Tis | None:
-    """Return the TIS of the queue; None for a queue of the driver's own WQEs (an ICOSQ)."""
+    """Return the TIS of the queue; None for a queue of the driver's own WQEs (an ICOSQ).
+
+    Raises BAD_PARAM_ERR for more than one TIS, BAD_RES_ERR for an unknown one.
+    """
     if ctx.tis_lst_sz > 1:
         raise CmdError(Status.BAD_PARAM_ERR, "more than one TIS", f"{ctx.tis_lst_sz}")
     return tises.need(ctx.tis_num_0) if ctx.tis_lst_sz else None
@@ -119,7 +132,9 @@ def _tis(tises: Table[Tis], ctx: layout.Sqc) -> Tis | None:
 def modify_sq(hca: Hca, cmd: layout.ModifySqIn, out: layout.ModifySqOut) -> None:
     """Change the state and the selected fields: rate limit, queue group.
 
-    ``sq_state`` is the state in which the driver expects the queue.
+    ``sq_state`` is the state in which the driver expects the queue. Refuse another one with
+    BAD_RES_STATE_ERR, an impossible transition or an unknown bit with BAD_PARAM_ERR. A hairpin
+    queue is paired from RST to RDY.
     """
     sq = hca.sqs.subject(cmd.sqn)
     state = check_transition(queues.SQ_TRANSITIONS, sq.state, cmd.sq_state, cmd.ctx.state)
@@ -147,6 +162,7 @@ _RATE_LIMIT, _QUEUE_GROUP = 1 << 0, 1 << 2
 
 
 def _check_rate(hca: Hca, ctx: layout.Sqc) -> None:
+    """Refuse with BAD_PARAM_ERR an index whose entry of the pacing table is empty; 0 is valid."""
     index = ctx.packet_pacing_rate_limit_index
     if index and index not in hca.rate_limits:
         raise CmdError(Status.BAD_PARAM_ERR, "entry of the pacing table is empty", f"{index}")
@@ -154,7 +170,10 @@ def _check_rate(hca: Hca, ctx: layout.Sqc) -> None:
 
 @command(Op.QUERY_SQ, layout.query_sq_in, layout.query_sq_out)
 def query_sq(hca: Hca, cmd: layout.QuerySqIn, out: layout.QuerySqOut) -> None:
-    """Return the current context."""
+    """Return the current context.
+
+    Refuse an unknown number with BAD_RES_ERR.
+    """
     sq = hca.sqs.need(cmd.sqn)
     sq.encode()
     out.sq_context = bytes(sq.ctx)
@@ -162,7 +181,11 @@ def query_sq(hca: Hca, cmd: layout.QuerySqIn, out: layout.QuerySqOut) -> None:
 
 @command(Op.DESTROY_SQ, layout.destroy_sq_in, layout.destroy_sq_out)
 def destroy_sq(hca: Hca, cmd: layout.DestroySqIn, out: layout.DestroySqOut) -> None:
-    """Destroy the queue; the adapter no longer accesses its memory after the answer."""
+    """Destroy the queue; the adapter no longer accesses its memory after the answer.
+
+    Posted WQEs are not flushed. Refuse an unknown number, or a queue in use, with
+    BAD_RES_STATE_ERR.
+    """
     sq = hca.sqs.remove(cmd.sqn)
     sq.state = SqState.RST
     queues.stop_pacing(sq)

@@ -50,7 +50,12 @@ def shared_queue(
     buffer: PageList | None = None,
     kind: type[SharedRecvQueue] = SharedRecvList,
 ) -> Portions[SharedRecvQueue]:
-    """Check the fields that all forms have and lay the queue over its pages, or a buffer."""
+    """Check the fields that all forms have and lay the queue over its pages, or a buffer.
+
+    Raises LIM_ERR for sizes above the capabilities or a full table. Raises BAD_PARAM_ERR for a
+    stride below one segment, a short page list, or pages or a record outside guest memory. The
+    queue is not yet in the table.
+    """
     caps = hca.caps.general
     if geometry.log_size > caps.log_max_srq_sz:
         raise CmdError(Status.LIM_ERR, "SRQ size above log_max_srq_sz", f"{geometry.log_size}")
@@ -70,7 +75,10 @@ def shared_queue(
 
 
 def srq_of(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
-    """Return the queue with this number, which must be of this form."""
+    """Return the queue with this number, which must be of this form.
+
+    Raises BAD_RES_ERR for an unknown number, or a queue of another form.
+    """
     srq = srqs.need(number)
     if srq.form is not form:
         raise CmdError(
@@ -80,7 +88,10 @@ def srq_of(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
 
 
 def srq_to_change(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
-    """Return the queue that a command changes or destroys."""
+    """Return the queue of this form that a command changes or destroys.
+
+    Raises BAD_RES_STATE_ERR for an unknown number, or a queue of another form.
+    """
     srq = srqs.subject(number)
     if srq.form is not form:
         raise CmdError(
@@ -92,7 +103,8 @@ def srq_to_change(srqs: Table[Srq], form: SrqForm, number: int) -> Srq:
 def destroy(srqs: Table[Srq], form: SrqForm, number: int) -> None:
     """Destroy the queue; refused while a queue pair refers to it.
 
-    XRC messages in progress do not count.
+    XRC messages in progress do not count. Their WQEs are detached and never complete. The refusal
+    is BAD_RES_STATE_ERR, as for a queue of another form.
     """
     srqs.remove(srq_to_change(srqs, form, number).handle).take_back()
 
@@ -102,8 +114,9 @@ def queue_of(
 ) -> Portions[tuple[SharedRecvQueue, tuple[Umem, ...]]]:
     """Return the queue that an RMP's or XRQ's work queue describes, and its umems.
 
-    ``pas`` are its pages, ``cq`` is the CQ of its reports. Raises CmdError also where a umem is too
-    short.
+    ``pas`` are its pages, ``cq`` is the CQ of its reports. Raises BAD_PARAM_ERR for an unsupported
+    wq_type, and for memory outside the umem or the guest. Raises BAD_RES_ERR for an unknown umem,
+    LIM_ERR for sizes above the capabilities.
     """
     kind = _WQ_TYPES.get(wq.wq_type)
     if kind is None:
@@ -131,7 +144,9 @@ def _srq_geometry(ctx: layout.Srqc | layout.XrcSrqc, log_size: int, dbr_addr: in
 def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> Portions[None]:
     """Create a receive memory pool: a plain SRQ of the driver, or the receive ring of UCX.
 
-    WQEs of a cyclic work queue without a next segment need ``basic_cyclic_rcv_wqe``.
+    WQEs of a cyclic work queue without a next segment need ``basic_cyclic_rcv_wqe``. The capability
+    is not set, so that they get BAD_PARAM_ERR. Sizes above the capabilities get LIM_ERR, an unknown
+    PD or umem BAD_RES_ERR.
     """
     ctx = layout.rmpc.view(bytearray(bytes(cmd.ctx)))
     if ctx.basic_cyclic_rcv_wqe:
@@ -143,7 +158,10 @@ def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> P
 
 @command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
 def modify_rmp(hca: Hca, cmd: layout.ModifyRmpIn, out: layout.ModifyRmpOut) -> None:
-    """Arm the limit; the driver sets no other field."""
+    """Arm the limit; the driver sets no other field.
+
+    Without the bit lwm nothing changes. Refuse an unknown RMP with BAD_RES_STATE_ERR.
+    """
     rmp = srq_to_change(hca.srqs, SrqForm.RMP, cmd.rmpn)
     if cmd.bitmask.lwm:
         rmp.lwm = cmd.ctx.wq.lwm
@@ -151,7 +169,10 @@ def modify_rmp(hca: Hca, cmd: layout.ModifyRmpIn, out: layout.ModifyRmpOut) -> N
 
 @command(Op.QUERY_RMP, layout.query_rmp_in, layout.query_rmp_out)
 def query_rmp(hca: Hca, cmd: layout.QueryRmpIn, out: layout.QueryRmpOut) -> None:
-    """Return the context of creation with the current limit."""
+    """Return the context of creation with the current limit.
+
+    Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
+    """
     rmp = srq_of(hca.srqs, SrqForm.RMP, cmd.rmpn)
     rmp.encode()
     out.rmp_context = bytes(rmp.ctx)
@@ -159,7 +180,10 @@ def query_rmp(hca: Hca, cmd: layout.QueryRmpIn, out: layout.QueryRmpOut) -> None
 
 @command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
 def destroy_rmp(hca: Hca, cmd: layout.DestroyRmpIn, out: layout.DestroyRmpOut) -> None:
-    """Destroy the queue; refused while a QP receives from it."""
+    """Destroy the queue; refused while a QP receives from it.
+
+    The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
+    """
     destroy(hca.srqs, SrqForm.RMP, cmd.rmpn)
 
 
@@ -167,7 +191,11 @@ def destroy_rmp(hca: Hca, cmd: layout.DestroyRmpIn, out: layout.DestroyRmpOut) -
 def create_xrc_srq(
     hca: Hca, cmd: layout.CreateXrcSrqIn, out: layout.CreateXrcSrqOut
 ) -> Portions[None]:
-    """Create a shared receive queue that remote XRC senders name by its number."""
+    """Create a shared receive queue that remote XRC senders name by its number.
+
+    Refuse a cyclic queue or one over a umem with BAD_PARAM_ERR. Sizes above the capabilities get
+    LIM_ERR, an unknown PD, XRC domain or CQ gets BAD_RES_ERR.
+    """
     ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
     if ctx.basic_cyclic_rcv_wqe:
         raise CmdError(Status.BAD_PARAM_ERR, "wq_type of an XRC SRQ must be a linked list")
@@ -186,13 +214,19 @@ def create_xrc_srq(
 
 @command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)
 def arm_xrc_srq(hca: Hca, cmd: layout.ArmXrcSrqIn, out: layout.ArmXrcSrqOut) -> None:
-    """Arm the limit."""
+    """Arm the limit.
+
+    Refuse with BAD_RES_STATE_ERR an unknown number, or an SRQ of another form.
+    """
     srq_to_change(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
 
 
 @command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
 def query_xrc_srq(hca: Hca, cmd: layout.QueryXrcSrqIn, out: layout.QueryXrcSrqOut) -> None:
-    """Return the context of creation with the current limit."""
+    """Return the context of creation with the current limit.
+
+    Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
+    """
     srq = srq_of(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
     srq.encode()
     out.xrc_srq_context_entry = bytes(srq.ctx)
@@ -200,13 +234,20 @@ def query_xrc_srq(hca: Hca, cmd: layout.QueryXrcSrqIn, out: layout.QueryXrcSrqOu
 
 @command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
 def destroy_xrc_srq(hca: Hca, cmd: layout.DestroyXrcSrqIn, out: layout.DestroyXrcSrqOut) -> None:
-    """Destroy the queue; refused while a QP receives from it."""
+    """Destroy the queue; refused while a QP receives from it.
+
+    The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
+    """
     destroy(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
 
 
 @command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
 def create_srq(hca: Hca, cmd: layout.CreateSrqIn, out: layout.CreateSrqOut) -> Portions[None]:
-    """Create a shared receive queue of ISSI 0; with an XRC domain it is an XRC SRQ."""
+    """Create a shared receive queue of ISSI 0; with an XRC domain it is an XRC SRQ.
+
+    A CQ is optional (0). Sizes above the capabilities get LIM_ERR, pages outside guest memory
+    BAD_PARAM_ERR, unknown objects BAD_RES_ERR.
+    """
     ctx = layout.srqc.view(bytearray(bytes(cmd.srq_context_entry)))
     pd = hca.pds.need(ctx.pd)
     xrcd = hca.xrcds.need(ctx.xrcd) if ctx.xrcd else None
@@ -220,14 +261,21 @@ def create_srq(hca: Hca, cmd: layout.CreateSrqIn, out: layout.CreateSrqOut) -> P
 
 @command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)
 def arm_rq(hca: Hca, cmd: layout.ArmRqIn, out: layout.ArmRqOut) -> None:
-    """Arm the limit; mlx5_ib sends it for an XRQ as well (hw/srq_cmd.c: arm_xrq_cmd)."""
+    """Arm the limit; mlx5_ib sends it for an XRQ as well (hw/srq_cmd.c: arm_xrq_cmd).
+
+    Refuse with BAD_RES_STATE_ERR an unknown number, or an SRQ of another form. An op_mod other than
+    that of XRQs means an SRQ of ISSI 0.
+    """
     form = SrqForm.XRQ if cmd.op_mod == _ARM_XRQ else SrqForm.SRQ
     srq_to_change(hca.srqs, form, cmd.srq_number).lwm = cmd.lwm
 
 
 @command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
 def query_srq(hca: Hca, cmd: layout.QuerySrqIn, out: layout.QuerySrqOut) -> None:
-    """Return the context of creation with the current limit."""
+    """Return the context of creation with the current limit.
+
+    Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
+    """
     srq = srq_of(hca.srqs, SrqForm.SRQ, cmd.srqn)
     srq.encode()
     out.srq_context_entry = bytes(srq.ctx)
@@ -235,5 +283,8 @@ def query_srq(hca: Hca, cmd: layout.QuerySrqIn, out: layout.QuerySrqOut) -> None
 
 @command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
 def destroy_srq(hca: Hca, cmd: layout.DestroySrqIn, out: layout.DestroySrqOut) -> None:
-    """Destroy the queue; refused while a QP receives from it."""
+    """Destroy the queue; refused while a QP receives from it.
+
+    The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
+    """
     destroy(hca.srqs, SrqForm.SRQ, cmd.srqn)

@@ -36,6 +36,7 @@ _MODIFIABLE = layout.modify_tir_bitmask.new(self_lb_en=1, hash=1, packet_merge=1
 
 
 def _check_options(caps: Caps, ctx: layout.Tirc) -> None:
+    """Refuse with BAD_PARAM_ERR options, merges or hash fields that are not supported."""
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", name)
     if ctx.tunneled_offload_en and not caps.ethernet.tunnel_stateless_vxlan:
@@ -72,7 +73,9 @@ def create_tir(hca: Hca, cmd: layout.CreateTirIn, out: layout.CreateTirOut) -> N
     """Create a destination of flow table entries, for the RQ or RQT that it names.
 
     transport_domain 0 means none: a program that creates its own TIR leaves it out (rdma-core's
-    tests/test_mlx5_dr.py: test_root_dest_tir).
+    tests/test_mlx5_dr.py: test_root_dest_tir). Refuse an unsupported option or disp_type with
+    BAD_PARAM_ERR, an unknown RQ, RQT or transport domain with BAD_RES_ERR. With software steering
+    the answer has the ICM address.
     """
     ctx = layout.tirc.view(bytearray(bytes(cmd.ctx)))
     _check_options(hca.caps, ctx)
@@ -92,7 +95,9 @@ def create_tir(hca: Hca, cmd: layout.CreateTirIn, out: layout.CreateTirOut) -> N
 def modify_tir(hca: Hca, cmd: layout.ModifyTirIn, out: layout.ModifyTirOut) -> None:
     """Change hash, loopback and merging from the next packet on.
 
-    Source: core/en/rss.c, core/en_common.c, core/en/tir.c.
+    Source: core/en/rss.c, core/en_common.c, core/en/tir.c. Held packets of merge sessions are
+    delivered first. Refuse an unknown bit or option with BAD_PARAM_ERR, an unknown TIR with
+    BAD_RES_STATE_ERR, a full ledger with LIM_ERR.
     """
     tir = hca.tirs.subject(cmd.tirn)
     if any(given & ~known for given, known in zip(bytes(cmd.bitmask), bytes(_MODIFIABLE))):
@@ -123,12 +128,19 @@ def modify_tir(hca: Hca, cmd: layout.ModifyTirIn, out: layout.ModifyTirOut) -> N
 
 @command(Op.QUERY_TIR, layout.query_tir_in, layout.query_tir_out)
 def query_tir(hca: Hca, cmd: layout.QueryTirIn, out: layout.QueryTirOut) -> None:
-    """Return the current context."""
+    """Return the current context.
+
+    Refuse an unknown number with BAD_RES_ERR.
+    """
     out.tir_context = bytes(hca.tirs.need(cmd.tirn).ctx)
 
 
 @command(Op.DESTROY_TIR, layout.destroy_tir_in, layout.destroy_tir_out)
 def destroy_tir(hca: Hca, cmd: layout.DestroyTirIn, out: layout.DestroyTirOut) -> None:
-    """Destroy the TIR; refused while a flow table entry forwards to it."""
+    """Destroy the TIR; refused while a flow table entry forwards to it.
+
+    Deliver the packets of merge sessions. The refusal is BAD_RES_STATE_ERR, as for an unknown
+    number.
+    """
     hca.tirs.remove(cmd.tirn)
     flush_all(hca)

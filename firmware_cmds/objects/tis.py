@@ -29,7 +29,9 @@ def create_tis(hca: Hca, cmd: layout.CreateTisIn, out: layout.CreateTisOut) -> N
     """Create a TIS: priority and transport domain of the send queues that name it.
 
     Every sent frame needs a TIS. A process may have one if its user context has the right to send
-    raw packets, which the driver grants with CAP_NET_RAW (devx.c: mlx5_ib_devx_create).
+    raw packets, which the driver grants with CAP_NET_RAW (devx.c: mlx5_ib_devx_create). Without
+    that right, or for an unsupported option or affinity, refuse with BAD_PARAM_ERR. An unknown
+    transport domain or underlay gets BAD_RES_ERR.
     """
     uctx = hca.uctxs.get(hca.caller.uid)
     if uctx is not None and not uctx.cap & UctxCap.RAW_TX:
@@ -48,6 +50,7 @@ def create_tis(hca: Hca, cmd: layout.CreateTisIn, out: layout.CreateTisOut) -> N
 
 
 def _check_affinity(hca: Hca, affinity: int) -> None:
+    """Refuse an affinity above num_lag_ports with BAD_PARAM_ERR."""
     if affinity > hca.caps.general.num_lag_ports:
         raise CmdError(
             Status.BAD_PARAM_ERR, "lag_tx_port_affinity above num_lag_ports", f"{affinity}"
@@ -58,7 +61,8 @@ def _underlay(hca: Hca, number: int) -> Qp | None:
     """Return the underlay queue pair of the queues, on an InfiniBand port.
 
     The driver owns that queue pair. A process with the right to send raw packets may use it all the
-    same (hw/qp.c: IB_QP_CREATE_SOURCE_QPN).
+    same (hw/qp.c: IB_QP_CREATE_SOURCE_QPN). Return None on an Ethernet port for number 0. Raises
+    BAD_RES_ERR for a number without an underlay.
     """
     if not number and hca.model.port_type is PortType.ETH:
         return None
@@ -72,7 +76,8 @@ def _underlay(hca: Hca, number: int) -> Qp | None:
 def modify_tis(hca: Hca, cmd: layout.ModifyTisIn, out: layout.ModifyTisOut) -> None:
     """Change the priority, or the port of a LAG.
 
-    Source: qp.c: modify_raw_packet_eth_prio, modify_raw_packet_tx_affinity.
+    Source: qp.c: modify_raw_packet_eth_prio, modify_raw_packet_tx_affinity. Refuse another field,
+    or a port above num_lag_ports, with BAD_PARAM_ERR. An unknown TIS gets BAD_RES_STATE_ERR.
     """
     tis = hca.tises.subject(cmd.tisn)
     allowed = _PRIO | (_STRICT | _AFFINITY if hca.caps.general.lag_tx_port_affinity else 0)
@@ -93,7 +98,10 @@ def modify_tis(hca: Hca, cmd: layout.ModifyTisIn, out: layout.ModifyTisOut) -> N
 
 @command(Op.QUERY_TIS, layout.query_tis_in, layout.query_tis_out)
 def query_tis(hca: Hca, cmd: layout.QueryTisIn, out: layout.QueryTisOut) -> None:
-    """Return the current context."""
+    """Return the current context.
+
+    Refuse an unknown number with BAD_RES_ERR.
+    """
     out.tis_context = bytes(hca.tises.need(cmd.tisn).ctx)
 
 

@@ -48,7 +48,11 @@ A umem may have a million page entries, so their lowest bytes are checked togeth
 
 @command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
 def create_uctx(hca: Hca, cmd: layout.CreateUctxIn, out: layout.CreateUctxOut) -> None:
-    """Create a user context, without any of the capabilities of uctx_cap."""
+    """Create a user context, without any of the capabilities of uctx_cap.
+
+    Rights of ``cap`` are stored; a bit outside the HCA's uctx_cap gets BAD_PARAM_ERR. Refuse with
+    LIM_ERR when no uid is free.
+    """
     if cmd.uctx.cap & ~hca.caps.general.uctx_cap:
         raise CmdError(Status.BAD_PARAM_ERR, "uctx_cap not supported", f"{cmd.uctx.cap:#x}")
     out.uid = hca.uctxs.add(Uctx(cmd.uctx.cap))
@@ -56,7 +60,10 @@ def create_uctx(hca: Hca, cmd: layout.CreateUctxIn, out: layout.CreateUctxOut) -
 
 @command(Op.DESTROY_UCTX, layout.destroy_uctx_in, layout.destroy_uctx_out)
 def destroy_uctx(hca: Hca, cmd: layout.DestroyUctxIn, out: layout.DestroyUctxOut) -> None:
-    """Destroy the context; refused while it owns an object, because uids are reused."""
+    """Destroy the context; refused while it owns an object, because uids are reused.
+
+    The refusal is BAD_RES_STATE_ERR, as for an unknown uid.
+    """
     hca.uctxs.subject(cmd.uid)
     if count := hca.caller.owned[cmd.uid]:
         raise CmdError(Status.BAD_RES_STATE_ERR, "user context still owns objects", f"{count}")
@@ -65,7 +72,12 @@ def destroy_uctx(hca: Hca, cmd: layout.DestroyUctxIn, out: layout.DestroyUctxOut
 
 @command(Op.CREATE_UMEM, layout.create_umem_in, layout.create_umem_out)
 def create_umem(hca: Hca, cmd: layout.CreateUmemIn, out: layout.CreateUmemOut) -> Portions[None]:
-    """Register pages with rights in their low bits; data starts at byte ``page_offset``."""
+    """Register pages with rights in their low bits; data starts at byte ``page_offset``.
+
+    Refuse with BAD_INP_LEN_ERR a list shorter than num_of_mtt. Refuse with BAD_PARAM_ERR an empty
+    umem, an offset beyond the first page, and a page without MTT_READ or outside guest memory. A
+    full table gets LIM_ERR.
+    """
     given = cmd.umem
     shift = given.log_page_size + ADAPTER_PAGE_SHIFT
     if given.num_of_mtt > len(given.mtt):
@@ -88,7 +100,8 @@ def create_umem(hca: Hca, cmd: layout.CreateUmemIn, out: layout.CreateUmemOut) -
 def _take_rights(pages: array[int]) -> Portions[bool]:
     """Clear the rights in page entries; return whether all pages may be written.
 
-    Raises BAD_PARAM_ERR for one that is not present.
+    The entries change in place. Raises BAD_PARAM_ERR for one without MTT_READ, which is not
+    present.
     """
     low = low_bytes(pages)
     is_writable = True
@@ -118,14 +131,14 @@ def buffer_in(
     *,
     is_written: bool = False,
 ) -> tuple[PageList, Umem]:
-    """Return a queue's buffer in user memory, whose entries do not cross pages.
+    """Return a queue's buffer in user memory, and its umem; entries do not cross pages.
 
     ``is_written`` means that the device writes there, for example into a CQ. The device only reads
     work queues and doorbell records, and libraries register the memory for these without write
     access (UCX: ib_mlx5.h:uct_ib_mlx5_md_buf_alloc).
 
     Raises BAD_RES_ERR for memory that the caller does not own. Raises BAD_PARAM_ERR for a buffer
-    that leaves it, or for a written buffer in read-only memory.
+    that leaves it or is not aligned to ``align``, or for a written buffer in read-only memory.
     """
     umem = umems.need(umem_id)
     if offset + length > umem.memory.length:
@@ -154,6 +167,9 @@ def record_in(
     """Return the address of a queue's doorbell record, and the umem that contains it.
 
     ``is_rounded``: the address may be that of any word of the record.
+
+    The tuple is empty without dbr_umem_valid. Raises BAD_PARAM_ERR for a record that is not
+    aligned, leaves its umem or is not guest memory; BAD_RES_ERR for an unknown umem.
     """
     address = ctx.dbr_addr
     if is_rounded:

@@ -46,7 +46,7 @@ def user_index(caps: Caps, ctx: HasUserIndex) -> int | None:
     """Return the index by which completions name the queue; None for its number.
 
     A process chooses its indices, and finds its queues by them (version 1 of completions). The
-    kernel, and libraries that know only version 0, find queues by number.
+    kernel, and libraries that know only version 0, find queues by number. No error is raised.
     """
     if not caps.general.cqe_version or ctx.user_index == _DEFAULT_UIDX:
         return None
@@ -64,7 +64,10 @@ class HasScatter(Protocol):
 
 
 def response_scatter(caps: Caps, ctx: HasScatter) -> int:
-    """Return the bytes of a message that its completion may contain (cs_res of a qpc or a dctc)."""
+    """Return the bytes of a message that its completion may contain (cs_res of a qpc or a dctc).
+
+    Return 0 for none: without the capability sctr_data_cqe, or for an unknown cs_res.
+    """
     return _RESPONSE_SCATTER.get(ctx.cs_res, 0) if caps.general.sctr_data_cqe else 0
 
 
@@ -83,7 +86,10 @@ free-running one.
 
 
 def real_time(ts_format: int, supported: int) -> bool:
-    """Return whether completions carry the time of day; ``supported`` is the capability for it."""
+    """Return whether completions carry the time of day; ``supported`` is the capability for it.
+
+    Raises BAD_PARAM_ERR for the real-time format without the capability, and for an unknown one.
+    """
     if ts_format > _REAL_TIME or (ts_format == _REAL_TIME and not supported):
         raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ts_format}")
     return ts_format == _REAL_TIME
@@ -130,7 +136,9 @@ def work_queue(hca: Hca, wq: Wq, *, is_sq: bool = False) -> Portions[WorkQueue]:
     OpenBSD's if_mcx.c gives a send queue the address of its record's second word, where it writes
     the producer counter. Adapters accept it because they ignore the low bits.
 
-    The caller has checked type and stride. Raises LIM_ERR for more WQEs than log_max_qp_sz.
+    The caller has checked type and stride. Raises LIM_ERR for more WQEs than log_max_qp_sz. Raises
+    BAD_PARAM_ERR for an option that is not built, and for a buffer or record outside the umem or
+    the guest.
     """
     refuse_set(wq, _NOT_BUILT)
     check_end_padding(wq)

@@ -28,6 +28,10 @@ _NOT_BUILT = ("rlkey", "dc")
 
 
 def _check(caps: Caps, ctx: layout.Xrqc) -> None:
+    """Refuse a topology, offload or option that is not supported with BAD_PARAM_ERR.
+
+    A tag list above log_tag_matching_list_sz gets LIM_ERR.
+    """
     if ctx.topology != layout.TOPOLOGY_TAG_MATCHING or not caps.general.tag_matching:
         raise CmdError(Status.BAD_PARAM_ERR, "topology not supported", f"{ctx.topology}")
     if ctx.offload not in (0, layout.OFFLOAD_RNDV):
@@ -43,7 +47,11 @@ def _check(caps: Caps, ctx: layout.Xrqc) -> None:
 
 @command(Op.CREATE_XRQ, layout.create_xrq_in, layout.create_xrq_out)
 def create_xrq(hca: Hca, cmd: layout.CreateXrqIn, out: layout.CreateXrqOut) -> Portions[None]:
-    """Create a queue with an empty tag list: a list of WQEs (mlx5_ib), or a ring (UCX)."""
+    """Create a queue with an empty tag list: a list of WQEs (mlx5_ib), or a ring (UCX).
+
+    Refuse an unsupported topology, offload or option with BAD_PARAM_ERR, sizes above the
+    capabilities with LIM_ERR. An unknown PD, CQ or umem gets BAD_RES_ERR.
+    """
     ctx = layout.xrqc.view(bytearray(bytes(cmd.xrq_context)))
     _check(hca.caps, ctx)
     pd, cq = hca.pds.need(ctx.wq.pd), hca.cqs.need(ctx.cqn)
@@ -63,7 +71,10 @@ def arm_xrq(hca: Hca, cmd: layout.ArmXrqIn, out: layout.ArmXrqOut) -> None:
 
 @command(Op.QUERY_XRQ, layout.query_xrq_in, layout.query_xrq_out)
 def query_xrq(hca: Hca, cmd: layout.QueryXrqIn, out: layout.QueryXrqOut) -> None:
-    """Return the context of creation with the current limit and tag counts."""
+    """Return the context of creation with the current limit and tag counts.
+
+    Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
+    """
     xrq = srq_of(hca.srqs, SrqForm.XRQ, cmd.xrqn)
     xrq.encode()
     out.xrq_context = bytes(xrq.ctx)
@@ -71,5 +82,8 @@ def query_xrq(hca: Hca, cmd: layout.QueryXrqIn, out: layout.QueryXrqOut) -> None
 
 @command(Op.DESTROY_XRQ, layout.destroy_xrq_in, layout.destroy_xrq_out)
 def destroy_xrq(hca: Hca, cmd: layout.DestroyXrqIn, out: layout.DestroyXrqOut) -> None:
-    """Destroy the queue; refused while a QP receives from it, as each rendezvous does."""
+    """Destroy the queue; refused while a QP receives from it, as each rendezvous does.
+
+    The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
+    """
     destroy(hca.srqs, SrqForm.XRQ, cmd.xrqn)
