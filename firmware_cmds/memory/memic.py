@@ -24,7 +24,7 @@ def _need(area: MemicArea | None) -> MemicArea:
 
 
 def _memic(area: MemicArea, address: int) -> Memic:
-    """Return the device memory that starts at this offset in BAR 0."""
+    """Return the device memory that starts at this offset in BAR 0; else raise BAD_RES_ERR."""
     memic = area.owner(address, 1)
     if memic is None or area.start + memic.start != address:
         raise CmdError(Status.BAD_RES_ERR, "no device memory begins here", f"{address:#x}")
@@ -36,6 +36,9 @@ def alloc_memic(hca: Hca, cmd: layout.AllocMemicIn, out: layout.AllocMemicOut) -
     """Allocate the range that the driver has chosen; the driver itself tracks free pages.
 
     Refused with NO_RES_ERR when a page is taken: the driver then tries the next one.
+
+    Ranges that are not whole pages get BAD_PARAM_ERR, an alignment above the capability LIM_ERR.
+    Without device memory refuse with BAD_OP_ERR.
     """
     area, caps = _need(hca.memic), hca.caps.device_memory
     start, size = cmd.range_start_addr, cmd.range_size
@@ -58,7 +61,11 @@ def alloc_memic(hca: Hca, cmd: layout.AllocMemicIn, out: layout.AllocMemicOut) -
 
 @command(Op.DEALLOC_MEMIC, layout.dealloc_memic_in, layout.dealloc_memic_out, privileged=True)
 def dealloc_memic(hca: Hca, cmd: layout.DeallocMemicIn, out: layout.DeallocMemicOut) -> None:
-    """Free the memory; refused while a memory key covers it."""
+    """Free the memory; refused while a memory key covers it.
+
+    The refusal is BAD_RES_STATE_ERR. An address where no memory begins gets BAD_RES_ERR. The bytes
+    are zeroed.
+    """
     memic = _memic(_need(hca.memic), cmd.memic_start_addr)
     hca.memics.remove(memic.handle)
     _need(hca.memic).give_back(memic)
@@ -66,7 +73,12 @@ def dealloc_memic(hca: Hca, cmd: layout.DeallocMemicIn, out: layout.DeallocMemic
 
 @command(Op.MODIFY_MEMIC, layout.modify_memic_in, layout.modify_memic_out, privileged=True)
 def modify_memic(hca: Hca, cmd: layout.ModifyMemicIn, out: layout.ModifyMemicOut) -> None:
-    """Map or unmap the addresses of an atomic operation on the memory."""
+    """Map or unmap the addresses of an atomic operation on the memory.
+
+    op_mod 0 maps and returns the address, 1 unmaps; mapping or unmapping twice is no error. Refuse
+    an unsupported operation or op_mod with BAD_PARAM_ERR. An address where no memory begins gets
+    BAD_RES_ERR.
+    """
     memic = _memic(_need(hca.memic), cmd.memic_start_addr)
     number = cmd.memic_operation_type
     if not hca.caps.device_memory.memic_operations & 1 << number:

@@ -43,6 +43,9 @@ def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -
 
     The list may be shorter than the length that the key reserves: a key that is created free gets
     its entries later, by UMR. The ledger bounds what all keys reserve together.
+
+    A process may only create keys over a umem (MTT) or lists of keys; others get BAD_PARAM_ERR. An
+    unknown PD or umem gets BAD_RES_ERR, too many entries LIM_ERR, a short list BAD_INP_LEN_ERR.
     """
     hca.mkeys.check_space()
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
@@ -72,7 +75,8 @@ def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -
 def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
     """Return the device memory that a key covers, all of it allocated; no UMR may move the key.
 
-    Its start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr).
+    Its start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr). Raises BAD_PARAM_ERR
+    otherwise.
     """
     owner = area.owner(ctx.start_addr, ctx.len) if area is not None else None
     if owner is None or not _is_fixed(ctx):
@@ -85,7 +89,10 @@ def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
 
 
 def _icm(memory: IcmMemory | None, ctx: layout.Mkc) -> SwIcm:
-    """Return the software ICM that a fixed key covers (core/steering/dr_icm_pool.c)."""
+    """Return the software ICM that a fixed key covers (core/steering/dr_icm_pool.c).
+
+    Raises BAD_PARAM_ERR for any other key.
+    """
     owner = memory.owner(ctx.start_addr, ctx.len) if memory is not None else None
     if owner is None or not _is_fixed(ctx):
         raise CmdError(
@@ -104,13 +111,19 @@ def _is_fixed(ctx: layout.Mkc) -> bool:
 def _has_pages_of_its_own(cmd: layout.CreateMkeyIn, mode: int) -> bool:
     """Return whether the key's pages are in a umem.
 
-    A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address.
+    A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address. Return
+    False for every mode but MTT.
     """
     return mode == _MTT and bool(cmd.mkey_umem_valid)
 
 
 def _translations(hca: Hca, cmd: layout.CreateMkeyIn, ctx: layout.Mkc, mode: int) -> bytes:
-    """Return the list in the command, which may be shorter than what the key reserves."""
+    """Return the list in the command, which may be shorter than what the key reserves.
+
+    Return no bytes for a mode without a list, or a key over a umem. Raises LIM_ERR for too many
+    entries or a full ledger, BAD_INP_LEN_ERR for a short input, BAD_PARAM_ERR for a list that does
+    not fit.
+    """
     octwords = ctx.translations_octword_size
     if mode in _WITHOUT_LIST:
         if octwords:
@@ -154,7 +167,8 @@ def _most_entries(caps: Caps, mode: int) -> int:
 def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.Mkc) -> Portions[None]:
     """Write entries for the umem from ``offset`` on.
 
-    The key's pages may be smaller than the umem's.
+    The key's pages may be smaller than the umem's. Raises BAD_PARAM_ERR for a page size that does
+    not fit the umem, and for a range or key that is too short.
     """
     shift, memory = ctx.log_page_size, umem.memory
     if not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:
@@ -178,7 +192,10 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.Mkc) -> Porti
 
 @command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)
 def query_mkey(hca: Hca, cmd: layout.QueryMkeyIn, out: layout.QueryMkeyOut) -> None:
-    """Return the context and the translation list, up to the output's space."""
+    """Return the context and the translation list, up to the output's space.
+
+    Refuse an unknown index with BAD_RES_ERR. The rest of the output is zeros.
+    """
     mkey = hca.mkeys.need(cmd.mkey_index)
     out.memory_key_mkey_entry = bytes(mkey.ctx)
     at = layout.query_mkey_out.size - 2 * OCTWORD
@@ -188,13 +205,20 @@ def query_mkey(hca: Hca, cmd: layout.QueryMkeyIn, out: layout.QueryMkeyOut) -> N
 
 @command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)
 def destroy_mkey(hca: Hca, cmd: layout.DestroyMkeyIn, out: layout.DestroyMkeyOut) -> None:
-    """Destroy the key. Windows bound to it stay, and fail when they are used."""
+    """Destroy the key. Windows bound to it stay, and fail when they are used.
+
+    Refuse an unknown index, or a key in use, with BAD_RES_STATE_ERR.
+    """
     hca.mkeys.remove(cmd.mkey_index)
 
 
 @command(Op.CREATE_PSV, layout.create_psv_in, layout.create_psv_out)
 def create_psv(hca: Hca, cmd: layout.CreatePsvIn, out: layout.CreatePsvOut) -> None:
-    """Create one to four signature values."""
+    """Create one to four signature values.
+
+    Refuse another number with BAD_PARAM_ERR, an unknown PD with BAD_RES_ERR, and a full table with
+    LIM_ERR before any is created.
+    """
     if not 1 <= cmd.num_psv <= 4:
         raise CmdError(Status.BAD_PARAM_ERR, "num_psv is not 1 to 4", f"{cmd.num_psv}")
     pd = hca.pds.need(cmd.pd)
@@ -206,5 +230,8 @@ def create_psv(hca: Hca, cmd: layout.CreatePsvIn, out: layout.CreatePsvOut) -> N
 
 @command(Op.DESTROY_PSV, layout.destroy_psv_in, layout.destroy_psv_out)
 def destroy_psv(hca: Hca, cmd: layout.DestroyPsvIn, out: layout.DestroyPsvOut) -> None:
-    """Destroy one signature value."""
+    """Destroy one signature value.
+
+    Refuse an unknown number with BAD_RES_STATE_ERR.
+    """
     hca.psvs.remove(cmd.psvn)

@@ -42,9 +42,10 @@ def access_mode(ctx: layout.Mkc) -> int:
 
 
 def check(qps: Table[Qp], ctx: layout.Mkc, *, may_encrypt: bool) -> None:
-    """Refuse a context that no key can have; ``ctx`` is a view of mkc.
+    """Refuse with BAD_PARAM_ERR a context that no key can have; ``ctx`` is a view of mkc.
 
-    ``may_encrypt``: the function supports encryption.
+    ``may_encrypt``: the function supports encryption. A live key with a qpn of no queue pair gets
+    BAD_RES_ERR.
     """
     mode = access_mode(ctx)
     if mode not in _MODES:
@@ -72,7 +73,8 @@ def check(qps: Table[Qp], ctx: layout.Mkc, *, may_encrypt: bool) -> None:
 def _check_live(qps: Table[Qp], ctx: layout.Mkc, mode: int) -> None:
     """Check the fields that a free key gets later, by UMR.
 
-    The driver's free keys have neither QPN nor page size.
+    The driver's free keys have neither QPN nor page size. Raises BAD_RES_ERR for an unknown QPN,
+    BAD_PARAM_ERR for a page size outside the range.
     """
     if ctx.qpn != ANY_QPN:
         qps.need(ctx.qpn)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
     """Allocate the range that the driver has chosen; the driver itself tracks free blocks.
 
-    Refused with NO_RES_ERR when any block is taken.
+    Refused with NO_RES_ERR when any block is taken. Return the object's number. Raises
+    BAD_PARAM_ERR for a range outside the areas or not in whole blocks, LIM_ERR for log_obj_range.
     """
     given = sw_icm.view(given_object(cmd.object, sw_icm.size))
     start, log_size = given.sw_icm_start_addr, given.log_sw_icm_size
@@ -46,7 +47,11 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Free a range that no memory key covers, and discard its contents."""
+    """Free a range that no memory key covers, and discard its contents.
+
+    Raises BAD_RES_STATE_ERR while a key covers the range, and for an unknown number. Cached
+    steering entries are dropped.
+    """
     icm = hca.objects[SwIcm].remove(number)
     assert hca.icm is not None
     hca.icm.give_back(icm)

@@ -30,7 +30,11 @@ _TRAFFIC: Final = Struct(">QQ")
 def alloc_flow_counter(
     hca: Hca, cmd: layout.AllocFlowCounterIn, out: layout.AllocFlowCounterOut
 ) -> None:
-    """Create one counter or a bulk, at zero; return the number of the first one."""
+    """Create one counter or a bulk, at zero; return the number of the first one.
+
+    Refuse a bulk size other than flow_counter_bulk_alloc with BAD_PARAM_ERR, and a full table with
+    LIM_ERR.
+    """
     if cmd.flow_counter_bulk not in (0, hca.caps.general.flow_counter_bulk_alloc):
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -47,7 +51,10 @@ def alloc_flow_counter(
 def dealloc_flow_counter(
     hca: Hca, cmd: layout.DeallocFlowCounterIn, out: layout.DeallocFlowCounterOut
 ) -> None:
-    """Destroy the counter, or the bulk that begins with it; refused while an entry uses it."""
+    """Destroy the counter, or the bulk that begins with it; refused while an entry uses it.
+
+    The refusal is BAD_RES_STATE_ERR, as for an unknown number, and for a number inside a bulk.
+    """
     hca.flow_counters.remove(cmd.flow_counter_id)
 
 
@@ -60,6 +67,10 @@ def query_flow_counter(
     A range may include numbers without a counter of the caller's, which read as zeros: the driver's
     ranges begin and end at multiples of four. With ``dump_to_memory`` the values are written behind
     a memory key of the caller's instead.
+
+    A single unknown counter gets BAD_RES_ERR. Refuse with BAD_PARAM_ERR more than
+    log_max_flow_counter_bulk allows, and memory that cannot be written; a short output gets
+    BAD_OUTP_LEN_ERR.
     """
     if cmd.num_of_counters > 1 << hca.caps.general.log_max_flow_counter_bulk:
         raise CmdError(
@@ -82,6 +93,7 @@ def query_flow_counter(
 
 
 def _answer(out: layout.QueryFlowCounterOut, counters: Sequence[FlowCounter | None]) -> None:
+    """Write the counters into ``out``, zeros for None; a short output raises BAD_OUTP_LEN_ERR."""
     number = len(counters)
     if len(out.flow_statistics) < number:
         raise CmdError(Status.BAD_OUTP_LEN_ERR, "output is too short for the counters", f"{number}")
@@ -91,7 +103,11 @@ def _answer(out: layout.QueryFlowCounterOut, counters: Sequence[FlowCounter | No
 
 
 def _dump(hca: Hca, cmd: layout.QueryFlowCounterIn, counters: Sequence[FlowCounter | None]) -> None:
-    """Write a traffic_counter for each; DPDK's mlx5_flow_query_alarm reads a whole pool."""
+    """Write a traffic_counter for each; DPDK's mlx5_flow_query_alarm reads a whole pool.
+
+    A missing counter is written as zeros. Raises BAD_PARAM_ERR without the capability or for memory
+    that cannot be written, BAD_RES_ERR for an unknown mkey.
+    """
     if not hca.caps.general.flow_counters_dump:
         raise CmdError(Status.BAD_PARAM_ERR, "counters cannot be written into memory")
     values = [(0, 0) if one is None else (one.packets, one.octets) for one in counters]

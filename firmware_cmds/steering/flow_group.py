@@ -27,7 +27,10 @@ _OF_MANAGERS = (FlowTableType.NIC_RX, FlowTableType.RDMA_RX)
 
 
 def group_of(groups: Table[FlowGroup], table: FlowTable, number: int) -> FlowGroup:
-    """Return the group with this number, which must be the table's."""
+    """Return the group with this number, which must be the table's.
+
+    Raises BAD_RES_ERR for an unknown number, or a group of another table.
+    """
     group = groups.need(number)
     if group.table is not table:
         raise CmdError(Status.BAD_RES_ERR, "flow group belongs to another table", f"{group!r}")
@@ -40,7 +43,11 @@ def group_of(groups: Table[FlowGroup], table: FlowTable, number: int) -> FlowGro
 def create_flow_group(
     hca: Hca, cmd: layout.CreateFlowGroupIn, out: layout.CreateFlowGroupOut
 ) -> None:
-    """Assign a range of indices to entries with the same match fields; groups do not overlap."""
+    """Assign a range of indices to entries with the same match fields; groups do not overlap.
+
+    Refuse with BAD_PARAM_ERR a range outside the table or an overlap, a table that software owns,
+    and fields that cannot be matched. An unknown table or match definer gets BAD_RES_ERR.
+    """
     table = table_of(hca, cmd)
     check_is_firmwares(table)
     first, last = cmd.start_flow_index, cmd.end_flow_index
@@ -65,7 +72,11 @@ def create_flow_group(
 
 
 def _definer(hca: Hca, table: FlowTable, cmd: layout.CreateFlowGroupIn) -> MatchDefiner | None:
-    """Return the match definer of a hash group; None for a group with criteria."""
+    """Return the match definer of a hash group; None for a group with criteria.
+
+    Raises BAD_PARAM_ERR for a hash group in a table other than PORT_SEL, BAD_RES_ERR for an unknown
+    definer.
+    """
     if cmd.group_type == FlowGroupType.HASH_SPLIT and table.table_type is FlowTableType.PORT_SEL:
         return hca.objects[MatchDefiner].need(cmd.match_definer_id)
     if cmd.group_type or cmd.match_definer_id:
@@ -79,7 +90,10 @@ def _definer(hca: Hca, table: FlowTable, cmd: layout.CreateFlowGroupIn) -> Match
 
 @command(Op.QUERY_FLOW_GROUP, layout.query_flow_group_in, layout.query_flow_group_out)
 def query_flow_group(hca: Hca, cmd: layout.QueryFlowGroupIn, out: layout.QueryFlowGroupOut) -> None:
-    """Return the group's indices and criteria."""
+    """Return the group's indices and criteria.
+
+    Refuse with BAD_RES_ERR an unknown table or group, or a group of another table.
+    """
     match = group_of(hca.flow_groups, table_of(hca, cmd), cmd.group_id).match
     for name in ("start_flow_index", "end_flow_index", "match_criteria_enable", "match_criteria"):
         setattr(out, name, getattr(match, name))
@@ -92,7 +106,10 @@ def query_flow_group(hca: Hca, cmd: layout.QueryFlowGroupIn, out: layout.QueryFl
 def destroy_flow_group(
     hca: Hca, cmd: layout.DestroyFlowGroupIn, out: layout.DestroyFlowGroupOut
 ) -> None:
-    """Destroy the group; refused while it has entries."""
+    """Destroy the group; refused while it has entries.
+
+    The refusal is BAD_RES_STATE_ERR. An unknown group, or one of another table, gets BAD_RES_ERR.
+    """
     group = group_of(hca.flow_groups, table_of(hca, cmd), cmd.group_id)
     hca.flow_groups.remove(group.handle)
     steering.remove_group(domain_of(hca, group.table), group)

@@ -29,7 +29,10 @@ _FLOW_METER = 2
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Create a range of objects with two meters each; return the number of the first."""
+    """Create a range of objects with two meters each; return the number of the first.
+
+    Raises LIM_ERR above log_meter_aso_max_alloc or for a full table, BAD_RES_ERR for an unknown PD.
+    """
     if cmd.log_obj_range > hca.caps.qos.log_meter_aso_max_alloc:
         raise CmdError(
             Status.LIM_ERR, "more flow meters than log_meter_aso_max_alloc allows",
@@ -44,7 +47,10 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Destroy a range, by the number of its first object; refused while an entry uses it."""
+    """Destroy a range, by the number of its first object; refused while an entry uses it.
+
+    Raises BAD_RES_STATE_ERR then, and for a number that does not begin a range.
+    """
     objects = hca.objects[FlowMeterAso]
     meter = objects.subject(number >> LOG_MOST_IN_RANGE)
     if meter.first != number:
@@ -57,7 +63,11 @@ def destroy(hca: Hca, number: int) -> None:
 
 
 def metering_of(hca: Hca, table: FlowTable, ctx: FlowContext) -> Metering | None:
-    """Return the metering of an entry."""
+    """Return the metering of an entry; None without the action EXECUTE_ASO.
+
+    Raises BAD_PARAM_ERR for an aso_type, register or number of ASOs that is not supported. Raises
+    BAD_RES_ERR for an unknown meter.
+    """
     if not ctx.action & FlowAction.EXECUTE_ASO:
         return None
     given, *others = ctx.execute_aso

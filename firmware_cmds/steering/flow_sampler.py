@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
     """Create a sampler; return its number.
 
-    Its destination must have a higher level, unless ignore_flow_level is set.
+    Its destination must have a higher level, unless ignore_flow_level is set. Raises LIM_ERR for
+    more than one sampler. Raises BAD_PARAM_ERR for a ratio of 0, a table type without samplers, or
+    a lower level. Raises BAD_RES_ERR for an unknown table, or one of another type.
     """
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one sampler", f"{1 << cmd.log_obj_range}")
@@ -43,6 +45,11 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def _table(hca: Hca, obj: SamplerObj, number: int) -> FlowTable:
+    """Return the flow table with this number, as a destination of the sampler.
+
+    Raises BAD_RES_ERR for an unknown number or another type, BAD_PARAM_ERR for a level that is not
+    higher.
+    """
     table = hca.flow_tables.need(number)
     if table.table_type != obj.table_type:
         raise CmdError(Status.BAD_RES_ERR, "flow table has another type", f"{table!r}")
@@ -55,7 +62,10 @@ def _table(hca: Hca, obj: SamplerObj, number: int) -> FlowTable:
 
 
 def query(hca: Hca, number: int) -> bytes:
-    """Return the sampler, with its ICM address for steering entries (dr_cmd.c)."""
+    """Return the sampler, with its ICM address for steering entries (dr_cmd.c).
+
+    The address is 0 without software steering. Raises BAD_RES_ERR for an unknown number.
+    """
     sampler = hca.objects[Sampler].need(number)
     address = icm_address(IcmKind.SAMPLER, number) if hca.icm is not None else 0
     return bytes(
@@ -69,5 +79,8 @@ def query(hca: Hca, number: int) -> bytes:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Destroy a sampler; refused while an entry forwards to it."""
+    """Destroy a sampler; refused while an entry forwards to it.
+
+    Raises BAD_RES_STATE_ERR then, and for an unknown number.
+    """
     hca.objects[Sampler].remove(number)

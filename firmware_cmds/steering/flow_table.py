@@ -58,7 +58,8 @@ def check_type(hca: Hca, cmd: NamesType) -> int:
 
     Raises BAD_PARAM_ERR for types without ``ft_support``, and for a vPort that does not exist or
     has no such tables. Only the driver may use the tables of a switch and of sniffers (ib/fs.c:
-    mlx5_ib_create_flow requires CAP_NET_RAW of a process).
+    mlx5_ib_create_flow requires CAP_NET_RAW of a process). Others get BAD_PARAM_ERR as well. With
+    software steering, a process may use the FDB.
     """
     kind, vport = cmd.table_type, int(getattr(cmd, "vport_number", 0))
     is_named = vport or getattr(cmd, "other_vport", 0)
@@ -85,7 +86,8 @@ def domain_of(hca: Hca, table: FlowTable) -> FlowDomain:
 def table_of(hca: Hca, cmd: NamesTable) -> FlowTable:
     """Return the flow table that a command names by type, number and, for an ACL, vPort.
 
-    A query names no vPort.
+    A query names no vPort. Raises as :func:`check_type`; BAD_RES_ERR for an unknown number, another
+    type or another vPort.
     """
     vport = check_type(hca, cmd)
     table = _of_type(hca.flow_tables, cmd.table_type, cmd.table_id)
@@ -95,6 +97,7 @@ def table_of(hca: Hca, cmd: NamesTable) -> FlowTable:
 
 
 def _of_type(tables: Table[FlowTable], table_type: int, number: int) -> FlowTable:
+    """Return the table; raise BAD_RES_ERR for an unknown number, or a table of another type."""
     table = tables.need(number)
     if table.table_type != table_type:
         raise CmdError(Status.BAD_RES_ERR, "flow table has another type", f"{table!r}")
@@ -107,7 +110,12 @@ def _miss(
     level: int,
     vport: int,
 ) -> FlowTable | Miss:
-    """Return the next table of packets that match no entry of a table of this level."""
+    """Return the next table of packets that match no entry of a table of this level.
+
+    A Miss instead means the default or, in RDMA_RX only, the next domain. Raises BAD_RES_ERR for an
+    unknown table or another vPort's, BAD_PARAM_ERR for a level that is not higher or an unknown
+    action.
+    """
     ctx = cmd.flow_table_context
     if ctx.table_miss_action == TableMissAction.DEF:
         return Miss.DEFAULT
@@ -128,7 +136,11 @@ def _miss(
 def _lag_next(
     hca: Hca, cmd: layout.CreateFlowTableIn | layout.ModifyFlowTableIn, level: int
 ) -> FlowTable | Miss:
-    """Return the next table of the master's own port, from a LAG's demux table."""
+    """Return the next table of the master's own port, from a LAG's demux table.
+
+    Return Miss.DEFAULT for number 0. Raises BAD_RES_ERR for an unknown table, BAD_PARAM_ERR for a
+    level that is not higher.
+    """
     number = cmd.flow_table_context.lag_master_next_table_id
     if not number:
         return Miss.DEFAULT
@@ -152,8 +164,9 @@ def create_flow_table(
     From a LAG's demux table (op_mod 1), packets of the master's own port are forwarded to its next
     table (hw/main.c: mlx5_eth_lag_init).
 
-    The level may be above max_ft_level: the driver adds up the levels of all its priorities, and
-    its last tables get the highest ones (core/fs_core.c: set_prio_attrs).
+    Refuse an unknown type, option, op_mod or miss action with BAD_PARAM_ERR, a log_size above
+    log_max_ft_size with LIM_ERR. The level may be above max_ft_level: the driver adds up the levels
+    of all its priorities (core/fs_core.c: set_prio_attrs).
     """
     vport = check_type(hca, cmd)
     ctx = layout.flow_table_context.view(bytearray(bytes(cmd.flow_table_context)))
@@ -189,7 +202,11 @@ def create_flow_table(
 def modify_flow_table(
     hca: Hca, cmd: layout.ModifyFlowTableIn, out: layout.ModifyFlowTableOut
 ) -> None:
-    """Change the destination of packets that match no entry of the table."""
+    """Change the destination of packets that match no entry of the table.
+
+    The field is the next table of a LAG for a demux table, else the miss. Refuse another selection
+    with BAD_PARAM_ERR, an unknown table with BAD_RES_ERR. Cached decisions are dropped.
+    """
     table = table_of(hca, cmd)
     selected = (
         ModifyFlowTable.LAG_NEXT_TABLE_ID if table.is_demux else ModifyFlowTable.MISS_TABLE_ID
@@ -219,7 +236,10 @@ def modify_flow_table(
 
 @command(Op.QUERY_FLOW_TABLE, layout.query_flow_table_in, layout.query_flow_table_out)
 def query_flow_table(hca: Hca, cmd: layout.QueryFlowTableIn, out: layout.QueryFlowTableOut) -> None:
-    """Return the current context, with the table's ICM addresses for steering entries."""
+    """Return the current context, with the table's ICM addresses for steering entries.
+
+    Refuse with BAD_RES_ERR an unknown number, or a table of another type.
+    """
     table = table_of(hca, cmd)
     out.flow_table_context = bytes(table.ctx)
     if hca.icm is not None and table.roots is None:
@@ -237,7 +257,9 @@ def destroy_flow_table(
 ) -> None:
     """Destroy the table; refused while it has groups or is a destination. A root may be destroyed.
 
-    The driver's last table is the root until its end (core/fs_core.c: update_root_ft_destroy).
+    The driver's last table is the root until its end (core/fs_core.c: update_root_ft_destroy). A
+    destroyed root leaves its type without one, also on other switches that use it. The refusal is
+    BAD_RES_STATE_ERR; an unknown table gets BAD_RES_ERR.
     """
     table = table_of(hca, cmd)
     domain = domain_of(hca, table)
@@ -262,7 +284,9 @@ def set_flow_table_root(
 ) -> None:
     """Set the root table of a type, or of an underlay queue pair.
 
-    Without a root, received packets are dropped.
+    Without a root, received packets are dropped. op_mod 0 sets, 1 removes the root; another one
+    gets BAD_PARAM_ERR. An unknown table or QP gets BAD_RES_ERR. A table of another switch's FDB is
+    possible with root_ft_on_other_esw.
     """
     vport = check_type(hca, cmd)
     domain = hca.flow_domain(cmd.table_type, vport)
@@ -283,7 +307,10 @@ def set_flow_table_root(
 
 
 def _set_root(hca: Hca, domain: FlowDomain, table: FlowTable | None) -> None:
-    """Set the root of a domain; functions are notified when the FDB gets or loses a root."""
+    """Set the root of a domain; functions are notified when the FDB gets or loses a root.
+
+    None removes the root. An FDB's root on another switch is replaced.
+    """
     is_fdb = hca.eswitch is not None and domain is hca.eswitch.fdb
     had_root = domain.root is not None
     steering.set_root(domain, table)
@@ -301,6 +328,9 @@ def _set_foreign_root(hca: Hca, cmd: layout.SetFlowTableRootIn) -> None:
 
     The owning function may still change and destroy the table; its destruction removes the root
     (core/eswitch_offloads.c: esw_set_slave_root_fdb).
+
+    Raises BAD_PARAM_ERR without the capability, for an underlay or a removal, and for an unknown
+    switch. Raises BAD_RES_ERR unless the number is an FDB table of that switch's driver.
     """
     number = int(cmd.table_eswitch_owner_vhca_id)
     can_share = cmd.table_type == FlowTableType.FDB and hca.caps.eswitch.root_ft_on_other_esw
@@ -324,7 +354,10 @@ def _set_foreign_root(hca: Hca, cmd: layout.SetFlowTableRootIn) -> None:
 
 
 def _underlay(hca: Hca, cmd: layout.SetFlowTableRootIn) -> Qp:
-    """Return the queue pair whose packets the command is about (core/ipoib/ipoib.c: mlx5i_open)."""
+    """Return the queue pair whose packets the command is about (core/ipoib/ipoib.c: mlx5i_open).
+
+    Raises BAD_RES_ERR for an unknown number, BAD_PARAM_ERR for a queue pair that is no underlay.
+    """
     qp = hca.qps.need(cmd.underlay_qpn)
     if qp.steer is None:
         raise CmdError(Status.BAD_PARAM_ERR, "queue pair is not an underlay", f"{qp!r}")

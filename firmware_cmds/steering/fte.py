@@ -30,7 +30,10 @@ _CHANGEABLE = SetFte.ACTION | SetFte.FLOW_TAG | SetFte.DESTINATION_LIST | SetFte
 
 
 def _joined(ctx: layout.FlowContext, lists: Lists) -> bytes:
-    """Return a query's result: the context with its lists behind it."""
+    """Return the context with its lists behind it, as a query answers.
+
+    Set the sizes of both lists in ``ctx``; items grow to the size of a destination.
+    """
     ctx.destination_list_size = len(lists.destinations)
     ctx.flow_counter_list_size = len(lists.counters)
     size = LIST_ITEM_BYTES * (LONG if ctx.extended_destination else 1)
@@ -39,6 +42,7 @@ def _joined(ctx: layout.FlowContext, lists: Lists) -> bytes:
 
 
 def _entry(table: FlowTable, index: int) -> FlowEntry:
+    """Return the entry at this index; raise BAD_RES_ERR if there is none."""
     entry = table.entry_at(index)
     if entry is None:
         raise CmdError(Status.BAD_RES_ERR, "no such flow table entry", f"{table!r} index {index}")
@@ -47,7 +51,11 @@ def _entry(table: FlowTable, index: int) -> FlowEntry:
 
 @command(Op.SET_FLOW_TABLE_ENTRY, layout.set_fte_in, layout.set_fte_out, of_vports=True)
 def set_flow_table_entry(hca: Hca, cmd: layout.SetFteIn, out: layout.SetFteOut) -> None:
-    """Create an entry at an index of a group, or change the actions of an entry."""
+    """Create an entry at an index of a group, or change the actions of an entry.
+
+    op_mod 0 creates, 1 modifies; another one gets BAD_PARAM_ERR, as do actions that are not
+    supported. Unknown objects get BAD_RES_ERR. Lists above their capability get LIM_ERR.
+    """
     table = table_of(hca, cmd)
     if cmd.op_mod == _CREATE:
         _create(hca, cmd, table)
@@ -58,6 +66,11 @@ def set_flow_table_entry(hca: Hca, cmd: layout.SetFteIn, out: layout.SetFteOut) 
 
 
 def _create(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
+    """Create an entry at a free index of its group.
+
+    Raises BAD_RES_ERR for an unknown group, or one of another table. Raises BAD_PARAM_ERR for an
+    index that is taken or outside the group, and as :func:`action_of`.
+    """
     given = cmd.flow_context
     group = group_of(hca.flow_groups, table, given.group_id)
     steering.check_index(group, cmd.flow_index)
@@ -71,6 +84,7 @@ def _create(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
 
 
 def _source(table: FlowTable, ctx: layout.FlowContext) -> FlowSource:
+    """Return the flow_source; raise BAD_PARAM_ERR for an unknown one, or outside an FDB."""
     try:
         source = FlowSource(ctx.flow_source)
     except ValueError:
@@ -81,7 +95,11 @@ def _source(table: FlowTable, ctx: layout.FlowContext) -> FlowSource:
 
 
 def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
-    """Replace the fields of an entry that modify_enable_mask selects."""
+    """Replace the fields of an entry that modify_enable_mask selects.
+
+    Match values and group stay. Raises BAD_RES_ERR for no entry, BAD_PARAM_ERR for another group or
+    field, and as :func:`action_of`; nothing is then changed.
+    """
     given = cmd.flow_context
     entry, mask = _entry(table, cmd.flow_index), cmd.modify_enable_mask
     if mask & ~int(_CHANGEABLE):
@@ -122,7 +140,10 @@ def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
 
 @command(Op.QUERY_FLOW_TABLE_ENTRY, layout.query_fte_in, layout.query_fte_out)
 def query_flow_table_entry(hca: Hca, cmd: layout.QueryFteIn, out: layout.QueryFteOut) -> None:
-    """Return the current context and its lists, up to the output's space."""
+    """Return the current context and its lists, up to the output's space.
+
+    Refuse with BAD_RES_ERR an unknown table, or an index without an entry.
+    """
     ctx = _entry(table_of(hca, cmd), cmd.flow_index).ctx
     fixed = layout.flow_context.size
     out.flow_context = ctx[:fixed]
@@ -134,7 +155,10 @@ def query_flow_table_entry(hca: Hca, cmd: layout.QueryFteIn, out: layout.QueryFt
 
 @command(Op.DELETE_FLOW_TABLE_ENTRY, layout.delete_fte_in, layout.delete_fte_out, of_vports=True)
 def delete_flow_table_entry(hca: Hca, cmd: layout.DeleteFteIn, out: layout.DeleteFteOut) -> None:
-    """Remove an entry; its packets then match the next entry."""
+    """Remove an entry; its packets then match the next entry.
+
+    Refuse with BAD_RES_ERR an unknown table, or an index without an entry.
+    """
     table = table_of(hca, cmd)
     entry = _entry(table, cmd.flow_index)
     hca.flow_entries.remove(entry.handle)

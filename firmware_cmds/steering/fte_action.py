@@ -97,7 +97,11 @@ class Lists:
 
 
 def _check_options(ctx: layout.FlowContext, caps: Any) -> None:
-    """Refuse unsupported options and actions; ``caps`` are the properties of the table."""
+    """Refuse unsupported options and actions with BAD_PARAM_ERR.
+
+    ``caps`` are the flow properties of the table's type, without which an optional action is not
+    supported.
+    """
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "flow table entry option not supported", name)
     for action in FlowAction:
@@ -111,7 +115,12 @@ def _check_options(ctx: layout.FlowContext, caps: Any) -> None:
 def action_of(
     hca: Hca, table: FlowTable, ctx: layout.FlowContext, lists: Lists, *, ignores_level: bool
 ) -> FteAction:
-    """Return the action of a context for the packets of an entry of this table."""
+    """Return the action of a context for the packets of an entry of this table.
+
+    Raises BAD_PARAM_ERR for an unsupported option, verdict or destination, and for counters without
+    COUNT. Raises LIM_ERR for lists above their capabilities, BAD_RES_ERR for unknown objects.
+    ``ignores_level`` permits tables of lower levels.
+    """
     caps = hca.caps.flow_properties(table.table_type)
     _check_options(ctx, caps)
     if ctx.uplink_hairpin_en and table.table_type is not FlowTableType.FDB:
@@ -153,7 +162,10 @@ def action_of(
 
 
 def _steps(hca: Hca, table: FlowTable, ctx: layout.FlowContext) -> tuple[Step, ...]:
-    """Return the steps applied to a packet, in the order of core/steering/dr_action.c."""
+    """Return the steps applied to a packet, in the order of core/steering/dr_action.c.
+
+    Raises as :func:`_modify_header` and :func:`_packet_reformat`.
+    """
     action = ctx.action
     steps: list[Step] = [DECAP] if action & FlowAction.DECAP else []
     steps += [vlan_tags.POP for pop in _POPS if action & pop]
@@ -174,6 +186,7 @@ _REFORMATS = {
 
 
 def _packet_reformat(hca: Hca, table: FlowTable, number: int) -> PacketReformat:
+    """Return the context; BAD_RES_ERR if unknown, BAD_PARAM_ERR if wrong for this table type."""
     context = hca.packet_reformats.need(number)
     if context.reformat_type not in _REFORMATS[table.table_type]:
         raise CmdError(
@@ -186,6 +199,7 @@ def _packet_reformat(hca: Hca, table: FlowTable, number: int) -> PacketReformat:
 def _modify_header(
     contexts: Table[ModifyHeader], table: FlowTable, ctx: layout.FlowContext
 ) -> ModifyHeader:
+    """Return the context; BAD_RES_ERR if unknown, BAD_PARAM_ERR if wrong for this table type."""
     context = contexts.need(ctx.modify_header_id)
     if context.table_type is not table.table_type:
         raise CmdError(
@@ -196,6 +210,11 @@ def _modify_header(
 
 
 def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
+    """Return the object that a list item names: vPort, TIR, flow table or sampler.
+
+    Raises BAD_PARAM_ERR for a type that the table cannot forward to or an unknown vPort,
+    BAD_RES_ERR for an unknown object.
+    """
     given = layout.dest_format_struct.view(item[:LIST_ITEM_BYTES])
     is_vport = given.destination_type in (FlowDestination.VPORT, FlowDestination.UPLINK)
     if given.destination_eswitch_owner_vhca_id_valid and not is_vport:
@@ -232,7 +251,11 @@ def _most_reformats(hca: Hca) -> int:
 def _reformat(
     hca: Hca, table: FlowTable, item: bytes, given: layout.DestFormatStruct
 ) -> PacketReformat | None:
-    """Return the reformat of the packets of one destination; only a long item names one."""
+    """Return the reformat of the packets of one destination; only a long item names one.
+
+    Return None for an item without one. Raises BAD_PARAM_ERR for a short item, and as
+    :func:`_packet_reformat`.
+    """
     if not given.packet_reformat:
         return None
     if len(item) < layout.extended_dest_format.size:
@@ -249,6 +272,10 @@ def _is_merged(hca: Hca) -> bool:
 def _vport_target(
     hca: Hca, given: layout.DestFormatStruct, reformat: PacketReformat | None
 ) -> VportTarget:
+    """Return a new target for a vPort or the uplink, of this or another switch of the board.
+
+    Raises BAD_PARAM_ERR for an unknown vPort or switch, and unless the sender is the manager.
+    """
     is_uplink = given.destination_type == FlowDestination.UPLINK
     number = UPLINK if is_uplink else int(given.destination_id)
     port = hca.adapter.number

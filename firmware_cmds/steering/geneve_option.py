@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Add an option to the parser; return its number."""
+    """Add an option to the parser; return its number.
+
+    The function has one option: a second raises LIM_ERR. Raises BAD_PARAM_ERR for a data length of
+    0 or above max_geneve_tlv_option_data_len.
+    """
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one Geneve option")
     obj = geneve_tlv_option.view(given_object(cmd.object, geneve_tlv_option.size))

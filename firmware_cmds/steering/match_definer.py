@@ -33,7 +33,10 @@ _FORMATS: Mapping[int, Prm] = {
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Create a match definer; return its number. Unknown formats and fields are refused."""
+    """Create a match definer; return its number. Unknown formats and fields are refused.
+
+    The status is BAD_PARAM_ERR, as for reserved bits. Raises LIM_ERR for more than one definer.
+    """
     if cmd.log_obj_range:
         raise CmdError(
             Status.LIM_ERR, "one command makes one match definer", f"{1 << cmd.log_obj_range}"
@@ -44,7 +47,10 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def _masks(format_id: int, mask: bytes) -> dict[str, int]:
-    """Return the fields that a mask of this format names, in the order of their names."""
+    """Return the fields that a mask of this format names, in the order of their names.
+
+    Raises BAD_PARAM_ERR for an unknown format, reserved bits, and a field that is not supported.
+    """
     if format_id not in _FORMATS:
         raise CmdError(
             Status.BAD_PARAM_ERR, "format of a match definer not supported", f"{format_id}"
@@ -66,5 +72,8 @@ def _masks(format_id: int, mask: bytes) -> dict[str, int]:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Destroy a match definer; refused while a group names it."""
+    """Destroy a match definer; refused while a group names it.
+
+    Raises BAD_RES_STATE_ERR then, and for an unknown number.
+    """
     hca.objects[MatchDefiner].remove(number)

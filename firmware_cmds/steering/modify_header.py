@@ -27,7 +27,11 @@ _OWN = (FlowTableType.NIC_RX, FlowTableType.NIC_TX)
 def alloc_modify_header_context(
     hca: Hca, cmd: layout.AllocModifyHeaderContextIn, out: layout.AllocModifyHeaderContextOut
 ) -> None:
-    """Create a list of changes for the entries of tables of one type."""
+    """Create a list of changes for the entries of tables of one type.
+
+    Refuse with BAD_PARAM_ERR a table type without them, 0 actions or more than the maximum, and an
+    unsupported action. A short input gets BAD_INP_LEN_ERR.
+    """
     is_own = cmd.table_type in _OWN and hca.flow_domain(cmd.table_type) is not None
     if not is_own and (hca.eswitch is None or cmd.table_type not in SWITCHING):
         raise CmdError(
@@ -57,5 +61,8 @@ def alloc_modify_header_context(
 def dealloc_modify_header_context(
     hca: Hca, cmd: layout.DeallocModifyHeaderContextIn, out: layout.DeallocModifyHeaderContextOut
 ) -> None:
-    """Destroy the context; refused while entries use it."""
+    """Destroy the context; refused while entries use it.
+
+    The refusal is BAD_RES_STATE_ERR, as for an unknown number.
+    """
     hca.modify_headers.remove(cmd.modify_header_id)

@@ -32,7 +32,11 @@ _FIXED_BYTES = layout.packet_reformat_context_in.size - 2
 def alloc_packet_reformat_context(
     hca: Hca, cmd: layout.AllocPacketReformatContextIn, out: layout.AllocPacketReformatContextOut
 ) -> None:
-    """Create a context; one that removes headers has a size and no data."""
+    """Create a context; one that removes headers has a size and no data.
+
+    Refuse with BAD_OP_ERR a type that needs an embedded switch to manage. Refuse an unsupported
+    type or size with BAD_PARAM_ERR, a short input with BAD_INP_LEN_ERR.
+    """
     ctx = cmd.packet_reformat_context
     kind, size = ctx.reformat_type, ctx.reformat_data_size
     max_size = hca.caps.flow_table.max_encap_header_size
@@ -66,7 +70,10 @@ def alloc_packet_reformat_context(
 def query_packet_reformat_context(
     hca: Hca, cmd: layout.QueryPacketReformatContextIn, out: layout.QueryPacketReformatContextOut
 ) -> None:
-    """Return a context and its data, up to the output's space."""
+    """Return a context and its data, up to the output's space.
+
+    Refuse an unknown number with BAD_RES_ERR.
+    """
     ctx = hca.packet_reformats.need(cmd.packet_reformat_id).ctx
     fixed = layout.packet_reformat_context_in.size
     out.packet_reformat_context = ctx[:fixed]
@@ -85,7 +92,10 @@ def dealloc_packet_reformat_context(
     cmd: layout.DeallocPacketReformatContextIn,
     out: layout.DeallocPacketReformatContextOut,
 ) -> None:
-    """Destroy the context; refused while entries use it."""
+    """Destroy the context; refused while entries use it.
+
+    The refusal is BAD_RES_STATE_ERR, as for an unknown number. Cached software steering is dropped.
+    """
     hca.packet_reformats.remove(cmd.packet_reformat_id)
     if hca.icm is not None:
         hca.icm.changed()

@@ -27,7 +27,10 @@ _FORMATS = {1: 1, 2: 2}
 
 
 def check_owner(hca: Hca, table_type: int, ctx: FlowTableContext) -> None:
-    """Raise BAD_PARAM_ERR for a software-owned table of a type that software cannot own."""
+    """Raise BAD_PARAM_ERR for a software-owned table of a type that software cannot own.
+
+    Do nothing for a table that firmware owns.
+    """
     if not ctx.sw_owner:
         return
     properties = hca.caps.flow_properties(FlowTableType(table_type))
@@ -43,7 +46,10 @@ def check_is_firmwares(table: FlowTable) -> None:
 
 
 def enter(hca: Hca, table: FlowTable) -> None:
-    """Start steering packets of a table through its entries."""
+    """Let software own a table: packets follow the entries in ICM from its roots on.
+
+    The walker over ICM is shared by all tables of the function, and created for the first one.
+    """
     if hca.steering_memory is None:
         hca.steering_memory = _memory(hca)
     table.roots = int(table.ctx.sw_owner_icm_root_0), int(table.ctx.sw_owner_icm_root_1)
@@ -51,6 +57,7 @@ def enter(hca: Hca, table: FlowTable) -> None:
 
 
 def _memory(hca: Hca) -> SteeringMemory:
+    """Return a new walker over the function's ICM, which looks up the objects of its entries."""
     assert hca.icm is not None
     contexts, board = hca.packet_reformats, hca.adapter.board
     others = hca.caps.eswitch.merged_eswitch

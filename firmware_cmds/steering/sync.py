@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @command(Op.SYNC_STEERING, layout.sync_steering_in, layout.sync_steering_out)
 def sync_steering(hca: Hca, cmd: layout.SyncSteeringIn, out: layout.SyncSteeringOut) -> None:
-    """Drop all cached steering entries; no packet is in flight meanwhile."""
+    """Drop all cached steering entries; no packet is in flight meanwhile.
+
+    Refuse with BAD_OP_ERR on a function whose tables software cannot own.
+    """
     if hca.icm is None:
         raise CmdError(Status.BAD_OP_ERR, "software cannot own flow tables on this function")
     hca.icm.changed()

@@ -31,7 +31,11 @@ def _check(hca: Hca) -> None:
 def add_vxlan_udp_dport(
     hca: Hca, cmd: layout.AddVxlanUdpDportIn, out: layout.AddVxlanUdpDportOut
 ) -> None:
-    """Parse VXLAN on one more port, up to ``max_vxlan_udp_ports``."""
+    """Parse VXLAN on one more port, up to ``max_vxlan_udp_ports``.
+
+    Refuse one more with LIM_ERR, and the command with BAD_OP_ERR if VXLAN is not offloaded. Cached
+    flow decisions are dropped.
+    """
     _check(hca)
     ports = hca.parser.vxlan_ports | {cmd.vxlan_udp_port}
     if len(ports) > hca.caps.ethernet.max_vxlan_udp_ports:
@@ -48,7 +52,11 @@ def add_vxlan_udp_dport(
 def delete_vxlan_udp_dport(
     hca: Hca, cmd: layout.DeleteVxlanUdpDportIn, out: layout.DeleteVxlanUdpDportOut
 ) -> None:
-    """Stop parsing VXLAN on a port."""
+    """Stop parsing VXLAN on a port.
+
+    Refuse an unknown port with BAD_PARAM_ERR, and the command with BAD_OP_ERR if VXLAN is not
+    offloaded.
+    """
     _check(hca)
     if cmd.vxlan_udp_port not in hca.parser.vxlan_ports:
         raise CmdError(Status.BAD_PARAM_ERR, "no such VXLAN port", f"{cmd.vxlan_udp_port}")
