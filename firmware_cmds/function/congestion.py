@@ -46,6 +46,7 @@ _SELECTED = {
 
 
 def _congestion(hca: Hca, capability: str) -> Congestion:
+    """Return the port's congestion control; raise BAD_OP_ERR without ``capability``."""
     if not getattr(hca.caps.general, capability):
         raise CmdError(Status.BAD_OP_ERR, "the port has no congestion control")
     return hca.roce.congestion
@@ -58,6 +59,7 @@ class NamesProtocol(Protocol):
 
 
 def _protocol(cmd: NamesProtocol) -> CongProtocol:
+    """Return the command's protocol; raise BAD_PARAM_ERR unless it is R_ROCE_ECN_RP or _NP."""
     protocol = cmd.cong_protocol
     if protocol not in _LAYOUTS:
         raise CmdError(Status.BAD_PARAM_ERR, "cong_protocol not supported", f"{protocol}")
@@ -72,7 +74,10 @@ def _point(congestion: Congestion, protocol: CongProtocol) -> ReactionPoint | No
 def query_cong_params(
     hca: Hca, cmd: layout.QueryCongParamsIn, out: layout.QueryCongParamsOut
 ) -> None:
-    """Return the parameters of the reaction or the notification point."""
+    """Return the parameters of the reaction or the notification point.
+
+    Refuse with BAD_OP_ERR without cc_query_allowed, and another cong_protocol with BAD_PARAM_ERR.
+    """
     congestion, protocol = _congestion(hca, "cc_query_allowed"), _protocol(cmd)
     point = _point(congestion, protocol)
     values = {field.name: getattr(point, field.name) for field in fields(point)}
@@ -88,7 +93,11 @@ def query_cong_params(
 def modify_cong_params(
     hca: Hca, cmd: layout.ModifyCongParamsIn, out: layout.ModifyCongParamsOut
 ) -> None:
-    """Change the selected parameters, effective from the next packet."""
+    """Change the selected parameters, effective from the next packet.
+
+    Refuse with BAD_OP_ERR without cc_modify_allowed. Refuse with BAD_PARAM_ERR another
+    cong_protocol, and a value above its limit before any is changed.
+    """
     congestion, protocol = _congestion(hca, "cc_modify_allowed"), _protocol(cmd)
     given = _LAYOUTS[protocol].view(bytearray(cmd.congestion_parameters))
     changes = {
@@ -109,6 +118,11 @@ def modify_cong_params(
 def _statuses(
     hca: Hca, cmd: layout.QueryCongStatusIn | layout.ModifyCongStatusIn, capability: str
 ) -> tuple[Congestion, list[bool]]:
+    """Return the congestion control and the switches of the command's point, one for each priority.
+
+    Raises BAD_OP_ERR without ``capability``, BAD_PARAM_ERR for another cong_protocol or a priority
+    above 7.
+    """
     congestion, protocol = _congestion(hca, capability), _protocol(cmd)
     if cmd.priority >= PRIORITIES:
         raise CmdError(Status.BAD_PARAM_ERR, "priority above 7", f"{cmd.priority}")
@@ -120,7 +134,11 @@ def _statuses(
 def query_cong_status(
     hca: Hca, cmd: layout.QueryCongStatusIn, out: layout.QueryCongStatusOut
 ) -> None:
-    """Return whether a point is enabled for a priority."""
+    """Return whether a point is enabled for a priority.
+
+    Refuse with BAD_OP_ERR without cc_query_allowed, and another cong_protocol or a priority above 7
+    with BAD_PARAM_ERR.
+    """
     _, statuses = _statuses(hca, cmd, "cc_query_allowed")
     out.enable = statuses[cmd.priority]
 
@@ -134,7 +152,11 @@ def query_cong_status(
 def modify_cong_status(
     hca: Hca, cmd: layout.ModifyCongStatusIn, out: layout.ModifyCongStatusOut
 ) -> None:
-    """Enable or disable a point for a priority; ``tag_enable`` (802.1Qau) is ignored."""
+    """Enable or disable a point for a priority; ``tag_enable`` (802.1Qau) is ignored.
+
+    Refuse with BAD_OP_ERR without cc_modify_allowed, and another cong_protocol or a priority above
+    7 with BAD_PARAM_ERR.
+    """
     congestion, statuses = _statuses(hca, cmd, "cc_modify_allowed")
     congestion.enable(statuses, cmd.priority, enabled=bool(cmd.enable))
 
@@ -145,7 +167,10 @@ def modify_cong_status(
 def query_cong_statistics(
     hca: Hca, cmd: layout.QueryCongStatisticsIn, out: layout.QueryCongStatisticsOut
 ) -> None:
-    """Return marked packets and notifications sent, obeyed and ignored; ``clear`` zeroes them."""
+    """Return marked packets and notifications sent, obeyed and ignored; ``clear`` zeroes them.
+
+    Refuse with BAD_OP_ERR without cc_query_allowed.
+    """
     congestion = _congestion(hca, "cc_query_allowed")
     out.rp_cur_flows = congestion.flows
     for name in ("rp_cnp_ignored", "rp_cnp_handled", "np_ecn_marked_roce_packets", "np_cnp_sent"):

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 def object_of(cmd: CreateGeneralObjectIn, size: int) -> bytes:
-    """Return the one object that a command carries; missing bytes are zeros."""
+    """Return the one object that a command carries; missing bytes are zeros.
+
+    Raises LIM_ERR for log_obj_range, which requests more than one.
+    """
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one crypto object")
     return given_object(cmd.object, size)
@@ -48,7 +51,10 @@ def need_login(hca: Hca) -> None:
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
-    """Log in a caller that presents the credential; return the login's number."""
+    """Log in a caller that presents the credential; return the login's number.
+
+    Raises BAD_PARAM_ERR for a wrong credential or a pointer other than 0.
+    """
     obj = crypto_login_obj.view(object_of(cmd, crypto_login_obj.size))
     if obj.credential_pointer or obj.session_import_kek_ptr:
         raise CmdError(
@@ -61,11 +67,17 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def query(hca: Hca, number: int) -> bytes:
-    """Return the login's state: valid (0), by KEK 0 and credential 0."""
+    """Return the login's state: valid (0), by KEK 0 and credential 0.
+
+    Raises BAD_RES_ERR for an unknown number.
+    """
     hca.objects[CryptoLogin].need(number)
     return bytes(crypto_login_obj.new().buf)
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Log out. Keys that the login has created stay."""
+    """Log out. Keys that the login has created stay.
+
+    Raises BAD_RES_STATE_ERR for an unknown number.
+    """
     hca.objects[CryptoLogin].remove(number)

@@ -27,7 +27,9 @@ _WRAPPING_BYTES: Final = 8
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
     """Create a key for AES-XTS, in plaintext or wrapped, whichever the adapter requires.
 
-    Returns its number. Equal keys for data and tweaks are refused (FIPS 140 IG C.I).
+    Return its number. Raises BAD_PARAM_ERR for another purpose or size, and for a key that the
+    import KEK has not wrapped. Equal keys for data and tweaks are refused likewise (FIPS 140 IG
+    C.I). Raises BAD_RES_STATE_ERR for a caller without the login that wrapped keys need.
     """
     obj = encryption_key_obj.view(object_of(cmd, encryption_key_obj.size))
     if obj.key_purpose != _AES_XTS or obj.key_size not in _KEY_BYTES or obj.sw_wrapped:
@@ -48,7 +50,11 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def query(hca: Hca, number: int) -> bytes:
-    """Return the key's attributes without the key itself; its state is 0 (ready)."""
+    """Return the key's attributes without the key itself; its state is 0 (ready).
+
+    Raises BAD_RES_ERR for an unknown number, BAD_RES_STATE_ERR without the login that wrapped keys
+    need.
+    """
     dek = hca.objects[Dek].need(number)
     if hca.caps.crypto.wrapped_import_method:
         need_login(hca)
@@ -63,5 +69,8 @@ def query(hca: Hca, number: int) -> bytes:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Destroy a key; memory keys that use it allow no access from then on."""
+    """Destroy a key; memory keys that use it allow no access from then on.
+
+    Raises BAD_RES_STATE_ERR for an unknown number.
+    """
     hca.objects[Dek].remove(number)

@@ -41,7 +41,11 @@ def eswitch_of(hca: Hca) -> Eswitch:
 
 
 def _vport(hca: Hca, cmd: NamesVport) -> EswVport:
-    """Return the vPort that a command names; raise BAD_PARAM_ERR if there is none."""
+    """Return the vPort that a command names; by default the sender's own.
+
+    Raises BAD_PARAM_ERR for a vPort that the sender does not see, BAD_OP_ERR if the sender manages
+    no switch.
+    """
     number, is_named = cmd.vport_number, cmd.other_vport or cmd.vport_number
     if is_named and (hca.eswitch is None or not hca.vhca.sees(number)):
         raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{number}")
@@ -60,7 +64,7 @@ def query_esw_vport_context(
     """Return the settings of the switch for a vPort.
 
     Processes use it to get the ICM address of the vPort for steering entries (rdma-core's
-    mlx5dv_dr).
+    mlx5dv_dr). An unknown vPort gets BAD_PARAM_ERR, a sender without a switch BAD_OP_ERR.
     """
     context = out.esw_vport_context
     context.fdb_to_vport_reg_c_id = _vport(hca, cmd).reg_c_id
@@ -81,7 +85,11 @@ def query_esw_vport_context(
 def modify_esw_vport_context(
     hca: Hca, cmd: layout.ModifyEswVportContextIn, out: layout.ModifyEswVportContextOut
 ) -> None:
-    """Choose the registers C that a vPort receives with its packets."""
+    """Choose the registers C that a vPort receives with its packets.
+
+    Refuse with BAD_PARAM_ERR the VLAN fields, unknown registers and an unknown vPort. A sender
+    without a switch gets BAD_OP_ERR.
+    """
     vport, chosen, context = _vport(hca, cmd), cmd.field_select, cmd.esw_vport_context
     if name := first_set(chosen, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
@@ -103,11 +111,18 @@ def modify_esw_vport_context(
 def query_esw_functions(
     hca: Hca, cmd: layout.QueryEswFunctionsIn, out: layout.QueryEswFunctionsOut
 ) -> None:
-    """Return the number of virtual functions, which is 0; the host is the sender's."""
+    """Return the number of virtual functions, which is 0; the host is the sender's.
+
+    Refuse with BAD_OP_ERR a sender that manages no switch. The output stays zero.
+    """
     eswitch_of(hca)
 
 
 def _index(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int]:
+    """Return the switch that the sender manages, and the index in its L2 table.
+
+    Raises BAD_OP_ERR without a switch, BAD_PARAM_ERR for an index beyond log_max_l2_table.
+    """
     eswitch, index = eswitch_of(hca), cmd.table_index
     if index >= 1 << hca.caps.general.log_max_l2_table:
         raise CmdError(Status.BAD_PARAM_ERR, "index beyond log_max_l2_table", f"{index}")
@@ -123,7 +138,11 @@ def _index(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int]:
 def set_l2_table_entry(
     hca: Hca, cmd: l2_table.SetL2TableEntryIn, out: l2_table.SetL2TableEntryOut
 ) -> None:
-    """Direct frames to a unicast address to this function, one of several behind a port."""
+    """Direct frames to a unicast address to this function, one of several behind a port.
+
+    An entry that exists is replaced. Refuse an index beyond log_max_l2_table or silent_mode with
+    BAD_PARAM_ERR, and a sender without a switch with BAD_OP_ERR.
+    """
     eswitch, index = _index(hca, cmd)
     if cmd.silent_mode_valid:
         raise CmdError(Status.BAD_PARAM_ERR, "silent_mode is not supported")
@@ -133,6 +152,7 @@ def set_l2_table_entry(
 
 
 def _entry(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int, L2Entry]:
+    """Return switch, index and entry; raise as :func:`_index`, and BAD_RES_ERR for an empty one."""
     eswitch, index = _index(hca, cmd)
     entry = eswitch.l2_table.get(index)
     if entry is None:
@@ -149,7 +169,10 @@ def _entry(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int, L2Entry]:
 def query_l2_table_entry(
     hca: Hca, cmd: l2_table.QueryL2TableEntryIn, out: l2_table.QueryL2TableEntryOut
 ) -> None:
-    """Return an entry of the L2 table unchanged."""
+    """Return an entry of the L2 table unchanged.
+
+    Refuse an empty entry with BAD_RES_ERR, an index beyond the table with BAD_PARAM_ERR.
+    """
     _, _, entry = _entry(hca, cmd)
     mac = int.from_bytes(entry.mac, "big")
     out.mac_address.mac_addr_47_32, out.mac_address.mac_addr_31_0 = mac >> 32, mac & 0xFFFFFFFF
@@ -166,6 +189,9 @@ def query_l2_table_entry(
 def delete_l2_table_entry(
     hca: Hca, cmd: l2_table.DeleteL2TableEntryIn, out: l2_table.DeleteL2TableEntryOut
 ) -> None:
-    """Remove an entry of the L2 table."""
+    """Remove an entry of the L2 table.
+
+    Refuse an empty entry with BAD_RES_ERR, an index beyond the table with BAD_PARAM_ERR.
+    """
     eswitch, index, _ = _entry(hca, cmd)
     del eswitch.l2_table[index]

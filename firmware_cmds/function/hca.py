@@ -35,6 +35,9 @@ def enable_hca(hca: Hca, cmd: layout.EnableHcaIn, out: layout.EnableHcaOut) -> N
     """Enable the function; a crash kernel's command also resets what the old kernel left running.
 
     From the manager, for another function, it only allows that function's driver to start.
+
+    The reset frees all objects and firmware pages. Refuse with BAD_SYS_STATE_ERR a function that
+    its manager has not enabled.
     """
     one = hca.sub_function
     if cmd.function_id:
@@ -67,7 +70,7 @@ def disable_hca(hca: Hca, cmd: layout.DisableHcaIn, out: layout.DisableHcaOut) -
 
     From the manager, for a sub-function, it asks that function's driver to leave. A virtual
     function is disabled at once: its driver has left by then, or its machine has ended
-    (core/sriov.c: mlx5_device_disable_sriov).
+    (core/sriov.c: mlx5_device_disable_sriov). The refusal is BAD_SYS_STATE_ERR.
     """
     one = hca.sub_function
     if cmd.function_id:
@@ -93,7 +96,10 @@ def disable_hca(hca: Hca, cmd: layout.DisableHcaIn, out: layout.DisableHcaOut) -
     privileged=True,
 )
 def init_hca(hca: Hca, cmd: layout.InitHcaIn, out: layout.InitHcaOut) -> None:
-    """Allow objects to be created; their limits are the capabilities that the driver has set."""
+    """Allow objects to be created; their limits are the capabilities that the driver has set.
+
+    On InfiniBand enable the port. Refuse with BAD_SYS_STATE_ERR an HCA that is already initialized.
+    """
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA is already initialized")
     hca.initialize()
@@ -108,6 +114,9 @@ def teardown_hca(hca: Hca, cmd: layout.TeardownHcaIn, out: layout.TeardownHcaOut
 
     A fast teardown needs no preparation: the driver writes nic_interface next, and that write shuts
     the function down (core/fw.c: mlx5_cmd_fast_teardown_hca). ``out.state`` stays 0, success.
+
+    Both other profiles free all objects: a graceful close returns to ENABLED, a forced one to
+    DISABLED without firmware pages. Refuse an unknown profile with BAD_PARAM_ERR.
     """
     if cmd.profile == TeardownProfile.GRACEFUL_CLOSE:
         lifecycle.teardown(hca)
@@ -128,7 +137,10 @@ def query_issi(hca: Hca, cmd: layout.QueryIssiIn, out: layout.QueryIssiOut) -> N
     Op.SET_ISSI, layout.set_issi_in, layout.set_issi_out, needs=HcaState.ENABLED, privileged=True
 )
 def set_issi(hca: Hca, cmd: layout.SetIssiIn, out: layout.SetIssiOut) -> None:
-    """Choose the interface step; 1 enables RMP and XRC SRQ commands."""
+    """Choose the interface step; 1 enables RMP and XRC SRQ commands.
+
+    Refuse another one with BAD_PARAM_ERR.
+    """
     if not SUPPORTED_ISSI >> min(cmd.current_issi, 31) & 1:
         raise CmdError(Status.BAD_PARAM_ERR, "ISSI not supported", f"{cmd.current_issi}")
     hca.issi = cmd.current_issi
@@ -153,7 +165,11 @@ def _current(hca: Hca, cmd: caps.SetHcaCapIn) -> bytes | None:
     of_others=True,
 )
 def query_hca_cap(hca: Hca, cmd: caps.QueryHcaCapIn, out: caps.QueryHcaCapOut) -> None:
-    """Return a group of capabilities, or the head of its page; op_mod is ``group << 1 | mode``."""
+    """Return a group of capabilities, or the head of its page; op_mod is ``group << 1 | mode``.
+
+    Refuse with BAD_PARAM_ERR a number that is no group, a group that was turned off, and an unknown
+    mode. Groups without an implementation read as zeros and are counted for the summary.
+    """
     group = cmd.op_mod >> 1
     if not hca.caps.has(group):
         hca.unhandled.cap_groups[group] += 1
@@ -172,7 +188,9 @@ def query_hca_cap(hca: Hca, cmd: caps.QueryHcaCapIn, out: caps.QueryHcaCapOut) -
 def set_hca_cap(hca: Hca, cmd: caps.SetHcaCapIn, out: caps.SetHcaCapOut) -> None:
     """Set capabilities below their maximum, before INIT_HCA only.
 
-    A value that an adapter's manager sets for another function is that function's maximum.
+    A value that an adapter's manager sets for another function is that function's maximum. Refuse
+    an initialized HCA with BAD_SYS_STATE_ERR, an unknown group or a value above the maximum with
+    BAD_PARAM_ERR.
     """
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities can only be set before INIT_HCA")
@@ -199,7 +217,8 @@ def set_driver_version(
 ) -> None:
     """Store the driver's name ("Linux,mlx5_core,6.12.107") for ``mlx5emu status``.
 
-    OpenBSD's if_mcx.c and illumos' mlxcx give up when it is refused.
+    OpenBSD's if_mcx.c and illumos' mlxcx give up when it is refused. Bytes outside ASCII are stored
+    as escapes.
     """
     name = bytes(cmd.driver_version).partition(b"\0")[0]
     hca.driver = name.decode("ascii", errors="backslashreplace")

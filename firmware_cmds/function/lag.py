@@ -34,7 +34,11 @@ ACTIVE = 1
 
 
 def _lag(hca: Hca) -> Lag:
-    """Return the LAG whose master the sender is; raise BAD_OP_ERR or BAD_RES_STATE_ERR."""
+    """Return the LAG whose master the sender is.
+
+    Raises BAD_RES_STATE_ERR if there is none. Raises BAD_OP_ERR for a sender that cannot be its
+    master.
+    """
     _check_master(hca)
     if (lag := hca.adapter.board.lag) is None:
         raise CmdError(Status.BAD_RES_STATE_ERR, "there is no LAG")
@@ -42,6 +46,7 @@ def _lag(hca: Hca) -> Lag:
 
 
 def _check_master(hca: Hca) -> None:
+    """Refuse with BAD_OP_ERR a board with one port, and a sender that is not its master."""
     board = hca.adapter.board
     if not hca.caps.general.lag_master or len(board.adapters) < 2:
         raise CmdError(Status.BAD_OP_ERR, "a LAG needs a board with two ports")
@@ -50,7 +55,10 @@ def _check_master(hca: Hca) -> None:
 
 
 def _remap(hca: Hca, ctx: layout.Lagc) -> tuple[int, ...]:
-    """Return the port of each affinity; raise BAD_PARAM_ERR for one that does not exist."""
+    """Return the port of each affinity; raise BAD_PARAM_ERR for one that does not exist.
+
+    Index 0 is the port of affinity 1.
+    """
     remap = int(ctx.tx_remap_affinity_1), int(ctx.tx_remap_affinity_2)
     ports = len(hca.adapter.board.adapters)
     if not all(1 <= port <= ports for port in remap):
@@ -70,7 +78,10 @@ def _mode(hca: Hca, ctx: layout.Lagc) -> LagPortSelect:
 
 
 def _active(hca: Hca, ctx: layout.Lagc) -> int:
-    """Return the active ports of the context; raise BAD_PARAM_ERR for a bit above num_lag_ports."""
+    """Return the active ports of the context; raise BAD_PARAM_ERR for a bit above num_lag_ports.
+
+    Raises BAD_PARAM_ERR also for any bit without port_select_flow_table_bypass.
+    """
     active, ports = int(ctx.active_port), len(hca.adapter.board.adapters)
     if active and not hca.caps.port_selection.port_select_flow_table_bypass:
         raise CmdError(Status.BAD_PARAM_ERR, "active_port without port_select_flow_table_bypass")
@@ -85,7 +96,9 @@ def _active(hca: Hca, ctx: layout.Lagc) -> int:
 def create_lag(hca: Hca, cmd: layout.CreateLagIn, out: layout.CreateLagOut) -> None:
     """Join the ports when the drivers of both have initialized their functions.
 
-    With create_lag_when_not_master_up the sender's is enough.
+    With create_lag_when_not_master_up the sender's is enough. Refuse with BAD_OP_ERR a sender that
+    is not the master. Refuse with BAD_RES_STATE_ERR a second LAG or a function that is not
+    initialized, an unsupported mode or port with BAD_PARAM_ERR.
     """
     _check_master(hca)
     board = hca.adapter.board
@@ -109,7 +122,12 @@ def create_lag(hca: Hca, cmd: layout.CreateLagIn, out: layout.CreateLagOut) -> N
 
 @command(Op.MODIFY_LAG, layout.modify_lag_in, layout.modify_lag_out, privileged=True)
 def modify_lag(hca: Hca, cmd: layout.ModifyLagIn, out: layout.ModifyLagOut) -> None:
-    """Change the port by which each affinity's packets leave; queue pairs are unchanged."""
+    """Change the port by which each affinity's packets leave; queue pairs are unchanged.
+
+    In the mode PORT_SELECT_FT change the active ports instead. Refuse another field or an unknown
+    port with BAD_PARAM_ERR. Without a LAG refuse with BAD_RES_STATE_ERR; a sender that is not the
+    master gets BAD_OP_ERR.
+    """
     lag = _lag(hca)
     if lag.mode is LagPortSelect.PORT_SELECT_FT and cmd.field_select == ModifyLag.ACTIVE_PORT:
         lag.active = _active(hca, cmd.ctx)
@@ -127,6 +145,7 @@ def query_lag(hca: Hca, cmd: layout.QueryLagIn, out: layout.QueryLagOut) -> None
     """Return whether there is a LAG, and the port by which each affinity's packets leave.
 
     Every function of the board may query it. Without one, queue pairs have no affinity to a port.
+    Without one the output stays zero.
     """
     if (lag := hca.adapter.board.lag) is None:
         return
@@ -139,7 +158,11 @@ def query_lag(hca: Hca, cmd: layout.QueryLagIn, out: layout.QueryLagOut) -> None
 
 @command(Op.DESTROY_LAG, layout.destroy_lag_in, layout.destroy_lag_out, privileged=True)
 def destroy_lag(hca: Hca, cmd: layout.DestroyLagIn, out: layout.DestroyLagOut) -> None:
-    """Separate the ports again; refused while the vPorts are joined."""
+    """Separate the ports again; refused while the vPorts are joined.
+
+    The refusal is BAD_RES_STATE_ERR, as without a LAG. A sender that is not the master gets
+    BAD_OP_ERR.
+    """
     if _lag(hca).has_vports:
         raise CmdError(Status.BAD_RES_STATE_ERR, "DESTROY_VPORT_LAG must precede DESTROY_LAG")
     hca.adapter.board.lag = None
@@ -149,7 +172,11 @@ def destroy_lag(hca: Hca, cmd: layout.DestroyLagIn, out: layout.DestroyLagOut) -
     Op.CREATE_VPORT_LAG, layout.create_vport_lag_in, layout.create_vport_lag_out, privileged=True
 )
 def create_vport_lag(hca: Hca, cmd: layout.CreateVportLagIn, out: layout.CreateVportLagOut) -> None:
-    """Join the vPorts: the master receives packets for its GIDs from any port."""
+    """Join the vPorts: the master receives packets for its GIDs from any port.
+
+    Refuse with BAD_RES_STATE_ERR if they are joined already, or without a LAG. A sender that is not
+    the master gets BAD_OP_ERR.
+    """
     lag = _lag(hca)
     if lag.has_vports:
         raise CmdError(Status.BAD_RES_STATE_ERR, "the vPorts are already joined")
@@ -163,7 +190,11 @@ def create_vport_lag(hca: Hca, cmd: layout.CreateVportLagIn, out: layout.CreateV
 def destroy_vport_lag(
     hca: Hca, cmd: layout.DestroyVportLagIn, out: layout.DestroyVportLagOut
 ) -> None:
-    """Separate the vPorts: each port's packets are for its own function again."""
+    """Separate the vPorts: each port's packets are for its own function again.
+
+    Refuse with BAD_RES_STATE_ERR if they are not joined, or without a LAG. A sender that is not the
+    master gets BAD_OP_ERR.
+    """
     lag = _lag(hca)
     if not lag.has_vports:
         raise CmdError(Status.BAD_RES_STATE_ERR, "the vPorts are not joined")

@@ -31,6 +31,11 @@ def mad_ifc(hca: Hca, cmd: layout.MadIfcIn, out: layout.MadIfcOut) -> None:
 
 
 def _answer(hca: Hca, mad: bytes, *, checks_mkey: bool) -> bytes:
+    """Return the response of the subnet or performance agent, 256 bytes.
+
+    A wrong M_Key, a method without a response and a class without an agent get
+    UNSUPPORTED_METHOD_ATTRIB.
+    """
     port, mgmt_class = hca.ib, pma_mad.view(mad).mad_hdr.mgmt_class
     if mgmt_class in (MgmtClass.SUBN_LID_ROUTED, MgmtClass.SUBN_DIRECTED_ROUTE):
         answered = smp.answer(hca, mad, port.lid, checks_mkey=checks_mkey)
@@ -40,6 +45,7 @@ def _answer(hca: Hca, mad: bytes, *, checks_mkey: bool) -> bytes:
 
 
 def _unsupported(mad: bytes) -> bytes:
+    """Return the MAD as a GetResp with the status UNSUPPORTED_METHOD_ATTRIB."""
     answer = pma_mad.view(bytearray(mad))
     answer.mad_hdr.method = Method.GET | RESPONSE
     answer.mad_hdr.status = MadStatus.UNSUPPORTED_METHOD_ATTRIB

@@ -66,7 +66,11 @@ class NamesVport(Protocol):
 def query_nic_vport_context(
     hca: Hca, cmd: layout.QueryNicVportContextIn, out: layout.QueryNicVportContextOut
 ) -> None:
-    """Return the context and the chosen list, up to the output's space."""
+    """Return the context and the chosen list, up to the output's space.
+
+    allowed_list_type chooses the list; an unknown type gets BAD_PARAM_ERR. The manager may ask
+    about another function.
+    """
     vport, context = hca.nic_vport, out.nic_vport_context
     entries = _list(vport, _list_type(cmd.allowed_list_type))
     is_asked = hca.caps.ethernet.wqe_inline_mode == InlineModeCap.VPORT_CONTEXT
@@ -97,6 +101,7 @@ def query_nic_vport_context(
 
 
 def _list_type(number: int) -> NvprtListType:
+    """Return the type of a vPort list; raise BAD_PARAM_ERR for an unknown one."""
     try:
         return NvprtListType(number)
     except ValueError:
@@ -121,7 +126,12 @@ def _list(vport: NicVport, kind: NvprtListType) -> Sequence[int]:
 def modify_nic_vport_context(
     hca: Hca, cmd: layout.ModifyNicVportContextIn, out: layout.ModifyNicVportContextOut
 ) -> None:
-    """Set the selected fields: MTU, lists of addresses, promiscuous modes, RoCE, local loopback."""
+    """Set the selected fields: MTU, lists of addresses, promiscuous modes, RoCE, local loopback.
+
+    A new address is announced to wire and switch. The manager gets NIC_VPORT_CHANGE if it has armed
+    the change. Refuse with BAD_PARAM_ERR fields that are not settable and invalid values, with
+    LIM_ERR a list that is too long.
+    """
     vport, chosen, context = hca.nic_vport, cmd.field_select, cmd.nic_vport_context
     if name := first_set(chosen, _NOT_SETTABLE):
         raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
@@ -182,10 +192,10 @@ def _reported(vport: NicVport) -> dict[VportChange, object]:
 
 
 def _report(hca: Hca, before: dict[VportChange, object]) -> None:
-    """Notify the manager of the first change of the context that it has armed.
+    """Raise NIC_VPORT_CHANGE at the manager if a change of the context is armed.
 
-    The manager then queries the context and arms again (core/eswitch.c:
-    esw_vport_change_handle_locked).
+    ``before`` is the state before the change. The event disarms: the manager then queries the
+    context and arms again (core/eswitch.c: esw_vport_change_handle_locked).
     """
     vport = hca.nic_vport
     if not vport.armed:
@@ -212,7 +222,7 @@ def is_switched(hca: Hca, cmd: NamesVport) -> bool:
 def _permanent_address(
     context: layout.NicVportContext, cmd: layout.ModifyNicVportContextIn
 ) -> bytes:
-    """Return a unicast address.
+    """Return the MAC address of the command; raise BAD_PARAM_ERR unless it is unicast.
 
     The manager may give another vPort the zero address: that vPort's driver then chooses one.
     """
@@ -228,7 +238,11 @@ def _entries(
     chosen: layout.ModifyNicVportFieldSelect,
     context: layout.NicVportContext,
 ) -> list[int] | None:
-    """Return the entries that replace the list; None if the command replaces none."""
+    """Return the entries that replace the list; None if the command replaces none.
+
+    Raises LIM_ERR for more than the capability allows, BAD_INP_LEN_ERR for a short input,
+    BAD_PARAM_ERR for a multicast address in the unicast list.
+    """
     if not chosen.addresses_list:
         return None
     kind, size = _list_type(context.allowed_list_type), context.allowed_list_size
@@ -254,6 +268,7 @@ def _entries(
 
 
 def _put_list(vport: NicVport, kind: NvprtListType, entries: list[int]) -> None:
+    """Replace one of the vPort's lists: VLANs, unicast or multicast MAC addresses."""
     if kind is NvprtListType.VLAN:
         vport.vlan_list = tuple(entries)
         return
@@ -277,7 +292,8 @@ def modify_vport_state(
     """Enable or disable a virtual port, for its function or for its switch.
 
     AUTO means UP to the function itself. To the switch it means that the vPort follows the physical
-    port.
+    port. A change of the link raises PORT_CHANGE. Refuse with BAD_PARAM_ERR an unknown state, and
+    the op_mod of the switch from another sender than its manager.
     """
     is_esw = cmd.op_mod == VportStateOpMod.ESW_VPORT and is_switched(hca, cmd)
     if cmd.op_mod != VportStateOpMod.VNIC_VPORT and not is_esw:

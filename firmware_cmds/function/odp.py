@@ -25,7 +25,9 @@ def page_fault_resume(
 ) -> None:
     """Resume the work that waits for a page, or fail it when the driver reports an error.
 
-    The command's form is that of the scheme that the driver has chosen (odp_cap.mem_page_fault).
+    The command's form is that of the scheme that the driver has chosen (odp_cap.mem_page_fault). A
+    token that is not open gets BAD_RES_ERR, a wrong type or queue BAD_PARAM_ERR. A page fault whose
+    queue pair has stopped is ignored.
     """
     if hca.caps.odp.mem_page_fault:
         memory = layout.mem_page_fault_info.view(cmd.page_fault_info)

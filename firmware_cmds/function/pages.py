@@ -28,7 +28,10 @@ PAGE = 4096
     privileged=True,
 )
 def query_pages(hca: Hca, cmd: layout.QueryPagesIn, out: layout.QueryPagesOut) -> None:
-    """Return the number of pages that the device wants; at 0 the driver sends no MANAGE_PAGES."""
+    """Return the number of pages that the device wants; at 0 the driver sends no MANAGE_PAGES.
+
+    For boot and init the same number, for regular 0; another op_mod gets BAD_PARAM_ERR.
+    """
     if cmd.op_mod not in (BootPages.BOOT, BootPages.INIT, BootPages.REGULAR):
         raise CmdError(Status.BAD_PARAM_ERR, "unknown QUERY_PAGES op_mod", f"{cmd.op_mod}")
     out.num_pages = hca.fwpages.boot_pages if cmd.op_mod != BootPages.REGULAR else 0
@@ -42,7 +45,11 @@ def query_pages(hca: Hca, cmd: layout.QueryPagesIn, out: layout.QueryPagesOut) -
     privileged=True,
 )
 def manage_pages(hca: Hca, cmd: layout.ManagePagesIn, out: layout.ManagePagesOut) -> Portions[None]:
-    """Take pages from the driver, return them, or record that the driver has none."""
+    """Take pages from the driver, return them, or record that the driver has none.
+
+    Refuse with BAD_PARAM_ERR another op_mod, a page outside guest memory or one given twice. A
+    short list gets BAD_INP_LEN_ERR, more than MAX_PAGES LIM_ERR.
+    """
     if cmd.op_mod == PageOp.GIVE:
         yield from _give(hca, cmd)
     elif cmd.op_mod == PageOp.TAKE:
@@ -54,6 +61,11 @@ def manage_pages(hca: Hca, cmd: layout.ManagePagesIn, out: layout.ManagePagesOut
 
 
 def _give(hca: Hca, cmd: layout.ManagePagesIn) -> Portions[None]:
+    """Add the pages of the command to the firmware's, all or none.
+
+    Raises BAD_INP_LEN_ERR for a short list, LIM_ERR above MAX_PAGES. Raises BAD_PARAM_ERR for a
+    page that is not guest memory or was given before.
+    """
     count = cmd.input_num_entries
     if count > len(cmd.pas):
         raise CmdError(

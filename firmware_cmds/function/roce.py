@@ -40,7 +40,9 @@ def set_roce_address(hca: Hca, cmd: layout.SetRoceAddressIn, out: layout.SetRoce
     """Write an entry of the table; an address of zeros empties it, whatever its version.
 
     The manager of a switch writes an entry without a MAC address, for messages to itself: the entry
-    gets the vPort's MAC. Its type is always IPv4 (core/rdma.c: mlx5_rdma_add_roce_addr).
+    gets the vPort's MAC. Its type is always IPv4 (core/rdma.c: mlx5_rdma_add_roce_addr). Wire and
+    switch are notified. Refuse with BAD_PARAM_ERR a version, type, MAC address or VLAN that is
+    invalid, and an index beyond the table; without RoCE refuse with BAD_OP_ERR.
     """
     index, given = _index(hca, cmd), cmd.roce_address
     mac = (given.source_mac_47_32 << 32 | given.source_mac_31_0).to_bytes(MAC_BYTES, "big")
@@ -60,6 +62,10 @@ def set_roce_address(hca: Hca, cmd: layout.SetRoceAddressIn, out: layout.SetRoce
 
 
 def _check(entry: GidEntry, *, is_manager: bool) -> None:
+    """Refuse an entry with an invalid version, L3 type, MAC address or VLAN with BAD_PARAM_ERR.
+
+    ``is_manager`` permits the type IPv4 for any address.
+    """
     if entry.version not in (RoceVersion.VERSION_1, RoceVersion.VERSION_2):
         raise CmdError(Status.BAD_PARAM_ERR, "RoCE version not supported", f"{entry.version}")
     # Version 1 has one header for both kinds of addresses, so their type is not checked.
@@ -89,7 +95,10 @@ def _check(entry: GidEntry, *, is_manager: bool) -> None:
 def query_roce_address(
     hca: Hca, cmd: layout.QueryRoceAddressIn, out: layout.QueryRoceAddressOut
 ) -> None:
-    """Return an entry of the table unchanged."""
+    """Return an entry of the table unchanged.
+
+    Refuse an index beyond the table with BAD_PARAM_ERR, and a port without RoCE with BAD_OP_ERR.
+    """
     entry = hca.gids[_index(hca, cmd)]
     mac = int.from_bytes(entry.mac, "big")
     out.roce_address.assign(

@@ -26,6 +26,7 @@ def _all(hca: Hca) -> SubFunctions:
 
 
 def _named(hca: Hca, number: int) -> SubFunction:
+    """Return the record of a sub-function's number; raise BAD_PARAM_ERR if there is none."""
     sf = _all(hca).find(number)
     if sf is None:
         raise CmdError(
@@ -36,7 +37,11 @@ def _named(hca: Hca, number: int) -> SubFunction:
 
 @command(Op.ALLOC_SF, layout.alloc_sf_in, layout.alloc_sf_out, privileged=True)
 def alloc_sf(hca: Hca, cmd: layout.AllocSfIn, out: layout.AllocSfOut) -> None:
-    """Allocate the sub-function with this number, and its vPort; its driver cannot start yet."""
+    """Allocate the sub-function with this number, and its vPort; its driver cannot start yet.
+
+    The manager gets VHCA_STATE_CHANGE if armed. Refuse an unknown number with BAD_PARAM_ERR, an
+    allocated one with BAD_RES_STATE_ERR.
+    """
     one = _named(hca, cmd.function_id)
     if one.state is not VhcaState.INVALID:
         raise CmdError(
@@ -48,7 +53,11 @@ def alloc_sf(hca: Hca, cmd: layout.AllocSfIn, out: layout.AllocSfOut) -> None:
 
 @command(Op.DEALLOC_SF, layout.dealloc_sf_in, layout.dealloc_sf_out, privileged=True)
 def dealloc_sf(hca: Hca, cmd: layout.DeallocSfIn, out: layout.DeallocSfOut) -> None:
-    """Free a sub-function that is not active."""
+    """Free a sub-function that is not active.
+
+    Its function ends at once. Refuse one that is active or not allocated with BAD_RES_STATE_ERR, an
+    unknown number with BAD_PARAM_ERR.
+    """
     one = _named(hca, cmd.function_id)
     if one.state is not VhcaState.ALLOCATED:
         raise CmdError(
@@ -65,7 +74,10 @@ def dealloc_sf(hca: Hca, cmd: layout.DeallocSfIn, out: layout.DeallocSfOut) -> N
     privileged=True, of_vports=True,
 )  # fmt: skip
 def query_vhca_state(hca: Hca, cmd: layout.QueryVhcaStateIn, out: layout.QueryVhcaStateOut) -> None:
-    """Return the state of a sub-function, and the driver's own number for it."""
+    """Return the state of a sub-function, and the driver's own number for it.
+
+    A later arming then reports only newer changes. Refuse an unknown number with BAD_PARAM_ERR.
+    """
     one = _checked(hca, cmd)
     one.reported = one.state
     context = out.vhca_state_context
@@ -81,7 +93,11 @@ def query_vhca_state(hca: Hca, cmd: layout.QueryVhcaStateIn, out: layout.QueryVh
 def modify_vhca_state(
     hca: Hca, cmd: layout.ModifyVhcaStateIn, out: layout.ModifyVhcaStateOut
 ) -> None:
-    """Set the driver's own number of a sub-function, or arm the event of its next change."""
+    """Set the driver's own number of a sub-function, or arm the event of its next change.
+
+    A change since the last query is reported at once. Refuse a number for one that is not allocated
+    with BAD_RES_STATE_ERR, an unknown one with BAD_PARAM_ERR.
+    """
     one, chosen, context = _checked(hca, cmd), cmd.vhca_state_field_select, cmd.vhca_state_context
     if chosen.sw_function_id:
         if one.state is VhcaState.INVALID:

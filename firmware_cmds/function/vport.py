@@ -66,7 +66,10 @@ def query_hca_vport_context(
 def modify_hca_vport_context(
     hca: Hca, cmd: layout.ModifyHcaVportContextIn, out: layout.ModifyHcaVportContextOut
 ) -> None:
-    """Set capability bits that belong to the software (hw/main.c:set_port_caps_atomic)."""
+    """Set capability bits that belong to the software (hw/main.c:set_port_caps_atomic).
+
+    A change is reported to the subnet. Refuse other fields and bits with BAD_PARAM_ERR.
+    """
     context = cmd.hca_vport_context
     if context.field_select:
         raise CmdError(
@@ -90,7 +93,11 @@ def modify_hca_vport_context(
 def query_hca_vport_gid(
     hca: Hca, cmd: layout.QueryHcaVportGidIn, out: layout.QueryHcaVportGidOut
 ) -> None:
-    """Return one GID, or from index 0 on all that fit the output."""
+    """Return one GID, or the whole table for index 0xFFFF.
+
+    gids_num is the number of GIDs. Refuse an index beyond the table with BAD_PARAM_ERR, a short
+    output with BAD_OUTP_LEN_ERR.
+    """
     indices = _indices(cmd.gid_index, GID_TABLE_ENTRIES, len(out.gid))
     for at, index in enumerate(indices):
         out.gid[at] = hca.ib.gid(index)
@@ -106,9 +113,10 @@ def query_hca_vport_gid(
 def query_hca_vport_pkey(
     hca: Hca, cmd: layout.QueryHcaVportPkeyIn, out: layout.QueryHcaVportPkeyOut
 ) -> None:
-    """Return one P_Key, or from index 0 on all that fit the output.
+    """Return one P_Key, or the whole table for index 0xFFFF.
 
     mlx5_ib reads the single P_Key of RoCE from an Ethernet port as well (mlx5_query_port_roce).
+    Refuse an index beyond the table with BAD_PARAM_ERR, a short output with BAD_OUTP_LEN_ERR.
     """
     if hca.model.port_type is PortType.ETH:
         keys: Sequence[int] = (DEFAULT_PKEY,)
@@ -119,6 +127,11 @@ def query_hca_vport_pkey(
 
 
 def _indices(index: int, entries: int, room: int) -> range:
+    """Return the indices that a query of a table reads: one, or all for 0xFFFF.
+
+    ``room`` is the number of entries that fit the output. Raises BAD_PARAM_ERR beyond the table,
+    BAD_OUTP_LEN_ERR if too few fit.
+    """
     if index == ALL_ENTRIES:
         if room < entries:
             raise CmdError(
@@ -138,7 +151,11 @@ def _indices(index: int, entries: int, room: int) -> range:
 def query_vport_state(
     hca: Hca, cmd: layout.QueryVportStateIn, out: layout.QueryVportStateOut
 ) -> None:
-    """Return UP while the port has a link and the driver has not disabled it."""
+    """Return UP while the port has a link and the driver has not disabled it.
+
+    The switch's manager reads admin_state as it set it for the vPort; from others that op_mod gets
+    BAD_PARAM_ERR.
+    """
     out.admin_state = out.state = int(hca.vport.is_up)
     if cmd.op_mod == VportStateOpMod.ESW_VPORT:
         if not is_switched(hca, cmd):
@@ -155,7 +172,10 @@ def query_vport_state(
 def query_vport_counter(
     hca: Hca, cmd: layout.QueryVportCounterIn, out: layout.QueryVportCounterOut
 ) -> None:
-    """Return packets and octets since the driver last cleared them."""
+    """Return packets and octets since the driver last cleared them.
+
+    ``clear`` zeroes them. The manager may ask about another function.
+    """
     for name, traffic in counts.since_cleared(hca.vport).items():
         getattr(out, name).assign({"packets": traffic.packets, "octets": traffic.octets})
     if cmd.clear:

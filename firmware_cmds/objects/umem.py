@@ -48,10 +48,9 @@ A umem may have a million page entries, so their lowest bytes are checked togeth
 
 @command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
 def create_uctx(hca: Hca, cmd: layout.CreateUctxIn, out: layout.CreateUctxOut) -> None:
-    """Create a user context, without any of the capabilities of uctx_cap.
+    """Create a user context with the rights ``cap``, of those in the HCA's uctx_cap.
 
-    Rights of ``cap`` are stored; a bit outside the HCA's uctx_cap gets BAD_PARAM_ERR. Refuse with
-    LIM_ERR when no uid is free.
+    Refuse another bit with BAD_PARAM_ERR, and the command with LIM_ERR when no uid is free.
     """
     if cmd.uctx.cap & ~hca.caps.general.uctx_cap:
         raise CmdError(Status.BAD_PARAM_ERR, "uctx_cap not supported", f"{cmd.uctx.cap:#x}")

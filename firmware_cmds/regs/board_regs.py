@@ -36,7 +36,7 @@ def _mtcap(_hca: Hca, reg: module_regs.MtcapReg) -> None:
 def _mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
     """Fill in a sensor's temperatures; ``mtr`` resets its maximum.
 
-    The cable has no sensor: 0.
+    The cable has no sensor: 0. Refuse another sensor_index with BAD_PARAM_ERR.
     """
     if reg.sensor_index == _MODULE_0:
         reg.temperature = reg.max_temperature = 0
@@ -63,7 +63,7 @@ def _mpcnt(_hca: Hca, reg: port_counters.MpcntReg) -> None:
     """Fill in the PCIe counters, which are all 0.
 
     The link loses nothing, no request on it waits, and it never leaves L0. FreeBSD's mlx5en reads
-    all three groups every second.
+    all three groups every second. Refuse another group with BAD_PARAM_ERR.
     """
     if reg.grp not in _GROUPS or reg.pcie_index:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")

@@ -31,7 +31,10 @@ def _pptb(hca: Hca, reg: layout.PptbReg) -> None:
 
 
 def _set_pptb(hca: Hca, reg: layout.PptbReg) -> None:
-    """Set the buffers of the priorities in the mask ``pm``."""
+    """Set the buffers of the priorities in the mask ``pm``.
+
+    Refuse a buffer that does not exist with BAD_PARAM_ERR; no priority is then changed.
+    """
     table = bytearray(hca.eth.buffers.of_priority)
     for prio in range(PRIORITIES):
         number = reg.prio_x_buff >> _BUFFER_BITS * prio & _BUFFER_MASK
@@ -52,6 +55,11 @@ def _pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
 
 
 def _set_pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
+    """Set sizes and thresholds of all receive buffers, in cells; fill in the result.
+
+    Refuse with BAD_PARAM_ERR more than the port's memory, and thresholds of a lossless buffer that
+    do not fit.
+    """
     entries = tuple(reg.buffer)
     total = sum(entry.size for entry in entries)
     if total > port_buffers.CELLS:
@@ -81,7 +89,8 @@ def _sbcam(_hca: Hca, reg: layout.SbcamReg) -> None:
 def _pool_of(buffers: PortBuffers, reg: layout.SbprReg) -> Pool:
     """Return the pool of a direction and number.
 
-    Descriptors (``desc``) have no pools of their own; they share those of cells.
+    Descriptors (``desc``) have no pools of their own; they share those of cells. Raises
+    BAD_PARAM_ERR for an unknown one.
     """
     pool = buffers.pools.get((reg.dir, reg.pool))
     if pool is None:
@@ -96,6 +105,7 @@ def _sbpr(hca: Hca, reg: layout.SbprReg) -> None:
 
 
 def _set_sbpr(hca: Hca, reg: layout.SbprReg) -> None:
+    """Set a pool's size, mode and infinity; refuse a size above the memory with BAD_PARAM_ERR."""
     pool = _pool_of(hca.eth.buffers, reg)
     if reg.size > port_buffers.CELLS:
         raise CmdError(
@@ -112,6 +122,7 @@ def _place(reg: layout.SbcmReg) -> tuple[int, int]:
 
 
 def _sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
+    """Fill in the quota of a receive buffer in a pool; without a setting, the default one."""
     share = hca.eth.buffers.shares.get(_place(reg), BufferQuota())
     reg.pool, reg.infi_max = share.pool, share.infinite
     reg.min_buff, reg.max_buff = share.least, share.most
@@ -119,6 +130,7 @@ def _sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
 
 
 def _set_sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
+    """Set a receive buffer's quota in a pool; an unknown pool or buffer gets BAD_PARAM_ERR."""
     place = _place(reg)
     if reg.pool >= port_buffers.POOLS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such buffer pool", f"{reg.pool}")

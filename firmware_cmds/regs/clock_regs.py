@@ -47,6 +47,7 @@ def _signed(word: int) -> int:
 
 
 def _mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
+    """Fill in the time of day; refuse with BAD_PARAM_ERR without a real-time clock."""
     _check_clock(hca)
     seconds, rest = divmod(hca.adapter.real_time.at(hca.clock.now_ns()), SECOND_NS)
     reg.log_max_freq_adjustment = _LOG_MOST_PPB
@@ -56,7 +57,8 @@ def _mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
 def _set_mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
     """Set the time, adjust it, or change the clock's frequency.
 
-    Only the manager may write it.
+    Only the manager may write it. Scheduled pulses follow the change. Refuse with BAD_PARAM_ERR an
+    unknown operation, a value out of range, and a function without a real-time clock.
     """
     _check_clock(hca)
     now, clock = hca.clock.now_ns(), hca.adapter.real_time
@@ -74,7 +76,10 @@ def _set_mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
 
 
 def _correction(reg: layout.MtutcReg) -> int:
-    """Return the correction in units of 1 / (1000000 << 16)."""
+    """Return the correction in units of 1 / (1000000 << 16).
+
+    Raises BAD_PARAM_ERR for unknown units, and for more than 67 ms in a second.
+    """
     freq_adjustment = _signed(reg.freq_adjustment)
     if reg.freq_adj_units > _SCALED_PPM:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown units of frequency", f"{reg.freq_adj_units}")
@@ -87,6 +92,7 @@ def _correction(reg: layout.MtutcReg) -> int:
 
 
 def _pin(hca: Hca, number: int) -> Pin:
+    """Return the pin; raise BAD_PARAM_ERR for an unknown one, and without the capability pps."""
     if not hca.caps.general.pps:
         raise CmdError(Status.BAD_PARAM_ERR, "register not supported", "no pins")
     if number >= PINS:
@@ -95,7 +101,10 @@ def _pin(hca: Hca, number: int) -> Pin:
 
 
 def _mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
-    """Fill in the pins' capabilities, and the function of one pin."""
+    """Fill in the pins' capabilities, and the function of one pin.
+
+    Refuse an unknown pin with BAD_PARAM_ERR, and any without the capability pps.
+    """
     pin = _pin(hca, reg.pin)
     reg.cap_number_of_pps_pins = PINS
     reg.cap_max_num_of_pps_in_pins = reg.cap_max_num_of_pps_out_pins = PINS
@@ -110,7 +119,11 @@ def _mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
 
 
 def _set_mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
-    """Set the fields that ``field_select`` names, and start or stop the pulses."""
+    """Set the fields that ``field_select`` names, and start or stop the pulses.
+
+    Refuse with BAD_PARAM_ERR an unknown pin or mode, a period out of range, and pulses longer than
+    a period in the same write. Unknown bits are ignored.
+    """
     pin = _pin(hca, reg.pin)
     chosen = [bit for bit in range(32) if reg.field_select >> bit & 1 and _CHOICES >> bit & 1]
     period = (reg.npps_period >> 32) * SECOND_NS + (reg.npps_period & 0xFFFFFFFF)
@@ -139,7 +152,10 @@ def _mtppse(hca: Hca, reg: layout.MtppseReg) -> None:
 
 
 def _set_mtppse(hca: Hca, reg: layout.MtppseReg) -> None:
-    """Set whether the driver gets events of a pin's pulses: never, always, or for the next one."""
+    """Set whether the driver gets events of a pin's pulses: never, always, or for the next one.
+
+    Refuse an unknown pin or mode with BAD_PARAM_ERR.
+    """
     pin = _pin(hca, reg.pin)
     if reg.event_generation_mode not in tuple(EventMode):
         raise CmdError(

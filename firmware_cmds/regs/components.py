@@ -37,7 +37,10 @@ class InfoType(IntEnum):
 
 
 def mcam(hca: Hca, reg: McamReg) -> None:
-    """Fill in the supported management registers and features, a bit each."""
+    """Fill in the supported management registers and features, a bit each.
+
+    Other groups are left as zeros.
+    """
     general = hca.caps.general
     has_real_time, has_pins = bool(general.rq_ts_format), bool(general.pps)
     if reg.access_reg_group == _REGISTERS_9000:
@@ -57,7 +60,10 @@ def mcam(hca: Hca, reg: McamReg) -> None:
 
 
 def mcqs(hca: Hca, reg: layout.McqsReg) -> None:
-    """Fill in a component's state: the boot image, in use and not being updated."""
+    """Fill in a component's state: the boot image, in use and not being updated.
+
+    Refuse another component_index than 0 with BAD_PARAM_ERR.
+    """
     _check_index(reg)
     reg.last_index_flag = 1
     reg.identifier = BOOT_IMAGE
@@ -66,7 +72,9 @@ def mcqs(hca: Hca, reg: layout.McqsReg) -> None:
 def mcqi(hca: Hca, reg: layout.McqiReg) -> None:
     """Fill in ``data_size`` bytes of information about a component.
 
-    ``read_pending_component`` requests the version that the next reset activates: the same one.
+    ``read_pending_component`` requests the version that the next reset activates: the same one. A
+    short output gets BAD_OUTP_LEN_ERR. Refuse an unknown info_type, offset or component_index with
+    BAD_PARAM_ERR.
     """
     _check_index(reg)
     about = _INFORMATION.get(reg.info_type)
@@ -107,6 +115,7 @@ def mfrl(_hca: Hca, _reg: layout.MfrlReg) -> None:
 
 
 def _check_index(reg: layout.McqsReg | layout.McqiReg) -> None:
+    """Refuse another component than the boot image, index 0, with BAD_PARAM_ERR."""
     if reg.component_index:
         raise CmdError(
             Status.BAD_PARAM_ERR, "component_index not supported", f"{reg.component_index}"

@@ -77,7 +77,11 @@ class Source:
 def _query(
     handler: Callable[[Hca, InT, OutT], object], asks: Prm[InT], answers: Prm[OutT], name: str
 ) -> Callable[[Hca, int], Contents]:
-    """Return a source whose bytes are the output of a query command for the object."""
+    """Return a source whose bytes are the output of a query command for the object.
+
+    The source raises MissingError for an index that is too wide, CmdError for an unknown object.
+    Side effects of the query remain.
+    """
 
     def read(hca: Hca, index: int) -> Contents:
         out = answers.new()
@@ -90,6 +94,7 @@ def _query(
 
 
 def _set(cmd: View, name: str, index: int) -> None:
+    """Set a field; raise MissingError for a value wider than the field."""
     try:
         setattr(cmd, name, index)
     except ValueError:  # wider than the command's field
@@ -97,7 +102,10 @@ def _set(cmd: View, name: str, index: int) -> None:
 
 
 def _queue(numbers: Numbers, number: int) -> Qp | AnySq | Rq:
-    """Return a queue pair, send queue or receive queue."""
+    """Return a queue pair, send queue or receive queue.
+
+    Raises MissingError for a number that no such queue has.
+    """
     holder = numbers.holders.get(number)
     if not isinstance(holder, Qp | AnySq | Rq):
         raise MissingError
@@ -111,6 +119,7 @@ def _context(hca: Hca, number: int) -> Contents:
 
 
 def _srq_context(hca: Hca, number: int) -> Contents:
+    """Return the current context of an SRQ of any form; raise MissingError for none."""
     srq = hca.srqs.get(number)
     if srq is None:
         raise MissingError
@@ -139,6 +148,7 @@ def _shared(hca: Hca, number: int) -> Contents:
 
 
 def _cq_entries(hca: Hca, number: int) -> Contents:
+    """Return a CQ's ring, read on demand; raise MissingError for an unknown number."""
     cq = hca.cqs.get(number)
     if cq is None:
         raise MissingError
@@ -146,6 +156,7 @@ def _cq_entries(hca: Hca, number: int) -> Contents:
 
 
 def _eq_entries(hca: Hca, number: int) -> Contents:
+    """Return an EQ's ring, read on demand; raise MissingError for an unknown number."""
     eq = hca.eqs.get(number)
     if eq is None:
         raise MissingError
@@ -153,6 +164,7 @@ def _eq_entries(hca: Hca, number: int) -> Contents:
 
 
 def _all_senders(numbers: Numbers) -> array[int]:
+    """Return the numbers of all queues with a send ring."""
     holders = numbers.holders.items()
     return array(
         "I", [number for number, queue in holders if getattr(queue, "send_ring", None) is not None]

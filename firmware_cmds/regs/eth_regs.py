@@ -50,6 +50,7 @@ def _pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
 
 
 def _set_pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
+    """Set admin_mtu; refuse one below 64 or above max_mtu with BAD_PARAM_ERR."""
     port = hca.eth
     if not MIN_MTU <= reg.admin_mtu <= port.max_mtu:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{reg.admin_mtu}")
@@ -74,7 +75,7 @@ def _set_pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
     PAUSE and PFC exclude each other (IEEE 802.1Q 36.1), so PAUSE disables PFC. Linux writes PFC
     with PAUSE off, and PAUSE without PFC fields. The masks of stalls select the time in
     milliseconds for which the port may pause its link partner (en_ethtool.c:
-    mlx5e_set_pfc_prevention_tout).
+    mlx5e_set_pfc_prevention_tout). Watermarks above MAX_CRITICAL_MS are cut. No write is refused.
     """
     flow = hca.eth.flow
     if not reg.pptx_mask_n:
@@ -112,7 +113,10 @@ def _pcam(hca: Hca, reg: port_regs.PcamReg) -> None:
 
 
 def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
-    """Fill in one group of counters (``emu.device.port.eth.counter_groups``)."""
+    """Fill in one group of counters (``emu.device.port.eth.counter_groups``).
+
+    ``clr`` zeroes them after the read. Refuse an unknown group or priority with BAD_PARAM_ERR.
+    """
     if reg.grp not in counter_groups.GROUPS:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
     if reg.prio_tc >= PRIORITIES:
@@ -124,7 +128,10 @@ def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
 
 
 def _pmaos(hca: Hca, reg: module_regs.PmaosReg) -> None:
-    """Fill in whether a module is present (illumos' mlxcx: mlxcx_mac_txr_info)."""
+    """Fill in whether a module is present (illumos' mlxcx: mlxcx_mac_txr_info).
+
+    Refuse another module than 0 with BAD_PARAM_ERR.
+    """
     if reg.module:
         raise CmdError(Status.BAD_PARAM_ERR, "no such module", f"{reg.module}")
     reg.admin_status = PortStatus.UP
@@ -132,7 +139,10 @@ def _pmaos(hca: Hca, reg: module_regs.PmaosReg) -> None:
 
 
 def _mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
-    """Fill in the number of seconds for which the port's LED still blinks."""
+    """Fill in the number of seconds for which the port's LED still blinks.
+
+    0 means that it does not blink, 0xFFFF that it blinks without end.
+    """
     end = hca.eth.beacon_end_ns
     if end is None:
         reg.beacon_remain = _FOREVER
@@ -144,7 +154,8 @@ def _mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
 def _set_mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
     """Start or stop the LED.
 
-    ``ethtool --identify`` writes the endless duration, then 0 (en_ethtool.c: set_phys_id).
+    ``ethtool --identify`` writes the endless duration, then 0 (en_ethtool.c: set_phys_id). Write a
+    line about the LED to the log.
     """
     seconds = reg.beacon_duration
     is_endless = seconds == _FOREVER
@@ -154,7 +165,11 @@ def _set_mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
 
 
 def _mcia(hca: Hca, reg: module_regs.MciaReg) -> None:
-    """Fill in bytes of the module's EEPROM; the status field reports bytes that do not exist."""
+    """Fill in bytes of the module's EEPROM; the status field reports bytes that do not exist.
+
+    No access is refused: status is 2 for another module, I2C address or range. The diagnostics
+    address reads as zeros.
+    """
     start, size = reg.device_address, min(reg.size, len(reg.dwords))
     addresses = (module.I2C_ADDRESS, module.I2C_DIAGNOSTICS)
     if reg.module or reg.i2c_device_address not in addresses or start + size > module.PAGE_BYTES:

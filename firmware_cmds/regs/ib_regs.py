@@ -47,7 +47,10 @@ def _pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
 
 
 def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
-    """Fill in width and speed of the InfiniBand link (mlx5 encoding, one bit each)."""
+    """Fill in width and speed of the InfiniBand link (mlx5 encoding, one bit each).
+
+    Leave it zero for another proto_mask. The active width and speed are 0 while the link is down.
+    """
     if reg.proto_mask != IB_PROTO_MASK:
         return
     port, model = hca.ib, hca.model
@@ -66,7 +69,8 @@ def _speeds(model: Model) -> int:
 def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
     """Set the allowed speeds, or allow all; the link uses the fastest.
 
-    iPXE requests SDR while it boots (golan.c: golan_set_link_speed).
+    iPXE requests SDR while it boots (golan.c: golan_set_link_speed). Refuse another proto_mask, or
+    only unsupported speeds, with BAD_PARAM_ERR.
     """
     if reg.proto_mask != IB_PROTO_MASK:
         raise CmdError(
@@ -89,7 +93,8 @@ def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
     """Fill in error counters of the link: link downs, and the errors that faults inject.
 
     ethtool of an IPoIB interface also requests frame counters (core/ipoib/ipoib.c:
-    mlx5i_stats_grps), which do not exist.
+    mlx5i_stats_grps), which do not exist. ``clr`` zeroes the errors after the read. Refuse an
+    unknown group with BAD_PARAM_ERR.
     """
     failures = hca.ib.failures()
     failures.subtract(hca.ib.ppcnt_base)

@@ -26,7 +26,8 @@ def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
     """Fill in the supported modes, the modes that the driver has chosen, and the active one.
 
     An extended port also reports its modes as legacy masks. Of the two masks of the choice one is
-    0, so that the driver sees which one it wrote.
+    0, so that the driver sees which one it wrote. Leave it zero for another proto_mask. The active
+    mode is 0 while the link is down.
     """
     if reg.proto_mask != ProtoMask.EN:
         return
@@ -49,7 +50,10 @@ def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
 
 
 def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
-    """Set the allowed modes; an empty mask means that the port chooses."""
+    """Set the allowed modes; an empty mask means that the port chooses.
+
+    Refuse another proto_mask, or a mode that the port does not have, with BAD_PARAM_ERR.
+    """
     port = hca.eth
     if reg.proto_mask != ProtoMask.EN:
         raise CmdError(
@@ -69,7 +73,10 @@ def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
 
 
 def _pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
-    """Fill in error correction: supported codes of each mode, the chosen one, the active one."""
+    """Fill in error correction: supported codes of each mode, the chosen one, the active one.
+
+    The active one is 0 while the link is down.
+    """
     port = hca.eth
     for name, link in fec.of_modes(port.modes.able).items():
         setattr(reg, f"fec_override_cap_{name}", link.capable)
@@ -80,7 +87,10 @@ def _pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
 
 
 def _set_pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
-    """Set the code of each supported mode; 0 means that the port chooses."""
+    """Set the code of each supported mode; 0 means that the port chooses.
+
+    Refuse an unsupported code, or two for one mode, with BAD_PARAM_ERR.
+    """
     links = fec.of_modes(hca.eth.modes.able)
     requested = {name: int(getattr(reg, f"fec_override_admin_{name}")) for name in links}
     for name, code in requested.items():

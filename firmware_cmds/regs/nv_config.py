@@ -28,7 +28,10 @@ _ITEMS = {
 
 
 def mnvda(_hca: Hca, reg: MnvdaReg) -> None:
-    """Fill in an item, equal in all access modes (next, current, default); refuse unknown items."""
+    """Fill in an item, equal in all access modes (next, current, default); refuse unknown items.
+
+    The data are zeros. The refusal is BAD_PARAM_ERR.
+    """
     type_ = reg.configuration_item_header.type
     kind = type_ >> _CLASS_SHIFT
     if type_ & _INDEX_MASKS.get(kind, 0) not in _ITEMS.get(kind, ()):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def _pcmr(hca: Hca, reg: port_regs.PcmrReg) -> None:
+    """Fill in whether the frame check sequence is checked; nothing else can be configured."""
     reg.entropy_force_cap = reg.entropy_calc_cap = reg.entropy_gre_calc_cap = 0
     reg.entropy_force = reg.entropy_calc = reg.entropy_gre_calc = 0
     reg.rx_ts_over_crc_cap = reg.rx_ts_over_crc = 0

@@ -27,6 +27,8 @@ def _set_paos(hca: Hca, reg: layout.PaosReg) -> None:
     The manager owns the port: a write from a function behind its switch has no effect. Its driver
     disables the port when its interface starts (core/en_main.c: mlx5e_nic_enable). Linux does not
     write the register on InfiniBand; rdma-core's driver over vfio does (tests/mlx5_base.py).
+
+    With ``ase``, refuse another admin_status than UP or DOWN with BAD_PARAM_ERR.
     """
     if reg.ase:
         if reg.admin_status not in (PortStatus.UP, PortStatus.DOWN):

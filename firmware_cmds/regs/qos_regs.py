@@ -30,7 +30,10 @@ _TRUSTED = (TrustState.PCP, TrustState.DSCP)
 
 
 def _qcam(_hca: Hca, reg: QcamReg) -> None:
-    """Fill in the registers of DSCP priorities; there are no further features."""
+    """Fill in the registers of DSCP priorities; there are no further features.
+
+    Other groups are left as zeros.
+    """
     if reg.access_reg_group == _REGISTERS:
         mask = layout.qcam_access_reg_cap_mask.new(qpts=1, qpdpm=1)
         reg.qos_access_reg_cap_mask = bytes(mask)
@@ -42,6 +45,7 @@ def _qpts(hca: Hca, reg: layout.QptsReg) -> None:
 
 
 def _set_qpts(hca: Hca, reg: layout.QptsReg) -> None:
+    """Set the source of a frame's priority; refuse an unknown trust_state with BAD_PARAM_ERR."""
     if reg.trust_state not in _TRUSTED:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown trust_state", f"{reg.trust_state}")
     hca.eth.qos.trust(dscp=reg.trust_state == TrustState.DSCP)
@@ -55,7 +59,10 @@ def _qpdpm(hca: Hca, reg: layout.QpdpmReg) -> None:
 
 
 def _set_qpdpm(hca: Hca, reg: layout.QpdpmReg) -> None:
-    """Set the entries that have ``e`` set."""
+    """Set the entries that have ``e`` set.
+
+    Refuse a priority above 7 with BAD_PARAM_ERR; no entry is then changed.
+    """
     table = bytearray(hca.eth.qos.dscp_to_priority)
     for dscp, entry in enumerate(reg.dscp):
         if entry.e:
@@ -78,6 +85,7 @@ def _qtct(hca: Hca, reg: layout.QtctReg) -> None:
 
 
 def _set_qtct(hca: Hca, reg: layout.QtctReg) -> None:
+    """Set the traffic class of a priority; send queues take its rate over the next rounds."""
     _check_port(reg)
     hca.eth.qos.priority_to_class[reg.prio] = reg.tclass
     for node in hca.adapter.nodes():
@@ -85,7 +93,10 @@ def _set_qtct(hca: Hca, reg: layout.QtctReg) -> None:
 
 
 def _qetcr(hca: Hca, reg: layout.QetcReg) -> None:
-    """Fill in groups, shares and limits of the traffic classes; the port has none of its own."""
+    """Fill in groups, shares and limits of the traffic classes; the port has none of its own.
+
+    Refuse another port_number than 0 or 1 with BAD_PARAM_ERR.
+    """
     _check_port(reg)
     for entry, tclass in zip(reg.tc_configuration, hca.eth.qos.classes):
         entry.g = entry.b = entry.r = 0
@@ -94,7 +105,11 @@ def _qetcr(hca: Hca, reg: layout.QetcReg) -> None:
 
 
 def _set_qetcr(hca: Hca, reg: layout.QetcReg) -> None:
-    """Set the fields that have their bit set: group (g), share (b), limit (r)."""
+    """Set the fields that have their bit set: group (g), share (b), limit (r).
+
+    Send queues take a new limit over the next rounds. Refuse with BAD_PARAM_ERR an unknown group,
+    share or unit, and a limit of the port; no field is then changed.
+    """
     _check_port(reg)
     entries = tuple(reg.tc_configuration)
     for entry in entries:

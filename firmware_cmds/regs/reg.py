@@ -59,6 +59,7 @@ def _read_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
 
 
 def _write_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
+    """Set the node description; on InfiniBand report a change to the subnet."""
     before, hca.vport.node_description = hca.vport.node_description, reg.desc
     if before != reg.desc and hca.model.port_type is PortType.IB:
         hca.wire.port_changed(hca)  # the subnet stores it as well
@@ -91,7 +92,10 @@ def _find(port_type: PortType, register_id: int) -> AccessRegister | None:
 
 
 def _layout_of(cmd: layout.AccessRegisterIn) -> Prm | None:
-    """Return the layout of the command's register, which is equal on all link layers."""
+    """Return the layout of the command's register, which is equal on all link layers.
+
+    None for a register without a model.
+    """
     for registers in (REGISTERS, *_PORT_REGISTERS.values()):
         if cmd.register_id in registers:
             return registers[cmd.register_id].layout
@@ -107,7 +111,12 @@ def _layout_of(cmd: layout.AccessRegisterIn) -> Prm | None:
     privileged=True,
 )
 def access_register(hca: Hca, cmd: layout.AccessRegisterIn, out: layout.AccessRegisterOut) -> None:
-    """Read or write a register; the output holds the register after the access."""
+    """Read or write a register; the output holds the register after the access.
+
+    op_mod is 0 to write, 1 to read. Refuse with BAD_PARAM_ERR an access that the register does not
+    allow. A register without a model or capability is counted and refused likewise. Fewer than 4
+    bytes get BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR.
+    """
     register = _find(hca.model.port_type, cmd.register_id)
     if register is None or (register.gate and not getattr(hca.caps.general, register.gate)):
         hca.unhandled.registers[cmd.register_id] += 1

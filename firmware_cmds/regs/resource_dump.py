@@ -46,7 +46,7 @@ _MAX_SEGMENT_BYTES = 1 << 17
 
 
 def _segment(prm: Prm, kind: int, size: int = 0, **fields: Any) -> bytes:
-    """Return a segment's fixed part; ``size`` bytes follow it."""
+    """Return a segment's fixed part, with its length in its header; ``size`` bytes follow it."""
     view = prm.new(**fields)
     view.segment_header.segment_type = kind
     view.segment_header.length_dw = (prm.size + size) // _DWORD
@@ -54,6 +54,7 @@ def _segment(prm: Prm, kind: int, size: int = 0, **fields: Any) -> bytes:
 
 
 def _info(model: Model) -> bytes:
+    """Return the segment about dump, hardware and firmware versions."""
     return _segment(
         layout.resource_dump_info_segment, SegmentType.INFO, dump_version=_DUMP_VERSION,
         hw_version=model.hw_id, fw_version=model.fw_major << 16 | model.fw_minor,
@@ -61,6 +62,7 @@ def _info(model: Model) -> bytes:
 
 
 def _called(reg: layout.ResourceDump) -> bytes:
+    """Return the segment that repeats the request."""
     names = ("index1", "index2", "num_of_obj1", "num_of_obj2")
     return _segment(
         layout.resource_dump_command_segment, SegmentType.COMMAND, segment_called=reg.segment_type,
@@ -73,6 +75,7 @@ def _name(text: str) -> bytes:
 
 
 def _record(number: int, source: Source) -> bytes:
+    """Return a record of the menu: number, name and arguments of a kind of segment."""
     has_index = bool(source.index)
     return bytes(
         layout.resource_dump_menu_record.new(
@@ -84,6 +87,7 @@ def _record(number: int, source: Source) -> bytes:
 
 
 def _menu() -> bytes:
+    """Return the menu segment, with a record for each kind in SOURCES."""
     records = b"".join(_record(number, source) for number, source in SOURCES.items())
     head = _segment(
         layout.resource_dump_menu_segment, SegmentType.MENU, len(records),
@@ -93,7 +97,10 @@ def _menu() -> bytes:
 
 
 def _resource(hca: Hca, reg: layout.ResourceDump) -> Iterator[Contents]:
-    """Yield the requested segment, or an error segment with the reason."""
+    """Yield the requested segments, or an error segment if the object does not exist.
+
+    Memory of more than 128 KiB takes several. Raises BAD_PARAM_ERR for an unknown segment_type.
+    """
     source = SOURCES.get(reg.segment_type)
     if source is None:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown segment_type", f"{reg.segment_type:#x}")
@@ -116,6 +123,7 @@ def _read_behind(contents: Contents, first: int, at: int, length: int) -> bytes:
 
 
 def _stream(hca: Hca, reg: layout.ResourceDump) -> list[Contents]:
+    """Return the whole dump of a request: information, request, menu or object, end."""
     head = made(_info(hca.model) + _called(reg))
     end = made(_segment_end())
     if reg.segment_type == SegmentType.MENU:
@@ -129,7 +137,7 @@ def _segment_end() -> bytes:
 
 
 def _part(stream: list[Contents], at: int, room: int) -> bytes:
-    """Return at most ``room`` bytes of the stream. Raises DmaError."""
+    """Return at most ``room`` bytes of the stream from ``at`` on; none beyond its end."""
     parts = []
     for contents in stream:
         if at < contents.size and room:
@@ -140,7 +148,12 @@ def _part(stream: list[Contents], at: int, room: int) -> bytes:
 
 
 def _dump(hca: Hca, reg: layout.ResourceDump) -> None:
-    """Fill in the next chunk of a dump."""
+    """Fill in the next chunk of a dump, or write it to memory by ``mkey``.
+
+    device_opaque is the progress, 0 at the start and the end; more_dump says whether more follows.
+    Refuse with BAD_PARAM_ERR a size of 0, progress beyond the end, an unknown segment_type, or
+    memory that cannot be written. Unreadable rings get BAD_RES_STATE_ERR.
+    """
     room = layout.INLINE_BYTES if reg.inline_dump else min(int(reg.size), _MAX_BYTES)
     room -= room % _DWORD
     if not room:
@@ -167,6 +180,7 @@ def _dump(hca: Hca, reg: layout.ResourceDump) -> None:
 
 
 def _give(hca: Hca, reg: layout.ResourceDump, data: bytes) -> None:
+    """Put a chunk into the register or memory; BAD_PARAM_ERR for memory that cannot be written."""
     if reg.inline_dump:
         reg.inline_data = data.ljust(layout.INLINE_BYTES, b"\0")
         return

@@ -27,7 +27,7 @@ _NOT_MODELLED = (
 
 
 def _roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
-    """Fill in the current settings."""
+    """Fill in the current settings; both fields of the model are reported as settable."""
     recovery = hca.link.recovery
     reg.buf[:] = bytes(len(reg.buf))
     reg.roce_adp_retrans_field_select = reg.selective_repeat_forced_en_field_select = 1
@@ -36,7 +36,10 @@ def _roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
 
 
 def _set_roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
-    """Set the selected fields."""
+    """Set the selected fields: adaptive retransmission, selective repeat.
+
+    Refuse another selected field with BAD_PARAM_ERR; nothing is then changed.
+    """
     for name in _NOT_MODELLED:
         if getattr(reg, name):
             raise CmdError(Status.BAD_PARAM_ERR, "field of ROCE_ACCL is not supported", name)
