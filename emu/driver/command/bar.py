@@ -54,7 +54,8 @@ class FunctionBar:
     def settle(self) -> None:
         """Run the function and the others until none has work.
 
-        Raises DriverError if that never happens.
+        Raises DriverError if that never happens. Each round runs all of them once; the limit is
+        1000 rounds.
         """
         for _ in range(POLL_ROUNDS):
             if not any(function.run() for function in self.functions):

@@ -30,6 +30,8 @@ class BringUp(EventQueues):
         """Run all commands up to INIT_HCA and allocate a UAR page.
 
         Raises DriverCommandError, DriverError. ``requested`` are the general capabilities to set.
+        Return the driver itself. ``is_vf`` leaves out the register HOST_ENDIANNESS. No event queue
+        is created.
         """
         self.attach()
         self.must(Op.ENABLE_HCA)
@@ -59,7 +61,10 @@ class BringUp(EventQueues):
         return self
 
     def choose_paging(self) -> None:
-        """Choose the memory scheme if the device has it, else request all paging capabilities."""
+        """Choose the memory scheme if the device has it, else request all paging capabilities.
+
+        Raises DriverCommandError if refused.
+        """
         group = CapType.ODP << 1
         maximum = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=group).capability)
         chosen = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=group | _CURRENT).capability)
@@ -70,7 +75,10 @@ class BringUp(EventQueues):
         self.must(Op.SET_HCA_CAP, op_mod=group, capability=bytes(chosen))
 
     def remove(self) -> None:
-        """Undo the probe, down to DISABLE_HCA; the caller has destroyed all other objects."""
+        """Undo the probe, down to DISABLE_HCA; the caller has destroyed all other objects.
+
+        Its event queues are destroyed here. Raises DriverCommandError at the first refused command.
+        """
         for eqn in reversed(list(self.eqs)):
             self.destroy_eq(eqn)
         self.must(Op.DEALLOC_UAR, uar=self.uar)
@@ -79,7 +87,10 @@ class BringUp(EventQueues):
         self.must(Op.DISABLE_HCA)
 
     def give_pages(self, count: int) -> None:
-        """Give the device ``count`` pages by MANAGE_PAGES."""
+        """Give the device ``count`` new pages by MANAGE_PAGES; do nothing for 0.
+
+        Raises DriverCommandError if refused.
+        """
         if count:
             addresses = [self.memory.alloc(4096) for _ in range(count)]
             self.must(
@@ -88,7 +99,10 @@ class BringUp(EventQueues):
             )  # fmt: skip
 
     def take_pages(self, at_once: int = 64) -> int:
-        """Take all pages back by MANAGE_PAGES; return their number."""
+        """Take all pages back by MANAGE_PAGES; return their number.
+
+        The pages' memory is not freed. Raises DriverCommandError if refused.
+        """
         pages = 0
         while True:
             answer = self.must(

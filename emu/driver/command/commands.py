@@ -52,7 +52,11 @@ class Commands:
     # -- the queue
 
     def attach(self) -> None:
-        """Write the address of the command queue. Raises DriverError if the device is not ready."""
+        """Write the address of the command queue into the initialization segment.
+
+        Raises DriverError for another interface revision than 5, and while the device initializes.
+        Do not wait for it.
+        """
         expect(self.read32(_REV) >> 16 == CMDIF_REV, "another command interface")
         expect(not self.read32(_INITIALIZING) >> 31, "the device is still initializing")
         self.write32(_QUEUE_HIGH, self.queue >> 32)
@@ -61,7 +65,9 @@ class Commands:
     def mailboxes(self, data: bytes, length: int, token: int) -> tuple[int, list[int]]:
         """Allocate a chain of blocks for ``length`` bytes, of which the first 16 are inline.
 
-        Returns the first block's address (0 for none), and all addresses.
+        Returns the first block's address (0 for none), and all addresses. Each block holds 512
+        bytes and the ``token``. No block is needed for up to 16 bytes. ``data`` shorter than
+        ``length`` is filled with zeros.
         """
         room = cmd.MAILBOX_DATA_BYTES
         count = -(-max(length - cmd.INLINE_BYTES, 0) // room)
@@ -75,7 +81,10 @@ class Commands:
         return (blocks[0] if blocks else 0), blocks
 
     def submit(self, data: bytes, outlen: int, slot: int = 0) -> Blocks:
-        """Fill a slot for ``outlen`` bytes of output, without ringing; return its blocks."""
+        """Fill a slot for ``outlen`` bytes of output, without ringing; return its blocks.
+
+        The device owns the slot from then on. Each command has a new token, 1 to 255.
+        """
         self.token = self.token % 255 + 1
         in_ptr, in_blocks = self.mailboxes(data, len(data), self.token)
         out_ptr, out_blocks = self.mailboxes(b"", outlen, self.token)
@@ -88,14 +97,18 @@ class Commands:
         return in_blocks, out_blocks
 
     def ring(self, slots: int) -> None:
-        """Ring the doorbell of the slots whose bits are set; return when the device is idle."""
+        """Ring the doorbell of the slots whose bits are set; return when the device is idle.
+
+        Raises DriverError if the device never becomes idle.
+        """
         self.write32(_DOORBELL, slots)
         self.bar.settle()
 
     def collect(self, blocks: Blocks, outlen: int, slot: int = 0) -> tuple[int, bytes]:
         """Return delivery status and output of a finished slot.
 
-        Raises DriverError if the device owns it.
+        Raises DriverError if the device owns it. A delivery status of 0 is OK. The mailbox blocks
+        are freed.
         """
         in_blocks, out_blocks = blocks
         entry = cmd.cmd_layout.view(self.memory.read(self.queue + 64 * slot, 64))
@@ -108,7 +121,8 @@ class Commands:
     def execute(self, data: bytes, outlen: int, slot: int = 0) -> tuple[int, bytes]:
         """Run one command, polled; return delivery status and output.
 
-        Raises DriverError like ``collect``.
+        Raises DriverError like ``collect``. A refused command raises nothing: its status is in the
+        output.
         """
         blocks = self.submit(data, outlen, slot)
         self.ring(1 << slot)
@@ -123,7 +137,8 @@ class Commands:
         """Run a command by its layout; return its answer, refused or not.
 
         ``extra`` follows the fixed fields of the input, ``out_extra`` bytes those of the output.
-        ``_uid`` is written into the header even where the layout reserves its field.
+        ``_uid`` is written into the header even where the layout reserves its field. Raises
+        DriverError only if the command does not finish, KeyError for a command without a layout.
         """
         entry = COMMANDS[op]
         view = entry.layout_in.new(opcode=op, op_mod=op_mod, **fields)
@@ -134,7 +149,10 @@ class Commands:
         return Answer(delivery, raw, entry.layout_out.view(bytearray(raw)))
 
     def must(self, op: Op, **fields: Any) -> Answer:
-        """Run a command that must succeed; return its answer. Raises DriverCommandError."""
+        """Run a command that must succeed; return its answer. Raises DriverCommandError.
+
+        The error is raised for a delivery status other than 0, and for a refused command.
+        """
         answer = self.command(op, **fields)
         if answer.delivery or answer.status:
             raise DriverCommandError(f"{op.name}: delivery {answer.delivery}, {answer.status!r}")
@@ -143,7 +161,8 @@ class Commands:
     def write_register(self, register: RegId, data: bytes, op_mod: int = 0) -> Answer:
         """Write a register by ACCESS_REG, or read it with ``op_mod`` 1.
 
-        The output ends with the register.
+        The output ends with the register. Return the answer, refused or not. ``data`` is the
+        register's contents, or its index fields for a read.
         """
         return self.command(
             Op.ACCESS_REG, op_mod=op_mod, register_id=register, extra=data, out_extra=len(data)
@@ -152,7 +171,8 @@ class Commands:
     def read_register(self, register: RegId, layout: Prm[ViewT], **fields: Any) -> ViewT:
         """Read a register by ACCESS_REG; return its view.
 
-        ``fields`` select the register's instance. Raises DriverError if refused.
+        ``fields`` select the register's instance. Raises DriverError if refused. The command's
+        delivery status is not checked.
         """
         view = layout.new(**fields)
         answer = self.write_register(register, bytes(view.buf), op_mod=1)

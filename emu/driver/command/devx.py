@@ -39,7 +39,11 @@ class Devx:
         return pdn
 
     def command(self, op: Op, **fields: Any) -> Answer:
-        """Run the process's command; buffers and records that ``fields`` name get umems."""
+        """Run the process's command; buffers and records that ``fields`` name get umems.
+
+        Return the answer, refused or not. Umems are registered first, and stay if the command is
+        refused. Raises DriverCommandError if a umem is refused.
+        """
         in_user_memory: Callable[[Fields], Fields] = {
             Op.CREATE_CQ: self._cq,
             Op.CREATE_QP: self._qp,
@@ -58,7 +62,7 @@ class Devx:
     def umem(self, pages: Iterable[int], rights: int) -> int:
         """Register a umem over these pages; return its number.
 
-        ``rights`` are READ, WRITE or both.
+        ``rights`` are READ, WRITE or both. Raises DriverCommandError if refused.
         """
         entries = [page | rights for page in pages]
         number: int = self._driver.must(
@@ -71,18 +75,21 @@ class Devx:
         return {"dbr_umem_valid": 1, "dbr_umem_id": number, "dbr_addr": address % PAGE}
 
     def _cq(self, fields: Fields) -> Fields:
+        """Return the input of CREATE_CQ with ring and record in new umems, and the user's UAR."""
         context = fields["cq_context"] | self._record(fields["cq_context"]["dbr_addr"])
         number = self.umem(unpack64(fields["extra"]), READ | WRITE)
         place = {"cq_umem_valid": 1, "cq_umem_id": number}
         return {"cq_context": context | {"uar_page": self.uar}, **place}
 
     def _qp(self, fields: Fields) -> Fields:
+        """Return the input of CREATE_QP with rings and record in new umems, and the user's UAR."""
         context = fields["qpc"] | self._record(fields["qpc"]["dbr_addr"])
         number = self.umem(unpack64(fields["extra"]), READ)
         place = {"wq_umem_valid": 1, "wq_umem_id": number}
         return {"qpc": context | {"uar_page": self.uar}, **place}
 
     def _rmp(self, fields: Fields) -> Fields:
+        """Return the input of CREATE_RMP with ring and doorbell record in new umems."""
         number = self.umem(unpack64(fields["extra"]), READ)
         place = {"wq_umem_valid": 1, "wq_umem_id": number}
         queue = fields["ctx"]["wq"]

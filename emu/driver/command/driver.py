@@ -33,7 +33,8 @@ class Driver(BringUp):
     def create_mkey(self, pd: int, **context: object) -> int:
         """Create a key over all memory for local access.
 
-        Returns its index (the key without variant).
+        Returns its index (the key without variant). ``context`` are fields of mkc. Raises
+        DriverCommandError if refused.
         """
         context = {"pd": pd, "length64": 1, "lr": 1, "lw": 1, "qpn": 0xFFFFFF} | context
         index: int = self.must(Op.CREATE_MKEY, memory_key_mkey_entry=context).mkey_index
@@ -42,7 +43,11 @@ class Driver(BringUp):
     # -- completion queues and queue pairs
 
     def cq_fields(self, eqn: int, *, log_size: int = 4, **context: object) -> Fields:
-        """Return the input of CREATE_CQ, with a buffer for entries of 64 bytes."""
+        """Return the input of CREATE_CQ, with a buffer for entries of 64 bytes.
+
+        Ring and doorbell record are allocated; all entries are invalid. ``context`` are fields of
+        cqc.
+        """
         fields = {
             "log_cq_size": log_size, "c_eqn_or_apu_element": eqn, "uar_page": self.uar,
             "dbr_addr": self._record(),
@@ -61,7 +66,11 @@ class Driver(BringUp):
         self, pdn: int, cqn: int, *, st: int = 0, log_sq_size: int = 2, log_rq_size: int = 2,
         **context: object,
     ) -> Fields:  # fmt: skip
-        """Return the input of CREATE_QP; receive WQEs have ``16 << log_rq_stride`` bytes."""
+        """Return the input of CREATE_QP; receive WQEs have ``16 << log_rq_stride`` bytes.
+
+        Rings and doorbell record are allocated. One CQ serves both directions; ``context`` are
+        fields of qpc.
+        """
         fields: Fields = {
             "st": st, "pd": pdn, "cqn_snd": cqn, "cqn_rcv": cqn, "uar_page": self.uar,
             "log_sq_size": log_sq_size, "log_rq_size": log_rq_size, "dbr_addr": self._record(),
@@ -83,7 +92,8 @@ class Driver(BringUp):
     ) -> Fields:  # fmt: skip
         """Return the input of CREATE_RMP.
 
-        The stride is log2 of bytes; ``context`` are fields of the wq.
+        The stride is log2 of bytes; ``context`` are fields of the wq. Ring and doorbell record are
+        allocated.
         """
         wq = {
             "pd": pdn, "log_wq_sz": log_wq_sz, "log_wq_stride": log_wq_stride,
@@ -101,7 +111,10 @@ class Driver(BringUp):
         self, pdn: int, xrcd: int, cqn: int, /, *, log_size: int = 2, log_rq_stride: int = 1,
         **context: object,
     ) -> Fields:  # fmt: skip
-        """Return the input of CREATE_XRC_SRQ; the stride is ``16 << log_rq_stride`` bytes."""
+        """Return the input of CREATE_XRC_SRQ; the stride is ``16 << log_rq_stride`` bytes.
+
+        Ring and doorbell record are allocated; ``context`` are fields of xrc_srqc.
+        """
         record = self._record()
         fields = {
             "pd": pdn, "xrcd": xrcd, "cqn": cqn, "log_xrc_srq_size": log_size,
@@ -112,7 +125,10 @@ class Driver(BringUp):
         return {"xrc_srq_context_entry": fields, "extra": pages}
 
     def create_xrc_srq(self, pdn: int, xrcd: int, cqn: int, /, **context: Any) -> int:
-        """Run CREATE_XRC_SRQ; return the queue's number."""
+        """Run CREATE_XRC_SRQ; return the queue's number.
+
+        Raises DriverCommandError if refused.
+        """
         fields = self.xrc_srq_fields(pdn, xrcd, cqn, **context)
         srqn: int = self.must(Op.CREATE_XRC_SRQ, **fields).xrc_srqn
         return srqn
@@ -120,7 +136,10 @@ class Driver(BringUp):
     def srq_fields(
         self, pdn: int, *, log_size: int = 2, log_rq_stride: int = 1, **context: object
     ) -> Fields:
-        """Return the input of CREATE_SRQ (ISSI 0); the stride is ``16 << log_rq_stride`` bytes."""
+        """Return the input of CREATE_SRQ (ISSI 0); the stride is ``16 << log_rq_stride`` bytes.
+
+        Ring and doorbell record are allocated; ``context`` are fields of srqc.
+        """
         fields = {
             "pd": pdn, "log_srq_size": log_size, "log_rq_stride": log_rq_stride,
             "dbr_addr": self._record(),

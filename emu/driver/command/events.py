@@ -36,7 +36,10 @@ class EventQueues(Commands):
     def eq_fields(
         self, *, log_size: int = 4, events: Iterable[int] = (), vector: int = 0
     ) -> dict[str, Any]:
-        """Return the input of CREATE_EQ, with a buffer whose entries the device owns."""
+        """Return the input of CREATE_EQ, with a buffer whose entries the device owns.
+
+        ``events`` are types below 64. The buffer is allocated, no command is sent.
+        """
         pages = self.memory.pages(EQE_BYTES << log_size)
         for page in pages:
             self.memory.write(page, (bytes(63) + b"\x01") * 64)
@@ -48,7 +51,10 @@ class EventQueues(Commands):
         }
 
     def create_eq(self, *, log_size: int = 4, events: Iterable[int] = (), vector: int = 0) -> int:
-        """Create an EQ of ``1 << log_size`` entries for these event types; return its number."""
+        """Create an EQ of ``1 << log_size`` entries for these event types; return its number.
+
+        ``eqs`` then has its EventQueue, which is not armed. Raises DriverCommandError if refused.
+        """
         fields = self.eq_fields(log_size=log_size, events=events, vector=vector)
         eqn: int = self.must(Op.CREATE_EQ, **fields).eq_number
         self.eqs[eqn] = EventQueue(self, eqn, unpack64(fields["extra"]), log_size)
@@ -60,7 +66,10 @@ class EventQueues(Commands):
         del self.eqs[eqn]
 
     def use_events(self, vector: int = 0) -> EventQueue:
-        """Create and arm a command EQ (mlx5_cmd_use_events)."""
+        """Create and arm an EQ for CMD events (mlx5_cmd_use_events); return it.
+
+        Commands are still polled. Raises DriverCommandError if refused.
+        """
         eqn = self.create_eq(events=[EventType.CMD], vector=vector)
         self.eqs[eqn].arm()
         return self.eqs[eqn]
@@ -79,7 +88,10 @@ class EventQueue:
         self.ci = 0
 
     def next(self) -> Eqe | None:
-        """Return the next EQE as a view, or None while the device owns it (next_eqe_sw)."""
+        """Return the next EQE as a view, or None while the device owns it (next_eqe_sw).
+
+        The consumer index in the driver advances; no doorbell is written.
+        """
         at = (self.ci & (1 << self.log_size) - 1) * EQE_BYTES
         entry = eqe.view(self.driver.memory.read(self.addresses[at // 4096] + at % 4096, EQE_BYTES))
         if entry.owner & 1 != self.ci >> self.log_size & 1:
@@ -88,7 +100,10 @@ class EventQueue:
         return entry
 
     def drain(self) -> list[Eqe]:
-        """Return all pending EQEs; update the consumer index and arm the queue."""
+        """Return all pending EQEs; update the consumer index and arm the queue.
+
+        The queue is armed even if there was none.
+        """
         entries = []
         while entry := self.next():
             entries.append(entry)
@@ -111,7 +126,8 @@ class EventQueue:
     def finished_slots(self) -> int:
         """Return the command slots, a bit each, that the pending CMD events name.
 
-        Raises DriverError if an event is of another type.
+        Raises DriverError if an event is of another type. The events are consumed and the queue is
+        armed. Return 0 for no event.
         """
         slots = 0
         for entry in self.drain():

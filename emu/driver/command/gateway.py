@@ -42,7 +42,10 @@ class Gateway:
         self.bus.put(self.at + register, 4, value)
 
     def lock(self) -> bool:
-        """Try once to take the lock; return whether it was taken (mlx5_vsc_gw_lock)."""
+        """Try once to take the lock; return whether it was taken (mlx5_vsc_gw_lock).
+
+        False means that another holds it, or has taken it in between.
+        """
         if self.get(SEMAPHORE):
             return False
         ticket = self.get(COUNTER)
@@ -56,7 +59,8 @@ class Gateway:
     def set_space(self, space: int) -> int | None:
         """Select a space; return its size (mlx5_vsc_gw_set_space).
 
-        The size is 0 when the device reports none. Returns None for an unknown space.
+        The size is 0 when the device reports none. Returns None for an unknown space. The sizes are
+        in bytes, as the device reports them.
         """
         self.put(CONTROL, self.get(CONTROL) & ~0xFFFF | space)
         control = self.get(CONTROL)
@@ -65,21 +69,22 @@ class Gateway:
         return self.get(ADDRESS) & ADDRESS_MASK if control & 1 << 28 else 0
 
     def write(self, address: int, value: int) -> None:
-        """Write a word of the selected space."""
+        """Write a word of the selected space; raise DriverError unless it completes at once."""
         self.put(DATA, value)
         self.put(ADDRESS, address | FLAG)
         expect(not self.get(ADDRESS) & FLAG, "the gateway's write does not complete")
 
     def read(self, address: int) -> int:
-        """Return a word of the selected space."""
+        """Return a word of the selected space; raise DriverError unless it completes at once."""
         self.put(ADDRESS, address)
         expect(self.get(ADDRESS) & FLAG, "the gateway's read does not complete")
         return self.get(DATA)
 
     def read_block(self, length: int) -> list[int]:
-        """Return the words of a block.
+        """Return the words of the selected space from address 0 to below ``length``.
 
-        The device advances the address (mlx5_vsc_gw_read_block_fast).
+        The device advances the address (mlx5_vsc_gw_read_block_fast). Raises DriverError if an
+        address does not advance.
         """
         words: list[int] = []
         at = 0
@@ -91,7 +96,11 @@ class Gateway:
         return words
 
     def set_lock(self, lock: int, *, take: bool) -> bool:
-        """Return whether a semaphore now has the value ``lock`` (mlx5_vsc_sem_set_space)."""
+        """Take or release the semaphore at address ``lock``; return whether that succeeded.
+
+        False means that another holds it. The semaphore space stays selected
+        (mlx5_vsc_sem_set_space). Raises DriverError without that space.
+        """
         expect(self.set_space(SPACE_SEMAPHORE) is not None, "the device has no semaphore space")
         expected = self.get(COUNTER) if take else 0
         self.write(lock, expected)

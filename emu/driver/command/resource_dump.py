@@ -28,7 +28,10 @@ class Registered(Protocol):
 
 
 def ask(driver: Commands, kind: int, index1: int = 0, op_mod: int = 1, **fields: Any) -> Any:
-    """Access the register once; return it as answered. Raises DriverError if it is refused."""
+    """Access the register once; return it as answered. Raises DriverError if it is refused.
+
+    ``op_mod`` 1 reads, 0 writes; both make the device dump.
+    """
     view = layout.resource_dump.new(segment_type=kind, index1=index1, **fields)
     answer = driver.write_register(RegId.RESOURCE_DUMP, bytes(view.buf), op_mod)
     expect(answer.status == Status.OK, f"RESOURCE_DUMP: {answer.status!r}")
@@ -36,7 +39,10 @@ def ask(driver: Commands, kind: int, index1: int = 0, op_mod: int = 1, **fields:
 
 
 def inline(driver: Commands, kind: int, index1: int = 0) -> bytes:
-    """Return a complete dump that the device writes into the register."""
+    """Return a complete dump that the device writes into the register.
+
+    Raises DriverError if an access is refused, or answers with a wrong sequence number.
+    """
     data, opaque, number = b"", 0, _FIRST_SEQ
     while True:
         reg = ask(
@@ -56,7 +62,8 @@ def in_memory(
 ) -> bytes:
     """Return a complete dump that the device writes to memory by a key.
 
-    The driver sends each answer back unchanged, including its size.
+    The driver sends each answer back unchanged, including its size. ``room`` is the size in bytes
+    that the first access offers. Raises DriverError if an access is refused.
     """
     data, opaque, size = b"", 0, room
     while True:
@@ -84,9 +91,10 @@ def segments(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def payload(data: bytes) -> bytes:
-    """Return the payload of the resource's segments.
+    """Return the payload of the resource's segments, joined.
 
-    Raises DriverError for wrong framing segments.
+    Raises DriverError unless the dump begins with INFO and COMMAND and ends with TERMINATE;
+    ValueError for fewer than three segments.
     """
     (first, _), (second, _), *parts, (last, _) = segments(data)
     frame = (SegmentType.INFO, SegmentType.COMMAND, SegmentType.TERMINATE)

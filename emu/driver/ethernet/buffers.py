@@ -32,7 +32,7 @@ class Buffers:
             at += size + 64
 
     def post(self) -> None:
-        """Post one more WQE."""
+        """Post one more WQE, over the slot of its index; an older packet there is overwritten."""
         sges = [(size, self.region.key, self.region.va + at) for at, size in
                 self._places(self.rq.posted)]  # fmt: skip
         self.rq.post(*sges)
@@ -40,7 +40,7 @@ class Buffers:
     def drain(self) -> list[tuple[Cqe64, bytes]]:
         """Return (the completion's fields, the packet's bytes) of all completions.
 
-        Errors have no bytes.
+        Errors have no bytes. The list is empty without completions. No WQE is posted again.
         """
         completions = []
         while (raw := self.rq.cq.peek()) is not None:

@@ -59,13 +59,19 @@ class CompressedQueue(CompletionQueue):
         """Expanded entries behind ``ci`` that the driver has not returned yet."""
 
     def peek(self) -> bytes | None:
-        """Return the next packet's entry, or None while the device owns it."""
+        """Return the next packet's entry, or None while the device owns it.
+
+        Compressed packets are expanded here and counted in ``sessions`` and ``compressed``.
+        """
         if not self._expanded:
             self._look()
         return self._expanded[0] if self._expanded else None
 
     def poll(self, *, tell: bool = True) -> Found | None:
-        """Return the next completion, or None."""
+        """Return the next completion and consume its entry; None while the device owns it.
+
+        ``tell`` also writes the consumer index into the doorbell record.
+        """
         raw = self.peek()
         if raw is None:
             return None
@@ -78,14 +84,20 @@ class CompressedQueue(CompletionQueue):
         return completion_of(raw)
 
     def _take_owner(self) -> None:
-        """Write the owner of the entries that a session covers, which the device leaves
-        unwritten.
+        """Write the owner bit of the next entry, as a session's entries are unwritten.
+
+        The device writes only the title and the arrays of mini CQEs of a session.
         """
         at = self._at(self.ci)
         owner = bytes((self.ci >> self.log_size & 1,))
         self.node.memory.write(self.pages[at // PAGE] + at % PAGE + OP_OWN, owner)
 
     def _look(self) -> None:
+        """Expand the next entry, or the session that begins there, into ``_expanded``.
+
+        Do nothing while the device owns the entry. A single entry becomes the title of later
+        sessions.
+        """
         raw, lap = self.entry(self.ci), self.ci >> self.log_size
         is_compressed = raw[OP_OWN] >> 2 & 3 == CqeFormat.COMPRESSED
         if self.layout is CompressionLayout.ENHANCED:

@@ -14,7 +14,10 @@ OUTER, INNER = 1, 4
 
 
 def match(inner: Mapping[str, int] | None = None, **outer: int) -> bytes:
-    """Return an fte_match_param with these fields of the outer and the inner headers."""
+    """Return an fte_match_param with these fields of the outer and the inner headers.
+
+    IP addresses are numbers of 128 bits, also for IPv4. All other fields are 0.
+    """
     param = fte_match_param.new()
     for headers, fields in ((param.outer_headers, outer), (param.inner_headers, inner or {})):
         for name, value in fields.items():
@@ -79,7 +82,10 @@ def with_reformat(to: bytes, number: int | None) -> bytes:
 def reformat_fields(
     kind: int, data: bytes = b"", size: int | None = None, param_0: int = 1, param_1: int = 0
 ) -> Fields:
-    """Return the input of ALLOC_PACKET_REFORMAT_CONTEXT; ``param_1`` is relative to ``param_0``."""
+    """Return the input of ALLOC_PACKET_REFORMAT_CONTEXT; ``param_1`` is relative to ``param_0``.
+
+    ``size`` replaces the length of ``data``.
+    """
     context = {
         "reformat_type": kind, "reformat_data_size": len(data) if size is None else size,
         "reformat_param_0": param_0, "reformat_param_1": param_1,
@@ -107,7 +113,11 @@ def group_fields(
     table: int, first: int, last: int, enable: int | None = None,
     match_criteria: bytes | None = None, inner: Mapping[str, int] | None = None, **masks: int,
 ) -> Fields:  # fmt: skip
-    """Return the input of CREATE_FLOW_GROUP; ``masks`` are of fields of the outer headers."""
+    """Return the input of CREATE_FLOW_GROUP; ``masks`` are of fields of the outer headers.
+
+    By default match_criteria_enable has the bits of the outer and inner headers that have masks.
+    ``match_criteria`` replaces the masks.
+    """
     used = (OUTER if masks else 0) | (INNER if inner else 0)
     return {
         "table_id": table, "start_flow_index": first, "end_flow_index": last,
@@ -126,6 +136,9 @@ def entry_fields(
 
     ``counters`` and ``modify`` are numbers. ``values`` are of fields of the outer headers, unless
     there is a whole ``value``. ``also`` are more actions, with fields ``beside``.
+
+    Counters and a modify header context also set COUNT and MOD_HDR. Lists get long items if the
+    first destination is long.
     """
     if action is None:
         action = FlowAction.FWD_DEST
@@ -179,6 +192,9 @@ def copy_field(
 
 
 def context_fields(*actions: bytes, number: int | None = None) -> Fields:
-    """Return the input of ALLOC_MODIFY_HEADER_CONTEXT."""
+    """Return the input of ALLOC_MODIFY_HEADER_CONTEXT.
+
+    ``number`` replaces the number of actions in the command, which may then be wrong.
+    """
     number = len(actions) if number is None else number
     return {"num_of_actions": number, "extra": b"".join(actions)}

@@ -36,7 +36,10 @@ class Flows:
     def table(
         self, level: int, log_size: int = 4, miss: int | None = None, **context: object
     ) -> int:
-        """Create a table of ``1 << log_size`` entries; return its number."""
+        """Create a table of ``1 << log_size`` entries; return its number.
+
+        ``miss`` is the table for packets without a match. Raises DriverCommandError if refused.
+        """
         fields = table_fields(level, log_size, miss, **context)
         return int(self.driver.must(Op.CREATE_FLOW_TABLE, **self._of, **fields).table_id)
 
@@ -48,7 +51,10 @@ class Flows:
     def entry(
         self, table: int, index: int, group: int, *destinations: bytes, **options: Any
     ) -> None:
-        """Set an entry; ``options`` are those of ``entry_fields``."""
+        """Create an entry; ``options`` are those of ``entry_fields``.
+
+        Raises DriverCommandError if refused.
+        """
         fields = entry_fields(table, index, group, *destinations, **options)
         self.driver.must(Op.SET_FLOW_TABLE_ENTRY, **self._of, **fields)
 
@@ -56,7 +62,10 @@ class Flows:
         self, table: int, index: int, group: int, *destinations: bytes,
         mask: SetFte | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        """Change the fields of an entry that ``mask`` selects."""
+        """Change the fields of an entry that ``mask`` selects.
+
+        By default these are actions and destinations. Raises DriverCommandError if refused.
+        """
         if mask is None:
             mask = SetFte.ACTION | SetFte.DESTINATION_LIST
         fields = entry_fields(table, index, group, *destinations, **options)
@@ -69,7 +78,10 @@ class Flows:
         self.driver.must(Op.DELETE_FLOW_TABLE_ENTRY, table_id=table, flow_index=index, **self._of)
 
     def set_miss(self, table: int, miss: int | None) -> None:
-        """Set the table for packets without a match; None for the default."""
+        """Set the table for packets without a match; None for the default.
+
+        Raises DriverCommandError if refused.
+        """
         self.driver.must(
             Op.MODIFY_FLOW_TABLE, table_id=table, modify_field_select=1,
             flow_table_context=miss_fields(miss), **self._of,
@@ -84,7 +96,10 @@ class Flows:
         self.driver.must(Op.SET_FLOW_TABLE_ROOT, op_mod=1, **self._of)
 
     def query_entry(self, table: int, index: int, room: int = 8) -> tuple[Any, list[object]]:
-        """Return the flow_context and the 8-byte items of its lists, up to ``room``."""
+        """Return the flow_context and the 8-byte items of its lists, up to ``room``.
+
+        Raises DriverCommandError for no entry.
+        """
         answer = self.driver.must(
             Op.QUERY_FLOW_TABLE_ENTRY, table_id=table, flow_index=index, out_extra=8 * room,
             **self._type,
@@ -104,7 +119,10 @@ class Flows:
         return int(self.driver.must(Op.ALLOC_FLOW_COUNTER).flow_counter_id)
 
     def counted(self, number: int) -> tuple[int, int]:
-        """Return packets and bytes of a flow counter."""
+        """Return packets and bytes of a flow counter.
+
+        The counter is not cleared. Raises DriverCommandError for an unknown one.
+        """
         answer = self.driver.must(
             Op.QUERY_FLOW_COUNTER, out_extra=traffic_counter.size, flow_counter_id=number
         )

@@ -66,7 +66,11 @@ class EthPacket:
         return self.source + self.destination + pack(">IHBB", length, 0, 0, self.protocol)
 
     def transport(self) -> bytes:
-        """Return transport header and payload, with their checksum."""
+        """Return transport header and payload, with their checksum.
+
+        The checksum is 0 without ``checked``. Protocols other than TCP and UDP are the payload
+        alone.
+        """
         value = checksum(self.pseudo(len(self._l4(0))) + self._l4(0)) if self.checked else 0
         if self.protocol == UDP and self.checked:
             value = value or 0xFFFF
@@ -82,7 +86,10 @@ class EthPacket:
         return self.payload
 
     def network(self, length: int) -> bytes:
-        """Return IP header and extensions, in front of ``length`` bytes."""
+        """Return IP header and extensions, in front of ``length`` bytes.
+
+        The IPv4 header has its checksum.
+        """
         if self.version == 6:
             first = pack(
                 ">IHBB", 6 << 28 | self.tos << 20, len(self.extra) + length, self.chain, 64

@@ -26,7 +26,7 @@ def create_hairpin_rq(driver: Driver, wq: dict[str, int] | None = None, **contex
 def create_hairpin_sq(driver: Driver, wq: dict[str, int] | None = None, **context: Any) -> int:
     """Create a hairpin send queue in RST; return its number.
 
-    The queue has no TIS, like the kernel's.
+    The queue has no TIS, like the kernel's. Raises DriverCommandError if refused.
     """
     ctx = {"hairpin": 1, "wq": sizes() | (wq or {})} | context
     return int(driver.must(Op.CREATE_SQ, ctx=ctx).sqn)

@@ -25,7 +25,10 @@ sequence (core/en.h: MLX5E_ETH_HARD_MTU).
 
 
 def set_mtu(driver: Driver, mtu: int) -> None:
-    """Set the interface's MTU, in bytes (core/en_main.c: mlx5e_set_mtu)."""
+    """Set the interface's MTU, in bytes (core/en_main.c: mlx5e_set_mtu).
+
+    Port and vPort get ``mtu`` plus 22. Raises DriverError if either is refused.
+    """
     wanted = reg.pmtu_reg.new(local_port=1, admin_mtu=mtu + MTU_OVERHEAD)
     answer = driver.write_register(RegId.PMTU, bytes(wanted))
     expect(answer.status == Status.OK, f"{RegId.PMTU!r}: {answer.status!r}")
@@ -47,7 +50,10 @@ def create_tis(driver: Driver, td: int, **context: object) -> int:
 
 
 def create_rq(driver: Driver) -> int:
-    """Create an RQ that stays in RST; return its number (en_main.c: mlx5e_alloc_drop_rq)."""
+    """Create an RQ that stays in RST; return its number (en_main.c: mlx5e_alloc_drop_rq).
+
+    EQ and CQ of its own are created, too. Raises DriverCommandError if refused.
+    """
     cqn = driver.create_cq(driver.create_eq(), log_size=0)
     fields, _ = rq_fields(driver, 0, cqn, log_size=0)
     return int(driver.must(Op.CREATE_RQ, **fields).rqn)
@@ -56,7 +62,10 @@ def create_rq(driver: Driver) -> int:
 def rqt_context(
     rqns: Sequence[int], limit: int | None = None, **context: object
 ) -> tuple[Fields, bytes]:
-    """Return the fields of CREATE_RQT and MODIFY_RQT, and the bytes behind them."""
+    """Return the fields of CREATE_RQT and MODIFY_RQT, and the bytes behind them.
+
+    ``limit`` is rqt_max_size, by default the number of RQs.
+    """
     fields = {"rqt_max_size": limit or len(rqns), "rqt_actual_size": len(rqns), **context}
     return fields, b"".join(bytes(rq_num.new(rq_num=rqn)) for rqn in rqns)
 
@@ -64,20 +73,29 @@ def rqt_context(
 def create_rqt(
     driver: Driver, rqns: Sequence[int], limit: int | None = None, **context: object
 ) -> int:
-    """Create an RQT for up to ``limit`` RQs; return its number (en/rqt.c: mlx5e_rqt_init)."""
+    """Create an RQT for up to ``limit`` RQs; return its number (en/rqt.c: mlx5e_rqt_init).
+
+    Raises DriverCommandError if refused.
+    """
     fields, extra = rqt_context(rqns, limit, **context)
     return int(driver.must(Op.CREATE_RQT, rqt_context=fields, extra=extra).rqtn)
 
 
 def modify_rqt(driver: Driver, rqtn: int, rqns: Sequence[int]) -> None:
-    """Replace the RQs of an RQT (en/rqt.c: mlx5e_rqt_redirect)."""
+    """Replace the RQs of an RQT (en/rqt.c: mlx5e_rqt_redirect).
+
+    Raises DriverCommandError if refused, for example above rqt_max_size.
+    """
     fields, extra = rqt_context(rqns)
     del fields["rqt_max_size"]
     driver.must(Op.MODIFY_RQT, rqtn=rqtn, bitmask={"rqn_list": 1}, ctx=fields, extra=extra)
 
 
 def listed(driver: Driver, rqtn: int, room: int = 256) -> tuple[int, int, list[int]]:
-    """Return (rqt_max_size, rqt_actual_size, RQ numbers) of an RQT by QUERY_RQT."""
+    """Return (rqt_max_size, rqt_actual_size, RQ numbers) of an RQT by QUERY_RQT.
+
+    At most ``room`` numbers are returned.
+    """
     answer = driver.must(Op.QUERY_RQT, rqtn=rqtn, out_extra=4 * room)
     context = rqtc.view(answer.raw, len(answer.raw) - rqtc.size - 4 * room)
     size = context.rqt_actual_size
@@ -85,7 +103,10 @@ def listed(driver: Driver, rqtn: int, room: int = 256) -> tuple[int, int, list[i
 
 
 def rss(version: int = 4, protocol: str = "TCP", fields: int = 0xF, **context: object) -> Fields:
-    """Return a TIR's hash fields for these packets (en/tir.c: mlx5e_tir_builder_build_rss)."""
+    """Return a TIR's hash fields for these packets (en/tir.c: mlx5e_tir_builder_build_rss).
+
+    ``fields`` are bits of HashField; by default addresses and ports.
+    """
     return {
         "rx_hash_fn": RxHashFn.TOEPLITZ, "rx_hash_symmetric": 1, "rx_hash_toeplitz_key": KEY,
         "rx_hash_field_selector_outer": {
@@ -102,7 +123,10 @@ def create_direct_tir(driver: Driver, td: int, rqn: int, **context: object) -> i
 
 
 def create_indirect_tir(driver: Driver, td: int, rqtn: int, **context: object) -> int:
-    """Create a TIR to an RQT; return its number (en/tir.c: mlx5e_tir_builder_build_rqt)."""
+    """Create a TIR to an RQT; return its number (en/tir.c: mlx5e_tir_builder_build_rqt).
+
+    Without hash fields (:func:`rss`) it does not hash. Raises DriverCommandError if refused.
+    """
     fields = {
         "disp_type": DispType.INDIRECT, "transport_domain": td, "indirect_table": rqtn, **context,
     }  # fmt: skip

@@ -47,7 +47,11 @@ class ReceiveQueue:
         return self.node.hca.rqs.need(self.rqn)
 
     def modify(self, state: RqState, ctx: Mapping[str, Any] | None = None, **fields: Any) -> None:
-        """Move the queue to a state; back in RST both sides count from 0."""
+        """Move the queue to a state; back in RST both sides count from 0.
+
+        RST also clears the doorbell record. ``fields`` are of the command. Raises
+        DriverCommandError if refused.
+        """
         self.node.driver.must(
             Op.MODIFY_RQ, rqn=self.rqn, rq_state=self.state, ctx={"state": state} | dict(ctx or {}),
             **fields,
@@ -63,7 +67,11 @@ class ReceiveQueue:
         return context
 
     def post(self, *sges: Sge, tell: bool = True) -> None:
-        """Post one WQE of (byte_count, lkey, address) each, with the bit that mlx5e sets."""
+        """Post one WQE with a data segment for each (byte_count, lkey, address).
+
+        START_PADDING is set as by mlx5e. ``tell`` writes the doorbell record; without it the device
+        does not see the WQE yet. A full ring is not checked.
+        """
         index = self.posted % self.size
         wqe = NEXT.pack((index + 1) % self.size) if self.is_list else b""
         wqe += b"".join(DATA.pack(size | START_PADDING, key, at) for size, key, at in sges)

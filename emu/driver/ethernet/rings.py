@@ -51,7 +51,10 @@ def sq_fields(
 def rq_fields(
     driver: Driver, pdn: int, cqn: int, *, log_size: int = 4, log_stride: int = 5, **context: Any
 ) -> tuple[Fields, Ring]:
-    """Return the input of CREATE_RQ, and its ring; a WQE has ``1 << log_stride`` bytes."""
+    """Return the input of CREATE_RQ, and its ring; a WQE has ``1 << log_stride`` bytes.
+
+    ``context`` are fields of rqc; its ``wq`` has the fields that differ from the default.
+    """
     ring = Ring(driver.memory, 1 << log_size + log_stride)
     wq = {
         "wq_type": WqType.CYCLIC, "pd": pdn, "dbr_addr": ring.record,

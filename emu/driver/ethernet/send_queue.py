@@ -52,7 +52,8 @@ class SendQueue:
     def modify(self, state: SqState, **fields: Any) -> None:
         """Move the queue to a state; back in RST both sides count from 0.
 
-        The doorbell record is unchanged.
+        The doorbell record is unchanged. ``fields`` are of the command. Raises DriverCommandError
+        if refused.
         """
         self.node.driver.must(
             Op.MODIFY_SQ, sqn=self.sqn, sq_state=self.state, ctx={"state": state}, **fields
@@ -73,7 +74,8 @@ class SendQueue:
         """Post segments behind a control segment; return the WQE's wqe_counter.
 
         ``ds`` and ``sqn`` replace the correct values in the control segment; ``imm`` is its last
-        word.
+        word. The doorbell record is written; ``ring`` also rings the doorbell. A full ring is not
+        checked.
         """
         index = self.sent & 0xFFFF
         ds = 1 + -(-len(body) // DS) if ds is None else ds
@@ -95,7 +97,8 @@ class SendQueue:
     ) -> int:  # fmt: skip
         """Post a frame: data segments (byte_count, lkey, address), or inline bytes.
 
-        ``segment`` are arguments of :func:`eth_segment`.
+        ``segment`` are arguments of :func:`eth_segment`. Return the WQE's wqe_counter. ``ring``
+        also rings the doorbell.
         """
         data = [inline(sge) if isinstance(sge, bytes) else DATA.pack(*sge) for sge in sges]
         body = eth_segment(**segment) + b"".join(data)
@@ -123,7 +126,8 @@ def eth_segment(
     """Return the Ethernet segment, with inline headers behind it or a tag to insert.
 
     ``mss`` in bytes makes a large send. ``vlan`` is the tag's TCI, of 802.1ad with ``svlan``.
-    ``metadata`` accompanies the frame to the tables that send it.
+    ``metadata`` accompanies the frame to the tables that send it. ``vlan`` excludes ``headers``,
+    which are then left out.
     """
     if vlan is not None:
         trailer = INSERT_VLAN | (INSERT_SVLAN if svlan else 0) | vlan

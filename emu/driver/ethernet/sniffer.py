@@ -34,7 +34,7 @@ class Sniffer:
             self.tables.append((flows, table, group))
 
     def stop(self) -> None:
-        """Delete the entries. The tables stay the roots."""
+        """Delete the entries; later packets are not copied. The tables stay the roots."""
         for flows, table, _ in self.tables:
             flows.delete(table, 0)
 

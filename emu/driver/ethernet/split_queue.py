@@ -68,7 +68,11 @@ class SplitQueue(StridingQueue):
         )  # fmt: skip
 
     def pieces(self) -> list[SplitPiece]:
-        """Return the received segments. A WQE is free again when all its strides are consumed."""
+        """Return the received segments. A WQE is free again when all its strides are consumed.
+
+        A completion with an error gives a segment of zeros with its ``entry``. No WQE is posted
+        again.
+        """
         pieces = []
         while (raw := self.cq.peek()) is not None:
             self.cq.poll()
@@ -76,6 +80,11 @@ class SplitQueue(StridingQueue):
         return pieces
 
     def _split(self, entry: Cqe64) -> SplitPiece:
+        """Return header and data of a completion; zeros and no bytes for an error.
+
+        The WQE's strides count as consumed. Raises AssertionError for more strides than the WQE
+        has.
+        """
         if entry.op_own >> 4 != CqeOpcode.RESP_SEND:
             return SplitPiece(entry.wqe_id, 0, False, False, False, 0, 0, b"", b"", entry)
         words = cqe_shampo.view(bytes(entry.buf), SHAMPO_AT)

@@ -30,6 +30,9 @@ def entry(
     """Return an entry that points to ``hit``: an object, or a table of ``size`` entries.
 
     With more than 8 bytes of actions its format has no byte mask. ``fields`` are of its structure.
+
+    ``lookup`` is entry_format and match_definer_ctx_idx; ``mask`` and ``tag`` have 16 bytes, filled
+    with zeros.
     """
     place = hit >> 5 | size
     common = {
@@ -53,7 +56,10 @@ def always_miss(miss: int) -> bytes:
 
 
 def index_of(tag: bytes, byte_mask: int, size: int) -> int:
-    """Return the index at which a table holds an entry (dr_ste.c: mlx5dr_ste_calc_hash_index)."""
+    """Return the index at which a table holds an entry (dr_ste.c: mlx5dr_ste_calc_hash_index).
+
+    ``size`` is the table's number of entries, a power of two.
+    """
     masked = bytes(
         byte if byte_mask >> _HALF - 1 - at & 1 else 0
         for at, byte in enumerate(tag.ljust(_HALF, b"\0"))
@@ -79,7 +85,7 @@ class Icm:
 def make_icm(driver: Any, start: int, log_size: int) -> int:
     """Create a range as a general object; return its number.
 
-    Source: core/lib/dm.c: mlx5_dm_sw_icm_alloc.
+    Source: core/lib/dm.c: mlx5_dm_sw_icm_alloc. Raises DriverCommandError if refused.
     """
     given = bytes(sw_icm.new(sw_icm_start_addr=start, log_sw_icm_size=log_size))
     return int(
@@ -101,7 +107,11 @@ class SoftwareTables:
         self._next = STEERING.start
 
     def write(self, address: int, data: bytes, area: Area = STEERING) -> list[Any]:
-        """Write into ICM, a page with each WQE; return the completions."""
+        """Write into ICM, a page with each WQE; return the completions.
+
+        The key of the range for ``area`` is used. A completion may be an error; no exception is
+        raised.
+        """
         icm = self.entries if area is STEERING else self.actions
         done = []
         for at in range(0, len(data), PAGE):
@@ -115,7 +125,7 @@ class SoftwareTables:
         return done
 
     def read(self, address: int, length: int = STE_BYTES) -> bytes:
-        """Return bytes of ICM."""
+        """Return bytes of the ICM of entries (STEERING), read by RDMA READ."""
         self.qp.read(
             (self.entries.index << 8, address - self.entries.start), self._region.sge(0, length)
         )
@@ -124,7 +134,10 @@ class SoftwareTables:
         return self._region.read(0, length)
 
     def place(self, *entries: bytes, size: int = 0) -> int:
-        """Write consecutive entries into a table of ``size`` that begins with them."""
+        """Write consecutive entries into a new table of ``size`` entries; return its address.
+
+        By default the size is the next power of two. Errors of the writes are not reported.
+        """
         size = size or 1 << (len(entries) - 1).bit_length()
         bytes_of = STE_BYTES * size
         at = -(-self._next // bytes_of) * bytes_of
@@ -136,7 +149,10 @@ class SoftwareTables:
         self, root: int, table_type: FlowTableType = FlowTableType.NIC_RX, other_root: int = 0,
         level: int = 60,
     ) -> int:  # fmt: skip
-        """Create a table whose root is an entry; return its number. An FDB has two roots."""
+        """Create a table whose root is an entry; return its number. An FDB has two roots.
+
+        Raises DriverCommandError if refused.
+        """
         context = {
             "sw_owner": 1, "level": level, "sw_owner_icm_root_0": root,
             "sw_owner_icm_root_1": other_root,

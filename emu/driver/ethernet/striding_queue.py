@@ -65,7 +65,10 @@ class StridingQueue(ReceiveQueue):
             self._write(index, (index + 1) % self.size)
 
     def _write(self, index: int, following: int) -> None:
-        """Write a WQE, only once, at creation (core/en_main.c: mlx5e_alloc_rq)."""
+        """Write the WQE at ``index`` (core/en_main.c: mlx5e_alloc_rq); ``following`` is its next.
+
+        WQEs are written only once, at creation.
+        """
         at = self.region.va + index * self.request_bytes + self.headroom
         segment = DATA.pack(self.request_bytes, self.region.key, at)
         self.ring.write(index * self.stride, NEXT.pack(following) + segment)
@@ -78,7 +81,10 @@ class StridingQueue(ReceiveQueue):
     def modify(
         self, state: RqState, ctx: Mapping[str, object] | None = None, **fields: object
     ) -> None:
-        """Move the queue to a state; back in RST the first WQE is next."""
+        """Move the queue to a state; back in RST the first WQE is next.
+
+        Consumed strides are then forgotten. Raises DriverCommandError if refused.
+        """
         super().modify(state, ctx, **fields)
         if state is RqState.RST and hasattr(self, "consumed"):
             self.consumed = [0] * self.size
@@ -87,6 +93,9 @@ class StridingQueue(ReceiveQueue):
         """Return the received segments, and check the sums that the driver relies on.
 
         A WQE is free when all its strides are consumed: it may be posted again.
+
+        Raises AssertionError if strides do not follow each other within the WQE. A filler has no
+        bytes, an error no strides. No WQE is posted again.
         """
         completions = []
         while (raw := self.cq.peek()) is not None:
@@ -99,6 +108,10 @@ class StridingQueue(ReceiveQueue):
         return completions
 
     def _piece(self, entry: Cqe64) -> Piece:
+        """Return the packet of a completion, and record its strides as consumed.
+
+        Raises AssertionError if the strides do not follow those before, or exceed the WQE.
+        """
         strides, length = entry.byte_cnt >> 16 & 0x7FFF, entry.byte_cnt & 0xFFFF
         index, first = entry.wqe_id % self.size, entry.wqe_counter
         assert strides > 0

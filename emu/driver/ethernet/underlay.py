@@ -50,14 +50,20 @@ class IpoibInterface:
         self.up()
 
     def _table(self) -> int:
-        """Create a table whose one entry forwards to the TIR; return its number."""
+        """Create a table whose one entry forwards to the TIR; return its number.
+
+        The table matches all packets, and is no root yet.
+        """
         flows = Flows(self.node.driver)
         table = flows.table(0, 0)
         flows.entry(table, 0, flows.group(table, 0, 0, enable=0), to_tir(self.tirn))
         return table
 
     def up(self) -> None:
-        """Move the underlay to RTS, and attach it to the table (mlx5i_init_underlay_qp)."""
+        """Move the underlay to RTS, and attach it to the table (mlx5i_init_underlay_qp).
+
+        Raises DriverCommandError if refused.
+        """
         path = {"pkey_index": self.pkey_index, "vhca_port_num": 1}
         first = {"pm_state": 3, "q_key": QKEY, "primary_address_path": path}
         self.node.driver.must(Op.RST2INIT_QP, qpn=self.qpn, qpc=first)
@@ -71,7 +77,10 @@ class IpoibInterface:
         self.node.driver.must(Op._2RST_QP, qpn=self.qpn)
 
     def vector(self, to: IpoibInterface, **fields: object) -> dict[str, Any]:
-        """Return the address vector of another interface."""
+        """Return the address vector of another interface.
+
+        ``fields`` replace its defaults.
+        """
         return {
             "dqp_dct": to.qpn | _EXTENDED, "key": QKEY << 32, **self.node.vector_to(to.node),
         } | fields  # fmt: skip
@@ -82,7 +91,8 @@ class IpoibInterface:
     ) -> int:  # fmt: skip
         """Send a packet, from its encapsulation header on; return the WQE's wqe_counter.
 
-        ``segment`` are arguments of :func:`eth_segment`.
+        ``segment`` are arguments of :func:`eth_segment`. Ring the doorbell. ``vector`` is that of
+        :meth:`vector`.
         """
         body = bytes(av.new(**vector).buf) + _PAD + eth_segment(**segment)
         return self.sq.post(opcode, body + b"".join(data_segments(sges)))
