@@ -200,7 +200,10 @@ def set_hca_cap(hca: Hca, cmd: caps.SetHcaCapIn, out: caps.SetHcaCapOut) -> None
 
 @command(Op.QUERY_ADAPTER, layout.query_adapter_in, layout.query_adapter_out)
 def query_adapter(hca: Hca, cmd: layout.QueryAdapterIn, out: layout.QueryAdapterOut) -> None:
-    """Return the vendor id and the board id."""
+    """Return the vendor id and the board id.
+
+    The first is Mellanox' OUI, the second the PSID.
+    """
     block = out.query_adapter_struct
     block.ieee_vendor_id = MELLANOX_OUI
     block.vsd_contd_psid = hca.model.psid.encode().ljust(16, b"\0")

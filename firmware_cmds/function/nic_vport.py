@@ -69,7 +69,7 @@ def query_nic_vport_context(
     """Return the context and the chosen list, up to the output's space.
 
     allowed_list_type chooses the list; an unknown type gets BAD_PARAM_ERR. The manager may ask
-    about another function.
+    about another function. An InfiniBand function gets BAD_OP_ERR.
     """
     vport, context = hca.nic_vport, out.nic_vport_context
     entries = _list(vport, _list_type(cmd.allowed_list_type))
@@ -130,7 +130,7 @@ def modify_nic_vport_context(
 
     A new address is announced to wire and switch. The manager gets NIC_VPORT_CHANGE if it has armed
     the change. Refuse with BAD_PARAM_ERR fields that are not settable and invalid values, with
-    LIM_ERR a list that is too long.
+    LIM_ERR a list that is too long. An InfiniBand function gets BAD_OP_ERR.
     """
     vport, chosen, context = hca.nic_vport, cmd.field_select, cmd.nic_vport_context
     if name := first_set(chosen, _NOT_SETTABLE):
@@ -293,7 +293,8 @@ def modify_vport_state(
 
     AUTO means UP to the function itself. To the switch it means that the vPort follows the physical
     port. A change of the link raises PORT_CHANGE. Refuse with BAD_PARAM_ERR an unknown state, and
-    the op_mod of the switch from another sender than its manager.
+    the op_mod of the switch from another sender than its manager. An InfiniBand function gets
+    BAD_OP_ERR.
     """
     is_esw = cmd.op_mod == VportStateOpMod.ESW_VPORT and is_switched(hca, cmd)
     if cmd.op_mod != VportStateOpMod.VNIC_VPORT and not is_esw:

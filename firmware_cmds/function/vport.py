@@ -34,7 +34,10 @@ ALL_ENTRIES = 0xFFFF
 def query_hca_vport_context(
     hca: Hca, cmd: layout.QueryHcaVportContextIn, out: layout.QueryHcaVportContextOut
 ) -> None:
-    """Return state, GUIDs, LIDs and the capability mask of the port."""
+    """Return state, GUIDs, LIDs and the capability mask of the port.
+
+    has_smi is 0 for a VF. An Ethernet function gets BAD_OP_ERR.
+    """
     port = hca.ib
     out.hca_vport_context.assign(
         {
@@ -68,7 +71,8 @@ def modify_hca_vport_context(
 ) -> None:
     """Set capability bits that belong to the software (hw/main.c:set_port_caps_atomic).
 
-    A change is reported to the subnet. Refuse other fields and bits with BAD_PARAM_ERR.
+    A change is reported to the subnet. Refuse other fields and bits with BAD_PARAM_ERR. An Ethernet
+    function gets BAD_OP_ERR.
     """
     context = cmd.hca_vport_context
     if context.field_select:
@@ -96,7 +100,7 @@ def query_hca_vport_gid(
     """Return one GID, or the whole table for index 0xFFFF.
 
     gids_num is the number of GIDs. Refuse an index beyond the table with BAD_PARAM_ERR, a short
-    output with BAD_OUTP_LEN_ERR.
+    output with BAD_OUTP_LEN_ERR. An Ethernet function gets BAD_OP_ERR.
     """
     indices = _indices(cmd.gid_index, GID_TABLE_ENTRIES, len(out.gid))
     for at, index in enumerate(indices):

@@ -200,11 +200,10 @@ def _modify(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> None:
 
 
 def _check_period_mode(caps: Caps, mode: int) -> None:
-    """Refuse an unsupported start of the moderation period.
+    """Refuse an unsupported start of the moderation period with BAD_PARAM_ERR.
 
-    The period begins with the first entry after an event. With the capability
-    cq_period_start_from_cqe it may begin with each entry. Raises BAD_PARAM_ERR for another mode, or
-    for this one without the capability.
+    START_FROM_EQE, from the first entry after an event, is always supported. START_FROM_CQE, from
+    each entry, needs the capability cq_period_start_from_cqe.
     """
     modes = (CqPeriodMode.START_FROM_EQE, CqPeriodMode.START_FROM_CQE)
     if mode not in modes[: 1 + caps.general.cq_period_start_from_cqe]:

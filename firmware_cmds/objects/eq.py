@@ -55,7 +55,8 @@ def create_eq(hca: Hca, cmd: layout.CreateEqIn, out: layout.CreateEqOut) -> None
 def _event_mask(words: ArrayView[int]) -> int:
     """Return the event types as one mask.
 
-    Event type ``n`` is bit ``n % 64`` of word ``n / 64`` (core/eq.c:create_map_eq).
+    Event type ``n`` is bit ``n % 64`` of word ``n / 64`` (core/eq.c:create_map_eq). All words
+    together have 256 bits.
     """
     return sum(word << 64 * index for index, word in enumerate(words))
 

@@ -273,8 +273,9 @@ def _rings(hca: Hca, cmd: layout.CreateQpIn, ctx: layout.Qpc, pd: Pd | None) -> 
 def destroy_qp(hca: Hca, cmd: layout.DestroyQpIn, out: layout.DestroyQpOut) -> None:
     """Destroy the queue pair; the adapter no longer accesses its memory after the answer.
 
-    Leave its multicast groups, remove its steering entries and cancel its page faults; nothing is
-    flushed. Refuse an unknown number, or a QP in use, with BAD_RES_STATE_ERR.
+    Leave its multicast groups, detach an underlay from its flow table and cancel its page faults.
+    Posted WQEs are not flushed; requests of a shared queue go back to it. Refuse an unknown number,
+    or a QP in use, with BAD_RES_STATE_ERR.
     """
     qp = hca.qps.remove(cmd.qpn)
     if qp.steer is not None:

@@ -73,7 +73,12 @@ def set_pp_rate_limit(
 def create_scheduling_element(
     hca: Hca, cmd: layout.CreateSchedulingElementIn, out: layout.CreateSchedulingElementOut
 ) -> None:
-    """Create a scheduling element; see :func:`_made`."""
+    """Create a scheduling element; see :func:`_made`.
+
+    The element is a TSAR, a queue group or a vPort of the tree scheduling_hierarchy. Refuse an
+    unsupported type or parent with BAD_PARAM_ERR, a tree that is too deep with LIM_ERR, an unknown
+    parent with BAD_RES_ERR.
+    """
     out.scheduling_element_id = _made(hca, cmd.scheduling_hierarchy, cmd.scheduling_context)
 
 

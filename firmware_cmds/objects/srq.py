@@ -160,7 +160,8 @@ def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> P
 def modify_rmp(hca: Hca, cmd: layout.ModifyRmpIn, out: layout.ModifyRmpOut) -> None:
     """Arm the limit; the driver sets no other field.
 
-    Without the bit lwm nothing changes. Refuse an unknown RMP with BAD_RES_STATE_ERR.
+    When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Without the bit
+    lwm nothing changes. Refuse an unknown RMP with BAD_RES_STATE_ERR.
     """
     rmp = srq_to_change(hca.srqs, SrqForm.RMP, cmd.rmpn)
     if cmd.bitmask.lwm:
@@ -216,7 +217,8 @@ def create_xrc_srq(
 def arm_xrc_srq(hca: Hca, cmd: layout.ArmXrcSrqIn, out: layout.ArmXrcSrqOut) -> None:
     """Arm the limit.
 
-    Refuse with BAD_RES_STATE_ERR an unknown number, or an SRQ of another form.
+    When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Refuse with
+    BAD_RES_STATE_ERR an unknown number, or an SRQ of another form.
     """
     srq_to_change(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
 
@@ -263,8 +265,9 @@ def create_srq(hca: Hca, cmd: layout.CreateSrqIn, out: layout.CreateSrqOut) -> P
 def arm_rq(hca: Hca, cmd: layout.ArmRqIn, out: layout.ArmRqOut) -> None:
     """Arm the limit; mlx5_ib sends it for an XRQ as well (hw/srq_cmd.c: arm_xrq_cmd).
 
-    Refuse with BAD_RES_STATE_ERR an unknown number, or an SRQ of another form. An op_mod other than
-    that of XRQs means an SRQ of ISSI 0.
+    When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. op_mod 2 means
+    an XRQ, any other an SRQ of ISSI 0. Refuse with BAD_RES_STATE_ERR an unknown number, or an SRQ
+    of another form.
     """
     form = SrqForm.XRQ if cmd.op_mod == _ARM_XRQ else SrqForm.SRQ
     srq_to_change(hca.srqs, form, cmd.srq_number).lwm = cmd.lwm

@@ -65,7 +65,11 @@ def create_xrq(hca: Hca, cmd: layout.CreateXrqIn, out: layout.CreateXrqOut) -> P
 
 @command(Op.ARM_XRQ, layout.arm_xrq_in, layout.arm_xrq_out)
 def arm_xrq(hca: Hca, cmd: layout.ArmXrqIn, out: layout.ArmXrqOut) -> None:
-    """Arm the limit."""
+    """Arm the limit.
+
+    When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Refuse with
+    BAD_RES_STATE_ERR an unknown number, or an SRQ of another form.
+    """
     srq_to_change(hca.srqs, SrqForm.XRQ, cmd.xrqn).lwm = cmd.lwm
 
 

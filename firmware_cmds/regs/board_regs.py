@@ -55,7 +55,10 @@ def _mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
 
 
 def _set_mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
-    """Accept ``mte`` (record the maximum temperature), which the sensor always does."""
+    """Accept ``mte`` (record the maximum temperature), which the sensor always does.
+
+    Refuse a sensor other than the chip and the module with BAD_PARAM_ERR.
+    """
     _mtmp(hca, reg)
 
 

@@ -92,9 +92,9 @@ def _find(port_type: PortType, register_id: int) -> AccessRegister | None:
 
 
 def _layout_of(cmd: layout.AccessRegisterIn) -> Prm | None:
-    """Return the layout of the command's register, which is equal on all link layers.
+    """Return the layout of the command's register; None for a register without a model.
 
-    None for a register without a model.
+    The layout is equal on all link layers.
     """
     for registers in (REGISTERS, *_PORT_REGISTERS.values()):
         if cmd.register_id in registers:

@@ -40,6 +40,9 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
 
 def destroy(hca: Hca, number: int) -> None:
-    """Remove the option from the parser."""
+    """Remove the option from the parser.
+
+    Raises BAD_RES_STATE_ERR for an unknown number.
+    """
     hca.objects[GeneveOption].remove(number)
     hca.parse_geneve_option(None)

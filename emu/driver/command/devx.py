@@ -96,6 +96,7 @@ class Devx:
         return {"ctx": fields["ctx"] | {"wq": queue | self._record(queue["dbr_addr"]) | place}}
 
     def _mkey(self, fields: Fields) -> Fields:
+        """Return the input of CREATE_MKEY with the pages other than 0 in a new umem."""
         pages = [page for page in unpack64(fields["extra"]) if page]
         place = {"mkey_umem_valid": 1, "mkey_umem_id": self.umem(pages, READ | WRITE)}
         return {"memory_key_mkey_entry": fields["memory_key_mkey_entry"], **place}

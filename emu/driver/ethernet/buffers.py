@@ -26,6 +26,7 @@ class Buffers:
             self.post()
 
     def _places(self, index: int) -> Iterator[tuple[int, int]]:
+        """Yield offset in the region and size of each fragment of the WQE with this index."""
         at = index % self.rq.size * self.slot
         for size in self.sizes:
             yield at, size

@@ -77,6 +77,7 @@ class EthPacket:
         return self._l4(value)
 
     def _l4(self, value: int) -> bytes:
+        """Return the transport header with the checksum ``value``, and the payload."""
         if self.protocol == TCP:
             offset = (20 + len(self.options)) // 4 << 12
             rest = pack(">IIHHHH", self.sequence, 7, offset | self.flags, 1000, value, 0)
