@@ -38,15 +38,18 @@ class UnixAddress:
         return f"unix:{self.path}"
 
     def connect(self) -> socket.socket:
-        """Start to connect without blocking. Raises OSError when no process listens."""
+        """Start to connect without blocking; return the socket.
+
+        Raises OSError when no process listens.
+        """
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         return _started(sock, os.fspath(self.path))
 
     def listen(self) -> FabricListener | None:
-        """Become the listener; return None when another process is, or is about to be, the
-        listener.
+        """Bind the path and return the listener, which holds the lock file beside the path.
 
-        Raises OSError when the path cannot be used.
+        Return None when another process holds the lock or listens. A dead socket is replaced.
+        Raises OSError for an unusable path, FileExistsError for a file that is no socket.
         """
         lock = _lock(self.path.with_name(self.path.name + ".lock"))
         if lock is None:
@@ -68,7 +71,11 @@ class UnixAddress:
         return FabricListener(sock, self.path, lock)
 
     def _is_alive(self) -> bool:
-        """Return whether another program without the lock listens. Raises FileExistsError."""
+        """Return whether another program without the lock listens, even with a full backlog.
+
+        False for an absent path or a dead socket. Raises FileExistsError for a file that is no
+        socket, and OSError.
+        """
         try:
             if not stat.S_ISSOCK(self.path.lstat().st_mode):
                 raise FileExistsError(errno.EEXIST, "exists and is not a socket")
@@ -91,14 +98,21 @@ class TcpAddress:
         return f"tcp:{self.host}:{self.port}"
 
     def connect(self) -> socket.socket:
-        """Start to connect without blocking. Raises OSError when that fails at once."""
+        """Start to connect without blocking; return the socket.
+
+        Raises OSError for an immediate failure. Keepalive detects a vanished peer within 30
+        seconds.
+        """
         family, where = _resolved(self.host, self.port)
         sock = socket.socket(family, socket.SOCK_STREAM)
         _tune(sock)
         return _started(sock, where)
 
     def listen(self) -> FabricListener | None:
-        """Become the listener; return None if another process is, or if the host is remote."""
+        """Return the listener; None if another process has the port, or if the host is remote.
+
+        Raises OSError for another failure, such as an unknown host name.
+        """
         family, where = _resolved(self.host, self.port)
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -117,9 +131,10 @@ class TcpAddress:
 
 @cache
 def _resolved(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
-    """Return family and address of a name, resolved once, when the fabric is joined.
+    """Return family and socket address of a host and port; the first result is kept for ever.
 
-    A later look-up would block the guests, most likely during network problems.
+    Raises socket.gaierror for an unknown name. A later look-up would block the guests, most likely
+    during network problems.
     """
     family, _, _, _, where = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICSERV
@@ -146,9 +161,10 @@ Address = UnixAddress | TcpAddress
 
 
 def parse(name: str, mode: int = OWNER_ONLY) -> Address:
-    """Return the address of a fabric's name; a Unix socket that we create gets ``mode``.
+    """Return the address for ``unix:PATH`` or ``tcp:HOST:PORT``; a created socket gets ``mode``.
 
-    Raises :class:`FabricError`.
+    Raises FabricError for another form, a port outside 1 to 65535, or a path above MAX_PATH bytes.
+    A relative path becomes absolute; host names are not resolved here.
     """
     kind, _, rest = name.partition(":")
     if kind == "unix" and rest:
@@ -174,7 +190,10 @@ class FabricListener:
         self._lock = lock
 
     def accept(self) -> socket.socket | None:
-        """Return the next client's socket, which is non-blocking; None without one."""
+        """Return the next client's socket, which is non-blocking; None if no client waits.
+
+        None also follows a lack of descriptors, which closes the client's connection.
+        """
         client = self._acceptor.accept()
         if client is None:
             return None
@@ -184,7 +203,10 @@ class FabricListener:
         return client
 
     def close(self) -> None:
-        """Stop listening; release the lock last, so that a successor finds no files of ours."""
+        """Stop listening, unlink the path, and release the lock.
+
+        The lock is last, so that a successor finds no files of ours.
+        """
         self._acceptor.close()
         self.sock.close()
         if self._path is not None:
@@ -207,7 +229,7 @@ class _Lock:
 
 
 def _lock(path: Path) -> _Lock | None:
-    """Take the lock; return None when another process holds it, or has just removed the file.
+    """Take the lock and return it; None when another process holds it or has just removed the file.
 
     Raises OSError for a symbolic link, whose target another user may have chosen.
     """
@@ -223,6 +245,7 @@ def _lock(path: Path) -> _Lock | None:
 
 
 def _started(sock: socket.socket, where: str | tuple[Any, ...]) -> socket.socket:
+    """Start to connect a socket without blocking; on failure, close it and raise OSError."""
     sock.setblocking(False)
     result = sock.connect_ex(where)
     if result not in (0, errno.EINPROGRESS):

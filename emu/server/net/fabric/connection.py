@@ -51,16 +51,20 @@ class ConnectionOwner(Protocol):
     """The owner of a connection, which handles received frames."""
 
     def received(self, connection: FabricConnection, kind: FrameKind, body: memoryview) -> int:
-        """Handle a frame, whose body is valid during the call; return the frame's cost.
+        """Handle a complete frame; return its cost, where a packet for one receiver costs 1.
 
-        A packet for one receiver costs 1. FabricProtocolError closes the connection.
+        ``body`` is valid only during the call. A raised FabricProtocolError closes the connection
+        with the error's text as reason.
         """
 
     def closed(self, connection: FabricConnection, why: str) -> None:
-        """Handle the end of the connection, which is already closed."""
+        """Handle the end of the connection, which is already closed.
+
+        ``why`` is empty after the peer's orderly close.
+        """
 
     def watch(self, connection: FabricConnection, events: int) -> None:
-        """Wait for these epoll events of the connection from now on."""
+        """Serve the connection for these epoll events from now on, READ or WRITE of the poller."""
 
 
 class FabricConnection:
@@ -104,7 +108,7 @@ class FabricConnection:
         return self._sock is None
 
     def fail(self) -> None:
-        """Close because of the exception in handling, a bug of ours."""
+        """Log the exception in handling, and close the connection with reason "internal error"."""
         log.exception("%s: internal error", self.name)
         self.close("internal error")
 
@@ -126,7 +130,12 @@ class FabricConnection:
         return self._other_bytes > 0
 
     def send(self, kind: FrameKind, body: Buffer) -> bool:
-        """Queue a frame; return False to pause packets. Packets above the limit are dropped."""
+        """Queue a frame, and return False when packets should pause until :meth:`when_ready`.
+
+        Return True after the close and drop the frame. A packet is dropped silently while the peer
+        is stuck (True), and at MAX_BYTES queued (False). Other frames are never dropped; above
+        HARD_BYTES of them, the connection is closed.
+        """
         if self._sock is None:
             return True
         is_packet = kind in PACKETS
@@ -151,9 +160,10 @@ class FabricConnection:
         return self._packet_bytes < PAUSE_BYTES
 
     def send_pieces(self, kind: FrameKind, pieces: Sequence[Buffer]) -> bool:
-        """Send a train, whose buffers are valid during the call; return as :meth:`send`.
+        """Send a train, whose buffers are valid only during the call; return as :meth:`send`.
 
         The train is copied once: to memory that the other process maps, or into the socket.
+        Unwritten bytes are queued even above MAX_BYTES when no other frame waits.
         """
         if self._queue and not self._is_blocked:
             self._write()
@@ -173,7 +183,11 @@ class FabricConnection:
         return self._packet_bytes < PAUSE_BYTES
 
     def _place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
-        """Copy a frame's body to shared memory; return None without memory or space."""
+        """Copy a frame's body to shared memory, and return its position there.
+
+        Return None if the body must go through the socket: closed or congested connection, no
+        shared memory, or no free space. The first call creates the memory while no frame is queued.
+        """
         sharing = self._sharing
         if self._sock is None or self.is_congested:
             return None
@@ -182,7 +196,11 @@ class FabricConnection:
         return sharing.place(kind, pieces)
 
     def when_ready(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when packets may be sent again, or when the connection is closed."""
+        """Call ``callback`` once: when queued packets fall below PAUSE_BYTES, or at the close.
+
+        A closed connection calls at once. An open one calls after a later write or drop, even if it
+        does not pause now.
+        """
         if self._sock is None:
             callback()
         else:
@@ -193,6 +211,7 @@ class FabricConnection:
         contain(self, self._write)
 
     def _write(self) -> None:
+        """Write the queue until it is empty or the socket is full; wait for EPOLLOUT if full."""
         while self._queue and self._sock is not None:
             some = [data for _, data in itertools.islice(self._queue, _BUFFERS_PER_CALL)]
             written = self._write_some(some)
@@ -205,7 +224,11 @@ class FabricConnection:
         self._set_blocked(False)
 
     def _write_some(self, some: Sequence[Buffer]) -> int:
-        """Write to the socket and return the number of bytes; close it on an error."""
+        """Write once to the socket; return the number of bytes, 0 if it is full or was closed.
+
+        A broken pipe counts all bytes as written, because the peer's last frames are still to be
+        read. Any other OSError closes the connection.
+        """
         assert self._sock is not None
         try:
             return self._sock.sendmsg(some)
@@ -218,6 +241,10 @@ class FabricConnection:
             return 0
 
     def _written(self, count: int) -> None:
+        """Remove ``count`` written bytes from the queue, and wake senders below PAUSE_BYTES.
+
+        Any write ends the stuck state and cancels the lifetime timer.
+        """
         self._stop_lifetime()
         self._is_stuck = False
         while count:
@@ -235,6 +262,10 @@ class FabricConnection:
             self._wake()
 
     def _set_blocked(self, is_blocked: bool) -> None:
+        """Choose the epoll events for a full or writable socket, and report a change to the owner.
+
+        A full socket starts the lifetime timer unless the timer runs.
+        """
         if is_blocked and self._lifetime is None:
             self._lifetime = self._clock.call_later(LIFETIME_NS, self._drop)
         if is_blocked is not self._is_blocked:
@@ -242,7 +273,11 @@ class FabricConnection:
             self._owner.watch(self, WRITE if is_blocked else READ)
 
     def _drop(self) -> None:
-        """Drop the queued packets after a lifetime without a write."""
+        """Drop the queued packets after LIFETIME_NS without a write, and wake the waiting senders.
+
+        The connection becomes stuck and drops further packets. Non-packet frames, PLACED and a
+        partly written frame stay queued.
+        """
         self._lifetime = None
         self._is_stuck = True
         first = [self._queue.popleft()] if self._has_begun else []
@@ -272,7 +307,8 @@ class FabricConnection:
     def take(self, limit: int) -> int:
         """Handle received frames up to a cost of about ``limit`` packets; return the cost.
 
-        ``has_more`` reports whether to call again without waiting for the socket.
+        Return 0 when no data were read. ``has_more`` reports whether to call again without waiting
+        for the socket. A FabricProtocolError closes the connection and costs 1.
         """
         if not self.has_more and not self._receive():
             return 0
@@ -283,7 +319,11 @@ class FabricConnection:
             return 1
 
     def _receive(self) -> bool:
-        """Read the received data; return False when there are none."""
+        """Read once into the buffer; return False when no bytes arrived.
+
+        End of file closes with an empty reason, and an OSError closes with its text; both return
+        False.
+        """
         if self._sock is None:
             return False
         room = memoryview(self._buffer)[self._filled : self._filled + _READ_BYTES]
@@ -300,7 +340,11 @@ class FabricConnection:
         return count > 0
 
     def _act(self, limit: int) -> int:
-        """Pass complete frames to the owner, and keep an incomplete rest; return the cost."""
+        """Pass complete frames to the owner, and keep an incomplete rest; return the cost.
+
+        Stop early when the owner closes the connection, or at ``limit`` with ``has_more`` set.
+        Raises FabricProtocolError.
+        """
         view, start, work = memoryview(self._buffer), self._done, 0
         self.has_more = False
         for kind, body, end in frames(view[start : self._filled]):
@@ -320,7 +364,11 @@ class FabricConnection:
         return max(work, 1)
 
     def _shared(self, kind: FrameKind, body: memoryview) -> int:
-        """Handle a frame about shared memory; return its cost."""
+        """Handle MEMORY, PLACED or FREED; return the cost, 1 unless PLACED carries packets.
+
+        PLACED passes the frame in shared memory to the owner, and sends FREED when a report is due.
+        Raises FabricProtocolError.
+        """
         if kind is not FrameKind.PLACED:
             self._sharing.take(kind, body)
             return 1
@@ -333,14 +381,21 @@ class FabricConnection:
     # -- the end
 
     def close(self, why: str) -> None:
-        """Close and report ``why`` to the owner, an empty text after the peer's orderly close."""
+        """Close, and report ``why`` to the owner, an empty text after the peer's orderly close.
+
+        Do nothing if already closed. Queued packets are lost, as by :meth:`abandon`.
+        """
         if self._sock is None:
             return
         self.abandon()
         self._owner.closed(self, why)
 
     def abandon(self) -> None:
-        """Close without a report to the owner; try once to write queued non-packet frames."""
+        """Close without a report to the owner, and call all ``when_ready`` callbacks.
+
+        Queued packets are lost. Non-packet frames are written once without waiting, unless a frame
+        is partly written.
+        """
         sock, self._sock = self._sock, None
         if sock is None:
             return

@@ -20,7 +20,8 @@ def assign(
 ) -> list[Identity]:
     """Return a LID and a GUID for each function: the requested ones, else the first free ones.
 
-    Numbers in ``avoid`` are assigned only on request. Raises :class:`TakenError`.
+    Ethernet functions get LID 0. Numbers in ``avoid`` are assigned only on request. Raises
+    TakenError for a requested number that ``used`` or another request has.
     """
     holders = [*used]
     lids, guids = {one.lid for one in holders}, {one.guid for one in holders}
@@ -41,6 +42,7 @@ def assign(
 
 
 def _claim(kind: str, number: int, used: set[int]) -> None:
+    """Add a requested number to ``used``. Raises TakenError for a used number other than 0."""
     if number and number in used:
         raise TakenError(f"{kind} {number:#x} belongs to another function of the fabric")
     used.add(number)

@@ -33,10 +33,10 @@ class ElectionCallbacks(HubHost, Protocol):
     """The process, which handles changes of its role."""
 
     def role_taken(self, *, again: bool) -> None:
-        """Handle the start of a role; ``again`` is true after an earlier role."""
+        """Handle that this process is hub or member now; ``again`` means after an earlier role."""
 
     def role_lost(self) -> None:
-        """Handle the loss of the hub."""
+        """Handle that a member lost its hub; the process tries to join until :meth:`role_taken`."""
 
 
 class Election:
@@ -66,9 +66,10 @@ class Election:
         self._retry: Timer | None = None
 
     def join(self, timeout_ns: int = JOIN_TIMEOUT_NS) -> list[Identity]:
-        """Join the fabric; return the LIDs and GUIDs of our functions.
+        """Run the loop until this process is hub or member; return the functions' LIDs and GUIDs.
 
-        Wait for the hub up to ``timeout_ns``. Raises :class:`FabricError`.
+        Raises FabricError once the hub refuses, the address is unusable, or ``timeout_ns`` has
+        passed. A wait above PATIENCE_NS is logged once.
         """
         start = self._loop.now_ns()
         says_at, end = start + PATIENCE_NS, start + timeout_ns
@@ -86,7 +87,7 @@ class Election:
         return self._requested
 
     def leave(self) -> None:
-        """Close every socket, and make no further attempt to join."""
+        """Close the role and an attempt in progress, and make no further attempt to join."""
         self._is_closed = True
         for part in (self._trying, self.role):
             if part is not None:
@@ -96,7 +97,10 @@ class Election:
     # -- joining
 
     def _try(self) -> None:
-        """Connect to the hub; without a hub, become the hub."""
+        """Start to connect to the hub, or listen if the connection fails at once.
+
+        Do nothing after :meth:`leave`, with a role, or while an attempt runs.
+        """
         if self._is_closed or self.role is not None or self._trying is not None:
             return
         try:
@@ -107,11 +111,16 @@ class Election:
             self._trying = Membership(self._candidate, self, sock, self._requested)
 
     def _try_later(self, delay_ns: int = RETRY_NS) -> None:
+        """Schedule the next attempt to join, in place of an earlier scheduled one."""
         if self._retry is not None:
             self._retry.cancel()
         self._retry = self._loop.call_later(delay_ns, self._try)
 
     def _try_to_listen(self) -> None:
+        """Become the hub, or retry later when another process listens or the host is remote.
+
+        An OSError counts as a refusal with its text.
+        """
         try:
             listener = self._address.listen()
         except OSError as error:
@@ -123,6 +132,7 @@ class Election:
             self._become_hub(listener)
 
     def _become_hub(self, listener: FabricListener) -> None:
+        """Take the hub's role; close the listener and record a refusal if our own numbers clash."""
         try:
             hub = Hub(self._candidate, listener, self._requested, self._former)
         except TakenError as error:
@@ -134,12 +144,13 @@ class Election:
         self._settle(hub, hub.identities)
 
     def joined(self, membership: Membership, identities: list[Identity]) -> None:
-        """Take the member's role with the LIDs and GUIDs that the hub assigned."""
+        """Take the member's role with the LIDs and GUIDs of the hub, and notify the owner."""
         self._trying = None
         log.info("fabric %s: this process has joined as a member", self._address)
         self._settle(membership, identities)
 
     def _settle(self, role: Hub | Membership, identities: list[Identity]) -> None:
+        """Store the role and its identities for later joins, and call ``role_taken``."""
         self.role, self._requested = role, identities
         self._why, self._is_refused = _NO_HUB, False
         again, self.has_joined = self.has_joined, True
@@ -148,7 +159,10 @@ class Election:
     # -- failing to join, and losing the hub
 
     def refused(self, why: str) -> None:
-        """Record why joining failed and retry later; only the first :meth:`join` gives up."""
+        """Record the reason, and retry after RETRY_NS; the first :meth:`join` raises FabricError.
+
+        After an earlier role, each new reason is logged as a warning.
+        """
         self._trying = None
         if self.has_joined and why != self._why:
             log.warning("fabric %s: cannot join again: %s; retrying", self._address, why)
@@ -156,7 +170,11 @@ class Election:
         self._try_later()
 
     def lost(self, membership: Membership, why: str) -> None:
-        """Handle a lost or failed connection to the hub."""
+        """Handle a failed attempt to connect, or the loss of the hub.
+
+        A failed attempt tries to listen at once. After a loss, the other processes' numbers are
+        kept for the next hub, ``role_lost`` is called, and joining starts again.
+        """
         if membership is self._trying:
             self._trying = None
             self._why = why or self._why

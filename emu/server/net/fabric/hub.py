@@ -61,7 +61,7 @@ class _HubMember:
     """Packed ports of the member, by LID, as far as already packed."""
 
     def pack(self) -> bytes:
-        """Return all ports of the member in packed form."""
+        """Return the bodies of all reported ports of the member; pack only changed ports anew."""
         packed = self.packed
         for lid in self.ports.keys() - packed.keys():
             packed[lid] = port_frames.port(self.ports[lid])
@@ -108,24 +108,27 @@ class Hub:
     # -- what the fabric calls
 
     def connection_to(self, lid: int) -> FabricConnection | None:
-        """Return the connection that leads to a LID."""
+        """Return the connection to the member with this LID; None for other LIDs.
+
+        Our own functions' LIDs are among the others.
+        """
         return self._by_lid.get(lid)
 
     def everyone(self) -> Iterable[FabricConnection]:
-        """Return the connections that a multicast packet is sent to."""
+        """Return the connections of all greeted members, to which a multicast packet is sent."""
         return [connection for connection, member in self._members.items() if member.is_greeted]
 
     def ports(self) -> Iterator[EndPort]:
-        """Yield the ports of all members."""
+        """Yield the ports that all members have reported, up or down, but none of our own."""
         for member in self._members.values():
             yield from member.ports.values()
 
     def announce(self, port: EndPort) -> None:
-        """Report a changed port of our own to all members."""
+        """Schedule a report of all ports to every member; ``port`` itself is not evaluated."""
         self._report_all()
 
     def close(self) -> None:
-        """Disconnect every member and stop listening."""
+        """Disconnect every member and stop listening; remove the socket's path and lock file."""
         if self._news is not None:
             self._news.cancel()
         for connection in list(self._members):
@@ -135,7 +138,11 @@ class Hub:
     # -- members
 
     def accept(self) -> None:
-        """Accept waiting processes, up to ACCEPTS_PER_ROUND in each round."""
+        """Accept waiting processes, up to ACCEPTS_PER_ROUND, and wait for the HELLO of each.
+
+        A connection without HELLO is closed after GREETING_NS, or when it is the oldest of
+        MAX_UNGREETED.
+        """
         for _ in range(ACCEPTS_PER_ROUND):
             sock = self._listener.accept()
             if sock is None:
@@ -150,12 +157,13 @@ class Hub:
             self.watch(connection, READ)
 
     def _limit_ungreeted(self) -> None:
-        """Close the oldest connection without HELLO at the limit, lest these starve others."""
+        """Close the oldest connection without HELLO once there are MAX_UNGREETED of them."""
         ungreeted = [one for one, member in self._members.items() if not member.is_greeted]
         if len(ungreeted) >= MAX_UNGREETED:
             ungreeted[0].close("too many connections without HELLO")
 
     def _hurry(self, connection: FabricConnection) -> None:
+        """Close a connection that has not sent HELLO by its deadline; greeted ones stay."""
         member = self._members.get(connection)
         if member is not None and not member.is_greeted:
             connection.close("no HELLO within the time limit")
@@ -165,7 +173,12 @@ class Hub:
         self._site.watch(connection, events)
 
     def received(self, connection: FabricConnection, kind: FrameKind, body: memoryview) -> int:
-        """Handle a frame from a member; return its cost."""
+        """Handle a frame from a member; return its cost.
+
+        Raises FabricProtocolError for anything but HELLO before the greeting, and afterwards for a
+        kind that members do not send. Packets, trains and Ethernet frames are forwarded; PORT is
+        stored and reported.
+        """
         member = self._members[connection]
         if kind is FrameKind.PACKET and member.is_greeted:
             return self._forward(connection, member, body)
@@ -186,6 +199,10 @@ class Hub:
         return 1
 
     def _take_port(self, member: _HubMember, port: EndPort) -> None:
+        """Store a member's port, and schedule a report to the others if it changed.
+
+        Raises FabricProtocolError unless the LID and GUID are assigned to that member.
+        """
         if Identity(port.lid, port.port_guid) not in member.identities:
             raise FabricProtocolError(f"port with LID {port.lid:#x} of another process")
         if member.ports.get(port.lid) != port:
@@ -194,6 +211,12 @@ class Hub:
             self._changed()
 
     def _greet(self, connection: FabricConnection, member: _HubMember, body: memoryview) -> None:
+        """Answer HELLO with WELCOME and assigned numbers, or with REFUSED and a closed connection.
+
+        Refused are a bad HELLO, one without functions, taken numbers, and more than MAX_MEMBERS
+        processes or MAX_PORTS functions. A welcome links the member's Ethernet, and schedules
+        reports of ports.
+        """
         try:
             requested = protocol.read_hello(body)
             used = self._used()
@@ -229,13 +252,18 @@ class Hub:
                 yield from other.identities
 
     def _used(self) -> list[Identity]:
+        """Return the functions of this process and of all members."""
         used = [*self.identities]
         for member in self._members.values():
             used += member.identities
         return used
 
     def closed(self, connection: FabricConnection, why: str) -> None:
-        """Remove a member whose connection has ended, and its ports."""
+        """Remove a member whose connection has ended, with its LIDs, Ethernet ports and deadline.
+
+        A non-empty ``why`` is logged as a warning. A member with reported ports causes a report to
+        the others.
+        """
         member = self._members.pop(connection)
         if member.patience is not None:
             member.patience.cancel()
@@ -253,7 +281,7 @@ class Hub:
     # -- ports
 
     def _changed(self) -> None:
-        """Schedule the report that ports of a member have changed."""
+        """Schedule the reports of a member's changed ports, to members and our own process."""
         self._has_changed = True
         self._report_all()
 
@@ -274,10 +302,10 @@ class Hub:
             self._news = clock.call_later(delay, self._publish)
 
     def _publish(self) -> None:
-        """Notify our own process and the uninformed members, within the round's budget.
+        """Call ``ports_changed`` of our process if due, and send PORTS to the uninformed members.
 
-        A member with an unread report receives the latest state after it has read that one. Each
-        port is packed once.
+        GUIDS follows only when it differs from the last one sent. A member with an unread report,
+        or beyond the round's budget, is served by a later report.
         """
         self._news = None
         clock = self._site.clock
@@ -306,7 +334,10 @@ class Hub:
             )
 
     def _may_report(self, connection: FabricConnection, member: _HubMember) -> bool:
-        """Return whether a member has read its last report; disconnect after MAX_MISSED reports."""
+        """Return whether a member has read its last report; False while one is unread.
+
+        More than MAX_MISSED consecutive unread reports close the connection.
+        """
         if not connection.is_behind:
             member.missed = 0
             return True
@@ -318,7 +349,11 @@ class Hub:
     # -- packets
 
     def _forward(self, source: FabricConnection, member: _HubMember, body: memoryview) -> int:
-        """Forward a packet from a member to its receivers in any process; return its cost."""
+        """Forward a packet from a member to its receivers in any process; return its cost.
+
+        A packet for the sending process's own LIDs is dropped. Raises FabricProtocolError for a bad
+        packet or a source LID that is not the sender's.
+        """
         packet = self._site.parse(body)
         self._check_source(source, packet)
         target = self._by_lid.get(packet.dlid)
@@ -335,7 +370,11 @@ class Hub:
         return receivers + self._site.deliver(packet, body)
 
     def _forward_train(self, source: FabricConnection, body: memoryview) -> int:
-        """Forward a train from a member to our functions or another member; return its cost."""
+        """Forward a train from a member to our functions or another member; return its cost.
+
+        A train for the sending process itself is dropped. Raises FabricProtocolError for a bad
+        train or a source LID that is not the sender's.
+        """
         train = self._site.parse_train(body)
         self._check_source(source, train.first)
         target = self._by_lid.get(train.first.dlid)

@@ -16,7 +16,7 @@ class FrameCarrier(Protocol):
     """Carries the Ethernet frames of the process."""
 
     def linked(self, connection: FabricConnection, name: str) -> None:
-        """Add ports for a connection behind which are Ethernet ports."""
+        """Add a port for the connection, behind which are Ethernet ports, to every segment."""
 
     def unlinked(self, connection: FabricConnection) -> None:
         """Remove the ports of a connection that has ended."""
@@ -49,16 +49,16 @@ class HubHost(Protocol):
         """Handle that ports of other processes have changed."""
 
     def group_changed(self, mlid: int, gid: bytes, listens: bool) -> None:
-        """Record whether a multicast LID leads to a port of ours."""
+        """Record whether a multicast LID leads to the port with this GID; ignore foreign GIDs."""
 
     def parse(self, frame: memoryview) -> Packet:
-        """Return the packet of a frame. Raises FabricProtocolError."""
+        """Return the packet of a frame. Raises FabricProtocolError for a malformed one."""
 
     def deliver(self, packet: Packet, frame: memoryview) -> int:
         """Deliver a packet to our own functions; return the number of receivers."""
 
     def parse_train(self, frame: memoryview) -> Train:
-        """Return the train of a frame. Raises FabricProtocolError."""
+        """Return the train of a frame. Raises FabricProtocolError for a malformed one."""
 
     def deliver_train(self, train: Train) -> int:
         """Deliver a train to our own functions; return its cost."""

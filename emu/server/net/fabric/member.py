@@ -68,7 +68,10 @@ class Membership:
         self.connection.send(FrameKind.PORT, port_frames.port(port))
 
     def close(self) -> None:
-        """Leave the fabric."""
+        """Leave the fabric: close the connection to the hub, without a call of ``lost``.
+
+        The Ethernet ports behind the connection are removed.
+        """
         self._unlink()
         self.connection.abandon()
 
@@ -91,7 +94,12 @@ class Membership:
         self._site.watch(connection, events)
 
     def received(self, connection: FabricConnection, kind: FrameKind, body: memoryview) -> int:
-        """Handle a frame from the hub; return its cost."""
+        """Handle a frame from the hub; return its cost.
+
+        Before the greeting only WELCOME and REFUSED are valid. GUIDS and PORTS replace the known
+        functions and ports of other processes. Raises FabricProtocolError for other kinds, bad
+        bodies, and PORTS with a LID of ours.
+        """
         if self.identities is None:
             self._greeted(kind, body)
         elif kind is FrameKind.FRAME and self._has_ethernet:
@@ -120,6 +128,11 @@ class Membership:
         return 1
 
     def _greeted(self, kind: FrameKind, body: memoryview) -> None:
+        """Handle the answer to HELLO: WELCOME makes us a member, REFUSED closes the connection.
+
+        The owner is notified of both. Raises FabricProtocolError for any other kind or a bad
+        WELCOME.
+        """
         if kind is FrameKind.REFUSED:
             self._owner.refused(protocol.read_reason(body))
             self.connection.abandon()
@@ -132,6 +145,6 @@ class Membership:
             raise FabricProtocolError(f"{kind.name} before WELCOME")
 
     def closed(self, connection: FabricConnection, why: str) -> None:
-        """Report the lost or failed connection to the owner."""
+        """Remove the Ethernet ports behind the connection, and call the owner's ``lost``."""
         self._unlink()
         self._owner.lost(self, why)

@@ -39,7 +39,10 @@ def port(end_port: EndPort) -> bytes:
 
 
 def read_ports(body: memoryview) -> list[EndPort]:
-    """Return all ports in the body of PORTS. Raises :class:`FabricProtocolError`."""
+    """Return all ports in the body of PORTS, up to MAX_PORTS.
+
+    Raises FabricProtocolError for more ports, a truncated body, or a port with invalid values.
+    """
     ports: list[EndPort] = []
     at = 0
     while at < len(body):
@@ -51,7 +54,10 @@ def read_ports(body: memoryview) -> list[EndPort]:
 
 
 def read_port(body: memoryview) -> EndPort:
-    """Return the port in the body of PORT. Raises :class:`FabricProtocolError`."""
+    """Return the port in the body of PORT.
+
+    Raises FabricProtocolError for a truncated body, bytes behind the port, or invalid values.
+    """
     one, end = _read_port(body, 0)
     if end != len(body):
         raise FabricProtocolError("PORT has bytes behind the port")
@@ -59,6 +65,11 @@ def read_port(body: memoryview) -> EndPort:
 
 
 def _read_port(body: memoryview, at: int) -> tuple[EndPort, int]:
+    """Return the port at offset ``at``, and the offset behind the port.
+
+    Raises FabricProtocolError for a truncated port, or an invalid LID, GUID, MTU, timeout, P_Key
+    count or state.
+    """
     if len(body) - at < _PORT.size:
         raise FabricProtocolError("a port is cut off")
     (

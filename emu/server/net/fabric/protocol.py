@@ -126,9 +126,9 @@ def frame(kind: FrameKind, body: bytes) -> bytes:
 
 
 def frames(buffer: memoryview) -> Iterator[tuple[FrameKind, memoryview, int]]:
-    """Yield kind, body and end offset of each complete frame in ``buffer``.
+    """Yield kind, body and end offset of each complete frame; stop before a partial one.
 
-    Raises :class:`FabricProtocolError` for an invalid header.
+    Raises FabricProtocolError for an unknown kind, or a length above the kind's limit.
     """
     body, available = HEADER.size, len(buffer)
     while body <= available:
@@ -150,9 +150,10 @@ def hello(requested: Sequence[Identity]) -> bytes:
 
 
 def read_hello(body: memoryview) -> list[Identity]:
-    """Return the requests of a HELLO.
+    """Return the LIDs and GUIDs that a HELLO requests; 0 requests any.
 
-    Raises :class:`FabricProtocolError`, whose text REFUSED can carry.
+    Raises FabricProtocolError for another magic number or version, a wrong length, or invalid
+    identities; REFUSED can carry its text.
     """
     if len(body) < _HELLO.size:
         raise FabricProtocolError("HELLO is too short")
@@ -170,7 +171,11 @@ def welcome(given: Sequence[Identity]) -> bytes:
 
 
 def read_welcome(body: memoryview, requested: Sequence[Identity]) -> list[Identity]:
-    """Return the LIDs and GUIDs that a WELCOME assigns. Raises :class:`FabricProtocolError`."""
+    """Return the LIDs and GUIDs that a WELCOME assigns to the ``requested`` functions, in order.
+
+    Raises FabricProtocolError for another version, a wrong length, missing numbers, or numbers
+    other than the requested ones.
+    """
     if len(body) < _WELCOME.size:
         raise FabricProtocolError("WELCOME is too short")
     version, count = _WELCOME.unpack_from(body)
@@ -194,6 +199,11 @@ def _identities(identities: Iterable[Identity]) -> bytes:
 
 
 def _read_identities(body: memoryview, count: int) -> list[Identity]:
+    """Return the ``count`` identities in the body.
+
+    Raises FabricProtocolError for more than MAX_PORTS, a wrong length, a LID from SM_LID on, an
+    unknown port kind, or an Ethernet port with a LID.
+    """
     if count > MAX_PORTS or len(body) != count * _IDENTITY.size:
         raise FabricProtocolError(f"{count} functions in {len(body)} bytes")
     identities = []
@@ -212,7 +222,7 @@ def guids(identities: Iterable[Identity]) -> bytes:
 
 
 def read_guids(body: memoryview) -> list[Identity]:
-    """Return the Ethernet ports in the body of GUIDS. Raises :class:`FabricProtocolError`."""
+    """Return the Ethernet ports in GUIDS. Raises FabricProtocolError for a partial GUID."""
     if len(body) % _GUID.size:
         raise FabricProtocolError("a GUID is cut off")
     return [Identity(0, guid, True) for (guid,) in _GUID.iter_unpack(body)]
@@ -225,7 +235,10 @@ def ethernet(segment: int, frame: Frame) -> bytes:
 
 
 def read_ethernet(body: memoryview) -> tuple[int, Frame]:
-    """Return segment and frame in the body of FRAME. Raises :class:`FabricProtocolError`."""
+    """Return segment and frame in the body of FRAME; the frame's content is not checked.
+
+    Raises FabricProtocolError for a truncated header or unknown flags.
+    """
     if len(body) < _FRAME.size:
         raise FabricProtocolError("an Ethernet frame is cut off")
     segment, flags, gso_size = _FRAME.unpack_from(body)
@@ -241,7 +254,10 @@ def segment(number: int) -> bytes:
 
 
 def read_train(body: memoryview) -> tuple[int, memoryview]:
-    """Return the segment and the train in the body of FRAME_TRAIN. Raises FabricProtocolError."""
+    """Return the segment and the unparsed train in the body of FRAME_TRAIN.
+
+    Raises FabricProtocolError for a truncated header.
+    """
     if len(body) < _SEGMENT.size:
         raise FabricProtocolError("a train is cut off")
     return _SEGMENT.unpack_from(body)[0], body[_SEGMENT.size :]
@@ -264,7 +280,10 @@ def placed(frame: Placed) -> bytes:
 
 
 def read_placed(body: memoryview) -> Placed:
-    """Return the frame that PLACED refers to. Raises :class:`FabricProtocolError`."""
+    """Return the frame that PLACED refers to; an unknown kind becomes HELLO, refused later.
+
+    Raises FabricProtocolError for a wrong length. Size and position are not checked here.
+    """
     code, size, start = _exactly(_PLACED, body)
     kind, _ = _KINDS.get(code, _NO_KIND)
     return Placed(kind, size, start)
@@ -282,6 +301,7 @@ def read_freed(body: memoryview) -> int:
 
 
 def _exactly(layout: Struct, body: memoryview) -> tuple[int, ...]:
+    """Unpack a body. Raises FabricProtocolError unless the length is exactly that of ``layout``."""
     if len(body) != layout.size:
         raise FabricProtocolError(f"{len(body)} bytes in place of {layout.size}")
     return layout.unpack(body)
@@ -304,7 +324,10 @@ def group(mlid: int, gid: bytes, listens: bool) -> bytes:
 
 
 def read_group(body: memoryview) -> tuple[int, bytes, bool]:
-    """Return MLID, GID and membership in a GROUP. Raises :class:`FabricProtocolError`."""
+    """Return MLID, port GID and membership in a GROUP.
+
+    Raises FabricProtocolError for a wrong length or a LID that is not multicast.
+    """
     if len(body) != _GROUP.size:
         raise FabricProtocolError(f"GROUP of {len(body)} bytes")
     mlid, gid, listens = _GROUP.unpack(body)

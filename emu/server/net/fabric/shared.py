@@ -52,7 +52,10 @@ class OutMemory:
         self._written = self._freed = 0
 
     def place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
-        """Copy a frame's body to the next position; return None without space."""
+        """Copy a frame's body to the next position of contiguous bytes, and return that position.
+
+        Return None and write no byte while the other process has not freed enough memory.
+        """
         size = sum(map(len, pieces))
         start = self._written
         at = start % SIZE
@@ -69,7 +72,11 @@ class OutMemory:
         return Placed(kind, size, start)
 
     def freed(self, up_to: int) -> None:
-        """Free the memory before ``up_to`` for reuse. Raises FabricProtocolError."""
+        """Free the memory before ``up_to`` for reuse.
+
+        Raises FabricProtocolError for a position before the last report or beyond the written
+        bytes.
+        """
         if not self._freed <= up_to <= self._written:
             raise FabricProtocolError(f"memory is free up to {up_to} of {self._written}")
         self._freed = up_to
@@ -85,7 +92,11 @@ class InMemory:
         self._done = self._announced = 0
 
     def body(self, placed: Placed) -> memoryview:
-        """Return the body of a placed frame. Raises FabricProtocolError."""
+        """Return the body of a placed frame as a view, which the other process may still change.
+
+        Raises FabricProtocolError unless the frame is a train within its kind's limit, contiguous,
+        and in order. The bytes count as consumed for :meth:`to_tell`.
+        """
         at, size = placed.start % SIZE, placed.size
         if placed.kind not in _PLACEABLE or size > MAX_BODY[placed.kind]:
             raise FabricProtocolError(f"{placed.kind.name} of {size} bytes in memory")
@@ -95,7 +106,10 @@ class InMemory:
         return self._view[at : at + size]
 
     def to_tell(self) -> int | None:
-        """Return the position up to which memory is free; None when no report is due."""
+        """Return the position up to which memory is free; None until a quarter of SIZE is consumed.
+
+        A returned position counts as reported.
+        """
         if self._done - self._announced < _REPORT_AFTER:
             return None
         self._announced = self._done
@@ -121,14 +135,14 @@ class Sharing:
         return self._out is not None
 
     def place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
-        """Copy a frame's body to the next position; return None without space."""
+        """Copy a frame's body to shared memory; None before :meth:`begin` or without space."""
         return None if self._out is None else self._out.place(kind, pieces)
 
     def begin(self, sock: socket.socket) -> bool:
-        """Create memory and pass it to the other process; return False if that fails now or for
-        ever.
+        """Create memory, pass it to the other process by MEMORY, and return True.
 
-        All frames sent before must have been written to the socket.
+        Return False if the socket is full now, or for ever over TCP and after another OSError. All
+        frames sent before must have been written to the socket.
         """
         if not self._may_begin:
             return False
@@ -155,7 +169,10 @@ class Sharing:
     # -- in
 
     def receive(self, sock: socket.socket, room: memoryview) -> int:
-        """Read bytes into ``room``, and a descriptor until MEMORY arrived; return as recv_into."""
+        """Read bytes into ``room``, and a descriptor until MEMORY arrived; return the bytes read.
+
+        The result is 0 at end of file. Raises OSError, BlockingIOError without data.
+        """
         if not self._is_local or self._in is not None:
             return sock.recv_into(room)  # the kernel closes unread descriptors
         flags = socket.MSG_CMSG_CLOEXEC
@@ -172,7 +189,11 @@ class Sharing:
             self._fd = fd
 
     def body(self, placed: Placed) -> memoryview:
-        """Return the body of a placed frame. Raises FabricProtocolError."""
+        """Return the body of a placed frame as a view of shared memory.
+
+        Raises FabricProtocolError before MEMORY, and for a frame that :meth:`InMemory.body`
+        refuses.
+        """
         if self._in is None:
             raise FabricProtocolError("PLACED without MEMORY")
         return self._in.body(placed)
@@ -182,7 +203,11 @@ class Sharing:
         return None if self._in is None else self._in.to_tell()
 
     def take(self, kind: FrameKind, body: memoryview) -> None:
-        """Handle MEMORY or FREED from the other process. Raises FabricProtocolError."""
+        """Handle MEMORY, which maps the received descriptor, or FREED from the other process.
+
+        Raises FabricProtocolError for a second MEMORY or one without descriptor, unsuitable memory,
+        FREED without memory of ours, or a wrong position.
+        """
         if kind is FrameKind.MEMORY:
             size = protocol.read_memory(body)
             if self._in is not None or self._fd < 0:
@@ -202,7 +227,11 @@ class Sharing:
 
 
 def _mapped(fd: int, size: int) -> memoryview:
-    """Map a file of another process that cannot raise SIGBUS. Raises FabricProtocolError."""
+    """Map a file of another process that cannot raise SIGBUS, for reading only.
+
+    Raises FabricProtocolError unless the file has the shrink seal, pages of the usual size, and
+    SIZE bytes as ``size`` says.
+    """
     try:
         seals, page = fcntl.fcntl(fd, fcntl.F_GET_SEALS), os.fstatvfs(fd).f_bsize
         actual = os.fstat(fd).st_size
