@@ -49,7 +49,7 @@ class Pollable(Protocol):
         """Return the descriptor to watch; -1 when closed."""
 
     def room(self) -> None:
-        """Handle that the descriptor accepts data again."""
+        """Write queued data, because the descriptor accepts data again (EPOLLOUT)."""
 
     def take(self, limit: int) -> int:
         """Handle received data up to a cost of about ``limit`` packets; return the cost."""
@@ -79,7 +79,10 @@ class Poller:
         return self._loop.budget
 
     def watch(self, connection: Pollable, events: int) -> None:
-        """Serve a connection when these epoll events occur."""
+        """Serve a connection at these epoll events from now on, in place of earlier ones.
+
+        While the connection is paused, EPOLLIN is ignored until the pause ends.
+        """
         fd = connection.fileno()
         self._events[fd] = events
         if connection in self._paused:
@@ -93,13 +96,18 @@ class Poller:
             self._epoll.register(fd, events)
 
     def pause(self, connection: Pollable, delay_ns: int) -> None:
-        """Take nothing from a connection for a while; call only in its ``take``."""
+        """Take no data from a connection for ``delay_ns``; call only in its ``take``.
+
+        Writing continues. Do nothing for a closed or already paused connection. Data that the
+        connection has read are served when the pause ends.
+        """
         if connection not in self._paused and connection.fileno() >= 0:
             resume = partial(self._resume, connection)
             self._paused[connection] = self._loop.call_later(delay_ns, resume)
             self.watch(connection, self._events[connection.fileno()])
 
     def _resume(self, connection: Pollable) -> None:
+        """End a pause: watch EPOLLIN again and serve the connection; do nothing more if closed."""
         del self._paused[connection]
         fd = connection.fileno()
         if fd >= 0:
@@ -119,7 +127,7 @@ class Poller:
             self._epoll.unregister(fd)
 
     def close(self) -> None:
-        """Stop watching all descriptors."""
+        """Stop watching all descriptors, and close the epoll descriptor; connections stay open."""
         if self._next_round is not None:
             self._next_round.cancel()
         for timer in self._paused.values():
@@ -129,6 +137,10 @@ class Poller:
         self._epoll.close()
 
     def _ready(self) -> None:
+        """Handle the ready descriptors: write, take packets, then accept new connections.
+
+        Packets are left to the scheduled round if there is one.
+        """
         visited = []
         for fd, events in self._epoll.poll(0):
             if fd in self._listeners:
@@ -145,7 +157,10 @@ class Poller:
             accept()
 
     def _serve(self) -> None:
-        """Take packets from the ready connections, up to the limits of a round."""
+        """Take packets from the ready connections, up to PACKETS_PER_ROUND and the budget.
+
+        Connections with more packets wait for the next round, which is scheduled here.
+        """
         left, budget = PACKETS_PER_ROUND, self._loop.budget
         for connection in list(self._waiting):
             if left <= 0 or budget.exhausted(CLIENT_BUDGET):
@@ -165,7 +180,10 @@ class Poller:
 
     @staticmethod
     def _guarded(connection: Pollable, call: Callable[[], int | None]) -> int:
-        """Make a call; contain a bug that the data of a connection triggers."""
+        """Make a call and return its result, 0 for None.
+
+        An exception is logged, closes the connection with "internal error", and returns 1.
+        """
         try:
             return call() or 0
         except Exception:

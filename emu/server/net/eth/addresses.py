@@ -38,7 +38,10 @@ class Addresses:
         return len(self._entries)
 
     def find(self, address: bytes, now_ns: int) -> SegmentPort | None:
-        """Return the port of an address; None if it is unknown or aged."""
+        """Return the port of an address; None if the address is unknown.
+
+        An address that has not sent for AGE_NS is removed and counts as unknown.
+        """
         place = self._entries.get(address)
         if place is None:
             return None
@@ -48,11 +51,17 @@ class Addresses:
         return place.port
 
     def place(self, address: bytes) -> AddressEntry | None:
-        """Return the entry of a source address, even an aged one."""
+        """Return the entry of a source address, even an aged one; None if unknown.
+
+        No aged entry is removed here.
+        """
         return self._entries.get(address)
 
     def learn(self, address: bytes, port: SegmentPort, now_ns: int) -> None:
-        """Record that an address is now behind another port."""
+        """Record that an address is now behind ``port``, in place of its former port.
+
+        A port at its limit loses its oldest address.
+        """
         old = self._entries.get(address)
         if old is not None:
             self._forget(address, old)
@@ -63,7 +72,7 @@ class Addresses:
         self._entries[address] = AddressEntry(port, now_ns)
 
     def forget(self, port: SegmentPort) -> None:
-        """Forget all addresses behind a port that has gone down."""
+        """Forget all addresses behind a port; do nothing for a port without any."""
         for address in self._of_port.pop(port, ()):
             del self._entries[address]
 

@@ -57,6 +57,10 @@ class _Network(NamedTuple):
 
 
 def _network(protocol_at: int, length_at: int, not_counted: int, size: int) -> _Network:
+    """Return the offsets from the frame's start of an IP header with ``size`` bytes.
+
+    The other arguments count from the IP header's start.
+    """
     return _Network(
         ETHERNET_BYTES + protocol_at,
         ETHERNET_BYTES + length_at,
@@ -74,7 +78,11 @@ _NETWORKS: Final = {b"\x08\x00\x45": _IPV4, b"\x86\xdd\x60": _IPV6}
 
 
 def unfragmented(frame: bytes) -> bytes:
-    """Return the frame; with "don't fragment" set if TCP over IPv4 has identification 0."""
+    """Return the frame, with "don't fragment" set if TCP over IPv4 has identification 0.
+
+    The IP checksum follows. Any other frame is returned as is, also one whose IPv4 header has
+    options.
+    """
     if _kind(frame, 0) is not _IPV4 or len(frame) < _IPV4.end:
         return frame
     if frame[_IPV4.protocol_at] != TCP or frame[_IPV4.number] != _UNNUMBERED:
@@ -90,10 +98,11 @@ def unfragmented(frame: bytes) -> bytes:
 def super_frame(
     buffer: memoryview, start: int, end: int, limit: int
 ) -> tuple[Frame, int, int] | None:
-    """Return a super-frame of up to ``limit`` frames, its end, and the number of frames.
+    """Return a super-frame of up to ``limit`` frames, its end offset, and the number of frames.
 
     The first frame is ``buffer[start:end]``; the next ones follow, each behind its length. Return
-    None unless the next frame has the same length and continues the same stream.
+    None unless at least the next frame has the same length and continues the same TCP stream. Only
+    whole TCP packets without options count, and PSH ends the super-frame.
     """
     length, distance = end - start, end - start + LENGTH.size
     ip = _kind(buffer, start)
@@ -130,7 +139,10 @@ def _kind(buffer: Buffer, start: int) -> _Network | None:
 
 
 def _is_plain(frame: memoryview, ip: _Network) -> bool:
-    """Return whether a frame is a whole TCP packet with payload, without options and padding."""
+    """Return whether a frame is a whole TCP packet with payload, without options and padding.
+
+    An IPv4 packet with an identification, "don't fragment" or a fragment offset is not.
+    """
     if len(frame) <= ip.end + _TCP_BYTES or frame[ip.protocol_at] != TCP:
         return False
     counted = int.from_bytes(frame[ip.length_at : ip.length_at + 2], "big")

@@ -43,7 +43,7 @@ _length = LENGTH.pack
 
 
 def _logged(call: Callable[[], object]) -> None:
-    """Make a call; log an unexpected exception, which costs only the call's frame."""
+    """Make a call; log an exception and go on, so that only the call's frame is lost."""
     try:
         call()
     except Exception:
@@ -92,15 +92,26 @@ class FramedUplink(SegmentPort):
     # -- out
 
     def frames(self, frame: Frame) -> list[bytes]:
-        """Return the frames in a form that the peer takes. Raises :class:`FrameError`."""
+        """Return the frames in a form that the peer takes; here, without super-frames.
+
+        Raises FrameError for a super-frame that cannot be cut. Subclasses override this.
+        """
         return plain(frame)
 
     def deliver(self, frame: Frame) -> None:
-        """Send a frame, or count it as dropped."""
+        """Send a frame now, or in a later round beyond the round's budget.
+
+        Count "queue full" when the backlog or the peer's queue is full, and "malformed" for a bad
+        super-frame. A closed socket loses frames uncounted.
+        """
         if not self._backlog.do(len(frame.data), self._send, frame):
             self.dropped["queue full"] += 1
 
     def _send(self, frame: Frame) -> None:
+        """Queue the frames for the peer, and write unless the socket is full.
+
+        Count "malformed" for a super-frame that cannot be cut, and "queue full" above MAX_QUEUED.
+        """
         if self._sock is None:
             return
         try:
@@ -124,6 +135,7 @@ class FramedUplink(SegmentPort):
         self._write()
 
     def _write(self) -> None:
+        """Write queued frames until none is left or the socket is full; close on an OSError."""
         limit = self.frames_per_write
         while self._queue and self._sock is not None:
             try:
@@ -142,6 +154,7 @@ class FramedUplink(SegmentPort):
         self._set_blocked(bool(self._queue))
 
     def _set_blocked(self, is_blocked: bool) -> None:
+        """Choose the epoll events for a full or writable socket, if the state has changed."""
         if is_blocked is not self._is_blocked and self._sock is not None:
             self._is_blocked = is_blocked
             self._poller.watch(self, WRITE if is_blocked else READ)
@@ -151,14 +164,20 @@ class FramedUplink(SegmentPort):
     def frame_at(
         self, buffer: memoryview, start: int, end: int, limit: int
     ) -> tuple[Frame, int, int]:
-        """Return the frame from ``start`` to ``end``, its end, and the number of frames in it.
+        """Return the padded frame ``buffer[start:end]``, its end offset, and its number of frames.
 
-        The result may include the frames that follow, up to ``limit`` frames in all.
+        The number is 1 here. A subclass may join the frames that follow, up to ``limit`` frames in
+        all.
         """
         return Frame(padded(bytes(buffer[start:end]))), end, 1
 
     def take(self, limit: int) -> int:
-        """Forward up to ``limit`` received frames to the segment; return their number."""
+        """Forward up to ``limit`` received frames to the segment; return their number.
+
+        Without receive requests on the segment, pause for PAUSE_NS and return 0; frames wait in the
+        buffer. ``has_more`` reports whole frames that are left. After the peer's end of file, close
+        behind the last frame.
+        """
         self._receive()
         if self._sock is None:
             return 0
@@ -172,7 +191,10 @@ class FramedUplink(SegmentPort):
         return count
 
     def _hand_on(self, limit: int) -> int:
-        """Parse the buffer and forward up to ``limit`` frames; return their number."""
+        """Parse the buffer and forward up to ``limit`` frames; return their number.
+
+        A length above MAX_BODY closes the socket. A frame below 14 bytes counts as "bad length".
+        """
         buffer, at, filled = self._buffer, self._done, self._filled
         view, handed_on = memoryview(buffer)[:filled], 0
         self.has_more = False
@@ -201,7 +223,10 @@ class FramedUplink(SegmentPort):
         return handed_on
 
     def _receive(self) -> None:
-        """Read received bytes, up to the capacity of the buffer."""
+        """Read once into the buffer, if there is space for another read.
+
+        End of file is only recorded; an OSError closes the socket.
+        """
         if self._sock is None or self._has_ended:
             return
         view = memoryview(self._buffer)
@@ -224,7 +249,10 @@ class FramedUplink(SegmentPort):
     # -- the end
 
     def close(self, why: str) -> None:
-        """Close the socket; ``why`` is empty when either side closes in good order."""
+        """Close the socket once, drop the frames of both directions, and call :meth:`closed`.
+
+        ``why`` is empty when either side closes in good order.
+        """
         sock, self._sock = self._sock, None
         if sock is None:
             return
@@ -237,4 +265,4 @@ class FramedUplink(SegmentPort):
         self.closed(why)
 
     def closed(self, why: str) -> None:
-        """Handle that the socket has been closed; ``why`` is the argument of :meth:`close`."""
+        """Do nothing here; subclasses handle that the socket has been closed for this reason."""

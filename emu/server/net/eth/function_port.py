@@ -74,23 +74,29 @@ class FunctionPort(SegmentPort):
         return self._switch.changes
 
     def nodes(self) -> Iterable[Hca]:
-        """Return the functions of this process on the same segment."""
+        """Yield the attached functions of this process on the same segment, this one included."""
         for port in self._switch.ports:
             if isinstance(port, FunctionPort) and port._hca is not None:
                 yield port._hca
 
     def attach(self, node: Hca) -> None:
-        """Connect the function; after a reset, its new state replaces the old one."""
+        """Connect the function, in place of its old state after a reset; forget its addresses."""
         self._hca = node
         self._switch.forget(self)
 
     def port_changed(self, node: Hca) -> None:
-        """Forget learned addresses after the function's port changed its state or addresses."""
+        """Forget learned addresses after the function's port changed its state or addresses.
+
+        Do nothing for a function that another has replaced.
+        """
         if node is self._hca:
             self._switch.forget(self)
 
     def transmit(self, source: Hca, frame: Frame) -> None:
-        """Forward a frame, or count it as dropped."""
+        """Send a frame into the segment, through the link and past the watcher, if any.
+
+        Count "down" for a replaced function or one whose port is down.
+        """
         if source is not self._hca or not source.nic_vport.is_up:
             self.dropped["down"] += 1
             return
@@ -100,7 +106,7 @@ class FunctionPort(SegmentPort):
             self.watcher.sent(self, frame, partial(self._leave, frame))
 
     def _leave(self, frame: Frame) -> None:
-        """Send a frame through the link, if any, into the segment."""
+        """Send a frame into the segment, or its single frames through the link if there is one."""
         if self.tx_link is None:
             self._switch.forward(self, frame)
         else:
@@ -108,21 +114,28 @@ class FunctionPort(SegmentPort):
             self.tx_link.take_all(link_packets(frame, carry), len(frame.data))
 
     def train_to(self, mac: bytes) -> CarryTrain | None:
-        """Return the sender of trains to an address; None if observers need each frame."""
+        """Return the sender of trains to an address; None when frames must be sent singly.
+
+        Causes are a watcher, a link, a port that is down, and an address without a usable port.
+        """
         hca = self._hca
         if self.watcher is not None or self.tx_link is not None or hca is None:
             return None
         return self._switch.train_to(self, mac) if hca.nic_vport.is_up else None
 
     def is_pausing_to(self, mac: bytes) -> bool:
-        """Return whether senders to an address should pause."""
+        """Return whether senders to an address should pause: the link or the port there is full."""
         if self.tx_link is not None and self.tx_link.is_pausing:
             return True
         port = self._switch.way(mac)
         return port is not None and port.is_pausing
 
     def when_ready_to(self, mac: bytes, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when senders to an address need not pause."""
+        """Call ``callback`` once, when senders to an address need not pause.
+
+        Only one cause is awaited, the link or the port; the caller asks :meth:`is_pausing_to`
+        again. An unknown address calls at once.
+        """
         if self.tx_link is not None and self.tx_link.is_pausing:
             self.tx_link.when_ready(callback)
             return
@@ -133,9 +146,10 @@ class FunctionPort(SegmentPort):
             port.when_ready(callback)
 
     def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int) -> int:
-        """Return the number of frames that the function at an address accepts.
+        """Return the number of frames that the function at an address accepts, 0 to pause.
 
-        Return MANY unless both sides use flow control.
+        Return MANY unless the address is another function of this process, and both sides use flow
+        control for ``priority``.
         """
         port = self._switch.way(mac)
         if not isinstance(port, FunctionPort) or port is self:
@@ -148,11 +162,11 @@ class FunctionPort(SegmentPort):
     # -- the segment's side
 
     def spare(self, now_ns: int, packets: int = 1) -> int:
-        """Return the function's number of free receive requests, if it sends pause frames.
+        """Return the function's number of free receive requests; MANY if it sends no pause frames.
 
-        The result is 0 below ``packets``, or below half of the queue if that is less. Senders do
-        not wait for a function without requests for longer than the patience, which would starve
-        others.
+        The result is 0 below ``packets``, or below half of the queue if that is less. A change to
+        or from 0 counts a pause frame in the function's flow control. After the patience at 0,
+        count a storm and return MANY for IGNORED_NS.
         """
         if not self.is_up or now_ns < self._ignored_until_ns or self._hca is None:
             return MANY
@@ -178,7 +192,7 @@ class FunctionPort(SegmentPort):
         return found
 
     def deliver(self, frame: Frame) -> None:
-        """Send a frame through the link, if any, to the function."""
+        """Send a frame to the function, or its single frames through the link if there is one."""
         if self.rx_link is None:
             self._enter(frame)
         else:
@@ -190,7 +204,10 @@ class FunctionPort(SegmentPort):
         return self.watcher is None and self.rx_link is None
 
     def deliver_train(self, pieces: Sequence[Buffer], train: Train | None = None) -> bool:
-        """Deliver a train to the function; contain an exception by stopping only that function."""
+        """Deliver a train to the function, and return True: senders never pause here.
+
+        Count "down" without a function or for a failed one. An exception stops only that function.
+        """
         hca = self._hca
         if hca is None or hca.has_failed:
             self.dropped["down"] += 1
@@ -203,7 +220,10 @@ class FunctionPort(SegmentPort):
         return True
 
     def _enter(self, frame: Frame) -> None:
-        """Deliver a frame to the function; contain an exception by stopping only that function."""
+        """Deliver a frame to the function, past the watcher if there is one.
+
+        Count "down" without a function or for a failed one. An exception stops only that function.
+        """
         hca = self._hca
         if hca is None or hca.has_failed:
             self.dropped["down"] += 1

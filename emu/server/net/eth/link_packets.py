@@ -28,12 +28,18 @@ class FrameLinkPacket:
         return self
 
     def marked(self) -> FrameLinkPacket | None:
-        """Return the packet with "congestion experienced" in its IP header; None without one."""
+        """Return the packet with ECN's "congestion experienced" in its IP header.
+
+        Return None for a packet whose sender does not support ECN, or without an IP header.
+        """
         data = with_mark(self.frame.data)
         return None if data is None else replace(self, frame=replace(self.frame, data=data))
 
     def corrupted(self, draw: int) -> FrameLinkPacket | None:
-        """Return the packet with a flipped bit behind its Ethernet header."""
+        """Return the packet with one inverted bit behind its Ethernet header.
+
+        An unfinished checksum is inserted first.
+        """
         data = bytearray(plain(self.frame)[0])
         bit = draw % ((len(data) - ETHERNET_BYTES) * 8)
         data[ETHERNET_BYTES + bit // 8] ^= 1 << bit % 8
@@ -45,7 +51,10 @@ class FrameLinkPacket:
 
 
 def link_packets(frame: Frame, carry: Callable[[Frame], None]) -> Iterator[FrameLinkPacket]:
-    """Yield a frame, or the frames that a super-frame stands for, as packets of a link."""
+    """Yield a frame, or the frames that a super-frame stands for, as packets of a link.
+
+    A super-frame that cannot be cut yields none.
+    """
     if not frame.gso_size:
         yield FrameLinkPacket(frame, carry)
         return

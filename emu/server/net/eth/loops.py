@@ -32,14 +32,17 @@ class UplinkGuard:
         return now_ns < self._blocked_until_ns
 
     def may_flood(self, now_ns: int) -> bool:
-        """Count a frame; return whether it may be flooded."""
+        """Count a frame; return False for those beyond FLOODED_PER_SECOND in the current second."""
         if now_ns - self._flooded_ns >= _SECOND_NS:
             self._flooded_ns, self._flooded = now_ns, 0
         self._flooded += 1
         return self._flooded <= FLOODED_PER_SECOND
 
     def moved(self, now_ns: int) -> bool:
-        """Count a recently learned address that moved to the uplink; return True for a new loop."""
+        """Count a recently learned address that moved to the uplink; return True for a new loop.
+
+        The MOVES-th address within WINDOW_NS blocks the uplink for BLOCKED_NS.
+        """
         if now_ns - self._moved_ns >= WINDOW_NS:
             self._moved_ns, self._moves = now_ns, 0
         self._moves += 1

@@ -61,7 +61,7 @@ class PasstError(UserError):
 
 
 def program() -> str:
-    """Return the path of passt. Raises :class:`PasstError`."""
+    """Return the path of passt. Raises PasstError if no such program is installed."""
     path = shutil.which("passt")
     if path is None:
         raise PasstError("--net user needs passt: apt-get install passt")
@@ -84,7 +84,8 @@ class PasstUplink(FramedUplink):
     def frames(self, frame: Frame) -> list[bytes]:
         """Return TCP super-frames whole, UDP ones as single frames, and short frames unpadded.
 
-        passt would take a UDP super-frame for a single datagram.
+        A TCP super-frame above MAX_BYTES is cut. Raises FrameError for another frame above
+        MAX_BYTES, and for a super-frame that cannot be cut.
         """
         data = frame.data
         if len(data) <= MIN_BYTES:
@@ -98,7 +99,11 @@ class PasstUplink(FramedUplink):
     def frame_at(
         self, buffer: memoryview, start: int, end: int, limit: int
     ) -> tuple[Frame, int, int]:
-        """Return consecutive segments of a stream as a super-frame; passt's checksums are valid."""
+        """Return consecutive segments of a TCP stream as a super-frame, else one frame.
+
+        The result has the end offset and the number of frames, as in the base class. passt's
+        checksums count as valid.
+        """
         several = super_frame(buffer, start, end, limit)
         if several is not None:
             return several
@@ -111,7 +116,7 @@ class PasstUplink(FramedUplink):
 
 
 def _unpadded(data: bytes) -> bytes:
-    """Return a short frame without its padding. Most are TCP acknowledgments over IPv4."""
+    """Return a short frame without the padding behind its IP packet; other frames unchanged."""
     if data[12:15] == _PLAIN_IPV4:
         end = ETHERNET_BYTES + int.from_bytes(data[16:18], "big")
         if _MIN_IPV4 <= end <= len(data):
@@ -120,6 +125,7 @@ def _unpadded(data: bytes) -> bytes:
 
 
 def _is_tcp(data: bytes) -> bool:
+    """Return whether a frame is a TCP packet over IPv4 or IPv6."""
     if data[12:15] == _PLAIN_IPV4 and len(data) >= _MIN_IPV4:
         return data[_IPV4_PROTOCOL] == TCP
     return parse(data, whole=False).protocol == TCP
@@ -145,7 +151,10 @@ class _Tail:
         """Do nothing: the pipe is only read."""
 
     def take(self, limit: int) -> int:
-        """Read up to 4096 bytes; return 0 if there are none."""
+        """Read up to 4096 bytes; return 1, or 0 without data or after the close.
+
+        The last 1000 bytes are kept. End of file closes the pipe.
+        """
         if self._fd < 0:
             return 0
         try:
@@ -159,13 +168,13 @@ class _Tail:
         return 1
 
     def close(self, why: str) -> None:
-        """Close the pipe."""
+        """Close the pipe if open; ``why`` is not evaluated."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def line(self) -> str:
-        """Return the last line, except passt's notes about its own log."""
+        """Read what waits; return the last line without "syslog", or an empty text."""
         while self.take(1):
             pass
         lines = self._said.decode(errors="replace").splitlines()
@@ -200,6 +209,10 @@ class Passt:
         return self._process.pid
 
     def _start(self) -> None:
+        """Start passt on a new socket pair, and add its port to the segment.
+
+        Raises PasstError if the program cannot be executed.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         # passt enlarges the buffers of sockets that it accepts, but not of an inherited one.
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, THEIR_BUFFER)
@@ -225,12 +238,17 @@ class Passt:
         self.switch.add(self._uplink)
 
     def _restart_later(self, uplink: PasstUplink) -> None:
-        """Remove the closed uplink and schedule the restart of passt."""
+        """Remove the closed uplink, and schedule the restart of passt unless we close."""
         self.switch.remove(uplink)
         if not self._is_closed:
             self._timer = self._clock.call_later(RESTART_NS, self._restart)
 
     def _restart(self) -> None:
+        """Collect the ended passt, log its last line, and start another.
+
+        After MAX_RESTARTS, each within a minute of the last, or when the start fails, log an error
+        and give up.
+        """
         self._timer = None
         status = self._end()
         if self._clock.now_ns() - self._started_ns > _MINUTE_NS:
@@ -255,7 +273,7 @@ class Passt:
         return self._process.wait()
 
     def close(self) -> None:
-        """End passt; kill it after two seconds."""
+        """Terminate passt and close its uplink, without a restart; kill it after two seconds."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

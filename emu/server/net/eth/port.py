@@ -47,7 +47,7 @@ class SegmentPort:
         return True
 
     def spare(self, now_ns: int) -> int:
-        """Return the number of frames that the port accepts without loss now."""
+        """Return the number of frames that the port accepts without loss now; here MANY."""
         return MANY
 
     @property
@@ -56,11 +56,14 @@ class SegmentPort:
         return False
 
     def when_ready(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when the port accepts frames without loss again."""
+        """Call ``callback`` once, when the port accepts frames without loss again; here at once."""
         callback()
 
     def deliver(self, frame: Frame) -> None:
-        """Send a frame to the port, or count it as dropped. Never raises."""
+        """Send a frame to the port, or count the frame in ``dropped``.
+
+        Never raises. Not implemented here: each subclass defines the transport.
+        """
         raise NotImplementedError
 
     @property
@@ -69,15 +72,15 @@ class SegmentPort:
         return False
 
     def deliver_train(self, pieces: Sequence[Buffer], train: Train | None = None) -> bool:
-        """Send a train, whose buffers are valid only during the call; return False to pause
-        senders.
+        """Send a train, with buffers valid only during the call; return False to pause senders.
 
-        ``train`` is the result of ``parse_train`` for these bytes, if it was called.
+        ``train`` is the result of ``parse_train`` for these bytes, if it was called. Not
+        implemented here; callers check ``takes_trains`` first.
         """
         raise NotImplementedError
 
     def about(self) -> dict[str, object]:
-        """Return the port's counts, as values."""
+        """Return name, link state and counts of the port, with drops by reason."""
         return {
             "port": self.name,
             "up": self.is_up,

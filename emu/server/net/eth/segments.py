@@ -28,7 +28,7 @@ class Segments:
         """Callback for each new segment."""
 
     def segment(self, number: int) -> SegmentSwitch:
-        """Return the segment with this number; create it if needed."""
+        """Return the segment with this number; create it and call ``on_new`` at the first use."""
         if number not in self._switches:
             switch = self._switches[number] = SegmentSwitch(self._loop, f"segment {number}")
             if self.on_new is not None:
@@ -40,11 +40,15 @@ class Segments:
         return tuple(self._switches.items())
 
     def plug(self, name: str, number: int) -> FunctionPort:
-        """Add and return a port of a segment for a function."""
+        """Add a port for a function to a segment, created if needed, and return the port."""
         return FunctionPort(name, self.segment(number))
 
     def open(self, specs: Sequence[NetSpec], socket_mode: int = OWNER_ONLY) -> None:
-        """Open the uplinks. Raises UserError or OSError for one that cannot be opened."""
+        """Open the uplinks in order, each at its segment.
+
+        Raises UserError or OSError for the first one that cannot be opened; the earlier ones stay
+        open until :meth:`close`.
+        """
         for spec in specs:
             switch = self.segment(spec.segment)
             if self._poller is None:
@@ -62,7 +66,7 @@ class Segments:
         return [switch.about() for _, switch in sorted(self._switches.items())]
 
     def close(self) -> None:
-        """Close the uplinks, and end the processes behind them."""
+        """Close the uplinks, end the processes behind them, and stop polling."""
         for uplink in self._uplinks:
             uplink.close("") if isinstance(uplink, Tap) else uplink.close()
         self._uplinks.clear()

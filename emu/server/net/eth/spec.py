@@ -45,7 +45,11 @@ class NetSpec:
 
 
 def parse(text: str) -> NetSpec:
-    """Parse a ``--net``. Raises :class:`NetSpecError`."""
+    """Return the uplink that a ``--net`` text describes.
+
+    Raises NetSpecError for an unknown kind or setting, a missing or superfluous WHAT, a bad TAP
+    name, and a number out of range. ``mtu`` and ``forward`` are settings of ``user`` only.
+    """
     head, *settings = text.split(",")
     kind, _, what = head.partition("=")
     if kind not in ("user", "stream", "tap") or (kind == "user") is bool(what):
@@ -68,6 +72,10 @@ def parse(text: str) -> NetSpec:
 
 
 def _number(text: str, setting: str, value: str, among: range) -> int:
+    """Return the decimal ``value``.
+
+    Raises NetSpecError naming ``setting`` unless it is in ``among``.
+    """
     number = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else -1
     if number not in among:
         raise NetSpecError(f"--net {text!r}: {setting!r}: use a number, {among[0]} to {among[-1]}")
@@ -75,6 +83,11 @@ def _number(text: str, setting: str, value: str, among: range) -> int:
 
 
 def _forward(text: str, value: str) -> tuple[str, str]:
+    """Return passt's option and argument for ``tcp:[ADDRESS/]PORT:GUESTPORT`` or ``udp:...``.
+
+    The host's address defaults to 127.0.0.1. Raises NetSpecError for another form or a port outside
+    1 to 65535.
+    """
     match = _FORWARD.fullmatch(value)
     if match is None or not all(0 < int(port) < 1 << 16 for port in match.group(3, 4)):
         raise NetSpecError(f"--net {text!r}: use forward=tcp:[ADDRESS/]PORT:GUESTPORT or udp:...")

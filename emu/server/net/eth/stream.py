@@ -55,6 +55,10 @@ class StreamListener:
         poller.listen(self._sock.fileno(), self._accept)
 
     def _accept(self) -> None:
+        """Accept one QEMU, and add a port for its connection to the segment.
+
+        Close the connection with a warning if MAX_PEERS are open.
+        """
         sock = self._acceptor.accept()
         if sock is None:
             return
@@ -69,7 +73,7 @@ class StreamListener:
         log.info("%s: connected", peer.name)
 
     def gone(self, peer: _Peer, why: str) -> None:
-        """Remove a peer whose connection has ended; log ``why``."""
+        """Remove the port of an ended connection; log ``why`` as a warning if not empty."""
         self._peers.discard(peer)
         self.switch.remove(peer)
         if why:
@@ -78,7 +82,7 @@ class StreamListener:
             log.info("%s: disconnected", peer.name)
 
     def close(self) -> None:
-        """Disconnect all peers and stop listening."""
+        """Disconnect all peers, stop listening, and unlink the path if it is still our socket's."""
         for peer in list(self._peers):
             peer.close("")
         self.poller.ignore(self._sock.fileno())

@@ -62,12 +62,13 @@ class SegmentSwitch:
         self.changes += 1
 
     def remove(self, port: SegmentPort) -> None:
-        """Remove a port, and forget the addresses behind it."""
+        """Remove a port if present, and forget the addresses behind it."""
         self._ports.pop(port, None)
         self._count_ports()
         self.forget(port)
 
     def _count_ports(self) -> None:
+        """Record whether the segment is a cable: exactly two ports, none of them an uplink."""
         self._is_cable = len(self._ports) == _CABLE and not any(
             port.is_uplink for port in self._ports
         )
@@ -78,16 +79,23 @@ class SegmentSwitch:
         self.changes += 1
 
     def spare(self) -> int:
-        """Return the number of frames that a pausable peer should send now."""
+        """Return the number of frames that a pausable peer should send now: the least of all ports.
+
+        MANY without ports, and where no port limits its senders.
+        """
         now = self.now_ns()
         return min((port.spare(now) for port in self._ports), default=MANY)
 
     def way(self, address: bytes) -> SegmentPort | None:
-        """Return the port behind which a MAC address is; None while it is unknown."""
+        """Return the port behind which a MAC address was learned; None if unknown or aged."""
         return self._addresses.find(address, self.now_ns())
 
     def forward(self, source: SegmentPort, frame: Frame) -> None:
-        """Forward a frame received from a port to the ports that lead to its receivers."""
+        """Learn the frame's source, and send the frame to its destination's port or to all others.
+
+        Drops count at ``source`` as "bad length", "loop", "bad source", "moved", "pause" or
+        "flood". A frame to an address behind its own port is ignored, except on a cable.
+        """
         data, now, guard = frame.data, self.now_ns(), source.guard
         if not ETHERNET_BYTES <= len(data) <= MAX_BYTES:
             source.dropped["bad length"] += 1
@@ -112,11 +120,16 @@ class SegmentSwitch:
         self._flood(source, frame, now)
 
     def train_to(self, source: SegmentPort, address: bytes) -> CarryTrain | None:
-        """Return the sender of trains from a port to a MAC address; None without one."""
+        """Return the sender of trains from a port to a MAC address; None if none is possible.
+
+        The destination must be learned behind another port that is up and takes trains. Neither
+        port may be blocked as a loop.
+        """
         port = self._train_route(source, address)
         return None if port is None else partial(self._let_train_out, source, port)
 
     def _train_route(self, source: SegmentPort, address: bytes) -> SegmentPort | None:
+        """Return the port for trains to an address; None as for :meth:`train_to`."""
         port = self.way(address)
         if port is None or port is source or not (port.is_up and port.takes_trains):
             return None
@@ -132,9 +145,10 @@ class SegmentSwitch:
         return port.deliver_train(pieces)
 
     def forward_train(self, source: SegmentPort, train: Train) -> bool:
-        """Forward a train received from a port; return True if it stays whole.
+        """Forward a train received from a port; return True if the train stays whole.
 
-        A train that cannot stay whole is forwarded as single frames.
+        Return False after forwarding single frames: unknown source or destination, or a port that
+        takes no trains.
         """
         place = self._addresses.place(train.head[6:12])
         if place is not None and place.port is source:
@@ -149,6 +163,10 @@ class SegmentSwitch:
         return False
 
     def _flood(self, source: SegmentPort, frame: Frame, now: int) -> None:
+        """Send a frame to all ports but its own, within the uplink's limit.
+
+        Count "pause" for a MAC control frame on more than two ports, and "flood" above the limit.
+        """
         if frame.data[:6] == CONTROL_ADDRESS and len(self._ports) > _CABLE:
             source.dropped["pause"] += 1
         elif source.guard is not None and not source.guard.may_flood(now):
@@ -160,6 +178,7 @@ class SegmentSwitch:
 
     @staticmethod
     def _let_out(port: SegmentPort, frame: Frame, now: int) -> None:
+        """Deliver a frame to a port; count "down" there if its link is down, "loop" if blocked."""
         if not port.is_up:
             port.dropped["down"] += 1
         elif port.guard is not None and port.guard.is_blocked(now):
@@ -170,7 +189,11 @@ class SegmentSwitch:
     def _learn(
         self, address: bytes, place: AddressEntry | None, source: SegmentPort, now: int
     ) -> bool:
-        """Learn an address at another port; return False if its frame is dropped."""
+        """Learn that an address is behind ``source``; return False if the frame must be dropped.
+
+        Count "bad source" for a multicast or zero address, except on a cable. Count "moved" for an
+        uplink's frame from an address that another port had used within RECENT_NS.
+        """
         if address[0] & 1 or address == _NO_ADDRESS:
             if self._is_cable:
                 return True
@@ -184,7 +207,10 @@ class SegmentSwitch:
         return True
 
     def _suspect(self, uplink: SegmentPort, now: int) -> None:
-        """Count a frame that returned by this uplink, or by the fabric from it; block a loop."""
+        """Count an address that returned by this uplink; log a warning when that blocks the uplink.
+
+        Do nothing for functions and for the fabric's own ports.
+        """
         if uplink.guard is not None and not uplink.is_fabric and uplink.guard.moved(now):
             log.warning(
                 "%s: %s loops back to another port; blocked for %d s: connect the segment to"
@@ -193,7 +219,7 @@ class SegmentSwitch:
             )  # fmt: skip
 
     def about(self) -> dict[str, object]:
-        """Return ports, counts and addresses, as values."""
+        """Return name, number of addresses, and ports with their counts and addresses."""
         return {
             "segment": self.name,
             "addresses": len(self._addresses),

@@ -74,7 +74,11 @@ class Tap(SegmentPort):
         return self._fd
 
     def deliver(self, frame: Frame) -> None:
-        """Write a frame to the kernel, or count it as dropped."""
+        """Write a frame to the kernel, as one or several frames of :func:`offloaded`.
+
+        Count "malformed" for a frame that cannot be converted, "queue full" for a full device, and
+        "refused" for other errors. A device that is down is logged once.
+        """
         try:
             pieces = offloaded(frame)
         except FrameError:
@@ -93,6 +97,7 @@ class Tap(SegmentPort):
                 self._was_down = False
 
     def _note(self, error: OSError) -> None:
+        """Log once that the device is down (EIO); other errors are not logged."""
         if error.errno == errno.EIO and not self._was_down:
             self._was_down = True
             name = self.name.removeprefix("tap ")
@@ -102,7 +107,11 @@ class Tap(SegmentPort):
         """Do nothing: the device is never polled for writing."""
 
     def take(self, limit: int) -> int:
-        """Forward up to ``limit`` frames from the kernel; return their number."""
+        """Forward up to ``limit`` frames from the kernel; return their number.
+
+        The number is ``limit`` also when fewer receive requests ended the call. Without receive
+        requests, pause for PAUSE_NS and return 0. An OSError closes the device.
+        """
         room = self._switch.spare()
         if not room:
             self._poller.pause(self, PAUSE_NS)
@@ -121,7 +130,10 @@ class Tap(SegmentPort):
         return limit
 
     def close(self, why: str) -> None:
-        """Close the descriptor; the kernel removes a device that this process created."""
+        """Remove the port from the segment and close the descriptor; a non-empty ``why`` is logged.
+
+        The kernel removes a device that this process created.
+        """
         if self._fd < 0:
             return
         if why:
@@ -132,7 +144,10 @@ class Tap(SegmentPort):
 
 
 def open_tap(name: str) -> int:
-    """Return a non-blocking descriptor of the TAP device. Raises :class:`TapError`."""
+    """Return a non-blocking descriptor of the TAP device, created if permitted.
+
+    Raises TapError with advice for missing privileges, for a device in use, and for other errors.
+    """
     try:
         fd = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -149,6 +164,7 @@ def open_tap(name: str) -> int:
 
 
 def _why_not(name: str, error: OSError) -> str:
+    """Return the text for the user about a failed TUNSETIFF: privileges, in use, or other."""
     if error.errno == errno.EPERM:
         made = f"ip tuntap add {name} mode tap user $USER && ip link set {name} up"
         return f"tap {name}: only root may create the device; as root: {made}"
@@ -158,7 +174,10 @@ def _why_not(name: str, error: OSError) -> str:
 
 
 def received(data: bytes) -> Frame:
-    """Return the frame behind a virtio network header that the kernel wrote."""
+    """Return the frame behind a virtio network header that the kernel wrote, padded.
+
+    A checksum that the kernel checked or left unfinished counts as valid.
+    """
     flags, gso_type, _, gso_size, _, _, _ = _VNET.unpack_from(data)
     checked = bool(flags & (_NEEDS_CSUM | _DATA_VALID))
     filled = checked and not flags & _NEEDS_CSUM
@@ -166,10 +185,10 @@ def received(data: bytes) -> Frame:
 
 
 def offloaded(frame: Frame) -> list[tuple[bytes, bytes]]:
-    """Return a frame in the kernel's format: headers and frames. Raises :class:`FrameError`.
+    """Return a frame in the kernel's format: pairs of virtio network header and frame.
 
-    A TCP super-frame stays whole and a checksum stays unfinished. UDP super-frames are cut, because
-    kernels before 6.2 refuse them.
+    A TCP super-frame with unfinished checksums stays whole; UDP ones are cut, because kernels
+    before 6.2 refuse them. Raises FrameError for a super-frame that cannot be cut.
     """
     if not frame.checked or frame.filled:
         return [(_PLAIN, data) for data in plain(frame)]
@@ -193,7 +212,10 @@ def _gso_type(headers: Headers) -> int:
 
 
 def _with_pseudo_header(headers: Headers, offset: int) -> bytes:
-    """Return the frame with the pseudo-header's sum as checksum, as the kernel requires."""
+    """Return the frame with the pseudo-header's sum as L4 checksum, as the kernel requires.
+
+    The IP header's own checksum is complete.
+    """
     frame = insert(headers, l3=True, l4=False)
     number = pseudo_header(headers, headers.end - headers.l4) % MODULUS
     at = headers.l4 + offset

@@ -37,7 +37,7 @@ class _Uplink(SegmentPort):
 
     @property
     def is_pausing(self) -> bool:
-        """Whether the other process has not yet read enough of the queue."""
+        """Whether PAUSE_BYTES of packets wait for the other process; False once closed or stuck."""
         return self._connection.is_pausing
 
     def when_ready(self, callback: Callable[[], None]) -> None:
@@ -45,7 +45,7 @@ class _Uplink(SegmentPort):
         self._connection.when_ready(callback)
 
     def deliver(self, frame: Frame) -> None:
-        """Send a frame; drop it when the other process reads too slowly."""
+        """Send a frame to the other process; count "queue full" if its connection is congested."""
         if self._connection.is_congested:
             self.dropped["queue full"] += 1
         else:
@@ -58,7 +58,7 @@ class _Uplink(SegmentPort):
         return not self._connection.is_congested
 
     def deliver_train(self, pieces: Sequence[Buffer], train: Train | None = None) -> bool:
-        """Send a train; return False to pause senders."""
+        """Send a train to the other process; return False to pause senders, as ``send_pieces``."""
         self.sent += 1
         return self._connection.send_pieces(
             FrameKind.FRAME_TRAIN, (protocol.segment(self._number), *pieces)
@@ -75,7 +75,7 @@ class Uplinks:
         segments.on_new = self._join
 
     def linked(self, connection: FabricConnection, name: str) -> None:
-        """Add a port for this connection to every segment."""
+        """Add a port for this connection to every segment, also to those created later."""
         self._ports[connection] = {}
         self._names[connection] = name
         for number, switch in self.segments.all():
@@ -87,12 +87,13 @@ class Uplinks:
             self._add(connection, number, switch)
 
     def _add(self, connection: FabricConnection, number: int, switch: SegmentSwitch) -> None:
+        """Add a port for a connection to a segment."""
         port = _Uplink(self._names[connection], number, connection)
         self._ports[connection][number] = port
         switch.add(port)
 
     def unlinked(self, connection: FabricConnection) -> None:
-        """Remove the ports of a connection that has ended."""
+        """Remove the ports of an ended connection from all segments, if the connection is known."""
         self._names.pop(connection, None)
         for number, port in self._ports.pop(connection, {}).items():
             self.segments.segment(number).remove(port)
@@ -100,9 +101,9 @@ class Uplinks:
     def received(self, connection: FabricConnection, body: memoryview) -> int:
         """Forward a frame from another process; return the number of packets, over all ports.
 
-        The packets of a super-frame count separately: those above a function's limit for a round
-        wait in the socket and are not lost. A guest behind that process may have made the frame, so
-        a malformed frame is only dropped.
+        A super-frame counts as its packets; those above a function's limit for a round wait in the
+        socket and are not lost. Count "malformed" for a short frame or a super-frame that cannot be
+        cut. Raises FabricProtocolError for a bad FRAME header.
         """
         number, frame = protocol.read_ethernet(body)
         switch = self.segments.segment(number)
@@ -117,7 +118,8 @@ class Uplinks:
     def received_train(self, connection: FabricConnection, body: memoryview) -> int:
         """Forward a train of RoCE packets from another process; return its cost.
 
-        A train that is cut counts as its frames, as in :meth:`received`.
+        A train that is cut counts as its frames, as in :meth:`received`. Count "malformed" for a
+        bad train. Raises FabricProtocolError for a truncated header.
         """
         number, frame = protocol.read_train(body)
         switch = self.segments.segment(number)

@@ -36,7 +36,7 @@ _NS_PER_S = 1_000_000_000
 
 
 def _logged(call: Callable[[], object]) -> None:
-    """Make a call; log an unexpected exception, which costs only the call's packet."""
+    """Make a call; log an exception and go on, so that only the call's packet is lost."""
     try:
         call()
     except Exception:
@@ -79,7 +79,10 @@ class LinkDirection:
         self.counts: Counter[str] = Counter()
 
     def change(self, link: PlannedLink) -> None:
-        """Apply other properties from the next packet on; packets in flight keep their arrival."""
+        """Apply other properties from the next packet on; packets in flight keep their arrival.
+
+        Senders that wait are woken if the new limit has space for them.
+        """
         self.link = link
         if link.rate is None:
             self._free_ns = 0
@@ -89,17 +92,18 @@ class LinkDirection:
 
     @property
     def is_pausing(self) -> bool:
-        """Whether pausable senders should wait, as for credits or pause frames."""
+        """Whether senders should wait: half of the limit or of MAX_BYTES is in flight."""
         return len(self._in_flight) * 2 >= self.link.limit or self._octets * 2 >= MAX_BYTES
 
     def when_ready(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when the link has space; at once if it has."""
+        """Call ``callback`` once, as soon as the link does not pause, possibly at once."""
         if self.is_pausing:
             self._waiting.append(callback)
         else:
             callback()
 
     def _wake(self) -> None:
+        """Call the waiting senders, unless the link still pauses."""
         if self._waiting and not self.is_pausing:
             waiting, self._waiting = self._waiting, []
             for callback in waiting:
@@ -108,14 +112,22 @@ class LinkDirection:
     # -- packets
 
     def take(self, packet: LinkPacket) -> None:
-        """Take a packet, which is forwarded after this call."""
+        """Take a packet: drop it, or forward it later, at its time of arrival.
+
+        Beyond the round's budget, the packet waits in a backlog; a full backlog counts "over the
+        limit".
+        """
         if self._backlog.is_free:
             self._take(packet)
         elif not self._backlog.keep(packet.octets, self._take, packet.keep()):
             self.counts["over the limit"] += 1
 
     def take_all(self, link_packets: Iterator[LinkPacket], octets: int) -> None:
-        """Take packets from an iterator; ``octets`` is the memory behind all of them."""
+        """Take packets from an iterator, over several rounds if the budget requires.
+
+        ``octets`` is the memory behind all of them. A full backlog drops all and counts one "over
+        the limit".
+        """
         if not self._backlog.do(octets, self._begin, link_packets, octets):
             self.counts["over the limit"] += 1
 
@@ -130,6 +142,11 @@ class LinkDirection:
             self._take(packet)
 
     def _take(self, packet: LinkPacket, *, may_double: bool = True) -> None:
+        """Apply netem's decision to a packet: enqueue, mark, corrupt, duplicate or lose it.
+
+        Each outcome is counted in ``counts``. With ``ecn``, a lost packet is marked and sent if its
+        sender supports marks. A duplicate is decided anew and not doubled again.
+        """
         link = self.link
         self._clock.budget.charge(STEPS_PER_LINK_PACKET)
         decision = self._netem.decide(link)
@@ -152,6 +169,11 @@ class LinkDirection:
             self._take(packet, may_double=False)
 
     def _enqueue(self, packet: LinkPacket, delay_ns: int, *, marked: bool) -> None:
+        """Put a packet in flight, due after the wire's time at ``rate`` and the delay.
+
+        Count "over the limit" and drop the packet at the limit of packets or MAX_BYTES. A wait
+        above ``ce_threshold`` marks it. The function's ledger holds its bytes.
+        """
         link, now = self.link, self._clock.now_ns()
         octets = packet.octets + PACKET_BYTES
         if len(self._in_flight) >= link.limit or self._octets + octets > MAX_BYTES:
@@ -173,6 +195,7 @@ class LinkDirection:
         self._set_timer()
 
     def _set_timer(self) -> None:
+        """Set the timer to the earliest arrival, unless it is already as early."""
         due = self._in_flight[0].due_ns
         if self._timer is not None:
             if self._due_ns <= due:
@@ -182,6 +205,10 @@ class LinkDirection:
         self._timer = self._clock.call_later(max(due - self._clock.now_ns(), 0), self._run)
 
     def _run(self) -> None:
+        """Forward the packets that are due, within a poll and the budget, and wake senders.
+
+        An exception behind the link is logged and costs only its packet.
+        """
         self._timer = None
         now, budget = self._clock.now_ns(), self._clock.budget
         for _ in range(PACKETS_PER_POLL):
@@ -200,7 +227,7 @@ class LinkDirection:
         self._wake()
 
     def about(self) -> dict[str, object]:
-        """Return properties and counts, as values."""
+        """Return properties, packets and bytes in flight, and counts by outcome."""
         return {
             "properties": self.link.properties(),
             "on_the_way": len(self._in_flight),

@@ -19,7 +19,10 @@ class LinkPacket(Protocol):
         """Return the packet with a congestion mark; None if its sender does not support marks."""
 
     def corrupted(self, draw: int) -> LinkPacket | None:
-        """Return the packet with a bit inverted, chosen by a 64-bit number; None if dropped."""
+        """Return the packet with one bit inverted, chosen by the 64-bit ``draw``.
+
+        None where the receiver would drop it by its CRC.
+        """
 
     def go_on(self) -> None:
         """Forward the packet behind the link. Never raises."""

@@ -46,7 +46,11 @@ class NetemRandom:
         self._since_overtaken = 0
 
     def decide(self, link: PlannedLink) -> NetemDecision:
-        """Return the outcome for the next packet under these properties."""
+        """Return the outcome for the next packet, which depends on seed, name and packet number.
+
+        The states of ``gemodel`` and ``gap`` also advance. The decision does not depend on the
+        time.
+        """
         self.number += 1
         text = f"{self._seed}/{self._name}/{self.number}".encode()
         (
@@ -67,7 +71,7 @@ class NetemRandom:
         )
 
     def _loss(self, link: PlannedLink, transition: int) -> float:
-        """Return the probability of loss, in percent."""
+        """Return the probability of loss in percent; advance a Gilbert-Elliott state."""
         if link.gemodel is None:
             return link.loss
         p, r, lost_if_bad, lost_if_good = gilbert_elliott(link.gemodel)
@@ -76,6 +80,7 @@ class NetemRandom:
         return lost_if_bad if self._is_bad else lost_if_good
 
     def _overtakes(self, link: PlannedLink, draw: int) -> bool:
+        """Return whether a packet overtakes: by chance ``reorder``, and at most each ``gap``-th."""
         self._since_overtaken += 1
         if self._since_overtaken < link.gap or draw >= link.reorder * _PER_PERCENT:
             return False
@@ -84,7 +89,7 @@ class NetemRandom:
 
 
 def gilbert_elliott(given: list[float]) -> tuple[float, float, float, float]:
-    """Return p, r, 1-h and 1-k in percent, with tc's defaults for missing ones."""
+    """Return p, r, 1-h and 1-k in percent, with tc's defaults: r = 100 - p, 1-h = 100, 1-k = 0."""
     p, *rest = given
     r, lost_if_bad, lost_if_good = (*rest, *(100 - p, 100.0, 0.0)[len(rest) :])
     return p, r, lost_if_bad, lost_if_good

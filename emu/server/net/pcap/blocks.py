@@ -52,9 +52,9 @@ def section(application: str) -> bytes:
 
 
 def interface(link_type: int, name: str, description: str, address: bytes) -> bytes:
-    """Return an interface block; interfaces count from 0. Times are nanoseconds.
+    """Return an interface block with nanosecond timestamps; interfaces count from 0.
 
-    ``address``: a MAC address of 6 bytes or a GUID of 8.
+    ``address`` is a MAC address of 6 bytes or a GUID of 8. Texts are cut after 1000 characters.
     """
     kind = _MAC if len(address) == 6 else _EUI
     options = (
@@ -67,7 +67,10 @@ def interface(link_type: int, name: str, description: str, address: bytes) -> by
 
 
 def packet(number: int, time_ns: int, data: bytes, is_sent: bool, comment: str = "") -> bytes:
-    """Return a packet block: direction, and the number of the interface."""
+    """Return an enhanced packet block with direction, and the comment unless empty.
+
+    ``number`` is the interface's. The bytes are stored whole.
+    """
     size = len(data)
     options = _DIRECTION[is_sent] + (_text(_COMMENT, comment) if comment else b"") + _END
     padding = _PADDING[size & 3]
@@ -77,15 +80,16 @@ def packet(number: int, time_ns: int, data: bytes, is_sent: bool, comment: str =
 
 
 def remark(number: int, time_ns: int, comment: str) -> bytes:
-    """Return a comment on an interface, without a packet."""
+    """Return a comment on an interface, without a packet: a statistics block."""
     body = _STATISTICS_BODY.pack(number, time_ns >> 32, time_ns & 0xFFFFFFFF)
     return _block(_STATISTICS, body + _text(_COMMENT, comment) + _END)
 
 
 def erf(time_ns: int, data: bytes) -> bytes:
-    """Return an InfiniBand packet, from local route header to invariant CRC, as an ERF record.
+    """Return an InfiniBand packet as an ERF record, with a zero VCRC behind the packet.
 
-    Source: Endace "ERF types", type 21.
+    ``data`` begins with the local route header and ends with the invariant CRC. Source: Endace "ERF
+    types", type 21.
     """
     size = len(data) + len(_VCRC)
     seconds, rest = divmod(time_ns, _NS)

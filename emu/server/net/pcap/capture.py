@@ -42,14 +42,20 @@ class CaptureInterface:
         self._left_out = 0
 
     def fault(self, text: str) -> None:
-        """Record a fault that fired at the function."""
+        """Keep a fault that fired at the function for the comment of its next packet.
+
+        Beyond _MAX_FAULTS, only the number is kept.
+        """
         if len(self._faults) < _MAX_FAULTS:
             self._faults.append(text)
         else:
             self._left_out += 1
 
     def comment(self, text: str) -> str:
-        """Return the comment of the next packet: the faults before it, and this text."""
+        """Return the comment of the next packet: the faults before it, and this text.
+
+        The faults are removed; the result is empty without faults and text.
+        """
         if not self._faults:
             return text
         more = [f"and {self._left_out} more"] if self._left_out else []
@@ -58,12 +64,12 @@ class CaptureInterface:
         return said
 
     def failed(self, place: str) -> bytes:
-        """Log the exception in handling; return a block in place of the packet."""
+        """Log the exception in handling; return a remark as block in place of the packet."""
         self.errors.note(place)
         return blocks.remark(self.number, time.time_ns(), f"a {place} {UNREADABLE}")
 
     def close(self) -> None:
-        """Write the faults after the last packet."""
+        """Write the faults after the last packet as a remark, if any; the file stays open."""
         if said := self.comment(""):
             self.file.add(blocks.remark(self.number, time.time_ns(), said))
 
@@ -72,17 +78,30 @@ class EthernetInterface(CaptureInterface):
     """Implements :class:`emu.server.net.eth.function_port.FrameWatcher`."""
 
     def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
-        """Record a frame that the function sends, and its outcome."""
+        """Forward a frame that the function sends, and record the frame with its outcome.
+
+        The record names the reasons that counted a drop during ``carry``, whose exceptions pass
+        through.
+        """
         self._record(frame, port.dropped, carry, is_sent=True)
 
     def received(self, hca: Hca, frame: Frame, carry: Callable[[], None]) -> None:
-        """Record a frame that the function receives, and its outcome."""
+        """Forward a frame that the function receives, and record the frame with its outcome.
+
+        The record names the reasons that counted a drop during ``carry``, whose exceptions pass
+        through.
+        """
         self._record(frame, _Discarded(hca), carry, is_sent=False)
 
     def _record(
         self, frame: Frame, dropped: Counter[str] | _Discarded, carry: Callable[[], None],
         *, is_sent: bool,
     ) -> None:  # fmt: skip
+        """Reserve the frame's position in the file, forward the frame, and fill the position.
+
+        Packets that ``carry`` causes thus come behind it. An unreadable counter is logged, and the
+        frame is recorded without a reason.
+        """
         place, now = self.file.reserve(), time.time_ns()
         before: Mapping[str, int] = {}
         try:
@@ -109,6 +128,7 @@ class EthernetInterface(CaptureInterface):
         self, now: int, frame: Frame, before: Mapping[str, int],
         dropped: Counter[str] | _Discarded, is_sent: bool,
     ) -> bytes:  # fmt: skip
+        """Return the frame's block with faults and drop reasons as comment; empty without space."""
         if not self.file.has_room(len(frame.data)):
             return b""
         why = [name for name, count in dropped.items() if count > before.get(name, 0)]
@@ -123,7 +143,10 @@ class _Discarded:
         self._hca = hca
 
     def items(self) -> Iterator[tuple[str, int]]:
-        """Yield the counts of the port and its vPort."""
+        """Yield reason and count of the drops of the port, its vPort and its receive queues.
+
+        At most _MAX_COUNTERS queue counters are summed.
+        """
         vport, counters = self._hca.nic_vport, self._hca.counters
         yield "bad, or longer than the MTU", vport.received.errors
         yield "link down", vport.received.discards
@@ -146,15 +169,21 @@ class SubnetWatcher:
         self._interfaces[lid] = interface
 
     def packet(self, lid: int, frame: Buffer, *, is_sent: bool) -> None:
-        """Record a packet at the port with this LID."""
+        """Record a packet at the port with this LID; ignore unknown ports and a closed file."""
         self._add(lid, lambda: frame, is_sent)
 
     def datagram(self, lid: int, packet: Datagram, origin: Origin, *, is_sent: bool) -> None:
-        """Record a datagram at the port with this LID."""
+        """Record a datagram, as the packet with its headers, at the port with this LID.
+
+        Unknown ports and a closed file are ignored.
+        """
         self._add(lid, lambda: frame_of(packet, origin), is_sent)
 
     def _add(self, lid: int, frame: Callable[[], Buffer], is_sent: bool) -> None:
-        """Add a packet, or a remark if that fails."""
+        """Add the block of a packet, or a remark if an exception occurs; never raises that.
+
+        Do nothing for an unknown port, a closed file, or a file without space.
+        """
         interface = self._interfaces.get(lid)
         if interface is None or not interface.file.is_open:
             return
@@ -167,7 +196,10 @@ class SubnetWatcher:
 
 
 def _block(interface: CaptureInterface, frame: bytes, is_sent: bool) -> bytes:
-    """Return the block of an InfiniBand packet; empty if the file has no space for it."""
+    """Return the block of an InfiniBand packet; empty if the file is closed or its reader slow.
+
+    A missing packet counts as lost. Faults before the packet become its comment.
+    """
     if not interface.file.has_room(len(frame)):
         return b""
     now = time.time_ns()

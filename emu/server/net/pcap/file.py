@@ -68,13 +68,17 @@ class PcapFile:
         return self._fd >= 0
 
     def interface(self, link_type: int, name: str, description: str, address: bytes) -> int:
-        """Add an interface; return its number."""
+        """Add an interface block; return the interface's number, counted from 0."""
         self._add(blocks.interface(link_type, name, description, address))
         self._interfaces += 1
         return self._interfaces - 1
 
     def has_room(self, size: int) -> bool:
-        """Return whether a packet of this size fits; count it as lost if not."""
+        """Return whether a packet of ``size`` bytes may wait for the slow reader of a pipe.
+
+        The bound is MAX_WAITING queued bytes, not the file's size. A refused packet counts as lost,
+        and the first one is logged. Return False without a count once the file is closed.
+        """
         if self._fd < 0:
             return False
         if self._waiting + size <= MAX_WAITING:
@@ -85,14 +89,21 @@ class PcapFile:
         return False
 
     def reserve(self) -> Place:
-        """Return a position for a packet; :meth:`put` must fill it in the same round."""
+        """Return an empty position in the file; :meth:`put` must fill it in the same round.
+
+        Until then nothing is flushed by size.
+        """
         place = [b""]
         self._blocks.append(place)
         self._reserved += 1
         return place
 
     def put(self, place: Place, block: bytes) -> None:
-        """Put a packet into its position; an empty block removes the position."""
+        """Fill a reserved position, and write the queue from FLUSH_BYTES on, else after FLUSH_NS.
+
+        An empty block, or one that :meth:`has_room` refuses, leaves the position empty. Do nothing
+        once the file is closed. A failed write ends the capture.
+        """
         self._reserved -= 1
         if self._fd < 0:
             return
@@ -109,7 +120,7 @@ class PcapFile:
             self._timer = self._clock.call_later(FLUSH_NS, self._late)
 
     def add(self, block: bytes) -> None:
-        """Add a packet."""
+        """Add a block at the end; drop and count it if the reader of the pipe is slow."""
         self.put(self.reserve(), block)
 
     def _add(self, block: bytes) -> None:
@@ -117,6 +128,7 @@ class PcapFile:
         self._waiting += len(block)
 
     def _late(self) -> None:
+        """Write the queue at the timer, also to a pipe that was full; set the timer again."""
         self._timer = None
         self._is_blocked = False
         self._flush()
@@ -124,7 +136,10 @@ class PcapFile:
             self._timer = self._clock.call_later(FLUSH_NS if self._is_blocked else 0, self._late)
 
     def _flush(self) -> None:
-        """Write queued blocks; leave a full pipe alone until the timer."""
+        """Write queued blocks, up to WRITTEN_PER_ROUND; leave a full pipe alone until the timer.
+
+        An OSError, a write of 0 bytes, or the size limit ends the capture.
+        """
         left = WRITTEN_PER_ROUND
         while self._blocks and left > 0 and self._fd >= 0 and not self._is_blocked:
             some = [place[0] for place in islice(self._blocks, _BLOCKS_PER_CALL)]
@@ -145,7 +160,10 @@ class PcapFile:
             self._end(LimitError(said), said)
 
     def _done(self, count: int, limit: int) -> None:
-        """Remove ``count`` written bytes from the first ``limit`` blocks."""
+        """Remove ``count`` written bytes from the first ``limit`` blocks.
+
+        A partly written block means that the pipe is full.
+        """
         self._written += count
         self._waiting -= count
         for _ in range(limit):
@@ -158,6 +176,10 @@ class PcapFile:
             self._blocks.popleft()
 
     def _end(self, error: OSError, why: str) -> None:
+        """End the capture early: close the file, drop the queue, store the error, call ``on_end``.
+
+        A warning with ``why`` is logged, and the process continues.
+        """
         self.ended_by = error
         log.warning("the capture %s ends here, the run continues: %s", self._path, why)
         os.close(self._fd)
@@ -169,7 +191,11 @@ class PcapFile:
         self.on_end()
 
     def close(self) -> None:
-        """Write the queued blocks, and close the file."""
+        """Write the queued blocks and close the file; a pipe that is full loses the rest.
+
+        Lost packets are logged and noted in the file. ``ended_by`` reports blocks that could not be
+        written; ``on_end`` is not called.
+        """
         if self._fd < 0:
             return
         if self._lost:
