@@ -30,10 +30,10 @@ class FrameWatcher(Protocol):
     """Observes the frames at the port, and forwards them by ``carry``."""
 
     def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
-        """Observe a frame that the function sends."""
+        """Observe a frame that the function sends, and call ``carry``, which forwards the frame."""
 
     def received(self, hca: Hca, frame: Frame, carry: Callable[[], None]) -> None:
-        """Observe a frame that the function receives."""
+        """Observe a frame that the function receives, and call ``carry``, which delivers it."""
 
 
 class FunctionPort(SegmentPort):

@@ -85,7 +85,11 @@ class LocalFabric:
         """Multicast LIDs, each with the GID of a port that it leads to."""
 
     def attach(self, hca: Hca) -> None:
-        """Make the function reachable at its port's LID; after a reset it replaces the old one."""
+        """Make the function reachable at its port's LID, and sweep the subnet.
+
+        After a reset, the function replaces the old one, whose records the administrator drops
+        first.
+        """
         if self._nodes.pop(hca.ib.lid, None) is not None:
             self.sa.sweep()
         self._nodes[hca.ib.lid] = hca
@@ -104,9 +108,10 @@ class LocalFabric:
         return self._nodes.get(lid)
 
     def reaches(self, lid: int) -> bool:
-        """Return whether messages to this LID must be sent as packets.
+        """Return whether messages to this LID must be sent as packets; False for other processes.
 
-        A function in this process needs packets only for rules, links or a capture of packets.
+        A function in this process needs packets only for links, a capture of messages, or its own
+        fault rules on packets.
         """
         node = self._nodes.get(lid)
         if node is None:
@@ -118,7 +123,11 @@ class LocalFabric:
         return node.faults is not None and node.faults.wants_packets
 
     def transmit(self, source: Hca, frame: bytes, _sqn: int = 0) -> bool:
-        """Send a packet; return False when the next one should wait."""
+        """Send a packet, through the sender's link if any; return False to pause the sender.
+
+        A packet to the sender's own LID skips the link. The packet is delivered in a later round;
+        without a receiver or above MAX_PACKETS, it is dropped silently.
+        """
         if self.watcher is not None:
             self.watcher.packet(source.link.lid, frame, is_sent=True)
         link = self.tx_links.get(source.link.lid)
@@ -138,7 +147,8 @@ class LocalFabric:
     def when_ready(self, lid: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when more packets may be sent.
 
-        Any pausing link delays the call, whichever function it belongs to.
+        Any pausing link delays the call, whichever function it belongs to. Then space behind the
+        sender's port is awaited.
         """
         for link in self.tx_links.values():
             if link.is_pausing:
@@ -151,7 +161,10 @@ class LocalFabric:
         self._packets.when_ready(callback)
 
     def _deliver_here(self, frame: bytes) -> None:
-        """Deliver a packet to a function of this process, through its link."""
+        """Deliver a packet to a function of this process, through its link if any.
+
+        A packet from the same port skips the link.
+        """
         lid = destination(frame)
         link = self.rx_links.get(lid)
         if link is None or source_of(frame) == lid:
@@ -160,7 +173,7 @@ class LocalFabric:
             link.take(IbLinkPacket(frame, self._receive))
 
     def _receive(self, frame: bytes) -> None:
-        """Deliver a packet to its function's port."""
+        """Deliver a packet to its function's port, past the watcher; drop it without a function."""
         node = self._nodes.get(destination(frame))
         if node is None:
             return
@@ -173,7 +186,11 @@ class LocalFabric:
         return (end_port(hca.ib) for hca in self._nodes.values() if hca.link.is_up)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Send a datagram to its receivers; drop it silently when there are none."""
+        """Send a datagram to its receivers; drop it silently when there are none.
+
+        A permissive LID leads to the switch for QP0, else back to the sender. Other datagrams to
+        foreign LIDs pass the sender's link.
+        """
         if self.watcher is not None:
             self.watcher.datagram(source.link.lid, packet, origin, is_sent=True)
         link = self.tx_links.get(source.link.lid)
@@ -188,6 +205,11 @@ class LocalFabric:
             link.take(DatagramLinkPacket(packet, partial(self._carry, origin=origin)))
 
     def _carry(self, packet: Datagram, origin: Origin) -> None:
+        """Deliver a datagram behind the sender's link: to ports, the switch (QP0) or the SA (QP1).
+
+        Multicast reaches the sending port and the ports that joined. An exception in the
+        administrator is logged and loses the datagram.
+        """
         lid = packet.to.lid
         if packet.is_multicast:
             for hca in list(self._nodes.values()):
@@ -201,13 +223,14 @@ class LocalFabric:
             self._arrive(node, packet, origin)
 
     def _lead_to(self, mlid: int, gid: bytes, listens: bool) -> None:
-        """Record whether a multicast LID leads to a port."""
+        """Record whether a multicast LID leads to the port with this GID."""
         if listens:
             self._listeners.add((mlid, gid))
         else:
             self._listeners.discard((mlid, gid))
 
     def _arrive(self, hca: Hca, packet: Datagram, origin: Origin) -> None:
+        """Deliver a datagram to a function's port, through its link unless from the same port."""
         lid = hca.link.lid
         link = self.rx_links.get(lid)
         if link is None or origin.lid == lid:
@@ -216,7 +239,7 @@ class LocalFabric:
             link.take(DatagramLinkPacket(packet, partial(self._enter, lid=lid, origin=origin)))
 
     def _enter(self, packet: Datagram, lid: int, origin: Origin) -> None:
-        """Deliver a datagram to the port with this LID."""
+        """Deliver a datagram to the port with this LID, past the watcher, if the port exists."""
         hca = self._nodes.get(lid)
         if hca is None:
             return
@@ -226,7 +249,10 @@ class LocalFabric:
 
 
 def take(node: Hca, frame: bytes) -> None:
-    """Deliver a packet to a function; drop a malformed one."""
+    """Deliver a packet to a function; drop a malformed one with a warning in the log.
+
+    A packet with equal source and destination LID is counted as looped.
+    """
     try:
         packet = parse(memoryview(frame))
     except BadPacketError as error:

@@ -32,14 +32,17 @@ class PacketQueue:
         self._is_running = False
 
     def add(self, frame: bytes) -> bool:
-        """Queue a frame, or drop it at MAX_PACKETS; return False when the next one should wait."""
+        """Queue a frame for a later round; return False when the next one should wait.
+
+        False begins at ROOM frames. At MAX_PACKETS, the frame is dropped silently.
+        """
         if len(self._frames) < MAX_PACKETS:
             self._frames.append(frame)
         self._start()
         return len(self._frames) < ROOM
 
     def when_ready(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when the queue has space."""
+        """Call ``callback`` once, in a later round with fewer than ROOM frames; never at once."""
         self._waiting.append(callback)
         self._start()
 
@@ -49,6 +52,10 @@ class PacketQueue:
             self._clock.call_later(0, self._run)
 
     def _run(self) -> None:
+        """Deliver queued frames, within a poll and the budget, then call the waiting senders.
+
+        Senders are called only below ROOM frames. The rest waits for the next round.
+        """
         for _ in range(min(len(self._frames), PACKETS_PER_POLL)):
             if self._clock.budget.exhausted(TIMER_BUDGET):
                 break
@@ -62,6 +69,7 @@ class PacketQueue:
             self._start()
 
     def _arrive(self, frame: bytes) -> None:
+        """Deliver a frame; log an exception, which drops only this frame."""
         try:
             self._deliver(frame)
         except Exception:

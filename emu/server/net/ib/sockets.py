@@ -85,9 +85,9 @@ class SocketFabric(LocalFabric):
         return isinstance(self._role, Hub)
 
     def join(self) -> list[Identity]:
-        """Join the fabric; return the LIDs and GUIDs of our functions.
+        """Run the loop until the fabric is joined; return the LIDs and GUIDs of our functions.
 
-        Wait for the hub. Raises :class:`FabricError`.
+        Raises FabricError if the hub refuses, or none answers within JOIN_TIMEOUT_NS.
         """
         return self.election.join()
 
@@ -103,7 +103,10 @@ class SocketFabric(LocalFabric):
     # -- our role
 
     def role_taken(self, *, again: bool) -> None:
-        """Bring our ports up; after a rejoin, make guests reregister with a possibly new SA."""
+        """Bring up the ports that the loss of the fabric took down, and announce all of ours.
+
+        After a rejoin, drivers are asked to reregister with a possibly new SA.
+        """
         unplugged, self._unplugged = self._unplugged, set()
         for lid, hca in self._nodes.items():
             if lid in unplugged:
@@ -113,12 +116,16 @@ class SocketFabric(LocalFabric):
                 lifecycle.reregister(hca)
 
     def role_lost(self) -> None:
-        """Bring all links down until the process has joined again."""
+        """Bring all links down until the process has joined again, and forget multicast routes.
+
+        Ports that were down already stay down after the rejoin.
+        """
         self._listeners.clear()
         for hca in self._nodes.values():
             self._unplug(hca)
 
     def _unplug(self, hca: Hca) -> None:
+        """Bring a function's link down if up, and remember its LID for :meth:`role_taken`."""
         if hca.link.is_up:
             self._unplugged.add(hca.ib.lid)
             lifecycle.set_link(hca, up=False)
@@ -126,7 +133,11 @@ class SocketFabric(LocalFabric):
     # -- the subnet
 
     def attach(self, hca: Hca) -> None:
-        """Make the function reachable at its port's LID; after a reset it replaces the old one."""
+        """Make the function reachable at its port's LID, and announce the port.
+
+        After a reset, the old port is announced as down first, and its groups are forgotten. While
+        the fabric is lost, the new port's link goes down.
+        """
         if self.node(hca.ib.lid) is not None and self._role is not None:
             gone = replace(end_port(hca.ib), state=PortState.DOWN, phys_state=PhysState.POLLING)
             self._role.announce(gone)
@@ -137,13 +148,14 @@ class SocketFabric(LocalFabric):
             self._unplug(hca)
 
     def port_changed(self, hca: Hca) -> None:
-        """Update and announce a function's port that went up or down."""
+        """Sweep the subnet and announce a function's port; a port that is down loses its groups."""
         super().port_changed(hca)
         if not hca.link.is_up:
             self._forget_groups(hca)
         self._announce(hca)
 
     def _announce(self, hca: Hca) -> None:
+        """Report a function's port to the other processes; do nothing without a role."""
         if self._role is not None:
             self._role.announce(end_port(hca.ib))
 
@@ -152,18 +164,21 @@ class SocketFabric(LocalFabric):
         return (end_port(hca.ib) for hca in self._nodes.values())
 
     def ports_changed(self) -> None:
-        """Sweep the subnet, if this process is the hub, after ports of others changed."""
+        """Sweep the subnet after ports of other processes changed; only the hub does so."""
         if self.is_hub:
             self.sa.sweep()
 
     def end_ports(self) -> Iterator[EndPort]:
-        """Yield the active ports of the whole fabric, in the administrator's form."""
+        """Yield the active ports of all processes, in the administrator's form."""
         yield from super().end_ports()
         if self._role is not None:
             yield from (port for port in self._role.ports() if port.state is PortState.ACTIVE)
 
     def _lead_to(self, mlid: int, gid: bytes, listens: bool) -> None:
-        """Record a route of our administrator, and report it to the port's process."""
+        """Record a multicast route of our administrator, and report it to the port's process.
+
+        Only the hub reports, and only for ports of other processes.
+        """
         super()._lead_to(mlid, gid, listens)
         lid = self.sa.lid_of(gid)
         connection = self._connection_to(lid) if lid is not None and self.is_hub else None
@@ -171,7 +186,7 @@ class SocketFabric(LocalFabric):
             connection.send(FrameKind.GROUP, protocol.group(mlid, gid, listens))
 
     def group_changed(self, mlid: int, gid: bytes, listens: bool) -> None:
-        """Record whether the hub's multicast LID leads to a port of ours."""
+        """Record whether the hub's multicast LID leads to a port of ours; ignore foreign GIDs."""
         if any(gid == hca.ib.gid(0) for hca in self._nodes.values()):
             super()._lead_to(mlid, gid, listens)
 
@@ -188,20 +203,27 @@ class SocketFabric(LocalFabric):
         return is_outside or super().reaches(lid)
 
     def _forward(self, frame: bytes) -> bool:
-        """Send a packet to its process; return False when the connection is congested."""
+        """Send a packet to its process, or queue it for one of ours.
+
+        Return False when the next packet should wait.
+        """
         connection = self._connection_to(destination(frame))
         if connection is None:
             return super()._forward(frame)
         return connection.send(FrameKind.PACKET, frame)
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
-        """Return the sender of trains to the LID's process; None when packets must be single."""
+        """Return the sender of trains to the LID's process; None when packets must be single.
+
+        Causes are a watcher, a link of the source's port, and a LID that is ours or unknown.
+        """
         if self.watcher is not None or source.link.lid in self.tx_links:
             return None
         connection = self._connection_to(address)
         return None if connection is None else partial(connection.send_pieces, FrameKind.TRAIN)
 
     def _when_space_behind(self, lid: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when our queue or the connection to the LID has space."""
         connection = self._connection_to(lid)
         if connection is None:
             super()._when_space_behind(lid, callback)
@@ -209,11 +231,16 @@ class SocketFabric(LocalFabric):
             connection.when_ready(callback)
 
     def _connection_to(self, lid: int) -> FabricConnection | None:
+        """Return the connection to the process with this LID; None for ours or without a role."""
         role = self.election.role
         return role.connection_to(lid) if role is not None else None
 
     def _carry(self, packet: Datagram, origin: Origin) -> None:
-        """Send a datagram of one of our functions, or of our administrator."""
+        """Send a datagram of one of our functions, or of our administrator.
+
+        Multicast goes to all processes, and one for the SA to the hub; local receivers are served,
+        too.
+        """
         connections: list[FabricConnection] = []
         if packet.is_multicast or (packet.to.lid == SM_LID and not self.is_hub):
             connections += self._role.everyone() if self._role is not None else ()
@@ -235,7 +262,11 @@ class SocketFabric(LocalFabric):
             raise FabricProtocolError(f"bad packet: {error}") from None
 
     def deliver(self, packet: Packet, frame: memoryview) -> int:
-        """Deliver a packet to our own functions; return the number of receivers."""
+        """Deliver a packet from a socket to our functions; return the number of receivers.
+
+        A packet for a LID that is not ours is dropped and returns 1. The port's link and watcher
+        take part.
+        """
         if packet.op.service is Service.UD:
             datagram, origin = datagram_of(packet)
             self._carry_here(datagram, origin)
@@ -260,7 +291,8 @@ class SocketFabric(LocalFabric):
     def deliver_train(self, train: Train) -> int:
         """Deliver a train to a function of ours; return its cost.
 
-        A link or a watcher of the port receives single packets.
+        A link or a watcher of the port receives single packets, which cost one each. A train for a
+        LID that is not ours is dropped.
         """
         lid = train.first.dlid
         if (node := self.node(lid)) is None:
@@ -274,13 +306,16 @@ class SocketFabric(LocalFabric):
         return train.count
 
     def _receivers(self, datagram: Datagram) -> int:
-        """Return the number of our queue pairs that receive a datagram, at least 1."""
+        """Return 1 for a unicast datagram, else 1 plus the number of our attached queue pairs."""
         if not datagram.is_multicast:
             return 1
         gid = datagram.to.gid or b""
         return 1 + sum(len(hca.mcgs.get(gid, ())) for hca in self._nodes.values())
 
     def _carry_here(self, packet: Datagram, origin: Origin) -> None:
-        """Deliver to our functions, and to our administrator when this process is the hub."""
+        """Deliver a datagram to our functions, and to our administrator if we are the hub.
+
+        In other processes, a datagram for the SA's LID is ignored here.
+        """
         if packet.to.lid != SM_LID or self.is_hub:
             super()._carry(packet, origin)

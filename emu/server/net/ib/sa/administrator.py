@@ -147,6 +147,7 @@ class SubnetAdministrator:
         return port.lid if port is not None else None
 
     def _make_attributes(self) -> dict[int, _Attribute]:
+        """Return the supported attributes with their records and methods."""
         groups, services = self.groups, self.services
         table: dict[SaAttr, tuple[Prm, dict[Method, Handler]]] = {
             SaAttr.CLASS_PORTINFO: (class_port_info, {Method.GET: class_port_infos}),
@@ -170,7 +171,11 @@ class SubnetAdministrator:
         }
 
     def sweep(self) -> None:
-        """Compare the active ports with the last sweep; drop the records of ports that left."""
+        """Compare the active ports with the last sweep; drop the records of ports that left.
+
+        Subscribers receive a notice for each port that came or went. The IPoIB broadcast groups
+        follow the ports' P_Keys.
+        """
         now = {port.gid: port for port in self._ports()}
         before, self._known = self._known, now
         self.switch.connect(now.values())
@@ -187,7 +192,12 @@ class SubnetAdministrator:
             self.subscriptions.notify(SmTrap.GID_IN_SERVICE, gid)
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
-        """Handle a datagram for QP1 at the SA's LID; ``data`` is its payload."""
+        """Handle a datagram for QP1 at the SA's LID; ``data`` is its payload.
+
+        Drop a datagram with a wrong size, Q_Key or P_Key, and a repeated request. A ReportResp ends
+        its Report; RMPP packets go to their transfer. Requests are answered in steps within the
+        budget.
+        """
         wrong = envelope_fault(data, origin)
         if wrong:
             log.debug("LID %#x: datagram dropped: %s", origin.lid, wrong)
@@ -206,8 +216,9 @@ class SubnetAdministrator:
             self._take_request(key, mad, answer_to(to, origin))
 
     def _take_rmpp(self, key: Key, mad: SaMad, to: Destination) -> None:
-        """Handle an RMPP packet; requests fit into one MAD, so the SA never receives segmented
-        data.
+        """Pass an ACK, STOP or ABORT to its transfer; answer other RMPP packets with ABORT.
+
+        Another version aborts with UNV, DATA with UNSPEC: requests fit into one MAD.
         """
         kind = mad.rmpp_hdr.rmpp_type
         if mad.rmpp_hdr.rmpp_version != RMPP_VERSION:
@@ -218,7 +229,7 @@ class SubnetAdministrator:
             self.transfers.receive(key, mad)
 
     def _take_request(self, key: Key, mad: SaMad, back: Destination) -> None:
-        """Queue a request; drop it above the limits."""
+        """Queue a request; drop it above MAX_REQUESTS or MAX_REQUESTS_OF_A_PORT."""
         of_port = sum(1 for lid, _, _ in self._requests if lid == key[0])
         if of_port >= MAX_REQUESTS_OF_A_PORT or len(self._requests) >= MAX_REQUESTS:
             log.debug("LID %#x: request dropped: too many are queued", key[0])
@@ -227,12 +238,18 @@ class SubnetAdministrator:
         self.worker.begin(self._request(key, mad, back))
 
     def _request(self, key: Key, mad: SaMad, back: Destination) -> Job:
+        """Answer a request in steps, and remove it from the queued ones at the end."""
         try:
             yield from self._answer(mad, back)
         finally:
             self._requests.pop(key, None)
 
     def _answer(self, mad: SaMad, back: Destination) -> Job:
+        """Answer a request in steps: with records, or with the status of an SaError.
+
+        An unknown requester or an SM_Key other than 0 and TRUSTED_SM_KEY gets no response. Each
+        step yields its cost.
+        """
         subnet = SubnetPorts((*self._ports(), self.port))
         yield _COST_OF_A_REQUEST + len(subnet.by_lid) // _PORTS_FOR_A_STEP
         requester = subnet.by_lid.get(back.lid)
@@ -267,7 +284,10 @@ class SubnetAdministrator:
             self._send_mad(bytes(answer), back)
 
     def _attribute_of(self, mad: SaMad) -> tuple[_Attribute, Method]:
-        """Return the attribute and the method of a request. Raises SaError."""
+        """Return the attribute and the method of a request.
+
+        Raises SaError: BAD_VERSION, UNSUPPORTED_METHOD, or UNSUPPORTED_METHOD_ATTRIB.
+        """
         hdr = mad.mad_hdr
         version = (hdr.base_version, hdr.mgmt_class, hdr.class_version)
         if version != (BASE_VERSION, MgmtClass.SUBN_ADM, CLASS_VERSION):
@@ -287,7 +307,11 @@ class SubnetAdministrator:
         records: list[View],
         back: Destination,
     ) -> None:
-        """Send a record in a MAD, or a table by RMPP with records padded to 8 bytes (15.3.1)."""
+        """Send one record in a MAD, or a table by RMPP with records padded to 8 bytes (15.3.1).
+
+        Raises SaError: NO_RECORDS for none, TOO_MANY_RECORDS for several of other kinds than paths,
+        BUSY for a table too many. A table may be empty.
+        """
         answer = answer_head(mad)
         answer.attr_offset = -(-attribute.prm.size // 8)
         if method is Method.GET_TABLE:
@@ -306,7 +330,10 @@ class SubnetAdministrator:
         self._send_mad(bytes(answer), back)
 
     def _need_capacity(self, mad: SaMad, back: Destination) -> Key:
-        """Check that one more table may be sent; return its key. Raises SaError."""
+        """Return the key of a further table transfer to the requester.
+
+        Raises SaError with BUSY at the limits of transfers.
+        """
         key = (back.lid, back.qpn, mad.mad_hdr.tid)
         if not self.transfers.has_room(key):
             raise SaError(MadStatus.BUSY, "too many tables in flight")
@@ -318,7 +345,7 @@ class SubnetAdministrator:
 
 
 def _limit(records: list[View]) -> None:
-    """Check the number of records in a response. Raises SaError."""
+    """Raise SaError with NO_RESOURCES for more than MAX_RECORDS records."""
     if len(records) > MAX_RECORDS:
         raise SaError(SaStatus.NO_RESOURCES, f"more than {MAX_RECORDS} records")
 

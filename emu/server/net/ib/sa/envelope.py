@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def envelope_fault(data: bytes, origin: Origin) -> str:
-    """Return why a datagram is dropped before its MAD is parsed; empty if it is valid."""
+    """Return why a datagram is dropped before its MAD is parsed; empty if valid.
+
+    Checked are the size of 256 bytes, the GSI Q_Key, and the default partition.
+    """
     if len(data) != MAD_BYTES:
         return f"{len(data)} bytes, a MAD has {MAD_BYTES}"
     if origin.qkey != GSI_QKEY:
@@ -26,7 +29,10 @@ def envelope_fault(data: bytes, origin: Origin) -> str:
 
 
 def answer_head(mad: SaMad, status: SaStatus | MadStatus = MadStatus.SUCCESS) -> SaMad:
-    """Return a response without records; the response to SubnAdmSet is GetResp (15.2.2)."""
+    """Return a response with ``status`` and without records, under the request's header.
+
+    The response to SubnAdmSet is GetResp (15.2.2).
+    """
     answer = sa_mad.new(mad_hdr=mad.mad_hdr, comp_mask=mad.comp_mask)
     method = mad.mad_hdr.method
     answer.mad_hdr.method = RESPONSE | (Method.GET if method == Method.SET else method)

@@ -70,7 +70,11 @@ class Subscriptions:
         return len(self._subscriptions)
 
     def change(self, query: Query[InformInfo]) -> list[InformInfo]:
-        """Subscribe or unsubscribe for SubnAdmSet(InformInfo)."""
+        """Subscribe or unsubscribe, and return the confirmed record: SubnAdmSet(InformInfo).
+
+        A repeated subscription counts once. Raises SaError: REQ_INVALID for an unknown
+        subscription, NO_RESOURCES above MAX_SUBSCRIPTIONS.
+        """
         info = inform_info.view(bytearray(bytes(query.requested)))
         subscribes, info.subscribe, info.qpn = info.subscribe, 0, 0
         subscriber = query.back
@@ -87,8 +91,9 @@ class Subscriptions:
         return [info]
 
     def records(self, query: Query[InformInfoRec]) -> Iterator[InformInfoRec | None]:
-        """Yield the requester's subscriptions, or all if trusted:
-        SubnAdmGet(Table)(InformInfoRecord).
+        """Yield the requester's matching subscriptions, or all if trusted; None between records.
+
+        Serves SubnAdmGet and SubnAdmGetTable of InformInfoRecord.
         """
         for number, (lid, qpn, data) in enumerate(list(self._subscriptions)):
             yield None
@@ -102,7 +107,11 @@ class Subscriptions:
             yield record if query.selects(record) else None
 
     def notify(self, trap: SmTrap, gid: bytes) -> None:
-        """Send a notice that a port or a multicast group appeared or disappeared."""
+        """Send Reports in steps that a port or a multicast group appeared or disappeared.
+
+        Each subscriber of this trap receives one. Do nothing without subscriptions; drop the notice
+        with MAX_NOTICES pending.
+        """
         if not self._subscriptions:
             return
         if self._notices >= MAX_NOTICES:
@@ -112,6 +121,7 @@ class Subscriptions:
         self._worker.begin(self._notice_job(trap, gid))
 
     def _notice_job(self, trap: SmTrap, gid: bytes) -> Job:
+        """Send a Report to each subscriber that wants the trap; each step yields its cost."""
         data = notice.new(
             is_generic=1, trap_type=_SUBNET_MANAGEMENT, producer_type=_CLASS_MANAGER,
             trap_num=trap, issuer_lid=SM_LID, gid=gid, issuer_gid=self._issuer_gid,
@@ -127,7 +137,7 @@ class Subscriptions:
             self._notices -= 1
 
     def answered(self, lid: int, tid: int) -> None:
-        """End the Report that a ReportResp answers."""
+        """End the Report that a ReportResp answers; ignore an unknown one or another LID's."""
         report = self._reports.get(tid)
         if report is not None and report.lid == lid:
             del self._reports[tid]
@@ -140,6 +150,10 @@ class Subscriptions:
         self._reports = {tid: to for tid, to in self._reports.items() if to.lid not in lids}
 
     def _wants(self, info: InformInfo, trap: SmTrap) -> bool:
+        """Return whether a subscription covers the SA's own notices of this trap.
+
+        Compared are GID or LID range, generic type, trap number, notice type and producer.
+        """
         if any(info.gid):
             of_issuer = info.gid == self._issuer_gid
         else:
@@ -154,6 +168,7 @@ class Subscriptions:
         )
 
     def _report(self, to: Destination, data: bytes) -> None:
+        """Send a Report until it is answered; drop it with MAX_REPORTS unanswered."""
         if len(self._reports) >= MAX_REPORTS:
             log.info("report to LID %#x dropped: too many are unanswered", to.lid)
             return
@@ -173,6 +188,10 @@ class Subscriptions:
         self._transmit(tid, bytes(mad), 1)
 
     def _transmit(self, tid: int, mad: bytes, tries: int) -> None:
+        """Send a Report and schedule its repetition; give up after MAX_TRIES.
+
+        Do nothing for a Report that was answered or whose receiver has left.
+        """
         to = self._reports.get(tid)
         if to is None:
             return

@@ -62,7 +62,7 @@ class MulticastGroup:
     def record(
         self, port_gid: bytes = bytes(16), join_state: int = 0, proxy_join: int = 0
     ) -> McmemberRec:
-        """Return the group's record, for a member or, by default, for none."""
+        """Return the group's record, for a member with this GID or, by default, for none."""
         return mcmember_rec.new(
             mgid=self.mgid, port_gid=port_gid, qkey=self.qkey, mlid=self.mlid,
             mtu_selector=Selector.EQ, mtu=self.mtu, traffic_class=self.traffic_class,
@@ -73,7 +73,7 @@ class MulticastGroup:
         )  # fmt: skip
 
     def fits(self, query: Query[McmemberRec]) -> bool:
-        """Return whether MTU, rate and life time match a query."""
+        """Return whether MTU, rate and life time match a query; unselected fields match."""
         return all(quantity.fits(query, getattr(self, quantity.name)) for quantity in QUANTITIES)
 
     def is_open_to(self, port: EndPort) -> bool:
@@ -82,7 +82,7 @@ class MulticastGroup:
 
 
 def ipoib_broadcast(pkey: int) -> bytes:
-    """Return the IPoIB broadcast GID of a P_Key, in link-local scope (RFC 4391, chapter 4)."""
+    """Return the 16-byte IPoIB broadcast GID of a P_Key, with link-local scope (RFC 4391)."""
     return (
         bytes((0xFF, 0x10 | LINK_LOCAL))
         + _IPOIB_SIGNATURE.to_bytes(2, "big")
@@ -93,7 +93,10 @@ def ipoib_broadcast(pkey: int) -> bytes:
 
 
 def checked(mgid: bytes) -> bytes:
-    """Check that a multicast GID has known flags and a scope (IBTA 4.1.1). Raises SaError."""
+    """Return a multicast GID if its flags and scope are valid (IBTA 4.1.1).
+
+    Raises SaError with REQ_INVALID otherwise.
+    """
     if mgid[0] != 0xFF or mgid[1] & _RESERVED_FLAGS or mgid[1] & 0xF not in SCOPES:
         raise SaError(SaStatus.REQ_INVALID, f"MGID {mgid.hex()}")
     return mgid

@@ -77,7 +77,8 @@ class MulticastGroups:
     def keep_partitions(self, tables: Collection[tuple[int, ...]]) -> None:
         """Keep exactly the IPoIB broadcast groups of the partitions in these P_Key tables.
 
-        The group of a partition that left all tables is deleted with its last member.
+        The group of a partition that left all tables is deleted with its last member. Partitions
+        above MAX_PARTITIONS, or groups above MAX_GROUPS, get none. No notice is sent.
         """
         partitions = {pkey | PKEY_FULL_MEMBER: None for pkeys in tables for pkey in pkeys}
         there = {group.pkey: group for group in self._groups.values() if group.is_permanent}
@@ -89,6 +90,7 @@ class MulticastGroups:
             self._open_partition(pkey, mlid)
 
     def _open_partition(self, pkey: int, mlid: int) -> None:
+        """Create a partition's broadcast group, or make an existing one permanent."""
         mgid = ipoib_broadcast(pkey)
         group = self._groups.get(mgid)
         if group is not None:
@@ -100,12 +102,16 @@ class MulticastGroups:
         )  # fmt: skip
 
     def _close_partition(self, group: MulticastGroup) -> None:
+        """Make a broadcast group deletable, and delete it now if it has no full member."""
         group.is_permanent = False
         if not group.is_alive:
             del self._groups[group.mgid]
 
     def drop_ports(self, gids: Set[bytes]) -> None:
-        """Remove ports that left the subnet from all groups."""
+        """Remove ports that left the subnet from all groups, with their routes.
+
+        A group without full members is deleted with a notice.
+        """
         for group in list(self._groups.values()):
             gone = gids & group.members.keys()
             for gid in gone:
@@ -115,7 +121,12 @@ class MulticastGroups:
                 self._end_if_empty(group)
 
     def join(self, query: Query[McmemberRec]) -> list[McmemberRec]:
-        """Add the requested join states to the port's membership: SubnAdmSet."""
+        """Add join states to the port's membership, and return the record: SubnAdmSet.
+
+        A full member's join creates an absent group with a notice. Raises SaError:
+        REQ_INSUFFICIENT_COMPONENTS, REQ_INVALID_GID, REQ_INVALID for parameters that do not match,
+        REQ_DENIED for a port in another partition, NO_RESOURCES.
+        """
         query.need(*_JOINS)
         requested, port = query.requested, query.port_of_gid(query.requested.port_gid)
         if not requested.join_state:
@@ -135,7 +146,11 @@ class MulticastGroups:
         return [group.record(port.gid, member.join_state, member.proxy_join)]
 
     def leave(self, query: Query[McmemberRec]) -> list[McmemberRec]:
-        """Remove the requested join states from the port's membership: SubnAdmDelete."""
+        """Remove join states from the port's membership, and return the record: SubnAdmDelete.
+
+        The last full member's leave deletes the group. Raises SaError: REQ_INSUFFICIENT_COMPONENTS,
+        REQ_INVALID without such a membership, REQ_DENIED for another port's own membership.
+        """
         query.need("mgid", *_JOINS)
         requested = query.requested
         group = self._groups.get(requested.mgid)
@@ -155,7 +170,10 @@ class MulticastGroups:
         return [group.record(requested.port_gid, member.join_state, member.proxy_join)]
 
     def records(self, query: Query[McmemberRec]) -> Iterator[McmemberRec | None]:
-        """Yield groups, and for a trusted requester also their members: SubnAdmGet and GetTable."""
+        """Yield matching groups, and for a trusted requester also their members; None in between.
+
+        Other requesters see only groups of their partitions. Serves SubnAdmGet and SubnAdmGetTable.
+        """
         for group in list(self._groups.values()):
             yield None
             if not (query.is_trusted or group.is_open_to(query.requester)):
@@ -166,6 +184,12 @@ class MulticastGroups:
                 yield record if query.selects(record, but=_SELECTED) else None
 
     def _create(self, query: Query[McmemberRec], port: EndPort) -> MulticastGroup:
+        """Create a group for a join, send its notice, and return the group.
+
+        Raises SaError: REQ_INSUFFICIENT_COMPONENTS, NO_RESOURCES at MAX_GROUPS, and REQ_INVALID.
+        The latter is for a join that is not full, a bad MGID, unavailable MTU, rate or life time,
+        or another partition.
+        """
         query.need(*_CREATES)
         requested = query.requested
         if not requested.join_state & FULL:
@@ -195,6 +219,10 @@ class MulticastGroups:
         return group
 
     def _new_mgid(self, query: Query[McmemberRec]) -> bytes:
+        """Return an unused multicast GID for a join without one, in the requested scope.
+
+        The default scope is link-local. Raises SaError with REQ_INVALID for a reserved scope.
+        """
         scope = query.requested.scope if query.has("scope") else LINK_LOCAL
         if scope not in SCOPES:
             raise SaError(SaStatus.REQ_INVALID, f"scope {scope}")
@@ -210,6 +238,7 @@ class MulticastGroups:
         return (mlid for mlid in range(MULTICAST_LID, 0xFFFF) if mlid not in used)
 
     def _end_if_empty(self, group: MulticastGroup) -> None:
+        """Delete a group without full members, with a notice; permanent groups stay."""
         if group.is_alive:
             return
         del self._groups[group.mgid]
@@ -218,7 +247,11 @@ class MulticastGroups:
 
 
 def _check_joinable(query: Query[McmemberRec], group: MulticastGroup, port: EndPort) -> None:
-    """Check a join against the group's parameters, and the port's rate and MTU (15.2.5.17.2)."""
+    """Check a join against the group's parameters, and the port's rate and MTU (15.2.5.17.2).
+
+    Raises SaError with REQ_INVALID for a differing parameter, a worse port, or a port outside the
+    partition.
+    """
     record, requested = group.record(), query.requested
     for name in _MUST_MATCH:
         if query.has(name) and getattr(requested, name) != getattr(record, name):
@@ -234,7 +267,11 @@ def _check_joinable(query: Query[McmemberRec], group: MulticastGroup, port: EndP
 
 
 def _visible(query: Query[McmemberRec], group: MulticastGroup) -> Iterator[McmemberRec]:
-    """Yield the visible records of a group; trusted requesters see members (15.4.1.2)."""
+    """Yield the visible records of a group (15.4.1.2).
+
+    A trusted requester sees each member, or one record of a group without members. Others see one
+    record: their own membership if they ask by port GID.
+    """
     if query.is_trusted:
         for gid, member in group.members.items():
             yield group.record(gid, member.join_state, member.proxy_join)

@@ -29,7 +29,10 @@ _GRANTED = (
 
 
 def path_records(query: Query[PathRec]) -> Iterator[PathRec | None]:
-    """Yield the paths that match a query, source by source; None for each mismatch."""
+    """Yield the paths that match a query, source by source; None for each mismatch.
+
+    Raises SaError: NO_RESOURCES above MAX_PAIRS pairs, REQ_INVALID_GID for an unknown GID.
+    """
     sources = yield from _ends(query, "sgid", "slid")
     destinations = yield from _ends(query, "dgid", "dlid")
     if len(sources) * len(destinations) > MAX_PAIRS:
@@ -42,9 +45,10 @@ def path_records(query: Query[PathRec]) -> Iterator[PathRec | None]:
 def _ends(
     query: Query[PathRec], gid_name: str, lid_name: str
 ) -> Generator[None, None, list[EndPort]]:
-    """Return the ports that match one end of the path in a query; all if it names none.
+    """Return the ports that match one end of the path and that the requester sees.
 
-    Yields None after each examined port.
+    Without GID and LID, all ports match. Yields None after each examined port. Raises SaError with
+    REQ_INVALID_GID.
     """
     if query.has(gid_name):
         ends = [query.port_of_gid(getattr(query.requested, gid_name))]
@@ -61,7 +65,11 @@ def _ends(
 
 
 def _path(query: Query[PathRec], source: EndPort, destination: EndPort) -> PathRec | None:
-    """Return the path between two ports, or None when it does not match the query."""
+    """Return the path between two ports; None when it does not match the query.
+
+    None follows from raw traffic, no shared P_Key, or an unavailable MTU, rate or life time. The
+    query's service level, traffic class and flow label are granted.
+    """
     requested = query.requested
     if query.has("raw_traffic") and requested.raw_traffic:
         return None

@@ -35,14 +35,17 @@ class Quantity:
         self._size = size
 
     def fits(self, query: Query[View], value: int) -> bool:
-        """Return whether ``value`` matches the query."""
+        """Return whether ``value`` matches the query; True if the field is not selected."""
         if not query.has(*self.fields):
             return True
         asked, selector = (getattr(query.requested, name) for name in self.fields)
         return _COMPARE[Selector(selector)](self._size(value), self._size(asked))
 
     def choose(self, query: Query[View], best: int) -> int | None:
-        """Return the best value, ``best`` or worse, that matches the query; None without one."""
+        """Return the best value, ``best`` or worse, that matches the query; None without one.
+
+        Raises ValueError if ``best`` is not among the ranked values.
+        """
         available = self._ranked[self._ranked.index(best) :]
         return next((value for value in available if self.fits(query, value)), None)
 

@@ -67,22 +67,22 @@ class Query(Generic[RecordT_co]):
         return self.comp_mask & need == need
 
     def need(self, *names: str) -> None:
-        """Raise SaError unless the component mask selects all of these fields."""
+        """Raise SaError, REQ_INSUFFICIENT_COMPONENTS, unless the mask selects all these fields."""
         if not self.has(*names):
             raise SaError(SaStatus.REQ_INSUFFICIENT_COMPONENTS, f"needs {', '.join(names)}")
 
     def selects(self, record: View, *, but: Collection[str] = ()) -> bool:
-        """Return whether a record matches in each selected field, except those in ``but``."""
+        """Return whether a record equals the query in each selected field not in ``but``."""
         bits = self.components.record_bits(self.comp_mask & ~self.components.mask_of(*but))
         requested, found = (int.from_bytes(bytes(view), "big") for view in (self.requested, record))
         return not (requested ^ found) & bits
 
     def sees(self, port: EndPort) -> bool:
-        """Return whether the requester may see a port: they share a partition."""
+        """Return whether the requester may see a port: trusted, or in one of its partitions."""
         return self.is_trusted or shares_partition(self.requester, port)
 
     def port_of_gid(self, gid: bytes) -> EndPort:
-        """Return the port with a GID. Raises SaError."""
+        """Return the port with a GID. Raises SaError with REQ_INVALID_GID for an unknown one."""
         port = self.subnet.by_gid.get(gid)
         if port is None:
             raise SaError(SaStatus.REQ_INVALID_GID, f"no port has GID {gid.hex()}")

@@ -46,7 +46,11 @@ def node_records(query: Query[NodeRec]) -> Iterator[NodeRec | None]:
 
 
 def portinfo_records(query: Query[PortinfoRec]) -> Iterator[PortinfoRec | None]:
-    """Yield a record for each visible and matching port, None for each other one."""
+    """Yield a record for each visible and matching port, None for each other one.
+
+    With CAP_MASK_MATCH in the attribute modifier, the queried capability bits must be set and
+    others are ignored.
+    """
     by_capability = query.attr_mod & CAP_MASK_MATCH and query.has("port_info.cap_mask")
     but = ("port_info.cap_mask",) if by_capability else ()
     wanted_caps = query.requested.port_info.cap_mask if by_capability else 0

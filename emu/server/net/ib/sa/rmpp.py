@@ -73,18 +73,29 @@ class RmppSender:
         return key in self._transfers
 
     def has_room(self, key: Key) -> bool:
-        """Return whether one more transfer to this receiver can start."""
+        """Return whether one more transfer to this receiver's LID can start.
+
+        Limits are MAX_TRANSFERS in all and MAX_TRANSFERS_OF_A_PORT for the LID.
+        """
         of_port = sum(1 for lid, _, _ in self._transfers if lid == key[0])
         return len(self._transfers) < MAX_TRANSFERS and of_port < MAX_TRANSFERS_OF_A_PORT
 
     def start(self, key: Key, answer: SaMad, data: bytes, send: Callable[[bytes], None]) -> None:
-        """Send ``data``, under the headers of ``answer`` (a view of a MAD)."""
+        """Begin to send ``data`` in segments, under the headers of ``answer`` (a view of a MAD).
+
+        ``send`` receives each MAD. Segments are repeated until acknowledged, and the transfer is
+        aborted after MAX_TRIES.
+        """
         transfer = _Transfer(key, _Table(bytes(answer), data), send)
         self._transfers[key] = transfer
         self._advance(transfer)
 
     def receive(self, key: Key, mad: SaMad) -> None:
-        """Handle an ACK, STOP or ABORT from a receiver; ignore one without a transfer."""
+        """Handle an ACK, STOP or ABORT from a receiver; ignore one without a transfer.
+
+        STOP, ABORT and an ACK with a status end the transfer. An ACK beyond the sent segments
+        aborts it with S2B, a window before the ACK with W2S. An outdated ACK is ignored.
+        """
         transfer = self._transfers.get(key)
         if transfer is None:
             return
@@ -101,7 +112,7 @@ class RmppSender:
             self._advance(transfer)
 
     def _advance(self, transfer: _Transfer) -> None:
-        """Send the segments that fit into the window, and start the ACK timer."""
+        """Send the segments that fit into the window; end the transfer if all are acknowledged."""
         if transfer.acked == transfer.table.count:
             self._end(transfer)
             return
@@ -109,7 +120,7 @@ class RmppSender:
         self._send(transfer, max(first, transfer.acked + 1), transfer.window)
 
     def _send(self, transfer: _Transfer, first: int, last: int) -> None:
-        """Send segments, a limited number in each round."""
+        """Send the segments from ``first`` to ``last`` in steps, and restart the ACK timer."""
         transfer.following, transfer.limit = first, min(last, transfer.table.count)
         self._wait(transfer)
         if not transfer.is_sending:
@@ -117,6 +128,10 @@ class RmppSender:
             self._worker.begin(self._sending(transfer))
 
     def _sending(self, transfer: _Transfer) -> Job:
+        """Send the segments up to the transfer's limit; each step yields its cost.
+
+        Stop when the transfer has ended or another one has its key.
+        """
         while self._transfers.get(transfer.key) is transfer:
             if transfer.following > transfer.limit:
                 break
@@ -133,6 +148,7 @@ class RmppSender:
         transfer.timer = self._clock.call_later(ACK_TIMEOUT_NS, lambda: self._repeat(transfer))
 
     def _repeat(self, transfer: _Transfer) -> None:
+        """Send the unacknowledged segments again; abort with TMR after MAX_TRIES."""
         if transfer.tries >= MAX_TRIES:
             self._give_up(transfer, RmppStatus.TMR)
             return
@@ -140,18 +156,20 @@ class RmppSender:
         self._send(transfer, transfer.acked + 1, transfer.sent)
 
     def _give_up(self, transfer: _Transfer, status: RmppStatus) -> None:
+        """End a transfer, and send ABORT with ``status`` to its receiver."""
         log.info("RMPP transfer %s: aborted, %s", transfer.key, status.name)
         self._end(transfer)
         transfer.send(abort(sa_mad.view(transfer.table.segment(1)), status))
 
     def _end(self, transfer: _Transfer) -> None:
+        """Remove a transfer and cancel its timer. Raises KeyError if it has ended already."""
         if transfer.timer is not None:
             transfer.timer.cancel()
         del self._transfers[transfer.key]
 
 
 def abort(mad: SaMad, status: RmppStatus) -> bytes:
-    """Return an ABORT packet under the headers of ``mad``."""
+    """Return an RMPP ABORT packet with ``status`` under the headers of ``mad``."""
     view = sa_mad.new(mad_hdr=mad.mad_hdr)
     view.rmpp_hdr = {
         "rmpp_version": RMPP_VERSION,
@@ -177,7 +195,10 @@ class _Table:
         self.count = -(-len(data) // DATA_BYTES) or 1
 
     def segment(self, number: int) -> bytes:
-        """Return a MAD by its segment number; segments count from 1."""
+        """Return the MAD with this segment number; segments count from 1.
+
+        An empty table has one segment without data.
+        """
         at = (number - 1) * DATA_BYTES
         part = self._data[at : at + DATA_BYTES]
         flags, length = RmppFlags.ACTIVE, 0

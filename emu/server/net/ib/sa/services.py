@@ -37,7 +37,12 @@ class Services:
         return len(self._services)
 
     def announce(self, query: Query[ServiceRec]) -> list[ServiceRec]:
-        """Register a service, or renew data and lease of a registered one: SubnAdmSet."""
+        """Register a service, or renew data and lease of a registered one: SubnAdmSet.
+
+        Without a lease, the service stays for ever. Raises SaError: REQ_INSUFFICIENT_COMPONENTS,
+        REQ_INVALID_GID, REQ_INVALID for another partition, REQ_DENIED for a wrong service key,
+        NO_RESOURCES at MAX_SERVICES.
+        """
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
         record = _copy(query.requested)
@@ -57,7 +62,11 @@ class Services:
         return [record]
 
     def withdraw(self, query: Query[ServiceRec]) -> list[ServiceRec]:
-        """Remove a service: SubnAdmDelete."""
+        """Remove a service and return its record: SubnAdmDelete.
+
+        Raises SaError: REQ_INSUFFICIENT_COMPONENTS, NO_RECORDS for an unknown service, REQ_DENIED
+        for a wrong service key.
+        """
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
         key = _key(query.requested)
@@ -69,8 +78,9 @@ class Services:
         return [service_rec.view(record)]
 
     def records(self, query: Query[ServiceRec]) -> Iterator[ServiceRec | None]:
-        """Yield services with remaining leases: SubnAdmGet(Table); only trusted requesters see
-        keys.
+        """Yield the requester's matching services with their remaining leases, None in between.
+
+        Service keys are zero for untrusted requesters. Serves SubnAdmGet and SubnAdmGetTable.
         """
         self._forget_old()
         for data, end in list(self._services.values()):
@@ -87,6 +97,7 @@ class Services:
         self._services = {key: entry for key, entry in self._services.items() if key[1] not in gids}
 
     def _check_key(self, query: Query[ServiceRec], key: _Key) -> None:
+        """Raise SaError with REQ_DENIED if the service exists and has another key, not zero."""
         if key not in self._services:
             return
         owner = service_rec.view(self._services[key][0]).service_key
@@ -94,6 +105,7 @@ class Services:
             raise SaError(SaStatus.REQ_DENIED, "service has another key")
 
     def _forget_old(self) -> None:
+        """Remove the services whose lease has expired."""
         now = self._clock.now_ns()
         self._services = {
             key: (data, end)
@@ -111,5 +123,5 @@ def _key(record: ServiceRec) -> _Key:
 
 
 def _has_pkey(query: Query[ServiceRec], pkey: int) -> bool:
-    """Return whether the requester is in the service's partition."""
+    """Return whether the requester is in the partition of ``pkey``, or trusted."""
     return query.is_trusted or any(is_same_partition(mine, pkey) for mine in query.requester.pkeys)

@@ -32,12 +32,19 @@ class Worker:
         return len(self._jobs)
 
     def begin(self, job: Job) -> None:
-        """Start a job: execute it within the round's budget, and the rest in later rounds."""
+        """Run a job's steps within the round's budget, behind earlier jobs, and the rest later.
+
+        A job's exception removes the job and passes through, here or in a later round's timer.
+        """
         self._jobs.append(job)
         if not self._is_running:
             self._run()
 
     def _run(self) -> None:
+        """Run steps until the jobs, their budget, or the round's budget are used up.
+
+        The rest is scheduled for the next round, also after an exception.
+        """
         budget = self._clock.budget
         if self._budget != budget.number:
             self._budget, self._left = budget.number, SEGMENT_BUDGET
@@ -54,7 +61,10 @@ class Worker:
                 self._clock.call_later(0, self._next_round)
 
     def _step(self) -> int:
-        """Execute a step of the first job and return its cost; remove a job that ends or fails."""
+        """Run one step of the first job and return its cost, 0 at its end.
+
+        A job that ends or raises is removed; the exception passes through.
+        """
         job = self._jobs[0]
         try:
             cost = next(job)

@@ -47,7 +47,11 @@ class Ports:
         """Number of SMInfo queries."""
 
     def connect(self, ports: Sequence[EndPort], *, limit: int) -> None:
-        """Assign numbers to the active ports; ignore ports above ``limit``."""
+        """Assign a number to each active port, and keep the numbers of ports that are known.
+
+        Above ``limit``, a port takes the number of one that has left, or is ignored. The management
+        port's num_ports grows with the highest number.
+        """
         present = {port.port_guid for port in ports}
         for port in ports:
             if port.port_guid not in self._numbers:
@@ -62,7 +66,11 @@ class Ports:
         self.own = replace(self.own, num_ports=max(self.own.num_ports, *self._numbers.values(), 1))
 
     def _free(self, limit: int, present: set[int]) -> int | None:
-        """Return an unused number, or that of a port which has left; None if all are in use."""
+        """Return an unused number up to ``limit``, or that of a port which has left.
+
+        Return None if all are in use. The port that has left is forgotten; ``present`` has the
+        GUIDs of the active ports.
+        """
         used = set(self._numbers.values())
         for number in range(1, limit + 1):
             if number not in used:
@@ -99,7 +107,7 @@ class SwitchSmpRequest(NamedTuple):
 
 
 def _own(fill: sma.Handler[EndPort]) -> sma.Handler[SwitchSmpRequest]:
-    """Return a handler that answers for the management port in the requester's view."""
+    """Return a handler that calls ``fill`` with the management port in the requester's view."""
     return lambda request, mad: fill(request.own, mad)
 
 
@@ -114,7 +122,11 @@ def _switch_info(request: SwitchSmpRequest, _mad: Smp) -> bytes | None:
 
 
 def _port_info(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
-    """Return PortInfo of a switch port; its link has the values of the port behind it."""
+    """Return PortInfo of a switch port; None for a number above NumPorts.
+
+    A port with a connected peer has the peer's MTU, width and speed; without one it is down and
+    polling. Port 0 is the manager's.
+    """
     own, number = request.own, mad.attr_mod
     if number > own.num_ports:
         return None
@@ -129,7 +141,10 @@ def _port_info(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
 
 
 def _pkeys(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
-    """Return the P_Keys of port 0; other ports enforce no partitions."""
+    """Return a block of port 0's P_Keys; None for an invalid block or port.
+
+    Other ports enforce no partitions and have none.
+    """
     block, number = mad.attr_mod & 0xFFFF, mad.attr_mod >> 16
     own = request.own
     if number > own.num_ports:
@@ -138,7 +153,10 @@ def _pkeys(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
 
 
 def _forwarding(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
-    """Return a block of the linear forwarding table."""
+    """Return a block of 64 LIDs of the linear forwarding table; None above the unicast LIDs.
+
+    LIDs without a port have entry 255.
+    """
     first = mad.attr_mod * LIDS_OF_A_BLOCK
     if first >= MULTICAST_LID:
         return None
@@ -147,7 +165,10 @@ def _forwarding(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
 
 
 def _manager(request: SwitchSmpRequest, _mad: Smp) -> bytes | None:
-    """Return SMInfo of the subnet's master."""
+    """Return SMInfo of the subnet's master, built here, with priority 15; count the query.
+
+    The result is never None, and its act_count is the number of queries.
+    """
     request.ports.queries += 1
     info = sm_info.new(
         guid=request.own.port_guid, sm_key=TRUSTED_SM_KEY, priority=HIGHEST_PRIORITY,

@@ -52,11 +52,14 @@ class SmpSwitch:
         return self._ports
 
     def connect(self, ports: Iterable[EndPort]) -> None:
-        """Connect exactly these ports of the subnet, which are up."""
+        """Connect exactly these ports of the subnet, which are up; others lose their connection."""
         self._ports.connect(list(ports), limit=MAX_PORTS)
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
-        """Handle a datagram for QP0 at the manager's LID; drop one that is no valid SMP."""
+        """Handle a datagram for QP0 at the manager's LID: answer, or forward a directed SMP.
+
+        Drop a datagram that is no SMP, not from QP0, or not from a connected port.
+        """
         entry = self._ports.number_of(origin.lid)
         if origin.qpn != _QP0 or not sma.is_smp(data) or entry is None:
             log.debug("LID %#x: no SMP from a port of the switch: dropped", origin.lid)
@@ -72,7 +75,10 @@ class SmpSwitch:
             self._forward_request(mad, entry)
 
     def _answer(self, mad: Smp, lid: int, entry: int) -> None:
-        """Respond to an SMP for the switch itself."""
+        """Respond to a Get or Set for the switch itself, and repress a Trap with a Notice.
+
+        Other methods are ignored.
+        """
         if mad.method in (Method.GET, Method.SET):
             request = SwitchSmpRequest(self._ports, entry)
             self._deliver(sma.respond(ATTRIBUTES, request, bytes(mad)), lid)
@@ -81,9 +87,10 @@ class SmpSwitch:
             self._deliver(bytes(mad), lid)
 
     def _forward_request(self, mad: Smp, entry: int) -> None:
-        """Forward a request to the end of its route; no switch is behind a port (C14-9:2).
+        """Forward a directed request to the end of its route, one switch away (C14-9:2).
 
-        A route that starts at the switch was forwarded here by its sender's LID (C14-9:1).
+        A route that starts at the switch was forwarded here by its sender's LID (C14-9:1). Drop a
+        request with another hop count or pointer, with a DrDLID, or without a port behind.
         """
         is_from_here = mad.dr_slid != PERMISSIVE_LID
         hops = 1 if is_from_here else 2
@@ -98,7 +105,10 @@ class SmpSwitch:
             self._deliver(bytes(mad), target.lid)
 
     def _forward_response(self, mad: Smp) -> None:
-        """Forward a response to the start of its route (C14-13:2, C14-13:3)."""
+        """Forward a response to the start of its route (C14-13:2, C14-13:3).
+
+        Drop a response with a wrong hop count or pointer, or without a port behind.
+        """
         is_from_here = mad.dr_slid != PERMISSIVE_LID
         hops = 1 if is_from_here else 2
         if (mad.hop_ptr, mad.hop_cnt) != (hops, hops):
@@ -111,6 +121,7 @@ class SmpSwitch:
             self._deliver(bytes(mad), target.lid)
 
     def _deliver(self, data: bytes, lid: int) -> None:
+        """Send an SMP from the manager's QP0 to QP0 of a LID."""
         to = Destination(_QP0, 0, lid, sl=0, path_bits=0)
         origin = Origin(SM_LID, _QP0, DEFAULT_PKEY, 0, self.port.gid)
         self._send(Datagram(to, [memoryview(data)], MAD_BYTES, None, False), origin)
