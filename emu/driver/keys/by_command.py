@@ -14,7 +14,10 @@ from layouts.rings.wqe import KLM
 def indirect_key(
     node: Endpoint, mode: AccessMode, entries: Sequence[Sge], length: int, **context: object
 ) -> int:
-    """Create a key over ``length`` bytes of other keys, from address 0 on: KLMS or KSM."""
+    """Create a key over ``length`` bytes of other keys, from address 0 on; return the key.
+
+    ``mode`` is KLMS or KSM. Raises DriverError if the command is refused.
+    """
     xlt = b"".join(KLM.pack(*entry) for entry in entries)
     answer = node.driver.must(
         Op.CREATE_MKEY,

@@ -24,7 +24,7 @@ _BSF_OCTWORDS = 4
 
 
 def dek_fields(pdn: int, key: bytes, size: int = 0, **fields: Any) -> dict[str, Any]:
-    """Return fields of CREATE_GENERAL_OBJECT for an encryption key."""
+    """Return the fields of CREATE_GENERAL_OBJECT for an AES-XTS key; ``size`` is key_size."""
     values: dict[str, Any] = {"key_size": size, "key_purpose": AES_XTS, "pd": pdn} | fields
     obj = encryption_key_obj.new(key=key.ljust(128, b"\0"), **values)
     return {"op_mod": GeneralObject.ENCRYPTION_KEY, "extra": bytes(obj.buf)}
@@ -67,7 +67,11 @@ class CryptoKey(SignatureKey):
         self.about: dict[str, Any] = {}
 
     def encrypt(self, dek: int, order: int, unit: int = 512, tweak: int = 0, **fields: Any) -> None:
-        """Set the encryption for the next ``configure``; the tweak has ConnectX-6's format."""
+        """Store the encryption for the next ``configure``; the device is not changed yet.
+
+        ``unit`` is the data unit in bytes, and ``tweak`` has ConnectX-6's format. Raises KeyError
+        for an unsupported unit.
+        """
         self.about = {
             "enc_order": order, "raw_data_size": 0xFFFFFFFF, "bs_pointer": UNITS[unit],
             "xts_init_tweak": tweak.to_bytes(16, "little"), "rsvd_dek_ptr": dek,
@@ -78,7 +82,10 @@ class CryptoKey(SignatureKey):
         self, mem: Domain | None, wire: Domain | None, check: int, copy: int | None,
         wrong: Mapping[str, Any] | None = None,
     ) -> bytes:  # fmt: skip
-        """Return the BSFs; ``wrong`` replaces fields of the encryption segment."""
+        """Return the encryption segment, behind the signatures' BSF if the key is signed.
+
+        ``wrong`` replaces fields of the encryption segment only.
+        """
         own = bytes(crypto_bsf.new(**self.about | dict(wrong or {})).buf)
         if not self.is_signed:
             return own

@@ -31,7 +31,10 @@ class FaultEvent:
 
 
 def fault_event(entry: Eqe) -> FaultEvent:
-    """Return the fields of an EQE. Raises DriverError for one of another type."""
+    """Return the fields of a page-fault EQE of any of the three kinds.
+
+    Raises DriverError for another event type, and for pages around the requested ones.
+    """
     expect(entry.type == EventType.PAGE_FAULT, f"event {entry.type} on a pager's EQ")
     subtype = PageFaultSubtype(entry.sub_type)
     if subtype is PageFaultSubtype.MEMORY:

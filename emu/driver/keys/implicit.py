@@ -35,7 +35,7 @@ class ImplicitKey:
         self.index, self.key = answer.mkey_index, answer.mkey_index << 8
 
     def _null(self) -> int:
-        """Return the null key, or in the memory scheme a key of its own without any page."""
+        """Return the null key, or in the memory scheme a new key without any page."""
         if not self.node.hca.caps.odp.mem_page_fault:
             return int(self.node.driver.must(Op.QUERY_SPECIAL_CONTEXTS).null_mkey)
         fields: dict[str, Any] = {
@@ -58,7 +58,10 @@ class ImplicitKey:
         return b"".join(KLM.pack(*entry) for entry in self.entries)
 
     def put(self, number: int, key: int | None = None) -> None:
-        """Set a child of the parent, or remove it. Raises DriverError."""
+        """Set the key of a child in the parent by UMR, or remove the child with None.
+
+        The call waits for the UMR. Raises DriverError if it fails.
+        """
         va = number << self.log_child
         self.entries[number] = (0, *(self.absent(number) if key is None else (key, va)))
         block = number // 4 * 4
@@ -70,6 +73,9 @@ class ImplicitKey:
         self.pager.finish()
 
     def child(self, number: int) -> PagedRegion:
-        """Create the memory of a child, without present pages; ``put`` must follow."""
+        """Create the memory of a child, without present pages; ``put`` must follow.
+
+        The parent is unchanged until then.
+        """
         size = 1 << self.log_child
         return PagedRegion(self.pager, size, va=number * size)

@@ -33,21 +33,25 @@ class Pager:
         self.updater.init().to_rtr(node.lid, self.updater.qpn).to_rts()
 
     def faults(self) -> list[FaultEvent]:
-        """Return the events since the last call."""
+        """Run the node; return the page-fault events since the last call.
+
+        Raises DriverError for an event of another type.
+        """
         self.node.settle()
         return [fault_event(entry) for entry in self.node.driver.eqs[self.eqn].drain()]
 
     def fault(self) -> FaultEvent:
-        """Return the only pending event. Raises DriverError if there are none or several."""
+        """Run the node; return the only pending event. Raises DriverError for none or several."""
         faults = self.faults()
         expect(len(faults) == 1, f"page faults: {faults}")
         (event,) = faults
         return event
 
     def resume(self, event: FaultEvent, *, error: bool = False, **changes: Any) -> Status:
-        """Run PAGE_FAULT_RESUME like hw/odp.c; return the command's status.
+        """Run PAGE_FAULT_RESUME like hw/odp.c, then the node; return the command's status.
 
-        ``changes`` replace fields that follow from the event.
+        With ``error``, the faulting request fails. ``changes`` replace fields that follow from the
+        event.
         """
         if event.subtype is PageFaultSubtype.MEMORY:
             token = changes.get("token", event.token)
@@ -72,7 +76,10 @@ class Pager:
         expect(status == Status.OK, f"PAGE_FAULT_RESUME: {status!r}")
 
     def update(self, region: Region, index: int, entries: Sequence[int]) -> None:
-        """Write eight translations from ``index`` on, a multiple of eight. Raises DriverError."""
+        """Write eight translations from ``index`` on, a multiple of eight, by UMR.
+
+        The call waits for the UMR. Raises DriverError if it fails.
+        """
         xlt = pack64(entries).ljust(_BLOCK * 8, b"\0")
         umr(
             self.updater, region.key, flags=MUST_NOT_BE_FREE | OFFSET, mask=0, xlt=xlt,
@@ -81,7 +88,10 @@ class Pager:
         self.finish()
 
     def finish(self) -> None:
-        """Run the node until the updater's one WQE completes. Raises DriverError if it failed."""
+        """Run the node until the updater's one WQE completes.
+
+        Raises DriverError if it failed, ValueError unless exactly one completed.
+        """
         self.node.settle()
         (done,) = good(self.updater)
         expect(done.opcode is CqeOpcode.REQ, f"{done}")
@@ -106,12 +116,14 @@ class PagedRegion(Region):
         self._set(indexes, 0)
 
     def _set(self, indexes: Sequence[int], rights: int) -> None:
+        """Set the rights of pages in the device's translations, of all if none is named."""
         chosen = indexes or range(len(self.pages))
         for index in chosen:
             self.rights[index] = rights
         self._write(chosen)
 
     def _write(self, indexes: Iterable[int]) -> None:
+        """Write the translations of the pages to the device, in blocks of eight."""
         for block in sorted({index // _BLOCK * _BLOCK for index in indexes}):
             entries = [
                 page | rights if rights else 0

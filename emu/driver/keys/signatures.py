@@ -94,9 +94,10 @@ class SignatureKey:
         self, qp: QueuePair, ranges: Sequence[Sge], *, mem: Domain | None = None,
         wire: Domain | None = None, check: int = CHECK_ALL, **options: Any,
     ) -> Self:  # fmt: skip
-        """Post a UMR with list and BSF, then set the PSVs; the first byte has address 0.
+        """Post a UMR with list and BSF, then set the PSVs; run the node and return the key.
 
-        ``options`` are those of ``post``. Raises DriverError if a WQE fails.
+        The first byte has address 0. ``options`` are those of ``post``. Raises DriverError if a WQE
+        fails.
         """
         self.post(qp, ranges, mem, wire, check, **options)
         for domain, number in ((mem, self.mem_psv), (wire, self.wire_psv)):
@@ -111,9 +112,10 @@ class SignatureKey:
         self, qp: QueuePair, ranges: Sequence[Sge], mem: Domain | None, wire: Domain | None,
         check: int = CHECK_ALL, copy: int | None = None, wrong: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        """Post only the UMR.
+        """Post only the UMR, without waiting; the expected SIGERR count changes.
 
-        ``copy`` masks the bytes that a domain copies unchanged from the other one.
+        ``copy`` masks the bytes that a domain copies unchanged from the other one. ``wrong``
+        replaces fields of the BSF.
         """
         self.sigerr ^= 1
         xlt = pad64(b"".join(KLM.pack(size, key, va) for size, key, va in ranges))

@@ -73,10 +73,10 @@ class FastRegKey:
         self, qp: WorkRequests, entries: Sequence[Any], iova: int, length: int, *, variant: int,
         by_pointer: int | None = None, **rights: Any,
     ) -> int:  # fmt: skip
-        """Post IB_WR_REG_MR; ``entries`` are page addresses, or (length, key, address) ranges.
+        """Post IB_WR_REG_MR, and return its wqe_counter; ``key`` takes the low byte ``variant``.
 
-        ``variant`` is the key's low byte. With ``by_pointer``, a key over all memory, the list is
-        written to memory of its own.
+        ``entries`` are page addresses, or (length, key, address) ranges. With ``by_pointer``, a key
+        over all memory, the list is written to memory of its own. ``rights`` replace fields of mkc.
         """
         if self.mode == AccessMode.MTT:
             xlt = pad64(pack64([page | MTT_ALL for page in entries]))
@@ -117,7 +117,11 @@ class MemoryWindow:
         self, qp: WorkRequests, region: Region, at: int, length: int, *, start: int | None = None,
         **rights: object,
     ) -> int:  # fmt: skip
-        """Bind to a range of a region; the tag advances. ``start`` 0 makes it zero-based."""
+        """Post the binding to a range of a region; return the WQE's wqe_counter.
+
+        The key's tag advances at once. ``start`` 0 makes the window zero-based. ``rights`` replace
+        fields of mkc.
+        """
         old, self.key = self.key, self.index << 8 | (self.key + 1) & 0xFF
         two = self.kind == 2
         context = {
@@ -130,7 +134,10 @@ class MemoryWindow:
         return umr(qp, old, flags=flags, mask=mask, xlt=xlt, **context)
 
     def unbind(self, qp: WorkRequests) -> int:
-        """Unbind by length 0; for type 2 this is also IBV_WR_LOCAL_INV."""
+        """Post the unbinding by length 0; return the WQE's wqe_counter.
+
+        The key's tag advances at once. For type 2, the WQE is also IBV_WR_LOCAL_INV.
+        """
         two = self.kind == 2
         old, self.key = self.key, self.index << 8 | (self.key + 1) & 0xFF
         mask = FREE | KEY | (QPN if two else 0)

@@ -29,12 +29,14 @@ class Channel:
         {QpType.XRC: self._open_xrc, QpType.UD: self._open_ud}.get(service, self._open)(options)
 
     def _open(self, options: dict[str, Any]) -> None:
+        """Create the queue pairs of a connected service and connect them with ``options``."""
         self.recv_cq = self.right.completion_queue()
         self.sender = self.left.queue_pair(self.service)
         self.receiver = self.right.queue_pair(self.service, rcq=self.recv_cq)
         connect(self.sender, self.receiver, **options)
 
     def _open_ud(self, _options: dict[str, Any]) -> None:
+        """Create both UD queue pairs and move them to RTS; options are ignored."""
         self.recv_cq = self.right.completion_queue()
         self.sender = self.left.queue_pair(QpType.UD)
         self.receiver = self.right.queue_pair(QpType.UD, rcq=self.recv_cq)
@@ -44,7 +46,10 @@ class Channel:
             qp.to_rts(0x10)
 
     def _open_xrc(self, options: dict[str, Any]) -> None:
-        """Open the XRC objects; ``log_cq_size`` is that of the CQ of the shared queue."""
+        """Create the XRC domains, the shared queue, both queue pairs, and connect them.
+
+        The option ``log_cq_size`` is that of the CQ of the shared queue.
+        """
         self.recv_cq = self.right.completion_queue(*filter(None, [options.pop("log_cq_size", 0)]))
         domain = self.right.driver.must(Op.ALLOC_XRCD).xrcd
         self.srq = SharedQueue(self.right, xrcd=domain, cq=self.recv_cq)
@@ -63,14 +68,20 @@ class Channel:
         return GRH_BYTES if self.service is QpType.UD else 0
 
     def post_recv(self, *sges: Sge) -> int | None:
-        """Post a receive WQE; return its index if the queue is shared."""
+        """Post a receive WQE; return its index if the queue is shared, else None.
+
+        Raises DriverError if the shared queue is full.
+        """
         if self.srqn is not None:
             return self.srq.post(*sges)
         self.receiver.post_recv(*sges)
         return None
 
     def send(self, *sges: Sge | bytes, **options: Any) -> int:
-        """Post SEND, or a datagram. Like every verb it returns the WQE's wqe_counter."""
+        """Post SEND, or a datagram for UD; return the WQE's wqe_counter.
+
+        The option ``to`` replaces fields of a datagram's address vector.
+        """
         if self.service is QpType.UD:
             to = {"dqp_dct": self.receiver.qpn, "key": QKEY << 32}
             to |= self.left.vector_to(self.right)
@@ -106,17 +117,17 @@ class Channel:
         self.left.settle()
 
     def sent(self) -> list[Found]:
-        """Return the completions of the sender, which must all be good."""
+        """Return the sender's pending completions. Raises DriverError if one has an error."""
         return all_good(self.sender.cq)
 
     def received(self) -> list[Found]:
-        """Return the completions of the receiver, which must all be good."""
+        """Return the receiver's pending completions. Raises DriverError if one has an error."""
         return all_good(self.recv_cq)
 
     def until_sent(self, clock: HandClock, requests: int, most_ns: int) -> int:
         """Advance the clock until ``requests`` WQEs are complete; return the time in nanoseconds.
 
-        Raises DriverError when that takes ``most_ns``.
+        Raises DriverError when that takes ``most_ns``, and for a completion with an error.
         """
         begin = clock.ns
         self.settle()
@@ -127,10 +138,17 @@ class Channel:
         return clock.ns - begin
 
     def failure(self) -> int:
-        """Return the syndrome of the one WQE that failed; the WQEs behind it were flushed."""
+        """Run the devices; return the syndrome of the sender's first completion with an error.
+
+        Raises DriverError if none failed, or if the first error is not REQ_ERR.
+        """
         self.settle()
         return first_error(self.sender.cq, CqeOpcode.REQ_ERR)
 
     def receive_failure(self) -> int:
-        """Return the syndrome of the one receive WQE that failed."""
+        """Return the syndrome of the receiver's first completion with an error.
+
+        Raises DriverError if none failed, or if the first error is not RESP_ERR. The devices are
+        not run.
+        """
         return first_error(self.recv_cq, CqeOpcode.RESP_ERR)

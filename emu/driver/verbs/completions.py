@@ -98,14 +98,14 @@ class CompletionQueue:
         return (index & (1 << self.log_size) - 1) * self.cqe_size + self.cqe_size - CQE_BYTES
 
     def _front(self, index: int) -> bytes:
-        """Return the bytes before the CQE in a 128-byte entry."""
+        """Return the first half of a 128-byte entry; empty for an entry of 64 bytes."""
         if self.cqe_size == CQE_BYTES:
             return b""
         at = self._at(index) - CQE_BYTES
         return self.node.memory.read(self.pages[at // PAGE] + at % PAGE, CQE_BYTES)
 
     def peek(self) -> bytes | None:
-        """Return the bytes of the next entry, or None while the device owns it."""
+        """Return the bytes of the next entry; None while the device owns it. No index advances."""
         raw = self.entry(self.ci)
         opcode, owner = raw[63] >> 4, raw[63] & 1
         if opcode == CqeOpcode.INVALID or owner != self.ci >> self.log_size & 1:
@@ -113,7 +113,10 @@ class CompletionQueue:
         return raw
 
     def poll(self, *, tell: bool = True) -> Found | None:
-        """Return the next completion, or None, and update the doorbell record."""
+        """Return the next completion, or None without one, and advance the consumer index.
+
+        The doorbell record is written unless ``tell`` is False.
+        """
         raw = self.peek()
         if raw is None:
             return None
@@ -127,14 +130,17 @@ class CompletionQueue:
         self.node.memory.write(self.record, (self.ci & 0xFFFFFF).to_bytes(4, "big"))
 
     def drain(self) -> list[Found]:
-        """Return all pending completions."""
+        """Return all pending completions, also errors, and write the doorbell record."""
         completions = []
         while completion := self.poll():
             completions.append(completion)
         return completions
 
     def arm(self, *, solicited: bool = False) -> None:
-        """Arm the CQ for one event (include/linux/mlx5/cq.h: mlx5_cq_arm)."""
+        """Arm the CQ for one event, by record and doorbell, and run the device.
+
+        With ``solicited``, only a solicited completion or an error raises the event (mlx5_cq_arm).
+        """
         word = (self.arm_sn & 3) << 28 | (SOLICITED_ONLY if solicited else 0) | self.ci & 0xFFFFFF
         self.node.memory.write(self.record + 4, word.to_bytes(4, "big"))
         self.node.driver.bar.write(
@@ -146,7 +152,8 @@ class CompletionQueue:
     def events(self) -> int:
         """Return the number of the EQ's events about this queue since the last call.
 
-        Raises DriverError for an event of another type.
+        All events are removed, also those about other queues. The arm sequence number advances by
+        the result. Raises DriverError for an event of another type.
         """
         count = 0
         for entry in self.node.driver.eqs[self.node.eqn].drain():
@@ -157,7 +164,11 @@ class CompletionQueue:
         return count
 
     def resize(self, log_size: int) -> Answer:
-        """Run MODIFY_CQ with another buffer; copy unread entries (hw/cq.c: mlx5_ib_resize_cq)."""
+        """Run MODIFY_CQ with another buffer, and return the answer, refused or not.
+
+        On success, unread entries are copied (hw/cq.c: mlx5_ib_resize_cq). Raises DriverError
+        unless the old buffer ends with a RESIZE CQE.
+        """
         pages = self.node.memory.pages(self.cqe_size << log_size)
         for page in pages:
             self.node.memory.write(page, (bytes(63) + b"\xf1") * 64)
@@ -172,6 +183,10 @@ class CompletionQueue:
         return answer
 
     def _copy_unread(self, pages: list[int], log_size: int) -> None:
+        """Copy the unread entries before the RESIZE CQE to the new buffer, and use that buffer.
+
+        Raises DriverError if the device owns an entry before the RESIZE CQE.
+        """
         unread: list[bytes] = []
         while True:
             raw = self.entry(self.ci + len(unread))
@@ -190,14 +205,17 @@ class CompletionQueue:
 
 
 def _scattered(raw: bytes, front: bytes) -> bytes | None:
-    """Return the 32 or 64 bytes scattered to an entry, by its format."""
+    """Return the 32 or 64 bytes scattered to an entry, by its format; None without any."""
     if raw[63] & SCATTER_32:
         return raw[:SCATTER_32_BYTES]
     return front if raw[63] & SCATTER_64 else None
 
 
 def completion_of(raw: bytes, front: bytes = b"") -> Found:
-    """Return the completion of a 64-byte entry; ``front`` is the first half of a 128-byte one."""
+    """Return the completion of a 64-byte entry: a Completion, or SignatureError for SIG_ERR.
+
+    ``front`` is the first half of a 128-byte entry. Raises ValueError for an unknown opcode.
+    """
     opcode = CqeOpcode(raw[63] >> 4)
     if opcode in ERRORS:
         error = err_cqe.view(raw)

@@ -12,7 +12,8 @@ def connect(
 ) -> None:
     """Connect two queue pairs and move them to RTS; ``options`` apply to both, each at its step.
 
-    ``psns`` are the first packet numbers of ``one`` and of ``two``.
+    ``psns`` are the first packet numbers of ``one`` and of ``two``. Raises DriverError for a
+    refused transition.
     """
     steps = _by_step(options)
     for qp, peer, (mine, its) in ((one, two, psns), (two, one, psns[::-1])):
@@ -27,6 +28,7 @@ _INIT_OPTIONS = {"rre", "rwe", "rae", "rlky"}
 
 
 def _by_step(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the options by transition; options of neither INIT nor RTS belong to RTR."""
     steps: dict[str, dict[str, Any]] = {"init": {}, "rtr": {}, "rts": {}}
     for name, value in options.items():
         step = "rts" if name in _RTS_OPTIONS else "init" if name in _INIT_OPTIONS else "rtr"

@@ -33,7 +33,7 @@ class Target:
         self.dctn: int = node.driver.must(Op.CREATE_DCT, **self.fields(**context)).dctn
 
     def fields(self, **context: object) -> dict[str, Any]:
-        """Return the input of CREATE_DCT."""
+        """Return the input of CREATE_DCT; ``context`` replaces fields of dctc."""
         return {
             "dct_context_entry": {
                 "pd": self.node.pdn, "cqn": self.cq.cqn, "srqn_xrqn": self.srq.srqn, "rre": 1,
@@ -43,15 +43,18 @@ class Target:
         }  # fmt: skip
 
     def drain(self) -> Answer:
-        """Run DRAIN_DCT."""
+        """Run DRAIN_DCT and return its answer. Raises DriverError if the command is refused."""
         return self.node.driver.must(Op.DRAIN_DCT, dctn=self.dctn)
 
     def destroy(self) -> Answer:
-        """Run DESTROY_DCT."""
+        """Run DESTROY_DCT and return its answer. Raises DriverError if the command is refused."""
         return self.node.driver.must(Op.DESTROY_DCT, dctn=self.dctn)
 
     def query(self) -> Dctc:
-        """Return the current context."""
+        """Return the current context, by QUERY_DCT.
+
+        Raises DriverError if the command is refused.
+        """
         context: Dctc = self.node.driver.must(Op.QUERY_DCT, dctn=self.dctn).dct_context_entry
         return context
 
@@ -79,13 +82,16 @@ class Initiator(QueuePair):
         self.start()
 
     def start(self) -> None:
-        """Move the queue pair from RST to RTS, without a peer."""
+        """Move the queue pair from RST to RTS, without a peer. Raises DriverError if refused."""
         self.init()
         self.to_rtr()
         self.to_rts(**self.rts)
 
     def post(self, opcode: int, *segments: bytes, **options: Any) -> int:
-        """Post a WQE with the address vector of the target."""
+        """Post a WQE with the address vector of the target; return the WQE's wqe_counter.
+
+        Raises DriverError without a target.
+        """
         if self.to is None:
             raise DriverError("there is no target")
         vector = {"key": self.key, "dqp_dct": self.to.dctn | _EXTENDED}

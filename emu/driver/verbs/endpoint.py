@@ -52,7 +52,7 @@ class Endpoint:
         self.driver.bar.settle()
 
     def events(self) -> list[tuple[EventType, int]]:
-        """Return the asynchronous events since the last call: (type, number of the object)."""
+        """Return the asynchronous events since the last call: (type, number of CQ, QP or SRQ)."""
         events: list[tuple[EventType, int]] = []
         for entry in self.driver.eqs[self.async_eqn].drain():
             event = EventType(entry.type)

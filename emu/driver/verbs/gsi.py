@@ -39,7 +39,7 @@ class Gsi:
     def send(self, mad: Any, lid: int = SM_LID, **to: Any) -> None:
         """Send a MAD of 256 bytes to QP1 of a LID, and let the device work.
 
-        ``to`` are fields of the address vector.
+        ``to`` replaces fields of the address vector. Completions stay for :meth:`take`.
         """
         self.out.write(bytes(mad))
         vector = {"rlid": lid, "dqp_dct": 1, "key": GSI_QKEY << 32} | to
@@ -49,7 +49,8 @@ class Gsi:
     def take(self) -> list[tuple[Completion, bytes]]:
         """Return (completion, MAD) of all received datagrams; post each receive WQE again.
 
-        Raises DriverError for a completion that is not a good receive.
+        Send completions are dropped. Raises DriverError for another one that is no good receive of
+        a MAD.
         """
         messages: list[tuple[Completion, bytes]] = []
         for completion in self.qp.cq.drain():
@@ -66,7 +67,7 @@ class Gsi:
         return messages
 
     def header(self, mgmt_class: int, class_version: int, method: int, attr: int) -> dict[str, int]:
-        """Return the fields of a request's mad_hdr, with a transaction id of its own."""
+        """Return the fields of a request's mad_hdr; each call uses a new transaction id."""
         self.tid += 1
         return {
             "base_version": 1, "mgmt_class": mgmt_class, "class_version": class_version,
@@ -74,9 +75,11 @@ class Gsi:
         }  # fmt: skip
 
     def ask_sa(self, method: int, attr: int, prm: Prm, **fields: Any) -> tuple[Any, list[Any]]:
-        """Return the administrator's answer: its MAD, and the records in it, as views.
+        """Send a request to the administrator; return the answer's MAD, and its records as views.
 
-        ``fields`` of a record of ``prm`` are the query, and the components of the mask.
+        ``fields`` of a record of ``prm`` are the query, and the components of the mask. An answer
+        with an error status returns too. Raises DriverError for an answer from elsewhere,
+        ValueError for none.
         """
         hdr = self.header(MgmtClass.SUBN_ADM, sa.CLASS_VERSION, method, attr)
         request = sa_mad.new(mad_hdr=hdr, comp_mask=components(prm).mask_of(*fields))
@@ -94,6 +97,7 @@ class Gsi:
         return answer, [prm.view(table, at) for at in range(0, len(table), step)]
 
     def _collect(self, hdr: dict[str, int], first: Any) -> bytes:
+        """Acknowledge an RMPP transfer up to its last segment; return the data without padding."""
         segments = [first]
         while True:
             done = len(segments)
@@ -110,7 +114,11 @@ class Gsi:
         return b"".join(part.data for part in segments)[:length]
 
     def pma(self, method: int, attr: int, lid: int, prm: Prm | None = None, **fields: Any) -> Any:
-        """Return the answer of a port's performance management agent, as a MAD."""
+        """Send a request to a port's performance management agent; return its answer as a MAD.
+
+        Raises DriverError for an answer from another LID or to another request, ValueError for
+        none.
+        """
         hdr = self.header(MgmtClass.PERF_MGMT, 1, method, attr)
         data = bytes(prm.new(**fields)) if prm else b""
         request = pma_mad.new(mad_hdr=hdr, data=data.ljust(192, b"\0"))
@@ -125,7 +133,10 @@ class Gsi:
 def joined(
     node: Node, mgid: bytes, join_state: int = JoinState.FULL_MEMBER, **fields: object
 ) -> int:
-    """Join a node's port to a multicast group, created if absent; return its MLID."""
+    """Join a node's port to a multicast group, created if absent; return its MLID.
+
+    Raises DriverError for an answer with an error status.
+    """
     record = {
         "mgid": mgid, "port_gid": node.hca.ib.gid(0), "join_state": join_state, "pkey": 0xFFFF,
         "qkey": 0x1234, "traffic_class": 0, "flow_label": 0, "sl": 0,
@@ -138,7 +149,7 @@ def joined(
 
 
 def left(node: Node, mgid: bytes, join_state: int = JoinState.FULL_MEMBER) -> None:
-    """Remove a node's port from a group."""
+    """Remove a node's port from a group. Raises DriverError for an answer with an error status."""
     gsi = Gsi(node)
     record = {"mgid": mgid, "port_gid": node.hca.ib.gid(0), "join_state": join_state}
     answer, _ = gsi.ask_sa(Method.DELETE, SaAttr.MC_MEMBER_REC, sa.mcmember_rec, **record)

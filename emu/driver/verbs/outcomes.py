@@ -15,7 +15,7 @@ def settle(node: Endpoint) -> None:
 
 
 def all_good(cq: CompletionQueue) -> list[Found]:
-    """Return all pending completions; each must be a success."""
+    """Return all pending completions. Raises DriverError if one has an error."""
     completions = cq.drain()
     errors = [completion for completion in completions if completion.opcode in ERRORS]
     expect(not errors, f"completions with errors: {errors}")
@@ -28,7 +28,10 @@ def good(qp: QueuePair) -> list[Found]:
 
 
 def failure(qp: QueuePair) -> int:
-    """Return the syndrome of the first WQE that failed."""
+    """Run the device; return the syndrome of the first send WQE that failed (REQ_ERR).
+
+    Raises DriverError if none failed.
+    """
     settle(qp.node)
     errors = [done for done in qp.cq.drain() if done.opcode == CqeOpcode.REQ_ERR]
     expect(errors, "nothing failed")
@@ -36,7 +39,11 @@ def failure(qp: QueuePair) -> int:
 
 
 def first_error(cq: CompletionQueue, opcode: CqeOpcode) -> int:
-    """Return the syndrome of the first pending error, whose opcode must be ``opcode``."""
+    """Return the syndrome of the first pending error.
+
+    The device is not run. Raises DriverError if none is pending, or if its opcode is not
+    ``opcode``.
+    """
     errors = [done for done in cq.drain() if done.opcode in ERRORS]
     expect(errors, "nothing failed")
     expect(errors[0].opcode == opcode, f"{errors[0].opcode!r}, not {opcode!r}")

@@ -52,7 +52,11 @@ class Parts:
         return self.driver.qp_fields(self.pdn, self.cqn, **context)
 
     def make(self, state: QpState = QpState.RST, **context: object) -> int:
-        """Create a queue pair and move it to ``state``; return its number."""
+        """Create a queue pair and move it to ``state``; return its number.
+
+        ERR is reached directly from RST. SQER, SQD and other higher states leave it in RST. Raises
+        DriverError for a refused command.
+        """
         qpn = self.driver.create_qp(self.pdn, self.cqn, **context)
         if state is QpState.ERR:
             self.driver.must(Op._2ERR_QP, qpn=qpn)
@@ -62,9 +66,10 @@ class Parts:
         return qpn
 
     def on_this_link(self, qpc: Fields) -> Fields:
-        """Return the fields without an address where there is no GID.
+        """Return the fields without an address on an Ethernet port, where there is no GID.
 
-        An Ethernet port uses force loopback (fl) instead.
+        Force loopback (fl) replaces the address. Fields without a peer, and those on InfiniBand,
+        stay unchanged.
         """
         if not self.driver.caps.port_type or "remote_qpn" not in qpc:
             return qpc

@@ -54,7 +54,10 @@ class QueuePair(WorkRequests):
         self.qpn = node.driver.must(Op.CREATE_QP, **fields).qpn
 
     def init(self, **qpc: Any) -> Self:
-        """Move from RST to INIT with these fields of qpc; the peer has all rights."""
+        """Move from RST to INIT with these fields of qpc, and return the queue pair.
+
+        The peer has all rights by default. Raises DriverError for a refused transition.
+        """
         path = {"vhca_port_num": 1} | qpc.pop("primary_address_path", {})
         qpc = {"rre": 1, "rwe": 1, "rae": 1, "atomic_mode": 1, "primary_address_path": path} | qpc
         self.node.driver.must(Op.RST2INIT_QP, qpn=self.qpn, qpc=qpc)
@@ -64,8 +67,10 @@ class QueuePair(WorkRequests):
         self, lid: int = 0, qpn: int = 0, psn: int = 0,
         path: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), **qpc: object,
     ) -> Self:  # fmt: skip
-        """Move from INIT to RTR: the peer's LID, number and first PSN, and other fields of its
-        path.
+        """Move from INIT to RTR, and return the queue pair.
+
+        ``lid``, ``qpn`` and ``psn`` are the peer's; ``path`` has other fields of ads. Raises
+        DriverError for a refused transition.
         """
         qpc = {
             "mtu": 3, "log_msg_max": 30, "remote_qpn": qpn, "next_rcv_psn": psn, "log_rra_max": 4,
@@ -75,7 +80,10 @@ class QueuePair(WorkRequests):
         return self
 
     def to_rts(self, psn: int = 0, ack_timeout: int = 14, **qpc: Any) -> Self:
-        """Move from RTR to RTS: the own first PSN; the timeout is 4.096 us << ``ack_timeout``."""
+        """Move from RTR to RTS, and return the queue pair; ``psn`` is its own first PSN.
+
+        The timeout is 4.096 us << ``ack_timeout``. Raises DriverError for a refused transition.
+        """
         qpc = {
             "next_send_psn": psn, "log_sra_max": 4, "retry_count": 7, "rnr_retry": 7,
             "primary_address_path": {"ack_timeout": ack_timeout},
@@ -84,11 +92,14 @@ class QueuePair(WorkRequests):
         return self
 
     def to_error(self) -> None:
-        """Move to ERR, which flushes outstanding WQEs."""
+        """Move to ERR, which flushes outstanding WQEs. Raises DriverError if refused."""
         self.node.driver.must(Op._2ERR_QP, qpn=self.qpn)
 
     def to_reset(self) -> None:
-        """Move to RST; like the driver, zero the own counters and the doorbell record, too."""
+        """Move to RST; like the driver, zero the own counters and the doorbell record, too.
+
+        Raises DriverError for a refused transition.
+        """
         self.node.driver.must(Op._2RST_QP, qpn=self.qpn)
         self.sent = self.received = 0
         self.node.memory.write(self.record, bytes(8))

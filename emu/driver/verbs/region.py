@@ -57,7 +57,7 @@ class Region:
         return b"".join(self.node.memory.read(*piece) for piece in self._pieces(at, length))
 
     def write(self, data: bytes, at: int = 0) -> None:
-        """Write bytes by the process's own access."""
+        """Write bytes at an offset, by the process's own access and without a check of rights."""
         done, rest = 0, memoryview(data)
         for iova, size in self._pieces(at, len(data)):
             self.node.memory.write(iova, rest[done : done + size])

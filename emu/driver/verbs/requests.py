@@ -62,7 +62,7 @@ class WorkRequests:
             at, data = at + room, data[room:]
 
     def post_recv(self, *sges: Sge | bytes) -> None:
-        """Post a receive WQE."""
+        """Post a receive WQE, and write the doorbell record; a full ring is not detected."""
         body = b"".join(data_segments(sges))
         if len(body) < self.rq_stride:
             body += END_OF_LIST
@@ -77,7 +77,7 @@ class WorkRequests:
         """Post segments behind a control segment; return the WQE's wqe_counter.
 
         ``flags`` are fm_ce_se: SIGNALED, SOLICITED, FENCE. Without ``ring``, the WQE waits for the
-        doorbell of a later one.
+        doorbell of a later one. A full ring is not detected.
         """
         body = b"".join(segments)
         ds = 1 + -(-len(body) // DS)
@@ -94,7 +94,7 @@ class WorkRequests:
         return index
 
     def ring(self, wqe: bytes = b"") -> None:
-        """Ring the doorbell; the work is done when the node runs."""
+        """Ring the doorbell with the WQE's first 8 bytes; the work is done when the node runs."""
         first = wqe[:8] or (0).to_bytes(4, "big") + (self.qpn << 8).to_bytes(4, "big")
         driver = self.node.driver
         driver.bar.write(driver.uar * driver.uar_bytes + _BLUE_FLAME, first)
@@ -105,7 +105,10 @@ class WorkRequests:
         self, *sges: Sge | bytes, imm: int | None = None, inv_rkey: int | None = None,
         xrc_srqn: int | None = None, **options: Any,
     ) -> int:  # fmt: skip
-        """Post SEND, with an immediate or with a key that it invalidates at the peer."""
+        """Post SEND; with ``imm`` SEND_IMM, with ``inv_rkey`` SEND_INVAL of a key at the peer.
+
+        ``inv_rkey`` takes precedence over ``imm``.
+        """
         opcode = Opcode.SEND
         if imm is not None:
             opcode, options["imm"] = Opcode.SEND_IMM, imm
@@ -146,7 +149,8 @@ class WorkRequests:
     ) -> int:  # fmt: skip
         """Post a masked compare and swap; ``masks`` select the compared and the swapped bits.
 
-        The length of ``sge`` is that of the operands.
+        The length of ``sge``, 4 or 8 bytes, is that of the operands; the old value is written
+        there.
         """
         layout = MASKED_CS_4 if sge[0] == 4 else MASKED_ATOMIC
         segment = layout.pack(swap, compare, *masks[::-1])
@@ -156,9 +160,10 @@ class WorkRequests:
     def masked_fetch_add(
         self, remote: Remote, sge: Sge, add: int, boundary: int = 0, **options: Any
     ) -> int:
-        """Post a masked addition; ``boundary`` has the top bits of the fields.
+        """Post a masked addition; each set bit of ``boundary`` is the top bit of a field.
 
-        The length of ``sge`` is that of the operands.
+        The length of ``sge``, 4 or 8 bytes, is that of the operands; the old value is written
+        there.
         """
         layout = MASKED_FA_4 if sge[0] == 4 else MASKED_FA
         segment = layout.pack(add, boundary)
@@ -169,7 +174,7 @@ class WorkRequests:
         self, opcode: Opcode, remote: Remote, operands: bytes, *sges: Sge | bytes,
         xrc_srqn: int | None = None, **options: Any,
     ) -> int:  # fmt: skip
-        """Post a WQE about the peer's memory."""
+        """Post a WQE about the peer's memory: address, operands, data; return its wqe_counter."""
         raddr = RADDR.pack(remote[1], remote[0])
         segments = (*xrc_segments(xrc_srqn), raddr, operands, *data_segments(sges))
         return self.post(opcode, *segments, **options)
@@ -177,9 +182,10 @@ class WorkRequests:
     def datagram(
         self, to: Mapping[str, Any], *sges: Sge | bytes, imm: int | None = None, **options: Any
     ) -> int:
-        """Post a datagram.
+        """Post a datagram; with ``imm`` SEND_IMM.
 
-        ``to`` holds fields of the address vector: dqp_dct, rlid, key (Q_Key in its top half).
+        Return the WQE's wqe_counter. ``to`` holds fields of the address vector: dqp_dct, rlid, key
+        (Q_Key in its top half).
         """
         fields = dict(to)
         fields["dqp_dct"] = fields["dqp_dct"] | _IS_EXTENDED

@@ -26,9 +26,9 @@ def inline(data: bytes) -> bytes:
 
 
 def data_segments(sges: Iterable[Sge | bytes]) -> list[bytes]:
-    """Return data segments; bytes are inline.
+    """Return data segments; bytes become inline ones.
 
-    A provider leaves out empty ones, for 0 means 2 GiB.
+    A range of 0 bytes is left out, as by a provider, because 0 means 2 GiB.
     """
     return [
         inline(sge) if isinstance(sge, bytes) else DATA.pack(*sge)

@@ -49,10 +49,11 @@ class SharedQueue:
         self.head, self.tail = 0, self.size - 1
 
     def _make(self, log_size: int, log_stride: int) -> int:
-        """Create a form that a subclass defines (``tag_queue.py``)."""
+        """Create the form xrq and return its number; not implemented here (``tag_queue.py``)."""
         raise NotImplementedError
 
     def _rmp(self, log_size: int, log_stride: int, _xrcd: object, _cq: object) -> int:
+        """Create an RMP, cyclic for the form ring, and return its number."""
         driver, wq_type = self.node.driver, int(self.form == "ring")
         fields = driver.rmp_fields(
             self.node.pdn, log_wq_sz=log_size, log_wq_stride=log_stride, wq_type=wq_type
@@ -61,6 +62,7 @@ class SharedQueue:
         return int(driver.must(Op.CREATE_RMP, **fields).rmpn)
 
     def _xrc(self, log_size: int, log_stride: int, xrcd: int, cq: CompletionQueue) -> int:
+        """Create an XRC SRQ of the domain and the CQ, and return its number."""
         driver, stride = self.node.driver, log_stride - 4
         fields = driver.xrc_srq_fields(
             self.node.pdn, xrcd, cq.cqn, log_size=log_size, log_rq_stride=stride
@@ -73,6 +75,7 @@ class SharedQueue:
     def _srq(
         self, log_size: int, log_stride: int, xrcd: int | None, cq: CompletionQueue | None
     ) -> int:
+        """Run CREATE_SRQ, with domain and CQ only if both are given; return the number."""
         driver, stride = self.node.driver, log_stride - 4
         domain = {} if xrcd is None or cq is None else {"xrcd": xrcd, "cqn": cq.cqn}
         fields = driver.srq_fields(self.node.pdn, log_size=log_size, log_rq_stride=stride, **domain)
@@ -91,7 +94,10 @@ class SharedQueue:
         return int(following)
 
     def post(self, *sges: Sge) -> int:
-        """Fill the first free WQE; return its index. Raises DriverError if none is free."""
+        """Fill the first free WQE and count it in the doorbell record; return its index.
+
+        Raises DriverError if none is free; a ring is never full.
+        """
         index = self._free_index()
         body = b"".join(DATA.pack(*sge) for sge in sges) + END_OF_LIST
         at = self._address(index % self.size) + DS
@@ -101,6 +107,10 @@ class SharedQueue:
         return index
 
     def _free_index(self) -> int:
+        """Take the first WQE from the list of free ones, or a ring's next; return its index.
+
+        Raises DriverError if the list has only its last WQE.
+        """
         if self.is_ring:
             return self.posted & 0xFFFF
         index = self.head
@@ -113,7 +123,7 @@ class SharedQueue:
         self.node.memory.write(self.record, (posted & 0xFFFF).to_bytes(4, "big"))
 
     def free(self, index: int) -> None:
-        """Append a completed WQE to the list of free ones. A ring has no list."""
+        """Append a completed WQE to the list of free ones; do nothing for a ring, without list."""
         if not self.is_ring:
             self._link(self.tail, index)
             self.tail = index
@@ -123,7 +133,10 @@ class SharedQueue:
         self._link(index, following)
 
     def arm(self, mark: int) -> None:
-        """Arm the limit event for fewer than ``mark`` remaining WQEs."""
+        """Arm the limit event for fewer than ``mark`` remaining WQEs, by the form's command.
+
+        Raises DriverError if the command is refused.
+        """
         limit = {"bitmask": {"lwm": 1}, "ctx": {"wq": {"lwm": mark}}}
         forms: dict[str, tuple[Op, dict[str, Any]]] = {
             "rmp": (Op.MODIFY_RMP, {"rmpn": self.srqn} | limit),

@@ -63,9 +63,9 @@ _UNMATCHED = (TmAppOp.UNEXPECTED, TmAppOp.NO_TAG)
 
 
 def completion(raw: bytes) -> TagOutcome:
-    """Return the completion of a 64-byte entry.
+    """Return the completion of a 64-byte entry of tag matching.
 
-    Raises DriverError if its opcode is not of tag matching.
+    Raises DriverError for an error completion, or one of another application.
     """
     entry, opcode = cqe64.view(raw), CqeOpcode(raw[63] >> 4)
     app, app_op, info = CQE_APP.unpack_from(raw, CQE_APP_AT)
@@ -106,13 +106,14 @@ class TagQueue(SharedQueue):
         """Number of unexpected messages that the software has handled."""
 
     def _make(self, log_size: int, log_stride: int) -> int:
+        """Create the XRQ and return its number."""
         fields = self.fields(log_size, log_stride)
         self.pages = unpack64(fields["extra"])
         self.record = fields["xrq_context"]["wq"]["dbr_addr"]
         return int(self.node.driver.must(Op.CREATE_XRQ, **fields).xrqn)
 
     def fields(self, log_size: int, log_stride: int) -> dict[str, Any]:
-        """Return the input of CREATE_XRQ."""
+        """Return the input of CREATE_XRQ, with pages and doorbell record of its own."""
         driver = self.node.driver
         made = driver.rmp_fields(
             self.node.pdn, log_wq_sz=log_size, log_wq_stride=log_stride, wq_type=int(self.has_ring)
@@ -125,7 +126,7 @@ class TagQueue(SharedQueue):
         return {"xrq_context": context | {"wq": made["ctx"]["wq"]}, "extra": made["extra"]}
 
     def start(self) -> Self:
-        """Move the commands' queue pair to RTS; it is its own peer."""
+        """Move the commands' queue pair to RTS, as its own peer, and return the tag queue."""
         qp = self.commands
         qp.init().to_rtr(qpn=qp.qpn, path=self.node.path_to(self.node)).to_rts()
         return self
@@ -138,7 +139,10 @@ class TagQueue(SharedQueue):
         self, opcode: int, index: int = 0, *more: bytes, tag: int = 0, mask: int = 0,
         flags: int = TM_CQE_REQ | TM_SW_CNT, count: int | None = None,
     ) -> int:  # fmt: skip
-        """Post a WQE about the list; ``count`` is the number of unexpected messages handled."""
+        """Post a WQE about the list of tags; return the WQE's wqe_counter.
+
+        ``count`` is the number of unexpected messages handled, by default ``handled``.
+        """
         segment = wqe_tm_seg.new(
             opcode=opcode, flags=flags, index=index, append_tag=tag, append_mask=mask,
             sw_cnt=(self.handled if count is None else count) & 0xFFFF,
@@ -146,13 +150,19 @@ class TagQueue(SharedQueue):
         return self.commands.post(Opcode.TAG_MATCHING, bytes(segment.buf), *more, flags=0)
 
     def add(self, sge: Sge | None, tag: int, mask: int = ALL_BITS, **options: Any) -> int:
-        """Append a buffer for a tag; return its index."""
+        """Append a buffer for a tag, or an entry without a buffer; return its index.
+
+        Raises IndexError when the last index is left.
+        """
         data = DATA.pack(*sge) if sge is not None else END_OF_LIST
         self.change(TmOpcode.APPEND, self.indices[1], data, tag=tag, mask=mask, **options)
         return self.indices.pop(0)
 
     def add_inline(self, tag: int) -> None:
-        """Append an entry without a buffer in memory, which the device must reject."""
+        """Append an entry without a buffer in memory, which the device must reject.
+
+        No index is taken.
+        """
         self.change(TmOpcode.APPEND, self.indices[1], inline(b"x"), tag=tag, mask=ALL_BITS)
 
     def remove(self, index: int, **options: Any) -> int:
@@ -164,9 +174,9 @@ class TagQueue(SharedQueue):
         return self.change(TmOpcode.NOP, count=count)
 
     def drain(self) -> list[TagOutcome]:
-        """Return all pending completions.
+        """Return all pending completions, and write the doorbell record.
 
-        Raises DriverError for one without a tag matching opcode.
+        Raises DriverError for one that is not of tag matching, which counts as read.
         """
         completions = []
         while (raw := self.cq.peek()) is not None:

@@ -56,7 +56,7 @@ class SegmentSwitch:
         return tuple(self._ports)
 
     def add(self, port: SegmentPort) -> None:
-        """Add a port."""
+        """Add a port; ``changes`` grows, and the segment is a cable only with two functions."""
         self._ports[port] = None
         self._count_ports()
         self.changes += 1

@@ -149,7 +149,7 @@ _USER_TIMEOUT_MS = 30_000
 
 
 def _tune(sock: socket.socket) -> None:
-    """Send without delay, and detect a vanished peer."""
+    """Set TCP_NODELAY, and keepalive with a timeout of 30 seconds for a vanished peer."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE.items():

@@ -245,7 +245,7 @@ class Hub:
             self._site.ethernet.linked(connection, connection.name)
 
     def _not_of(self, member: _HubMember) -> Iterator[Identity]:
-        """Yield the functions of all processes except this member's."""
+        """Yield the functions of all processes except this member's, our own included."""
         yield from self.identities
         for other in self._members.values():
             if other is not member:
@@ -286,7 +286,7 @@ class Hub:
         self._report_all()
 
     def _report_all(self) -> None:
-        """Schedule a report of the ports to every member."""
+        """Schedule a report of all ports to every member, informed or not."""
         for member in self._members.values():
             member.is_informed = False
         self._report_later()

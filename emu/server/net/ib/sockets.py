@@ -255,7 +255,7 @@ class SocketFabric(LocalFabric):
     # -- packets in
 
     def parse(self, frame: memoryview) -> Packet:
-        """Return the packet of a frame. Raises FabricProtocolError."""
+        """Return the packet of a frame. Raises FabricProtocolError for a malformed one."""
         try:
             return parse(frame)
         except BadPacketError as error:
@@ -282,7 +282,7 @@ class SocketFabric(LocalFabric):
         return 1
 
     def parse_train(self, frame: memoryview) -> Train:
-        """Return the train of a frame. Raises FabricProtocolError."""
+        """Return the train of a frame. Raises FabricProtocolError for a malformed one."""
         try:
             return parse_train(frame)
         except BadPacketError as error:

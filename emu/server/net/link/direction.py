@@ -135,6 +135,7 @@ class LinkDirection:
         self._backlog.begin(self._each(link_packets), octets)
 
     def _each(self, link_packets: Iterator[LinkPacket]) -> Portions[None]:
+        """Take the packets one by one, and yield while the round's budget is used up."""
         budget = self._clock.budget
         for packet in link_packets:
             while budget.exhausted(budget.limit):

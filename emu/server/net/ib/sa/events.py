@@ -143,7 +143,7 @@ class Subscriptions:
             del self._reports[tid]
 
     def drop_ports(self, lids: Set[int]) -> None:
-        """Drop the subscriptions and Reports of ports that left the subnet."""
+        """Drop the subscriptions and unanswered Reports of ports that left the subnet."""
         self._subscriptions = {
             key: entry for key, entry in self._subscriptions.items() if key[0] not in lids
         }

@@ -57,13 +57,19 @@ class SmpRequest(NamedTuple):
 
 
 def may(request: SmpRequest, mad: Smp) -> bool:
-    """Return whether the M_Key of a request or a TrapRepress is right; see ``ManagedPort.may``."""
+    """Return whether the M_Key of a request or a TrapRepress is right.
+
+    A wrong key counts as a violation at the port; see ``ManagedPort.may``.
+    """
     port = request.node.end(request.entry)
     return port.may(mad.mkey, request.now, is_set=mad.method != Method.GET)
 
 
 def answer(request: SmpRequest, data: bytes) -> bytes:
-    """Return the response to a request with a right M_Key."""
+    """Return the node's response to a Get or Set whose M_Key the caller has checked.
+
+    An unsupported attribute or method and an invalid value are answered with a status.
+    """
     if request.node.is_switch:
         return respond(_SWITCH, request, data, _SETTABLE)
     return respond(_ADAPTER, request, data, SETTABLE)
@@ -86,6 +92,7 @@ def _node_info(request: SmpRequest, mad: Smp) -> bytes:
 
 
 def _guids(request: SmpRequest, mad: Smp) -> bytes | None:
+    """Return a block of GUIDs with the port's own first; None for an invalid block."""
     if mad.attr_mod >= GID_TABLE_ENTRIES // GUIDS_OF_A_BLOCK:
         return None
     first = request.node.port_guid(request.entry)
@@ -93,7 +100,10 @@ def _guids(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _port(request: SmpRequest, number: int) -> ManagedPort | None:
-    """Return a port by number; 0 of a channel adapter is the port that received the SMP."""
+    """Return a port by number; None for a number above the node's ports.
+
+    Number 0 of a channel adapter is the port that received the SMP.
+    """
     node = request.node
     if number > node.num_ports:
         return None
@@ -101,6 +111,10 @@ def _port(request: SmpRequest, number: int) -> ManagedPort | None:
 
 
 def _port_info(request: SmpRequest, mad: Smp) -> bytes | None:
+    """Return PortInfo of a port, after an optional Set; None for an invalid port or value.
+
+    A Set updates link, peer and routes. The returned LocalPortNum is the port of arrival.
+    """
     number = mad.attr_mod & ~EXTENDED_SPEEDS
     port = _port(request, number)
     if port is None:
@@ -116,7 +130,10 @@ def _port_info(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _follow(request: SmpRequest, number: int, before: int, was_disabled: bool) -> None:
-    """Update link, peer and routes after a manager has set a port."""
+    """Update link, peer and routes after a manager has set a port.
+
+    A port set down takes its peer down and retrains; a switch's port 0 stays ACTIVE.
+    """
     cables, node = request.cables, request.node
     port = node.ports[number]
     cables.generation += 1
@@ -130,7 +147,10 @@ def _follow(request: SmpRequest, number: int, before: int, was_disabled: bool) -
 
 
 def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
-    """Return a block of P_Keys; None for a switch's external ports, which enforce no partitions."""
+    """Return a block of P_Keys, after an optional Set; None for an invalid block or port.
+
+    A switch's external ports are invalid: they enforce no partitions.
+    """
     block, number = mad.attr_mod & 0xFFFF, mad.attr_mod >> 16
     if number and request.node.is_switch:
         return None
@@ -139,7 +159,10 @@ def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _sl_to_vl(request: SmpRequest, mad: Smp) -> bytes | None:
-    """Return SL-to-VL mapping for a port; a switch has one for each input and output port."""
+    """Return an SL-to-VL mapping, after an optional Set; None for an invalid port.
+
+    A switch has a mapping for each input and output port.
+    """
     entry, number = mad.attr_mod >> 8 & 0xFF, mad.attr_mod & 0xFF
     port = _port(request, number)
     if port is None or entry > request.node.num_ports:
@@ -159,6 +182,10 @@ def _tables(request: SmpRequest) -> SwitchTables:
 
 
 def _switch_info(request: SmpRequest, mad: Smp) -> bytes | None:
+    """Return SwitchInfo, after an optional Set; None for a LinearFDBTop above the capability.
+
+    A set PortStateChange bit clears that bit.
+    """
     info = _tables(request).info
     if mad.method == Method.SET:
         given = switch_info.view(mad.data)
@@ -173,7 +200,10 @@ def _switch_info(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _linear(request: SmpRequest, mad: Smp) -> bytes | None:
-    """Return, and for a Set store, a block of the linear forwarding table (14.2.5.10)."""
+    """Return a block of 64 LIDs of the linear forwarding table, after an optional Set (14.2.5.10).
+
+    None for a block above the unicast LIDs. LIDs that were never set have NO_PORT.
+    """
     first = mad.attr_mod * LIDS_OF_A_BLOCK
     if first >= MULTICAST_LID:
         return None
@@ -187,7 +217,10 @@ def _linear(request: SmpRequest, mad: Smp) -> bytes | None:
 
 
 def _multicast(request: SmpRequest, mad: Smp) -> bytes | None:
-    """Return, and for a Set store, 32 multicast LIDs' masks for 16 ports (14.2.5.12)."""
+    """Return 32 multicast LIDs' masks for 16 ports, after an optional Set (14.2.5.12).
+
+    None for a block above MULTICAST_LIDS or for ports that the switch lacks.
+    """
     first = (mad.attr_mod & _MLID_BLOCK) * MLIDS_OF_A_BLOCK
     shift = (mad.attr_mod >> _POSITION_SHIFT) * PORTS_OF_A_MASK
     if first >= MULTICAST_LIDS or shift > request.node.num_ports:

@@ -72,7 +72,7 @@ class SubnetFabric:
     # -- subnet management
 
     def _link_changed(self, node: SimNode, port: int) -> None:
-        """Count and report that a simulated port's link went up or down."""
+        """Report a simulated port's link that went up or down; count link_downed if down."""
         if node.ports[port].info.port_state == PortState.DOWN:
             self.routes.count(node.number, port, LINK_DOWNED)
         self._traps.link_changed(node)
@@ -90,7 +90,10 @@ class SubnetFabric:
         self._traps.bad_mkey(self.cables.nodes[plug.number], _PORT, mad, slid)
 
     def fail_link(self, place: PortPosition, error: LinkError, count: int) -> None:
-        """Count errors of a port, and send a trap above the threshold."""
+        """Count ``count`` errors of a port, and send a trap if they exceed the port's threshold.
+
+        Errors of a guest's function are counted at the function's own port.
+        """
         node, port = self.cables.nodes[place[0]], place[1]
         plug = self._by_node.get(node.number)
         result = outcome(error, count, node.end(port).info)
@@ -103,6 +106,7 @@ class SubnetFabric:
             self._traps.link_failed(node, port, result.trap)
 
     def _smp_leaves(self, place: PortPosition, data: bytes, dlid: int, slid: int) -> None:
+        """Send an SMP from a node's port; deliver directly if the manager is in the same node."""
         node = self.cables.nodes[place[0]]
         if node.function is not None and node.has_lid(place[1], dlid):
             self._smp_arrives(node.function, data, slid, dlid)  # the manager is in the same node
@@ -110,12 +114,16 @@ class SubnetFabric:
             self._walk.leave(place, data, dlid, slid)
 
     def _smp_arrives(self, guid: int, data: bytes, slid: int, dlid: int) -> None:
+        """Deliver an SMP to QP0 of the function with this GUID."""
         to = Destination(QP0, 0, dlid, sl=0, path_bits=0)
         origin = Origin(slid, QP0, DEFAULT_PKEY, 0, bytes(16))
         self.plugs[guid].arrive(Datagram(to, [memoryview(data)], MAD_BYTES, None, False), origin)
 
     def send_smp(self, plug: SubnetPort, packet: Datagram, origin: Origin) -> None:
-        """Send an SMP from a function's QP0 to another node; drop other datagrams to QP0."""
+        """Send an SMP from a function's QP0 to another node; drop other datagrams to QP0.
+
+        A permissive destination LID gives the SMP a permissive source LID.
+        """
         data = b"".join(packet.data)
         if origin.qpn != QP0 or not sma.is_smp(data):
             log.debug("LID %#x: no SMP to QP0: dropped", origin.lid)
@@ -127,17 +135,27 @@ class SubnetFabric:
     # -- packets
 
     def way(self, plug: SubnetPort, lid: int, octets: int, packets: int = 1) -> SubnetPort | None:
-        """Return the function that receives packets for a LID, and count them along the route."""
+        """Return the function that receives packets for a LID, and count them along the route.
+
+        None if no function is there. Dropped packets are counted too, where they are dropped.
+        """
         path = self.routes.way((plug.number, _PORT), lid)
         self.routes.passes(path, octets, packets)
         return self._by_node.get(path.end)
 
     def finds(self, plug: SubnetPort, lid: int) -> SubnetPort | None:
-        """Return the function that packets for a LID reach; None without one."""
+        """Return the function that packets for a LID reach; None without one.
+
+        No packet is counted.
+        """
         return self._by_node.get(self.routes.way((plug.number, _PORT), lid).end)
 
     def carry(self, plug: SubnetPort, packet: Datagram, origin: Origin) -> None:
-        """Send a datagram to ports of other nodes."""
+        """Send a datagram to ports of other nodes, and count it along the route.
+
+        A simulated node answers a datagram to QP1 and ignores others. A datagram without a route is
+        dropped.
+        """
         if packet.is_multicast:
             self._spread(plug, packet, origin)
             return
@@ -149,6 +167,7 @@ class SubnetFabric:
             self._ask(self.cables.nodes[path.end], path, packet, origin)
 
     def _spread(self, plug: SubnetPort, packet: Datagram, origin: Origin) -> None:
+        """Send a multicast datagram along the switches' tree to all functions but the sender."""
         tree = self.routes.tree(plug.number, packet.to.lid)
         self.routes.passes(tree, packet.octets)
         for node in tree.ends:
@@ -156,7 +175,11 @@ class SubnetFabric:
                 to.arrive(packet, origin)
 
     def _ask(self, node: SimNode, path: Path, packet: Datagram, origin: Origin) -> None:
-        """Let a simulated node's agent respond to a datagram at QP1 (IBTA 10.2.5, 10.9.8)."""
+        """Let a simulated node's agent respond to a datagram at QP1 (IBTA 10.2.5, 10.9.8).
+
+        A wrong Q_Key or P_Key, another size than 256 bytes, or another class gets no response. The
+        response takes the route back to the sender.
+        """
         entry = path.received[-1][1]
         keys = node.end(entry).pkeys
         if origin.qkey != GSI_QKEY or not any(partitions.match(key, origin.pkey) for key in keys):

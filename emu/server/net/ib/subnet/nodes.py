@@ -44,7 +44,10 @@ class SwitchTables:
     """Output ports of each multicast LID, as a mask."""
 
     def exit_to(self, lid: int) -> int:
-        """Return the output port for a LID; NO_PORT drops."""
+        """Return the output port for a LID; NO_PORT drops.
+
+        NO_PORT is also for LIDs above LinearFDBTop and for those never set.
+        """
         is_known = lid < len(self.linear) and lid <= self.info.linear_fdb_top
         return self.linear[lid] if is_known else NO_PORT
 
@@ -73,7 +76,7 @@ class SimNode:
 
     @property
     def description(self) -> bytes:
-        """The node's NodeDescription."""
+        """The node's NodeDescription, cut to 63 bytes and padded with zeros to 64."""
         text = self.line.description.encode()[: NODE_DESCRIPTION_BYTES - 1]
         return text.ljust(NODE_DESCRIPTION_BYTES, b"\0")
 
@@ -86,7 +89,10 @@ class SimNode:
         return self.ports[0 if self.is_switch else entry]
 
     def has_lid(self, entry: int, lid: int) -> bool:
-        """Return whether a LID belongs to a switch, or to an adapter's port."""
+        """Return whether a LID, within the LMC, belongs to a switch or to an adapter's port.
+
+        False while the port has no LID.
+        """
         info = self.end(entry).info
         return bool(info.lid) and info.lid >> info.lmc == lid >> info.lmc
 
@@ -110,7 +116,10 @@ class Cables:
         """Callback that sets a function's link up or down."""
 
     def place(self, name: str, port: int) -> PortPosition:
-        """Return a port with a cable, of the node with this name. Raises NoCableError."""
+        """Return the position of a port with a cable, by the node's name.
+
+        Raises NoCableError for an unknown node or a port without a cable. A cut cable counts.
+        """
         node = next((one for one in self.nodes if one.line.name == name), None)
         if node is None:
             raise NoCableError(f"no node {name!r}")
@@ -119,7 +128,7 @@ class Cables:
         return node.number, port
 
     def peer(self, node: int, port: int) -> PortPosition | None:
-        """Return the other end of a port's link; None while the link is down."""
+        """Return the other end of a port's link; None if no cable, cut, or either end is DOWN."""
         far = self._cabled(node, port)
         if far is None:
             return None
@@ -134,27 +143,31 @@ class Cables:
         return self._state(node, port) == _ACTIVE
 
     def _cabled(self, number: int, port: int) -> PortPosition | None:
-        """Return the other end of a port's cable; None if cut or absent."""
+        """Return the other end of a port's cable; None if cut, absent, or no such port."""
         node = self.nodes[number]
         if not 1 <= port <= node.num_ports or port in node.cut:
             return None
         return node.peers[port]
 
     def can_train(self, number: int, port: int) -> bool:
-        """Return whether a port's link can train: a cable exists and neither end is disabled."""
+        """Return whether a port's link can train: an uncut cable, and both ends enabled."""
         far = self._cabled(number, port)
         if far is None:
             return False
         return self._is_enabled(number, port) and self._is_enabled(*far)
 
     def _is_enabled(self, number: int, port: int) -> bool:
+        """Return whether a port is enabled; for a guest's function, ask the function."""
         node = self.nodes[number]
         if node.function is not None:
             return self.wants_link(node.function)
         return not node.ports[port].is_disabled
 
     def retrain(self, number: int, port: int) -> None:
-        """Retrain the link after its cable or a port's setting changed."""
+        """Bring both ends of a link up or down after a cable or a port's setting changed.
+
+        Kept routes become invalid. Ends that are in the right state are not touched.
+        """
         self.generation += 1
         has_link = self.can_train(number, port)
         far = self.nodes[number].peers[port]
@@ -162,6 +175,10 @@ class Cables:
             self._follow(self.nodes[one[0]], one[1], has_link)
 
     def _follow(self, node: SimNode, port: int, has_link: bool) -> None:
+        """Set one end of a link up or down; do nothing if the end is so already.
+
+        A guest's function is set by ``plug``; a simulated port calls ``on_link``.
+        """
         managed = node.ports[port]
         if (managed.info.port_state == PortState.DOWN) is not has_link:
             return
@@ -172,7 +189,10 @@ class Cables:
         self.on_link(node, port)
 
     def settle(self, number: int, port: int) -> None:
-        """Update the link after a port may have been set down or enabled at its own end."""
+        """Update the link after a port may have been set down or enabled at its own end.
+
+        A port that is DOWN takes its peer down, and trains again if both ends are enabled.
+        """
         self.generation += 1
         is_down = self._state(number, port) == PortState.DOWN
         if is_down:
@@ -181,14 +201,14 @@ class Cables:
             self.retrain(number, port)
 
     def lose(self, number: int, port: int) -> None:
-        """Set the other end of a link down after this end went down."""
+        """Set the other end of a link down after this end went down; kept routes become invalid."""
         far = self.nodes[number].peers[port]
         self.generation += 1
         if far is not None and self._state(*far) != PortState.DOWN:
             self._follow(self.nodes[far[0]], far[1], has_link=False)
 
     def cut(self, number: int, port: int, *, is_cut: bool) -> bool:
-        """Cut or repair a port's cable; return False if it is already in that state."""
+        """Cut or repair a port's cable, with both ends' links; return False if already so."""
         if (port in self.nodes[number].cut) is is_cut:
             return False
         far = self.nodes[number].peers[port]
@@ -201,7 +221,7 @@ class Cables:
 
 @cache
 def _template(width: int, speed: int) -> bytes:
-    """Return PortInfo of an unconfigured port."""
+    """Return the bytes of an unconfigured port's PortInfo: DOWN, polling, without a LID."""
     port = EndPort(
         lid=0, port_guid=0, node_guid=0, pkeys=(DEFAULT_PKEY,), node_description=b"", width=width,
         speed=speed, state=PortState.DOWN, phys_state=PhysState.POLLING, sm_lid=0,
@@ -217,9 +237,10 @@ def managed_port(number: int, rate: tuple[int, int]) -> ManagedPort:
 
 
 def built(topology: SubnetTopology, functions: dict[int, int]) -> Cables:
-    """Build the subnet of a file; ``functions`` maps each function's GUID to its node.
+    """Return the nodes and cables of a file; ``functions`` maps each function's GUID to its node.
 
-    A function's node has one port, with the node's first cable; other cables are ignored.
+    A function's node has one port, with the node's first cable; other cables are ignored. Links
+    between simulated nodes are up.
     """
     by_node = {node: function for function, node in functions.items()}
     rates: dict[PortPosition, tuple[int, int]] = {}
@@ -248,6 +269,7 @@ def built(topology: SubnetTopology, functions: dict[int, int]) -> Cables:
 def _nodes(
     topology: SubnetTopology, by_node: dict[int, int], rates: dict[PortPosition, tuple[int, int]]
 ) -> Iterator[SimNode]:
+    """Yield the nodes in the file's order, without cables."""
     for number, line in enumerate(topology.nodes):
         count = 1 if number in by_node else line.num_ports
         ports = [

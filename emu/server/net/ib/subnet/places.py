@@ -12,10 +12,10 @@ FUNCTION = "function"
 
 
 def places_of(topology: SubnetTopology, guids: Sequence[int]) -> dict[int, int]:
-    """Return the node of each function, by its GUID.
+    """Return the number of each function's node, by the function's GUID.
 
-    Functions without a channel adapter of their name take the others in the file's order. Raises
-    TopologyError when the file has too few.
+    The adapter ``function0`` is for the first GUID, and so on; other functions take the adapters
+    left, in the file's order. Raises TopologyError for too few adapters or a duplicate GUID.
     """
     adapters = {
         number: node
@@ -43,7 +43,10 @@ def _is_named(node: NodeLine, functions: int) -> bool:
 
 
 def _check_guids(topology: SubnetTopology, numbers: dict[int, int]) -> None:
-    """Check that no other node has the GUID of a function, which overrides its node's GUID."""
+    """Raise TopologyError if another node has the GUID of a function.
+
+    A function's GUID overrides that of its own node.
+    """
     others = {node.guid for at, node in enumerate(topology.nodes) if at not in numbers.values()}
     for guid in numbers:
         if guid in others:

@@ -54,7 +54,10 @@ class CounterAgents:
         self._bases: dict[PortPosition, dict[tuple[int, str], int]] = {}
 
     def answer(self, node: SimNode, data: bytes) -> bytes | None:
-        """Return the response to a MAD of 256 bytes; None without one."""
+        """Return a node's response to a MAD of 256 bytes; None for another class or no request.
+
+        Packets on routes are added to the ports' counters first.
+        """
         if pma_mad.view(data).mad_hdr.mgmt_class != MgmtClass.PERF_MGMT:
             return None
         self._routes.settle()
@@ -62,7 +65,10 @@ class CounterAgents:
         return pma.respond(partial(self._selected, node), _COUNTERS, mask, data)
 
     def _selected(self, node: SimNode, number: int) -> list[_Counts] | None:
-        """Return the ports that a request selects; None for an invalid port."""
+        """Return the counters of the ports that a request selects; None for an invalid port.
+
+        ALL_PORTS selects all ports but a switch's port 0.
+        """
         first = 0 if node.is_switch else 1
         if number == pma.ALL_PORTS:
             return [self._of(node, port) for port in range(1, node.num_ports + 1)]

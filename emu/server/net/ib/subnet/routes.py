@@ -94,7 +94,10 @@ class Routes:
         """Counters of PortCounters and PortCountersExtended, by port."""
 
     def way(self, place: PortPosition, lid: int) -> Path:
-        """Return the route for a LID from an adapter's port, or from a switch itself: port 0."""
+        """Return the route for a LID from an adapter's port, or from a switch itself: port 0.
+
+        A route without a receiver ends at NOWHERE; it names the port that drops, if that counts.
+        """
         self._renew()
         path = self._paths.get((place, lid))
         if path is None:
@@ -103,7 +106,7 @@ class Routes:
         return path
 
     def tree(self, node: int, lid: int) -> MulticastTree:
-        """Return the tree for a multicast LID from an adapter's port 1."""
+        """Return the tree for a multicast LID from an adapter's port 1; ``ends`` are adapters."""
         self._renew()
         tree = self._trees.get((node, lid))
         if tree is None:
@@ -112,7 +115,10 @@ class Routes:
         return tree
 
     def passes(self, path: Path | MulticastTree, octets: int, packets: int = 1) -> None:
-        """Count packets on a route; ``octets`` is their total size."""
+        """Count packets on a route; ``octets`` is their total size.
+
+        The ports' counters follow at :meth:`settle`, here only above MAX_OWED links.
+        """
         if not path.packets:
             if self._owed > MAX_OWED:
                 self.settle()
@@ -122,10 +128,12 @@ class Routes:
         path.octets += octets
 
     def _keep(self, path: Path | MulticastTree) -> None:
+        """Add a new route's links to the kept ones, and charge the budget for the search."""
         self._kept += len(path.sent) + 1
         self._round.charge(len(path.sent) * STEPS_PER_LINK_FOUND)
 
     def _renew(self) -> None:
+        """Forget all kept routes after a change in the subnet, or at MAX_KEPT links."""
         if self._generation != self._cables.generation or self._kept >= MAX_KEPT:
             self._paths.clear()
             self._trees.clear()
@@ -133,7 +141,7 @@ class Routes:
             self._generation = self._cables.generation
 
     def settle(self) -> None:
-        """Add the routes' counts to the counters of the ports."""
+        """Add the routes' counts to the counters of the ports; the budget is charged."""
         self._round.charge(self._owed * STEPS_PER_LINK_COUNTED)
         paths, self._owing, self._owed = self._owing, [], 0
         for path in paths:
@@ -152,6 +160,7 @@ class Routes:
     def _add(
         self, places: tuple[PortPosition, ...], names: _Names, path: Path | MulticastTree
     ) -> None:
+        """Add a route's packets and 4-byte words of data to the named counters of each port."""
         all_packets, packets, data = names
         for place in places:
             counts = self.counts.get(place)
@@ -162,6 +171,11 @@ class Routes:
             counts[data] += path.octets // 4
 
     def _walk(self, node: int, port: int, lid: int) -> Path:
+        """Return the route from a port, or from a switch itself, through the switches' tables.
+
+        No table entry, the port of arrival, and MAX_LINKS are dropped as RELAY_ERRORS. An unusable
+        link is dropped as DISCARDS. An adapter without the LID drops uncounted.
+        """
         cables = self._cables
         sent: list[PortPosition] = []
         received: list[PortPosition] = []
@@ -185,11 +199,15 @@ class Routes:
         return Path(NOWHERE, tuple(sent), tuple(received), (node, entry, RELAY_ERRORS))
 
     def _exit(self, node: int, lid: int) -> int:
+        """Return a switch's output port for a LID; NO_PORT for an adapter or an unknown LID."""
         tables = self._cables.nodes[node].tables
         return NO_PORT if tables is None else tables.exit_to(lid)
 
     def _across(self, node: int, port: int) -> PortPosition | None:
-        """Return the other end of a usable link: this end is ACTIVE, the other ARMED or ACTIVE."""
+        """Return the other end of a usable link: this end ACTIVE, the other ARMED or ACTIVE.
+
+        None if the link is not usable.
+        """
         cables = self._cables
         far = cables.peer(node, port)
         if far is None or not cables.is_active(node, port):
@@ -204,7 +222,7 @@ class Routes:
         return near
 
     def _spread(self, node: int, lid: int) -> MulticastTree:
-        """Return the tree of a multicast LID.
+        """Return the tree of a multicast LID, with at most MAX_BRANCHES links.
 
         A switch forwards to all ports of its mask except the input port, and to each port only
         once.

@@ -53,7 +53,11 @@ class SubnetPort:
     # -- the link
 
     def attach(self, hca: Hca) -> None:
-        """Connect the function; after a reset it replaces the old one, and has no LID."""
+        """Connect the function; after a reset it replaces the old one, and has no LID.
+
+        A cable that a fault had pulled is plugged in again. The peer's link goes down and trains
+        anew; the port takes the peer's width and speed.
+        """
         cables, node = self._fabric.cables, self._fabric.cables.nodes[self.number]
         self._hca = hca
         if self._is_pulled:
@@ -83,13 +87,17 @@ class SubnetPort:
         return port.managed is None or not port.managed.is_disabled
 
     def set_link(self, *, up: bool) -> None:
-        """Set the link of the function's port up or down."""
+        """Set the link of the function's port up or down; without a function, only store it."""
         self._has_cable = up
         if self._hca is not None:
             lifecycle.set_link(self._hca, up=up)
 
     def port_changed(self, hca: Hca) -> None:
-        """Update the subnet after a driver, a manager or a fault changed the function's port."""
+        """Update the subnet after a driver, a manager or a fault changed the function's port.
+
+        Changed capabilities and description are reported by traps, and a pulled cable is cut at
+        both ends. A replaced function is ignored.
+        """
         if hca is not self._hca or hca.ib.managed is None:
             return
         self._report_changes(hca.ib)
@@ -103,29 +111,36 @@ class SubnetPort:
     # -- faults of the subnet (``emu.device.faults.points.subnet``)
 
     def cut_cable(self, node: str, port: int, *, is_cut: bool) -> bool:
-        """Cut or repair a cable; return False if already done. Raises NoEffectError without one."""
+        """Cut or repair the cable at a node's port; return False if already done.
+
+        Raises NoEffectError without such a node or cable.
+        """
         return self._fabric.cables.cut(*self._place(node, port), is_cut=is_cut)
 
     def fail_link(self, node: str, port: int, error: LinkError, count: int) -> None:
-        """Inject errors at a port. Raises NoEffectError when it has no link."""
+        """Inject errors at a node's port. Raises NoEffectError for a port without a link."""
         place = self._place(node, port)
         if self._fabric.cables.peer(*place) is None:
             raise NoEffectError(f"no link at port {port} of {node!r}")
         self._fabric.fail_link(place, error, count)
 
     def _place(self, node: str, port: int) -> PortPosition:
+        """Return the position of a node's port.
+
+        Raises NoEffectError without such a node or cable.
+        """
         try:
             return self._fabric.cables.place(node, port)
         except NoCableError as error:
             raise NoEffectError(str(error)) from None
 
     def count_error(self, name: str, number: int) -> None:
-        """Add errors to a counter of the function's port."""
+        """Add errors to a counter of the function's port; do nothing without a function."""
         if self._hca is not None:
             self._hca.ib.errors[name] += number
 
     def _report_changes(self, port: IbPort) -> None:
-        """Report changed capabilities or description to the manager by traps."""
+        """Send traps for capabilities or a description that changed since the last report."""
         (caps, description), now = self._described, (port.cap_mask1, port.node_description)
         self._described = now
         if now == (caps, description):
@@ -139,7 +154,10 @@ class SubnetPort:
     # -- packets out
 
     def node(self, lid: int) -> Hca | None:
-        """Return the function that a LID leads to, if this one is reachable from it."""
+        """Return the function that a LID leads to, if its packets find the way back to this one.
+
+        None without such a function, or if either direction has no route.
+        """
         far = self._fabric.finds(self, lid)
         if far is None or self._hca is None or far._hca is None:
             return None
@@ -150,7 +168,10 @@ class SubnetPort:
         return lid != 0
 
     def transmit(self, source: Hca, frame: bytes, _sqn: int = 0) -> bool:
-        """Send a packet; return False when the next one should wait."""
+        """Send a packet, through the port's link if any; return False to pause the sender.
+
+        Packets are delivered in a later round. One without a route is dropped and returns True.
+        """
         fabric = self._fabric
         if fabric.watcher is not None:
             fabric.watcher.packet(self.guid, frame, is_sent=True)
@@ -163,6 +184,10 @@ class SubnetPort:
         return not link.is_pausing
 
     def _forward(self, frame: bytes) -> bool:
+        """Send a packet along the switches' route; return False when the next one should wait.
+
+        A packet without a receiver is dropped and returns True.
+        """
         to = self._fabric.way(self, destination(frame), len(frame))
         return True if to is None else to.take(frame)
 
@@ -171,7 +196,10 @@ class SubnetPort:
         return None
 
     def when_ready(self, lid: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when more packets may be sent."""
+        """Call ``callback`` once, in a later round, when more packets may be sent to a LID.
+
+        The port's link comes first, then the queue of the receiver, or our own without one.
+        """
         link = self._fabric.tx_links.get(self.guid)
         if link is not None and link.is_pausing:
             link.when_ready(partial(self.when_ready, lid, callback))
@@ -180,7 +208,10 @@ class SubnetPort:
         to._queue.when_ready(callback)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Send a datagram to its receivers; drop it silently when there are none."""
+        """Send a datagram to its receivers; drop it silently when there are none.
+
+        Multicast and own LIDs are received by the sender, too. Others pass the port's link.
+        """
         fabric = self._fabric
         if fabric.watcher is not None:
             fabric.watcher.datagram(self.guid, packet, origin, is_sent=True)
@@ -197,6 +228,7 @@ class SubnetPort:
             link.take(DatagramLinkPacket(packet, partial(self._carry, origin=origin)))
 
     def _carry(self, packet: Datagram, origin: Origin) -> None:
+        """Send a datagram behind the port's link: an SMP hop by hop, others by the tables."""
         if packet.to.qpn == QP0:
             self._fabric.send_smp(self, packet, origin)
         else:
@@ -209,6 +241,7 @@ class SubnetPort:
         return self._queue.add(frame)
 
     def _enter(self, frame: bytes) -> None:
+        """Deliver a queued packet to the port, through its link unless sent by the same port."""
         link = self._fabric.rx_links.get(self.guid)
         if link is None or source_of(frame) == destination(frame):
             self._receive(frame)
@@ -216,6 +249,7 @@ class SubnetPort:
             link.take(IbLinkPacket(frame, self._receive))
 
     def _receive(self, frame: bytes) -> None:
+        """Deliver a packet to the function, past the watcher; drop it without a function."""
         if self._hca is None:
             return
         if self._fabric.watcher is not None:
@@ -223,7 +257,7 @@ class SubnetPort:
         take(self._hca, frame)
 
     def arrive(self, packet: Datagram, origin: Origin) -> None:
-        """Deliver a datagram to the port, through its link."""
+        """Deliver a datagram from another node to the port, through its link if any."""
         link = self._fabric.rx_links.get(self.guid)
         if link is None:
             self._take_datagram(packet, origin)
@@ -231,6 +265,7 @@ class SubnetPort:
             link.take(DatagramLinkPacket(packet, partial(self._take_datagram, origin=origin)))
 
     def _take_datagram(self, packet: Datagram, origin: Origin) -> None:
+        """Deliver a datagram to the function, past the watcher; drop it without a function."""
         hca = self._hca
         if hca is None:
             return

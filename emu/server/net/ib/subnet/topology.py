@@ -116,7 +116,10 @@ class _Reader:
     """Identifiers for the following node."""
 
     def take(self, number: int, line: str) -> str:
-        """Parse a line; return what is wrong with it, or an empty text."""
+        """Parse a line; return the reason if it is wrong, else an empty text.
+
+        Node, port and identifier are added to the reader's state.
+        """
         if match := _ABOUT.fullmatch(line):
             self.about[match[1]] = int(match[2], 16)
             return ""
@@ -127,6 +130,11 @@ class _Reader:
         return "neither a node, a port, nor an identifier of the following node"
 
     def _take_node(self, number: int, match: re.Match[str]) -> str:
+        """Add a node; return why it is wrong, else an empty text.
+
+        Wrong are an empty or unprintable name, a number of ports out of range, and more than
+        MAX_NODES.
+        """
         kind, ports, name = KINDS[match[1].lower()], int(match[2]), match[3]
         limit = MAX_SWITCH_PORTS if kind is NodeType.SWITCH else MAX_CA_PORTS
         if not name or not name.isprintable():
@@ -147,6 +155,11 @@ class _Reader:
         return ""
 
     def _take_port(self, number: int, match: re.Match[str]) -> str:
+        """Add a port's cable; return why it is wrong, else an empty text.
+
+        Wrong are a port before any node, one that its node lacks, and too many cables. An unknown
+        rate counts as none.
+        """
         if not self.nodes:
             return "a port before the first node"
         port, peer_port = int(match[1]), int(match[4] or 1)
@@ -163,7 +176,11 @@ class _Reader:
 
 
 def parse(text: str) -> SubnetTopology:
-    """Return the subnet that a file describes. Raises TopologyError."""
+    """Return the subnet that a file describes.
+
+    Raises TopologyError, with the line, for bad syntax, unknown or duplicate nodes, duplicate
+    GUIDs, and a port with two cables.
+    """
     reader = _Reader()
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > _MAX_LINE:
@@ -176,7 +193,10 @@ def parse(text: str) -> SubnetTopology:
 
 
 def _with_guids(nodes: list[NodeLine]) -> Iterator[NodeLine]:
-    """Yield the nodes, with generated GUIDs if missing. Raises TopologyError for a duplicate."""
+    """Yield the nodes, with generated GUIDs where the file has none.
+
+    Raises TopologyError for a GUID of two nodes, or too high for its ports' GUIDs.
+    """
     owners: dict[int, str] = {}
     for node in nodes:
         if node.guid and (other := owners.setdefault(node.guid, node.name)) != node.name:
@@ -190,7 +210,11 @@ def _with_guids(nodes: list[NodeLine]) -> Iterator[NodeLine]:
 
 
 def _cables(nodes: tuple[NodeLine, ...], plugs: list[_Plug]) -> Iterator[SubnetCable]:
-    """Yield each cable once. Raises TopologyError for a port with two cables or an unknown node."""
+    """Yield each cable once, with 4xEDR by default.
+
+    Raises TopologyError for a port with two cables or looped to itself, an unknown node or port,
+    and a duplicate name.
+    """
     numbers: dict[str, int] = {}
     for number, node in enumerate(nodes):
         if numbers.setdefault(node.name, number) != number:

@@ -78,7 +78,7 @@ class Traps:
         self._tids = count(1)
 
     def link_changed(self, node: SimNode) -> None:
-        """Report that a link of a switch went up or down; adapters send no such trap."""
+        """Set a switch's PortStateChange and send trap 128; do nothing for an adapter."""
         if node.tables is None:
             return
         node.tables.info.port_state_change = 1
@@ -90,7 +90,7 @@ class Traps:
         self._report(_Event(node, 0, (SmaTrap.LINK_STATE_CHANGE, 0), bytes(notice)))
 
     def port_changed(self, node: SimNode, change: LocalChange) -> None:
-        """Report an adapter's changed node description or capabilities."""
+        """Send trap 144 about an adapter's changed node description or capabilities."""
         info = node.ports[1].info
         notice = local_change_notice.new(
             is_generic=1, trap_type=NoticeType.INFORMATIONAL,
@@ -102,7 +102,10 @@ class Traps:
         self._report(_Event(node, 1, (SmaTrap.LOCAL_CHANGE, change), bytes(notice)))
 
     def link_failed(self, node: SimNode, port: int, trap: SmaTrap) -> None:
-        """Report too many errors of a port; ``trap`` says of which kind."""
+        """Send a trap about too many errors of a port; ``trap`` says of which kind.
+
+        While an earlier one of the kind and port is unrepressed, only its content is replaced.
+        """
         lid = node.end(port).info.lid
         notice = port_notice.new(
             is_generic=1, trap_type=NoticeType.URGENT, producer_type=node.line.kind,
@@ -111,7 +114,10 @@ class Traps:
         self._report(_Event(node, self._own(node, port), (trap, port), bytes(notice)), is_calm=True)
 
     def bad_mkey(self, node: SimNode, entry: int, mad: Smp, slid: int) -> None:
-        """Report an SMP with a wrong M_Key from a LID at a port."""
+        """Send trap 256 about an SMP with a wrong M_Key from LID ``slid`` at a port.
+
+        While the node's earlier one is unrepressed, only its content is replaced.
+        """
         lid = node.end(entry).info.lid
         notice = bad_mkey_notice.new(
             is_generic=1, trap_type=NoticeType.SECURITY, producer_type=node.line.kind,
@@ -131,7 +137,7 @@ class Traps:
         self._report(_Event(node, self._own(node, entry), kind, bytes(notice)), is_calm=True)
 
     def repressed(self, node: int, tid: int) -> None:
-        """End a repressed trap of the node with this number."""
+        """End the trap with this transaction id of the node; ignore an unknown id."""
         waiting = self._sent.get(node, {})
         for kind in [kind for kind, sent in waiting.items() if sent.tid == tid]:
             self._stop(node, kind)
@@ -142,9 +148,10 @@ class Traps:
         return 0 if node.is_switch else port
 
     def _report(self, event: _Event, *, is_calm: bool = False) -> None:
-        """Send an event. A calm one replaces an unrepressed event of its kind and keeps its timer.
+        """Send an event, in place of an unrepressed one of its kind.
 
-        The sender of faulty packets thus does not control the number of traps.
+        A calm one only replaces content and transaction id, and keeps timer and repeats. The sender
+        of faulty packets thus does not control the number of traps.
         """
         before = self._sent.get(event.node.number, {}).get(event.kind)
         if before is not None and is_calm:
@@ -154,6 +161,7 @@ class Traps:
         self._send(_Sent(event, next(self._tids), 0))
 
     def _stop(self, node: int, kind: _Kind) -> None:
+        """Forget a trap and cancel its timer; do nothing if there is none."""
         waiting = self._sent.get(node, {})
         sent = waiting.pop(kind, None)
         if sent is not None and sent.timer is not None:
@@ -162,6 +170,10 @@ class Traps:
             self._sent.pop(node, None)
 
     def _send(self, sent: _Sent) -> None:
+        """Send a trap and schedule its repetition, up to _MAX_REPEATS times.
+
+        A port without a LID or an SM's LID drops the trap.
+        """
         event = sent.event
         sent.timer = None
         self._stop(event.node.number, event.kind)

@@ -60,7 +60,11 @@ class Walk:
         self._traps = traps
 
     def leave(self, place: PortPosition, data: bytes, dlid: int, slid: int) -> None:
-        """Send an SMP from a node's port; port 0 is a switch itself."""
+        """Send an SMP from a node's port, hop by hop; port 0 is a switch itself.
+
+        Nodes handle, answer or forward it on the way. Drop the SMP at a port without a link and
+        after MAX_LINKS.
+        """
         smp_ = Smps(smp.view(bytearray(data)), dlid, slid)
         node, port = place
         if port == 0:
@@ -78,7 +82,11 @@ class Walk:
         log.debug("SMP at node %d: too many hops: dropped", node)
 
     def _arrive(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
-        """Handle an SMP at a node; return its output port, or None where it ends."""
+        """Handle an SMP at a node; return its output port, or None where it ends.
+
+        A guest's function receives it if the LID matches or is permissive. Simulated nodes answer
+        their own and forward others.
+        """
         mad = smp_.mad
         if node.function is not None:
             if smp_.dlid == PERMISSIVE_LID or node.has_lid(entry, smp_.dlid):
@@ -93,13 +101,16 @@ class Walk:
         return self._forward_request(node, entry, smp_)
 
     def _exit(self, node: SimNode, smp_: Smps) -> int | None:
-        """Return a switch's output port for the SMP's LID."""
+        """Return a switch's output port for the SMP's LID; None if the table drops it."""
         tables = node.tables
         port = tables.exit_to(smp_.dlid) if tables is not None else NO_PORT
         return None if port in (0, NO_PORT) else port
 
     def _forward_request(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
-        """Handle a directed request (C14-9)."""
+        """Forward or answer a directed request (C14-9); return its output port.
+
+        None drops it: more than 63 hops, a DrDLID, or a hop pointer that does not fit.
+        """
         mad = smp_.mad
         hops, at = mad.hop_cnt, mad.hop_ptr
         if hops > _MAX_HOPS or mad.dr_dlid != PERMISSIVE_LID:
@@ -119,7 +130,11 @@ class Walk:
         return None
 
     def _forward_response(self, node: SimNode, smp_: Smps) -> int | None:
-        """Handle a directed response (C14-13); simulated nodes send no requests."""
+        """Forward a directed response (C14-13); return its output port.
+
+        None drops it: an adapter, a wrong hop pointer, or a route that starts here. Simulated nodes
+        send no requests.
+        """
         mad = smp_.mad
         at = mad.hop_ptr
         if not node.is_switch or not 1 <= at <= mad.hop_cnt <= _MAX_HOPS:
@@ -137,7 +152,11 @@ class Walk:
         return port
 
     def _answer(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
-        """Respond to an SMP for the node; return the response's output port."""
+        """Respond to an SMP for the node; return the response's output port.
+
+        None without a response: a method that needs none, or a wrong M_Key, which is reported by a
+        trap. TrapRepress ends a trap of the node.
+        """
         mad = smp_.mad
         if mad.method not in (Method.GET, Method.SET, Method.TRAP_REPRESS):
             return None
