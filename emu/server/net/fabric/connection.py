@@ -243,7 +243,7 @@ class FabricConnection:
     def _written(self, count: int) -> None:
         """Remove ``count`` written bytes from the queue, and wake senders below PAUSE_BYTES.
 
-        Any write ends the stuck state and cancels the lifetime timer.
+        A write of queued bytes ends the stuck state and cancels the lifetime timer.
         """
         self._stop_lifetime()
         self._is_stuck = False
