@@ -65,7 +65,11 @@ class Backing:
         self.users = 0
 
     def close(self) -> bool:
-        """Unmap; return False if an existing view delays that until the view's end."""
+        """Unmap the file and remove its SIGBUS guard; return whether the mapping is gone.
+
+        Return False while an exported view exists: the mapping and its guard stay, and the caller
+        must call again. May be called repeatedly until True.
+        """
         self.view.release()
         try:
             self.mapping.close()
@@ -90,11 +94,15 @@ class BackingCache:
         """Mappings without users that a view keeps mapped."""
 
     def get(self, fd: int, end: int, writable: bool) -> Backing:
-        """Return a mapping of ``fd``'s file with its bytes up to ``end``; count one more user.
+        """Return a mapping of ``fd``'s whole file that covers the bytes up to ``end``.
 
-        The caller keeps the descriptor. Raises :class:`VfioRequestError` when the descriptor is not
-        a file's, the file is shorter than ``end``, may shrink, or cannot be mapped with
-        ``writable``.
+        Count one more user. Reuses a mapping of the same file (device and inode) if it is long
+        enough and as ``writable`` as needed. The caller keeps the descriptor; the file is sealed
+        against shrinking if possible.
+
+        Raises :class:`VfioRequestError`. EINVAL: no regular file, shorter than ``end``, or may
+        shrink (unless unsealed files are trusted). ENOSPC: 64 files are mapped. Else: the error of
+        mmap().
         """
         size, key, may_lose = self._check(fd, end)
         backing = self._backings.get(key)
@@ -108,7 +116,11 @@ class BackingCache:
         return backing
 
     def put(self, backing: Backing) -> None:
-        """Undo one :meth:`get`; the last one unmaps, or leaves that to :meth:`release`."""
+        """Undo one :meth:`get`; the last user's call unmaps the file.
+
+        While a view of the mapping exists, the mapping is held and still counts against the limit.
+        :meth:`release`, :meth:`collect` or a later :meth:`get` that needs space unmaps it.
+        """
         backing.users -= 1
         if backing.users:
             return
@@ -120,9 +132,9 @@ class BackingCache:
             self._held.append(backing)
 
     def release(self, forget: Callable[[], None]) -> bool:
-        """Call ``forget``, which drops the function's views, and unmap the held mappings.
+        """Unmap the held mappings, after ``forget`` has dropped the function's views.
 
-        Return False when a view still exists; the next call tries its mapping again.
+        Return True if none is left. ``forget`` is not called when no mapping is held.
         """
         if self._held:
             forget()
@@ -130,9 +142,10 @@ class BackingCache:
         return not self._held
 
     def collect(self) -> None:
-        """Unmap the held mappings after a garbage collection; log an error if a view survives.
+        """Run a full garbage collection and unmap the held mappings; do nothing when none is held.
 
-        A function's reset leaves reference cycles, which only a garbage collection frees.
+        Logs an error for a view that survives; its mapping stays held. A function's reset leaves
+        reference cycles, which only a garbage collection frees.
         """
         if self._held:
             gc.collect()
@@ -141,7 +154,10 @@ class BackingCache:
             logger.error("a view of guest memory outlives its mapping, which is unmapped later")
 
     def _unmap_held(self) -> bool:
-        """Unmap the held mappings without views; return whether there was any."""
+        """Unmap the held mappings without views; return True if at least one was unmapped.
+
+        Mappings with views stay held. Each unmapped one no longer counts against the limit.
+        """
         mapped = [backing for backing in self._held if not backing.close()]
         unmapped = len(self._held) - len(mapped)
         self._mapped -= unmapped
@@ -149,9 +165,12 @@ class BackingCache:
         return unmapped > 0
 
     def _check(self, fd: int, end: int) -> tuple[int, tuple[int, int], bool]:
-        """Return size and identity of the file, and whether it may lose pages.
+        """Return the file's size, its (device, inode), and whether it may still lose pages.
 
-        Seal the file first, so that its size cannot shrink afterwards.
+        Seals the file first, if possible, so that its size cannot shrink afterwards. True for files
+        without a seal and for those of huge pages, which then get a SIGBUS guard. Raises
+        :class:`VfioRequestError` with EINVAL: the file may shrink and is not trusted, is no regular
+        file, or is shorter than ``end``.
         """
         is_sealed = sealed_against_shrinking(fd)
         if not (is_sealed or self._trust_unsealed):
@@ -180,7 +199,11 @@ def _guard() -> SigbusGuard:
 
 
 def sealed_against_shrinking(fd: int) -> bool:
-    """Return whether the file can never shrink; seal it if possible."""
+    """Return whether F_SEAL_SHRINK is set on the file; try to set it first.
+
+    False for a file that cannot be sealed: not a memfd, sealed by F_SEAL_SEAL, or not writable.
+    Raises nothing.
+    """
     try:
         if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
             return True

@@ -87,7 +87,10 @@ class Transport(Protocol):
 
 
 def clean_up(name: str, *steps: Callable[[], object]) -> None:
-    """Execute every step after a client has left; log the failures of steps."""
+    """Execute every step after a client has left, also after one has failed.
+
+    An exception of a step is logged with ``name`` and not raised.
+    """
     for step in steps:
         try:
             step()

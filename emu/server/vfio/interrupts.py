@@ -42,10 +42,10 @@ class MsixVectors(ABC):
         self._pending.clear()
 
     def trigger(self, vector: int) -> None:
-        """Raise ``vector``; latch it while the client has not set it up, or sending is not
-        permitted.
+        """Raise ``vector``: send it, or latch it in its pending bit.
 
-        Raises IndexError for a vector that the function does not have.
+        A vector is latched while the client has not set it up, or while :meth:`permit` withholds
+        all. Raises IndexError for a vector that the function does not have.
         """
         if not 0 <= vector < self.count:
             raise IndexError(f"vector {vector} of {self.count}")
@@ -70,7 +70,11 @@ class MsixVectors(ABC):
         self.clear_pending()
 
     def permit(self, allowed: bool) -> None:
-        """Permit or withhold vectors, as :meth:`emu.device.ports.Interrupts.permit`."""
+        """Allow or forbid MSI-X messages, as bus mastering does; allowed at first.
+
+        While forbidden, every triggered vector is latched. Permission sends the latched vectors
+        that the client has set up, lowest first; the others stay latched.
+        """
         self._deliver = self._send if allowed else _withhold
         self._send_pending()
 
@@ -79,7 +83,10 @@ class MsixVectors(ABC):
         """Send ``vector``; return False when the client has not set it up."""
 
     def _send_pending(self) -> None:
-        """Send the latched vectors that can be sent now, lowest vector first."""
+        """Send the latched vectors that can be sent now, lowest first; clear their pending bits.
+
+        Vectors that the client has not set up, or all while forbidden, stay latched.
+        """
         for vector in sorted(self._pending):
             if self._deliver(vector):
                 self._pending.discard(vector)
@@ -95,7 +102,10 @@ class IrqTable(MsixVectors):
         self.resize(0)
 
     def resize(self, count: int) -> None:
-        """Set up ``count`` MSI-X vectors, one ERR and one REQ interrupt, without eventfds."""
+        """Set up ``count`` MSI-X vectors, one ERR and one REQ interrupt, without eventfds.
+
+        Closes all earlier eventfds and clears all pending bits. INTx and MSI have no interrupts.
+        """
         self.clear()
         super().resize(count)
         counts = {Irq.MSIX: count, Irq.ERR: 1, Irq.REQ: 1}
@@ -112,15 +122,22 @@ class IrqTable(MsixVectors):
         self._drop_eventfds()
 
     def _drop_eventfds(self) -> None:
+        """Close and remove every eventfd of every interrupt type; latched vectors stay."""
         for index, fds in enumerate(self._fds):
             self._assign(index, range(len(fds)), [])
 
     def set(
         self, index: int, flags: int, start: int, count: int, data: bytes, fds: list[int]
     ) -> None:
-        """Execute a DEVICE_SET_IRQS; remove the kept descriptors from ``fds``.
+        """Execute a DEVICE_SET_IRQS: set eventfds (DATA_EVENTFD), remove them, or signal them.
 
-        Raises :class:`VfioRequestError` with EINVAL before anything changes.
+        DATA_EVENTFD takes over ``fds``, clears the list and sends latched vectors; an empty list
+        removes the eventfds of the range. DATA_NONE with ``count`` 0 removes all of the type.
+        DATA_NONE and DATA_BOOL otherwise signal the chosen interrupts; those without an eventfd are
+        ignored.
+
+        Raises :class:`VfioRequestError` with EINVAL before any eventfd changes: invalid ``flags``,
+        masking, range, data length, number of descriptors, or a descriptor that is no eventfd.
         """
         vectors = self._check(index, flags, start, count)
         data_type = flags & IrqSetFlag.DATA_MASK
@@ -142,7 +159,12 @@ class IrqTable(MsixVectors):
                 self._signal(self._fds[index][vector])
 
     def _check(self, index: int, flags: int, start: int, count: int) -> range:
-        """Return the vectors that a DEVICE_SET_IRQS refers to."""
+        """Return the interrupts that a DEVICE_SET_IRQS refers to; empty for ``count`` 0.
+
+        Raises :class:`VfioRequestError` with EINVAL: unknown type, not exactly one DATA flag, or
+        another action than TRIGGER. EINVAL also for a range past the type's interrupts, or
+        ``count`` 0 that is not DATA_NONE from 0.
+        """
         if index >= NUM_IRQS:
             raise _invalid(f"interrupt type {index}")
         data_type, action = flags & IrqSetFlag.DATA_MASK, flags & IrqSetFlag.ACTION_TYPE_MASK
@@ -158,7 +180,10 @@ class IrqTable(MsixVectors):
         return range(start, start + count)
 
     def _assign(self, index: int, vectors: range, fds: Sequence[int]) -> None:
-        """Set the vectors' eventfds, or remove them when ``fds`` is empty."""
+        """Set the eventfds of ``vectors``, or remove them when ``fds`` is empty.
+
+        Close the replaced ones.
+        """
         table = self._fds[index]
         for position, vector in enumerate(vectors):
             if table[vector] >= 0:
@@ -169,7 +194,11 @@ class IrqTable(MsixVectors):
         return self._signal(self._msix[vector])
 
     def _signal(self, fd: int) -> bool:
-        """Add one to an eventfd's counter; return False without an eventfd."""
+        """Add one to an eventfd's counter; return False without an eventfd (``fd`` -1), else True.
+
+        A full counter counts as signalled. When a blocked write ends by the alarm, all eventfds are
+        closed and ``on_blocked`` is called: the client cleared O_NONBLOCK.
+        """
         if fd < 0:
             return False
         ALARM.set()
@@ -193,7 +222,10 @@ def _withhold(_vector: int) -> bool:
 
 
 def _check_eventfd(fd: int) -> None:
-    """Refuse a descriptor that is no eventfd; set O_NONBLOCK, because a write must never block."""
+    """Set O_NONBLOCK on an eventfd, because a write must never block.
+
+    Raises :class:`VfioRequestError` with EINVAL for a descriptor that is no eventfd.
+    """
     if os.readlink(f"/proc/self/fd/{fd}") != _EVENTFD:
         raise _invalid("a descriptor that is no eventfd")
     os.set_blocking(fd, False)

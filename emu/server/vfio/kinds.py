@@ -28,11 +28,11 @@ def make_transport(
     trust_unsealed: bool = False,
     socket_mode: int = OWNER_ONLY,
 ) -> Transport:
-    """Return a transport of one of :data:`KINDS` that will listen on ``path``.
+    """Return a new transport of one of :data:`KINDS` for ``path``.
 
-    ``socket_mode`` is the path's mode: processes with write permission may connect.
-    ``trust_unsealed`` accepts guest memory in files that may shrink; see
-    ``emu.server.vfio.backing``. Raises :class:`emu.server.vfio.base.TransportError` when its
-    library is missing.
+    :meth:`Transport.listen` opens it. ``socket_mode`` is the path's mode: processes with write
+    permission may connect. ``trust_unsealed`` accepts guest memory in files that may shrink; see
+    ``emu.server.vfio.backing``. Raises :class:`emu.server.vfio.base.TransportError` when
+    libvfio-user is missing, and KeyError for another ``kind``.
     """
     return _KINDS[kind](path, trust_unsealed=trust_unsealed, socket_mode=socket_mode)

@@ -52,6 +52,11 @@ class LibraryVectors(MsixVectors):
         self._has_blocked = False
 
     def _send(self, vector: int) -> bool:
+        """Send ``vector`` by the library; return False when the client has not set it up.
+
+        False also without a context, and after a write has blocked until the alarm. The blocked
+        write itself returns True, calls ``on_blocked`` and ends sending until the client changes.
+        """
         if self.context is None or self._has_blocked:
             return False
         ALARM.set()
@@ -107,9 +112,11 @@ class Context:
         interrupts.context = self
 
     def attach(self, greeting: bytes) -> tuple[bytes, list[int], bool]:
-        """Let the library answer a client's VERSION; return reply, its descriptors, and success.
+        """Let the library answer a client's VERSION, sent on a private connection.
 
-        The library is connected to a private socket until :meth:`adopt`.
+        Return the reply, its descriptors (at most one, for the caller to send and close), and
+        whether the library agreed to the version. The library stays on the private connection until
+        :meth:`adopt`.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stand_in:
             stand_in.connect(os.fspath(self._path))
@@ -124,10 +131,11 @@ class Context:
         self._serving = True
 
     def run(self) -> None:
-        """Handle a complete message.
+        """Let the library read and handle one message.
 
-        Raises EOFError when the client has left, :class:`VfioProtocolError` when the library cannot
-        continue, and any unexpected exception of a callback.
+        The call blocks until the message is complete. Raises EOFError when the client has left,
+        :class:`VfioProtocolError` for another error of the library, and any exception of a callback
+        other than VfioRequestError.
         """
         result = self._library.vfu_run_ctx(self._context)
         if self._error_in_callback is not None:
@@ -141,7 +149,12 @@ class Context:
         raise VfioProtocolError(f"vfu_run_ctx: {os.strerror(ctypes.get_errno())}")
 
     def hang_up(self) -> None:
-        """Make the library drop its client, if it has one, by a closed connection."""
+        """Make the library drop its client and unmap the client's ranges.
+
+        Do nothing without a client. Replaces the client's connection by a closed one, which the
+        library reads. The client's own socket stays open. EOFError and VfioProtocolError are not
+        raised; an exception of a callback is.
+        """
         if not self._serving:
             return
         ended, other = socket.socketpair()
@@ -154,9 +167,10 @@ class Context:
             logger.debug("%s: the library has dropped the client %s", self._name, error)
 
     def trigger(self, vector: int) -> bool:
-        """Send a vector; return False without an eventfd of the client.
+        """Send a vector by the library; return True if sent, or if the eventfd's counter is full.
 
-        Raises InterruptedError when the write to the eventfd has blocked until the alarm.
+        Return False for any other failure, mostly a vector without an eventfd of the client. Raises
+        InterruptedError when the write to the eventfd has blocked until the alarm.
         """
         if self._library.vfu_irq_trigger(self._context, vector) == 0:
             return True
@@ -166,7 +180,10 @@ class Context:
         return code == errno.EAGAIN  # the counter is full: already signalled
 
     def destroy(self) -> None:
-        """Free the context and the private path."""
+        """Free the context, remove its private directory and detach the vectors.
+
+        May be called twice.
+        """
         self._interrupts.context = None
         if self._context is not None:
             self._library.vfu_destroy_ctx(self._context)
@@ -174,7 +191,10 @@ class Context:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _set_up(self) -> None:
-        """Declare the function: its regions, interrupts, memory and reset."""
+        """Declare regions, interrupts, memory and reset to the library, and realize the context.
+
+        Raises :class:`TransportError` with the name of the library function that failed.
+        """
         level = abi.LOG_INFO if logger.isEnabledFor(logging.DEBUG) else abi.LOG_ERR
         self._do("vfu_setup_log", self._keep(abi.LogFn(self._log)), level)
         self._do("vfu_pci_init", abi.VFU_PCI_TYPE_EXPRESS, abi.PCI_HEADER_TYPE_NORMAL, 0)
@@ -205,7 +225,11 @@ class Context:
         return callback
 
     def _failed(self, error: Exception) -> int:
-        """Report a callback's exception to the library; return its error code."""
+        """Report a callback's exception to the library by errno; return -1, the callback's result.
+
+        A VfioRequestError is logged, and its errno becomes the client's error reply. :meth:`run`
+        raises any other exception, whose errno is EIO.
+        """
         if isinstance(error, VfioRequestError):
             logger.warning("%s: %s", self._name, error)
             ctypes.set_errno(error.errno)
@@ -219,10 +243,18 @@ class Context:
         logger.log(severity, "%s: libvfio-user: %s", self._name, message.decode(errors="replace"))
 
     def _access(self, region: int) -> Any:
-        """Return the callback for a region; the library checks offset and count."""
+        """Return the library's callback for reads and writes of a region.
+
+        The callback returns the count, or -1 as :meth:`_failed` when the function raises. The
+        library has checked offset and count.
+        """
         function = self._function
 
         def access(_context: int, buffer: int, count: int, offset: int, is_write: bool) -> int:
+            """Read or write ``count`` bytes of the region.
+
+            Return ``count``, or -1 with errno set.
+            """
             try:
                 if not is_write:
                     data = _read(function, region, offset, count)
@@ -238,7 +270,12 @@ class Context:
         return access
 
     def _dma_register(self, _context: int, pointer: Any) -> None:
-        """Map what the library has mapped, if it is safe; else leave the range inaccessible."""
+        """Map in our :class:`DmaMap` a range that the library has mapped for the client.
+
+        A range whose file is not safe (``emu.server.vfio.backing``) is logged and stays unmapped;
+        the client gets no error. A range whose file is not found, or without one, is granted but
+        inaccessible.
+        """
         info = pointer.contents
         iova, size = info.iova.iov_base or 0, info.iova.iov_len
         access = READ * bool(info.prot & abi.PROT_READ) | WRITE * bool(info.prot & abi.PROT_WRITE)
@@ -254,6 +291,7 @@ class Context:
             self._failed(error)
 
     def _dma_unregister(self, _context: int, pointer: Any) -> None:
+        """Unmap a range that the library unmaps; a refused DMA_UNMAP is only logged."""
         info = pointer.contents
         try:
             self._memory.unmap(info.iova.iov_base or 0, info.iova.iov_len)
@@ -263,7 +301,11 @@ class Context:
             self._failed(error)
 
     def _reset(self, _context: int, kind: int) -> int:
-        """Handle DEVICE_RESET; for a lost client the transport resets, after its clean-up."""
+        """Handle DEVICE_RESET: clear latched vectors and reset the function.
+
+        Return 0, or -1 if that fails. Does nothing for VFU_RESET_LOST_CONN: then the transport
+        resets the function after its clean-up.
+        """
         if kind != abi.VFU_RESET_LOST_CONN:
             self._interrupts.clear_pending()
             try:
@@ -274,6 +316,10 @@ class Context:
 
 
 def _read(function: PciFunction, region: int, offset: int, count: int) -> bytes:
+    """Return ``count`` bytes of a region or of configuration space.
+
+    Raises VfioRequestError with EIO when the function returns another number of bytes.
+    """
     if region == RegionIndex.CONFIG:
         data = function.config_read(offset, count)
     else:

@@ -67,6 +67,10 @@ class LibvfioUserServer(VfioServer["_LibraryClient"]):
         self._context: Context | None = None
 
     def _open(self, function: PciFunction) -> None:
+        """Create the library's context and listen; destroy the context if listening fails.
+
+        Raises :class:`TransportError` for either.
+        """
         self._context = Context(self._library, self._name, function, self.memory, self._vectors)
         try:
             self._listener.open()
@@ -79,7 +83,12 @@ class LibvfioUserServer(VfioServer["_LibraryClient"]):
         return _LibraryClient(sock, self._context)
 
     def _handle(self, client: _LibraryClient, timeout_ns: int | None) -> None:
-        """Let the library handle the received messages of one poll."""
+        """Let the library handle the received messages of one poll.
+
+        Send latched vectors after DEVICE_SET_IRQS. Before the agreement on VERSION, receive more of
+        VERSION, and attach the library once complete. Raises EOFError, OSError and
+        VfioProtocolError, which end the client.
+        """
         if client.attached:
             for command in client.peek(timeout_ns):
                 client.context.run()
@@ -89,7 +98,10 @@ class LibvfioUserServer(VfioServer["_LibraryClient"]):
             client.attach()
 
     def close(self) -> None:
-        """Drop the client, stop listening and free the library's context."""
+        """Drop the client, stop listening and free the library's context.
+
+        Do nothing when closed.
+        """
         super().close()
         if self._context is not None:
             self._context.destroy()
@@ -129,7 +141,11 @@ class _LibraryClient:
             self._sock.close()
 
     def greet(self, timeout_ns: int | None) -> bool:
-        """Wait for more of VERSION; return whether it is complete. Raises as :meth:`peek` does."""
+        """Receive more of VERSION, waiting up to ``timeout_ns``; return whether it is complete.
+
+        Raises EOFError when the client has left, and :class:`VfioProtocolError` when the first
+        message is not VERSION or has an invalid size.
+        """
         missing = self._missing()
         flags = 0 if self._waiter.prepare(timeout_ns) else socket.MSG_DONTWAIT
         try:
@@ -142,7 +158,11 @@ class _LibraryClient:
         return self._missing() == 0
 
     def attach(self) -> None:
-        """Let the library reply to VERSION and serve the socket."""
+        """Send the library's reply to VERSION, and make the library serve this socket.
+
+        Raises :class:`VfioProtocolError`, after the reply was sent, when the library refuses the
+        version.
+        """
         reply, fds, agreed = self.context.attach(self._greeting)
         try:
             socket.send_fds(self._sock, [reply], fds)
@@ -155,10 +175,11 @@ class _LibraryClient:
         self.context.adopt(self._sock)
 
     def peek(self, timeout_ns: int | None) -> list[int]:
-        """Wait for messages; return the commands of one poll, empty without any.
+        """Wait up to ``timeout_ns`` for messages; return the commands that one poll may handle.
 
-        Raises EOFError when the client has left and :class:`VfioProtocolError` when the next
-        message can never be handled.
+        The messages stay in the socket, where the library reads them. The list is empty when
+        nothing arrived. Raises EOFError when the client has left. Raises :class:`VfioProtocolError`
+        for an invalid size, or when not even the first message is complete.
         """
         flags = socket.MSG_PEEK
         if not self._waiter.prepare(timeout_ns):
@@ -185,7 +206,11 @@ class _LibraryClient:
         return commands
 
     def _missing(self) -> int:
-        """Return the missing bytes of VERSION: first of its header, which has the total length."""
+        """Return the missing bytes of VERSION; 0 when it is complete.
+
+        While the header is incomplete, return the header's missing bytes only. Raises
+        :class:`VfioProtocolError` for another command or an invalid size.
+        """
         if len(self._greeting) < HEADER.size:
             return HEADER.size - len(self._greeting)
         _, command, size, _, _ = HEADER.unpack_from(self._greeting)
@@ -194,7 +219,11 @@ class _LibraryClient:
         return int(size - len(self._greeting))
 
     def _cost(self, head: int, command: int, size: int) -> int:
-        """Return the cost of a peeked message in bytes of a poll, as in our own server."""
+        """Return the cost of a peeked message in bytes of a poll, as in our own server.
+
+        The cost is the size; a BAR read adds its count, and anything but a BAR access adds
+        SLOW_BYTES.
+        """
         if command in _ACCESSES and size >= REGION_REQUEST.size:
             _, _, _, _, _, _, region, count = REGION_REQUEST.unpack_from(self._peeked, head)
             if region < NUM_BARS:

@@ -28,7 +28,11 @@ class VfioListener:
         self._inode = 0
 
     def open(self) -> None:
-        """Bind and listen; replace a dead server's socket. Raises TransportError."""
+        """Bind and listen; replace a dead server's socket.
+
+        Raises TransportError with the reason: the path is in use, is no socket, is too long, or
+        cannot be created.
+        """
         try:
             sock = listen(self.path, 1, self._mode)
         except OSError as error:
@@ -42,7 +46,11 @@ class VfioListener:
         return self._sock.fileno() if self._sock else -1
 
     def accept(self) -> socket.socket | None:
-        """Return the waiting client's blocking socket; None when the client has already left."""
+        """Return the waiting client's blocking socket.
+
+        None when no client waits, when it has already left, when the process lacks descriptors (the
+        connection is closed then), and when closed. Sending to the client times out after 2 s.
+        """
         client = self._acceptor.accept() if self._acceptor else None
         if client is not None:
             client.setblocking(True)
@@ -50,7 +58,10 @@ class VfioListener:
         return client
 
     def close(self) -> None:
-        """Stop listening; do nothing when closed."""
+        """Stop listening and remove the path; do nothing when closed.
+
+        The path stays if another process has replaced it.
+        """
         if self._sock is None or self._acceptor is None:
             return
         self._acceptor.close()

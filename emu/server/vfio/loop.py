@@ -81,7 +81,10 @@ class Loop(TimerQueue):
         self.add_reader(self._woken_fd, self._woken)
 
     def add_transport(self, transport: Transport) -> None:
-        """Serve a transport whose ``listen`` was called, one client after the other."""
+        """Serve a transport whose ``listen`` was called, one client after the other.
+
+        Sets the function's ``on_work`` and schedules its first poll.
+        """
         self._transports.append(transport)
         function = transport.function
         function.on_work = partial(self._wake_function, function)
@@ -89,7 +92,10 @@ class Loop(TimerQueue):
         self._choose()
 
     def remove_transport(self, transport: Transport) -> None:
-        """Stop serving a transport; the caller closes it."""
+        """Stop serving a transport, and reset the function's ``on_work``.
+
+        The caller closes the transport. Raises ValueError for a transport that was not added.
+        """
         self._transports.remove(transport)
         transport.function.on_work = lambda: None
         self._awake.pop(transport.function, None)
@@ -103,9 +109,10 @@ class Loop(TimerQueue):
     def add_quiet_reader(self, fd: int, callback: Callable[[], None]) -> None:
         """Add a reader for a descriptor that seldom has data, at no cost while idle.
 
-        The kernel sends a signal when data arrive (fcntl(2): O_ASYNC), so that a sole transport can
-        continue to block in its receive call. Signals need the main thread; in another thread this
-        is an ordinary reader.
+        The kernel sends SIGIO when data arrive (fcntl(2): O_ASYNC), so that a sole transport can
+        continue to block in its receive call. ``callback`` is then called in the next round, in
+        rare cases up to 2 s later. Signals need the main thread; in another thread this is an
+        ordinary reader.
         """
         if threading.current_thread() is threading.main_thread():
             if self._restore_signal is None:
@@ -120,7 +127,10 @@ class Loop(TimerQueue):
         self.add_reader(fd, callback)
 
     def remove_reader(self, fd: int) -> None:
-        """Stop watching ``fd``; call before closing the descriptor."""
+        """Stop watching ``fd``, quiet or not; call before closing the descriptor.
+
+        Raises KeyError for a descriptor without a reader.
+        """
         del self._readers[fd]
         if fd in self._quiet:
             self._quiet.discard(fd)
@@ -128,17 +138,20 @@ class Loop(TimerQueue):
         self._choose()
 
     def run(self) -> None:
-        """Run rounds until :meth:`stop`; return at once after an earlier call of it."""
+        """Run rounds until :meth:`stop`; return at once when ``stop`` was called before.
+
+        Each return clears the request to stop, so that the loop can run again.
+        """
         while not self._stopping:
             self.step(None)
         self._stopping = False
 
     def step(self, timeout_ns: int | None = 0) -> None:
-        """Run a round: backlogs, due timers, functions' work, then messages.
+        """Run a round: waiters of earlier rounds, due timers, functions' work, then messages.
 
-        The round's steps (:mod:`emu.device.rounds`) bound all of this together. Waits for messages
-        no longer than ``timeout_ns`` (None: for ever) or until the next timer, and not at all while
-        a function has pending work.
+        The round's budget (:mod:`emu.device.rounds`) bounds all of this together. Waits for
+        messages no longer than ``timeout_ns`` (None: for ever) or until the next timer, and not at
+        all while a function has pending work. Exceptions of callbacks are logged, not raised.
         """
         self.budget.begin()
         if self._nudged and self._call_quiet_readers():
@@ -165,9 +178,10 @@ class Loop(TimerQueue):
             self._poll_once(timeout_ns)
 
     def _run_functions(self) -> bool:
-        """Let functions work until the round is over; return whether work is left.
+        """Let functions work until the round's budget is used; return whether work is left.
 
-        The next round starts with the functions that were not polled in this one.
+        Polls each function at most once. Functions that were not polled come first in the next
+        round. True also while a user of the budget waits for the next round.
         """
         awake, budget = self._awake, self.budget
         had: set[PciFunction] = set()
@@ -208,7 +222,8 @@ class Loop(TimerQueue):
     def stopped_by(self, *signals: signal.Signals) -> Iterator[None]:
         """Let these signals stop the loop while the body runs. Only in the main thread.
 
-        Meanwhile a client cannot make an interrupt's write block (``emu.server.vfio.waits.alarm``).
+        At the end the previous handlers and wake-up descriptor are restored. Meanwhile a client
+        cannot make an interrupt's write block (``emu.server.vfio.waits.alarm``).
         """
 
         def stop(_signum: int, _frame: FrameType | None) -> None:
@@ -227,7 +242,10 @@ class Loop(TimerQueue):
                 signal.signal(number, handler)
 
     def close(self) -> None:
-        """Close every transport and the loop's own descriptors."""
+        """Close every transport and the loop's own descriptors; restore the handler of SIGIO.
+
+        Readers' descriptors stay open. Call once.
+        """
         for transport in self._transports:
             transport.close()
         if self._restore_signal is not None:
@@ -236,7 +254,11 @@ class Loop(TimerQueue):
         os.close(self._wake_fd)
 
     def _choose(self) -> None:
-        """Set ``_sole`` to the only transport if it is the only event source, else to None."""
+        """Set ``_sole`` to the only transport if it is the only event source, else to None.
+
+        Quiet readers and the loop's own wake-up descriptor do not count. Marks the polled
+        descriptors as stale.
+        """
         alone = len(self._transports) == 1 and len(self._readers) == 1 + len(self._quiet)
         self._sole = self._transports[0] if alone else None
         self._is_stale = True
@@ -247,7 +269,10 @@ class Loop(TimerQueue):
             self._sole.wake()
 
     def _call_quiet_readers(self) -> bool:
-        """Call the quiet readers that have data; return whether there was any."""
+        """Call the quiet readers that have data.
+
+        Return whether any had, and then check again next round.
+        """
         self._nudged = False
         ready = select.poll()
         for fd in self._quiet:
@@ -259,6 +284,11 @@ class Loop(TimerQueue):
         return self._nudged
 
     def _poll_once(self, timeout_ns: int | None) -> None:
+        """Poll all descriptors once, for up to ``timeout_ns``, and serve those that are ready.
+
+        Calls readers, serves connected transports, accepts clients for the others. Does not wait
+        while a transport has received messages pending; each of them is served as well.
+        """
         if self._is_stale:
             self._poll_these(self._to_poll())
         requested, behind = self._polled, self._behind
@@ -278,7 +308,10 @@ class Loop(TimerQueue):
             self._serve(transport, 0)
 
     def _serve(self, transport: Transport, timeout_ns: int | None) -> None:
-        """Serve a transport, whose client may leave or have more messages afterwards."""
+        """Serve a transport.
+
+        Then schedule its function, and note a change of its descriptor or events.
+        """
         _guarded(transport.serve, timeout_ns)
         self._wake_function(transport.function)
         if self._polled.get(transport.fileno()) != (transport, transport.events):
@@ -292,7 +325,11 @@ class Loop(TimerQueue):
         return requested
 
     def _poll_these(self, requested: dict[int, _Wanted]) -> None:
-        """Set the polled descriptors; a transport's changes with its client."""
+        """Set the descriptors to poll; do nothing if they are the same as before.
+
+        A transport without events to wait for has messages pending and is served in each round
+        instead. A descriptor of -1 (closed) is not polled.
+        """
         self._is_stale = False
         if requested == self._polled:
             return
@@ -305,7 +342,11 @@ class Loop(TimerQueue):
                 self._poll.register(fd, events)
 
     def _read(self, fd: int, events: int) -> None:
-        """Call a reader, unless an earlier callback has removed it."""
+        """Call a reader, unless an earlier callback has removed it; then wake every function.
+
+        Writes of the callback are collected and written together. A descriptor that was closed
+        without :meth:`remove_reader` is logged as an error and removed.
+        """
         callback = self._readers.get(fd)
         if callback is None:
             return
@@ -324,7 +365,7 @@ class Loop(TimerQueue):
 
 
 def _guarded(call: Callable[..., None], *arguments: object) -> None:
-    """Make a call; log an unexpected exception, which affects no other call."""
+    """Make a call; log an exception of it, and do not raise."""
     try:
         call(*arguments)
     except Exception:

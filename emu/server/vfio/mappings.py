@@ -11,10 +11,11 @@ from pathlib import Path
 
 
 def find_backing(address: int) -> tuple[int, int] | None:
-    """Return an open descriptor of the file mapped at ``address``, and the offset in the file.
+    """Return an open descriptor of the file mapped at ``address``, and the file's offset there.
 
-    The descriptor belongs to the code that opened it; a writable one is preferred. Returns None
-    when the address is not mapped from a file that is still open here.
+    The descriptor is not a new one: it belongs to the code that opened it. One with read and write
+    access is preferred. Returns None when the address is not mapped from a file that is still open
+    here.
     """
     for line in Path("/proc/self/maps").read_text().splitlines():
         span, _, offset, device, inode, *_ = line.split()
@@ -27,6 +28,10 @@ def find_backing(address: int) -> tuple[int, int] | None:
 
 
 def _find_open_file(device: int, inode: int) -> int | None:
+    """Return a descriptor of this process for the file, one with O_RDWR if possible.
+
+    None without any.
+    """
     fd = None
     for name in os.listdir("/proc/self/fd"):
         try:

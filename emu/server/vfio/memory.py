@@ -51,7 +51,10 @@ class DmaRegion:
             self.window = (start, end, start - offset, backing.mapping, backing.view)
 
     def denied(self, access: int) -> str:
-        """Return why ``access`` is refused."""
+        """Return why ``access`` is refused, as text of the DmaError.
+
+        Valid only for a refused access.
+        """
         if self.window is None:
             return "granted without a file descriptor"
         return "read-only" if access & ~self.access & WRITE else "write-only"
@@ -89,7 +92,11 @@ class DmaMap:
         return len(self._regions)
 
     def read(self, iova: int, length: int) -> bytes:
-        """Read guest memory, as :meth:`GuestMemory.read`."""
+        """Return a copy of ``length`` bytes of guest memory; the range may span mappings.
+
+        Raises :class:`DmaError` for a byte that is not granted for reading, while bus mastering is
+        off, or as the watch's check does.
+        """
         start, end, delta, mapping, _ = self._read_window
         stop = iova + length
         if start <= iova and stop <= end:
@@ -98,7 +105,11 @@ class DmaMap:
         return b"".join(window[3][at : at + size] for window, at, size in segments)
 
     def write(self, iova: int, data: Buffer) -> None:
-        """Write guest memory, as :meth:`GuestMemory.write`."""
+        """Copy ``data`` into guest memory; the range may span mappings.
+
+        Raises :class:`DmaError` before anything is written for a byte that is not granted for
+        writing. Also raises while bus mastering is off, or as the watch's check does.
+        """
         start, end, delta, mapping, _ = self._write_window
         stop = iova + len(data)
         if start <= iova and stop <= end:
@@ -111,7 +122,12 @@ class DmaMap:
             done += size
 
     def view(self, iova: int, length: int, *, writable: bool = True) -> memoryview:
-        """Return a view, as :meth:`GuestMemory.view`, also read-only with ``writable=False``."""
+        """Return the guest's own bytes of a range inside one mapping; empty for length 0.
+
+        Valid while ``generation`` stays the same. Raises :class:`DmaError` for a range over two
+        mappings (use :meth:`segments`), or not granted. ``writable=False`` permits read-only memory
+        and returns a read-only view.
+        """
         start, end, delta, _, view = self._write_window
         stop = iova + length
         if writable and start <= iova and stop <= end:
@@ -122,8 +138,11 @@ class DmaMap:
         return views[0] if views else memoryview(bytearray())
 
     def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
-        """Return views, as :meth:`GuestMemory.segments`; ``writable`` must be False for read-only
-        ranges.
+        """Return the guest's own bytes of a range, in order, one view for each mapping.
+
+        Empty for length 0. ``writable`` requires memory granted for reading and writing; False
+        returns read-only views. Raises :class:`DmaError` for a byte that is not granted, while bus
+        mastering is off, or as the check does.
         """
         start, end, delta, _, view = self._write_window
         stop = iova + length
@@ -137,7 +156,11 @@ class DmaMap:
     def equal_views(
         self, starts: Sequence[int], size: int, *, writable: bool = True
     ) -> list[memoryview]:
-        """Return views of equal size, as :meth:`GuestMemory.equal_views`."""
+        """Return views of ranges of ``size`` bytes at ``starts``, in order.
+
+        The list is empty, without an error, unless the most recently used writable mapping grants
+        all of them. In that case the caller uses :meth:`segments`.
+        """
         start, end, delta, _, view = self._write_window
         if not starts or min(starts) < start or max(starts) + size > end:
             return []
@@ -159,9 +182,10 @@ class DmaMap:
     def map(self, iova: int, size: int, offset: int, access: int, fd: int | None) -> None:
         """Grant a range, backed by ``fd`` from ``offset`` on; the caller keeps the descriptor.
 
-        Raises :class:`VfioRequestError` before anything changes. EINVAL: the range is empty,
-        unaligned or past the end of the address space or of the file, or the file may shrink.
-        EEXIST: the range overlaps. ENOSPC: too many ranges.
+        Without ``fd``, the range counts as granted, but every access to it raises DmaError. Changes
+        ``generation``. Raises :class:`VfioRequestError` before anything changes. EINVAL: the range
+        is empty, unaligned, without access or past the end of the address space or of the file, or
+        the file may shrink. EEXIST: the range overlaps. ENOSPC: too many ranges or files.
         """
         end = iova + size
         if not size or (iova | size | offset) % PAGE_SIZE or end > _ADDRESS_SPACE:
@@ -183,8 +207,10 @@ class DmaMap:
     def unmap(self, iova: int, size: int) -> int:
         """Unmap every range inside ``[iova, iova + size)`` and return their number.
 
-        Zero is no error: QEMU's intel-iommu unmaps ranges that it never mapped. A range that is
-        only partly inside causes EINVAL, and nothing changes.
+        Zero is no error: QEMU's intel-iommu unmaps ranges that it never mapped. Removal changes
+        ``generation`` and calls ``forget_views`` if a view keeps a mapping alive. Raises
+        :class:`VfioRequestError` with EINVAL, without a change, for an empty range, one past the
+        address space, or one that would split a granted range.
         """
         end = iova + size
         if not size or end > _ADDRESS_SPACE:
@@ -211,6 +237,11 @@ class DmaMap:
         self._files.collect()
 
     def _remove(self, first: int, last: int) -> None:
+        """Remove the ranges with these indices, and change ``generation``.
+
+        Unmaps their files, after ``forget_views`` if views exist. A mapping whose view is still in
+        use stays until a later removal or :meth:`collect`.
+        """
         removed = self._regions[first:last]
         del self._regions[first:last], self._starts[first:last]
         self._changed()
@@ -225,7 +256,11 @@ class DmaMap:
         self._read_window = self._write_window = self._no_window
 
     def _watched_segments(self, iova: int, length: int, access: int) -> list[_Segment]:
-        """Return the granted segments if ``check`` agrees; cache no range for the next access."""
+        """Return the granted segments after ``check`` has permitted the access by not raising.
+
+        Caches no range, so that the next access is checked as well. Raises as ``check`` and
+        :meth:`_granted_segments` do.
+        """
         if self._check is not None:
             self._check(iova, length, bool(access & WRITE))
         segments = self._permitted_segments(iova, length, access)
@@ -233,9 +268,10 @@ class DmaMap:
         return segments
 
     def _granted_segments(self, iova: int, length: int, access: int) -> list[_Segment]:
-        """Return the segments of a range by mapping.
+        """Return the segments of a range by mapping; empty for length 0.
 
-        Raises :class:`DmaError` unless every byte permits ``access``.
+        Raises :class:`DmaError` unless every byte permits ``access``. A range in a single mapping
+        is cached for the fast path of the next access.
         """
         segments: list[_Segment] = []
         at, stop = iova, iova + length
@@ -256,7 +292,7 @@ class DmaMap:
         return segments
 
     def _remember(self, window: _Window, region: DmaRegion | None) -> None:
-        """Cache this range for fast access."""
+        """Cache the window for fast reads if the range is readable; for writes if also writable."""
         if region is not None and region.access & READ:
             self._read_window = window
             if region.access & WRITE:

@@ -32,7 +32,12 @@ _NUMBERS: Final = {
 
 
 def negotiate(payload: bytes) -> bytes:
-    """Return the reply's payload for a VERSION message; VfioRequestError ends the connection."""
+    """Return the reply's payload for a VERSION message: major, minor, and the agreed capabilities.
+
+    The minor version is the lower one. Without data in ``payload`` the reply has no JSON. Raises
+    :class:`VfioRequestError` with EINVAL for a short message, another major version, or invalid
+    data; the caller then ends the connection.
+    """
     if len(payload) < VERSION.size:
         raise _invalid(f"VERSION has {len(payload)} bytes")
     major, minor = VERSION.unpack_from(payload)
@@ -47,7 +52,11 @@ def negotiate(payload: bytes) -> bytes:
 
 
 def _parse(data: bytes) -> dict[str, object]:
-    """Return the capabilities that the client proposes."""
+    """Return the capabilities that the client proposes; empty if it names none.
+
+    Raises :class:`VfioRequestError` with EINVAL: over 4096 bytes, no NUL at the end, no JSON
+    object, or ``capabilities`` that are no object.
+    """
     if len(data) > MAX_VERSION_DATA or data[-1]:
         raise _invalid("the version data are too long or do not end in NUL")
     try:
@@ -61,7 +70,11 @@ def _parse(data: bytes) -> dict[str, object]:
 
 
 def _agree(proposed: dict[str, object]) -> dict[str, int | bool]:
-    """Return our values of the proposed capabilities that we support."""
+    """Return our values of the proposed capabilities that we support; omit the others.
+
+    ``max_dma_maps`` is the lower value of both sides; the other numbers are ours. Raises
+    :class:`VfioRequestError` with EINVAL for a value of the wrong type.
+    """
     agreed: dict[str, int | bool] = {}
     for name, ours in _NUMBERS.items():
         if name not in proposed:

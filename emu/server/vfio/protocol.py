@@ -183,7 +183,7 @@ class VfioProtocolError(Exception):
 
 
 def command_name(cmd: int) -> str:
-    """Return the command's name in the specification, for a log line."""
+    """Return the command's name in the specification, for a log line; ``command N`` if unknown."""
     try:
         return VfioCommand(cmd).name
     except ValueError:

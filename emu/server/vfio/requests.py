@@ -71,11 +71,12 @@ class Requests:
         }
 
     def handle(self, cmd: int, payload: bytes, fds: list[int]) -> bytes:
-        """Execute ``cmd`` and return the reply's payload. Kept descriptors are removed from
-        ``fds``.
+        """Execute ``cmd`` and return the reply's payload.
 
-        Raises :class:`VfioRequestError`: ENOTSUP for an unsupported command, such as
-        DEVICE_FEATURE; for an invalid request EINVAL or the error of its handler.
+        Remove descriptors that are kept from ``fds``. The caller closes the rest of ``fds``. Raises
+        :class:`VfioRequestError`: ENOTSUP for an unsupported command, such as DEVICE_FEATURE;
+        EINVAL for descriptors that the command does not carry, or too many; else the error of its
+        handler.
         """
         handler = self._handlers.get(cmd)
         if handler is None:
@@ -87,6 +88,11 @@ class Requests:
         return handler(payload, fds)
 
     def _dma_map(self, payload: bytes, fds: list[int]) -> bytes:
+        """Grant the range of a DMA_MAP to the function; return an empty payload.
+
+        Raises :class:`VfioRequestError` with EINVAL for a wrong size, ``argsz`` or flags, MMAP
+        without a descriptor, or several descriptors; otherwise as :meth:`DmaMap.map` does.
+        """
         _expect(payload, DMA_MAP.size)
         argsz, flags, offset, iova, size = DMA_MAP.unpack(payload)
         _expect_argsz(argsz, DMA_MAP.size)
@@ -98,6 +104,11 @@ class Requests:
         return b""
 
     def _dma_unmap(self, payload: bytes, fds: list[int]) -> bytes:
+        """Unmap the range of a DMA_UNMAP, or with UNMAP_FLAG_ALL every range.
+
+        Return the request's payload. Raises :class:`VfioRequestError` with EINVAL for other flags
+        (dirty bitmap), for ALL with a range, or for a range that would split a granted one.
+        """
         _expect(payload, DMA_UNMAP.size)
         argsz, flags, iova, size = DMA_UNMAP.unpack(payload)
         _expect_argsz(argsz, DMA_UNMAP.size)
@@ -110,6 +121,7 @@ class Requests:
         return payload
 
     def _device_get_info(self, payload: bytes, fds: list[int]) -> bytes:
+        """Return struct vfio_device_info: a PCI device with reset, 9 regions, 5 interrupt types."""
         _expect(payload, DEVICE_INFO.size)
         argsz, *_ = DEVICE_INFO.unpack(payload)
         _expect_argsz(argsz, DEVICE_INFO.size)
@@ -117,7 +129,11 @@ class Requests:
         return DEVICE_INFO.pack(DEVICE_INFO.size, flags, NUM_REGIONS, NUM_IRQS)
 
     def _device_get_region_info(self, payload: bytes, fds: list[int]) -> bytes:
-        """Return region info; no region is mappable, or QEMU would wait for every write."""
+        """Return struct vfio_region_info; size and flags are 0 for an absent region.
+
+        No region is mappable, or QEMU would wait for every write. Raises :class:`VfioRequestError`
+        with EINVAL for an unknown region or a small ``argsz``.
+        """
         _expect(payload, REGION_INFO.size)
         argsz, _, index, *_ = REGION_INFO.unpack(payload)
         _expect_argsz(argsz, REGION_INFO.size)
@@ -128,7 +144,11 @@ class Requests:
         return REGION_INFO.pack(REGION_INFO.size, flags, index, 0, size, 0)
 
     def _device_get_irq_info(self, payload: bytes, fds: list[int]) -> bytes:
-        """Return interrupt info; with NORESIZE, QEMU would disable all vectors to add one."""
+        """Return struct vfio_irq_info: EVENTFD and the number of interrupts, 0 for INTx and MSI.
+
+        NORESIZE is not set: with it, QEMU would disable all vectors to add one. Raises
+        :class:`VfioRequestError` with EINVAL for an unknown type or a small ``argsz``.
+        """
         _expect(payload, IRQ_INFO.size)
         argsz, _, index, _ = IRQ_INFO.unpack(payload)
         _expect_argsz(argsz, IRQ_INFO.size)
@@ -138,6 +158,10 @@ class Requests:
         return IRQ_INFO.pack(IRQ_INFO.size, IrqInfoFlag.EVENTFD, index, count)
 
     def _device_set_irqs(self, payload: bytes, fds: list[int]) -> bytes:
+        """Execute a DEVICE_SET_IRQS as :meth:`IrqTable.set`, which takes over ``fds``.
+
+        Return no payload. Raises :class:`VfioRequestError` with EINVAL for an invalid request.
+        """
         if len(payload) < IRQ_SET.size:
             raise _invalid(f"{len(payload)} bytes")
         argsz, flags, index, start, count = IRQ_SET.unpack_from(payload)
@@ -146,6 +170,11 @@ class Requests:
         return b""
 
     def _region_read(self, payload: bytes, fds: list[int]) -> bytes:
+        """Return the request's payload, then the bytes read from a BAR or configuration space.
+
+        Raises :class:`VfioRequestError`: EINVAL for a range outside the region, EIO when the
+        function returns another number of bytes.
+        """
         _expect(payload, REGION_ACCESS.size)
         offset, region, count = REGION_ACCESS.unpack(payload)
         self._expect_inside(region, offset, count)
@@ -158,6 +187,11 @@ class Requests:
         return payload + data
 
     def _region_write(self, payload: bytes, fds: list[int]) -> bytes:
+        """Write the payload's data to a BAR or configuration space.
+
+        Return the request without the data. Raises :class:`VfioRequestError` with EINVAL when the
+        size does not fit, or the range is outside.
+        """
         if len(payload) < REGION_ACCESS.size:
             raise _invalid(f"{len(payload)} bytes")
         offset, region, count = REGION_ACCESS.unpack_from(payload)
@@ -167,6 +201,11 @@ class Requests:
         return payload[: REGION_ACCESS.size]
 
     def _region_write_multi(self, payload: bytes, fds: list[int]) -> bytes:
+        """Execute all writes of a REGION_WRITE_MULTI in order; return their number as the reply.
+
+        Raises :class:`VfioRequestError` with EINVAL before the first write. Limits: 1024 writes, 64
+        to configuration space, 1 to 8 bytes each, all inside a region.
+        """
         if len(payload) < WRITE_MULTI.size:
             raise _invalid(f"{len(payload)} bytes")
         (number,) = WRITE_MULTI.unpack_from(payload)
@@ -198,14 +237,20 @@ class Requests:
             self._function.bar_write(region, offset, data)
 
     def _expect_inside(self, region: int, offset: int, count: int) -> None:
-        """Refuse an access outside the region: QEMU then reads all-ones and continues."""
+        """Refuse with EINVAL an access that is empty, over 1 MiB, or outside the region.
+
+        Raises :class:`VfioRequestError`; QEMU then reads all-ones and continues.
+        """
         size = self.region_sizes[region] if region < NUM_REGIONS else 0
         if not count or count > MAX_DATA_XFER_SIZE or offset + count > size:
             raise _invalid(f"region {region} has {size:#x} bytes, not {offset:#x}+{count:#x}")
 
 
 def region_sizes(function: PciFunction) -> tuple[int, ...]:
-    """Return the size of each region in bytes; ROM and VGA regions are absent."""
+    """Return the size of each region in bytes by index.
+
+    0 for an absent one, such as ROM and VGA.
+    """
     sizes = [*function.bar_sizes, *[0] * (NUM_REGIONS - NUM_BARS)]
     sizes[RegionIndex.CONFIG] = CONFIG_SPACE_SIZE
     return tuple(sizes)

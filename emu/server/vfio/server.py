@@ -83,7 +83,10 @@ class VfioServer(ABC, Generic[AnyClient]):
         return select.POLLIN
 
     def listen(self, function: PciFunction) -> None:
-        """Offer ``function`` from now on."""
+        """Offer ``function`` from now on, and connect its memory and interrupts.
+
+        Raises :class:`TransportError` when the socket cannot be opened.
+        """
         self.interrupts.resize(function.msix_vectors)
         self._function = function
         self.memory.forget_views = function.forget_views
@@ -101,7 +104,7 @@ class VfioServer(ABC, Generic[AnyClient]):
         return self._client.fileno() if self._client else self._listener.fileno()
 
     def accept(self) -> None:
-        """Accept the waiting client."""
+        """Accept the waiting client; do nothing without one, or while one is served."""
         if self._client is None and (sock := self._listener.accept()) is not None:
             self._client = self._meet(sock)
             logger.info("%s: a client has connected", self._name)
@@ -111,7 +114,12 @@ class VfioServer(ABC, Generic[AnyClient]):
         """Return the state of a client that has connected."""
 
     def serve(self, timeout_ns: int | None = 0) -> None:
-        """Wait for messages and handle those of one poll."""
+        """Wait up to ``timeout_ns`` for messages and handle those of one poll.
+
+        Do nothing without a client. A client that has left, broken the protocol or caused an
+        internal error is dropped and logged, and the function reset. Raises nothing; afterwards
+        check ``connected``.
+        """
         client = self._client
         if client is None:
             return
@@ -146,21 +154,27 @@ class VfioServer(ABC, Generic[AnyClient]):
             self._drop()
 
     def _interrupt_blocked(self) -> None:
-        """Hang up after an eventfd blocked; the next ``serve`` drops the client."""
+        """Log a blocked write to an eventfd and shut down the connection.
+
+        The next ``serve`` drops the client.
+        """
         logger.warning("%s: a write to the client's eventfd blocked", self._name)
         if self._client is not None:
             self._client.hang_up()
 
     def _memory_lost(self) -> None:
-        """Hang up after guest pages were lost; the next ``serve`` drops the client."""
+        """Log lost guest pages and shut down the connection.
+
+        The next ``serve`` drops the client.
+        """
         logger.error("%s: a file of guest memory has lost granted pages", self._name)
         if self._client is not None:
             self._client.hang_up()
 
     def _drop(self) -> None:
-        """Drop the client, then reset the function, which cannot access the client's memory any
-        more.
+        """Unmap the client's memory, close its connection, drop its interrupts; reset the function.
 
+        Does nothing without a client. A failing step is logged; the other steps still run.
         ``_client`` is cleared first, because a signal handler may wake the client there, which must
         be open.
         """

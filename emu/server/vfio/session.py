@@ -100,17 +100,18 @@ class VfioSession:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the connection and every received descriptor that was not kept."""
+        """Close the connection and every received descriptor that no request kept. Call once."""
         for fds in self._fds.values():
             _close_all(fds)
         self._fds.clear()
         self._sock.close()
 
     def receive(self, timeout_ns: int | None) -> bool:
-        """Wait for data and receive all of them; return False when none arrived in time.
+        """Receive the available data, after a wait of up to ``timeout_ns``.
 
-        Raises EOFError when the client has closed, OSError or :class:`VfioProtocolError` for
-        another loss.
+        Return False if none arrived. May return False early. Handles no message: call
+        :meth:`dispatch` after True. Raises EOFError when the client has closed between messages,
+        OSError or :class:`VfioProtocolError` for another loss.
         """
         filled = self._filled
         space = [self._space[filled:]] if filled else self._all_space
@@ -129,7 +130,11 @@ class VfioSession:
         return True
 
     def go_on(self) -> None:
-        """Send waiting replies, then handle more requests. Raises as :meth:`receive` does."""
+        """Send waiting replies.
+
+        Once all are sent, handle more received requests as :meth:`dispatch`. Raises OSError or
+        :class:`VfioProtocolError` when the client must be dropped.
+        """
         if self._unsent:
             unsent, self._unsent = self._unsent, bytearray()
             self._send(unsent)
@@ -137,9 +142,11 @@ class VfioSession:
             self.dispatch()
 
     def dispatch(self) -> None:
-        """Handle the complete messages of one poll, while the client reads the replies.
+        """Handle the complete messages of one poll, until a reply cannot be sent at once.
 
-        ``behind`` reports whether more may be pending. Raises as :meth:`receive` does.
+        Sets ``behind``: whether a reply is unsent or received messages may be pending. A refused
+        request gets an error reply. Raises OSError, or :class:`VfioProtocolError` for an invalid
+        header or a failed VERSION; then the client must be dropped.
         """
         buffer, filled, sizes = self._buffer, self._filled, self._hot_sizes
         function, send = self._function, self._send
@@ -179,7 +186,12 @@ class VfioSession:
             self._discard(head)
 
     def _slow(self, head: int, end: int) -> bool:
-        """Handle the message at ``head``; return False when it is incomplete."""
+        """Handle the message at ``head``, with all checks.
+
+        Return False, unhandled, when it is incomplete. Closes the message's descriptors that no
+        request kept. Raises :class:`VfioProtocolError` for an invalid size or flags, and after the
+        error reply to a refused VERSION.
+        """
         msg_id, cmd, size, flags, _ = HEADER.unpack_from(self._buffer, head)
         if flags & ~_NO_REPLY or not HEADER.size <= size <= MAX_MSG_SIZE:
             raise VfioProtocolError(f"a header that is no request's: size {size}, flags {flags:#x}")
@@ -202,7 +214,11 @@ class VfioSession:
         return True
 
     def _answer(self, cmd: int, payload: bytes, fds: list[int]) -> bytes:
-        """Return the reply's payload; the first message, and only the first, must be VERSION."""
+        """Return the reply's payload; the first message, and only the first, must be VERSION.
+
+        Raises :class:`VfioProtocolError` for another first message, :class:`VfioRequestError` for a
+        refused request. A second VERSION is refused with ENOTSUP.
+        """
         if self._negotiated:
             return self._requests.handle(cmd, payload, fds)
         if cmd != VfioCommand.VERSION or fds:
@@ -213,14 +229,21 @@ class VfioSession:
         return reply
 
     def _refuse(self, msg_id: int, cmd: int, flags: int, error: VfioRequestError) -> None:
-        """Log a refused request and send the error reply: header only."""
+        """Log a refused request.
+
+        Send the error reply, a header only, unless ``flags`` has NO_REPLY.
+        """
         logger.warning("%s: %s refused: %s", self._name, command_name(cmd), error)
         if not flags & MessageFlag.NO_REPLY:
             reply = MessageFlag.REPLY | MessageFlag.ERROR
             self._send(HEADER.pack(msg_id, cmd, HEADER.size, reply, error.errno))
 
     def _send(self, data: bytes | bytearray) -> bool:
-        """Send a reply; return False when the client does not read all of it and the rest waits."""
+        """Send a reply without waiting; return True if all of it was sent.
+
+        Return False when the client does not read: the rest waits for :meth:`go_on`, and so does
+        each later reply. Raises OSError when the connection is lost.
+        """
         sent = 0
         if not self._unsent:
             try:
@@ -234,7 +257,10 @@ class VfioSession:
         return False
 
     def _discard(self, head: int) -> None:
-        """Drop the messages before ``head`` and close the descriptors that no request used."""
+        """Drop the messages before ``head`` from the buffer; move the rest to its start.
+
+        Closes the descriptors of the dropped messages.
+        """
         self._head = 0
         rest = self._filled - head
         if rest:
@@ -245,10 +271,12 @@ class VfioSession:
             self._fds = {start - head: fds for start, fds in self._fds.items() if start >= head}
 
     def _take_descriptors(self, ancillary: list[tuple[int, int, bytes]], truncated: bool) -> None:
-        """Store the received descriptors for the last message in the buffer.
+        """Store the received descriptors with their message, the last one in the buffer.
 
         A receive call ends with the data that descriptors arrived with (unix(7)). A sender attaches
-        them to the first byte of a message, so the message is the last one here.
+        them to the first byte of a message, so the message is the last one here. Raises
+        :class:`VfioProtocolError` when descriptors were lost (``truncated``) or a message has over
+        253.
         """
         fds = array("i")
         for level, kind, data in ancillary:

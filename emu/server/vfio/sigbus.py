@@ -55,9 +55,12 @@ class SigbusGuard:
         self._handler = _Handler(self._on_sigbus)
 
     def add(self, mapping: mmap.mmap, on_lost: Callable[[], object]) -> int:
-        """Guard a mapping until :meth:`remove`; return the number for that call.
+        """Guard a mapping until :meth:`remove`.
 
-        ``on_lost`` is called during the failing access: it must not touch the mapping.
+        Return its start address, the argument of that call. After access to a lost page, the whole
+        mapping is anonymous memory and reads as zeros. ``on_lost`` is called during the failing
+        access; the callback must not touch the mapping. The first call installs the process's
+        SIGBUS handler; raises OSError if that fails.
         """
         self._install()
         start = _address_of(mapping)
@@ -72,6 +75,7 @@ class SigbusGuard:
         del self._starts[at], self._guarded[at]
 
     def _install(self) -> None:
+        """Install the SIGBUS handler at the first call. Raises OSError if the kernel refuses."""
         if self._libc is not None:
             return
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -87,6 +91,11 @@ class SigbusGuard:
             raise OSError(ctypes.get_errno(), "SIGBUS cannot be handled")
 
     def _on_sigbus(self, number: int, info: int, _context: int) -> None:
+        """Replace the guarded mapping at the fault address by anonymous memory.
+
+        Call its ``on_lost``. For any other address, or if the replacement fails, restore the
+        previous handler: the repeated instruction then meets that.
+        """
         address = ctypes.c_uint64.from_address(info + _SI_ADDR).value
         at = bisect_right(self._starts, address) - 1
         if at >= 0 and address < self._starts[at] + self._guarded[at][0]:
@@ -106,7 +115,10 @@ GUARD: Final = SigbusGuard()
 
 
 def _address_of(mapping: mmap.mmap) -> int:
-    """Return the start of a mapping; ``from_buffer`` would refuse a read-only one."""
+    """Return the start address of a mapping.
+
+    Also of a read-only one, which ``from_buffer`` would refuse.
+    """
     buffer = (ctypes.c_void_p * _PY_BUFFER_WORDS)()
     get, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
     get.argtypes = (ctypes.py_object, ctypes.c_void_p, ctypes.c_int)

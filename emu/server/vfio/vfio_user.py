@@ -39,7 +39,10 @@ class VfioUserServer(VfioServer[VfioSession]):
 
     @property
     def events(self) -> int:
-        """The events to poll for; 0 when messages are pending."""
+        """Return the events to poll for: POLLIN, or POLLOUT while an unsent reply waits.
+
+        Return 0 when received messages are pending: call :meth:`serve` without a wait.
+        """
         session = self._client
         if session is None or not session.behind:
             return select.POLLIN
@@ -54,7 +57,11 @@ class VfioUserServer(VfioServer[VfioSession]):
         return VfioSession(sock, self._name, self.function, self._requests)
 
     def _handle(self, client: VfioSession, timeout_ns: int | None) -> None:
-        """Handle the messages of one poll, which a single receive call reads."""
+        """Receive once and handle the messages of one poll, or go on with those received before.
+
+        Waits only when no message is pending. Raises EOFError, OSError or VfioProtocolError for the
+        loss of the client.
+        """
         if client.behind:
             client.go_on()
         elif client.receive(timeout_ns):

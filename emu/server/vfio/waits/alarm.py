@@ -28,11 +28,11 @@ class Alarm:
 
     @contextmanager
     def ready(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Enable :meth:`set` while the body runs. Only in the main thread, which the signal
-        interrupts.
+        """Enable :meth:`set` while the body runs; only in the main thread.
 
-        ``wake`` ends a wait: Python restarts an interrupted system call with the whole time limit,
-        which would make timers late. Does nothing when SIGALRM already has another handler.
+        Handles SIGALRM by ``wake``, which ends a wait: Python restarts an interrupted system call
+        with the whole time limit, which would make timers late. Enables nothing when SIGALRM
+        already has another handler. The end stops the timer and restores the default handling.
         """
 
         def ring(_signum: int, _frame: FrameType | None) -> None:
@@ -51,8 +51,9 @@ class Alarm:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
     def set(self) -> None:
-        """Set the alarm: a system call that starts now and blocks ends with EINTR after 20 to 40
-        ms.
+        """Set the alarm: it ends a blocking system call that starts now (EINTR after 20 to 40 ms).
+
+        Does nothing outside of :meth:`ready`, or within 20 ms of the last setting.
         """
         if self._is_ready and (now := time.monotonic_ns()) - self._set_ns > _AGAIN_NS:
             self._set_ns = now

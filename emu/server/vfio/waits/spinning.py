@@ -44,9 +44,11 @@ class Spin:
         self._misses = self._sleeps = 0
 
     def look(self, poll: select.poll, timeout_ns: int | None) -> list[tuple[int, int]]:
-        """Return what ``poll`` finds within SPIN_NS; empty when the wait must sleep.
+        """Return the events that ``poll`` finds within 100 us (or ``timeout_ns``).
 
-        ``timeout_ns`` is the wait's own, None for ever.
+        Empty if the wait must sleep. Does not spin for ``timeout_ns`` 0, or more than 250 us after
+        the last call. Does not spin either while processors are busy, or for the back-off after
+        misses. ``timeout_ns`` None means for ever.
         """
         now = self._now_ns()
         is_soon, self._began_ns = now - self._began_ns < SOON_NS, now

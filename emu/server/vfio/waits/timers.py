@@ -28,7 +28,7 @@ class LoopTimer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Cancel the call; do nothing after the call was made."""
+        """Cancel the call; do nothing after the call was made or cancelled."""
         if self.callback is not None:
             self.callback = None
             self._queue.note_cancelled()
@@ -48,16 +48,21 @@ class TimerQueue:
         return time.monotonic_ns()
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> LoopTimer:
-        """Call ``callback`` once, not earlier than ``delay_ns`` from now."""
+        """Call ``callback`` once, not earlier than ``delay_ns`` from now.
+
+        Return the cancellable call. A negative delay counts as 0. Even then the call is made by
+        :meth:`run_due` only.
+        """
         timer = LoopTimer(self, callback)
         heapq.heappush(self._heap, (self.now_ns() + max(delay_ns, 0), next(self._order), timer))
         return timer
 
     def run_due(self) -> bool:
-        """Make the calls that are due now; return whether any was due.
+        """Make the calls that are due now; return False if no timer was due.
 
-        Calls that a callback adds wait for the next round. Of many due calls, the later ones wait
-        as well. An exception of a call is logged, and does not affect the others.
+        Calls that a callback adds wait for the next round. When the round's budget is used, the
+        later due ones wait as well. True may also stand for cancelled timers only. An exception of
+        a call is logged, and does not affect the others.
         """
         if not self._heap or self._heap[0][0] > (now := self.now_ns()):
             return False
@@ -83,7 +88,7 @@ class TimerQueue:
         return max(self._heap[0][0] - self.now_ns(), 0) if self._heap else None
 
     def note_cancelled(self) -> None:
-        """Remove cancelled timers when they are the majority.
+        """Count a cancelled timer; remove all of them from the heap when over 64 and the majority.
 
         Timers may be set and cancelled for every packet.
         """

@@ -27,9 +27,11 @@ _UNKNOWN_MS: Final = -1
 def wait_readable(
     poll: select.poll, fds: Collection[int], timeout_ns: int | None
 ) -> list[tuple[int, int]]:
-    """Wait as ``poll.poll()``, with a precise timeout. ``fds`` are those watched for POLLIN.
+    """Wait as ``poll.poll()``, with a precise timeout.
 
-    poll() counts in milliseconds; a shorter wait uses select(), which counts in microseconds.
+    Return (descriptor, events), empty at the timeout. poll() counts in milliseconds; a shorter wait
+    uses select(), which counts in microseconds. A short wait therefore watches ``fds`` only, those
+    registered for POLLIN, and not those for POLLOUT.
     """
     if timeout_ns is None:
         return poll.poll()
@@ -54,11 +56,12 @@ class Waiter:
         self._woken = False
 
     def prepare(self, timeout_ns: int | None) -> bool:
-        """Prepare to wait for ``timeout_ns`` at most (None: for ever); return whether to block.
+        """Prepare a receive call that waits up to ``timeout_ns`` (None: for ever).
 
-        If True, the receive call may block. After the time or earlier, the call ends with
-        BlockingIOError; the caller computes the remaining time and calls again. If False, the
-        caller must use MSG_DONTWAIT: after a short wait, or when data are available.
+        Return whether to block. If True, the receive call may block. After the time or earlier, the
+        call ends with BlockingIOError; the caller computes the remaining time and calls again. If
+        False, the caller must use MSG_DONTWAIT: data may be available, a wait below 24 ms is over,
+        or :meth:`wake` was called.
         """
         if self._spin.look(self._poll, timeout_ns):
             return False
