@@ -26,10 +26,11 @@ MAX_PATH: Final = 107
 
 
 def bind(sock: socket.socket, path: Path, mode: int = OWNER_ONLY) -> None:
-    """Bind a Unix socket to its path; connecting needs write permission. Raises OSError.
+    """Bind a Unix socket to its path with ``mode``; processes with write permission may connect.
 
-    Linux gives the path the mode of the unbound socket, less the umask (net/unix/af_unix.c:
-    unix_bind_bsd), so there is no race. The bits that the umask cleared are added afterwards.
+    Raises OSError; EADDRINUSE for an existing path, which is not replaced. Linux gives the path the
+    mode of the unbound socket, less the umask (net/unix/af_unix.c: unix_bind_bsd), so there is no
+    race. The bits that the umask cleared are added afterwards.
     """
     os.fchmod(sock.fileno(), mode)
     sock.bind(os.fspath(path))
@@ -38,9 +39,10 @@ def bind(sock: socket.socket, path: Path, mode: int = OWNER_ONLY) -> None:
 
 
 def listen(path: Path, backlog: int, mode: int = OWNER_ONLY) -> socket.socket:
-    """Open a non-blocking socket that listens at ``path``, and return it.
+    """Open a non-blocking Unix socket that listens at ``path``, and return it.
 
-    The path of a dead server is taken over. Raises OSError with a text for the user.
+    A dead server's socket at the path is replaced. Raises OSError with a text for the user: too
+    long a path, a file that is no socket, or a path where another process listens.
     """
     if len(os.fsencode(path)) > MAX_PATH:
         raise OSError(errno.ENAMETOOLONG, f"the path of a socket has at most {MAX_PATH} bytes")
@@ -57,9 +59,10 @@ def listen(path: Path, backlog: int, mode: int = OWNER_ONLY) -> socket.socket:
 
 
 def why_not_listening(path: Path, *, is_shared: bool = False) -> str:
-    """Return why no socket can be made at ``path``; "" when one can.
+    """Return why no socket can be made at ``path``, as text for the user; "" when one can.
 
-    Another process may listen there if the path ``is_shared``. The path stays unchanged.
+    With ``is_shared``, a path where another process listens is no obstacle. The path stays
+    unchanged.
     """
     if len(os.fsencode(path)) > MAX_PATH:
         return f"the path of a socket has at most {MAX_PATH} bytes"
@@ -110,7 +113,12 @@ class Acceptor:
         self._renew()
 
     def accept(self) -> socket.socket | None:
-        """Return the next client; None when none waits, or when its connection had to be closed."""
+        """Return the next client's socket.
+
+        None when no client waits or its connection had to be closed. When the process lacks
+        descriptors, the waiting connection is accepted by the reserve descriptor and closed. Any
+        other error is logged, the first in a row only. Raises nothing.
+        """
         try:
             client, _ = self._sock.accept()
         except (BlockingIOError, ConnectionAbortedError):
@@ -128,7 +136,10 @@ class Acceptor:
             self._reserve = -1
 
     def _turn_away(self, error: OSError) -> None:
-        """Close the waiting connection by the reserve descriptor; log only the first in a row."""
+        """Accept and close the waiting connection by the reserve descriptor.
+
+        Log only the first in a row.
+        """
         if not self._is_short:
             logger.error("%s: cannot accept clients: %s", self._name, error.strerror)
         self._is_short = True

@@ -25,7 +25,11 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str, limit: int = LONGEST_LINE) -> str:
-    """Return the text of :func:`printable` on one line of at most ``limit`` characters."""
+    """Return the text of :func:`printable` on one line, cut after ``limit`` characters.
+
+    "..." follows a cut text, in addition to ``limit``. Newlines and tabs become ``\\n`` and
+    ``\\t``.
+    """
     short = text[:limit]
     line = printable(short).replace("\n", "\\n").replace("\t", "\\t")
     return f"{line[:limit]}..." if len(line) > limit or len(text) > limit else line

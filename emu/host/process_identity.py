@@ -9,10 +9,10 @@ import emu
 
 
 def module_command(name: str) -> list[str]:
-    """Return the command that runs a module of this very package.
+    """Return the command that runs module ``name`` of this very package with this interpreter.
 
-    Python searches the current folder first. Another copy of our sources may be there, for example
-    the checkout in whose folder a compiled package is tried; that copy must not run.
+    Adds Python's option -P unless the current folder has this package itself: Python searches that
+    folder first, and another copy of our sources there must not run.
     """
     here = Path("emu/__init__.py")
     is_from_here = here.exists() and here.samefile(emu.__file__)

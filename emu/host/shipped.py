@@ -44,7 +44,8 @@ def root() -> Path:
 def examples(kind: str) -> dict[str, Path]:
     """Return the examples of a kind (a key of ``FOLDERS``) by their names.
 
-    The name of a program includes its suffix (``exchange.c``); other names omit ``.toml``.
+    KeyError for another kind. The name of a program includes its suffix (``exchange.c``); other
+    names omit ``.toml``. A name that two folders have stands for the first folder's file.
     """
     found: dict[str, Path] = {}
     for folder in FOLDERS[kind]:
@@ -57,7 +58,10 @@ def examples(kind: str) -> dict[str, Path]:
 
 
 def all_examples() -> dict[str, Path]:
-    """Return all examples by their names, and each folder's page by the folder's name."""
+    """Return all examples by their names, and each folder's README.md by the folder's name.
+
+    Programs have names with a suffix. An example has precedence over a folder of the same name.
+    """
     folders = {folder for folders in FOLDERS.values() for folder in folders}
     pages = {folder: root() / "examples" / folder / "README.md" for folder in folders}
     found = {folder: page for folder, page in pages.items() if page.is_file()}
@@ -67,7 +71,11 @@ def all_examples() -> dict[str, Path]:
 
 
 def example(kind: str, name: str) -> Path:
-    """Return the file of an example. Raises UserError, with near names, if none has the name."""
+    """Return the file of an example of this kind.
+
+    Raises UserError if no example has the name; the text has near names, and the known ones or the
+    guide's page.
+    """
     known = examples(kind)
     if name not in known:
         pages = (f"@{folder}" for folder in FOLDERS[kind] if folder in all_examples())

@@ -97,29 +97,45 @@ class Client:
         return rules
 
     def fired(self, name: str | None = None) -> int:
-        """Return the number of times that the rule of this name, or all rules, fired."""
+        """Return how often the rule of this name, or all rules, fired.
+
+        0 for a name that no rule has.
+        """
         return self._count("fired", name)
 
     def without_effect(self, name: str | None = None) -> int:
-        """Return the number of times that the rule of this name, or all, met an event without
-        effect.
+        """Return how often the rule of this name, or all rules, met an event without effect.
+
+        0 if unknown.
         """
         return self._count("without_effect", name)
 
     def _count(self, what: str, name: str | None) -> int:
+        """Return the sum of a count over functions, of the rule of this name or of all (None).
+
+        Return 0 for a name that no rule has.
+        """
         rules = [rule for rule in self.rules() if name in (None, rule["name"])]
         return sum(count[what] for rule in rules for count in rule["counts"])
 
     def add(self, rule: Mapping[str, Any] | None = None, **fields: object) -> str:
-        """Add a rule with the keys of a plan's rule; return its name."""
+        """Add a rule with the keys of a plan's rule, which ``fields`` override; return its name.
+
+        A rule without a name gets one from the server. Raises :class:`ControlError` for an invalid
+        rule or a used name.
+        """
         return str(self._call("fault.add", rule={**(rule or {}), **fields})["name"])
 
     def remove(self, name: str) -> None:
-        """Remove a rule and end its effects."""
+        """Remove a rule and end its effects; raise :class:`ControlError` for an unknown name."""
         self._call("fault.remove", name=name)
 
     def load_plan(self, text: str) -> int:
-        """Replace all rules by those of a plan in TOML; return their number."""
+        """Replace all rules by those of a plan in TOML, and set its links.
+
+        Return the number of rules. Raises :class:`ControlError` with the mistakes of an invalid
+        plan, without a change.
+        """
         return int(self._call("fault.load", plan=text)["rules"])
 
     def clear(self) -> None:
@@ -140,7 +156,11 @@ class Client:
         return self.call(method, **self._guest, **params)
 
     def call(self, method: str, **params: object) -> dict[str, Any]:
-        """Call any method of the protocol."""
+        """Call any method of the protocol, and wait for the answer; return the result.
+
+        Adds no guest. Raises :class:`ControlError` with the server's text when it refuses, for a
+        lost connection or a timeout, and for an answer of another request.
+        """
         self._number += 1
         try:
             self._sock.sendall(
@@ -157,6 +177,11 @@ class Client:
         return result
 
     def _receive(self) -> dict[str, Any]:
+        """Wait for a line of the server and return its message.
+
+        Raises :class:`ControlError` when the server has closed, at the timeout, for a line over 16
+        MiB, or for invalid JSON.
+        """
         while (end := self._buffer.find(b"\n")) < 0:
             try:
                 data = self._sock.recv(1 << 20)
@@ -177,7 +202,10 @@ class Client:
 
 
 def sockets() -> list[Path]:
-    """Return the control sockets of this user's running guests, newest last."""
+    """Return the paths of control sockets of this user's guests, oldest first by modification time.
+
+    Paths of crashed servers are included: no connection is tried. Others' files are ignored.
+    """
     paths = Path(tempfile.gettempdir()).glob(f"mlx5emu-*/{SOCKET_NAME}")
     mine = []
     for path in paths:

@@ -38,11 +38,15 @@ _COUNTS: Mapping[str, tuple[str, str, str]] = {
 
 
 def text(status: Mapping[str, Any]) -> str:
-    """Return the result of ``status`` (:mod:`emu.server.control.protocol`) as metrics."""
+    """Return the result of ``status`` (:mod:`emu.server.control.protocol`) as metrics, a line each.
+
+    A metric without samples is omitted. Raises KeyError for a result that lacks a key.
+    """
     return "".join(f"{line}\n" for line in _lines(status))
 
 
 def _lines(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of all metrics, grouped by metric with HELP and TYPE."""
     functions = status["functions"]
 
     def each(value: Any) -> list[_Sample]:
@@ -85,6 +89,7 @@ def _is_up(one: Mapping[str, Any]) -> int:
 
 
 def _segments(segments: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines of the segments' metrics: frames received, sent, and dropped by reason."""
     ports = [
         ({"segment": segment["segment"], "port": port["port"]}, port)
         for segment in segments
@@ -106,6 +111,7 @@ def _segments(segments: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _metric(name: str, kind: str, about: str, samples: Iterable[_Sample]) -> Iterator[str]:
+    """Yield HELP, TYPE and one line for each sample; yield no line without samples."""
     lines = [f"mlx5emu_{name}{{{_labels(labels)}}} {value}" for labels, value in samples]
     if lines:
         yield f"# HELP mlx5emu_{name} {about}"

@@ -70,7 +70,11 @@ def opening(head: Mapping[str, object]) -> bytes:
 
 
 def decode(line: bytes) -> dict[str, object]:
-    """Return the message of a line. Raises :class:`MessageError`."""
+    """Return the JSON object of a line.
+
+    Raises :class:`MessageError` for other text, for another value than an object, and for more than
+    MAX_DEPTH levels of nesting. Methods and parameters are not checked.
+    """
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -84,6 +88,7 @@ def decode(line: bytes) -> dict[str, object]:
 
 
 def _is_too_deep(value: object) -> bool:
+    """Return whether objects and lists are nested more than MAX_DEPTH deep."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [child for one in level for child in _children(one)]
@@ -97,7 +102,11 @@ def _children(value: object) -> Iterable[Any]:
 
 
 def request(message: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-    """Return method and parameters of a request. Raises :class:`MessageError`."""
+    """Return method and parameters of a request; parameters are empty if it has none.
+
+    Raises :class:`MessageError` for a missing or too long method, params that are no object, or an
+    id that is neither number, string nor null. Does not check that the method exists.
+    """
     method, params = message.get("method"), message.get("params", {})
     if not isinstance(method, str) or not isinstance(params, dict):
         raise MessageError("a request needs a method (string) and params (object)")

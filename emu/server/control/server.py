@@ -68,7 +68,7 @@ class ControlServer:
         loop.add_quiet_reader(self._listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Drop all clients and stop listening."""
+        """Drop all clients, stop listening and remove the socket's path, unless it was replaced."""
         for client in list(self._clients):
             self.drop(client)
         self._loop.remove_reader(self._listener.fileno())
@@ -79,6 +79,7 @@ class ControlServer:
                 self._path.unlink()
 
     def _accept(self) -> None:
+        """Accept a client and greet it with versions and methods; close it above MAX_CLIENTS."""
         sock = self._acceptor.accept()
         if sock is None:
             return
@@ -93,7 +94,10 @@ class ControlServer:
         client.send(hello | {"methods": sorted(self._methods)})
 
     def drop(self, client: _ControlClient, why: str = "") -> None:
-        """End a connection; log ``why`` unless it is empty."""
+        """End a connection, without sending queued output; log ``why`` unless it is empty.
+
+        Does nothing for a connection that has ended.
+        """
         if client in self._clients:
             self._clients.discard(client)
             if why:
@@ -104,7 +108,9 @@ class ControlServer:
     def begin(self, message: Mapping[str, object]) -> Generator[bytes | None, None, None]:
         """Return a generator that executes a request in steps and yields segments of the answer.
 
-        A step without output yields None. Raises MessageError for an invalid request.
+        A step without output yields None; the last segment ends with a newline. Refusals of the
+        method and internal errors become answers with ``error``. Raises MessageError at once for an
+        invalid request.
         """
         method, params = protocol.request(message)
         head: dict[str, object] = {"id": message["id"]} if "id" in message else {}
@@ -113,6 +119,11 @@ class ControlServer:
     def _execute(
         self, method: str, params: dict[str, object], head: dict[str, object]
     ) -> Generator[bytes | None, None, None]:
+        """Yield the answer of a request in segments: the method's result, or its error.
+
+        An exception is answered as "internal error" and counted; after the first segment it is
+        raised.
+        """
         has_begun = False
         try:
             handler = self._methods.get(method)
@@ -168,12 +179,15 @@ class _ControlClient:
         return self.sock.fileno() < 0
 
     def fail(self) -> None:
-        """End the connection because of the exception in handling."""
+        """Log the current exception and drop the client."""
         logger.exception("control: internal error")
         self._server.drop(self, "internal error")
 
     def readable(self) -> None:
-        """Read the received bytes and answer the complete requests."""
+        """Read once and execute the complete requests; do nothing without data.
+
+        Drops the client when it has closed or the socket fails; a close inside a request is logged.
+        """
         try:
             data = self.sock.recv(_CHUNK)
         except BlockingIOError:
@@ -190,7 +204,9 @@ class _ControlClient:
     def _go_on(self) -> None:
         """Execute requests: the first step of each at once, later steps in the next rounds.
 
-        When the round's budget is used up, the remaining requests wait for the next round.
+        Stops at a request that needs more steps; the next requests wait behind it. When the round's
+        budget is used up, they wait for the next round. Drops the client above 256 KiB without a
+        newline, or 512 KiB of waiting requests.
         """
         budget = self._clock.budget
         while self._work is None and (end := self._in.find(b"\n")) >= 0:
@@ -214,7 +230,11 @@ class _ControlClient:
         self._go_on()
 
     def _take(self, line: bytes) -> bool:
-        """Start to answer a line; return False if its client is dropped."""
+        """Start to answer a line; return False if its client is dropped.
+
+        Drops the client above MAX_PER_SECOND requests a second. An invalid or too long line gets an
+        error without an id first.
+        """
         now = self._clock.now_ns()
         if now - self._second_ns > _SECOND_NS:
             self._second_ns, self._requests = now, 0
@@ -235,7 +255,10 @@ class _ControlClient:
         return self.sock.fileno() >= 0
 
     def _step(self, work: Iterator[bytes | None]) -> None:
-        """Execute a step of the request, unless the client has much unread output."""
+        """Execute a step of the request and send its output, unless much unread output waits.
+
+        Schedules the next step unless the request is complete. Charges the budget.
+        """
         if len(self._out) <= _CHUNK:
             try:
                 segment = next(work)
@@ -261,6 +284,7 @@ class _ControlClient:
         self._send(protocol.encode(message))
 
     def _send(self, data: bytes) -> None:
+        """Queue and send bytes; drop the client when over 16 MiB wait for it to read."""
         was_waiting = bool(self._out)
         self._out += data
         if len(self._out) > protocol.MAX_ANSWER:
@@ -269,6 +293,11 @@ class _ControlClient:
             self._flush()
 
     def _flush(self) -> None:
+        """Send queued bytes, and try again in 5 ms while some are left.
+
+        Drops the client after 10 s without progress, or when the socket fails. Does nothing when
+        closed.
+        """
         if self.sock.fileno() < 0:
             return
         try:

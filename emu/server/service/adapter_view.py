@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 
 def adapter(hca: Hca) -> dict[str, Any]:
-    """Return the objects that a function manages: its ``switch``, and the ``lag`` of its master.
+    """Return the objects that a function manages, as plain values; empty if it manages none.
 
-    Keys without a value are omitted. ``steering_entries`` counts, by reason, the packets that
-    invalid entries of software's tables have dropped.
+    ``switch`` (of an E-Switch manager) has the sub-functions. ``lag`` appears at the board's master
+    only, while the LAG exists. ``steering_entries`` counts, by reason, the packets that invalid
+    entries of software's tables have dropped; absent while all counts are 0.
     """
     view: dict[str, Any] = {}
     if hca.eswitch is not None:
@@ -31,7 +32,10 @@ def adapter(hca: Hca) -> dict[str, Any]:
 
 
 def _sub_functions(hca: Hca) -> list[dict[str, Any]]:
-    """Return the allocated sub-functions."""
+    """Return number, state and count of objects of each sub-function.
+
+    Omit those in state INVALID.
+    """
     functions = hca.sub_functions.all if hca.sub_functions is not None else []
     return [
         {

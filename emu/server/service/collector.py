@@ -38,7 +38,11 @@ class GarbageCollector:
         gc.set_threshold(self._young, self._middle, _NEVER if new else 0)
 
     def called(self, phase: str, info: Mapping[str, object]) -> None:
-        """Handle the start or end of a collection (:data:`gc.callbacks`)."""
+        """Handle the start or end of a collection (:data:`gc.callbacks`); do nothing at its start.
+
+        After a reset of a function, let the next collection visit all objects as soon as at most
+        FEW device objects are left. After that full collection, return to new objects alone.
+        """
         if phase != "stop":
             return
         restarts = sum(function.restarts for function in self._functions)
@@ -51,6 +55,7 @@ class GarbageCollector:
             self.look_at(new=False)
 
     def _live(self) -> int:
+        """Return the number of device objects of all functions, with those of deferred free."""
         return sum(
             len(function.deferred_free) + sum(map(len, function.hca.tables))
             for function in self._functions
@@ -59,10 +64,11 @@ class GarbageCollector:
 
 @contextmanager
 def short_collections(functions: Sequence[Function]) -> Iterator[None]:
-    """Keep collections short while the body runs.
+    """Keep garbage collections short while the body runs.
 
-    Objects that exist at the start are never visited. Functions may therefore be added to the list
-    later.
+    Collects and freezes (gc.freeze) all existing objects, which are then never visited, and turns
+    automatic full collections off. At the end restores the thresholds and unfreezes. The body may
+    add functions to the list.
     """
     before = gc.get_threshold()
     gc.collect()

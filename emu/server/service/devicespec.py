@@ -89,9 +89,12 @@ class DeviceSpec:
 
 
 def parse(text: str, index: int = 0) -> DeviceSpec:
-    """Parse a specification; defaults depend on ``index``, the function's number.
+    """Return the specification in ``text``, ``MODEL[,KEY=VALUE]...``.
 
-    Raises :class:`DeviceSpecError`.
+    An empty MODEL is the default one. Defaults of ``guid`` and ``lid`` follow from ``index``, the
+    function's number. Raises :class:`DeviceSpecError` for an unknown model or setting, an invalid
+    value, or a setting that the model or its link layer does not support. Boards and duplicates are
+    checked by :func:`parse_all`.
     """
     name, *settings = text.split(",")
     name = name or DEFAULT_MODEL
@@ -159,6 +162,10 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
 
 
 def _with_switch(model: Model, sub_functions: int) -> Model:
+    """Return the model with an embedded switch, and up to ``sub_functions`` SFs; 0 for none.
+
+    Raises :class:`DeviceSpecError` for a model that can have no switch.
+    """
     try:
         return with_sub_functions(model, sub_functions) if sub_functions else with_switch(model)
     except ValueError as error:
@@ -166,6 +173,10 @@ def _with_switch(model: Model, sub_functions: int) -> Model:
 
 
 def _port_selection(model: Model, board: int) -> Model:
+    """Return the model with port selection flow tables.
+
+    Raises :class:`DeviceSpecError` without a board, or for a model that does not support them.
+    """
     if not board:
         raise DeviceSpecError("port_select needs board=N")
     try:
@@ -175,6 +186,10 @@ def _port_selection(model: Model, board: int) -> Model:
 
 
 def _software_steering(model: Model, is_on: int) -> Model:
+    """Return the model with flow tables that software may own, or with firmware's only.
+
+    Raises :class:`DeviceSpecError` when the model does not support those of software.
+    """
     try:
         return with_software_steering(model) if is_on else without_software_steering(model)
     except ValueError as error:
@@ -187,6 +202,11 @@ def _schemes(model: Model) -> tuple[Capabilities, ...]:
 
 
 def _with_crypto(model: Model, key_import: KeyImport) -> Model:
+    """Return the model with AES-XTS and this form of key import.
+
+    Raises :class:`DeviceSpecError` without the package cryptography, or for a model without
+    AES-XTS.
+    """
     if not HAS_AES:
         raise DeviceSpecError("crypto needs the package cryptography: pip install mlx5emu[crypto]")
     try:
@@ -196,6 +216,10 @@ def _with_crypto(model: Model, key_import: KeyImport) -> Model:
 
 
 def _with_clock(model: Model, real_time: bool, pps: bool) -> Model:
+    """Return the model with real-time time stamps, PPS pins, or both; a VF never gets pins.
+
+    Raises :class:`DeviceSpecError` for a model without a real-time clock.
+    """
     if not model.has_real_time:
         raise DeviceSpecError(f"real_time, pps: {model.name} has no such clock")
     general, roce = dict(model.general), dict(model.roce)
@@ -208,9 +232,11 @@ def _with_clock(model: Model, real_time: bool, pps: bool) -> Model:
 
 
 def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]:
-    """Parse the specifications of a server's functions, which need distinct LIDs and GUIDs.
+    """Return the specifications of a server's functions, in order, with boards' ports assigned.
 
-    A ``fabric`` assigns those that a specification omits. Raises :class:`DeviceSpecError`.
+    Raises :class:`DeviceSpecError` as :func:`parse` does, for two functions with one LID or GUID,
+    and for a board without exactly two functions of one model. A ``fabric`` assigns the LIDs and
+    GUIDs that a specification omits, which are not compared then.
     """
     specs = _with_ports([parse(text, index) for index, text in enumerate(texts)])
     for key in ("lid", "guid"):
@@ -230,7 +256,11 @@ def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]
 
 
 def _with_ports(specs: list[DeviceSpec]) -> list[DeviceSpec]:
-    """Return the specifications with the functions of a board as its ports, in order."""
+    """Return the specifications; functions of a board become its ports 1 and 2, in order.
+
+    Raises :class:`DeviceSpecError` unless each board has two functions of one model, both physical
+    and with Ethernet.
+    """
     boards = Counter(spec.board for spec in specs if spec.board)
     for number, count in boards.items():
         if count != MAX_PORTS:
@@ -252,7 +282,11 @@ def _with_ports(specs: list[DeviceSpec]) -> list[DeviceSpec]:
 
 
 def _linked(name: str, chosen: Mapping[str, Any]) -> Model:
-    """Return the model with the chosen link layer; check the other settings against it."""
+    """Return the model with the chosen link layer, by default the first of its adapters.
+
+    Raises :class:`DeviceSpecError` when the model has no such port, or when another chosen setting
+    needs the other link layer.
+    """
     links = LINKS[name]
     link = PortType(chosen.get("link", next(iter(links))))
     if link not in links:
@@ -329,7 +363,11 @@ _LIMITS = {
 
 
 def _pkeys(key: str, text: str) -> tuple[int, ...]:
-    """Parse P_Keys of different partitions without the default one (IBTA 10.9.1)."""
+    """Return the P_Keys of a ``:``-separated list (IBTA 10.9.1).
+
+    Raises :class:`DeviceSpecError` for no number, an invalid P_Key, the default partition, a
+    partition twice, or more than the P_Key table holds besides the default one.
+    """
     try:
         pkeys = tuple(int(part, 0) for part in text.split(":"))
     except ValueError:
@@ -343,6 +381,10 @@ def _pkeys(key: str, text: str) -> tuple[int, ...]:
 
 
 def _number(key: str, text: str) -> int:
+    """Return the number in ``text``, decimal or with a prefix such as 0x.
+
+    Raises :class:`DeviceSpecError` for no number, or one outside the limits of ``key``.
+    """
     try:
         value = int(text, 0)
     except ValueError:
@@ -354,6 +396,10 @@ def _number(key: str, text: str) -> int:
 
 
 def _link(key: str, text: str) -> int:
+    """Return the PortType for ``ib`` or ``eth``, in lower case.
+
+    Raises :class:`DeviceSpecError` for anything else.
+    """
     try:
         return PortType[text.upper()] if text.islower() else PortType[""]
     except KeyError:
@@ -361,7 +407,10 @@ def _link(key: str, text: str) -> int:
 
 
 def _mac(key: str, text: str) -> int:
-    """Parse a unicast MAC address."""
+    """Return the unicast MAC address ``XX:XX:XX:XX:XX:XX`` as a number.
+
+    Raises :class:`DeviceSpecError` for another form, a multicast address, or zero.
+    """
     if not re.fullmatch("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", text, re.ASCII):
         raise DeviceSpecError(f"{key}={text!r} is not a MAC address")
     mac = int(text.replace(":", ""), 16)

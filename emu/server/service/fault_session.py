@@ -44,7 +44,10 @@ class FaultSession:
             self._start(options)
 
     def _start(self, options: FaultOptions) -> None:
-        """Start the record, and apply the plan before the driver starts."""
+        """Create the record's file if requested, and apply the plan, before the driver starts.
+
+        Raises UserError for the plan's file and OSError for the record's.
+        """
         from emu.device.faults.plan import Plan
         from emu.server.service.plan_files import read_plan
         from emu.server.service.record_file import RecordFile
@@ -60,7 +63,7 @@ class FaultSession:
                 self._plan_link(link)
 
     def _needed(self) -> Sequence[Injector]:
-        """Return the injectors, one for each function; create them on first use."""
+        """Return the injectors, one for each function; the first call creates and attaches them."""
         if not self._injectors:
             from emu.device.faults.injector import Injector
 
@@ -78,22 +81,27 @@ class FaultSession:
         return self._record.complaint if self._record is not None else ""
 
     def close(self) -> None:
-        """Remove all rules and close the record."""
+        """Remove all rules at all functions and close the record; links stay set."""
         for injector in self._injectors:
             injector.clear()
         if self._record is not None:
             self._record.close()
 
     def _plan_link(self, link: PlannedLink) -> None:
-        """Set a link after its functions have executed the number of commands in ``after``."""
+        """Set a link at each of its functions once that has executed ``link.after`` commands.
+
+        Where the function has executed that many already, the link is set at once.
+        """
         injectors = self._needed()
         for index in self._links.functions(link):
             injectors[index].at(link.after, partial(self._links.set, link, index))
 
     def set_link(self, link: PlannedLink, within: Sequence[int] | None = None) -> None:
-        """Set or clear links from now on; ``within`` limits them to these functions.
+        """Set or clear links at the entry's functions, and record the change.
 
-        Raises ValueError for a function that is missing or not among ``within``.
+        A link with ``after`` waits until its function has executed that many commands. ``within``
+        limits the entry to these functions. Raises ValueError for a function that is missing or not
+        in ``within``.
         """
         link = _limited(link, within)
         self._links.check(link)
@@ -105,11 +113,12 @@ class FaultSession:
         return list(self._links.listing())
 
     def load(self, plan: Plan, within: Sequence[int] | None = None, suffix: str = "") -> None:
-        """Replace all rules, and set the plan's links.
+        """Replace all rules by those of ``plan``, set the plan's links, and use the plan's seed.
 
         With ``within``, replace the rules of these functions only; append ``suffix`` to a rule's
-        name that other functions already have. Raises ValueError, without any change, for an entry
-        about a function that is missing or not among ``within``.
+        name that other functions already have. Links that the plan omits stay. Each change is
+        recorded. Raises ValueError, without any change, for an entry whose function is not in
+        ``within``, or a link whose function is missing.
         """
         links = [_limited(link, within) for link in plan.link]
         for link in links:
@@ -130,10 +139,10 @@ class FaultSession:
             self.set_link(link)
 
     def add(self, rule: Rule, within: Sequence[int] | None = None) -> str:
-        """Add a rule, limited to the functions ``within``; return its name.
+        """Add a rule at the functions ``within`` (None: all); return the rule's name.
 
-        Raises ValueError for a used name, for too many rules, and for a function that is not among
-        ``within``.
+        Records the change. A rule without a name gets ``added-N``. Raises ValueError, without a
+        change, for a used name, for too many rules, and for a function that is not in ``within``.
         """
         from emu.device.faults.plan import MAX_RULES
 
@@ -155,7 +164,10 @@ class FaultSession:
         return name
 
     def remove(self, name: str, within: Container[int] | None = None) -> bool:
-        """Remove a rule, at the functions ``within`` only; return False if none has it."""
+        """Remove a rule and end its effects, at the functions ``within`` only (None: all).
+
+        Return True, and record the change, if a function had the rule; False if none had it.
+        """
         removed = [one.index for one in self._injectors_of(within) if one.remove(name)]
         if removed:
             is_left = {"functions": removed} if name in self._names() else {}
@@ -167,13 +179,17 @@ class FaultSession:
         return [one for one in self._injectors if within is None or one.index in within]
 
     def _names(self, within: Container[int] | None = None) -> Collection[str]:
-        """Return the names of the rules at these functions, in their order."""
+        """Return the names of the rules at these functions (None: all), in order, each once."""
         return dict.fromkeys(
             state.rule.name for injector in self._injectors_of(within) for state in injector.states
         )
 
     def listing(self, within: Container[int] | None = None) -> list[dict[str, Any]]:
-        """Return every rule of these functions, with its counts at each of them."""
+        """Return every rule of these functions (None: all) as plain values, each once.
+
+        ``counts`` has an entry for each function with the rule: met, fired, without effect, held,
+        in force.
+        """
         rules: dict[str, dict[str, Any]] = {}
         for injector in self._injectors_of(within):
             for state in injector.states:
@@ -185,21 +201,26 @@ class FaultSession:
         return list(rules.values())
 
     def _note(self, fired: Fired) -> None:
+        """Write a fired fault to the record, if any.
+
+        Call ``on_fired`` if the fault had an effect.
+        """
         if self._record is not None:
             self._record.fired(fired)
         if self.on_fired is not None and not fired.without_effect:
             self.on_fired(fired)
 
     def _record_change(self, change: Mapping[str, Any]) -> None:
-        """Record a change, and the number of commands that each function had executed."""
+        """Write a change, and each function's number of executed commands, to the record if any."""
         if self._record is not None:
             self._record.changed(change, [function.commands for function in self._functions])
 
 
 def _limited(entry: _Entry, within: Sequence[int] | None) -> _Entry:
-    """Return an entry limited to its functions among ``within``; unchanged for None.
+    """Return the entry limited to the functions ``within``; the same entry for None.
 
-    Raises ValueError for a function that is not among them.
+    An entry for all functions then applies to all of ``within``. Raises ValueError if the entry
+    names a function that is not among them.
     """
     from emu.device.faults.functions import restricted
 

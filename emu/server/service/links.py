@@ -39,21 +39,32 @@ class Links:
         self.seed = seed
 
     def check(self, link: PlannedLink) -> None:
-        """Raise ValueError if a function of the entry does not exist."""
+        """Raise ValueError if the entry names a function that does not exist; change nothing."""
         count = len(self._functions)
         if any(index >= count for index in link.functions or ()):
             raise ValueError(f"function must be a number below {count}")
 
     def functions(self, link: PlannedLink) -> Iterable[int]:
-        """Return the existing functions that an entry applies to."""
+        """Return the indices of the existing functions that an entry applies to.
+
+        Missing ones are ignored.
+        """
         return [index for index in range(len(self._functions)) if link.applies_to(index)]
 
     def set(self, link: PlannedLink, index: int) -> None:
-        """Set the links of an entry at a function, from the next packet on."""
+        """Set the links of an entry at a function, one or both directions, from the next packet on.
+
+        An entry without properties removes the link but keeps its counts; does nothing if none was
+        set.
+        """
         for side in DIRECTIONS if link.direction is None else (link.direction,):
             self._set(index, side, link)
 
     def _set(self, index: int, side: str, link: PlannedLink) -> None:
+        """Set or clear the link of one direction (``side``), and create it at first use.
+
+        Clearing a link that was never set does nothing.
+        """
         direction = self._links.get((index, side))
         if direction is None:
             if link.is_clear:
@@ -66,6 +77,10 @@ class Links:
         self._plug(index, side, None if link.is_clear else direction)
 
     def _plug(self, index: int, side: str, direction: LinkDirection | None) -> None:
+        """Insert the link of a direction into the function's Ethernet port or InfiniBand fabric.
+
+        None removes the link: packets then pass without it.
+        """
         ports = self._cabling.ports
         port = ports[index] if index < len(ports) else None
         if port is not None:
@@ -83,6 +98,6 @@ class Links:
             links[key] = direction
 
     def listing(self) -> Iterator[dict[str, object]]:
-        """Yield each link that is or was set, with its counts."""
+        """Yield function, direction, properties and counts of each link that is or was set."""
         for (index, side), direction in sorted(self._links.items()):
             yield {"function": index, "direction": side, **direction.about()}

@@ -26,7 +26,8 @@ _SOCKETS: Final = {
 def check_uplinks(specs: Iterable[NetSpec]) -> None:
     """Refuse uplinks whose ports are taken, or whose sockets cannot be made.
 
-    A port that two of them forward is taken, too. Raises :class:`NetSpecError`.
+    Returns nothing on success and keeps no port or socket. Raises :class:`NetSpecError` with the
+    option; also for a port that two of the uplinks forward.
     """
     with contextlib.ExitStack() as taken:
         for spec in specs:
@@ -37,7 +38,11 @@ def check_uplinks(specs: Iterable[NetSpec]) -> None:
 
 
 def check_fabric(name: str) -> None:
-    """Refuse a fabric's name, or a path where no socket can be. Raises :class:`FabricError`."""
+    """Refuse a fabric's name that is invalid, or a path where no socket can be made.
+
+    Accepts a path on which another process listens, because a fabric is joined. TCP addresses are
+    parsed only. Raises :class:`FabricError`; creates nothing.
+    """
     address = parse(name)
     if not isinstance(address, UnixAddress):
         return
@@ -47,7 +52,11 @@ def check_fabric(name: str) -> None:
 
 
 def _take(taken: contextlib.ExitStack, option: str, forward: str) -> None:
-    """Take a port of the host's for as long as ``taken`` lasts."""
+    """Bind a port of the host's until ``taken`` closes; listen as well if TCP.
+
+    Raises :class:`NetSpecError` with the reason when the port is in use or the address is not the
+    host's.
+    """
     protocol, kind = _SOCKETS[option]
     address, _, ports = forward.rpartition("/")
     port = ports.partition(":")[0]
@@ -68,7 +77,7 @@ def _take(taken: contextlib.ExitStack, option: str, forward: str) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """Return the rest of the sentence about a port that cannot be taken."""
+    """Return the end of the sentence about a port that cannot be taken, from the error's errno."""
     if error.errno == errno.EADDRINUSE:
         return " is in use already"
     if error.errno == errno.EADDRNOTAVAIL:

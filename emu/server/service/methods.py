@@ -29,10 +29,10 @@ def methods(
     subnet: SubnetFabric | None = None,
     guests: Sequence[str] = (),
 ) -> Mapping[str, Method]:
-    """Return the methods by name.
+    """Return the methods of the control protocol by name.
 
-    ``subnet`` is the simulated one, if any. ``guests`` has the name of each function's guest, or is
-    empty.
+    ``subnet`` is the simulated one; None makes its methods refuse. ``guests`` has the name of each
+    function's guest, or is empty. Imports the plan parser now.
     """
     # Import now: pydantic needs 0.2 s, for which a client's first plan would stop the loop.
     importlib.import_module("emu.device.faults.parser")
@@ -71,7 +71,11 @@ class _Methods:
         self._guests = tuple(guests) or ("",) * len(functions)
 
     def _indices(self, params: Mapping[str, Any]) -> list[int] | None:
-        """Return the functions of the guest that a request names; None if it names none."""
+        """Return the indices of the functions of the guest that a request names.
+
+        None if it names none. Raises ControlRequestError for a guest without functions, and for an
+        empty name.
+        """
         guest = params.get("guest")
         if guest is None:
             return None
@@ -81,6 +85,11 @@ class _Methods:
         return indices
 
     def status(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        """Return versions, clock, state of each function (of the guest), and the segments' ports.
+
+        The ports have no ``addresses``. Raises ControlRequestError for an unknown parameter or
+        guest.
+        """
         _only(params, "guest")
         indices = self._indices(params)
         states = [
@@ -93,6 +102,12 @@ class _Methods:
         return self._about | now
 
     def objects(self, params: dict[str, Any]) -> Streamed:
+        """Return a generator of the JSON text of functions' objects, up to ``limit`` of each kind.
+
+        ``function``, ``kind`` and ``guest`` restrict the choice. Segments are included without
+        ``function`` and ``kind`` only. Raises ControlRequestError at once for an invalid parameter,
+        an unknown kind, or another guest's function.
+        """
         _only(params, "guest", "function", "kind", "limit")
         indices = self._indices(params)
         index, kind = params.get("function"), params.get("kind")
@@ -114,6 +129,7 @@ class _Methods:
     def _objects(
         self, indices: Sequence[int], kind: str | None, limit: int, segments: Sequence[Any]
     ) -> Streamed:
+        """Yield the JSON text of the functions' objects in segments, then that of ``segments``."""
         yield b'{"functions":['
         for number, index in enumerate(indices):
             head = json.dumps({"function": index, "guest": self._guests[index]})[:-1].encode()
@@ -127,6 +143,10 @@ class _Methods:
         return {"objects": (yield from views.census(self._functions))}
 
     def fault_list(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        """Return all rules with counts at each function, which have the name of the guest.
+
+        A ``guest`` limits rules and counts to its functions. Raises ControlRequestError.
+        """
         _only(params, "guest")
         rules = self._faults.listing(self._indices(params))
         for rule in rules:
@@ -135,6 +155,11 @@ class _Methods:
         return {"rules": rules}
 
     def fault_add(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        """Add the rule of ``rule`` (a table as in a plan), limited to a guest's functions.
+
+        Return its name. Raises ControlRequestError for an invalid rule, a used name, too many
+        rules, or another's function.
+        """
         from emu.device.faults.parser import rule_from_table
 
         _only(params, "guest", "rule")
@@ -145,12 +170,22 @@ class _Methods:
             raise ControlRequestError(str(error)) from None
 
     def fault_remove(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        """Remove the rule ``name``, at a guest's functions only if named.
+
+        Raises ControlRequestError if no such function has the rule.
+        """
         _only(params, "guest", "name")
         if not self._faults.remove(str(params.get("name")), self._indices(params)):
             raise ControlRequestError(f"no rule {params.get('name')!r}")
         return {}
 
     def fault_load(self, params: dict[str, Any]) -> Portions[Mapping[str, Any]]:
+        """Parse ``plan`` (TOML text) in steps, and replace the rules.
+
+        Returns the number of the plan's rules. Missing text removes all rules. With ``guest``, only
+        its functions change, and a name that others use gets the suffix ``@GUEST``. Raises
+        ControlRequestError, without a change, for an invalid plan.
+        """
         from emu.device.faults.parser import PlanError, loading
 
         _only(params, "guest", "plan")
@@ -168,6 +203,7 @@ class _Methods:
         return {"rules": len(plan.rule)}
 
     def net_show(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        """Return the links that are or were set, of all functions or of a guest's."""
         _only(params, "guest")
         indices = self._indices(params)
         links = [
@@ -178,6 +214,11 @@ class _Methods:
         return {"links": links}
 
     def net_set(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        """Set or clear the links of ``link`` (a table as in a plan) at all functions or a guest's.
+
+        Raises ControlRequestError for an invalid link, or a function that is missing or another
+        guest's.
+        """
         from emu.device.faults.parser import link_from_table
 
         _only(params, "guest", "link")
@@ -189,6 +230,7 @@ class _Methods:
         return {}
 
     def _need_subnet(self) -> SubnetFabric:
+        """Return the simulated subnet. Raises ControlRequestError when the server has none."""
         if self._subnet is None:
             raise ControlRequestError("no simulated subnet: start the server with --subnet FILE")
         return self._subnet
@@ -213,7 +255,7 @@ def _without_addresses(segment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _only(params: Mapping[str, Any], *names: str) -> None:
-    """Refuse unknown parameters with ControlRequestError."""
+    """Refuse with ControlRequestError a parameter that is not among ``names``."""
     for name in params:
         if name not in names:
             raise ControlRequestError(

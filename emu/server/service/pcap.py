@@ -74,7 +74,7 @@ class Capture:
         fabric.watcher = subnet
 
     def fault(self, fired: Fired) -> None:
-        """Record a fired fault in the comment of its function's next packet."""
+        """Write a fired fault into the comment of the next packet of its function's interface."""
         event = ", ".join(f"{name} {value}" for name, value in fired.event.items())
         text = f"fault {fired.rule}: {fired.action} at {fired.point}" + f" ({event})" * bool(event)
         self._interfaces[fired.function].fault(text)
@@ -85,13 +85,17 @@ class Capture:
         return complaint("capture", self._path, self._file.ended_by)
 
     def _detach(self) -> None:
+        """Stop capturing: remove the watchers of all ports and of the fabric.
+
+        The file stays open.
+        """
         for cable in self._cables:
             cable.watcher = None
             cable.shows_messages = False
         self._fabric.watcher = None
 
     def close(self) -> None:
-        """Detach the functions, write the queued blocks and close the file."""
+        """Stop capturing, write the queued blocks and close the file."""
         self._detach()
         for interface in self._interfaces:
             interface.close()

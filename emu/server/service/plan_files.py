@@ -11,12 +11,19 @@ from emu.host.userfiles import read_infile
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the plan in a file. Raises UserError with the position of every mistake."""
+    """Return the plan in a file.
+
+    Raise UserError with the position of every mistake, and OSError.
+    """
     return read_plan_text(path)[0]
 
 
 def read_plan_text(path: Path) -> tuple[Plan, str]:
-    """Return the plan in a file, and the file's text. Raises UserError as :func:`read_plan`."""
+    """Return the plan in a file, named after the file if it has no name, and the file's text.
+
+    Raises UserError for a file that is too long, not UTF-8, or has mistakes, each with its
+    position. Raises OSError if the file cannot be read.
+    """
     try:
         text = read_infile(path, MAX_BYTES).decode()
         plan = load(text, str(path))

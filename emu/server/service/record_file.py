@@ -58,7 +58,11 @@ class RecordFile:
         return round(self._clock() - self._began, 6)
 
     def _write(self, line: str) -> None:
-        """Add a line, unless an earlier write failed."""
+        """Add a line; do nothing after an earlier write failed.
+
+        A write error, and the limit of lines, are logged and end the record: the file is closed and
+        the run continues. Raises nothing; :attr:`complaint` has the reason.
+        """
         if self._file is None:
             return
         self._lines += 1
@@ -77,7 +81,7 @@ class RecordFile:
         return complaint("record", self.path, self._ended_by)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; later lines are dropped. May be called twice."""
         if self._file is not None:
             self._file.close()
             self._file = None

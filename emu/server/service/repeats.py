@@ -48,7 +48,11 @@ class Repeats(logging.Filter):
         self._kinds: dict[tuple[str, int], _LineKind] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to write the line."""
+        """Return whether to write the line; False for a line that the later summary counts.
+
+        True below WARNING, for summaries, and for the first MAX_LINES lines of a source line in 10
+        s. The first suppressed line schedules the summary for the end of the interval.
+        """
         if record.levelno < logging.WARNING or record.name == __name__:
             return True
         now = self._clock.now_ns()
@@ -71,11 +75,15 @@ class Repeats(logging.Filter):
         return False
 
     def sum_up(self) -> None:
-        """Log the pending summaries of all kinds now."""
+        """Log the summaries of all suppressed lines now, before the end of their intervals."""
         for kind in self._kinds.values():
             self._sum_up(kind)
 
     def _sum_up(self, kind: _LineKind) -> None:
+        """Log the number of suppressed lines, and the last one; begin a new interval.
+
+        Does nothing without suppressed lines. The level is that of the last one.
+        """
         if not kind.left_out:
             return
         now = self._clock.now_ns()
@@ -89,7 +97,10 @@ class Repeats(logging.Filter):
 
 @contextmanager
 def summed_up(clock: Clock) -> Iterator[None]:
-    """Limit repeated lines of all the root logger's handlers while the body runs."""
+    """Limit repeated warnings of the root logger's present handlers while the body runs.
+
+    At the end removes the filters and logs the pending summaries.
+    """
     filters = [(handler, Repeats(handler, clock)) for handler in logging.getLogger().handlers]
     for handler, repeats in filters:
         handler.addFilter(repeats)

@@ -138,25 +138,39 @@ class Server:
             undo.pop_all()
 
     def _cable(self, name: str, spec: DeviceSpec) -> FunctionPort | None:
-        """Return a port of an Ethernet function's segment; None for InfiniBand."""
+        """Plug the function into the segment of its specification.
+
+        Return the port, None for InfiniBand.
+        """
         if spec.model.port_type is not PortType.ETH:
             return None
         return self._segments.plug(name, spec.segment)
 
     def run(self) -> None:
-        """Serve until a signal ends the loop."""
+        """Write ``ready`` to standard output, and serve until SIGTERM, SIGINT or :meth:`Loop.stop`.
+
+        Only in the main thread. Closes nothing: call :meth:`close` afterwards.
+        """
         with self.loop.stopped_by(signal.SIGTERM, signal.SIGINT):
             sys.stdout.write("ready\n")
             sys.stdout.flush()
             self.loop.run()
 
     def complaints(self) -> list[str]:
-        """Return one text for each file of the closed server that is incomplete."""
+        """Return one text for each incomplete file: the record and the capture.
+
+        Call after :meth:`close`. Empty when both are complete, or ended at a limit or by a pipe's
+        reader.
+        """
         parts = (self._faults, self._capture)
         return [part.complaint for part in parts if part is not None and part.complaint]
 
     def close(self) -> None:
-        """Close the sockets and log the accesses that are not modelled."""
+        """Close all sockets, connections and files; remove the fault rules.
+
+        Logs a warning for each use of a feature that is not modelled, and the tracers' summaries.
+        Also closes a server whose construction failed half-way.
+        """
         if self._control is not None:
             self._control.close()
         if self._faults is not None:
@@ -190,14 +204,20 @@ def _guids(specs: Sequence[DeviceSpec]) -> list[int]:
 
 
 def _board(boards: dict[int, Board[Hca]], spec: DeviceSpec) -> Board[Hca] | None:
-    """Return the board of a function's port, with its first function's GUID; None by default."""
+    """Return the board of a function's port; None for a function that shares none.
+
+    The first function of a board creates it in ``boards``, with its GUID.
+    """
     if not spec.board:
         return None
     return boards.setdefault(spec.board, Board(spec.options.guid, MAX_PORTS))
 
 
 def _identity(spec: DeviceSpec) -> Identity:
-    """Return the LID and GUID that a specification requests on a fabric; 0 if omitted."""
+    """Return the LID and GUID that a specification requests on a fabric; 0 for one that is omitted.
+
+    The fabric assigns an omitted one. Ethernet functions are marked, because they need no LID.
+    """
     options, chosen = spec.options, spec.chosen
     return Identity(
         options.lid if "lid" in chosen else 0,
@@ -207,5 +227,9 @@ def _identity(spec: DeviceSpec) -> Identity:
 
 
 def _with_identity(spec: DeviceSpec, given: Identity) -> DeviceSpec:
+    """Return the specification with the LID and GUID that the fabric gave.
+
+    A LID of 0 (Ethernet) leaves the specification's.
+    """
     lid = given.lid or spec.options.lid
     return replace(spec, options=replace(spec.options, lid=lid, guid=given.guid))

@@ -13,7 +13,11 @@ MAX_BYTES = 16 << 20
 
 
 def read_topology(path: Path) -> SubnetTopology:
-    """Return the subnet that a file describes. Raises UserError with its path, and OSError."""
+    """Return the subnet that a file describes, with the path as its ``source``.
+
+    Raises UserError with the path for a topology with mistakes, for more than 16 MiB and for text
+    that is not UTF-8. Raises OSError if the file cannot be read.
+    """
     try:
         return replace(parse(read_infile(path, MAX_BYTES).decode()), source=str(path))
     except UnicodeDecodeError:

@@ -13,7 +13,10 @@ from layouts.enums import PortState
 
 
 def show(subnet: SubnetFabric) -> Streamed:
-    """Yield the JSON text of every node and its ports with a cable."""
+    """Yield the JSON text of every node, with name, kind, LID and cabled ports.
+
+    One node at a step.
+    """
     yield b'{"nodes":['
     for number, node in enumerate(subnet.cables.nodes):
         yield b"," * bool(number) + json.dumps(_about(subnet.cables, node)).encode()
@@ -21,6 +24,7 @@ def show(subnet: SubnetFabric) -> Streamed:
 
 
 def _about(cables: Cables, node: SimNode) -> dict[str, Any]:
+    """Return a node's name, kind and LID, and its ports with a cable, also a cut one."""
     ports = []
     for number, peer in enumerate(node.peers):
         if peer is None:
@@ -42,7 +46,11 @@ def _about(cables: Cables, node: SimNode) -> dict[str, Any]:
 
 
 def cut(subnet: SubnetFabric, params: Mapping[str, Any]) -> None:
-    """Cut or repair the cable at a node's port. Raises ControlRequestError without one."""
+    """Cut (``is_cut`` true) or repair the cable at ``port`` of ``node``, at both ends.
+
+    Raises ControlRequestError for parameters of wrong types, an unknown node, or a port without a
+    cable.
+    """
     name, port, is_cut = params.get("node"), params.get("port"), params.get("is_cut")
     if type(port) is not int or not isinstance(name, str) or not isinstance(is_cut, bool):
         raise ControlRequestError("node must be a name, port a number, is_cut true or false")

@@ -38,9 +38,11 @@ class TraceFile:
         self._fd = open_outfile(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
 
     def write(self, text: str) -> None:
-        """Write the text. Raises OSError, after which the file may contain a part of the text.
+        """Write the whole text without blocking, or fail.
 
-        Raises LimitError, without writing, if the file would become too long.
+        Raises LimitError, without writing, if the file would become too long; every later write
+        fails then. Raises OSError (BlockingIOError for a full pipe), after which the file may
+        contain a part.
         """
         data = text.encode()
         self._left -= len(data)

@@ -22,10 +22,11 @@ TRANSPORTS: Final = (*kinds.KINDS, VHOST_USER)
 def make_transport(
     name: str, path: str | os.PathLike[str], *, socket_mode: int = OWNER_ONLY
 ) -> Transport:
-    """Return a transport of one of :data:`TRANSPORTS` that will listen on ``path``.
+    """Return a new transport of one of :data:`TRANSPORTS` for ``path``.
 
-    ``socket_mode`` is the path's mode: processes with write permission may connect. Raises
-    :class:`emu.server.vfio.base.TransportError` when its library is missing.
+    Its ``listen`` opens the socket. ``socket_mode`` is the path's mode: processes with write
+    permission may connect. Raises :class:`emu.server.vfio.base.TransportError` when libvfio-user is
+    missing, KeyError for another ``name``.
     """
     if name == VHOST_USER:
         return VhostUserServer(path, socket_mode=socket_mode)

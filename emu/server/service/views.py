@@ -29,7 +29,11 @@ _errors: Final = ObserverErrors("objects")
 
 
 def status(function: Function, index: int, guest: str = "") -> dict[str, Any]:
-    """Return state, port and counts of a function."""
+    """Return state, port, counters and memory use of a function, as plain values for JSON.
+
+    Counts of completions and events are sums over the existing CQs and EQs. ``roce`` exists for
+    Ethernet ports only; keys of :func:`adapter` are added. Changes nothing.
+    """
     hca = function.hca
     vport, faults = hca.vport, hca.faults
     rules = faults.listing() if faults is not None else []
@@ -76,7 +80,7 @@ def status(function: Function, index: int, guest: str = "") -> dict[str, Any]:
 
 
 def _roce(hca: Hca) -> dict[str, Any]:
-    """Return whether RoCE is enabled, and the used GIDs by index."""
+    """Return whether RoCE is enabled, and the GID table's used entries by index."""
     used = {index: entry for index, entry in enumerate(hca.gids) if not entry.is_empty}
     return {
         "enabled": hca.nic_vport.roce_en,
@@ -93,10 +97,11 @@ def _roce(hca: Hca) -> dict[str, Any]:
 
 
 def objects(function: Function, kind: str | None, limit: int) -> Iterator[bytes]:
-    """Yield the JSON text of a function's objects by kind, up to ``limit`` of each.
+    """Yield the JSON text of a function's objects by kind: the total, and up to ``limit`` items.
 
-    The result includes page faults that wait for the driver, and fault rules. Each step takes some
-    milliseconds; objects may be created and destroyed between steps.
+    ``kind`` None means all kinds, including page faults that wait for the driver, and fault rules.
+    An unknown kind yields ``{}``. Each step takes some milliseconds; objects may be created and
+    destroyed between steps.
     """
     parts = ["{"]
     for number, (name, entries) in enumerate(_by_kind(function, kind)):
@@ -113,7 +118,10 @@ def objects(function: Function, kind: str | None, limit: int) -> Iterator[bytes]
 
 
 def _by_kind(function: Function, kind: str | None) -> Iterator[tuple[str, Any]]:
-    """Yield the tables, and lists of plain values, by name."""
+    """Yield name and content of each table, or list of plain values, of this kind.
+
+    Of all for None.
+    """
     for table in function.hca.tables:
         if kind in (None, table.kind):
             yield table.kind, table
@@ -123,7 +131,7 @@ def _by_kind(function: Function, kind: str | None) -> Iterator[tuple[str, Any]]:
 
 
 def census(functions: Sequence[Function]) -> Portions[dict[str, int]]:
-    """Return the number of used objects of each kind, over all functions.
+    """Count the used objects of each kind, over all functions, in steps; return the counts.
 
     A free memory key is not counted: drivers cache such keys, and reuse one without a command.
     """
@@ -145,6 +153,7 @@ def kinds(function: Function) -> list[str]:
 
 
 def _page_faults(function: Function) -> list[dict[str, Any]]:
+    """Return the page faults that wait for the driver's PAGE_FAULT_RESUME, as plain values."""
     return [
         {
             "token": fault.token, "qpn": fault.qp.handle, "side": fault.side.value,
@@ -167,7 +176,10 @@ _OUTSTANDING: Mapping[str, Callable[[Function], list[dict[str, Any]]]] = {
 
 
 def _item(function: Function, item: Object) -> str:
-    """Return the JSON text of an object; without its fields if these cannot be read."""
+    """Return the JSON text of an object: handle, references, and its own fields.
+
+    If reading the fields raises, the text has ``error`` instead of them, and the error is logged.
+    """
     about: dict[str, Any] = {"handle": item.handle, "refs": item.refs}
     more = _MORE.get(type(item))
     try:
@@ -188,13 +200,20 @@ def _flow_table(function: Function, table: FlowTable) -> dict[str, Any]:
 
 
 def _mkey(function: Function, mkey: Mkey) -> dict[str, Any]:
+    """Return the keys below an indirect key (KLMS, KSM), at most MAX_CHILDREN.
+
+    Empty for other keys.
+    """
     if mkey.mode not in (AccessMode.KLMS, AccessMode.KSM):
         return {}
     return {"below": list(islice(_below(function, mkey), MAX_CHILDREN))}
 
 
 def _below(function: Function, mkey: Mkey) -> Iterator[dict[str, Any]]:
-    """Yield the keys behind the first entries of an indirect key."""
+    """Yield key, bytes, address and existence of the non-empty entries of an indirect key.
+
+    Examines the first MAX_ENTRIES entries only.
+    """
     for count, key, va in mkey.below(MAX_ENTRIES):
         if key or count:
             lives = function.hca.mkeys.get(key >> 8) is not None

@@ -38,7 +38,10 @@ class MsixTable(MsixVectors):
         self._is_on = False
 
     def serve(self, function: PciFunction) -> None:
-        """Find the function's table by its MSI-X capability."""
+        """Find the function's MSI-X table by its capability, and mask all vectors.
+
+        Raises ValueError for a function without MSI-X.
+        """
         self._function = function
         self._control = _capability(function) + 2
         (place,) = Struct("<I").unpack(function.config_read(self._control + 2, 4))
@@ -58,7 +61,11 @@ class MsixTable(MsixVectors):
         super().clear()
 
     def follow(self) -> None:
-        """Follow a possible write of the guest to the control register."""
+        """Read the MSI-X control register after a possible write; do nothing before :meth:`serve`.
+
+        When the register enables MSI-X without Function Mask, send the latched vectors that are
+        unmasked.
+        """
         if self._function is None:
             return
         (control,) = Struct("<H").unpack(self._function.config_read(self._control, 2))
@@ -68,7 +75,10 @@ class MsixTable(MsixVectors):
             self.send_pending()
 
     def written(self, bar: int, offset: int, data: Buffer) -> None:
-        """Update the table after the guest has written ``data`` to a BAR."""
+        """Copy ``data`` into the table if a BAR write lies inside it; then send latched vectors.
+
+        Ignores any other write. Vectors go out only if unmasked and MSI-X is enabled.
+        """
         first = offset - self._at
         if bar != self._bar or not 0 <= first <= len(self._table) - len(data):
             return
@@ -81,6 +91,10 @@ class MsixTable(MsixVectors):
             self._send_pending()
 
     def _send(self, vector: int) -> bool:
+        """Post the vector's message.
+
+        Return False while MSI-X is off, masked, or no buffer is free.
+        """
         if not self._is_on:
             return False
         address, data, control = _ENTRY.unpack_from(self._table, vector * _ENTRY.size)
@@ -88,7 +102,10 @@ class MsixTable(MsixVectors):
 
 
 def _capability(function: PciFunction) -> int:
-    """Return the offset of the function's MSI-X capability. Raises ValueError without one."""
+    """Return the offset of the function's MSI-X capability in configuration space.
+
+    Raises ValueError without one.
+    """
     (at,) = function.config_read(_FIRST_POINTER, 1)
     for _ in range(_MAX_CAPABILITIES):
         cap_id, following = function.config_read(at, 2)

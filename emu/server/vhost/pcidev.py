@@ -40,7 +40,11 @@ class PciDevice:
         self._sizes = function.bar_sizes
 
     def command(self, queue: Virtqueue, chain: Chain) -> int:
-        """Execute an access and return its buffer to the driver; return the cost in bytes."""
+        """Execute a PCI access and return its buffer to the driver; return the cost in bytes.
+
+        A refused access is logged and answered without data; writes nothing. Raises
+        VhostProtocolError for a buffer outside the memory.
+        """
         out = chain.out
         if len(out) < _HEADER:
             self._refuse(f"an access of {len(out)} bytes, the header has {_HEADER}")
@@ -66,7 +70,11 @@ class PciDevice:
         return SLOW_BYTES
 
     def _configuration(self, op: int, size: int, address: int, chain: Chain) -> bytes:
-        """Read or write configuration space; return the bytes read."""
+        """Read or write 1, 2, 4 or 8 bytes of configuration space; return the bytes read.
+
+        Return b"" for a write, and for a refused access, which is logged: other sizes, outside the
+        4096 bytes, or an unknown operation. A write may also change which MSI-X vectors are sent.
+        """
         if size in _CONFIG_SIZES and address <= CONFIG_SPACE_SIZE - size:
             if op == _CFG_READ and size <= chain.capacity:
                 return self._function.config_read(address, size)

@@ -131,7 +131,7 @@ class VhostProtocolError(VfioProtocolError):
 
 
 def request_name(request: int) -> str:
-    """Return a request's name, or its number."""
+    """Return a request's name for a log line; ``request N`` if unknown."""
     try:
         return VhostRequest(request).name
     except ValueError:

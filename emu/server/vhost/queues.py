@@ -67,14 +67,17 @@ class VhostQueues:
         return any(setup.running for setup in self._setups)
 
     def close(self) -> None:
-        """Stop both queues."""
+        """Stop both queues, close the descriptor for calls, and report no failure any more."""
         for index in range(NUM_QUEUES):
             self.stop(index)
         self.call_through(-1)
         self._hang_up = _ignore
 
     def call_through(self, fd: int) -> None:
-        """Send calls to this descriptor and own it; -1 for none."""
+        """Send calls to this descriptor and own it; -1 for none. Closes the one before.
+
+        Makes the descriptor non-blocking.
+        """
         if self._call_fd >= 0:
             os.close(self._call_fd)
         self._call_fd = fd
@@ -82,25 +85,40 @@ class VhostQueues:
             os.set_blocking(fd, False)
 
     def set_size(self, index: int, size: int) -> None:
-        """Handle SET_VRING_NUM: set the size of a stopped queue."""
+        """Handle SET_VRING_NUM: set the size of a stopped queue.
+
+        Raises :class:`VhostProtocolError` unless it is a power of two up to 1024, the queue exists
+        and is stopped.
+        """
         if not 0 < size <= MAX_QUEUE_SIZE or size & size - 1:
             raise VhostProtocolError(f"a queue of {size}: no power of two to {MAX_QUEUE_SIZE}")
         self._stopped(index).size = size
 
     def set_base(self, index: int, base: int) -> None:
-        """Handle SET_VRING_BASE: set the next index of a stopped queue."""
+        """Handle SET_VRING_BASE: set the next index of a stopped queue.
+
+        Raises :class:`VhostProtocolError` above 16 bits, or for a running or missing queue.
+        """
         if base > 0xFFFF:
             raise VhostProtocolError(f"base {base:#x}")
         self._stopped(index).base = base
 
     def place(self, index: int, desc: int, avail: int, used: int) -> None:
-        """Handle SET_VRING_ADDR with guest addresses: set the rings of a stopped queue."""
+        """Handle SET_VRING_ADDR with guest addresses: store the rings of a stopped queue.
+
+        Raises :class:`VhostProtocolError` for an unaligned ring, or a running or missing queue.
+        Whether the memory exists is checked by :meth:`start`.
+        """
         if desc % 16 or avail % 2 or used % 4:
             raise VhostProtocolError(f"a ring at {desc:#x}, {avail:#x}, {used:#x}: not aligned")
         self._stopped(index).rings = desc, avail, used
 
     def start(self, index: int) -> None:
-        """Handle SET_VRING_ENABLE: start a queue, unless it is running."""
+        """Handle SET_VRING_ENABLE: start a queue; do nothing if it is running.
+
+        Raises :class:`VhostProtocolError` before size, rings and the descriptor for calls are set,
+        and for rings outside the memory.
+        """
         setup = self._setup(index)
         if setup.running is not None:
             return
@@ -109,7 +127,11 @@ class VhostQueues:
         setup.running = Virtqueue(self._memory, setup.size, *setup.rings, setup.base)
 
     def stop(self, index: int) -> int:
-        """Stop a queue for SET_VRING_ENABLE or GET_VRING_BASE; return its next index."""
+        """Stop a queue for SET_VRING_ENABLE or GET_VRING_BASE; return its next index.
+
+        A stopped queue stays so and returns its base. Releases the views of the rings. Raises
+        :class:`VhostProtocolError` for a missing queue.
+        """
         setup = self._setup(index)
         if setup.running is not None:
             setup.base = setup.running.next
@@ -118,7 +140,12 @@ class VhostQueues:
         return setup.base
 
     def run_commands(self, budget: int) -> int:
-        """Execute waiting accesses up to a cost of ``budget`` bytes; return the cost."""
+        """Execute waiting accesses up to a cost of ``budget`` bytes.
+
+        Return the cost, 0 if none waits. Calls the driver (VHOST_USER_BACKEND_VRING_CALL) after a
+        number of writes. Raises :class:`VhostProtocolError` for an invalid ring or buffer. Returns
+        0 while the queue is stopped.
+        """
         queue = self._setups[COMMANDS].running
         if queue is None:
             return 0
@@ -136,7 +163,11 @@ class VhostQueues:
         return done
 
     def post(self, address: int, data: int) -> bool:
-        """Send an MSI-X message; return False when the driver has no free buffer for it."""
+        """Send an MSI-X message and call the driver; return False when no buffer for it is free.
+
+        False also while the interrupt queue is stopped; the caller latches the vector. An invalid
+        ring or a failed call hangs up the connection and returns True.
+        """
         queue = self._setups[INTERRUPTS].running
         message = PCIDEV_MESSAGE.pack(_MSI, 0, 0, 4, address) + data.to_bytes(4, "little")
         try:
@@ -151,18 +182,26 @@ class VhostQueues:
         return True
 
     def _setup(self, index: int) -> _Setup:
+        """Return the settings of a queue. Raises :class:`VhostProtocolError` for a missing one."""
         if index >= NUM_QUEUES:
             raise VhostProtocolError(f"queue {index}")
         return self._setups[index]
 
     def _stopped(self, index: int) -> _Setup:
+        """Return the settings of a stopped queue.
+
+        Raises :class:`VhostProtocolError` if the queue runs or is missing.
+        """
         setup = self._setup(index)
         if setup.running is not None:
             raise VhostProtocolError(f"queue {index} is set up while it runs")
         return setup
 
     def _call(self, index: int, queue: Virtqueue) -> None:
-        """Notify the driver of used buffers, unless the driver has disabled calls."""
+        """Notify the driver of used buffers, unless the driver has disabled calls.
+
+        Hangs up the connection if the call cannot be written at once.
+        """
         if not queue.wants_calls:
             return
         ALARM.set()

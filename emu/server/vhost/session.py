@@ -54,13 +54,16 @@ class VhostSession(VhostStream):
         vectors.post = self._queues.post
 
     def close(self) -> None:
-        """Close the connection and unmap the front end's memory."""
+        """Stop the queues, unmap the rings' memory and close the connection.
+
+        The function's own memory stays for the transport to clear.
+        """
         self._queues.close()
         self._rings.clear()
         super().close()
 
     def dispatch(self) -> None:
-        """Handle the messages of one poll; ``behind`` reports whether more may be pending.
+        """Handle the received messages of one poll; set ``behind``, whether more may be pending.
 
         Raises OSError or :class:`VhostProtocolError` when the front end must be dropped.
         """
@@ -68,12 +71,19 @@ class VhostSession(VhostStream):
         self._handle_messages()
 
     def go_on(self) -> None:
-        """Execute waiting accesses, then handle messages. Raises as dispatch() does."""
+        """Execute waiting accesses, then handle received messages, within one poll; set ``behind``.
+
+        Raises OSError or :class:`VhostProtocolError` when the front end must be dropped.
+        """
         self._budget = REQUEST_BYTES_PER_POLL
         self._run_commands()
         self._handle_messages()
 
     def _handle_messages(self) -> None:
+        """Handle received messages and send replies until the budget is used; set ``behind``.
+
+        Sends the reply of a request that has one, else a success if the front end wants a reply.
+        """
         while self._budget > 0:
             message = self.next()
             if message is None:
@@ -89,7 +99,12 @@ class VhostSession(VhostStream):
         self.behind = True
 
     def _answer(self, request: int, payload: bytes) -> bytes | None:
-        """Handle a message; return the reply's payload, or None without a specific one."""
+        """Handle a message.
+
+        Return the reply's payload, or None for a request without a reply of its own. Raises
+        :class:`VhostProtocolError` for an unsupported request, a payload of another size,
+        descriptors that it does not carry, and for the errors of its handler.
+        """
         size, descriptors, handler = _HANDLERS.get(request, _UNKNOWN)
         if handler is None:
             raise VhostProtocolError(f"{request_name(request)} is not supported")
@@ -103,6 +118,10 @@ class VhostSession(VhostStream):
         return U64.pack(FEATURES)
 
     def _set_features(self, payload: bytes) -> None:
+        """Check the features.
+
+        Raise :class:`VhostProtocolError` for one that was not offered. Store nothing.
+        """
         (features,) = U64.unpack(payload)
         if features & ~FEATURES:
             raise VhostProtocolError(f"features {features:#x}, the offered ones are {FEATURES:#x}")
@@ -114,6 +133,10 @@ class VhostSession(VhostStream):
         return U64.pack(PROTOCOL_FEATURES)
 
     def _set_protocol_features(self, payload: bytes) -> None:
+        """Check the features.
+
+        Raise :class:`VhostProtocolError` unless they are exactly the offered ones.
+        """
         (features,) = U64.unpack(payload)
         if features != PROTOCOL_FEATURES:
             raise VhostProtocolError(
@@ -124,6 +147,12 @@ class VhostSession(VhostStream):
         self._queues.call_through(self.take_descriptors(1)[0])
 
     def _set_mem_table(self, payload: bytes) -> None:
+        """Replace the guest's memory by the regions of SET_MEM_TABLE, and close the descriptors.
+
+        Raises :class:`VhostProtocolError` while queues run, and for a wrong size or number of
+        regions or descriptors. Also raises for a region that cannot be mapped; then the regions
+        before it stay mapped.
+        """
         if len(payload) < MEM_TABLE.size:
             raise VhostProtocolError(f"a memory table of {len(payload)} bytes")
         number, _ = MEM_TABLE.unpack_from(payload)
@@ -143,7 +172,11 @@ class VhostSession(VhostStream):
                 os.close(fd)
 
     def _map(self, regions: list[tuple[int, int, int, int]], fds: list[int]) -> None:
-        """Replace the guest's memory in both maps; the queues work without bus mastering."""
+        """Replace the guest's memory in both maps: the function's, and that of the queues.
+
+        The queues work without bus mastering. Raises VfioRequestError for a region that cannot be
+        mapped; the old memory is gone then.
+        """
         self._memory.clear()
         self._rings.clear()
         self._regions = []
@@ -163,12 +196,18 @@ class VhostSession(VhostStream):
         return VRING_STATE.pack(index, self._queues.stop(index))
 
     def _set_vring_addr(self, payload: bytes) -> None:
+        """Set the rings of a stopped queue, given by addresses of the front end's process.
+
+        Raises :class:`VhostProtocolError` for flags (no log support), a ring outside the memory, or
+        an unaligned one.
+        """
         index, flags, desc, used, avail, _ = VRING_ADDR.unpack(payload)
         if flags:
             raise VhostProtocolError(f"SET_VRING_ADDR with flags {flags:#x}: no log support")
         self._queues.place(index, *map(self._guest_address, (desc, avail, used)))
 
     def _set_vring_enable(self, payload: bytes) -> None:
+        """Start a queue, then send latched MSI-X vectors; or stop the queue."""
         index, enable = VRING_STATE.unpack(payload)
         if enable:
             self._queues.start(index)
@@ -177,6 +216,10 @@ class VhostSession(VhostStream):
             self._queues.stop(index)
 
     def _kick(self, payload: bytes) -> None:
+        """Execute waiting accesses for the command queue.
+
+        For any other queue send latched vectors.
+        """
         index, _ = VRING_STATE.unpack(payload)
         if index == COMMANDS:
             self._run_commands()
@@ -187,7 +230,10 @@ class VhostSession(VhostStream):
         self._budget -= self._queues.run_commands(self._budget)
 
     def _guest_address(self, user: int) -> int:
-        """Return the guest's address of an address in the front end's process."""
+        """Return the guest's address of an address in the front end's process.
+
+        Raises :class:`VhostProtocolError` outside of the regions of SET_MEM_TABLE.
+        """
         for start, size, guest in self._regions:
             if start <= user < start + size:
                 return guest + user - start

@@ -61,7 +61,11 @@ class VhostStream:
         self._waiter.wake()
 
     def hang_up(self, why: str = "") -> None:
-        """Make the next :meth:`receive` find the connection closed, for this reason."""
+        """Shut down the connection.
+
+        The next :meth:`receive` or :meth:`reply` raises ``why`` as its error. The first reason
+        counts. Without a reason, receive() raises EOFError.
+        """
         self._lost = self._lost or why
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
@@ -73,10 +77,11 @@ class VhostStream:
         self._sock.close()
 
     def receive(self, timeout_ns: int | None) -> bool:
-        """Wait for data and receive those of one call; return False when none arrived in time.
+        """Wait up to ``timeout_ns`` and receive once into the buffer.
 
-        Raises EOFError when the front end has closed, OSError or :class:`VhostProtocolError` for
-        another loss.
+        Return False if nothing arrived. May return False early. Raises EOFError when the front end
+        has closed, OSError or :class:`VhostProtocolError` for a close inside a message, a hang-up,
+        or lost descriptors.
         """
         flags = _BLOCKING if self._waiter.prepare(timeout_ns) else _NONBLOCKING
         try:
@@ -95,7 +100,11 @@ class VhostStream:
         return True
 
     def next(self) -> VhostMessage | None:
-        """Return the next complete message, or None. Raises :class:`VhostProtocolError`."""
+        """Return the next complete message and remove it from the buffer.
+
+        None while it is incomplete. Raises :class:`VhostProtocolError` for a header with another
+        version, flags or too long a payload.
+        """
         buffer = self._buffer
         if len(buffer) < HEADER.size:
             return None
@@ -112,9 +121,9 @@ class VhostStream:
     def take_descriptors(self, number: int) -> list[int]:
         """Return the descriptors of the last message from :meth:`next`; the caller closes them.
 
-        A receive call ends with the data that descriptors arrived with (unix(7)), so they belong to
-        the last complete message. Raises :class:`VhostProtocolError` for another number of
-        descriptors.
+        Raises :class:`VhostProtocolError` for another number of them. A receive call ends with the
+        data that descriptors arrived with (unix(7)), so they belong to the last complete message. A
+        message with others behind it has none.
         """
         own = [] if self._buffer else self._fds
         if len(own) != number:
@@ -124,7 +133,11 @@ class VhostStream:
         return own
 
     def reply(self, request: int, payload: bytes = _SUCCESS) -> None:
-        """Send a reply. Raises :class:`VhostProtocolError` when the front end reads none."""
+        """Send a reply without waiting; by default a success, u64 0.
+
+        Raises :class:`VhostProtocolError` when the socket does not accept all of it, or after a
+        hang-up.
+        """
         if self._lost:
             raise VhostProtocolError(self._lost)
         data = HEADER.pack(request, _REPLY, len(payload)) + payload
@@ -136,7 +149,10 @@ class VhostStream:
             raise VhostProtocolError("the front end does not read its replies")
 
     def _keep(self, ancillary: list[tuple[int, int, bytes]], truncated: bool) -> None:
-        """Keep the received descriptors."""
+        """Store the received descriptors for :meth:`take_descriptors`.
+
+        Raises :class:`VhostProtocolError` if some were lost, or more than 8 wait.
+        """
         fds = array("i")
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

@@ -82,7 +82,11 @@ class Virtqueue:
         return not U16.unpack_from(self._avail)[0] & NO_INTERRUPT
 
     def take(self) -> Chain | None:
-        """Return the next buffer, or None without one. Raises :class:`VhostProtocolError`."""
+        """Return the next available buffer and advance ``next``.
+
+        None when the driver has offered none. Raises :class:`VhostProtocolError` for an invalid
+        index or chain, or a buffer outside the memory.
+        """
         waiting = (U16.unpack_from(self._avail, _IDX)[0] - self.next) & 0xFFFF
         if not waiting:
             return None
@@ -93,6 +97,12 @@ class Virtqueue:
         return self._chain(head)
 
     def _chain(self, head: int) -> Chain:
+        """Read the chain of descriptors at ``head``: bytes from the driver, and memory to write.
+
+        Raises :class:`VhostProtocolError` for an index past the ring, an indirect descriptor, too
+        many bytes, or a loop. Also raises for a readable descriptor after a writable one, or memory
+        outside the map.
+        """
         out, room, total, at = b"", [], 0, head
         for _ in range(self.size):
             if at >= self.size:
@@ -115,7 +125,11 @@ class Virtqueue:
         raise VhostProtocolError("a chain of descriptors is a loop")
 
     def give(self, chain: Chain, data: Buffer = b"") -> None:
-        """Return a buffer to the driver with ``data``, which must fit."""
+        """Write ``data``, which must fit, into the chain's memory; put the chain on the used ring.
+
+        Does not notify the driver. Raises :class:`VhostProtocolError` for a buffer outside the
+        memory.
+        """
         done = 0
         for address, length in chain.room:
             if done < len(data):
@@ -127,12 +141,14 @@ class Virtqueue:
         U16.pack_into(self._used, _IDX, self._used_index)
 
     def _read(self, address: int, length: int) -> bytes:
+        """Return guest memory; raise :class:`VhostProtocolError` outside of it."""
         try:
             return self._memory.read(address, length)
         except DmaError as error:
             raise VhostProtocolError(f"a buffer outside the memory: {error}") from None
 
     def _write(self, address: int, data: Buffer) -> None:
+        """Write guest memory; raise :class:`VhostProtocolError` outside of it."""
         try:
             self._memory.write(address, data)
         except DmaError as error:
