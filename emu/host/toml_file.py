@@ -51,13 +51,20 @@ class TomlFile(Generic[M]):
             raise self.mistakes(mistakes) from None
 
     def _text(self) -> str:
+        """Return the file's text, invalid UTF-8 replaced.
+
+        Raises the class's ``error`` for more than 1 MiB, and OSError.
+        """
         try:
             return read_infile(self.path, _MAX_BYTES).decode(errors="replace")
         except UserError as failure:
             raise self._error(str(failure)) from None
 
     def line(self, place: Place) -> int:
-        """Return the line of the innermost part of a place that the text shows."""
+        """Return the line of the innermost part of a place that the text shows.
+
+        1 if it shows none.
+        """
         return self._lines.of(place) or 1
 
     def place(self, place: Place) -> str:
@@ -65,11 +72,11 @@ class TomlFile(Generic[M]):
         return f"{self.path}:{self.line(place)}"
 
     def mistake(self, place: Place, why: object) -> UserError:
-        """Return the error to raise for a mistake at a place."""
+        """Return, not raise, the error for a mistake at a place, with the file and its line."""
         return self.mistakes([(place, why)])
 
     def mistakes(self, mistakes: Sequence[tuple[Place, object]]) -> UserError:
-        """Return the error to raise for several mistakes."""
+        """Return, not raise, one error for several mistakes, sorted by line; 20 are listed."""
         lines = sorted(((self.line(place), why) for place, why in mistakes), key=lambda one: one[0])
         texts = [f"{self.path}:{line}: {why}" for line, why in lines]
         more = [f"{self.path}: {len(texts) - _MAX_SHOWN} more"] * (len(texts) > _MAX_SHOWN)
@@ -77,7 +84,7 @@ class TomlFile(Generic[M]):
 
 
 def _causes(failure: ValidationError) -> list[Any]:
-    """Return the mistakes that are not consequences of others inside them."""
+    """Return the mistakes without those that contain another mistake's place."""
     errors = failure.errors()
     places = [one["loc"] for one in errors]
     return [
@@ -90,7 +97,7 @@ def _causes(failure: ValidationError) -> list[Any]:
 
 
 def _said(error: Any, model: type[BaseModel], tables: Mapping[str, type[BaseModel]]) -> str:
-    """Return a mistake in words, with what is allowed."""
+    """Return a mistake in words; for an unknown key, the model's reason or the allowed keys."""
     *_, key = error["loc"] or ("the file",)
     if error["type"] == "extra_forbidden":
         inner = tables.get(str(error["loc"][0]), model) if len(error["loc"]) > 1 else model

@@ -16,7 +16,11 @@ class LimitError(OSError):
 
 
 def complaint(what: str, path: Path, ended_by: OSError | None) -> str:
-    """Return the message for a truncated file at the end; empty when the truncation was wanted."""
+    """Return the message about a truncated file; "" when the file is complete or was cut as wanted.
+
+    Wanted is an end at the size limit (LimitError) or by a pipe's reader (EPIPE); ``ended_by`` is
+    None for a complete file.
+    """
     if ended_by is None or isinstance(ended_by, LimitError) or ended_by.errno == errno.EPIPE:
         return ""
     return f"the {what} {path} is not complete: {ended_by.strerror}"

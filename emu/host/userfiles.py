@@ -21,7 +21,8 @@ _MAX_LISTED: Final = 10_000
 def missing(what: str, path: Path) -> str:
     """Return the sentence that no ``what`` is at ``path``, with near names of its directory.
 
-    The near names are those of the first missing component of the path.
+    The near names are those of the first missing component of the path; none if that directory
+    cannot be read. Does not check that the path is missing.
     """
     lost = path
     while not lost.parent.exists():
@@ -33,7 +34,10 @@ def missing(what: str, path: Path) -> str:
 
 
 def why_not_writable(path: Path) -> str:
-    """Return why no file can be written at ``path``; "" when one can."""
+    """Return why no file can be written at ``path``, as text for the user; "" when one can.
+
+    Writes nothing. An existing file may be overwritten; a directory may not.
+    """
     if path.is_dir():
         return f"{path} is a directory"
     if path.exists():
@@ -46,11 +50,12 @@ def why_not_writable(path: Path) -> str:
 
 
 def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
-    """Open the file, created if absent; return the descriptor. ``flags`` are added to open(2)'s.
+    """Open a file, created with ``mode`` if absent, and return the descriptor.
 
-    A symbolic link in a world-writable directory is not followed, because another user may have put
-    it there: ELOOP, whatever fs.protected_symlinks is. Elsewhere (``/dev/stdout``) the link is
-    trusted. Raises OSError.
+    ``flags`` are added to open(2)'s and must contain the access mode; O_TRUNC is the caller's
+    choice. A symbolic link in a world-writable directory is not followed, because another user may
+    have put it there: ELOOP, whatever fs.protected_symlinks is. Elsewhere (``/dev/stdout``) the
+    link is trusted. Raises OSError.
     """
     flags |= os.O_CREAT | os.O_CLOEXEC
     try:
@@ -62,7 +67,7 @@ def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
 
 
 def read_infile(path: Path, limit: int) -> bytes:
-    """Return a file's content. Raises UserError for more than ``limit`` bytes, and OSError."""
+    """Return a file's content; raise UserError for more than ``limit`` bytes, and OSError."""
     with path.open("rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
@@ -71,7 +76,11 @@ def read_infile(path: Path, limit: int) -> bytes:
 
 
 def write_parts(path: Path, parts: Iterable[str]) -> None:
-    """Replace the file's text by the parts, in order. Raises OSError."""
+    """Replace the file's text by the parts, in order, or create the file.
+
+    Not atomic: an error leaves a part of the text. Raises OSError with the path, also for a
+    symbolic link as :func:`open_outfile` does.
+    """
     try:
         with open(open_outfile(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
             file.writelines(parts)

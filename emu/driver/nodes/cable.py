@@ -61,7 +61,7 @@ class Cable:
         self.changes += 1
 
     def is_pausing_to(self, mac: bytes, /) -> bool:
-        """Return whether ``room`` is used up, for any receiver."""
+        """Return whether ``room`` frames are in flight, whoever the receiver is."""
         return len(self.frames) >= self.room
 
     def when_ready_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
@@ -86,7 +86,12 @@ class Cable:
         self.frames.append((self, frame))
 
     def run(self) -> bool:
-        """Deliver everything that is in flight now; return False when nothing was."""
+        """Deliver everything that is in flight now to the other ends.
+
+        Return False when nothing was. Frames pass the sender's ``tap``; trains do not. Then calls
+        all callbacks of :meth:`when_ready_to`, even when frames wait. Frames that delivery causes
+        stay for the next call.
+        """
         waiting = len(self.frames)
         for _ in range(waiting):
             source, frame = self.frames.popleft()
@@ -113,7 +118,10 @@ class DueTimers:
         self._clock = clock
 
     def run(self) -> bool:
-        """Run the due timers without advancing the time."""
+        """Run the due timers without advancing the time.
+
+        Return whether the number of pending calls changed.
+        """
         before = self._clock.waiting()
         self._clock.advance(0)
         return self._clock.waiting() != before

@@ -55,6 +55,10 @@ class PacketWire:
         return self._keep(frame)
 
     def _keep(self, frame: bytes) -> bool:
+        """Queue the frame and count it.
+
+        Return False when ``room`` is reached, but keep the frame even then.
+        """
         self.sent += 1
         self.frames.append(frame)
         return len(self.frames) < self.room
@@ -75,7 +79,11 @@ class PacketWire:
         self.transmit(source, frame_of(packet, origin))
 
     def deliver(self) -> bool:
-        """Deliver one frame; return False when none waits."""
+        """Deliver the oldest frame, or those that ``tap`` returns instead.
+
+        Return False when none waits. When fewer than ``room`` frames are left, calls and clears the
+        callbacks of :meth:`when_ready`.
+        """
         if not self.frames:
             return False
         for frame in self.tap(self.frames.popleft()):
@@ -87,7 +95,11 @@ class PacketWire:
         return True
 
     def arrive(self, frame: bytes) -> None:
-        """Deliver a frame to its receiver."""
+        """Deliver a frame at once to the function with its DLID; a multicast frame to all.
+
+        The sender of a multicast frame is included. A unicast frame to an unknown DLID is lost
+        without an error; a train raises KeyError. Does not use ``tap``.
+        """
         if is_train(frame):
             train = parse_train(memoryview(frame))
             hca = self.nodes[train.first.dlid]
@@ -103,16 +115,20 @@ class PacketWire:
                 receive(hca, packet, len(frame))
 
     def run(self) -> bool:
-        """Deliver what is in flight now, up to one round; return False when nothing was."""
+        """Deliver what is in flight now, at most PACKETS_PER_ROUND frames.
+
+        Return False when nothing was.
+        """
         waiting = min(len(self.frames), PACKETS_PER_ROUND)
         for _ in range(waiting):
             self.deliver()
         return waiting > 0
 
     def settle(self, limit: int = 100_000) -> None:
-        """Run functions and deliver frames until all are idle.
+        """Run functions and deliver frames, one each round, until all are idle.
 
-        Raises AssertionError after ``limit`` rounds.
+        Raises AssertionError after ``limit`` rounds. Does not advance the clock, so timers stay
+        pending.
         """
         for _ in range(limit):
             for hca in self.nodes.values():

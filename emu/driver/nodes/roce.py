@@ -47,7 +47,11 @@ def set_address(
     driver: Driver, index: int, gid: bytes, mac: bytes = bytes(6), vlan: int | None = None,
     version: RoceVersion = V2, **fields: object,
 ) -> Answer:  # fmt: skip
-    """Send SET_ROCE_ADDRESS like mlx5_core_roce_gid_set; return the answer."""
+    """Send SET_ROCE_ADDRESS like mlx5_core_roce_gid_set; return the answer, with any status.
+
+    ``vlan`` None means untagged. ``fields`` override fields of roce_address. The L3 type follows
+    from ``gid``; version 1 has that of IPv4.
+    """
     number = int.from_bytes(mac, "big")
     is_ipv4 = gid.startswith(MAPPED_PREFIX)
     address: Fields = {
@@ -90,12 +94,18 @@ class RoceNode(Node):
         self.hca.eth.admin_mtu = PORT_MTU
 
     def path_to(self, peer: Endpoint) -> Fields:
-        """Return the address path to a peer, which is a node with RoCE: fields of ads."""
+        """Return the address path to a peer, as fields of ads.
+
+        AssertionError unless it is a RoceNode.
+        """
         peer = _with_roce(peer)
         return self.path_to_address(peer.mac, peer.gids[peer.index])
 
     def path_to_address(self, mac: bytes, gid: bytes) -> Fields:
-        """Return the address path to this MAC address and GID."""
+        """Return the address path to this MAC address and GID, as fields of ads.
+
+        The source is this node's GID ``index``.
+        """
         return {
             "src_addr_index": self.index, "rgid_rip": gid,
             "rmac_47_32": int.from_bytes(mac[:2], "big"),
@@ -104,7 +114,10 @@ class RoceNode(Node):
         }  # fmt: skip
 
     def vector_to(self, peer: Endpoint) -> Fields:
-        """Return the path to a peer as fields of an address vector."""
+        """Return the path to a peer as fields of an address vector (AV) of a UD send.
+
+        Raises AssertionError unless the peer is a RoceNode.
+        """
         peer = _with_roce(peer)
         return {
             "rmac": peer.mac, "rgid": peer.gids[peer.index], "rlid": SPORT, "hop_limit": HOP_LIMIT,
@@ -121,7 +134,10 @@ def functions_on(
     wires: Iterable[EthWire[Hca] | None], clock: HandClock, model: Model = MODEL,
     make_memory: Callable[[], Memory] = Memory,
 ) -> list[Function]:  # fmt: skip
-    """Create a function at each of the wires; None is a wire without a peer."""
+    """Return a new function at each of the wires, in order; None is a function without a wire.
+
+    Each has its own memory and interrupts, and no driver.
+    """
     functions = []
     for number, wire in enumerate(wires, 1):
         options = HcaOptions(guid=GUID + number)
@@ -133,7 +149,10 @@ def functions_on(
 
 
 def on_one_segment(clock: HandClock, count: int = 2) -> list[RoceNode]:
-    """Return nodes of one process, on one segment."""
+    """Return ``count`` nodes of one process on one segment, with loaded drivers and RoCE enabled.
+
+    The clock's due timers run whenever a function runs.
+    """
     switch = SegmentSwitch(clock)
     ports = [FunctionPort(f"function {number}", switch) for number in range(count)]
     return brought_up(RoceNode, functions_on(ports, clock), DueTimers(clock))
@@ -142,7 +161,11 @@ def on_one_segment(clock: HandClock, count: int = 2) -> list[RoceNode]:
 def on_a_cable(
     clock: HandClock, model: Model = MODEL, *, takes_trains: bool = False
 ) -> list[RoceNode]:
-    """Return two nodes that reach each other by frames only, which may be trains of packets."""
+    """Return two nodes with RoCE enabled that reach each other by frames only.
+
+    Frames may be trains of packets with ``takes_trains``. Cable and due timers run whenever a
+    function runs.
+    """
     cable = Cable()
     wires = [cable, cable.other()]
     for wire in wires:

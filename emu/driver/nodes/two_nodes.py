@@ -25,7 +25,10 @@ def two_nodes(
     model: Model, clock: HandClock, wire: IbWire[Hca], *carriers: Runs,
     make_memory: Callable[[], Memory] = Memory,
 ) -> list[Node]:  # fmt: skip
-    """Return the functions on a wire as nodes; ``carriers`` run when the functions do."""
+    """Return two functions on a wire as nodes with loaded drivers, LIDs 1 and 2.
+
+    ``carriers`` run whenever a function does.
+    """
     functions = []
     for number in (1, 2):
         options = HcaOptions(guid=GUID + number, lid=number)
@@ -37,7 +40,10 @@ def two_nodes(
 def brought_up(
     make_node: Callable[[Function, Driver], NodeT], functions: Sequence[Function], *carriers: Runs
 ) -> list[NodeT]:
-    """Return nodes of functions; all of them and the ``carriers`` run when one does."""
+    """Return nodes of functions, after loading a driver for each, in order.
+
+    When one function runs, all of them and the ``carriers`` run.
+    """
     nodes = []
     for function in functions:
         others = [other for other in functions if other is not function]

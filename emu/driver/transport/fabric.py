@@ -58,22 +58,29 @@ class Fabric:
         self.cleanup = contextlib.ExitStack()
 
     def join(self, *identities: protocol.Identity) -> FabricProcess:
-        """Add a process with a function for each identity; without identities, with one function.
+        """Add a member process with a function for each identity, whose driver is loaded.
 
-        Raises FabricError.
+        Return the member. Without identities, the member has one function, and the hub assigns its
+        numbers. Raises FabricError when the fabric refuses, and adds nothing then.
         """
         member = FabricProcess(self, identities or (protocol.Identity(),))
         self.members.append(member)
         return member
 
     def step(self) -> None:
-        """Run every function, then wait a little for sockets and timers if none had work."""
+        """Run every function once, then one round of the loop.
+
+        Wait up to 5 ms if no function had work.
+        """
         self.loop.budget.begin()
         busy = [lifecycle.run(node.hca) for member in self.members for node in member.nodes]
         self.loop.step(0 if any(busy) else STEP_NS)
 
     def until(self, condition: Callable[[], FoundT]) -> FoundT:
-        """Step until the condition holds; return its value. Raises AssertionError on a timeout."""
+        """Step until the condition's value is true; return that value.
+
+        Raises AssertionError after 20 s.
+        """
         end = time.monotonic() + SECONDS
         while not (result := condition()):
             assert time.monotonic() < end, "the condition does not become true"
@@ -81,12 +88,16 @@ class Fabric:
         return result
 
     def settle(self) -> None:
-        """Step until no member has received anything for a while."""
+        """Run 10 steps, enough for members to become idle; does not check that they are."""
         for _ in range(10):
             self.step()
 
     def completions(self, qp: QueuePair, count: int = 1) -> list[Found]:
-        """Return the next ``count`` completions of a queue pair's CQ."""
+        """Step until a queue pair's CQ has ``count`` more completions, and return them.
+
+        The list may be longer: it has all that the last poll found. Raises AssertionError after 20
+        s.
+        """
         completions: list[Found] = []
 
         def enough() -> bool:
@@ -130,6 +141,7 @@ class FabricProcess:
         self.nodes += [self._node(identity) for identity in identities]
 
     def _node(self, identity: protocol.Identity) -> FabricNode:
+        """Return a node for the identity: a function on the fabric, with a loaded driver."""
         memory, irqs = Memory(), IrqList()
         options = HcaOptions(guid=identity.guid, lid=identity.lid)
         wire, clock = self.wire, self.lab.loop
@@ -142,14 +154,20 @@ class FabricProcess:
         return self.nodes[0]
 
     def leave(self) -> None:
-        """End the process: close its sockets and stop its functions."""
+        """End the process: close its sockets and no longer run its functions.
+
+        Do nothing the second time.
+        """
         if self in self.lab.members:
             self.lab.members.remove(self)
             self.wire.close()
 
 
 def port_events(node: FabricNode) -> list[int]:
-    """Return the port events since the last call."""
+    """Return the sub-types of port 1's PORT_CHANGE events since the last call.
+
+    Empty if none arrived.
+    """
     return [
         entry.sub_type
         for entry in node.driver.eqs[node.port_eqn].drain()

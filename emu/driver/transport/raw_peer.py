@@ -23,7 +23,10 @@ class RawPeer:
 
     @classmethod
     def connected(cls, lab: Fabric) -> Self:
-        """Return a peer that has connected, and has sent nothing."""
+        """Return a peer that has connected to the fabric's Unix socket, and has sent nothing.
+
+        Runs one step of the fabric.
+        """
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(lab.name.removeprefix("unix:"))
         lab.step()
@@ -31,7 +34,11 @@ class RawPeer:
 
     @classmethod
     def member(cls, lab: Fabric, *requested: protocol.Identity) -> Self:
-        """Return a peer that the hub has accepted; ``identities`` are its numbers."""
+        """Return a peer that the hub has accepted by HELLO and WELCOME.
+
+        ``identities`` are its numbers. Raises AssertionError for another answer and EOFError when
+        the hub refuses.
+        """
         peer = cls.connected(lab)
         requested = requested or (protocol.Identity(),)
         peer.say(FrameKind.HELLO, protocol.hello(requested))
@@ -45,7 +52,10 @@ class RawPeer:
         self.send(protocol.frame(kind, body))
 
     def send(self, data: bytes) -> bool:
-        """Send all bytes while the others run; return False when the other side has closed."""
+        """Send all bytes while the fabric runs.
+
+        Return False when the other side has closed, else True.
+        """
         view = memoryview(data)
         while view:
             try:
@@ -58,12 +68,16 @@ class RawPeer:
         return True
 
     def hear(self) -> tuple[FrameKind, bytes]:
-        """Return the next frame: its kind and its body. Raises EOFError at the end."""
+        """Run the fabric until the next frame has arrived; return its kind and its body.
+
+        Raises EOFError when the other side has closed, and AssertionError after 20 s.
+        """
         frame = self.lab.until(self._frame)
         assert frame is not None
         return frame
 
     def _frame(self) -> tuple[FrameKind, bytes] | None:
+        """Return the next complete frame, or None before that. Raises EOFError at the end."""
         while len(self._buffer) < HEADER.size or len(self._buffer) < self._size():
             try:
                 data = self.sock.recv(1 << 16)
@@ -84,7 +98,11 @@ class RawPeer:
         return HEADER.size + length
 
     def is_dropped(self) -> bool:
-        """Return whether the other side ends the connection; discard all frames before the end."""
+        """Run the fabric until the other side ends the connection; return True.
+
+        Discards all frames before the end. Raises AssertionError, instead of returning False, if
+        the connection lasts for 20 s.
+        """
 
         def gone() -> bool:
             try:

@@ -89,14 +89,17 @@ class VfioClient:
         socket.send_fds(self.sock, [data], list(fds))
 
     def send(self, cmd: int, payload: bytes = b"", fds: Sequence[int] = (), flags: int = 0) -> int:
-        """Send a request and return its message id, without waiting for the reply."""
+        """Send a request with its descriptors.
+
+        Return its message id without waiting for the reply.
+        """
         self._next_id = (self._next_id + 1) & 0xFFFF
         header = HEADER.pack(self._next_id, cmd, HEADER.size + len(payload), flags, 0)
         self.send_raw(header + payload, fds)
         return self._next_id
 
     def receive(self) -> Reply:
-        """Return the next reply.
+        """Return the next reply, also an error, which is not raised.
 
         Raises EOFError when the server has closed, TimeoutError when it is late.
         """
@@ -104,7 +107,11 @@ class VfioClient:
         return Reply(msg_id, cmd, flags, errno, self._read(size - HEADER.size))
 
     def call(self, cmd: int, payload: bytes = b"", fds: Sequence[int] = ()) -> bytes:
-        """Send a request and return its reply's payload. Raises :class:`VfioRefusedError`."""
+        """Send a request, wait for the reply and return its payload.
+
+        Raises :class:`VfioRefusedError` for an error reply, AssertionError for the reply to another
+        request, EOFError when the server has closed, and TimeoutError.
+        """
         msg_id = self.send(cmd, payload, fds)
         reply = self.receive()
         assert (reply.msg_id, reply.cmd) == (msg_id, cmd)
@@ -118,7 +125,11 @@ class VfioClient:
         capabilities: object = QEMU_CAPABILITIES,
         version: tuple[int, int] = (0, 0),
     ) -> dict[str, object]:
-        """Exchange VERSION and return the server's capabilities."""
+        """Exchange VERSION with ``capabilities`` as proposal.
+
+        Return those that the server agrees to. Raises :class:`VfioRefusedError` if the server
+        refuses, AssertionError for an invalid reply.
+        """
         data = json.dumps({"capabilities": capabilities}).encode() + b"\0"
         reply = self.call(VfioCommand.VERSION, VERSION.pack(*version) + data)
         major, minor = VERSION.unpack_from(reply)
@@ -153,12 +164,18 @@ class VfioClient:
         data: bytes = b"",
         fds: Sequence[int] = (),
     ) -> None:
-        """Send DEVICE_SET_IRQS with the fields of linux/vfio.h."""
+        """Send DEVICE_SET_IRQS with the fields of linux/vfio.h.
+
+        Raise VfioRefusedError for an error reply.
+        """
         payload = IRQ_SET.pack(IRQ_SET.size + len(data), flags, index, start, count) + data
         self.call(VfioCommand.DEVICE_SET_IRQS, payload, fds)
 
     def enable_vector(self, vector: int) -> int:
-        """Give an MSI-X vector a new eventfd, as QEMU does one by one, and return it."""
+        """Give an MSI-X vector a new eventfd, as QEMU does one by one.
+
+        Return it for the caller to close.
+        """
         fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         flags = IrqSetFlag.DATA_EVENTFD | IrqSetFlag.ACTION_TRIGGER
         self.set_irqs(flags, vector, 1, fds=[fd])
@@ -174,7 +191,10 @@ class VfioClient:
         flags: int = RW,
         argsz: int = DMA_MAP.size,
     ) -> None:
-        """Map guest memory for DMA."""
+        """Grant guest memory for DMA; without ``fd`` the server cannot access it.
+
+        Raises :class:`VfioRefusedError` when the server refuses.
+        """
         payload = DMA_MAP.pack(argsz, flags, offset, iova, size)
         assert self.call(VfioCommand.DMA_MAP, payload, [] if fd is None else [fd]) == b""
 
@@ -188,7 +208,7 @@ class VfioClient:
         self.dma_unmap(0, 0, UnmapFlag.ALL)
 
     def read(self, region: int, offset: int, count: int) -> bytes:
-        """Send REGION_READ; return the data."""
+        """Send REGION_READ; return the data. Raises VfioRefusedError for an error reply."""
         request = REGION_ACCESS.pack(offset, region, count)
         reply = self.call(VfioCommand.REGION_READ, request)
         assert reply[: REGION_ACCESS.size] == request
@@ -206,7 +226,10 @@ class VfioClient:
         self.send(VfioCommand.REGION_WRITE, header + data, flags=MessageFlag.NO_REPLY)
 
     def write_multi(self, writes: Sequence[tuple[int, int, bytes]]) -> bytes:
-        """Send REGION_WRITE_MULTI of (region, offset, data); return the request's payload."""
+        """Return the payload of a REGION_WRITE_MULTI of (region, offset, data); send no message.
+
+        Each write has at most 8 bytes of data, which are padded.
+        """
         entries = [
             WRITE_MULTI_ENTRY.pack(offset, region, len(data), data)
             for region, offset, data in writes
@@ -218,6 +241,7 @@ class VfioClient:
         assert self.call(VfioCommand.DEVICE_RESET) == b""
 
     def _read(self, size: int) -> bytes:
+        """Wait for exactly ``size`` bytes and return them. Raises EOFError and TimeoutError."""
         data = b""
         deadline = time.monotonic() + self._timeout
         while len(data) < size:
@@ -229,7 +253,10 @@ class VfioClient:
         return data
 
     def _wait(self, deadline: float) -> None:
-        """Wait until the socket is readable; call ``step`` meanwhile if there is one."""
+        """Wait until the socket is readable; call ``step`` meanwhile if there is one.
+
+        Raises TimeoutError after ``deadline``.
+        """
         while not select.select([self.sock], [], [], 0 if self._step else self._timeout)[0]:
             if self._step:
                 self._step()

@@ -62,19 +62,25 @@ class DriverVirtqueue:
     def describe(
         self, at: int, address: int, length: int, flags: int = 0, next_at: int = 0
     ) -> None:
-        """Write a descriptor."""
+        """Write the descriptor with index ``at``; notify no one."""
         where = self.desc - self._shift + DESCRIPTOR.size * at
         DESCRIPTOR.pack_into(self._memory, where, address, length, flags, next_at)
 
     def offer(self, head: int, index: int | None = None) -> None:
-        """Make a chain available; ``index`` is written instead of the next one."""
+        """Make a chain available in the avail ring, without a kick.
+
+        ``index`` is written as avail.idx instead of the next one, for invalid rings.
+        """
         avail = self.avail - self._shift
         U16.pack_into(self._memory, avail + 4 + 2 * (self._made % QUEUE_SIZE), head)
         self._made = (self._made + 1) & 0xFFFF
         U16.pack_into(self._memory, avail + 2, self._made if index is None else index)
 
     def used_one(self) -> tuple[int, int] | None:
-        """Return the head and the length of the next chain that the device has used."""
+        """Return the head and the length of the next chain that the device has used.
+
+        None without one.
+        """
         used = self.used - self._shift
         if U16.unpack_from(self._memory, used + 2)[0] == self._seen:
             return None
@@ -138,7 +144,11 @@ class VhostClient:
         return self._reply(request)
 
     def tell(self, request: int, payload: bytes = b"", fds: Sequence[int] = ()) -> None:
-        """Send a message and wait until it is acknowledged. Raises RefusedMessageError."""
+        """Send a message and wait until it is acknowledged.
+
+        Raises RefusedMessageError for another value than 0, EOFError when the server drops the
+        client, and TimeoutError.
+        """
         self.send(request, payload, fds, VERSION | VhostMessageFlag.NEED_REPLY)
         if U64.unpack(self._reply(request)) != (0,):
             raise RefusedMessageError(request)
@@ -149,7 +159,10 @@ class VhostClient:
         return payload
 
     def negotiate(self) -> None:
-        """Send all messages that precede the memory table."""
+        """Send all messages that precede the memory table, and check the offered features.
+
+        Raises AssertionError if the server offers others.
+        """
         self.send(VhostRequest.SET_OWNER)
         (features,) = U64.unpack(self.ask(VhostRequest.GET_FEATURES))
         assert features == FEATURES
@@ -160,9 +173,9 @@ class VhostClient:
         self.tell(VhostRequest.SET_FEATURES, U64.pack(features))
 
     def share(self, regions: Sequence[tuple[int, int, int, int]] | None = None) -> None:
-        """Send SET_MEM_TABLE for the memory, or for these regions.
+        """Send SET_MEM_TABLE for the memory, or for these regions of it.
 
-        A region is (guest address, size, user address, offset).
+        A region is (guest address, size, user address, offset). Raises as :meth:`tell` does.
         """
         regions = regions or [(self.base, len(self.memory), USER, 0)]
         table = b"".join(MEM_REGION.pack(*region) for region in regions)
@@ -170,7 +183,7 @@ class VhostClient:
         self.tell(VhostRequest.SET_MEM_TABLE, payload, [self.fd] * len(regions))
 
     def place(self, index: int, ring: DriverVirtqueue, size: int = QUEUE_SIZE) -> None:
-        """Send size, base and addresses of a queue."""
+        """Send size, base 0 and ring addresses of a queue; does not enable it."""
         self.tell(VhostRequest.SET_VRING_NUM, VRING_STATE.pack(index, size))
         self.tell(VhostRequest.SET_VRING_BASE, VRING_STATE.pack(index, 0))
         desc, used, avail = (USER + at - self.base for at in (ring.desc, ring.used, ring.avail))
@@ -186,7 +199,10 @@ class VhostClient:
         self.tell(VhostRequest.VRING_KICK, VRING_STATE.pack(index, 0))
 
     def start(self, irq_buffers: int = 8) -> None:
-        """Send all messages that precede the first access."""
+        """Send all messages that precede the first access, and enable both queues.
+
+        Offers ``irq_buffers`` buffers for MSI-X messages.
+        """
         self.negotiate()
         self.share()
         for index, ring in enumerate((self.commands, self.interrupts)):
@@ -208,7 +224,11 @@ class VhostClient:
         return self.exchange(PCIDEV_MESSAGE.pack(op, bar, 0, size, offset) + data, 0)[0]
 
     def exchange(self, out: bytes, room: int) -> tuple[int, bytes]:
-        """Put one access into the queue, as two descriptors when there is data to read."""
+        """Put one access into the command queue, kick, and wait for the device.
+
+        Return the number of bytes that the device reports as written, and ``room`` bytes of the
+        read buffer. The buffer is all-ones where the device wrote nothing.
+        """
         at = self.base + _BUFFERS * 3
         where = at - self.base
         self.memory[where : where + len(out)] = out
@@ -240,7 +260,10 @@ class VhostClient:
         self.access(PcidevOp.CFG_WRITE, 0, offset, len(data), data.ljust(8, b"\0"))
 
     def interrupt(self) -> int | None:
-        """Return the data of the next MSI-X message, or None; offer its buffer again."""
+        """Return the data of the next MSI-X message, and offer its buffer again.
+
+        None without a message.
+        """
         used = self.interrupts.used_one()
         if used is None:
             return None
@@ -256,6 +279,10 @@ class VhostClient:
         return message
 
     def _read(self, size: int) -> bytes:
+        """Wait for exactly ``size`` bytes, calling ``step`` meanwhile; return them.
+
+        Raises EOFError and TimeoutError.
+        """
         data = b""
         deadline = time.monotonic() + self._timeout
         while len(data) < size:

@@ -33,7 +33,11 @@ class HandClock:
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
     def advance(self, ns: int) -> None:
-        """Advance the time, running what is due in its order, each in a round of its own."""
+        """Advance the time by ``ns``, making the calls that become due in order of time.
+
+        Each call sees its own time and has a new round's budget. Calls that they add are made as
+        well, if due. Cancelled ones are skipped; 0 makes those that are due now.
+        """
         end = self.ns + ns
         self.budget.begin()
         while self._timers and self._timers[0][0] <= end:

@@ -12,7 +12,7 @@ class IrqList:
         self._permitted = True
 
     def trigger(self, vector: int) -> None:
-        """Fire, or keep the vector pending until interrupts are permitted."""
+        """Append the vector to ``fired``, or latch it while bus mastering is off."""
         (self.fired if self._permitted else self._latched).append(vector)
 
     def pending(self, vector: int) -> bool:
@@ -24,7 +24,10 @@ class IrqList:
         self._latched.clear()
 
     def permit(self, allowed: bool) -> None:
-        """Set whether bus mastering is on; turning it on fires the pending vectors."""
+        """Set whether bus mastering is on.
+
+        Turning it on appends the latched vectors to ``fired``.
+        """
         self._permitted = allowed
         if allowed:
             self.fired += self._latched

@@ -19,7 +19,7 @@ class OutOfMemoryError(AssertionError):
 
 
 class Memory:
-    """Guest RAM from ``base`` on, with a page allocator that never returns the same page twice.
+    """Guest RAM from ``base`` on, with a page allocator that reuses only freed memory.
 
     Device and driver share the methods; while the device is not permitted, use ``ram``. All
     addresses are IOVAs, all sizes bytes.
@@ -45,7 +45,7 @@ class Memory:
     def alloc(self, size: int, align: int = PAGE) -> int:
         """Return the IOVA of ``size`` zeroed bytes, a multiple of ``align``.
 
-        Raises OutOfMemoryError.
+        Reuse freed memory first. Raises OutOfMemoryError when the guest's RAM is used up.
         """
         freed = self._freed.get((size, align))
         if freed:
@@ -63,13 +63,16 @@ class Memory:
         self._freed.setdefault((size, align), []).append(address)
 
     def pages(self, size: int) -> list[int]:
-        """Return the IOVAs of enough separate pages for ``size`` bytes."""
+        """Allocate enough separate pages for ``size`` bytes.
+
+        Return their IOVAs in descending order. Raises OutOfMemoryError.
+        """
         total = -(-size // self.PAGE)
         pages = [self.alloc(self.PAGE) for _ in range(total)]
         return pages[::-1]
 
     def contents(self) -> dict[int, bytes]:
-        """Return the current contents: pages that are not all zeroes, by their IOVAs.
+        """Return a copy of the pages that are not all zeroes, by their IOVAs; ignores permissions.
 
         Comparing two of these takes a quarter of the time of comparing two copies of the memory.
         """
@@ -84,7 +87,10 @@ class Memory:
         return found
 
     def revoke(self, page: int) -> None:
-        """Unmap the page at this IOVA: DMA to it raises DmaError."""
+        """Unmap the page at this IOVA for good: DMA to it raises DmaError.
+
+        Changes ``generation``.
+        """
         self._revoked.add(page // self.PAGE)
         self.generation += 1
 
@@ -106,6 +112,11 @@ class Memory:
         self.generation += 1
 
     def _offset(self, iova: int, length: int, *, is_write: bool) -> int:
+        """Return the range's offset in ``ram`` if the access is granted.
+
+        Raises DmaError: the watch's check refuses, bus mastering is off, the range is outside the
+        RAM, or it includes a revoked page.
+        """
         if self._check is not None:
             self._check(iova, length, is_write)
         at = iova - self.base
@@ -141,7 +152,10 @@ class Memory:
     def equal_views(
         self, starts: Sequence[int], size: int, *, writable: bool = True
     ) -> list[memoryview]:
-        """Return views of ranges of one size; none if an access to one of them would be refused."""
+        """Return views of ranges of one size, in order.
+
+        Return [] if an access to one of them would be refused, or while a check is set.
+        """
         if self._check is not None:
             return []
         try:
