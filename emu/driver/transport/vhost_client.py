@@ -218,8 +218,9 @@ class VhostClient:
     # -- accesses
 
     def access(self, op: int, bar: int, offset: int, size: int, data: bytes = b"") -> int:
-        """Post a write of ``data``; return the number of bytes that the device reports as written,
-        0.
+        """Send an access without a buffer for the device to write, and wait until it is used.
+
+        Return the length that the device reports: 0 for writes, also for a refused one.
         """
         return self.exchange(PCIDEV_MESSAGE.pack(op, bar, 0, size, offset) + data, 0)[0]
 

@@ -37,7 +37,11 @@ _COMPILER_FLAGS = ("-O2", "-Wall", "-fPIC", "-shared", "-fvisibility=hidden")
 
 
 def plugin() -> Path:
-    """Return the compiled plugin; compile it if needed. Raises LabError without a compiler."""
+    """Return the path of the compiled plugin.
+
+    Compile it on first use and cache it by its source's hash. Raises LabError without a C compiler
+    or objdump, or with the compiler's message.
+    """
     source = resources.files("emu.instruments.coverage").joinpath("blocks.c").read_bytes()
     name = f"blocks-{hashlib.sha256(source).hexdigest()[:16]}.so"
     target = cache.subdir("plugins") / name
@@ -75,7 +79,11 @@ class BlockMap:
         return ("-plugin", f"{plugin()},map={self.path}")
 
     def executed(self) -> list[tuple[int, int]]:
-        """Return address and length of each QEMU block that ran, sorted by address."""
+        """Return address and length of each QEMU block that ran, sorted by address.
+
+        Only blocks since the last :meth:`clear` count. Blocks that found the file full are missing;
+        :attr:`lost` counts them.
+        """
         count = min(_HEADER.unpack_from(self._memory)[4], self._capacity)
         at = _HEADER.size
         addresses = struct.unpack_from(f"<{count}Q", self._memory, at)
@@ -87,7 +95,10 @@ class BlockMap:
         )
 
     def clear(self) -> None:
-        """Mark all blocks as not run; the guest may continue meanwhile."""
+        """Mark all blocks as not run.
+
+        The guest may continue meanwhile. Known blocks and ``lost`` stay.
+        """
         count = min(_HEADER.unpack_from(self._memory)[4], self._capacity)
         at = _HEADER.size + 12 * self._capacity
         self._memory[at : at + count] = bytes(count)
@@ -112,7 +123,10 @@ _PADDING = re.compile(r"(nop\w*|int3|xchg)$")
 
 
 def leaders(module: Path) -> list[int]:
-    """Return offsets of basic blocks in a module file's ``.text``. Raises LabError."""
+    """Return offsets of basic blocks in a module file's ``.text``, sorted.
+
+    Raises LabError if objdump fails or finds no code, and FileNotFoundError without objdump.
+    """
     command = ["objdump", "-d", "-j", ".text", "--no-show-raw-insn", str(module)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -123,7 +137,11 @@ def leaders(module: Path) -> list[int]:
 
 
 def leaders_of(listing: Iterable[str]) -> list[int]:
-    """Return offsets of basic blocks in objdump's listing, without padding between functions."""
+    """Return offsets of basic blocks in objdump's listing, sorted.
+
+    Padding between functions is left out. A target outside the listing is ignored. The list is
+    empty for a listing without instructions.
+    """
     begins: set[int] = set()
     known: set[int] = set()
     padding: set[int] = set()
@@ -149,7 +167,11 @@ def leaders_of(listing: Iterable[str]) -> list[int]:
 def measure(
     shared: BlockMap, files: Mapping[str, Path], bases: Mapping[str, int]
 ) -> dict[str, Blocks]:
-    """Return the blocks that ran, for modules with these ``files`` and ``.text`` addresses."""
+    """Return, by module, the total of its basic blocks and the offsets of those that ran.
+
+    ``bases`` has the load address of each module's ``.text``; ``files`` are disassembled. Raises
+    LabError as :func:`leaders` does.
+    """
     executed = shared.executed()
     result = {}
     for module, path in files.items():
@@ -159,8 +181,10 @@ def measure(
 
 
 def ran(begins: list[int], blocks: Iterable[tuple[int, int]], base: int) -> Iterator[int]:
-    """Yield the ``begins`` inside any of ``blocks`` (address, length); ``base`` is ``.text``'s
-    address.
+    """Yield, in order, the ``begins`` inside any of ``blocks``, each once.
+
+    ``begins`` are sorted offsets in ``.text``, whose load address is ``base``. Blocks are (address,
+    length) and may overlap.
     """
     done = -1
     for address, length in sorted(blocks):

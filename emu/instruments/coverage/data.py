@@ -70,7 +70,10 @@ class Coverage(_Strict):
 
 
 def load(path: Path) -> Coverage:
-    """Read a coverage file. Raises UserError for other content."""
+    """Return the content of a coverage file.
+
+    Raises UserError for other content or more than 256 MiB, and OSError.
+    """
     try:
         return Coverage.model_validate_json(read_infile(path, MAX_BYTES))
     except ValidationError as error:
@@ -85,7 +88,11 @@ def save(path: Path, coverage: Coverage) -> None:
 
 
 def merge(parts: Iterable[Coverage]) -> Coverage:
-    """Merge coverage; calls of the same function of the same kernel add up."""
+    """Return the sum of all parts; empty for none.
+
+    Runs, missed calls and calls of the same function of the same kernel release add up. Blocks that
+    ran are united.
+    """
     kernels: dict[str, CoveredKernel] = {}
     for part in parts:
         for release, kernel in part.kernels.items():
@@ -95,6 +102,7 @@ def merge(parts: Iterable[Coverage]) -> Coverage:
 
 
 def _together(one: CoveredKernel, other: CoveredKernel) -> CoveredKernel:
+    """Return one kernel's coverage from two parts; modules of both are added up."""
     modules = dict(one.modules)
     for name, module in other.modules.items():
         modules[name] = _sum(modules[name], module) if name in modules else module
@@ -104,6 +112,10 @@ def _together(one: CoveredKernel, other: CoveredKernel) -> CoveredKernel:
 
 
 def _sum(one: CoveredModule, other: CoveredModule) -> CoveredModule:
+    """Return one module's coverage: calls by name and offset add up.
+
+    Sorted by offset, init code last.
+    """
     calls: dict[tuple[str, int | None], int] = {}
     for function in (*one.functions, *other.functions):
         key = function.name, function.offset
@@ -121,6 +133,7 @@ def _sum(one: CoveredModule, other: CoveredModule) -> CoveredModule:
 
 
 def _blocks(one: Blocks | None, other: Blocks | None) -> Blocks | None:
+    """Return the union of the blocks that ran; the other one if one is None, None if both are."""
     if one is None or other is None:
         return one or other
     return Blocks(total=max(one.total, other.total), ran=sorted({*one.ran, *other.ran}))

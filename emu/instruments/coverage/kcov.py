@@ -43,7 +43,10 @@ class Sites:
 
 
 def sites(module: Path) -> Sites:
-    """Return the sites of a module file. Raises LabError without objdump, or without KCOV calls."""
+    """Return the functions and blocks of a module file.
+
+    Raises LabError without objdump, if objdump fails, and for a module without KCOV calls.
+    """
     command = ["objdump", "-d", "-r", "-j", ".text", "--no-show-raw-insn", str(module)]
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -59,7 +62,10 @@ def sites(module: Path) -> Sites:
 
 
 def sites_of(listing: Iterable[str]) -> Sites:
-    """Return the sites in objdump's listing."""
+    """Return the functions and blocks in objdump's listing with relocations.
+
+    Empty for no KCOV calls.
+    """
     result = Sites()
     name, offset = "", None
     for line in listing:
@@ -81,9 +87,10 @@ class KcovSession(CoverageSession):
         return inside.program("ptrace", "kcov", "tasks")
 
     def finish(self) -> Coverage:
-        """Stop counting; return the counts.
+        """Stop counting; return functions and blocks that ran.
 
-        Raises GuestError if the guest does not answer, LabError for the modules' files.
+        Copies the modules' files out of the guest. Raises GuestError if the guest gives no valid
+        answer, LabError for the modules' files.
         """
         answer = self._end()
         with work_directory() as work:
@@ -95,9 +102,10 @@ class KcovSession(CoverageSession):
 
 
 def coverage(answer: Mapping[str, Any], known: Mapping[str, Sites]) -> Coverage:
-    """Return the counts of one run from the guest's answer.
+    """Return the counts of one run from the guest's answer, for the modules ``known``.
 
-    Raises KeyError, TypeError or ValueError for an invalid answer.
+    ``missed`` is the number of full buffers and of tasks without a buffer. Raises KeyError,
+    TypeError or ValueError for an invalid answer, or over 4 million addresses.
     """
     if len(answer["places"]) > _MAX_PLACES:
         raise ValueError(f"more than {_MAX_PLACES} addresses")
@@ -109,6 +117,7 @@ def coverage(answer: Mapping[str, Any], known: Mapping[str, Sites]) -> Coverage:
 
 
 def _module(about: Mapping[str, Any], places: Mapping[int, int], known: Sites) -> CoveredModule:
+    """Return a module's coverage; a function's calls are the count of its first block."""
     base = int(about["base"])
     functions = [
         CoveredFunction(name=name, offset=offset, calls=places.get(base + first, 0))

@@ -20,7 +20,7 @@ tr.never { color: #a33 } summary { cursor: pointer; font-weight: 600 }
 
 
 def page(coverage: Coverage, tree: KernelTree | None) -> Iterator[str]:
-    """Yield the page in chunks."""
+    """Yield the HTML page in chunks; without a source tree the functions have no lines."""
     yield '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Coverage</title>'
     yield f"<style>{_STYLE}</style>\n<h1>Functions that ran</h1>\n"
     yield "<table><tr><th>module<th>directory<th>kernel<th>ran<th>of<th>percent<th></tr>\n"
@@ -41,6 +41,7 @@ def page(coverage: Coverage, tree: KernelTree | None) -> Iterator[str]:
 
 
 def _functions(name: str, module: CoveredModule, tree: KernelTree | None) -> Iterator[str]:
+    """Yield a module's table of functions with calls, and source lines if a tree is given."""
     places = tree.places(module.directory, module.functions) if tree is not None else {}
     yield f"<details><summary>{escape(name)}: {module.ran} of {len(module.functions)}</summary>\n"
     yield "<table><tr><th>function<th>source<th>calls</tr>\n"

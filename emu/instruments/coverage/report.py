@@ -51,8 +51,9 @@ class CoverageRow:
 
 
 def rows(coverage: Coverage, tree: KernelTree | None) -> list[CoverageRow]:
-    """Return the table: rows by module, with a source tree also by directory, and the total
-    last.
+    """Return the table: a row for each module, and the total last if it has several rows.
+
+    With a source tree, a row for each module and source directory instead. Shares are by kernel.
     """
     groups: dict[tuple[str, str], dict[str, list[CoveredFunction]]] = defaultdict(dict)
     for release, kernel in coverage.kernels.items():
@@ -69,6 +70,7 @@ def rows(coverage: Coverage, tree: KernelTree | None) -> list[CoverageRow]:
 def _by_directory(
     module: CoveredModule, tree: KernelTree | None
 ) -> dict[str, list[CoveredFunction]]:
+    """Return a module's functions by source directory; all under the module's without a tree."""
     if tree is None:
         return {module.directory: list(module.functions)}
     groups: dict[str, list[CoveredFunction]] = defaultdict(list)
@@ -78,6 +80,10 @@ def _by_directory(
 
 
 def _shares(parts: list[dict[str, list[CoveredFunction]]]) -> dict[str, CoveredShare]:
+    """Return the shares of functions that ran, by kernel, summed over the parts.
+
+    With several kernels, ALL_KERNELS counts each name of a part once, as run if it ran in any.
+    """
     shares: dict[str, CoveredShare] = {}
     for release in sorted({release for part in parts for release in part}):
         functions = [function for part in parts for function in part.get(release, ())]
@@ -92,7 +98,7 @@ def _shares(parts: list[dict[str, list[CoveredFunction]]]) -> dict[str, CoveredS
 
 
 def summary(coverage: Coverage, tree: KernelTree | None) -> dict[str, object]:
-    """Return the number of runs, missed calls and the table as plain values."""
+    """Return runs, missed calls and the table of :func:`rows` as plain values for JSON."""
     return {
         "runs": {release: kernel.runs for release, kernel in coverage.kernels.items()},
         "missed": {release: kernel.missed for release, kernel in coverage.kernels.items()},
@@ -111,10 +117,10 @@ def summary(coverage: Coverage, tree: KernelTree | None) -> dict[str, object]:
 
 
 def lcov(coverage: Coverage, tree: KernelTree) -> Iterator[str]:
-    """Yield the lines of a tracefile (geninfo(1)): functions and the line of each.
+    """Yield the lines of a tracefile (geninfo(1)), without newlines.
 
-    Writes one record for each kernel, module and source file; the kernel is the test's name.
-    Functions without a known line (made by a macro) are left out.
+    Lists functions and the line of each. Each kernel, module and source file has one record; the
+    kernel is the test's name. Functions without a known line (made by a macro) are left out.
     """
     for release, kernel in sorted(coverage.kernels.items()):
         test = "".join(letter if letter.isalnum() else "_" for letter in release)
@@ -128,6 +134,7 @@ def lcov(coverage: Coverage, tree: KernelTree) -> Iterator[str]:
 
 
 def _record(test: str, path: str, functions: list[tuple[int, CoveredFunction]]) -> Iterator[str]:
+    """Yield one record; calls of functions with the same line and name add up."""
     calls: dict[tuple[int, str], int] = defaultdict(int)
     lines: dict[int, int] = defaultdict(int)
     for line, function in functions:

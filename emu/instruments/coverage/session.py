@@ -45,7 +45,11 @@ class CoverageSession:
         self._job = guest.popen(words, has_input=True, sink=self._take)
 
     def start(self) -> None:
-        """Wait until the modules are loaded and the functions probed. Raises GuestError."""
+        """Wait until the modules are loaded and the functions probed.
+
+        Raises GuestError after 240 s, if the guest or the program ends, or with the program's
+        error.
+        """
         deadline = time.monotonic() + LOAD_SECONDS
         while not self._first_line.wait(POLL_SECONDS):
             if self._job.status is not None or not self._guest.is_running:
@@ -56,7 +60,10 @@ class CoverageSession:
         self._answer(0)
 
     def finish(self) -> Coverage:
-        """Stop counting; return the counts. Raises GuestError for a missing or invalid answer."""
+        """Stop counting and return the counts; set ``bases``.
+
+        Raises GuestError for a missing or invalid answer, or with the program's error.
+        """
         answer = self._end()
         try:
             self.bases = {name: int(about["base"]) for name, about in answer["modules"].items()}
@@ -65,7 +72,10 @@ class CoverageSession:
             raise GuestError(f"coverage: invalid answer of the guest: {error}") from None
 
     def _end(self) -> dict[str, Any]:
-        """Stop the program; return its counts."""
+        """End the program's input, wait for its end and return its second line, the counts.
+
+        Raises GuestError if the answer is missing or has an error.
+        """
         self._job.close_input()
         self._guest.wait(self._job, READ_SECONDS)
         return self._answer(1)
@@ -74,6 +84,10 @@ class CoverageSession:
         return inside.program("functions")
 
     def _take(self, kind: int, data: bytes) -> None:
+        """Store output of the program.
+
+        Note its first complete line. Raises GuestError above 64 MiB.
+        """
         into = self._output if kind == frames.STDOUT else self._stderr
         into += data
         if kind == frames.STDOUT and b"\n" in data:
@@ -82,7 +96,11 @@ class CoverageSession:
             raise GuestError(f"coverage: the guest sent more than {_MAX_BYTES >> 20} MiB")
 
     def _answer(self, number: int) -> dict[str, Any]:
-        """Return one line of the answer. Raises GuestError if it is missing or has an error."""
+        """Return line ``number`` of the program's output as a JSON object.
+
+        Raises GuestError if the line is missing, with the program's last error line; if it is no
+        object; and with the text of its ``error``.
+        """
         lines = bytes(self._output).split(b"\n")
         try:
             answer = json.loads(lines[number])
@@ -96,7 +114,10 @@ class CoverageSession:
         return answer
 
     def files(self, directory: Path) -> dict[str, Path]:
-        """Copy the modules' files, uncompressed, into ``directory``. Raises GuestError."""
+        """Copy the modules' files out of the guest, uncompressed, to MODULE.ko in ``directory``.
+
+        Return their paths by module. Raises GuestError if a file cannot be read.
+        """
         copies = {}
         for module in self._modules:
             name = self._guest.run(["modinfo", "-n", module], timeout=READ_SECONDS).check().stdout
@@ -109,7 +130,11 @@ class CoverageSession:
 
 
 def _coverage(answer: dict[str, Any]) -> Coverage:
-    """Return the counts of one run from the guest's answer."""
+    """Return the counts of one run from the guest's answer; a call while loading counts as one.
+
+    Functions that ran while loading and are gone have no offset. Raises KeyError, TypeError,
+    ValueError or ValidationError for an invalid answer.
+    """
     loading: dict[str, set[str]] = defaultdict(set)
     for name, module in answer["loading"]:
         loading[module].add(name)

@@ -62,11 +62,12 @@ class KernelTree:
     def places(
         self, directory: str, functions: Iterable[CoveredFunction]
     ) -> dict[CoveredFunction, SourcePlace]:
-        """Return the source locations of functions of the module in ``directory``.
+        """Return the source location of each function of the module in ``directory``.
 
-        Functions of one file are adjacent in the module. A name defined in several files, or by a
-        macro, is therefore assigned to the file of the preceding function. Functions of a trace
-        event are the first of the file that defines CREATE_TRACE_POINTS.
+        Every function has an entry: line 0 if only a guess of the file is known, file "" if none
+        is. A name defined in several files, or by a macro, is assigned to the file of the preceding
+        function: functions of a file are adjacent. Functions of a trace event belong to the file
+        that defines CREATE_TRACE_POINTS.
         """
         if directory not in self._known:
             self._known[directory] = self._scan(directory)
@@ -88,6 +89,7 @@ class KernelTree:
         return places
 
     def _scan(self, directory: str) -> Mapping[str, list[SourcePlace]]:
+        """Return the places of all definitions below a directory, by function name."""
         definitions: dict[str, list[SourcePlace]] = defaultdict(list)
         for name, text in self._files(directory):
             for match in _DEFINITION.finditer(text):
@@ -96,7 +98,10 @@ class KernelTree:
         return definitions
 
     def _scan_events(self, directory: str) -> dict[str, str]:
-        """Return by trace event the file that defines its functions."""
+        """Return by trace event the file that defines its functions.
+
+        Omit events that no file makes.
+        """
         headers: dict[str, list[str]] = {}
         makers: dict[str, str] = {}
         for name, text in self._files(directory):
@@ -114,7 +119,7 @@ class KernelTree:
         }
 
     def _files(self, directory: str) -> Iterator[tuple[str, bytes]]:
-        """Yield relative name and text of the sources below a directory."""
+        """Yield relative name and content of .c and .h files of up to 4 MiB below a directory."""
         for path in sorted((self.root / directory).rglob("*.[ch]")):
             if path.is_file() and path.stat().st_size <= _MAX_FILE_BYTES:
                 yield path.relative_to(self.root).as_posix(), path.read_bytes()

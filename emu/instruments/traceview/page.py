@@ -33,7 +33,7 @@ _LEVEL = 6
 
 
 def export(events: Iterable[TraceEvent]) -> Iterator[str]:
-    """Yield the page in chunks; memory does not grow with the number of events."""
+    """Yield the HTML page in chunks; memory does not grow with the number of events."""
     yield _asset("page.html")
     chunk = _Chunks()
     for event in events:
@@ -73,6 +73,10 @@ class _Chunks:
         return len(self._fields) >= CHUNK
 
     def add(self, event: TraceEvent) -> None:
+        """Add an event to the current chunk, and to the tracks, names and queues of the whole page.
+
+        The first event's start is the time origin. The caller takes the chunk when ``is_full``.
+        """
         when = span(event)
         if self._origin_ns is None:
             self._origin_ns = when.start_ns
@@ -92,13 +96,17 @@ class _Chunks:
         self._count += 1
 
     def _name(self, event: TraceEvent) -> int:
+        """Return the number of the event's point and name; above MAX_NAMES that of "other"."""
         key = event.point, name_of(event)
         if key not in self._names and len(self._names) >= MAX_NAMES:
             key = "other", "other"
         return self._names.setdefault(key, len(self._names))
 
     def take(self) -> Iterator[str]:
-        """Yield the blocks of the current chunk, if it has events, and start a new one."""
+        """Yield index and fields of the current chunk as script elements, and start a new chunk.
+
+        Yields nothing without events.
+        """
         if not self._fields:
             return
         if sys.byteorder == "big":
@@ -111,6 +119,7 @@ class _Chunks:
         self._clear()
 
     def meta(self) -> dict[str, object]:
+        """Return the data common to all chunks: event count, tracks, names, table of queues."""
         tracks = [
             (function, name, order)
             for (function, name), order in zip(self._tracks.names, self._orders)

@@ -35,7 +35,7 @@ def export(events: Iterable[TraceEvent]) -> Iterator[str]:
 def _naming(
     function: int, track: str, number: int, event: TraceEvent
 ) -> Iterator[dict[str, object]]:
-    """Yield the names of a new track and of its function, which may repeat."""
+    """Yield the metadata of a new track: process name (may repeat), thread name and order."""
     pid, tid = _process(function), number + 1
     yield _metadata("process_name", pid, 0, {"name": owner(function)})
     yield _metadata("thread_name", pid, tid, {"name": track})
@@ -43,6 +43,7 @@ def _naming(
 
 
 def _entries(event: TraceEvent, number: int) -> Iterator[dict[str, object]]:
+    """Yield an event's entries: begin and end for a page fault, else one slice or instant."""
     pid, tid = _process(event.function), number + 1
     about = {"name": name_of(event), "cat": event.point, "pid": pid, "tid": tid}
     when = span(event)

@@ -63,10 +63,10 @@ class TracedQueue:
         """Error completions, error events, refused commands."""
 
     def row(self) -> list[Any]:
-        """Return a table row.
+        """Return the queue's row of the page's table.
 
         Columns: function, kind, number, service with destination queues, history in words, requests
-        by kind, completions, errors by kind.
+        by kind, completions, errors by kind. The counts are sorted, largest first.
         """
         leads = f"to {', '.join(self.others)}" if self.others else ""
         about = " ".join(filter(None, (self.service, leads)))
@@ -91,14 +91,19 @@ class TracedQueues:
         """The receive queue of a CQ, 0 for several: a receive completion may name none."""
 
     def feed(self, event: TraceEvent) -> tuple[int, int]:
-        """Return an event's queue and the CQ or EQ that received it.
+        """Count an event at its queues; return its queue and the CQ or EQ that received it.
 
-        Numbers are indexes in :attr:`all` plus one; 0 is none.
+        Numbers are indexes in :attr:`all` plus one; 0 is none. Feed events in the order of the
+        trace.
         """
         about = _READERS.get(event.point)
         return about(self, event) if about is not None else (0, 0)
 
     def _command(self, event: TraceEvent) -> tuple[int, int]:
+        """Record a command at the queue that it creates, changes or destroys; return (queue, 0).
+
+        Return (0, 0) for a command about no queue, or beyond MAX_QUEUES.
+        """
         op = str(event.fields.get("op"))
         makes = op.startswith("CREATE_")
         named = _mapping(event.fields.get("out" if makes else "in"))
@@ -111,6 +116,10 @@ class TracedQueues:
         return 0, 0
 
     def _note(self, place: int, op: str, event: TraceEvent) -> None:
+        """Record a command's effects; a destroyed queue's number is free for another queue.
+
+        After CREATE_RQ, the RQ is its CQ's receive queue, unless the CQ has several.
+        """
         queue = self.all[place - 1]
         _note(queue, op, event)
         if queue.ended:
@@ -122,12 +131,17 @@ class TracedQueues:
                 self._receivers[key] = 0 if key in self._receivers else place
 
     def _request(self, event: TraceEvent) -> tuple[int, int]:
+        """Count a work request at its send queue; return (queue, 0)."""
         place = self._work(event.function, event.fields.get("qpn"))
         if place:
             _count(self.all[place - 1].requests, str(event.fields.get("op")))
         return place, 0
 
     def _completion(self, event: TraceEvent) -> tuple[int, int]:
+        """Count a completion, and its syndrome if failed, at work queue and CQ; return both.
+
+        A completion without a queue's number belongs to the CQ's only receive queue.
+        """
         work = self._work(event.function, event.fields.get("qpn"))
         cqn = event.fields.get("cqn")
         if not work and isinstance(cqn, int):
@@ -141,6 +155,10 @@ class TracedQueues:
         return work, queue
 
     def _event(self, event: TraceEvent) -> tuple[int, int]:
+        """Count an event at its EQ, and an error event at the CQ or work queue that it names.
+
+        Return that queue and the EQ; 0 for an unknown one. SRQ events name no queue here.
+        """
         data, name = _mapping(event.fields.get("data")), str(event.fields.get("type"))
         queue = self._known(event.function, "EQ", event.fields.get("eqn"))
         if queue:
@@ -155,12 +173,17 @@ class TracedQueues:
         return about, queue
 
     def _fault(self, event: TraceEvent) -> tuple[int, int]:
+        """Return the queue of a page fault and 0; count the fault as an error if it failed."""
         place = self._work(event.function, event.fields.get("qpn"))
         if place and event.fields.get("outcome") == "error":
             _count(self.all[place - 1].errors, "page fault")
         return place, 0
 
     def _reset(self, event: TraceEvent) -> tuple[int, int]:
+        """Forget the numbers of a function's queues, which are not marked as destroyed.
+
+        Return (0, 0).
+        """
         gone = [key for key in self._living if key[0] == event.function]
         for key in gone:
             del self._living[key]
@@ -168,7 +191,10 @@ class TracedQueues:
         return 0, 0
 
     def _work(self, function: int, number: object) -> int:
-        """Return the work queue of a number; an unknown queue is recorded as a QP."""
+        """Return the index plus one of the work queue with a number; 0 if ``number`` is no integer.
+
+        An unknown queue is recorded as a QP.
+        """
         if not isinstance(number, int):
             return 0
         keys = ((function, kind, number) for kind in _WORK)
@@ -179,6 +205,12 @@ class TracedQueues:
         return self._place(function, kind, number, False) if isinstance(number, int) else 0
 
     def _place(self, function: int, kind: str, number: int, makes: bool) -> int:
+        """Return the index plus one of a queue.
+
+        Record the queue if it is unknown, or ``makes`` another. ``makes``: the event is the
+        creating command. Events that precede the command's end belong to the queue that it creates.
+        Beyond MAX_QUEUES return 0 and record nothing.
+        """
         key = function, kind, number
         place = self._living.get(key, 0)
         if makes and place and not self.all[place - 1].began:
@@ -203,7 +235,10 @@ def _rank(queue: TracedQueue) -> tuple[bool, int, int, int]:
 
 
 def _note(queue: TracedQueue, op: str, event: TraceEvent) -> None:
-    """Record the effects of a command on the queue."""
+    """Record a command on the queue: state, service, receiving CQs and EQs, or the end.
+
+    A refused command counts as an error and has no other effect.
+    """
     if event.is_refusal:
         _count(queue.errors, f"{op} {event.fields.get('status', 'not delivered')}")
         return
@@ -222,7 +257,10 @@ def _note(queue: TracedQueue, op: str, event: TraceEvent) -> None:
 
 
 def _state(op: str, context: Mapping[str, Any]) -> str:
-    """Return the state that a command sets (2RST_QP, RST2INIT_QP, MODIFY_SQ); else empty."""
+    """Return the state that a command sets (2RST_QP, RST2INIT_QP, MODIFY_SQ, MODIFY_RQ).
+
+    "" if none. Return "?" for an unknown state of an SQ or RQ.
+    """
     if op in ("MODIFY_SQ", "MODIFY_RQ"):
         state = context.get("state", 0)
         return _STATES[state] if isinstance(state, int) and 0 <= state < len(_STATES) else "?"
@@ -241,7 +279,10 @@ def _fits(op: str, field: str) -> bool:
 
 
 def _count(counter: Counter[str], name: str) -> None:
-    """Count a name; beyond :data:`MAX_WORDS` names as "other", as a file may have any number."""
+    """Add one to a name's count.
+
+    Beyond MAX_WORDS names add to "other". Names are cut at 120 characters.
+    """
     name = name[:_MAX_NAME_CHARS]
     counter[name if name in counter or len(counter) < MAX_WORDS else "other"] += 1
 

@@ -30,7 +30,10 @@ class TrackSpan:
 
 
 def span(event: TraceEvent) -> TrackSpan:
-    """Return the event's span; the event is recorded at its end."""
+    """Return the event's start and duration; ``t_ns`` is its end.
+
+    The duration is 0 for an event without a valid ``duration_us``.
+    """
     lasted = event.fields.get("duration_us", 0)
     known = isinstance(lasted, int | float) and 0 <= lasted < 1e12
     duration_ns = round(lasted * 1000) if known else 0
@@ -38,7 +41,11 @@ def span(event: TraceEvent) -> TrackSpan:
 
 
 def name_of(event: TraceEvent) -> str:
-    """Return the event's name."""
+    """Return the event's name: its kind with any error, or else its point.
+
+    A command's kind is the opcode. Page faults have their outcome; kernel messages are "log". Names
+    are cut at 120 characters.
+    """
     if event.point == TracePoint.FAULT:
         return f"page fault, {event.fields.get('outcome')}"[:_MAX_NAME_CHARS]
     if event.point == TracePoint.LOG:
@@ -53,6 +60,7 @@ def fields_of(event: TraceEvent) -> Any:
 
 
 def _plain(value: object) -> Any:
+    """Return the value with integers from 2**53 on as hexadecimal text, also in containers."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -61,7 +69,10 @@ def _plain(value: object) -> Any:
 
 
 def track_of(event: TraceEvent) -> str:
-    """Return the track's name within the event's function."""
+    """Return the track's name within the event's function.
+
+    The point's name for an unknown point.
+    """
     where = _TRACKS.get(event.point)
     return (
         where(event.fields)[:_MAX_NAME_CHARS]
@@ -111,7 +122,10 @@ class Tracks:
         self._numbers: dict[tuple[int, str], int] = {}
 
     def number(self, event: TraceEvent) -> int:
-        """Return the number of the event's track."""
+        """Return the number of the event's track, from 0 on; assign the next one to a new track.
+
+        Beyond MAX_TRACKS, all events of new tracks share "other tracks" of function 0.
+        """
         key = event.function, track_of(event)
         if key not in self._numbers:
             if len(self.names) >= MAX_TRACKS:

@@ -31,7 +31,7 @@ class _LineKind:
         self.begin(now_ns)
 
     def begin(self, now_ns: int) -> None:
-        """Start a new interval."""
+        """Start a new interval at ``now_ns``, with all counts zero."""
         self.since_ns = now_ns
         self.lines = self.left_out = 0
         self.level = logging.WARNING

@@ -134,7 +134,7 @@ class _LibraryClient:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Make the library drop the client and unmap its ranges, and close the socket."""
+        """Make the library drop the client and unmap its ranges; close the socket in any case."""
         try:
             self.context.hang_up()
         finally:

@@ -169,12 +169,18 @@ class DmaMap:
         return [view[at : at + size] for at in [iova - delta for iova in starts]]
 
     def permit(self, allowed: bool) -> None:
-        """Permit or refuse all access, as :meth:`GuestMemory.permit`."""
+        """Allow or forbid all access, as bus mastering does; allowed at first.
+
+        While forbidden, every access raises DmaError; the mappings stay. Changes ``generation``.
+        """
         self._permitted_segments = self._granted_segments if allowed else _no_segments
         self.watch(self._check)
 
     def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
-        """Check every access with ``check``, as :meth:`GuestMemory.watch`."""
+        """Call ``check(iova, length, is_write)`` before each access; None removes the check.
+
+        An exception of ``check`` refuses the access. Changes ``generation`` and ends the fast path.
+        """
         self._check = check
         self._find = self._permitted_segments if check is None else self._watched_segments
         self._changed()
@@ -224,7 +230,10 @@ class DmaMap:
         return last - first
 
     def clear(self) -> int:
-        """Unmap all ranges and return their number."""
+        """Unmap all ranges and return their number; change ``generation`` even without any.
+
+        Calls ``forget_views`` if a view keeps a mapping alive.
+        """
         count = len(self._regions)
         self._remove(0, count)
         return count

@@ -224,7 +224,11 @@ class Requests:
         return WRITE_MULTI.pack(number)
 
     def _device_reset(self, payload: bytes, fds: list[int]) -> bytes:
-        """Reset the function, and clear latched vectors; keep the eventfds, as VFIO does."""
+        """Reset the function, and clear latched vectors.
+
+        Keep eventfds and DMA mappings, as VFIO does. Raises :class:`VfioRequestError` with EINVAL
+        for a payload.
+        """
         _expect(payload, 0)
         self._interrupts.clear_pending()
         self._function.reset()

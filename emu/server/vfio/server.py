@@ -62,7 +62,7 @@ class VfioServer(ABC, Generic[AnyClient]):
 
     @property
     def function(self) -> PciFunction:
-        """The served function."""
+        """The served function; TransportError before :meth:`listen`."""
         if self._function is None:
             raise TransportError(f"{self._name}: call listen() first")
         return self._function
@@ -148,7 +148,7 @@ class VfioServer(ABC, Generic[AnyClient]):
             self._client.wake()
 
     def close(self) -> None:
-        """Drop the client and stop listening."""
+        """Stop listening, drop the client and reset the function; do nothing when closed."""
         self._listener.close()
         if self._client is not None:
             self._drop()

@@ -41,6 +41,10 @@ class VhostUserServer(VfioServer[VhostSession]):
         return VhostSession(sock, self.memory, self._vectors, device)
 
     def _handle(self, client: VhostSession, timeout_ns: int | None) -> None:
+        """Receive once and handle the messages of one poll, or go on with those received before.
+
+        Raises EOFError, OSError or VhostProtocolError for the loss of the front end.
+        """
         if client.behind:
             client.go_on()
         elif client.receive(timeout_ns):

@@ -23,7 +23,11 @@ with contextlib.suppress(KeyboardInterrupt):
 
 
 def program(*names: str) -> str:
-    """Return the text of a program from its files' names, in import order; the last has main()."""
+    """Return the text for ``python3 -c`` that runs ``main`` of the last named file in the guest.
+
+    ``names`` are files of this directory in import order; modules.py precedes them. A CoverageError
+    becomes a line with ``error``.
+    """
     parts = ("modules", *names)
     texts = {
         f"{__name__}.{one}": resources.files(__name__).joinpath(f"{one}.py").read_text()

@@ -50,7 +50,10 @@ _INFO_SIZE, _RECURSION_MISSES = 216, 208
 
 
 def bpf(command: int, attributes: bytes) -> int:
-    """Make the BPF system call. Raises OSError."""
+    """Make a system call bpf; return its result, mostly a descriptor.
+
+    Raises OSError if the kernel refuses, and KeyError on other processors than x86-64.
+    """
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     libc = ctypes.CDLL(None, use_errno=True)
     result: int = libc.syscall(_SYS_BPF[platform.machine()], command, buffer, len(attributes))
@@ -61,7 +64,10 @@ def bpf(command: int, attributes: bytes) -> int:
 
 
 def counting_program(counters: int) -> bytes:
-    """Return BPF instructions that increment the array element whose index is the cookie."""
+    """Return BPF instructions that add one to the array element whose index is the attach cookie.
+
+    ``counters`` is the array map's descriptor.
+    """
 
     def instruction(code: int, dst: int = 0, src: int = 0, off: int = 0, imm: int = 0) -> bytes:
         return struct.pack("<BBhi", code, dst | src << 4, off, imm)
@@ -103,6 +109,10 @@ class Counters:
         self._count = len(addresses)
 
     def _load(self) -> int:
+        """Load the counting program.
+
+        Return its descriptor. Raises OSError if the kernel refuses.
+        """
         code = counting_program(self._map)
         text = ctypes.create_string_buffer(code, len(code))
         # The helpers are for GPL-compatible programs only; kernel/bpf/core.c, license.h.
@@ -118,7 +128,10 @@ class Counters:
         return list(struct.unpack(f"<{self._count}Q", self._memory[: 8 * self._count]))
 
     def missed(self) -> int:
-        """Return the number of calls that the program missed."""
+        """Return the number of calls that the kernel did not count (recursion_misses).
+
+        Raises OSError.
+        """
         info = ctypes.create_string_buffer(_INFO_SIZE)
         bpf(
             _OBJ_GET_INFO_BY_FD,
@@ -128,10 +141,10 @@ class Counters:
 
 
 def traceable(known: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[int, str]]]:
-    """Return the symbols that ftrace can trace now.
+    """Return the symbols that ftrace can trace now, by module, sorted by address.
 
-    ftrace may list an address inside the function (after ``endbr64``). BPF accepts it but then
-    cannot find the function.
+    The addresses are those of ``known``: ftrace may list an address inside the function (after
+    ``endbr64``). BPF accepts such an address but then cannot find the function.
     """
     names: dict[str, set[str]] = {module: set() for module in known}
     for name, *rest in map(str.split, lines(TRACING / "available_filter_functions")):
@@ -144,8 +157,10 @@ def traceable(known: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[i
 
 
 def load(module: str) -> set[str]:
-    """Load a module; return the names of functions that ran, including those of its
-    dependencies.
+    """Load a module.
+
+    Return the names of functions that ran meanwhile, with those of its dependencies. Raises
+    CoverageError if modprobe fails, or if ftrace lost events. Leaves the function tracer on.
     """
     (TRACING / "trace").write_text("")
     with (TRACING / "set_ftrace_filter").open("a") as file:
@@ -165,9 +180,10 @@ def load(module: str) -> set[str]:
 
 
 def owned(ran: dict[str, set[str]], known: dict[str, set[str]]) -> list[tuple[str, str]]:
-    """Return name and module of the functions that ran while each module was loading.
+    """Return name and module of the functions that ran while each module was loading, sorted.
 
-    A name that no module has any more is freed init code of the module that was loading.
+    A name that no module has any more is freed init code of the module that was loading. A name of
+    several modules counts for the loading one first.
     """
     return sorted(
         (name, next((one for one in (current, *known) if name in known[one]), current))
@@ -177,21 +193,25 @@ def owned(ran: dict[str, set[str]], known: dict[str, set[str]]) -> list[tuple[st
 
 
 def _lost(stats: Path) -> bool:
-    """Return whether a processor's trace buffer lost events."""
+    """Return whether a processor's trace buffer lost events, from its ``stats`` file."""
     named = (line.split(":") for line in stats.read_text().splitlines())
     lost = ("overrun", "commit overrun", "dropped events")
     return any(int(value) > 0 for name, value in named if name in lost)
 
 
 def end_trace() -> None:
-    """Reset ftrace to its defaults."""
+    """Stop ftrace's tracer, clear its filter and shrink its buffers to 1 KiB."""
     (TRACING / "current_tracer").write_text("nop")
     (TRACING / "set_ftrace_filter").write_text("")
     (TRACING / "buffer_size_kb").write_text("1")
 
 
 def main(modules: list[str]) -> None:
-    """Load the modules and count until standard input ends."""
+    """Load the modules, attach counters, let drivers probe, and count until standard input ends.
+
+    Writes the line ``ready``, then the counts. Raises CoverageError if the kernel lacks ftrace or
+    FPROBE, or a module is loaded already, built in or cannot be loaded. PCI autoprobe stays off.
+    """
     if not (TRACING / "trace").exists():
         subprocess.run(["mount", "-t", "tracefs", "tracefs", str(TRACING)], check=False)
     if not (TRACING / "set_ftrace_filter").exists():

@@ -62,10 +62,10 @@ class KcovBuffer:
         return self._memory[0] > self._words // 2
 
     def drain(self, places: Counter[int]) -> bool:
-        """Add the addresses to ``places`` and empty the buffer; return whether it was full.
+        """Add the addresses to ``places`` and empty the buffer; return True if it was full.
 
-        The task must be stopped or asleep. If it adds addresses meanwhile, all stay for the next
-        call.
+        A full buffer may have lost addresses. The task must be stopped or asleep. If it adds
+        addresses meanwhile, all stay for the next call, which returns False.
         """
         count = self._memory[0]
         addresses = memoryview(self._memory[1 : count + 1].tobytes()).cast("Q")
@@ -76,7 +76,11 @@ class KcovBuffer:
         return count + 1 >= self._words
 
     def unique(self) -> set[int]:
-        """Return the set of addresses and empty the buffer; callable only in its own task."""
+        """Return the set of addresses and empty the buffer.
+
+        Call it only in the counted task itself. Addresses beyond a full buffer are lost without a
+        notice.
+        """
         places = set(self._memory[1 : self._memory[0] + 1])
         self._memory[0] = 0
         return places
@@ -93,7 +97,11 @@ def enable(fd: int) -> None:
 
 
 def give_buffer(stopped: Stopped) -> KcovBuffer:
-    """Make the task open and enable KCOV; return its buffer. Raises OSError."""
+    """Make a stopped task open and enable KCOV; return its buffer, mapped in this process.
+
+    The task's own descriptor is closed again; KCOV stays enabled. Raises OSError: ENOEXEC if the
+    task is not just after a system call, else the error of a call.
+    """
     if not stopped.can_call:
         raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC))
     theirs = stopped.call(_OPEN, stopped.put(bytes(KCOV) + b"\0"), os.O_RDWR | os.O_CLOEXEC)
@@ -115,6 +123,7 @@ def give_buffer(stopped: Stopped) -> KcovBuffer:
 
 
 def _largest(fd: int) -> KcovBuffer:
+    """Return a buffer of 1 Mi words, or of 64 Ki words when memory is short. Raises OSError."""
     for words in _TASK_WORDS[:-1]:
         with contextlib.suppress(MemoryError, OSError):
             return KcovBuffer(fd, words)
@@ -122,7 +131,7 @@ def _largest(fd: int) -> KcovBuffer:
 
 
 def copy_of(fd: int, task: int) -> int:
-    """Duplicate a task's descriptor into this process. Raises OSError."""
+    """Return a duplicate of a task's descriptor in this process (pidfd_getfd(2)); raise OSError."""
     process = next(
         int(line.split()[1]) for line in lines(Path(f"/proc/{task}/status")) if "Tgid:" in line
     )
@@ -138,7 +147,7 @@ def copy_of(fd: int, task: int) -> int:
 
 
 def moved_by() -> int:
-    """Return the KASLR offset of the kernel."""
+    """Return the kernel's KASLR offset; 0 if /proc/kallsyms has no ``_text``."""
     for line in lines(Path("/proc/kallsyms")):
         address, _, name, *_ = line.split()
         if name == "_text":

@@ -47,6 +47,7 @@ def _call(link: socket.socket, request: int, name: str, rest: bytes) -> bytes:
 
 
 def _set_up(link: socket.socket, name: str, is_up: bool) -> None:
+    """Set an interface up or down; ignore a failure."""
     with contextlib.suppress(OSError):
         (flags,) = struct.unpack_from("h", _call(link, _GET_FLAGS, name, b""))
         _call(link, _SET_FLAGS, name, struct.pack("h", flags | _UP if is_up else flags & ~_UP))
@@ -57,6 +58,7 @@ def _address(number: int, last: int) -> str:
 
 
 def _set_address(link: socket.socket, name: str, number: int) -> None:
+    """Set an interface's IPv4 address and mask, 10.(100 + ``number``).0.1/24; ignore failures."""
     for request, address in ((_SET_ADDRESS, _address(number, 1)), (_SET_MASK, "255.255.255.0")):
         raw = struct.pack("=HH4s", socket.AF_INET, 0, socket.inet_aton(address))
         with contextlib.suppress(OSError):
@@ -64,7 +66,11 @@ def _set_address(link: socket.socket, name: str, number: int) -> None:
 
 
 def frames(slots: Sequence[str]) -> None:
-    """Set each interface up and send broadcast datagrams from it."""
+    """Set up each interface of these PCI functions, and send four broadcasts from it.
+
+    Gives each an IPv4 address first. Ignores failures; waits 4 ms for the frames. ``slots`` are
+    names below /sys/bus/pci/devices.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         link.setblocking(False)
@@ -80,7 +86,7 @@ def frames(slots: Sequence[str]) -> None:
 
 
 def links(slots: Sequence[str]) -> None:
-    """Set each interface down and up, with a changing MTU."""
+    """Set each interface down, change its MTU to 1400 to 1499 and set it up; ignore failures."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         for name in _interfaces(slots):
             _set_up(link, name, False)
@@ -92,7 +98,7 @@ def links(slots: Sequence[str]) -> None:
 
 
 def questions(slots: Sequence[str]) -> None:
-    """Issue ethtool's query commands on each interface."""
+    """Issue ethtool's query commands on each interface; ignore the answers and failures."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         for name in _interfaces(slots):
             for command in _QUESTIONS:
@@ -106,13 +112,17 @@ def questions(slots: Sequence[str]) -> None:
 
 
 def files(slots: Sequence[str]) -> None:
-    """Read sysfs files of RDMA devices, ports, counters and sensors."""
+    """Read at most 200 sysfs files of RDMA devices, ports, counters and sensors.
+
+    Ignore failures.
+    """
     for path, _ in zip(_files(slots), range(_MAX_FILES)):
         with contextlib.suppress(OSError), path.open("rb") as file:
             file.read(_MAX_FILE_BYTES)
 
 
 def _files(slots: Sequence[str]) -> Iterator[Path]:
+    """Yield the existing sysfs files to read, of these PCI functions."""
     for slot in slots:
         for pattern in (
             *("infiniband/*/*", "infiniband/*/hw_counters/*", "infiniband/*/ports/*/*"),

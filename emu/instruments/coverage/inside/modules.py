@@ -22,7 +22,10 @@ class CoverageError(Exception):
 
 
 def symbols(modules: list[str]) -> dict[str, list[tuple[int, str]]]:
-    """Return address and name of each module's symbols."""
+    """Return address and name of each module's symbols in /proc/kallsyms, data included.
+
+    The list of a module that is not loaded is empty.
+    """
     result: dict[str, list[tuple[int, str]]] = {module: [] for module in modules}
     for address, _, name, *rest in map(str.split, lines(Path("/proc/kallsyms"))):
         if rest and rest[0][1:-1] in result:
@@ -37,14 +40,21 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def check_unloaded(modules: list[str]) -> None:
-    """Raise CoverageError if one of the modules is loaded."""
+    """Raise CoverageError if one of the modules is loaded already.
+
+    A built-in one does not count.
+    """
     already = [name for name in modules if Path("/sys/module", name, "sections").exists()]
     if already:
         raise CoverageError(f"{already[0]} is already loaded")
 
 
 def in_order(modules: list[str]) -> list[str]:
-    """Return the modules in load order: dependencies first."""
+    """Return the modules in load order: dependencies first.
+
+    Dependencies that are not among ``modules`` are left out. Raises CoverageError for a module that
+    modprobe does not know, or that is built into the kernel.
+    """
     order: list[str] = []
     for module in modules:
         done = run("modprobe", "--show-depends", module)
@@ -62,7 +72,10 @@ def in_order(modules: list[str]) -> list[str]:
 def run(
     *words: str, before: Callable[[], object] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end and capture its output; ``before`` is called in its process."""
+    """Run a program to its end; return status, standard output and standard error as text.
+
+    A failing status raises nothing. ``before`` is called in the child before exec.
+    """
     return subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=before)
 
 
@@ -72,7 +85,10 @@ def base(module: str) -> int:
 
 
 def directory(module: str) -> str:
-    """Return the module's directory below the kernel's modules, equal to its source directory."""
+    """Return the module's directory below ``/kernel/``, which equals its source directory.
+
+    Return "" if modinfo fails.
+    """
     done = run("modinfo", "-F", "filename", module)
     return done.stdout.strip().rpartition("/")[0].partition("/kernel/")[2]
 

@@ -45,7 +45,10 @@ def can_trace() -> bool:
 
 
 def is_asleep(task: int) -> bool:
-    """Return whether the task sleeps in the kernel; an interrupt could fail its call with EINTR."""
+    """Return whether the task sleeps in the kernel; False if it runs, is stopped or has ended.
+
+    An interrupt could fail a sleeping task's call with EINTR.
+    """
     try:
         with open(f"/proc/{task}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] in ("S", "D")
@@ -76,7 +79,10 @@ class Stopped:
 
     @property
     def can_call(self) -> bool:
-        """Whether the task runs 64-bit code and RIP is just after a syscall instruction."""
+        """Whether the task runs 64-bit code and RIP is just after a syscall instruction.
+
+        Required by :meth:`call`. False if the memory cannot be read.
+        """
         at = self._before[_RIP] - len(_SYSCALL)
         with contextlib.suppress(OSError):
             code = os.pread(self._memory, len(_SYSCALL), at)
@@ -84,13 +90,20 @@ class Stopped:
         return False
 
     def put(self, text: bytes) -> int:
-        """Write to free stack below the red zone; return the address."""
+        """Write bytes to the free stack below the red zone.
+
+        Return the address until the next call.
+        """
         at = (self._before[_RSP] - 2 * _RED_ZONE - len(text)) & ~15
         os.pwrite(self._memory, text, at)
         return at
 
     def call(self, number: int, *arguments: int) -> int:
-        """Make the task issue a system call; return the result. Raises OSError."""
+        """Make the task issue a system call, and wait for its end; return the result.
+
+        Raises OSError with the call's error, ProcessLookupError if the task ends. A signal that
+        arrives meanwhile is kept in ``signal``. The registers stay changed until :meth:`close`.
+        """
         registers = list(self._before)
         registers[_RIP] -= len(_SYSCALL)
         registers[_RAX], registers[_ORIG_RAX] = number, _NONE
@@ -135,19 +148,29 @@ class TaskTracer:
         self._known: set[int] = set()
 
     def seize(self, process: int) -> None:
-        """Trace the process from now on. Raises OSError."""
+        """Trace the process's tasks, and all that they start, from now on.
+
+        The tasks are not stopped. Raises OSError, for example for a task that has ended.
+        """
         for name in os.listdir(f"/proc/{process}/task"):
             task = int(name)
             _ptrace(_SEIZE, task, _TRACE_BEGINNINGS)
             self._known.add(task)
 
     def interrupt(self, task: int) -> None:
-        """Request a stop when the task next leaves the kernel; ``interrupted`` is called then."""
+        """Request a stop when the task next leaves the kernel.
+
+        :meth:`serve` then calls ``interrupted``. Ignores a task that has ended.
+        """
         with contextlib.suppress(OSError):
             _ptrace(_INTERRUPT, task)
 
     def serve(self) -> None:
-        """Handle all stopped tasks and resume them."""
+        """Handle all tasks that are stopped or have ended now, and resume the stopped ones.
+
+        Do not wait. Calls ``began`` for a new task, ``interrupted`` for a requested stop, ``ended``
+        after the end. Signals are passed on, and group stops stay.
+        """
         for task, status in self._stops():
             if not os.WIFSTOPPED(status):
                 self._known.discard(task)
@@ -159,6 +182,10 @@ class TaskTracer:
                 self._known.discard(task)
 
     def _stops(self) -> Iterator[tuple[int, int]]:
+        """Yield task and wait status of each child that has changed state.
+
+        End when none is left.
+        """
         while True:
             try:
                 task, status = os.waitpid(-1, WALL | os.WNOHANG)
@@ -169,6 +196,10 @@ class TaskTracer:
             yield task, status
 
     def _resume(self, task: int, number: int, event: int) -> None:
+        """Resume a stopped task with its signal, after the callback for its kind of stop.
+
+        A group stop continues to be one. Raises OSError if the task was killed meanwhile.
+        """
         if event == 0:
             _ptrace(_CONT, task, number)
         elif event != _EVENT_STOP:

@@ -49,7 +49,10 @@ class Tasks:
         self._tracer = TaskTracer(self._began, self._ended, self._drain)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a program and count its first task. Raises OSError."""
+        """Run a program to its end and count the addresses of its first task.
+
+        Return status and output. Tasks that it starts are not counted. Raises OSError without KCOV.
+        """
         fd = os.open(KCOV, os.O_RDWR | os.O_CLOEXEC)
         buffer = KcovBuffer(fd, _LOADING_WORDS)
         try:
@@ -65,7 +68,11 @@ class Tasks:
         self._tracer.seize(process)
 
     def poll(self) -> None:
-        """Resume stopped tasks; drain buffers that are half full."""
+        """Handle and resume stopped tasks; drain half-full buffers.
+
+        A task that is asleep is drained at once, any other one is interrupted and drained at its
+        stop.
+        """
         self._tracer.serve()
         for task, buffer in self._buffers.items():
             if not buffer.is_half_full:
@@ -76,24 +83,30 @@ class Tasks:
                 self._tracer.interrupt(task)
 
     def end(self) -> None:
-        """Drain the buffers of tasks that still run."""
+        """Handle stopped tasks, and drain the buffers of tasks that still run.
+
+        A task that adds addresses meanwhile keeps all of them, which are then not counted.
+        """
         self._tracer.serve()
         for task in list(self._buffers):
             self._drain(task)
 
     def _began(self, stopped: Stopped) -> None:
+        """Give a new task a buffer; count it in ``without`` if that fails."""
         try:
             self._buffers[stopped.task] = give_buffer(stopped)
         except OSError:
             self.without += 1
 
     def _ended(self, task: int) -> None:
+        """Drain, unmap and forget the buffer of a task that has ended, if it had one."""
         self._drain(task)
         buffer = self._buffers.pop(task, None)
         if buffer is not None:
             buffer.close()
 
     def _drain(self, task: int) -> None:
+        """Drain a task's buffer, if it has one; count it in ``full`` if it was full."""
         buffer = self._buffers.get(task)
         if buffer is not None:
             self.full += buffer.drain(self.places)
@@ -109,7 +122,7 @@ class TaskLoop:
         signal.set_wakeup_fd(signals, warn_on_full_buffer=False)
 
     def until_readable(self, fd: int) -> None:
-        """Serve until ``fd`` is readable or at its end."""
+        """Serve the tasks until ``fd`` is readable or at its end, at least every 20 ms."""
         while True:
             ready, _, _ = select.select([self._wake, fd], [], [], _POLL_SECONDS)
             if self._wake in ready:
@@ -119,7 +132,10 @@ class TaskLoop:
                 return
 
     def write(self, text: bytes) -> None:
-        """Write to standard output in a child, as the reader may be a stopped task."""
+        """Write to standard output in a child, and serve the tasks until the child has ended.
+
+        The reader may be a stopped task, so writing here could block for ever.
+        """
         done_read, done_write = os.pipe2(os.O_CLOEXEC)
         if os.fork() == 0:
             sys.stdout.buffer.write(text)
@@ -130,7 +146,10 @@ class TaskLoop:
 
 
 def load(tasks: Tasks, modules: list[str]) -> dict[str, int]:
-    """Load the modules and probe; return their addresses. Raises CoverageError, OSError."""
+    """Load the modules and let drivers probe; return the address of each module's ``.text``.
+
+    Counts both. Raises CoverageError if a module cannot be loaded, OSError without KCOV.
+    """
     places = {}
     for module in in_order(modules):
         done = tasks.run("modprobe", module)
@@ -142,7 +161,12 @@ def load(tasks: Tasks, modules: list[str]) -> dict[str, int]:
 
 
 def main(modules: list[str]) -> None:
-    """Load the modules and count until standard input ends."""
+    """Load the modules, and count the guest's commands by KCOV until standard input ends.
+
+    Writes the line ``ready``, then addresses with counts, full buffers, and tasks without one.
+    Raises CoverageError without KCOV, on other processors than x86-64, and for a module that is
+    loaded already or cannot be.
+    """
     if not KCOV.exists():
         subprocess.run(["mount", "-t", "debugfs", "debugfs", str(KCOV.parent)], check=False)
     if not KCOV.exists():

@@ -65,13 +65,18 @@ class InstrumentedTask:
 
     @staticmethod
     def _load() -> None:
+        """Load the mlx5 and RDMA modules. Raises CoverageError with modprobe's first line."""
         words = ["modprobe", "-a", "mlx5_core", "mlx5_ib", "ib_uverbs", "ib_ipoib"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CoverageError(done.stderr.strip().partition("\n")[0])
 
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Carry out one line; return its answer."""
+        """Carry out one request of the host (a line's JSON object); return the answer.
+
+        ``done`` for reset and bind. For a script or live work: the new log, whether it has no
+        warning, and the sorted addresses that ran. Raises KeyError for a request that lacks a key.
+        """
         if "reset" in asked:
             return {"done": self.reset()}
         if "bind" in asked:
@@ -87,7 +92,10 @@ class InstrumentedTask:
         return {"said": said, "calm": self._is_calm, "places": sorted(self._places)}
 
     def reset(self) -> bool:
-        """Unbind and reset the last turn's functions; return False if one stays bound."""
+        """Unbind and reset (FLR) the last turn's functions, and re-arm WARN_ONCE.
+
+        Return False, without resetting the rest, if a function stays bound.
+        """
         for slot in self._used:
             if (_DEVICES / slot / "driver").exists():
                 self._tell_driver("unbind", slot)
@@ -99,14 +107,20 @@ class InstrumentedTask:
         return True
 
     def bind(self, slots: list[str]) -> bool:
-        """Bind functions; return whether all are bound."""
+        """Bind mlx5_core to functions; return whether all are bound then.
+
+        :meth:`reset` is then about these functions. A failing probe raises nothing.
+        """
         self._used = slots
         for slot in self._used:
             self._tell_driver("bind", slot)
         return all((_DEVICES / slot / "driver").exists() for slot in self._used)
 
     def run(self, script: str, slots: list[str]) -> None:
-        """Bind the functions, run the script and unbind."""
+        """Bind the functions, run the script in ``sh`` without output, and unbind the functions.
+
+        The script ":" starts no process. Its status is ignored.
+        """
         self.bind(slots)
         if script.strip() != _NOTHING:
             subprocess.run(
@@ -121,11 +135,15 @@ class InstrumentedTask:
                 self._tell_driver("unbind", slot)
 
     def _like(self, pci_class: str, count: int) -> list[str]:
+        """Return up to ``count`` functions whose class begins with ``pci_class``.
+
+        Any, if none has it.
+        """
         like = [slot for slot, one in self._functions.items() if one.startswith(pci_class)]
         return (like or list(self._functions))[:count]
 
     def _begin(self, mark: str) -> None:
-        """Mark the start of a turn in the log; discard earlier records and addresses."""
+        """Write ``mark`` to the kernel's log; discard earlier log records and addresses."""
         self._mark = mark
         os.write(self._log, f"<2>{mark}".encode())
         self._read_log()
@@ -134,12 +152,20 @@ class InstrumentedTask:
         self._places.clear()
 
     def _tell_driver(self, what: str, slot: str) -> None:
+        """Write to the driver's ``bind`` or ``unbind``; collect the addresses that ran.
+
+        Ignores a failed write.
+        """
         with contextlib.suppress(OSError):
             (_DRIVER / what).write_text(slot)
         self._places |= self._buffer.unique()
 
     def _read_log(self) -> str:
-        """Return the new records in dmesg's format (Documentation/ABI/testing/dev-kmsg)."""
+        """Return the new records in dmesg's format (Documentation/ABI/testing/dev-kmsg).
+
+        "" for none. Clears ``_is_calm`` for a record of level WARNING or worse other than the mark.
+        Overwritten records are skipped.
+        """
         lines: list[str] = []
         while True:
             try:
@@ -157,9 +183,10 @@ class InstrumentedTask:
 
 
 def function_level_reset(config: Path) -> None:
-    """Initiate an FLR without the kernel's wait of 100 ms, which this device does not need.
+    """Initiate an FLR by the config file, without the kernel's wait of 100 ms.
 
-    Afterwards the kernel reads BARs of zero; they matter only to a bus with addresses.
+    Does nothing for a function without a PCI Express capability. Afterwards the kernel reads BARs
+    of zero; they matter only to a bus with addresses.
     """
     with config.open("r+b", buffering=0) as file:
         at = os.pread(file.fileno(), 1, _CAPABILITIES)[0]
@@ -174,7 +201,12 @@ def function_level_reset(config: Path) -> None:
 
 
 def main(_modules: list[str]) -> None:
-    """Serve lines until standard input ends."""
+    """Load the driver, enable KCOV, and answer lines until standard input ends.
+
+    Writes the line ``ready`` first.
+
+    Raises CoverageError without KCOV, or if a module cannot be loaded.
+    """
     if not KCOV.exists():
         raise CoverageError("the kernel has no KCOV (CONFIG_KCOV)")
     try:
