@@ -26,7 +26,11 @@ KEPT_RUNS = 16  # log directories; creating a new one deletes older ones
 
 
 def cache_dir() -> Path:
-    """Return ``$XDG_CACHE_HOME/mlx5emu`` (default ``~/.cache/mlx5emu``); create it when absent."""
+    """Return ``$XDG_CACHE_HOME/mlx5emu`` (default ``~/.cache/mlx5emu``); create it when absent.
+
+    A relative XDG_CACHE_HOME is ignored. Raises :class:`LabError` when the directory cannot be
+    made, belongs to another user, or when group or others may write to it.
+    """
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The specification says to ignore a relative path here.
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
@@ -39,7 +43,10 @@ def subdir(name: str) -> Path:
 
 
 def _trusted(path: Path) -> Path:
-    """Return the path; LabError if others could put kernels and programs there for us to run."""
+    """Return ``path``; raise :class:`LabError` if others could place kernels and programs there.
+
+    Refused are a directory of another user (for root: none) and one that group or others may write.
+    """
     about = path.stat()
     # Root may use another user's, as in a container with that user's directory mounted.
     if os.getuid() not in (about.st_uid, 0) and about.st_uid != 0:
@@ -53,6 +60,10 @@ def _trusted(path: Path) -> Path:
 
 
 def _made(path: Path) -> Path:
+    """Create the directory ``path`` when absent, never group-writable; return ``path``.
+
+    Raises :class:`LabError` when that fails.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():  # not writable for a group, whatever the umask
@@ -64,8 +75,9 @@ def _made(path: Path) -> Path:
 
 @contextlib.contextmanager
 def lock(name: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the cache's lock ``name``; call ``on_wait`` once if another process holds it.
+    """Hold the cache's lock ``name`` (flock(2) of a file in ``locks``) while the body runs.
 
+    If another process or thread holds it, call ``on_wait`` once, then wait without a time limit.
     The kernel drops the lock when its holder dies, so none is ever stale.
     """
     path = subdir("locks") / name
@@ -81,11 +93,11 @@ def lock(name: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]
 
 @contextlib.contextmanager
 def building(target: Path) -> Iterator[Path]:
-    """Create an empty directory next to ``target``; on success it atomically replaces ``target``.
+    """Yield a new empty directory beside ``target``; if the body succeeds, rename it to ``target``.
 
-    On failure the directory is removed. The caller holds a lock for ``target``. The directory has
-    its own temporary name, so a killed build is not mistaken for a good one; the next build deletes
-    it.
+    An existing ``target`` is deleted first. On failure the new directory is removed and ``target``
+    is unchanged. The caller holds a lock for ``target``. A killed build leaves a directory with a
+    temporary name, which the next build deletes.
     """
     _made(target.parent)
     for leftover in target.parent.glob(f".{target.name}.*"):
@@ -101,7 +113,7 @@ def building(target: Path) -> Iterator[Path]:
 
 
 def new_run_dir() -> Path:
-    """Create a directory for one run's logs, named after this process.
+    """Create and return an empty directory for one run's logs; its name contains our process ID.
 
     The oldest beyond :data:`KEPT_RUNS` are removed, except those whose process still runs.
     """
@@ -120,9 +132,9 @@ def _is_in_use(run_dir: Path) -> bool:
 
 
 def disk_usage(path: Path) -> int:
-    """Return the bytes that a file or a tree occupies on disk (images are sparse).
+    """Return the bytes that a file or a tree occupies on disk (images are sparse); 0 if absent.
 
-    Files that another process removes meanwhile, such as logs of an old run, do not count.
+    Symbolic links are not followed. Files that another process removes meanwhile do not count.
     """
     if path.is_symlink() or not path.is_dir():
         return _occupied(path)
@@ -141,7 +153,7 @@ def _occupied(path: str | Path) -> int:
 
 
 def load_json(path: Path) -> dict[str, Any]:
-    """Load a JSON object from the cache; an unreadable one counts as empty."""
+    """Return the JSON object in ``path``; an empty one if the file is absent or invalid."""
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -155,7 +167,10 @@ def save_json(path: Path, value: dict[str, Any]) -> None:
 
 
 def save_text(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file atomically: a reader sees either the old or the new one. Raises OSError."""
+    """Write a file atomically, with ``mode``: a reader sees either the old or the new one.
+
+    Raises OSError; the old file is then unchanged.
+    """
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         try:
             file.write(text)

@@ -47,7 +47,11 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Check every component. Build and fetch nothing; a kernel may be booted to try KVM."""
+    """Check every component of the lab and return the results in the order of display.
+
+    Build and fetch nothing; a kernel may be booted once to test KVM. The tools for builds count as
+    BAD only if QEMU or the default suite's image is not in the cache. Missing parts raise no error.
+    """
     program, qemu_check = _qemu()
     images = {
         built.suite: built for built in image.cached() if built.is_current and not built.packages
@@ -96,7 +100,7 @@ def _code() -> Check:
 
 
 def _builders(needed: State) -> list[Check]:
-    """Check the programs that building an image needs besides Python."""
+    """Check programs, keys and archive that a build needs; a missing one has state ``needed``."""
     checks = []
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     for program, package in (("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs")):
@@ -142,6 +146,10 @@ def _qemu() -> tuple[Qemu | None, Check]:
 
 
 def _kvm(program: Qemu | None, built: Image | None) -> Check:
+    """Check whether KVM boots a kernel, by the cached answer or else by booting one from ``built``.
+
+    Never BAD: without KVM, guests run on emulated processors.
+    """
     if not accel.is_accessible():
         result = "no accessible /dev/kvm: guests run on emulated processors"
         return Check("KVM", State.NOTE, result)
@@ -170,6 +178,7 @@ def _images(images: dict[str, Image]) -> list[Check]:
 
 
 def _cache(needed: State) -> Check:
+    """Report the cache's size and free space; below 3 GB free the state is ``needed``."""
     directory = cache.cache_dir()
     free = shutil.disk_usage(directory).free
     result = f"{directory}: {decimal(cache.disk_usage(directory))}, {decimal(free)} free"

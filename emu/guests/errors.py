@@ -87,7 +87,10 @@ _MAX_CONSOLE_LENGTH = 100_000
 
 
 def as_reported(error: Exception) -> bytes:
-    """Encode an error for another process, which decodes it by :func:`reported_failure`."""
+    """Encode an error's exit status, message and console as JSON for another process.
+
+    Texts are cut at 100,000 characters. The receiver decodes them by :func:`reported_failure`.
+    """
     status = error.status if isinstance(error, UserError) else 1
     console = error.console if isinstance(error, GuestError) else ""
     text = {"message": str(error) or repr(error), "console": console}
@@ -96,7 +99,10 @@ def as_reported(error: Exception) -> bytes:
 
 
 def reported_failure(data: bytes) -> GuestError:
-    """Decode another process's error; for unreadable ``data`` return an error that says so."""
+    """Return another process's error, with its exit status, as a :class:`GuestError`.
+
+    The class of the original error is lost. Unreadable ``data`` gives an error that says so.
+    """
     try:
         table = json.loads(data)
         error = GuestError(printable(str(table["message"])), printable(str(table["console"])))

@@ -26,7 +26,8 @@ def requested(
 
     Paths are relative to ``base``. Names that are not options of users are fields, kept unchanged.
     The kernel is searched last, and fetched when it is the archive's, after all other checks.
-    Raises :class:`OptionError` for an invalid option, and :class:`LabError`.
+    Directories such as ``out`` are created. Raises :class:`OptionError` for an invalid option, and
+    :class:`LabError`.
     """
     fields, words = _checked(said, base)
     if words:
@@ -37,7 +38,10 @@ def requested(
 
 
 def check_requested(said: Mapping[str, Any], base: Path = _HERE) -> None:
-    """Refuse what :func:`requested` would refuse, with the same errors; fetch nothing."""
+    """Raise the errors that :func:`requested` would raise; fetch nothing, but create directories.
+
+    An archive's kernel is checked by its name alone.
+    """
     _checked(said, base)
 
 

@@ -19,7 +19,10 @@ PREFIX = "mlx5emu-run-"
 
 @contextlib.contextmanager
 def work_directory() -> Iterator[Path]:
-    """Hold a new private directory while the body runs; remove it at the end."""
+    """Hold a new private directory, locked by flock(2), while the body runs; remove it at the end.
+
+    Directories that dead processes of this user left behind are removed first.
+    """
     _sweep()
     path, lock = _make()
     try:
@@ -39,7 +42,11 @@ def _make() -> tuple[Path, int]:
 
 
 def _locked(path: Path, how: int) -> int | None:
-    """Return a descriptor with the lock of our directory; None when it is missing or in use."""
+    """Return a descriptor that holds the flock of ``path``; None when that is missing or in use.
+
+    None too for another user's directory. ``how`` is flock's operation; the caller closes the
+    descriptor.
+    """
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -58,7 +65,7 @@ def _locked(path: Path, how: int) -> int | None:
 
 
 def _sweep() -> None:
-    """Remove the directories of processes that have died."""
+    """Remove the work directories whose processes have died; skip those that are locked."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if lock is not None:

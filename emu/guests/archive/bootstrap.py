@@ -41,11 +41,11 @@ def bootstrap(
     progress: Progress | None = None,
     pass_fds: Sequence[int] = (),
 ) -> None:
-    """Run mmdebstrap with ``arguments``; its output goes to ``log``.
+    """Run mmdebstrap with ``arguments`` and wait for its end; write its standard error to ``log``.
 
-    ``space`` is the disk space that it needs. Raises :class:`LabError` with mmdebstrap's error, or
-    when it is not installed or the disk is too full. When we are interrupted, it ends and removes
-    its files.
+    Raises :class:`LabError` when mmdebstrap is not installed, fails (with its first error), or when
+    the disk lacks ``space``. On any exception in this process, mmdebstrap gets SIGTERM and removes
+    its files. ``pass_fds`` are descriptors that it inherits.
 
     mmdebstrap runs in its own session: on failure it sends SIGHUP to its process group, to end the
     processes that it has started. Our parent process must not be in that group.
@@ -102,8 +102,9 @@ def bootstrap_files(
 ) -> None:
     """Unpack into ``target`` the files of an mmdebstrap tree whose names match ``retained``.
 
-    The names begin with ``./``. The tree arrives as an archive, because mmdebstrap in a user
-    namespace can reach no directory of ours. Raises :class:`LabError`.
+    The names begin with ``./``. The tree arrives as a tar archive, which is deleted afterwards,
+    because mmdebstrap in a user namespace can reach no directory of ours. Raises :class:`LabError`
+    as :func:`bootstrap` does, and for a name that contains ``..``.
     """
     packed = target / "packages.tar"
     words = ["--format=tar", *arguments, suite, str(packed), *sources]
@@ -130,7 +131,10 @@ class BootstrapProgress:
         self._stage = "starting"
 
     def feed(self, line: str) -> None:
-        """Process one line."""
+        """Update activity, steps done and total from a line of output; call the :data:`Progress`.
+
+        Lines that announce no package count, package step or stage are ignored.
+        """
         if match := _PACKAGE_COUNT.match(line):
             self._total += _STEPS_PER_PACKAGE * int(match[1])
         elif _PACKAGE_STEP.match(line):
@@ -147,7 +151,8 @@ class BootstrapProgress:
 def first_error(log: str) -> str:
     """Return the log line that best explains a failure: the first error, else the last line.
 
-    If one of our scripts fails, mmdebstrap reports only that; the line before has the reason.
+    Return ``no output`` for an empty log. If one of our scripts fails, mmdebstrap reports only
+    that; the line before has the reason.
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     for before, line in pairwise(["no output", *lines]):
@@ -159,7 +164,10 @@ def first_error(log: str) -> str:
 
 
 def proxy_options() -> list[str]:
-    """Return the machine's proxy settings for apt, which mmdebstrap does not read."""
+    """Return the machine's proxy settings as options for apt, which mmdebstrap does not read.
+
+    Return an empty list without a proxy or without the program apt-config.
+    """
     program = shutil.which("apt-config")
     if program is None:
         return []

@@ -25,7 +25,11 @@ class DiskSpace:
 
 
 def check_space(what: str, space: DiskSpace) -> None:
-    """Refuse to start ``what`` when the disk has too little space. Raises :class:`LabError`."""
+    """Raise :class:`LabError` when the disks of cache and TMPDIR have less free than ``space``.
+
+    Both needs are added up when the two directories are on one file system. No space is reserved.
+    ``what`` names the build in the message.
+    """
     cached, trees = cache.cache_dir(), Path(os.environ.get("TMPDIR", TREES))
     if not trees.is_dir() or cached.stat().st_dev == trees.stat().st_dev:
         _check(what, cached, space.cached + space.tree, "XDG_CACHE_HOME")
@@ -42,6 +46,7 @@ def free_bytes(path: Path) -> int:
 
 
 def _check(what: str, path: Path, needed: int, variable: str) -> None:
+    """Raise :class:`LabError`, naming ``variable``, when ``path`` has less than ``needed`` free."""
     free = free_bytes(path)
     if free < needed:
         from rich.filesize import decimal  # imported only for a full disk

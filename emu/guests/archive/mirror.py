@@ -83,7 +83,10 @@ def _fields(stanza: str) -> dict[str, str]:
 
 
 def read_sources(apt_dir: Path) -> list[AptSource]:
-    """Return every source that apt would read below ``apt_dir`` (``/etc/apt``), in apt's order."""
+    """Return every source that apt would read below ``apt_dir`` (``/etc/apt``), in apt's order.
+
+    A file that is missing or cannot be read counts as empty.
+    """
     sources: list[AptSource] = []
     parts = apt_dir / "sources.list.d"
     for path in [apt_dir / "sources.list", *sorted(parts.glob("*.list"))]:
@@ -125,14 +128,18 @@ def choose(sources: list[AptSource], codename: str) -> str | None:
 def source_line(suite: str, etc: Path = Path("/etc"), keyring: Path = KEYRING) -> str:
     """Return the sources.list line for a suite's main component.
 
-    The line names Debian's keyring, so the keys that the machine itself trusts do not matter.
+    The line names Debian's keyring if that file exists, so the keys that the machine itself trusts
+    do not matter. Raises :class:`LabError` when no archive is known (:func:`debian_mirror`).
     """
     signed = f"[signed-by={keyring}] " if keyring.exists() else ""
     return f"deb {signed}{debian_mirror(etc)} {suite} main"
 
 
 def debian_mirror(etc: Path = Path("/etc"), environ: Mapping[str, str] = os.environ) -> str:
-    """Return the URI of the Debian archive: ``MLX5EMU_MIRROR``, else from apt's configuration."""
+    """Return the URI of the Debian archive: ``MLX5EMU_MIRROR``, else from apt's configuration.
+
+    Raises :class:`LabError` when neither names one. The URI is not tested.
+    """
     if environ.get("MLX5EMU_MIRROR"):
         return environ["MLX5EMU_MIRROR"]
     match = re.search(r'^VERSION_CODENAME="?(\w+)', _text(etc / "os-release"), re.MULTILINE)

@@ -15,7 +15,10 @@ _PACKAGE_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+]")
 
 
 def check_packages(packages: Sequence[str]) -> None:
-    """Raise :class:`LabError` for a name that is not that of an installable package."""
+    """Raise :class:`LabError` for a bad package name, or one that begins with ``linux-image-``.
+
+    Whether the archive has the package is not checked.
+    """
     for name in packages:
         if not _PACKAGE_NAME.fullmatch(name):
             raise LabError(f"{name!r} is not the name of a Debian package")

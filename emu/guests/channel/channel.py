@@ -59,7 +59,11 @@ class GuestChannel:
         return self._release is not None
 
     def wait_ready(self, timeout: float) -> str | None:
-        """Wait until the guest is up; return its kernel release, or None after ``timeout``."""
+        """Wait until the guest is up; return its kernel release, or None after ``timeout`` seconds.
+
+        Raises the channel's failure (:meth:`fail`), such as ChannelClosedError of a guest that has
+        ended. The guest is not pinged meanwhile, so a hung boot ends only by ``timeout`` (seconds).
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._release or self._failure, timeout)
             self._raise_failure()
@@ -74,7 +78,12 @@ class GuestChannel:
         has_input: bool = False,
         sink: Sink | None = None,
     ) -> GuestJob:
-        """Start a command; without ``has_input`` it reads end of file at once."""
+        """Send a command to the guest and return its job at once, without waiting for its start.
+
+        Without ``has_input`` the command reads end of file. Without ``sink`` the job collects the
+        output. Raises the channel's failure (:meth:`fail`), or GuestHungError when the guest
+        accepts no data. A guest that is still booting loses the command.
+        """
         settings = [f"{name}={value}" for name, value in environ.items()]
         payload = frames.encode_command(list(argv), settings, has_input)
         return self._begin(frames.RUN, payload, name, sink)
@@ -85,12 +94,20 @@ class GuestChannel:
         return self._begin(frames.ASK, payload, what, None)
 
     def mark_clock(self) -> None:
-        """Write our clock into the log of the guest's kernel, beside the kernel's time."""
+        """Write our clock into the log of the guest's kernel, beside the kernel's time.
+
+        Wait up to ``hang_timeout`` for the guest's echo; a missing echo is ignored. Raises the
+        channel's failure.
+        """
         stamp = frames.encode_clock(time.monotonic_ns())
         self.send(frames.CLOCK, 0, stamp)
         self.wait_for(lambda: self._clock == stamp, self._hang_timeout)
 
     def _begin(self, kind: int, payload: bytes, name: str, sink: Sink | None) -> GuestJob:
+        """Register a new job (numbers 1 to 65535), send its first frame, and return the job.
+
+        Raises the channel's failure (:meth:`fail`) before anything is sent.
+        """
         with self._changed:
             self._raise_failure()
             self._last_number = self._last_number % 0xFFFF + 1
@@ -104,7 +121,11 @@ class GuestChannel:
         self.send(frames.POWER, 0, action.encode())
 
     def expect_reboot(self) -> None:
-        """Ignore everything received until the guest has booted again."""
+        """Ignore everything received until the guest has booted again.
+
+        :attr:`is_ready` is false until then. All running jobs end with a GuestError ("the guest was
+        rebooted").
+        """
         with self._changed:
             self._decoder.hunt()
             self._release = None
@@ -117,20 +138,30 @@ class GuestChannel:
             self._changed.notify_all()
 
     def give_up(self, job: GuestJob, error: BaseException) -> None:
-        """Raise ``error`` in the waiters for ``job``."""
+        """Record ``error`` as the failure of ``job``, unless it has one, and wake the waiters.
+
+        The command in the guest is not killed by this.
+        """
         with self._changed:
             job.failure = job.failure or error
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Close the connection; waiters get :class:`ChannelClosedError`."""
+        """Close the connection; waiters get ChannelClosedError.
+
+        Wait up to 2 s for the reader thread.
+        """
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._thread.join(CLOSE_TIMEOUT)  # it may be blocked in a receiver of output
         self._connection.close()
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until ``condition`` holds; False after ``timeout``. Pings the guest meanwhile."""
+        """Return True once ``condition`` holds, False after ``timeout`` seconds (None: no limit).
+
+        Ping the guest every 5 s meanwhile. Raises the channel's failure (:meth:`fail`), and
+        GuestHungError when a ping has no answer within ``hang_timeout``.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = PING_INTERVAL
@@ -146,7 +177,11 @@ class GuestChannel:
             self._ping()
 
     def send(self, kind: int, job: int = 0, payload: bytes = b"") -> None:
-        """Send one frame."""
+        """Send one frame; wait while the guest accepts no data.
+
+        Raises GuestHungError after ``hang_timeout``. On a closed connection the whole channel fails
+        with ChannelClosedError, unless it failed before; that failure is raised.
+        """
         data = frames.encode(kind, job, payload)
         try:
             with self._send_lock:
@@ -160,7 +195,11 @@ class GuestChannel:
             raise AssertionError from error
 
     def _ping(self) -> None:
-        """Ping a silent guest; :class:`GuestHungError` if it has not answered for too long."""
+        """Ping a guest that has no ping outstanding; any data received counts as the answer.
+
+        Raises :class:`GuestHungError` if nothing was received for ``hang_timeout`` since the ping.
+        While our own receiver of output blocks the reader thread, the guest is not blamed.
+        """
         asked = self._ping_sent
         if asked is None:
             self._ping_sent = time.monotonic()
@@ -173,6 +212,7 @@ class GuestChannel:
             raise self._failure
 
     def _read(self) -> None:
+        """Read frames in the reader thread until the end; fail the channel on any exception."""
         try:
             self._read_frames()
         except Exception:
@@ -180,6 +220,11 @@ class GuestChannel:
             self.fail(GuestError("reading the guest's messages failed; the log has the cause"))
 
     def _read_frames(self) -> None:
+        """Receive and handle frames until the connection ends, then fail the channel.
+
+        The failure is ChannelClosedError at the end of file or when a reply cannot be sent, and
+        GuestError for an invalid frame.
+        """
         while True:
             self._reading = True
             try:
@@ -204,6 +249,12 @@ class GuestChannel:
                 return
 
     def _handle(self, frame: frames.ChannelFrame) -> None:
+        """Act on one frame of the guest.
+
+        HELLO is answered and makes the channel ready; BYE drops everything until the next HELLO;
+        CLOCK is recorded. Output and results go to the frame's job. Frames for unknown jobs are
+        dropped.
+        """
         job = self._jobs.get(frame.job)
         if frame.kind == frames.HELLO:
             with self._send_lock:
@@ -230,7 +281,10 @@ class GuestChannel:
             self._note(job, frame)
 
     def _note(self, job: GuestJob, frame: frames.ChannelFrame) -> None:
-        """Record a command's end, or its report of consumed input."""
+        """Record a job's EXIT status, its FAILED reason or the input it consumed; wake waiters.
+
+        EXIT and FAILED remove the job from the channel. A CREDIT beyond the bytes sent is clamped.
+        """
         with self._changed:
             if frame.kind == frames.CREDIT:
                 consumed = job.consumed + frames.decode_count(frame.payload)
@@ -244,6 +298,7 @@ class GuestChannel:
             self._changed.notify_all()
 
     def _end_jobs(self, error: GuestError) -> None:
+        """Fail all running jobs with ``error``, forget them and wake their waiters."""
         for job in self._jobs.values():
             job.failure = job.failure or error
         self._jobs.clear()

@@ -98,7 +98,10 @@ def encode_command(argv: list[str], environ: list[str], has_input: bool) -> byte
 
 
 def decode_command(payload: bytes) -> tuple[list[str], list[str], bool]:
-    """Decode the payload of :func:`encode_command`."""
+    """Return arguments, ``NAME=VALUE`` environment and "STDIN follows" of :func:`encode_command`.
+
+    Raises :class:`ChannelFrameError` when the payload ends early or has bytes left over.
+    """
     at = 1
     lists: list[list[str]] = []
     try:
@@ -134,7 +137,8 @@ class FrameDecoder:
     def feed(self, data: bytes) -> list[ChannelFrame]:
         """Add ``data`` to the stream; return the frames that are now complete.
 
-        Raises :class:`ChannelFrameError` for an impossible length.
+        Before the first HELLO, and after :meth:`hunt`, everything up to the next HELLO is dropped.
+        Raises :class:`ChannelFrameError` for a length above MAX_PAYLOAD.
         """
         self._buffer += data
         if self._hunting and not self._found_hello():
@@ -152,6 +156,10 @@ class FrameDecoder:
         return frames
 
     def _found_hello(self) -> bool:
+        """Drop the bytes before the next HELLO; return whether one with its mark has arrived.
+
+        On success the decoder stops hunting, and the HELLO stays in the buffer.
+        """
         at = self._buffer.find(MARK)
         while at >= 0:
             start = at - HEADER.size

@@ -52,11 +52,12 @@ class GuestJob:
         self.sent = self.consumed = 0
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the command; return its exit status as a shell reports it.
+        """Wait for the command; return its exit status (128
 
-        A command that exceeds ``timeout`` is killed and :class:`CommandTimeoutError` is raised,
-        with the last line that it printed. Other errors mean that the guest has ended or hangs, or
-        that the sink of the output failed.
+        signal when killed). After ``timeout`` seconds, by default :attr:`default_timeout`, the
+        command gets SIGTERM, 3 s later SIGKILL, and :class:`CommandTimeoutError` is raised with its
+        output and its last line. Other errors: the guest has ended or hangs, the sink raised an
+        exception, or the collected output exceeded 256 MiB.
         """
         timeout = self.default_timeout if timeout is None else timeout
         if not self._channel.wait_for(self._is_over, timeout):
@@ -73,7 +74,11 @@ class GuestJob:
         return self.status
 
     def write(self, data: bytes, timeout: float | None = None) -> None:
-        """Send standard input; wait while much is unread. Ignored once the command has ended."""
+        """Send standard input; wait while 256 KiB are unread.
+
+        Return silently, with data unsent, once the command has ended or after ``timeout`` seconds.
+        Raises the channel's failure.
+        """
         timeout = self.default_timeout if timeout is None else timeout
         deadline = None if timeout is None else time.monotonic() + timeout
         view = memoryview(data)
@@ -91,7 +96,7 @@ class GuestJob:
         self._channel.send(frames.STDIN, self.number)
 
     def kill(self, signum: int = signal.SIGKILL) -> None:
-        """Send a signal to the command and the processes that it started."""
+        """Send a signal to the command's process group; do nothing after its exit status."""
         if self.status is None:
             self._channel.send(frames.SIGNAL, self.number, bytes([signum]))
 
@@ -101,7 +106,10 @@ class GuestJob:
             self._channel.send(frames.PAUSE, self.number, bytes([paused]))
 
     def _printed_last(self) -> str:
-        """Return the last line of its output for a message; empty if a sink consumes the output."""
+        """Return "; it printed last: ..." for a message; "; it printed nothing" without output.
+
+        Return an empty text if a sink consumes the output.
+        """
         if not self._is_collected:
             return ""
         ends = [_last_line(data) for data in (self.stdout, self.stderr)]
@@ -116,7 +124,11 @@ class GuestJob:
         return self.status is not None or self.failure is not None
 
     def deliver(self, kind: int, data: bytes) -> None:
-        """Deliver output to the sink or the buffer; the reader thread calls it."""
+        """Deliver output to the sink or the buffer; the channel's reader thread calls it.
+
+        An exception of the sink becomes the job's failure and kills the command. Output after a
+        failure is dropped.
+        """
         if self.failure is not None:
             return
         try:

@@ -34,7 +34,7 @@ class SerialLine:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread and close both ends. May be called twice."""
+        """Stop the thread and close both ends and :attr:`connection`. May be called twice."""
         for one in (self._line, self._channel):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -43,6 +43,8 @@ class SerialLine:
             one.close()
 
     def _run(self) -> None:
+        """Forward in the thread until either side ends or sends an invalid frame; close both then.
+        """
         with contextlib.suppress(OSError, frames.ChannelFrameError):
             while self._forward():
                 pass
@@ -51,7 +53,10 @@ class SerialLine:
                 one.shutdown(socket.SHUT_RDWR)
 
     def _forward(self) -> bool:
-        """Forward the pending bytes; return False at the end of either side."""
+        """Wait for bytes of either side and forward them; return False at the end of either side.
+
+        Bytes to the guest wait while 2048 are unread there.
+        """
         credit = WINDOW - self._unread
         requested = [self._line, self._channel] if credit > 0 else [self._line]
         ready, _, _ = select.select(requested, [], [])
@@ -64,6 +69,10 @@ class SerialLine:
         return self._line not in ready or self._from_line()
 
     def _from_line(self) -> bool:
+        """Forward the frames that the guest has sent; return False at the end of the line.
+
+        CREDIT frames for command 0 lower the count of unread bytes and are not forwarded.
+        """
         data = self._line.recv(4 * frames.CHUNK)
         if not data:
             return False

@@ -24,7 +24,11 @@ class TapFile:
             raise pytest.UsageError(f"--mlx5-tap {path}: {error.strerror}") from None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record one phase of a test."""
+        """Record one phase (setup, call, teardown) of a test; no file is written yet.
+
+        A failed call is FAIL, a failed setup or teardown ERROR, a skipped or expected failure SKIP.
+        A test that has FAIL keeps it; the durations of the phases are added.
+        """
         group, _, name = report.nodeid.partition("::")
         known = self._cases.get(report.nodeid, Case(group, name, Verdict.PASS))
         seconds = known.seconds + report.duration
@@ -37,7 +41,7 @@ class TapFile:
         self._cases[report.nodeid] = Case(group, name, verdict, detail, seconds)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the file; fail the run if that is impossible."""
+        """Write the file; on failure print the reason and set exit status INTERNAL_ERROR."""
         try:
             self._write()
         except OSError as error:

@@ -31,9 +31,10 @@ def _words(form: str, data: bytes) -> list[int]:
 
 
 def details() -> str:
-    """Return the file's text: lists of numbers, which the tests pack again.
+    """Return the JSON text of the file: one object of credential, keys and encrypted test data.
 
-    Return an empty text without the package that has AES, because no adapter encrypts then.
+    Each is a list of numbers, which the tests pack again. Return an empty text without the package
+    that has AES, because no adapter encrypts then.
     """
     if not HAS_AES:
         return ""

@@ -59,6 +59,7 @@ class Reporter(unittest.TestResult):
         self._say(start=test.id())
 
     def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802
+        """Write the test's end as an event; stop the run after a failed test or an error."""
         super().stopTest(test)
         seconds = round(time.monotonic() - self._started, 3)
         self._say(test=test.id(), outcome=self._outcome, detail=self._detail, seconds=seconds)
@@ -72,7 +73,10 @@ class Reporter(unittest.TestResult):
             self._outcome, self._detail = outcome, detail[-LAST_WORDS:]
 
     def _fixture(self, test: Any, outcome: str, detail: str) -> None:
-        """Report a failed set-up of a class or module, whose tests then do not run."""
+        """Write the outcome of a failed or skipped class or module fixture, whose tests do not run.
+
+        Do nothing for an ordinary test, whose outcome :meth:`stopTest` writes.
+        """
         if not isinstance(test, unittest.TestCase):
             self._say(test=test.id(), outcome=outcome, detail=detail[-LAST_WORDS:], seconds=0.0)
 
@@ -101,9 +105,10 @@ class Reporter(unittest.TestResult):
 
 
 def load(directory: str, module: str) -> list[unittest.TestCase]:
-    """Return the module's tests in unittest's order.
+    """Return the module's tests in unittest's order; raise what its import raises.
 
-    The package's own ``__init__`` would import every module; a stand-in package imports only this.
+    A stand-in package replaces the package's own ``__init__``, which would import every module. The
+    suite's options are parsed from ``sys.argv``.
     """
     sys.path.insert(0, directory)
     package = types.ModuleType(PACKAGE)
@@ -128,9 +133,11 @@ def _flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 
 
 def run_tests(out: int, directory: str, module: str, last: str, words: list[str]) -> None:
-    """Run the tests in the child: all, or those after ``last``, the last one already started.
+    """Run the module's tests in this child process and write their events as JSON lines to ``out``.
 
-    ``words`` are the suite's own options.
+    Tests up to and including ``last`` are skipped. The run stops after a failed test, so that the
+    rest run in a new process; the event ``finished`` marks a run to the end. A failed import is one
+    event of outcome ``error``. ``words`` are the suite's own options.
     """
     os.dup2(2, 1)
     sys.stdout = sys.stderr  # unbuffered: no output is lost when a test crashes
@@ -170,7 +177,10 @@ class Supervisor:
         self._finished = False
 
     def run(self) -> Iterator[Event]:
-        """Yield the events for the host."""
+        """Yield the events for the host, starting child processes until all tests have been run.
+
+        Stop as well when a child ends without having started a further test.
+        """
         while not self._finished:
             before = self._last
             yield from self._process()
@@ -178,7 +188,11 @@ class Supervisor:
                 return
 
     def _process(self) -> Iterator[Event]:
-        """Yield the events of one child, and the outcome of the test during which it ended."""
+        """Run one child; yield its events, and the outcome of the test during which it ended.
+
+        A test without an event for ``timeout`` seconds is ``timeout``, another one ``crashed``.
+        Processes that the tests left behind are killed.
+        """
         reader, pid = self._start()
         self._is_running = False
         since = time.monotonic()
@@ -223,6 +237,10 @@ class Supervisor:
             yield event
 
     def _start(self) -> tuple[int, int]:
+        """Fork the child for the remaining tests; return our end of its pipe, and its process ID.
+
+        The child leads a process group and never returns from here.
+        """
         reader, writer = os.pipe()
         pid = os.fork()
         if pid:
@@ -256,7 +274,11 @@ class Supervisor:
 
     @staticmethod
     def _reap(pid: int, *, forced: bool) -> str:
-        """Wait for the child and describe its end; abandon one that hangs in the kernel."""
+        """Wait up to 5 s for the child and describe its end; ``forced`` kills its group first.
+
+        Return an empty text for status 0 or a forced end, else the exit status or signal. A child
+        that hangs in the kernel is abandoned.
+        """
         if forced:
             os.killpg(pid, signal.SIGKILL)
         for _ in range(REAP_TENTHS):
@@ -276,7 +298,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def main() -> None:
-    """Run the module that the arguments name."""
+    """Run the module that the arguments name; write its events to standard output as JSON lines."""
     parser = argparse.ArgumentParser()
     parser.add_argument("module")
     parser.add_argument("--directory", required=True)

@@ -43,7 +43,7 @@ _REASONS = (
 
 
 def wants(reason: str) -> Wants:
-    """Return the change that a test with this skip reason needs."""
+    """Return the change that a test with this skip reason needs; NOT_BUILT if unknown."""
     for lack, pattern in _REASONS:
         if re.search(pattern, reason, re.IGNORECASE):
             return lack

@@ -43,14 +43,20 @@ class Case:
 
 
 def of_status(words: str, status: int, seconds: float) -> Case:
-    """Return a command's result by its exit status, like that of a kernel selftest."""
+    """Return a command's result by its exit status: 0 is PASS, 4 (KSFT_SKIP) SKIP, others FAIL.
+
+    ``words`` is the command's text, which becomes the case's name.
+    """
     verdict = {0: Verdict.PASS, KSFT_SKIP: Verdict.SKIP}.get(status, Verdict.FAIL)
     detail = "" if status == 0 else f"status {status}"
     return Case("mlx5emu run", words, verdict, detail, seconds)
 
 
 def tap(cases: Sequence[Case]) -> str:
-    """Return the results as TAP."""
+    """Return the results as TAP 13: SKIP is "ok" with a directive, FAIL and ERROR are "not ok".
+
+    Comment lines after a "not ok" have its reason, output and kernel log.
+    """
     lines = ["TAP version 13", f"1..{len(cases)}"]
     for number, case in enumerate(cases, 1):
         ok = "ok" if case.verdict in (Verdict.PASS, Verdict.SKIP) else "not ok"
@@ -66,7 +72,10 @@ def tap(cases: Sequence[Case]) -> str:
 
 
 def junit(cases: Sequence[Case]) -> str:
-    """Return the results as JUnit's XML: a test suite for each group."""
+    """Return the results as JUnit's XML text: a test suite for each group, in order of appearance.
+
+    Characters that XML forbids are removed.
+    """
     root = ElementTree.Element("testsuites")
     for group in dict.fromkeys(case.group for case in cases):
         own = [case for case in cases if case.group == group]
@@ -96,6 +105,7 @@ def _count(cases: Sequence[Case], verdict: Verdict) -> int:
 
 
 def _element(case: Case) -> ElementTree.Element:
+    """Return the ``testcase`` element of a test, with ``failure``, ``error`` or ``skipped``."""
     element = ElementTree.Element("testcase", classname=_xml(case.group), name=_xml(case.name))
     element.set("time", f"{case.seconds:.3f}")
     if case.verdict in _WORDS:

@@ -140,7 +140,7 @@ class ModuleRun:
         return sum(test.outcome in outcomes for test in self.tests)
 
     def skip_reasons(self) -> list[tuple[str, int]]:
-        """Return the reasons for skipping with their counts, the most frequent first."""
+        """Return the reasons of skipped tests with their counts, the most frequent first."""
         reasons = Counter(
             test.detail for test in self.tests if test.outcome is SuiteOutcome.SKIPPED
         )
@@ -154,7 +154,7 @@ class ModuleRun:
 
 
 def cases(runs: list[ModuleRun]) -> list[Case]:
-    """Return every test of the modules, in a form for other tools."""
+    """Return every test of the modules for TAP and JUnit; CRASHED and TIMEOUT become ERROR."""
     return [
         Case(run.module, test.test, _VERDICTS[test.outcome], test.detail, test.seconds)
         for run in runs
@@ -181,23 +181,28 @@ Watcher = Callable[[str, int, int], None]
 
 
 def prepare(guest: Guest) -> None:
-    """Set up the tests' environment: interface addresses, the MTU, the adapter's credential."""
+    """Set up the tests' environment in the guest: addresses, MTU, the adapter's credential.
+
+    Raises CommandFailedError when a script fails. Wait up to 30 s for each interface's carrier; an
+    interface without carrier and a missing IPoIB are no errors.
+    """
     guest.run(["sh", "-c", _PREPARE], timeout=_PREPARE_SECONDS).check()
     write = f"test -z '{crypto.details()}' || printf %s '{crypto.details()}' > {crypto.PATH}"
     guest.run(["sh", "-c", write], timeout=_PREPARE_SECONDS).check()
 
 
 def hand_over(guest: Guest) -> str:
-    """Bind the last function to vfio; return its PCI address. Raises GuestError without an IOMMU.
+    """Unbind the last mlx5 function from its driver, bind it to vfio-pci, return its PCI address.
 
-    The tests of drivers in user space use it. The others use the first function.
+    Raises CommandFailedError when that fails, for example without an IOMMU. The tests of drivers in
+    user space use this function; the others use the first one.
     """
     done = guest.run(["sh", "-c", _HAND_OVER], timeout=_PREPARE_SECONDS).check()
     return done.stdout.strip()
 
 
 def list_modules(guest: Guest) -> list[str]:
-    """Return the names of the test modules in the guest's image, sorted."""
+    """Return the sorted names of the test modules in the guest; CommandFailedError if absent."""
     names = guest.run(["ls", DIRECTORY], timeout=_LIST_SECONDS).check().stdout.split()
     return sorted(
         name.removesuffix(".py")
@@ -207,7 +212,10 @@ def list_modules(guest: Guest) -> list[str]:
 
 
 def choose(modules: list[str], requested: tuple[str, ...]) -> list[str]:
-    """Return the ``requested`` modules, or all if empty. LabError for an unknown name."""
+    """Return the ``requested`` modules in the order of ``modules``; all if none is requested.
+
+    Raises LabError for an unknown name.
+    """
     unknown = sorted(set(requested) - set(modules))
     if unknown:
         raise LabError(f"no test module {', '.join(unknown)}; known: {', '.join(modules)}")
@@ -217,9 +225,11 @@ def choose(modules: list[str], requested: tuple[str, ...]) -> list[str]:
 def run_module(
     guest: Guest, module: str, timeout: float, watch: Watcher, pci_dev: str = ""
 ) -> ModuleRun:
-    """Run one module; each test may take ``timeout`` seconds. ``pci_dev`` is bound to vfio.
+    """Run one module in the guest and return its results; each test may take ``timeout`` seconds.
 
-    Crashes and hangs of tests are reported as outcomes; only errors of the guest are raised.
+    ``watch`` is called after each test. ``pci_dev`` is the function that is bound to vfio. Crashes
+    and hangs of tests are outcomes, not exceptions. Raises GuestError when the guest fails or the
+    program sends invalid, too long or too many results.
     """
     collector = _CaseReader(module, watch)
     program = resources.files("emu.guests.conformance").joinpath("inside.py").read_bytes()
@@ -245,7 +255,10 @@ class _CaseReader:
         self._stderr = bytearray()
 
     def take(self, kind: int, data: bytes) -> None:
-        """Process more of the program's output. Raises GuestError for an invalid line."""
+        """Process more output: results from standard output, the last lines of standard error.
+
+        Raises GuestError for an invalid result, a line above 64 KiB, and more than 100,000 results.
+        """
         if kind != frames.STDOUT:
             self._stderr += data
             del self._stderr[:-_LAST_STDERR]
@@ -262,6 +275,11 @@ class _CaseReader:
             )
 
     def _event(self, event: dict[str, Any]) -> None:
+        """Record one event, the number of tests or a test's result; call the watcher.
+
+        A failure that ``MISTAKEN`` lists becomes a skip. Raises one of ``_NO_RESULT`` for wrong
+        values.
+        """
         if "count" in event:
             self._count = min(max(int(event["count"]), 0), _MAX_TESTS)
             return
@@ -280,7 +298,10 @@ class _CaseReader:
         self._watch(self._run.module, len(self._run.tests), self._count or 0)
 
     def finish(self) -> ModuleRun:
-        """Return the results, after the program has ended."""
+        """Return the results, after the program has ended.
+
+        A module without any event gets one CRASHED test with the end of the standard error.
+        """
         if not self._run.tests and self._count is None:
             name = f"tests.{self._run.module}"
             self._run.tests.append(TestRun(name, SuiteOutcome.CRASHED, self._last_words(), 0.0))

@@ -17,7 +17,7 @@ _MAX_READ = 64 << 20
 
 
 def read(log: Path) -> str:
-    """Return the text of a log: empty if absent, only the end if it is very long."""
+    """Return the text of a log, or its last 64 MiB; empty if the file is absent or unreadable."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -28,7 +28,7 @@ def read(log: Path) -> str:
 
 
 def tail(text: str) -> str:
-    """Return the last lines; more of them if the kernel has crashed."""
+    """Return the last 20 lines; after a recent panic or oops, 60 lines from its first line."""
     lines = text.splitlines()
     for number, line in enumerate(lines[-2 * _TROUBLE_TAIL :]):
         if _TROUBLE.search(line):

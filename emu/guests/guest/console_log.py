@@ -33,7 +33,7 @@ class BoundedFile:
         self._left_out = 0
 
     def write(self, data: bytes) -> None:
-        """Append data. Raises OSError."""
+        """Append data; drop the file's middle when it exceeds its limit. Raises OSError."""
         self._file.write(data)
         self._size += len(data)
         if self._size > self._head + 2 * self._tail:
@@ -44,7 +44,7 @@ class BoundedFile:
         self._file.close()
 
     def _shorten(self) -> None:
-        """Keep the start and the last ``tail`` bytes."""
+        """Keep the start, a note with the total of dropped bytes, and the last ``tail`` bytes."""
         self._file.seek(self._size - self._tail)
         end = self._file.read(self._tail)
         # The previous note is among the bytes dropped now.
@@ -94,6 +94,7 @@ class ConsoleLog:
         self._take()
 
     def _copy(self) -> None:
+        """Copy in the thread until QEMU closes the pipe; then close our end and the file."""
         readable = select.poll()
         readable.register(self._reader, select.POLLIN)
         while self._take():
@@ -104,7 +105,10 @@ class ConsoleLog:
             self._file.close()
 
     def _take(self) -> bool:
-        """Copy the pending bytes; return False at the end."""
+        """Copy the pending bytes to the file; return False once the pipe has ended.
+
+        Errors of writing, such as a full disk, are ignored, and those bytes are lost.
+        """
         with self._lock:
             while self._reader >= 0:
                 try:

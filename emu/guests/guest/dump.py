@@ -22,7 +22,11 @@ _RELEASE = re.compile(rb"OSRELEASE=([!-~]{1,64})\n")
 
 
 def write(execute: Callable[..., object], path: Path) -> None:
-    """Write the memory by QMP's ``execute``; remove the file on failure. Raises GuestError."""
+    """Write the guest's memory to ``path`` by QMP's ``execute``, mode 0600; replace an old file.
+
+    On failure no new file remains. Raises GuestError when QEMU refuses or the file cannot be
+    written.
+    """
     part = path.with_name(f"{path.name}.part")
     try:
         execute("dump-guest-memory", paging=False, protocol=f"file:{part}", format=FORMAT)
@@ -37,10 +41,10 @@ def write(execute: Callable[..., object], path: Path) -> None:
 
 
 def complete(file: BinaryIO) -> None:
-    """Write the system's identification into the header: QEMU omits it, and drgn needs it.
+    """Write struct new_utsname into the header: QEMU omits it, and drgn needs it.
 
-    The header has struct new_utsname after signature and version (makedumpfile, diskdump_mod.h).
-    The release is also in VMCOREINFO, if present.
+    The header has it after signature and version (makedumpfile, diskdump_mod.h). The release is
+    VMCOREINFO's, or "unknown" without one.
     """
     release = _RELEASE.search(file.read(_HEADERS))
     names = (

@@ -96,12 +96,20 @@ class Guest:
         self.stop()
 
     def start(self) -> None:
-        """Boot until the guest accepts commands; its driver has then probed the functions."""
+        """Boot until the guest accepts commands; its driver has then probed the functions.
+
+        Raises GuestError if the guest runs already or fails to boot, and LabError of a failed
+        build. The guest is stopped after an error.
+        """
         self.begin()
         self.wait_ready()
 
     def begin(self) -> None:
-        """Start the boot without waiting; call :meth:`wait_ready` afterwards."""
+        """Start server and QEMU without waiting for the boot; call :meth:`wait_ready` afterwards.
+
+        Raises GuestError if the guest runs already. After any other error (LabError, ServerError)
+        the guest is stopped. At our process's exit the guest is stopped as well.
+        """
         if self._vm is not None:
             raise GuestError("the guest is already running")
         self._begun = time.monotonic()
@@ -120,7 +128,12 @@ class Guest:
             raise
 
     def wait_ready(self) -> None:
-        """Wait until the guest accepts commands; stop it if it fails to boot."""
+        """Wait until the guest accepts commands, then start a fault plan that waits for the driver.
+
+        With ``options.hold_probe`` that plan waits for :meth:`probe` instead. Raises GuestHungError
+        after ``options.boot_timeout``, GuestPanicError, GuestStoppedError or ServerError. Any
+        exception stops the guest.
+        """
         try:
             with self._diagnosed():
                 if self._server_failure is not None:
@@ -137,7 +150,8 @@ class Guest:
     def await_boot(self) -> None:
         """Wait until a rebooting guest accepts commands again; return at once when it already does.
 
-        Raises GuestError for a guest that has ended.
+        Raises the error of a guest that has ended, and GuestHungError after
+        ``options.boot_timeout``.
         """
         with self._diagnosed():
             if self._ending is not None:
@@ -146,7 +160,10 @@ class Guest:
                 self._wait_ready()
 
     def stop(self) -> None:
-        """Stop the guest and its server at once; disk changes are lost. May be called twice."""
+        """Kill the guest and stop its server at once; disk changes are lost. May be called twice.
+
+        The guest does not shut down by itself first. The logs stay.
+        """
         if self._channel is not None:
             self._channel.close()
         if self._vm is not None:
@@ -163,11 +180,13 @@ class Guest:
         environ: Mapping[str, str] | None = None,
         sink: Sink | None = None,
     ) -> Result:
-        """Run a command as root and wait until it ends.
+        """Run a command as root, wait until it ends, and return its status and output.
 
-        A string is run by ``sh -c``; a list of words is run unchanged. ``sink`` receives the output
-        while the command runs; the result then has none. Raises :class:`CommandTimeoutError` after
-        ``timeout`` seconds, by default :attr:`command_timeout`; the guest stays usable.
+        A nonzero status is no error (:meth:`Result.check` raises it). A string is run by ``sh -c``;
+        a list of words is run unchanged. ``sink`` receives the output while the command runs; the
+        result then has none. Raises :class:`CommandTimeoutError` after ``timeout`` seconds, by
+        default :attr:`command_timeout`; the command is killed and the guest stays usable. Raises
+        GuestError when the guest is booting, has ended or hangs.
         """
         job = self.popen(command, has_input=bool(stdin), environ=environ, sink=sink)
         with self._diagnosed():
@@ -186,7 +205,11 @@ class Guest:
         environ: Mapping[str, str] | None = None,
         sink: Sink | None = None,
     ) -> GuestJob:
-        """Start a command without waiting for it; see :meth:`run`."""
+        """Start a command without waiting for it; return its job. Parameters as in :meth:`run`.
+
+        Raises GuestError for an empty command, and for a guest that is booting, not running or
+        ended.
+        """
         words = ["sh", "-c", command] if isinstance(command, str) else list(command)
         if not words:
             raise GuestError("no command")
@@ -200,14 +223,19 @@ class Guest:
             return job
 
     def wait(self, job: GuestJob, timeout: float | None = None) -> int:
-        """Wait for a command from :meth:`popen`; return its status. Errors as in :meth:`run`."""
+        """Wait for a command from :meth:`popen`; return its exit status as a shell reports it.
+
+        Raises as :meth:`run` does.
+        """
         with self._diagnosed():
             return job.wait(timeout)
 
     def reboot(self, *, hard: bool = False) -> None:
-        """Reboot in the same QEMU and wait until the guest accepts commands.
+        """Reboot in the same QEMU and wait until the guest accepts commands; running commands fail.
 
-        By default the kernel shuts its devices down first; ``hard`` resets the machine instead.
+        By default the guest's kernel reboots and shuts its devices down; ``hard`` resets the
+        machine instead. Raises GuestError for a guest that does not run, GuestHungError after
+        ``options.boot_timeout``.
         """
         with self._diagnosed():
             channel, vm = self._running, self._machine
@@ -226,16 +254,20 @@ class Guest:
             return self._machine.control(command, **arguments)
 
     def probe(self) -> None:
-        """Load the driver and let it bind the functions, after a boot without that.
+        """Load the driver and let it bind the functions, after a boot with ``options.hold_probe``.
 
-        No time limit applies, because a debugger may stop the guest for any time.
+        Start a fault plan that waits for the driver afterwards. No time limit applies, because a
+        debugger may stop the guest for any time. Raises CommandFailedError when loading fails.
         """
         self.run(["sh", "/run/mlx5emu/probe.sh"]).check()
         with self._diagnosed():
             self._machine.arm_faults()
 
     def dump(self, path: Path) -> None:
-        """Write the guest's memory into ``path``, for crash and drgn; the guest stops meanwhile."""
+        """Write the guest's memory into ``path``, for crash and drgn; the guest stops meanwhile.
+
+        A guest that is up first loads qemu_fw_cfg, which reports VMCOREINFO. Raises GuestError.
+        """
         # The kernel then reports its VMCOREINFO to QEMU, for the file.
         if self.state == UP:
             self.run(["modprobe", "-q", "qemu_fw_cfg"], timeout=_MODPROBE_TIMEOUT)
@@ -330,7 +362,7 @@ class Guest:
         return self._channel
 
     def lose_server(self, error: GuestError) -> None:
-        """Raise ``error`` in all waiters for the guest, because the server has ended."""
+        """Record ``error`` as :attr:`server_failure`; raise it in present and later commands."""
         self._server_failure = error
         if self._channel is not None:
             self._channel.fail(error)
@@ -347,6 +379,11 @@ class Guest:
             self._channel.fail(error)
 
     def _wait_ready(self) -> None:
+        """Wait for the kernel's HELLO and record its release; the boot then counts for saved boots.
+
+        With ``options.trace`` the clock is marked. Raises GuestHungError after
+        ``options.boot_timeout``.
+        """
         release = self._running.wait_ready(self.options.boot_timeout)
         if release is None:
             raise GuestHungError(
@@ -360,10 +397,12 @@ class Guest:
 
     @contextlib.contextmanager
     def _diagnosed(self) -> Iterator[None]:
-        """Add the last console lines to errors about the guest, and the reason if it has ended.
+        """Complete the errors that the body raises about the guest.
 
-        A command's timeout is no error of the guest, which keeps running. The console of a guest
-        that ended earlier has been reported already, or ``mlx5emu dmesg`` shows it.
+        A GuestError without a console gets the last console lines. ChannelClosedError becomes the
+        reason of the end: GuestPanicError or GuestStoppedError. CommandTimeoutError passes
+        unchanged, because the guest keeps running. The error of an end before the body is raised
+        without a console.
         """
         ended_before = self._ending
         try:

@@ -44,7 +44,10 @@ class Boot:
     def prepare(
         self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
     ) -> None:
-        """Build and fetch missing files, then start the server."""
+        """Build and fetch missing files, then start the server; QEMU is started by :meth:`run`.
+
+        Raises LabError, also for a fault plan that begins once the driver is up.
+        """
         self._console = log = ConsoleLog(self._logs / "console.log")
         self._open.callback(log.close)
         work = self._open.enter_context(work_directory())
@@ -60,9 +63,10 @@ class Boot:
         self._command = tied(arguments(machine))
 
     def run(self) -> None:
-        """Connect the terminal to the guest until the guest ends.
+        """Connect the terminal to the guest until the guest ends; return if it powered off.
 
-        Raises :class:`GuestError` unless the guest powered off.
+        Raises :class:`GuestPanicError` for a panic, ServerError if the server ended, and GuestError
+        for another end of QEMU or without :meth:`prepare`.
         """
         log = self._console
         if log is None:
@@ -83,6 +87,10 @@ class Boot:
             raise GuestError(f"QEMU ended with status {status}")
 
     def _start_server(self, work: Path) -> tuple[Path, ...]:
+        """Start the server and return its sockets, one for each function; empty without devices.
+
+        Raises LabError for a fault plan that begins once the driver is up.
+        """
         if not self._options.devices:
             return ()
         log = self._logs / "server.log"
@@ -99,7 +107,7 @@ class Boot:
 
 
 def _terminal() -> Terminal:
-    """Return the user's terminal settings, which the guest cannot query by itself."""
+    """Return TERM and the size of the user's terminal: ``dumb`` and 24 x 80 where unknown."""
     try:
         columns, lines = os.get_terminal_size(sys.stdin.fileno())
     except OSError:  # standard input is not a terminal
@@ -109,7 +117,10 @@ def _terminal() -> Terminal:
 
 @contextlib.contextmanager
 def _restored_terminal() -> Iterator[None]:
-    """Leave Ctrl-C to the guest; restore the terminal afterwards, even if QEMU is killed."""
+    """Ignore SIGINT while the body runs, so that Ctrl-C reaches the guest.
+
+    Restore the signal and the terminal's settings afterwards, even if QEMU is killed.
+    """
     settings = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

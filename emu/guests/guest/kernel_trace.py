@@ -42,7 +42,11 @@ class KernelTrace:
         self._calls: list[TraceEvent] = []
 
     def begin(self, guest: Guest) -> None:
-        """Start tracing the functions, while the guest's driver is loaded but not bound to any."""
+        """Read the kernel's log, and start ftrace's function tracer for the functions, if any.
+
+        Call it while the driver is loaded but not bound. Raises LabError if the kernel cannot trace
+        a function.
+        """
         guest.mark_clock()
         self._log = list(log_events(guest.dmesg()))
         if self._functions:
@@ -52,7 +56,11 @@ class KernelTrace:
                 raise LabError(f"the guest's kernel cannot trace {names}: {started.stderr.strip()}")
 
     def end(self, guest: Guest) -> None:
-        """Collect log and calls; for a guest that has ended, use its console."""
+        """Stop tracing and collect the kernel's log and calls; raise no GuestError.
+
+        The further log lines of a guest that has ended are read from its console; its calls are
+        lost with a warning.
+        """
         try:
             guest.mark_clock()
             self._log = list(log_events(guest.dmesg()))
@@ -65,7 +73,11 @@ class KernelTrace:
                 self._warn("the guest has ended: its traced calls are lost")
 
     def write(self, trace: Path, device: Iterable[TraceEvent]) -> None:
-        """Write the device's events and the kernel's to ``trace``. Raises :class:`LabError`."""
+        """Write the device's events and the kernel's, merged in order of time, to ``trace``.
+
+        The file is replaced atomically. Raises :class:`LabError`, and leaves the old file, on
+        failure.
+        """
         kernel = [*self._log, *self._calls]
         part = trace.with_name(f"{trace.name}.part")
         try:
@@ -76,6 +88,7 @@ class KernelTrace:
             part.unlink(missing_ok=True)
 
     def _take_calls(self, text: str) -> None:
+        """Replace the calls by those in ftrace's ``text``; warn of calls that its buffer lost."""
         self._calls = list(call_events(text))
         counts = _COUNTS.search(text)
         lost = int(counts[2]) - int(counts[1]) if counts is not None else 0

@@ -24,8 +24,9 @@ class GuestPool:
         progress: Progress | None = None,
         on_wait: Callable[[], None] | None = None,
     ) -> Guest:
-        """Return a guest with these options, ready for commands. Raises :class:`LabError`.
+        """Return a running guest with equal options, ready for commands; boot one if there is none.
 
+        A guest that has ended is stopped and replaced. Raises :class:`LabError` of a failed boot.
         ``progress`` and ``on_wait`` are called like :class:`Guest`'s when a guest has to be booted.
         """
         self._requested.add(options)

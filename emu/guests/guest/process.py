@@ -19,10 +19,10 @@ STOP_TIMEOUT = 5.0
 
 
 def tied(command: Sequence[str]) -> list[str]:
-    """Wrap ``command`` so that the kernel sends it SIGTERM when we die for any reason.
+    """Return ``command`` wrapped by setpriv(1), so that the kernel sends it SIGTERM when we die.
 
-    The kernel ties it to the thread that starts it (prctl(2), PR_SET_PDEATHSIG). Only the main
-    thread may therefore start it; a process of another thread could be terminated too early.
+    Return ``command`` unchanged without setpriv, and outside the main thread: the kernel ties the
+    process to the thread that starts it (prctl(2), PR_SET_PDEATHSIG), which could end too early.
     """
     program = shutil.which("setpriv")
     if program is None or threading.current_thread() is not threading.main_thread():
@@ -31,7 +31,10 @@ def tied(command: Sequence[str]) -> list[str]:
 
 
 def stop(process: subprocess.Popen[bytes] | None) -> None:
-    """End a process: SIGTERM, a short wait, then SIGKILL. Harmless if it has already ended."""
+    """End a process and wait for it: SIGTERM, after 5 s SIGKILL.
+
+    Do nothing for None or an ended one.
+    """
     if process is None:
         return
     with contextlib.suppress(ProcessLookupError):
@@ -72,9 +75,10 @@ class ChildListener:
         self._socket.listen(1)
 
     def accept(self, process: subprocess.Popen[bytes], timeout: float) -> socket.socket:
-        """Wait for ``process`` to connect.
+        """Wait up to ``timeout`` seconds for a connection, and return it.
 
-        Raises :class:`GuestError` when it takes too long, ConnectionResetError when it has ended.
+        Raises :class:`GuestError` after ``timeout``, ConnectionResetError when ``process`` has
+        ended. The identity of the connecting process is not checked.
         """
         pidfd = os.pidfd_open(process.pid)
         try:

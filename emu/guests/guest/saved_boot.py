@@ -79,9 +79,10 @@ def beginning(
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> Beginning:
-    """Return how a guest with these options starts; save its boot now if that is due.
+    """Return how a guest with these options starts; save its machine's boot now if that is due.
 
-    A failure to save is no error: it is logged, and saving is not tried again.
+    Return :data:`FROM_THE_START` for options that exclude a saved boot. A failure to save is no
+    error: it is logged, and saving is not tried again for this machine.
     """
     if not can_be_saved(options, machine):
         return FROM_THE_START
@@ -96,7 +97,7 @@ def beginning(
 
 
 def _has_space(memory_mib: int) -> bool:
-    """Return whether the disk has space for a saved boot; log when it has not.
+    """Return whether the disk has space for a saved boot; log the lack of it.
 
     A kernel and its caches need some 130 MB; the page structures grow with the memory.
     """
@@ -110,8 +111,8 @@ def _has_space(memory_mib: int) -> bool:
 def can_be_saved(options: GuestOptions, machine: Machine) -> bool:
     """Return whether guests with these options may be resumed from a saved boot.
 
-    KVM is excluded: it boots faster, and has clocks of the host. Options that observe the boot, or
-    add devices or a clock of the user's, are excluded too.
+    False for KVM, ``cold``, a user's kernel, QEMU arguments, ``iommu``, ``icount``, ``gdb``,
+    ``verbose``. KVM boots faster and has clocks of the host.
     """
     return not (
         machine.accelerator == "kvm"
@@ -126,10 +127,11 @@ def can_be_saved(options: GuestOptions, machine: Machine) -> bool:
 
 
 def resume(qmp: Qmp, connection: socket.socket, boot: SavedBoot, settings: str) -> None:
-    """Resume a saved boot in a QEMU that waits for one (``is_resumed``).
+    """Load a saved boot into a QEMU that waits for one (``is_resumed``), and let it run.
 
-    ``settings`` are those of an initramfs (:mod:`emu.guests.inside`). Raises :class:`GuestError`,
-    and removes a saved boot that QEMU refuses.
+    ``settings`` are those of an initramfs (:mod:`emu.guests.inside`); they are sent with the time
+    of day. Raises :class:`GuestError`, and removes the saved boot, when QEMU refuses it. Raises
+    OSError when the guest's port is closed.
     """
     try:
         _allow(qmp)
@@ -159,7 +161,7 @@ def _number_buses(qmp: Qmp) -> None:
 
 
 def _out(qmp: Qmp, port: int, value: int) -> None:
-    """Write 32 bits to an I/O port; if QEMU refuses, the guest's kernel numbers the buses."""
+    """Write 32 bits to an I/O port; log a refusal, as the guest's kernel then numbers the buses."""
     line = f"o/w {port:#x} {value:#x}"
     if complaint := qmp.execute("human-monitor-command", **{"command-line": line}):
         logger.warning("QEMU refuses %s: %s", line, one_line(str(complaint)))
@@ -168,6 +170,11 @@ def _out(qmp: Qmp, port: int, value: int) -> None:
 def _made(
     bare: Machine, name: str, work: Path, boot_timeout: float, progress: Progress | None
 ) -> SavedBoot | None:
+    """Boot the bare machine and save it in the cache; return the saved boot, None if that fails.
+
+    A failure is logged and recorded, so this machine is not tried again. Older saved boots beyond
+    the maximum are removed.
+    """
     target = saved.place_of(name)
     if progress is not None:
         progress(SAVING, 0, 0)
@@ -183,7 +190,10 @@ def _made(
 
 
 def _save(bare: Machine, boot: SavedBoot, work: Path, boot_timeout: float) -> None:
-    """Boot until the guest reports that it can be saved, and save it."""
+    """Boot until the guest reports that it can be saved, write its memory, and end QEMU.
+
+    Raises GuestError, with the end of QEMU's log and console, when the boot or the writing fails.
+    """
     log = work / "qemu.log"
     with ChildListener(work / "qmp") as control, ChildListener(work / "port") as port:
         machine = replace(
@@ -216,7 +226,10 @@ def _started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def _await_parked(connection: socket.socket, timeout: float) -> None:
-    """Wait until the guest has done everything that needs no device of its own."""
+    """Wait until the guest has done everything that needs no device of its own (PARKED).
+
+    Raises GuestError when the guest ends first, TimeoutError after ``timeout`` seconds of silence.
+    """
     connection.settimeout(timeout)
     said = b""
     while frames.MARK not in said:
@@ -234,7 +247,10 @@ def _allow(qmp: Qmp) -> None:
 
 
 def _await(qmp: Qmp) -> None:
-    """Wait until QEMU has written or read the memory, which takes 0.1 to 0.2 s."""
+    """Wait until QEMU has written or read the memory, which takes 0.1 to 0.2 s.
+
+    Raises GuestError when the migration fails or takes more than 60 s.
+    """
     deadline = time.monotonic() + _COPY_TIMEOUT
     while True:
         about = qmp.execute("query-migrate")

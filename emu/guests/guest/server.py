@@ -83,7 +83,11 @@ class DeviceServer:
         log: Path | None,
         on_end: Callable[[ServerError], None],
     ) -> DeviceServer:
-        """Return the server for a guest's options; its sockets will be in ``directory``."""
+        """Return the server for a guest's options, not started.
+
+        Its sockets will be in ``directory``. The record is ``options.record``, or for a guest with
+        faults a file beside ``log``. Raises LabError for a fault plan with mistakes.
+        """
         return cls(
             options.devices,
             directory=directory,
@@ -98,7 +102,11 @@ class DeviceServer:
         )
 
     def start(self) -> None:
-        """Start the process and wait until it listens; :class:`ServerError` when it does not."""
+        """Start the process and return once it listens on its sockets.
+
+        Raises RefusedError for refused options, and ServerError when it ends or is not ready within
+        60 s. A thread then watches the process and calls ``on_end`` if it ends by itself.
+        """
         logger.info("starting %s", " ".join(self._command))
         stderr = self._log.open("wb") if self._log is not None else None
         try:
@@ -130,7 +138,10 @@ class DeviceServer:
         return self._late_plan is not None
 
     def arm(self) -> None:
-        """Load the plan that waits for the driver, once. Raises :class:`ServerError`."""
+        """Load the plan that waits for the driver, if any; further calls do nothing.
+
+        Raises :class:`ServerError` when the server refuses the plan or does not answer.
+        """
         text, self._late_plan = self._late_plan, None
         if text is None:
             return
@@ -141,7 +152,10 @@ class DeviceServer:
             raise ServerError(f"the fault plan could not be loaded: {error}") from None
 
     def stop(self) -> None:
-        """End the process; ``on_end`` is called if it reports an error."""
+        """End the process; call ``on_end`` if a ready server ends with an error status.
+
+        May be repeated.
+        """
         was_stopping, self._stopping = self._stopping, True
         stop(self._process)
         status = self._process.returncode if self._process is not None else 0
@@ -149,13 +163,17 @@ class DeviceServer:
             self._on_end(ServerError(self._why_ended(status)))
 
     def kill(self) -> None:
-        """Kill the process at once, without cleanup."""
+        """Kill the process at once, without cleanup; ``on_end`` is not called."""
         self._stopping = True
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait in the thread for the line ``ready``, then for the end of the process.
+
+        A ready server that ends without :meth:`stop` or :meth:`kill` is reported to ``on_end``.
+        """
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
@@ -180,7 +198,7 @@ class DeviceServer:
 def _late_text(path: Path, when: str | None) -> str | None:
     """Return the text of a plan that begins once the driver is up; None for an earlier one.
 
-    ``when`` overrides the plan. Raises :class:`LabError` for a plan with mistakes.
+    ``when`` overrides the plan's own beginning. Raises :class:`LabError` for a plan with mistakes.
     """
     # Reading plans takes a tenth of a second to import, which few guests need.
     from emu.device.faults.plan import LOADED

@@ -42,7 +42,10 @@ class LoadedModule:
 
 
 def parse(text: str) -> list[LoadedModule]:
-    """Return the modules in the guest's answer, without sections freed after loading."""
+    """Return the modules in the guest's answer, at most 100, without sections freed after loading.
+
+    Lines of another form are ignored; modules without an address of ``.text`` are left out.
+    """
     modules: list[LoadedModule] = []
     for line in text.splitlines():
         if match := _MODULE.fullmatch(line):
@@ -57,7 +60,11 @@ def parse(text: str) -> list[LoadedModule]:
 def commands(
     socket: Path, vmlinux: Path | None, modules: list[LoadedModule], files: Mapping[str, Path]
 ) -> str:
-    """Return gdb's commands: symbols first, then the connection."""
+    """Return gdb's commands as text: symbols first, then the connection to ``socket``.
+
+    ``files`` maps module names to files of the host. ``vmlinux`` None leaves out the kernel's
+    symbols.
+    """
     lines = ["set confirm off", "set architecture i386:x86-64"]
     if vmlinux is not None:
         lines.append(f"file {vmlinux}")
@@ -70,9 +77,10 @@ def commands(
 
 
 def script(guest: Guest) -> Path:
-    """Write gdb's commands for the guest's present modules, and return the file.
+    """Write gdb's commands for the guest's loaded modules to a file in its logs; return the file.
 
-    Raises :class:`LabError` for a guest without ``gdb``.
+    Modules without debugging information on the host are copied out of the guest. Raises
+    :class:`LabError` for a guest without ``gdb``, GuestError when the guest fails.
     """
     if guest.gdb_socket is None:
         raise LabError("the guest accepts no debugger: start it with --gdb")
@@ -88,13 +96,17 @@ def script(guest: Guest) -> Path:
 
 
 def _vmlinux(tree: Path | None, release: str) -> Path | None:
+    """Return the kernel's ELF with debugging information on the host; None if there is none."""
     places = [] if tree is None else [tree / "vmlinux"]
     places += [_DEBUG / "boot" / f"vmlinux-{release}", _DEBUG / f"lib/modules/{release}/vmlinux"]
     return next((path for path in places if path.is_file()), None)
 
 
 def _file(guest: Guest, module: LoadedModule, tree: Path | None, where: Path) -> Path:
-    """Return the module's file on the host, with debugging information if possible."""
+    """Return the module's file on the host, with debugging information if found, else a copy.
+
+    A module without such a file is copied out of the guest into ``where``.
+    """
     _, _, below = str(module.file).partition(f"/{guest.kernel_release}/kernel/")
     places = [_DEBUG / "lib/modules" / guest.kernel_release / "kernel" / below]
     if tree is not None:
@@ -108,6 +120,7 @@ def _file(guest: Guest, module: LoadedModule, tree: Path | None, where: Path) ->
 
 
 def _contents(guest: Guest, path: Path) -> bytes:
+    """Return a file of the guest, or its first 256 MiB; raise CommandFailedError if unreadable."""
     data = bytearray()
 
     def take(kind: int, part: bytes) -> None:

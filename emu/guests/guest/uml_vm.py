@@ -56,6 +56,11 @@ class UmlVm(Vm):
         progress: Progress | None,
         on_wait: Callable[[], None] | None,
     ) -> socket.socket:
+        """Start the kernel's process; return the connection to its port, before the guest is up.
+
+        Core dumps of the process are off. Raises LabError for unsupported options or a kernel that
+        lacks something.
+        """
         ours, theirs = socket.socketpair()
         line = SerialLine(ours)
         self._open.callback(line.close)

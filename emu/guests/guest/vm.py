@@ -84,9 +84,10 @@ class Vm:
     def start(
         self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
     ) -> socket.socket:
-        """Start both processes; return the connection to the port into the guest.
+        """Start the server, if any, then the guest; return the connection to the guest's port.
 
-        The caller must call :meth:`stop` even after an error.
+        The guest is not up yet. Raises LabError of a failed build, ServerError, or GuestError. The
+        caller must call :meth:`stop` even after an error.
         """
         self._tell_booting(progress)
         work = self._open.enter_context(work_directory())
@@ -103,7 +104,10 @@ class Vm:
         progress: Progress | None,
         on_wait: Callable[[], None] | None,
     ) -> socket.socket:
-        """Start the guest; return the connection to the port into it."""
+        """Start QEMU, from a saved boot if possible; return the connection to the guest's port.
+
+        Raises LabError of a failed build, GuestError when QEMU does not connect or ends.
+        """
         control = self._open.enter_context(ChildListener(work / "qmp"))
         port = self._open.enter_context(ChildListener(work / "port"))
         if self._options.dump is not None or self._stay is not None:
@@ -155,7 +159,10 @@ class Vm:
         self._open.close()
 
     def control(self, command: str, **arguments: object) -> object:
-        """Run a QMP command."""
+        """Run a QMP command and return its result.
+
+        Raises GuestError when not running or refused.
+        """
         if self._qmp is None:
             raise GuestError("the guest is not running")
         return self._qmp.execute(command, **arguments)
@@ -170,12 +177,15 @@ class Vm:
         return self._server.control
 
     def arm_faults(self) -> None:
-        """Start a fault plan that waits for the driver, which is now up."""
+        """Start a fault plan that waits for the driver, which is now up; do nothing without one."""
         if self._server is not None:
             self._server.arm()
 
     def kill_server(self) -> None:
-        """Kill the server without letting it clean up; ``on_server_end`` is not called."""
+        """Kill the server without cleanup; ``on_server_end`` is not called.
+
+        GuestError without a server.
+        """
         if self._server is None:
             raise GuestError("the guest has no functions")
         self._server.kill()
@@ -196,7 +206,11 @@ class Vm:
         return console.read(self.logs / "console.log")
 
     def why_ended(self) -> GuestError:
-        """Return the error of a QEMU that has ended, or is about to."""
+        """Return (not raise) the error of a guest that has ended; wait up to 10 s for its process.
+
+        GuestPanicError for a panic in the console, else GuestStoppedError: powered off for status
+        0, otherwise with the status and the last line of QEMU's log.
+        """
         status: int | None = None
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -217,6 +231,10 @@ class Vm:
             progress(BOOTING, 0, 0)
 
     def _start_server(self, work: Path) -> tuple[Path, ...]:
+        """Start the server and return its sockets; empty without devices.
+
+        Functions that another process serves are not started: their sockets are returned.
+        """
         if self._served is not None:
             return self._served.sockets
         if not self._options.devices:
@@ -231,6 +249,11 @@ class Vm:
     def _start_process(
         self, command: list[str], console_log: ConsoleLog, *inherited: int
     ) -> subprocess.Popen[bytes]:
+        """Start the program with ``command`` and return it; :meth:`stop` ends it.
+
+        Its standard error is ``qemu.log``. The process inherits the console's pipe, which is then
+        closed here, and ``inherited``.
+        """
         logger.debug("starting %s", shlex.join(command))
         with (self.logs / "qemu.log").open("wb") as log:
             self._process = subprocess.Popen(

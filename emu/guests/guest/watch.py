@@ -61,7 +61,7 @@ class Watch:
         return self._listener.path
 
     def start(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait, in a separate thread, until ``process`` ends."""
+        """Start a thread that handles each stop of the machine until ``process`` ends."""
         threading.Thread(target=self._watch, args=(process,), name="watch", daemon=True).start()
 
     def close(self) -> None:
@@ -69,6 +69,7 @@ class Watch:
         self._listener.close()
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Accept QEMU's connection; handle each SHUTDOWN event until QEMU ends. Log errors only."""
         try:
             connection = self._listener.accept(process, CONNECT_TIMEOUT)
             with contextlib.closing(Qmp(connection, WRITE_TIMEOUT)) as qmp:
@@ -78,7 +79,11 @@ class Watch:
             logger.debug("QEMU has ended: %s", error)
 
     def _handle(self, qmp: Qmp, about: dict[str, object]) -> None:
-        """Handle a machine that has stopped."""
+        """Handle a machine that has stopped: write a panic's memory; end QEMU or keep the guest.
+
+        Without ``stay`` QEMU quits. With it, a panic or power-off calls ``on_end`` and the machine
+        stays stopped; a reset calls ``on_reboot`` and boots again.
+        """
         said = self._read_console()
         reason = console.panic(said[self._booted_at :])
         if reason is not None and self._path is not None:
@@ -96,6 +101,7 @@ class Watch:
             self._stay.on_end(GuestStoppedError("the guest powered off"))
 
     def _keep(self, qmp: Qmp, path: Path) -> None:
+        """Write the memory to ``path``; set :attr:`outcome` to the result or the failure."""
         try:
             dump.write(qmp.execute, path)
             self.outcome = f"its memory was saved in {path}"
@@ -104,7 +110,10 @@ class Watch:
 
 
 def _boot_again(qmp: Qmp) -> None:
-    """Reset the stopped machine; otherwise QEMU would stop at the same reset again."""
+    """Reset the stopped machine and let it run.
+
+    QEMU would otherwise stop at the same reset again.
+    """
     qmp.execute("set-action", reboot="reset")
     qmp.execute("system_reset")
     qmp.wait_for("RESET")  # the machine cannot continue before

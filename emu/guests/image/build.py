@@ -34,7 +34,10 @@ _EXPORTED = ("vmlinuz", "busybox", "release", "rdma-core")
 
 
 def build(recipe: Recipe, work: Path, progress: Progress | None) -> None:
-    """Build a suite's plain image in ``work``, an empty directory. Raises :class:`LabError`."""
+    """Build a suite's plain image in ``work``, an empty directory. Raises :class:`LabError`.
+
+    Disk, kernel, modules and info.json are written. Raises :class:`LabError`.
+    """
     _make_disk(recipe, work, None, progress)
     disk = work / ROOT_DISK
     copy_out(disk, work, {f"{_EXPORTS}/{name}": name for name in _EXPORTED})
@@ -51,7 +54,7 @@ def build(recipe: Recipe, work: Path, progress: Progress | None) -> None:
 def extend(base: Path, recipe: Recipe, work: Path, progress: Progress | None) -> None:
     """Build an image in ``work`` from the one in ``base``, with the recipe's extra packages.
 
-    Unchanged files are hard links, not copies. Raises :class:`LabError`.
+    Kernel and initramfs files are hard links into ``base``. Raises :class:`LabError`.
     """
     _make_disk(recipe, work, base / ROOT_DISK, progress)
     for path in base.rglob("*"):
@@ -64,9 +67,9 @@ def extend(base: Path, recipe: Recipe, work: Path, progress: Progress | None) ->
 
 
 def try_packages(recipe: Recipe, progress: Progress | None) -> None:
-    """Check that the archive has the extra packages, in seconds; a build takes a minute.
+    """Raise :class:`LabError` unless the archive has the extra packages and their dependencies.
 
-    Raises :class:`LabError` for a missing package.
+    Takes seconds (``apt --simulate``), where a build takes a minute; nothing is built.
     """
     extra = f"--include={','.join(recipe.extra)}"
     words = ["--simulate", "--variant=custom", *_common(recipe), extra, *_where(recipe)]
@@ -80,7 +83,11 @@ def _describe(recipe: Recipe, work: Path, image_info: Mapping[str, object]) -> N
 
 
 def _make_disk(recipe: Recipe, work: Path, base: Path | None, progress: Progress | None) -> None:
-    """Run mmdebstrap, which leaves the root file system in ``work``."""
+    """Run mmdebstrap, which leaves the root file system in ``work``, read-only (mode 0444).
+
+    With ``base`` (a root disk) the recipe's extra packages are added to a copy of it. Raises
+    LabError.
+    """
     logger.info("building a guest image: %s", recipe.title)
     with contextlib.ExitStack() as stack:
         # In a user namespace these steps run as another user, who may be unable to reach the cache.
@@ -163,7 +170,10 @@ def _filled(script: str, **descriptors: int) -> str:
 
 
 def _export_modules(disk: Path, work: Path, tree: str) -> list[str]:
-    """Copy out the modules needed to mount the root disk; return their names in loading order."""
+    """Copy the modules that mount the root disk to ``work``; return their names in load order.
+
+    Raises LabError for a module that the kernel lacks.
+    """
     tables = {f"{tree}/modules.dep": "modules.dep", f"{tree}/modules.builtin": "modules.builtin"}
     copy_out(disk, work, tables)
     order = load_order(*((work / name).read_text() for name in tables.values()))
@@ -173,7 +183,11 @@ def _export_modules(disk: Path, work: Path, tree: str) -> list[str]:
 
 
 def copy_out(disk: Path, work: Path, names: Mapping[str, str]) -> None:
-    """Copy files out of an ext4 image, without mounting it; targets are relative to ``work``."""
+    """Copy files out of an ext4 image, without mounting it; targets are relative to ``work``.
+
+    ``names`` maps sources in the image to targets. Raises LabError without debugfs(8), or for a
+    source that the image lacks.
+    """
     environ = os.environ | {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
     program = shutil.which("debugfs", path=environ["PATH"])
     if program is None:

@@ -13,10 +13,10 @@ DRIVER = ("mlx5_core", "mlx5_ib")
 
 
 def driver_binaries(image: Image, directory: Path) -> tuple[list[Path], Path]:
-    """Copy the driver's modules to ``directory``; return them and their kernel.
+    """Copy mlx5_core and mlx5_ib to ``directory``; return the copies, and the path of their kernel.
 
     The modules are unchanged from the package, usually compressed. Raises :class:`LabError` when
-    the image does not contain the driver.
+    the image lacks the driver or is damaged.
     """
     try:
         lines = (image.path / "modules.dep").read_text().splitlines()

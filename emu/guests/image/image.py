@@ -70,7 +70,7 @@ def ensure(
 
     ``packages`` are Debian packages to install in addition to the standard ones. If two processes
     need the same image, one builds it and the other calls ``on_wait`` and waits. Raises
-    :class:`LabError`.
+    :class:`LabError` for an unknown suite, a bad package, a failed build or a damaged image.
     """
     needed = recipe(suite, packages)
     target = cache.subdir("images") / needed.name
@@ -92,7 +92,10 @@ def ensure(
 
 
 def _base(needed: Recipe, progress: Progress | None, on_wait: Callable[[], None] | None) -> Image:
-    """Return the image from which an image with extra packages is built."""
+    """Return the suite's plain image, to which extra packages are added; build it if absent.
+
+    Before such a build, raise LabError for a package that the archive lacks.
+    """
     if _load(cache.subdir("images") / needed.base.name) is None:
         # A build takes a minute; this check of the archive's packages takes seconds.
         try_packages(needed, progress)
@@ -112,6 +115,7 @@ def remove(image: Image) -> None:
 
 
 def _load(path: Path) -> Image | None:
+    """Return the image in a directory; None if its info.json is absent or has other fields."""
     info = cache.load_json(path / INFO)
     try:
         return Image(path=path, **info)

@@ -118,7 +118,7 @@ class Recipe:
 def recipe(suite: str, packages: Sequence[str] = ()) -> Recipe:
     """Return the recipe for a suite with extra packages; ignore those that every guest has anyway.
 
-    Raises :class:`LabError` for an unknown suite and for bad package names.
+    Raises :class:`LabError` for an unknown suite and for bad package names. The image is not built.
     """
     if suite not in SUITES:
         raise LabError(f"no guest suite {suite!r}: choose one of {', '.join(SUITES)}")

@@ -69,7 +69,7 @@ class Runner:
         self._watch(port, select.POLLIN, self._serve_port)
 
     def run(self) -> None:
-        """Send HELLO, then serve."""
+        """Send HELLO, then serve the port, the pipes and the signals; never return."""
         self._send(frames.HELLO, 0, frames.MARK + os.uname().release.encode())
         while True:
             for fd, _ in self._poll.poll():
@@ -92,6 +92,10 @@ class Runner:
             data = data[os.write(self._port, data[: frames.CHUNK]) :]
 
     def _serve_port(self) -> None:
+        """Read and serve the host's frames; power off when the host has disconnected.
+
+        On a serial line, report the consumed bytes by a CREDIT frame for command 0.
+        """
         data = os.read(self._port, 4 * frames.CHUNK)
         if not data:
             self._power("poweroff")  # the host has disconnected
@@ -101,6 +105,7 @@ class Runner:
             self._serve(frame)
 
     def _serve(self, frame: frames.ChannelFrame) -> None:
+        """Act on one frame of the host; ignore unknown kinds and frames of ended commands."""
         job = self._jobs.get(frame.job)
         if frame.kind == frames.RUN:
             self._start(frame)
@@ -119,6 +124,11 @@ class Runner:
                 os.killpg(job.pid, frame.payload[0])
 
     def _start(self, frame: frames.ChannelFrame) -> None:
+        """Start the command of a RUN frame in its own session and forward its output.
+
+        A program that cannot be started is answered by its error on STDERR and status 127 (missing)
+        or 126.
+        """
         argv, settings, has_input = frames.decode_command(frame.payload)
         environ = ENVIRONMENT | dict(setting.split("=", 1) for setting in settings)
         stdin = os.pipe2(os.O_CLOEXEC) if has_input else (os.open(os.devnull, os.O_RDONLY), None)
@@ -152,7 +162,7 @@ class Runner:
             self._watch(fd, select.POLLIN, self._output_handler(job, fd))
 
     def _pause(self, job: Job, paused: bool) -> None:
-        """Leave the output in its pipes, so that the command waits when they are full."""
+        """Stop or resume reading a command's output: when its pipes are full, the command waits."""
         if paused == job.is_paused:
             return
         job.is_paused = paused
@@ -164,7 +174,10 @@ class Runner:
                 self._watch(fd, select.POLLIN, self._output_handler(job, fd))
 
     def _note_clock(self, payload: bytes) -> None:
-        """Write the host's clock into the kernel's log (:mod:`emu.guests.timeline.clock`)."""
+        """Write the host's clock into the kernel's log and echo it (emu.guests.timeline.clock).
+
+        An error of writing is ignored; the echo is sent anyway.
+        """
         with contextlib.suppress(OSError), open(self._kernel_log, "wb", buffering=0) as log:
             log.write(b"<6>mlx5emu: clock %d\n" % frames.decode_clock(payload))
         self._send(frames.CLOCK, 0, payload)
@@ -181,7 +194,10 @@ class Runner:
         return handler
 
     def _forward_output(self, job: Job, fd: int) -> bool:
-        """Read once and send the data; return False when no data is pending."""
+        """Read once and send the data; return False when no data is pending or the pipe has ended.
+
+        The pipe is closed at its end. Output of a command that has ended is dropped.
+        """
         try:
             data = os.read(fd, frames.CHUNK)
         except BlockingIOError:
@@ -195,6 +211,10 @@ class Runner:
         return True
 
     def _take_input(self, job: Job, data: bytes) -> None:
+        """Queue input for the command; empty ``data`` ends it.
+
+        Report it as consumed if its input is closed.
+        """
         if job.stdin is None:
             self._send(frames.CREDIT, job.number, frames.encode_count(len(data)))
             return
@@ -205,7 +225,11 @@ class Runner:
             self._watch(job.stdin, select.POLLOUT, lambda: self._feed(job))
 
     def _feed(self, job: Job) -> None:
-        """Write what the command accepts; close its input at the end or if it has closed it."""
+        """Write what the command accepts and report it by CREDIT.
+
+        Close the command's input at the end of the host's input; if the command has closed it, drop
+        the rest.
+        """
         assert job.stdin is not None
         try:
             count = os.write(job.stdin, job.pending) if job.pending else 0
@@ -225,6 +249,7 @@ class Runner:
             self._poll.unregister(job.stdin)
 
     def _reap(self, wake: int) -> None:
+        """Collect all ended processes; report the exit status of commands, ignore orphans."""
         os.read(wake, 512)
         by_pid = {job.pid: job for job in self._jobs.values()}
         while True:
@@ -238,6 +263,10 @@ class Runner:
                 self._finish(by_pid[pid], os.waitstatus_to_exitcode(status))
 
     def _finish(self, job: Job, code: int) -> None:
+        """Send a command's remaining output, then its status: the exit code, or 128 + signal.
+
+        At most 64 chunks of each output are sent; later output of background processes is dropped.
+        """
         for fd in list(job.outputs):
             for _ in range(DRAIN_LIMIT):
                 if not self._forward_output(job, fd):
@@ -249,13 +278,19 @@ class Runner:
         self._send(frames.EXIT, job.number, bytes([code if code >= 0 else 128 - code]))
 
     def _power(self, action: str) -> None:
-        """Reboot or power off at once, without sync: disk changes are discarded anyway."""
+        """Send BYE, then reboot or power off at once, without sync; never return.
+
+        Disk changes are discarded anyway.
+        """
         self._send(frames.BYE, 0)
         os.execv(BUSYBOX, ["busybox", "reboot" if action == "reboot" else "poweroff", "-f"])
 
 
 def open_port() -> int:
-    """Open the host's port; without udev it has no name in /dev/virtio-ports."""
+    """Open and return the host's virtio-serial port; raise FileNotFoundError without it.
+
+    Without udev the port has no name in /dev/virtio-ports.
+    """
     base = "/sys/class/virtio-ports"
     for entry in os.listdir(base):
         with open(f"{base}/{entry}/name") as file:
@@ -274,9 +309,10 @@ def open_line(path: str) -> int:
 
 
 def await_options(port: int) -> bytes:
-    """Report to the host that this guest can be saved, and wait for a guest's options.
+    """Report to the host that this guest can be saved (PARKED); return a resumed guest's options.
 
-    The host sends shell variables for begin.sh, and a zero byte.
+    The host sends them as shell variables for begin.sh, ended by a zero byte. The call blocks while
+    the boot is saved.
     """
     os.write(port, frames.encode(frames.PARKED, 0, frames.MARK))
     options = b""
@@ -286,7 +322,10 @@ def await_options(port: int) -> bytes:
 
 
 def _begin(options: bytes) -> None:
-    """Run begin.sh like init.sh in a boot that is not saved; power off if that fails."""
+    """Write ``options`` to the configuration and run begin.sh, as init.sh does in a cold boot.
+
+    Power off if the script fails.
+    """
     with open(CONFIG, "wb") as config:
         config.write(options)
     if os.spawnv(os.P_WAIT, BUSYBOX, ["busybox", "sh", BEGIN]) != 0:

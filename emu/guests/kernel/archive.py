@@ -41,12 +41,15 @@ images.
 
 
 def suites_of(name: str, suite: str) -> tuple[str, ...]:
-    """Return the suites of a name's packages: all for a version, ``suite`` alone for a flavour."""
+    """Return the suites to search: all four for a version (``6.12``), ``suite`` for a flavour."""
     return _SUITES if _VERSION.fullmatch(name) else (suite,)
 
 
 def package_pattern(name: str) -> str:
-    """Return an extended regular expression of a kernel's package names. Raises LabError."""
+    """Return an extended regular expression that matches a kernel's package names.
+
+    ``name`` is a flavour (``rt``, ``cloud``) or a version. Raises LabError for another word.
+    """
     if name in _FLAVOURS:
         return f"linux-image-{name}-amd64"
     if not _VERSION.fullmatch(name):
@@ -56,7 +59,10 @@ def package_pattern(name: str) -> str:
 
 
 def fetch(name: str, suite: str, work: Path, progress: Progress | None) -> None:
-    """Unpack the files of the newest kernel of that name into ``work``. Raises LabError."""
+    """Unpack boot files and modules of the newest kernel of that name into ``work``.
+
+    Raises LabError when the name is invalid, no package matches, or mmdebstrap fails.
+    """
     pattern, suites = package_pattern(name), suites_of(name, suite)
     script = resources.files(__package__).joinpath("newest.sh").read_text()
     log = cache.cache_dir() / "build-kernel.log"

@@ -34,7 +34,7 @@ _PVH_NOTE_32 = struct.pack("<III", 4, 4, 18) + b"Xen\0"
 
 
 def is_uml(kernel: Path | None) -> bool:
-    """Return whether a kernel's file is a User-Mode Linux program."""
+    """Return whether a kernel's file is a User-Mode Linux program; False for None or no file."""
     if kernel is None or not kernel.is_file() or not kernel.stat().st_size:
         return False
     with kernel.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -42,7 +42,7 @@ def is_uml(kernel: Path | None) -> bool:
 
 
 def release(path: Path) -> str:
-    """Return the release (``uname -r``) of a bzImage; :class:`LabError` if the file is not one."""
+    """Return the release (``uname -r``) of a bzImage; :class:`LabError` for another file."""
     head = _bzimage(path)
     at = struct.unpack_from("<H", head, _VERSION_POINTER)[0] + _SECTOR
     words = head[at : at + 256].split(b"\0", 1)[0].split()
@@ -52,7 +52,10 @@ def release(path: Path) -> str:
 
 
 def extract_vmlinux(path: Path) -> bytes | None:
-    """Return the ELF inside a bzImage; None if it cannot be unpacked or QEMU could not start it."""
+    """Return the ELF inside a bzImage; None if it cannot be unpacked or has no PVH note for QEMU.
+
+    Raises LabError for a file that is no bzImage or cannot be read.
+    """
     data = _bzimage(path)
     start = (data[_SETUP_SECTS] or 4) * _SECTOR + _SECTOR
     offset, length = struct.unpack_from("<II", data, _PAYLOAD_OFFSET)
@@ -64,7 +67,7 @@ def extract_vmlinux(path: Path) -> bytes | None:
 
 
 def check_kernel(path: Path) -> None:
-    """Refuse a file that is neither a bzImage nor User-Mode Linux. Raises LabError."""
+    """Raise LabError for a file that is neither a bzImage nor User-Mode Linux, or unreadable."""
     try:
         if is_uml(path):
             return
@@ -85,6 +88,10 @@ def _bzimage(path: Path) -> bytes:
 
 
 def _check_head(path: Path, head: bytes) -> None:
+    """Raise LabError unless ``head`` begins a bzImage (signature HdrS).
+
+    The error for an ELF names bzImage.
+    """
     if len(head) >= _HEADER_END and head[_MAGIC : _MAGIC + 4] == b"HdrS":
         return
     hint = ""
@@ -94,7 +101,10 @@ def _check_head(path: Path, head: bytes) -> None:
 
 
 def _unpack(payload: bytes) -> bytes | None:
-    """Decompress the formats that Python supports; ignore the size that the kernel appends."""
+    """Return the payload decompressed from zstd, xz, gzip or bzip2; None if it is damaged.
+
+    A payload of another format is returned unchanged. The size that the kernel appends is ignored.
+    """
     try:
         if payload.startswith(b"\x28\xb5\x2f\xfd"):
             return zstandard.ZstdDecompressor().decompressobj().decompress(payload)

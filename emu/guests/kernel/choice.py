@@ -44,7 +44,8 @@ def choose(
 ) -> Chosen:
     """Return the kernel that the words mean: several packages, or one of the other kinds.
 
-    ``suite`` is the suite of archive kernels without a version. Raises :class:`LabError`.
+    ``suite`` is the suite of archive kernels without a version. Packages are unpacked into the
+    cache, and an archive kernel is downloaded, unless the cache has them. Raises :class:`LabError`.
     """
     check(words)
     if _is_archives(words):
@@ -56,7 +57,11 @@ def choose(
 
 
 def check(words: Sequence[str]) -> None:
-    """Refuse words that mean no kernel; fetch and unpack nothing. Raises LabError."""
+    """Raise LabError for words that mean no kernel; fetch and unpack nothing.
+
+    Refused are an unknown archive name, a missing path, several words that are not all packages,
+    and a file or tree that is no kernel. Whether the archive has the kernel is not checked.
+    """
     if _is_archives(words):
         archive.package_pattern(words[0].removeprefix(ARCHIVE))
         return
@@ -95,6 +100,10 @@ def _is_package(path: Path) -> bool:
 
 
 def _of_tree(tree: Path) -> Chosen:
+    """Return the kernel that was built in a tree: ``linux`` of User-Mode Linux, else its bzImage.
+
+    The modules are the tree if they were built there. Raises LabError without either file.
+    """
     modules = tree if module_tree.is_build_tree(tree) else None
     if (tree / _PROGRAM).is_file():
         return Chosen(tree / _PROGRAM, modules)
@@ -105,6 +114,10 @@ def _of_tree(tree: Path) -> Chosen:
 
 
 def _of_packages(paths: list[Path], on_wait: Callable[[], None] | None) -> Chosen:
+    """Return the kernel in these .deb files; unpack them into the cache unless present.
+
+    The cache's name is a hash of all contents.
+    """
     digest = hashlib.sha256()
     for path in sorted(paths):
         with path.open("rb") as file:
@@ -119,7 +132,10 @@ def _of_packages(paths: list[Path], on_wait: Callable[[], None] | None) -> Chose
 
 
 def unpack(package: Path, target: Path) -> None:
-    """Unpack a .deb. Raises :class:`LabError`."""
+    """Unpack a .deb into ``target``; no scripts of the package run.
+
+    Raises :class:`LabError` without dpkg-deb, or for a damaged package.
+    """
     program = shutil.which("dpkg-deb")
     if program is None:
         raise LabError("dpkg-deb is not installed: install the package dpkg")
@@ -132,7 +148,11 @@ def unpack(package: Path, target: Path) -> None:
 def _of_archive(
     name: str, suite: str, progress: Progress | None, on_wait: Callable[[], None] | None
 ) -> Chosen:
-    """Return a kernel of the archive: a flavour of ``suite``, or a version of any suite."""
+    """Return a kernel of the archive, from the cache if present; else download it.
+
+    ``name`` is a flavour of ``suite``, or a version of any suite. Raises LabError for other names.
+    A cached kernel is not updated.
+    """
     archive.package_pattern(name)
     has_version = archive.suites_of(name, suite) != (suite,)
     key = f"debian-{name}" if has_version else f"debian-{name}-{suite}"
@@ -140,7 +160,10 @@ def _of_archive(
 
 
 def _cached(name: str, fill: Callable[[Path], None], on_wait: Callable[[], None] | None) -> Chosen:
-    """Return the cached kernel of that name; ``fill`` unpacks its packages into a directory."""
+    """Return the cached kernel of that name; if absent, call ``fill`` to unpack its packages.
+
+    Raises LabError for packages without a kernel and for a damaged directory.
+    """
     target = cache.subdir("kernels") / name
     if not target.exists():
         with cache.lock(f"kernel-{name}", on_wait):
@@ -155,9 +178,10 @@ def _cached(name: str, fill: Callable[[Path], None], on_wait: Callable[[], None]
 
 
 def take_kernel(unpacked: Path, target: Path) -> None:
-    """Move kernel, modules and configuration out of unpacked packages.
+    """Move kernel, modules and configuration of the newest kernel out of unpacked packages.
 
-    Of several kernels the newest is moved. Raises :class:`LabError`.
+    A missing modules.dep is made by depmod. Raises :class:`LabError` for packages without a kernel,
+    or without its modules.
     """
     images = _images(unpacked)
     if not images:
@@ -197,6 +221,7 @@ def _version_key(release: str) -> list[tuple[int, str]]:
 
 
 def _stored(target: Path) -> Chosen:
+    """Return the kernel in a cache directory; LabError unless it has one kernel and module tree."""
     trees = list((target / "lib" / "modules").glob("*"))
     if len(trees) != 1 or not (target / "vmlinuz").is_file():
         raise LabError(f"the kernel in {target} is damaged: remove that directory")

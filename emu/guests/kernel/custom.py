@@ -28,10 +28,11 @@ class BootKernel:
 
 
 def prepare(options: GuestOptions, bzimage: Path, work: Path) -> BootKernel:
-    """Prepare a user's kernel for booting; files are written to ``work``.
+    """Prepare a user's kernel for booting; write the unpacked kernel and a module disk to ``work``.
 
     Without ``options.modules`` the kernel must have everything built in. Raises :class:`LabError`
-    with the names of the missing options, if its configuration is known.
+    for a file that is no bzImage, for missing modules, and with the names of the missing options if
+    the configuration is known.
     """
     modules = options.modules
     release = binaries.release(bzimage)
@@ -52,7 +53,8 @@ def prepare(options: GuestOptions, bzimage: Path, work: Path) -> BootKernel:
 def find_tree(modules: Path, release: str, work: Path) -> Path:
     """Return the directory with ``modules.dep``: ``modules``, or modules_install's below it.
 
-    For a build tree it is made; a tree without tables is copied to ``work`` and indexed there.
+    A build tree is staged in the cache. A tree without modules.dep is copied to ``work`` and
+    indexed there. Raises LabError if none has modules of ``release``.
     """
     if module_tree.is_build_tree(modules):
         return module_tree.staged(modules, release)
@@ -73,6 +75,7 @@ def find_tree(modules: Path, release: str, work: Path) -> Path:
 
 
 def _boot_modules(tree: Path) -> list[tuple[str, bytes]]:
+    """Return names and unpacked contents of the modules for the root disk, in loading order."""
     builtin = tree / "modules.builtin"
     order = load_order(
         (tree / "modules.dep").read_text(), builtin.read_text() if builtin.exists() else ""
@@ -84,7 +87,10 @@ def _boot_modules(tree: Path) -> list[tuple[str, bytes]]:
 
 
 def _module_disk(tree: Path, work: Path) -> Path:
-    """Make an ext4 image of the tree; the guest mounts it where modprobe searches."""
+    """Make an ext4 image of the tree in ``work`` and return it; the guest mounts it for modprobe.
+
+    Raises LabError without mke2fs, or when it fails.
+    """
     disk = work / "modules.ext4"
     size = cache.disk_usage(tree) * 5 // 4 + _SPARE
     program = shutil.which("mke2fs", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")

@@ -41,7 +41,8 @@ def ensure(
 ) -> Path:
     """Return the directory with the headers of a kernel's release (``uname -r``), fetched once.
 
-    The packages come from ``suites``; mmdebstrap's main suite is the last one. Raises LabError.
+    The directory is a root for chroot(2), with the compiler. The packages come from ``suites``;
+    mmdebstrap's main suite is the last one. Raises LabError for another name or a failed download.
     """
     if not _RELEASE.fullmatch(release):
         raise LabError(f"Debian has no headers of kernel {release}")

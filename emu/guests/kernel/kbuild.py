@@ -50,9 +50,11 @@ def check_tree(tree: Path) -> None:
 def configure(
     tree: Path, debug: Iterable[str], output: Path | None, machine: str = kconfig.QEMU
 ) -> list[str]:
-    """Write the smallest configuration; return the options that this kernel does not have.
+    """Write the smallest configuration; return the options that this kernel did not accept.
 
-    ``output`` is the build directory, by default ``tree``. Raises :class:`LabError`.
+    ``output`` is the build directory, by default ``tree``; it is created. An old .config is
+    replaced. Raises :class:`LabError` for a tree without Makefile, missing tools, an unknown
+    feature or a failed make.
     """
     check_tree(tree)
     requested = kconfig.smallest(debug, machine)
@@ -71,7 +73,8 @@ def configure(
 def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ()) -> Path:
     """Build image and modules, with ccache if installed; return the build tree.
 
-    The build's output is written to ours. Raises :class:`LabError`.
+    User-Mode Linux is built if the configuration is for it. The build's output is written to ours.
+    Raises :class:`LabError` without a configuration or tools, and when make fails.
     """
     check_tree(tree)
     check_tools()
@@ -86,6 +89,10 @@ def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ())
 
 
 def _make(tree: Path, output: Path | None, *words: str) -> None:
+    """Run make in ``tree`` with our output; LabError when it fails, with a hint on a full disk.
+
+    ``output`` is the separate build directory, if any. The variable ARCH is not passed on.
+    """
     where = [f"O={output.resolve()}"] if output is not None else []
     command = ["make", "-C", str(tree), *where, *words]
     # The kernel's build would read these variables as its own options.

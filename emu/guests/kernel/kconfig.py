@@ -45,7 +45,7 @@ def features() -> list[str]:
 
 
 def smallest(debug: Iterable[str], machine: str = QEMU) -> dict[str, str]:
-    """Return the options of the smallest configuration, with some debugging features.
+    """Return values by option of the smallest configuration, with the debugging features ``debug``.
 
     ``machine`` is :data:`QEMU` or :data:`UML`. Raises :class:`LabError` for an unknown feature.
     """
@@ -69,7 +69,11 @@ def is_uml(config: Mapping[str, str]) -> bool:
 
 
 def known(kernel: Path, modules: Path | None, vmlinux: bytes | None) -> dict[str, str] | None:
-    """Return the configuration of a kernel; None when it cannot be found."""
+    """Return the configuration of a kernel by option; None when none is found.
+
+    Searched are files beside the kernel and its modules, then CONFIG_IKCONFIG's data in
+    ``vmlinux``.
+    """
     places = [kernel.parent / "config"]
     if modules is not None:
         places += [modules / ".config", modules / "config", modules / "build" / ".config"]
@@ -87,7 +91,7 @@ def known(kernel: Path, modules: Path | None, vmlinux: bytes | None) -> dict[str
 
 
 def needed(options: GuestOptions) -> list[str]:
-    """Return the options that a guest's kernel must have."""
+    """Return the options that a guest's kernel must have, without CONFIG_."""
     names = list(_ALWAYS)
     if options.devices and options.probe:
         names += _DRIVER
@@ -101,7 +105,10 @@ def needed(options: GuestOptions) -> list[str]:
 
 
 def check(config: Mapping[str, str], options: GuestOptions, modules: Path | None) -> None:
-    """Raise :class:`LabError` with the options that the guest needs and the kernel lacks."""
+    """Raise :class:`LabError` with the options that the guest needs and the kernel lacks.
+
+    Raise LabError too if a needed option is a module and ``modules`` is None.
+    """
     missing = [name for name in needed(options) if config.get(name) not in ("y", "m")]
     if missing:
         names = ", ".join(f"CONFIG_{name}" for name in missing)

@@ -38,7 +38,11 @@ def against_tree(tree: Path, directory: Path, jobs: int, words: Sequence[str] = 
 def against_headers(
     root: Path, release: str, directory: Path, jobs: int, words: Sequence[str] = ()
 ) -> None:
-    """Make the directory's modules for Debian's kernel of that release. Raises LabError."""
+    """Make the directory's modules for Debian's kernel of that release, in the root ``root``.
+
+    make runs in its own mount namespace, as a mapped root for other users. Raises LabError without
+    unshare(1), or when make fails.
+    """
     program = shutil.which("unshare")
     if program is None:
         raise LabError("unshare is not installed: install the package util-linux")
@@ -60,7 +64,7 @@ def _make(tree: str, directory: Path, jobs: int, words: Sequence[str]) -> list[s
 
 
 def _run(command: Sequence[str], directory: Path, environ: dict[str, str]) -> None:
-    """Run a command, whose output is written to ours. Raises LabError."""
+    """Run a command, whose output is written to ours; LabError when it is missing or fails."""
     try:
         result = subprocess.run(command, stdin=subprocess.DEVNULL, env=environ, check=False)
     except FileNotFoundError as error:

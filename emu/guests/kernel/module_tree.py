@@ -27,7 +27,8 @@ def is_build_tree(tree: Path) -> bool:
 def staged(tree: Path, release: str) -> Path:
     """Update the module tree of a build tree, in the cache and without debug data; return it.
 
-    Raises :class:`LabError`.
+    Modules that the build no longer has are deleted there; unchanged ones are not copied again.
+    Raises :class:`LabError` when strip or depmod fails.
     """
     name = hashlib.sha256(os.fsencode(tree.resolve())).hexdigest()[:16]
     root = cache.subdir("kernels") / f"tree-{name}"
@@ -48,7 +49,7 @@ def staged(tree: Path, release: str) -> Path:
 
 
 def _built(tree: Path) -> set[Path]:
-    """Return the modules that the build made, relative to ``tree``."""
+    """Return the existing modules that the build made (modules.order), relative to ``tree``."""
     modules = set()
     for line in (tree / "modules.order").read_text(errors="replace").splitlines():
         # Up to 6.1 the path begins with "kernel/"; from 6.4 on it names the object.
@@ -60,7 +61,10 @@ def _built(tree: Path) -> set[Path]:
 
 
 def _strip(source: Path, target: Path) -> None:
-    """Copy a module without its debug data, unless the copy is newer."""
+    """Copy a module without its debug data, unless the copy is newer; unstripped without strip(1).
+
+    Raises LabError when strip fails.
+    """
     if target.exists() and target.stat().st_mtime_ns > source.stat().st_mtime_ns:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +80,10 @@ def _strip(source: Path, target: Path) -> None:
 
 
 def depmod(root: Path, release: str) -> None:
-    """Make modules.dep and its companions in ``root``/lib/modules. Raises :class:`LabError`."""
+    """Make modules.dep and its companions in ``root``/lib/modules.
+
+    Raises :class:`LabError` without depmod(8), or when it fails.
+    """
     program = shutil.which("depmod", path=f"{os.environ.get('PATH', '')}:{_PATH}")
     if program is None:
         raise LabError("depmod is not installed: install the package kmod")

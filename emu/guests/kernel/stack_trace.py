@@ -49,7 +49,11 @@ class StackTraceDecoder:
         self._symbols: dict[Path, Symbols] = {}
 
     def decode(self, text: str) -> str:
-        """Return the text, with the source line after each frame that is known."""
+        """Return the text; add the source line after the first frame of a line, if known.
+
+        Unknown frames stay unchanged; text after 100,000 lines is cut. Raises LabError for a binary
+        whose symbols cannot be read.
+        """
         lines = text.splitlines()[:_MAX_LINES]
         frames = [_FRAME.search(line) for line in lines]
         known = self._locate(frame for frame in frames if frame is not None)
@@ -59,7 +63,10 @@ class StackTraceDecoder:
         )
 
     def _locate(self, frames: Iterable[re.Match[str]]) -> dict[str, str]:
-        """Return source lines by the frames' text; call addr2line once for each section."""
+        """Return source lines by the frames' text, without unknown frames.
+
+        addr2line is called once for each section of each binary.
+        """
         addresses: dict[tuple[Path, str], dict[str, int]] = defaultdict(dict)
         for frame in frames:
             path = self._binary(frame["module"])
@@ -75,6 +82,7 @@ class StackTraceDecoder:
         return located
 
     def _binary(self, module: str | None) -> Path | None:
+        """Return vmlinux for None, else the module's file in the tree; None if it has none."""
         if module is None:
             return self._vmlinux
         if not self._modules:
@@ -87,6 +95,7 @@ class StackTraceDecoder:
         return self._symbols[path]
 
     def _source_lines(self, path: Path, section: str, places: dict[str, int]) -> dict[str, str]:
+        """Return source lines of the addresses in ``places`` by frame; none if addr2line fails."""
         assert self._program is not None
         command = [self._program, "-e", str(path), *(["-j", section] if section else [])]
         # A return address follows its call: the byte before belongs to the call.
@@ -105,7 +114,7 @@ class StackTraceDecoder:
 
 
 def _functions(path: Path) -> Symbols:
-    """Return the functions of a binary. Raises :class:`LabError`."""
+    """Return the functions of a binary; raise :class:`LabError` if it cannot be read."""
     symbols: Symbols = {}
     try:
         with path.open("rb") as file:

@@ -43,7 +43,10 @@ def is_accessible() -> bool:
 
 
 def known_answer(qemu: Qemu) -> bool | None:
-    """Return whether KVM boots a kernel here; None if untested."""
+    """Return the cached answer whether KVM boots a kernel here; None if untested.
+
+    Return False without access to /dev/kvm. No kernel is booted.
+    """
     if not is_accessible():
         return False
     answer = cache.load_json(cache.cache_dir() / "kvm.json").get(_host(qemu))
@@ -51,7 +54,10 @@ def known_answer(qemu: Qemu) -> bool | None:
 
 
 def kvm_boots(qemu: Qemu, image: Image) -> bool:
-    """Return whether KVM boots a stock kernel here; test it at most once."""
+    """Return whether KVM boots a stock kernel here; boot ``image``'s kernel once to find out.
+
+    The answer is cached for this host kernel, processor and QEMU.
+    """
     answer = known_answer(qemu)
     if answer is not None:
         return answer
@@ -76,6 +82,7 @@ def _host(qemu: Qemu) -> str:
 
 
 def _try(qemu: Qemu, image: Image) -> bool:
+    """Boot a kernel with KVM for at most 10 s; return whether its init printed the marker."""
     with work_directory() as work:
         initrd = work / "initrd"
         initrd.write_bytes(initramfs.build(image.busybox, [], {}, init=_INIT))

@@ -22,10 +22,10 @@ def build(
     config: Mapping[str, str | int],
     init: str | None = None,
 ) -> bytes:
-    """Build an archive whose ``/init`` is ``init``, by default the script in ``inside``.
+    """Return a cpio archive whose ``/init`` is ``init``, by default the script in ``inside``.
 
     ``modules`` are names and contents in loading order; ``config`` becomes shell variables of the
-    script.
+    script. The program inside the guest is included.
     """
     lab = resources.files("emu.guests")
     inside = lab.joinpath("inside")

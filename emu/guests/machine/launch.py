@@ -45,11 +45,11 @@ def machine_for(
     on_wait: Callable[[], None] | None = None,
     is_parked: bool = False,
 ) -> Machine:
-    """Return the machine for ``options``; build and fetch what the cache lacks.
+    """Return the machine for ``options``, not started; build and fetch what the cache lacks.
 
     ``work`` is a directory for this boot's own files. With ``terminal`` the guest runs a shell on
     its console; otherwise it serves commands on ``port``. A guest with ``is_parked`` can be saved
-    instead.
+    instead. Raises LabError.
     """
     program = qemu.ensure(progress, on_wait)
     root = image.ensure(options.suite, options.packages, progress, on_wait)
@@ -90,7 +90,10 @@ def machine_for(
 
 
 def bare_machine(options: GuestOptions, work: Path) -> Machine:
-    """Return the common machine of all guests with these options, without per-guest devices."""
+    """Return the machine that all guests with these options share, without per-guest devices.
+
+    Its boot can be saved and resumed with devices. Files are written to ``work``. Raises LabError.
+    """
     bare = replace(
         options,
         devices=(),

@@ -64,7 +64,11 @@ def find() -> Qemu | None:
 
 
 def ensure(progress: Progress | None = None, on_wait: Callable[[], None] | None = None) -> Qemu:
-    """Return a suitable QEMU; fetch one if there is none."""
+    """Return a suitable QEMU; fetch Debian's package into the cache if there is none.
+
+    ``on_wait`` is called if another process fetches it. Raises LabError when the download fails, or
+    when the fetched QEMU does not run here.
+    """
     qemu = find()
     if qemu is None:
         with cache.lock("qemu", on_wait):
@@ -78,7 +82,7 @@ def ensure(progress: Progress | None = None, on_wait: Callable[[], None] | None 
 
 
 def program_path(qemu: Qemu) -> Path:
-    """Return one file that starts this QEMU: its program, or a script in the cache.
+    """Return one file that starts this QEMU: its program, or a script written to the cache.
 
     The cached QEMU needs its own dynamic loader, libraries and firmware, which the script names.
     """
@@ -100,6 +104,7 @@ def _directory() -> Path:
 
 
 def _cached() -> Qemu | None:
+    """Return the QEMU in the cache; None if it is absent or not suitable."""
     usr = _directory() / "usr"
     loader = usr / "lib64" / "ld-linux-x86-64.so.2"
     if not loader.exists():
@@ -117,7 +122,11 @@ def _cached() -> Qemu | None:
 def _examine(
     program: Path, origin: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
 ) -> Qemu | None:
-    """Return the QEMU in ``program`` if it is suitable; cache the slow answer."""
+    """Return the QEMU in ``program`` if it has version 10.1 and vfio-user; else None.
+
+    ``before`` and ``after`` surround it on its command line. The answer is cached by path, time and
+    size.
+    """
     try:
         stat = program.stat()
     except OSError:
@@ -136,7 +145,7 @@ def _examine(
 
 
 def _ask(command: tuple[str, ...]) -> tuple[int, int, int] | None:
-    """Return the version of a QEMU; None if it lacks the vfio-user client."""
+    """Return the version of a QEMU; None if it does not run, or lacks the device vfio-user-pci."""
 
     def output(*arguments: str) -> str:
         try:

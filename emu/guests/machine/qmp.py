@@ -43,7 +43,10 @@ class Qmp:
             raise
 
     def execute(self, command: str, **arguments: Any) -> Any:
-        """Run a command and return its result; :class:`GuestError` when QEMU refuses it."""
+        """Run a command and return its result.
+
+        Raises :class:`GuestError` when QEMU refuses it, ends, or does not answer in time.
+        """
         request = {"execute": command, "arguments": arguments}
         try:
             with self._lock:
@@ -58,10 +61,10 @@ class Qmp:
         return reply["return"]
 
     def wait_for(self, event: str) -> dict[str, object]:
-        """Wait for that event without a time limit, and return its data.
+        """Wait for that event without a time limit; return its data, an empty dict without any.
 
-        Events received between earlier commands and their answers count too. Raises OSError when
-        QEMU ends.
+        Other events are dropped. Events received between earlier commands and their answers count
+        too. Raises OSError when QEMU ends.
         """
         self._connection.settimeout(None)
         while (message := self._next()).get("event") != event:
@@ -76,6 +79,10 @@ class Qmp:
         self._connection.close()
 
     def _answer(self) -> dict[str, object]:
+        """Return the next answer; keep the last 100 events before it for :meth:`wait_for`.
+
+        Raises ConnectionResetError after 100,000 events, and when QEMU ends.
+        """
         for _ in range(_MAX_EVENTS):
             reply = self._receive()
             if "return" in reply or "error" in reply:
@@ -87,6 +94,11 @@ class Qmp:
         return self._early.popleft() if self._early else self._receive()
 
     def _receive(self) -> dict[str, object]:
+        """Read one line; return its object, an empty dict for other JSON.
+
+        Raises ConnectionResetError at the end of file or for invalid JSON, TimeoutError after the
+        limit.
+        """
         line = self._lines.readline(_MAX_LINE_BYTES)
         if not line:
             raise ConnectionResetError("QEMU has ended")

@@ -54,7 +54,7 @@ def place_of(name: str) -> Path:
 
 
 def find(name: str) -> SavedBoot | None:
-    """Return the saved boot of that name and mark it used; None if there is none."""
+    """Return the saved boot of that name and mark it used; None if the cache has none."""
     saved = SavedBoot(place_of(name))
     if not saved.memory.exists():
         return None
@@ -66,7 +66,7 @@ def find(name: str) -> SavedBoot | None:
 
 
 def is_worth_saving(name: str) -> bool:
-    """Return whether a guest of this machine has booted before, and its boot can be saved."""
+    """Return whether this machine has booted before and is not recorded as impossible to save."""
     return bool(cache.load_json(_store()).get(name) == _BOOTED)
 
 
@@ -82,14 +82,17 @@ def note_failure(name: str) -> None:
 
 
 def remove_oldest() -> None:
-    """Delete the least recently used, beyond :data:`KEPT`."""
+    """Delete the least recently used saved boots, beyond :data:`KEPT`."""
     boots = sorted(_all(), key=_last_use, reverse=True)
     for old in boots[KEPT:]:
         SavedBoot(old).remove()
 
 
 def remove_all(suites: Collection[str] = ()) -> int:
-    """Delete those of the suites, by default all; return the number of bytes freed."""
+    """Delete the saved boots of ``suites``, by default all; return the number of bytes freed.
+
+    The records of booted and failed machines of all suites are deleted as well.
+    """
     freed = 0
     for path in _all():
         if not suites or path.name.partition("-")[0] in suites:

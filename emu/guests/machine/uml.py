@@ -75,7 +75,7 @@ def command(
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> list[str]:
-    """Return the kernel's whole command line; build what the cache lacks.
+    """Return the kernel's whole command line, not started; build what the cache lacks.
 
     ``work`` is a directory for this boot's own files. Raises :class:`LabError` for an option that
     User-Mode Linux does not support, and for a kernel that lacks something.
@@ -105,7 +105,7 @@ def command(
 
 
 def check(options: GuestOptions) -> None:
-    """Raise :class:`LabError` for options that User-Mode Linux does not support."""
+    """Raise :class:`LabError` for options that User-Mode Linux lacks and more than 8 functions."""
     lacks = {
         "network": options.network,
         "hugepages": options.hugepages > 0,
@@ -129,6 +129,7 @@ def check(options: GuestOptions) -> None:
 
 
 def _check_config(config: Mapping[str, str], options: GuestOptions) -> None:
+    """Raise LabError with the options that the guest needs and the kernel's configuration lacks."""
     needed = [*_NEEDED, *(_NEEDED_FOR_FUNCTIONS if options.devices else ())]
     missing = [name for name in needed if config.get(name) not in ("y", "m")]
     if options.devices and config.get("UML_PCI_OVER_VIRTIO_DEVICE_ID") != str(DEVICE_ID):
@@ -139,7 +140,11 @@ def _check_config(config: Mapping[str, str], options: GuestOptions) -> None:
 
 
 def _config(options: GuestOptions, version: str, work: Path) -> dict[str, str | int]:
-    """Return shell variables for the init script of the initramfs."""
+    """Return shell variables for the init script of the initramfs.
+
+    An optional share whose path has a comma is left out. Raises LabError for another shared
+    directory with a comma.
+    """
     modules = custom.find_tree(options.modules, version, work) if options.modules else ""
     has_share = not (options.share_optional and "," in str(options.share))
     shared = options.share if has_share else None

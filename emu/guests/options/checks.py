@@ -17,7 +17,8 @@ _MIB = 1 << 20
 def check_options(choices: Mapping[str, Any]) -> None:
     """Raise OptionError for the first option that the server or QEMU would refuse.
 
-    ``choices`` maps fields' names to options; one that is None or missing is not checked.
+    ``choices`` maps fields' names to options; one that is None or missing is not checked. Devices,
+    uplinks, fabric, transport and memory are checked; no process is started.
     """
     fabric = choices.get("fabric")
     if devices := choices.get("devices"):
@@ -33,6 +34,7 @@ def check_options(choices: Mapping[str, Any]) -> None:
 
 
 def _checked(name: str, check: Callable[[], None]) -> None:
+    """Call ``check``; convert its ValueError or UserError to an OptionError of option ``name``."""
     try:
         check()
     except (ValueError, UserError) as error:
@@ -55,7 +57,7 @@ def _nets(texts: Sequence[str]) -> None:
 
 
 def check_uplinks_used(nets: Sequence[str], devices: tuple[str, ...]) -> None:
-    """Raise OptionError for uplinks of a guest whose functions have InfiniBand ports only."""
+    """Raise OptionError if ``nets`` has uplinks and all devices' ports are InfiniBand."""
     from emu.server.service.devicespec import parse_all
     from layouts.enums import PortType
 

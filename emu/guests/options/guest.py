@@ -414,12 +414,16 @@ def options() -> tuple[Option, ...]:
 
 
 def option_named(name: str) -> Option:
-    """Return the option of a field."""
+    """Return the option whose field has that name; StopIteration for an unknown name."""
     return next(one for one in options() if one.name == name)
 
 
 def server_words(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return arguments of ``mlx5emu serve`` for values by the options' names."""
+    """Return arguments of ``mlx5emu serve`` for values by the options' names.
+
+    Options that are not for the server, and empty or absent values, are left out. A flag has no
+    value; a list repeats its option.
+    """
     words: list[str] = []
     for one in options():
         value = values.get(one.name)

@@ -57,7 +57,7 @@ class Kernel(Words):
     """The words of :func:`emu.guests.kernel.choice.choose`: paths, or ``debian:NAME``."""
 
     def placed(self, said: Any, base: Path) -> Any:
-        """Return paths below ``base``, and words of the archive unchanged."""
+        """Return the words as a tuple: paths relative to ``base``, ``debian:NAME`` unchanged."""
         words = [said] if isinstance(said, str | Path) else said
         return tuple(
             word if word.startswith("debian:") else str(base / word) for word in map(str, words)
@@ -131,7 +131,10 @@ class File(OptionKind):
         return {name: base / said}
 
     def wrong(self, value: Any) -> str:
-        """Return the error for a file that cannot be written, or that does not exist."""
+        """Return the error for a missing file, a directory, or a new file that cannot be written.
+
+        Return an empty text for a valid file and for None.
+        """
         if value is None:
             return ""
         if self.is_new:
@@ -152,7 +155,10 @@ class Directory(OptionKind):
         return str(base / said)
 
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
-        """Return a path relative to ``base``. Raises OSError for a failure to create it."""
+        """Return the path relative to ``base``; with ``is_made`` create the directory when absent.
+
+        Raises OSError for a failure to create it.
+        """
         path = base / said
         if self.is_made:
             path.mkdir(parents=True, exist_ok=True)
@@ -170,7 +176,10 @@ class Share(Directory):
     """``DIR``, or ``DIR:rw`` for a directory that the guest may write to."""
 
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
-        """Return the directory, and whether the guest may write to it."""
+        """Return the directory, and whether the guest may write to it (suffix ``:rw``).
+
+        A directory whose own name ends in ``:rw`` is read-only. A Path sets the directory alone.
+        """
         if isinstance(said, Path):
             return {name: base / said}
         # A directory whose own name ends with ":rw" is still found.

@@ -14,9 +14,9 @@ def recorded(chosen: GuestOptions) -> dict[str, object]:
 
 
 def options_of(run: Mapping[str, object]) -> dict[str, object]:
-    """Return the options of a record's guest by their names, as far as recorded.
+    """Return the options of a record's guest by their names; options without a value are left out.
 
-    Raises :class:`ValueError` for invalid values.
+    Unknown keys of the record are ignored. Raises :class:`ValueError` for invalid values.
     """
     # The checks take a tenth of a second to import; only a replay needs them.
     from pydantic import ValidationError

@@ -47,8 +47,8 @@ def with_keys(base: type[T], declared: Iterable[Option]) -> type[T]:
 def has_options(use: Use, name: str | None = None) -> Callable[[type[T]], type[T]]:
     """Return a decorator that adds a key for each option of a use's table ``name``.
 
-    For other options the model reports their table, or why the use refuses them. Without a name the
-    options of all tables are added.
+    Without ``name`` the options of all tables are added. Options that the use refuses are not keys:
+    the new class lists them in ``refused`` with the reason, or with the table that has them.
     """
 
     def decorate(base: type[T]) -> type[T]:

@@ -35,7 +35,7 @@ class Mark:
 
 
 def mark_of(event: TraceEvent) -> Mark | None:
-    """Return the mark in a line of the kernel's log; None if it has none."""
+    """Return the clock mark in a kernel log's line; None for every other line."""
     match = _MARK.fullmatch(str(event.fields.get("text")))
     return Mark(event.t_ns, int(match[1])) if match is not None else None
 

@@ -23,6 +23,7 @@ def log_events(text: str) -> Iterator[TraceEvent]:
     """Yield the lines of ``dmesg`` or of a console as events, ``t_ns`` by the kernel's clock.
 
     A line without a time belongs to the one before it; lines before the first time are left out.
+    Lines are cut at 1000 characters, and the log after 2,000,000 lines.
     """
     t_ns: int | None = None
     for line in text.splitlines()[:MAX_LINES]:
@@ -34,7 +35,10 @@ def log_events(text: str) -> Iterator[TraceEvent]:
 
 
 def call_events(text: str) -> Iterator[TraceEvent]:
-    """Yield the calls in the output of ftrace's function tracer, ``t_ns`` by the kernel's clock."""
+    """Yield the calls in the output of ftrace's function tracer, ``t_ns`` by the kernel's clock.
+
+    Lines that are no calls are skipped.
+    """
     for line in text.splitlines()[:MAX_LINES]:
         if match := _CALL.fullmatch(line):
             task, pid, cpu, seconds, fraction, name, caller = match.groups()

@@ -32,7 +32,12 @@ class Child:
         self._is_over = False
 
     def result_of(self, run: Description) -> RunResult:
-        """Carry out a run; retry up to :data:`MAX_ATTEMPTS` times if the worker dies."""
+        """Carry out a run in the worker process and return its result; start the process if needed.
+
+        A worker that dies or exceeds the run's patience is replaced, up to :data:`MAX_ATTEMPTS`
+        attempts. After that, or after :meth:`end`, the result is :attr:`Ended.ERROR`; no exception
+        is raised.
+        """
         why = ""
         for _ in range(MAX_ATTEMPTS):
             if self._is_over:
@@ -51,7 +56,10 @@ class Child:
             process.terminate()
 
     def stop(self) -> None:
-        """Terminate the process and its guest, if there is one."""
+        """Terminate the process, after 20 s kill it, and wait for it; its guest ends with it.
+
+        A later run starts a new process.
+        """
         process, self._process = self._process, None
         if process is None:
             return
@@ -68,6 +76,11 @@ class Child:
         process.stdout.close()
 
     def _carried_out(self, run: Description) -> RunResult:
+        """Send a run to the worker and return its answer.
+
+        Raises WorkerLostError when the pipe breaks, the worker ends, answers for another run, or
+        exceeds ``run.patience``. A late worker is killed.
+        """
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -100,7 +113,7 @@ class Child:
 
 
 def _read_line(descriptor: int, patience: float) -> bytes:
-    """Return one line; empty at end of file or after ``patience`` seconds."""
+    """Return one line with its newline; empty at end of file or after ``patience`` seconds."""
     deadline = time.monotonic() + patience
     data = bytearray()
     while not data.endswith(b"\n"):

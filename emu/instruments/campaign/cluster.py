@@ -49,7 +49,7 @@ class _SchedulerLostError(Exception):
 
 
 def fingerprint() -> str:
-    """Return the version and a digest of the sources; equal values mean equal results."""
+    """Return version and digest of our sources; equal values mean equal results of runs."""
     root = Path(emu.__file__).parent
     digest = hashlib.sha256()
     for path in sorted([*root.rglob("*.py"), *root.parent.glob("firmware_cmds/**/*.py")]):
@@ -59,9 +59,10 @@ def fingerprint() -> str:
 
 
 def run_here(description: str, runner: str, expected: str) -> str:
-    """Carry out a run in a worker; description and result are JSON.
+    """Carry out a run in this worker thread's child process; return the result as JSON.
 
-    Raises RuntimeError if the worker's fingerprint is not ``expected``.
+    ``description`` is JSON too. Raises RuntimeError if the worker's fingerprint is not
+    ``expected``.
     """
     if (own := _own_fingerprint()) != expected:
         raise RuntimeError(f"mlx5emu {own}, not {expected}")
@@ -86,7 +87,12 @@ class Cluster:
         self._expected = fingerprint()
 
     def results(self, runs: Sequence[Description]) -> Generator[RunResult, None, None]:
-        """Yield results in order of completion. Raises :class:`ClusterError`."""
+        """Yield results in order of completion until each run has one.
+
+        A lost scheduler is awaited for :data:`RETURN_SECONDS`, then unfinished runs are submitted
+        again. Raises :class:`ClusterError` if it cannot be reached, has no workers, or a worker has
+        other sources.
+        """
         pending = {run.name: run for run in runs}
         deadline = time.monotonic()
         while pending:
@@ -102,8 +108,10 @@ class Cluster:
 
     @contextlib.contextmanager
     def _connected(self, deadline: float) -> Iterator[Client]:
-        """Hold a connected client while the body runs; retry until ``deadline``. Raises
-        ClusterError.
+        """Yield a connected client while the body runs; retry until ``deadline``.
+
+        Raises ClusterError without Dask distributed, for a bad address, or when no scheduler
+        answers.
         """
         try:
             from distributed import Client
@@ -130,7 +138,7 @@ class Cluster:
                 client.close(timeout=CONNECT_SECONDS)
 
     def _check(self, client: Client) -> None:
-        """Refuse a cluster without workers, or with a worker that has other sources."""
+        """Raise ClusterError for a cluster without workers, or a worker that has other sources."""
         try:
             client.wait_for_workers(1, timeout=WORKERS_SECONDS)
         except TimeoutError:
@@ -147,7 +155,11 @@ class Cluster:
                 )
 
     def _served(self, client: Client, pending: Mapping[str, Description]) -> Iterator[RunResult]:
-        """Yield results until all runs are done; submit a few more runs than there are threads."""
+        """Submit the runs, at least 16 or twice the threads at once, and yield their results.
+
+        Raises _SchedulerLostError when the connection is lost. Runs in flight are cancelled at the
+        end.
+        """
         done: queue.SimpleQueue[Future] = queue.SimpleQueue()
         waiting = list(pending.values())[::-1]
         flying: dict[str, tuple[str, Future]] = {}
@@ -186,7 +198,10 @@ def _quiet() -> Iterator[None]:
 
 
 def _drained(done: queue.SimpleQueue[Future], client: Client) -> Iterator[Future]:
-    """Wait up to a second, then yield the finished futures. Raises _SchedulerLostError."""
+    """Wait up to a second for a finished future, then yield it and all others that are finished.
+
+    Raises _SchedulerLostError if the client is no longer connected.
+    """
     try:
         yield done.get(timeout=_POLL_SECONDS)
         while True:
@@ -197,7 +212,7 @@ def _drained(done: queue.SimpleQueue[Future], client: Client) -> Iterator[Future
 
 
 def _result_of(name: str, future: Future) -> RunResult:
-    """Return a future's result.
+    """Return the result of a finished future; ERROR if Dask gave up on the run.
 
     Raises ClusterError if the worker has other sources, _SchedulerLostError if it was cancelled.
     """
@@ -220,7 +235,10 @@ def _asked(client: Client) -> dict[str, object]:
 
 
 def _reach(address: str) -> None:
-    """Connect and close, to find a refused port at once. Raises OSError, ValueError."""
+    """Connect to a ``tcp`` or ``tls`` address and close, to find a refused port at once.
+
+    Other addresses are not tested. Raises OSError, ValueError.
+    """
     scheme, _, rest = address.rpartition("://")
     host, _, port = rest.rpartition(":")
     if scheme in ("", "tcp", "tls") and host and port.isdecimal() and int(port) < 1 << 16:

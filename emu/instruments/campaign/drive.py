@@ -29,10 +29,10 @@ OnProgress = Callable[[int, int, RunResult | None], None]
 def drive(
     store: Store, executor: RunExecutor, tell: OnProgress, names: Collection[str] | None = None
 ) -> None:
-    """Carry out the runs without a result, or those of ``names``.
+    """Carry out the runs without a result, or those of ``names``; store each result and report it.
 
-    Finished results stay stored after an exception or interrupt. Raises UserError, and OSError on a
-    full disk.
+    Runs that have a result other than ERROR are skipped. Raises UserError after :data:`MAX_ERRORS`
+    consecutive ERROR results, and OSError on a full disk; stored results stay.
     """
     pending = store.pending(names)
     total = len(store.runs if names is None else names)

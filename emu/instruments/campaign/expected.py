@@ -19,8 +19,8 @@ _STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\] ", re.M)
 def expected(plan: Plan | None, ends: Sequence[str] | None) -> Expected | None:
     """Return the expectation for runs with a plan; None if neither plan nor matrix has one.
 
-    ``ends`` are the words of the matrix. Raises ValueError for a dmesg line of the plan that is not
-    a regular expression.
+    ``ends`` are the words of the matrix, which override the plan. Raises ValueError for a dmesg
+    line of the plan that is not a regular expression.
     """
     if ends is not None:
         return Expected(ends=tuple(Ended(word) for word in ends))
@@ -35,9 +35,10 @@ def expected(plan: Plan | None, ends: Sequence[str] | None) -> Expected | None:
 
 
 def otherwise(wanted: Expected, ended: Ended, log: str, *, fired: int, has_panicked: bool) -> str:
-    """Return the difference between a run and its expectation; empty if there is none.
+    """Return the first difference between a run and its expectation; empty if there is none.
 
-    ``log`` is the kernel's log, or the console of a lost guest; ``fired`` counts faults.
+    A run without any fired fault differs, unless ``wanted`` only lists ends. ``log`` is the
+    kernel's log, or the console of a lost guest; ``fired`` counts faults.
     """
     if wanted.ends:
         words = " or ".join(one.value for one in wanted.ends)

@@ -69,7 +69,11 @@ class _Trial:
 
 
 def carry_out(run: Description) -> RunResult:
-    """Boot a guest, run the command and return the result. Raises LabError if no guest can boot."""
+    """Boot a guest, run the command, stop the guest and return the result.
+
+    A guest that fails while booting or later is part of the result. Raises LabError only for a
+    failed build or invalid options.
+    """
     trial = _Trial()
     began = time.monotonic()
     with work_directory() as directory:
@@ -92,6 +96,7 @@ def carry_out(run: Description) -> RunResult:
 
 
 def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
+    """Return the guest's options; write a plan that starts with the boot to ``directory``."""
     said = run.guest.given()
     if run.plan and run.when == LOADING:
         said["faults"] = directory / "plan.toml"
@@ -102,7 +107,11 @@ def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
 
 
 def _work(guest: Guest, run: Description, trial: _Trial) -> None:
-    """Run the command, then read slab counts, leaks and log. Raises GuestError."""
+    """Run the command ``run.turns`` + 1 times, then record log, leaks and growth in ``trial``.
+
+    A timeout of the command is recorded, with the stacks of blocked tasks in the log. Raises
+    GuestError for a guest that is lost.
+    """
     try:
         trial.status = _once(guest, run, trial)
         if run.turns and trial.status == 0:
@@ -128,6 +137,7 @@ def _census(guest: Guest) -> dict[str, int]:
 
 
 def _once(guest: Guest, run: Description, trial: _Trial) -> int:
+    """Run the command once; return its status. CommandTimeoutError after ``run.timeout``."""
     environ = {"SEED": str(run.seed)}
     job = guest.popen(["sh", "-c", run.command], environ=environ, sink=trial.take)
     return guest.wait(job, run.timeout)
@@ -138,7 +148,10 @@ def _read(guest: Guest, command: str) -> str:
 
 
 def _failed(guest: Guest, error: GuestError, trial: _Trial) -> None:
-    """Record a guest that is lost or does not respond; only its console can be read."""
+    """Record a lost guest in ``trial``: reason, panic, finding, and its console as log.
+
+    After a command's timeout no log is recorded.
+    """
     trial.why = str(error)
     trial.has_panicked = isinstance(error, GuestPanicError)
     trial.log = "" if isinstance(error, CommandTimeoutError) else _console(guest, error)
@@ -153,6 +166,10 @@ def _console(guest: Guest, error: GuestError) -> str:
 
 
 def _result(run: Description, trial: _Trial, record: str) -> RunResult:
+    """Return the run's result: all findings, the end, the texts made printable and cut.
+
+    The record is kept only for a run that did not pass and was not skipped.
+    """
     wrong = None if trial.status is None else of_status(trial.status)
     all_findings = together(findings(trial.log), [*trial.ends, *([wrong] if wrong else [])])
     ended = _ended(trial.status, bool(all_findings))
@@ -181,15 +198,14 @@ def _otherwise(run: Description, trial: _Trial, ended: Ended, fired: int) -> str
 
 
 def _ended(status: int | None, has_findings: bool) -> Ended:
+    """Return FOUND with findings, else PASSED for 0 or None, SKIPPED for 4, FAILED otherwise."""
     if has_findings:
         return Ended.FOUND
     return {0: Ended.PASSED, KSFT_SKIP: Ended.SKIPPED}.get(status or 0, Ended.FAILED)
 
 
 def _bounded(record: Path) -> str:
-    """Return a record's complete lines up to :data:`MAX_RECORD` characters; empty without a
-    record.
-    """
+    """Return a record's complete lines up to :data:`MAX_RECORD` characters; empty if absent."""
     try:
         with record.open(encoding="utf-8", errors="replace") as file:
             text = file.read(MAX_RECORD)
@@ -199,7 +215,7 @@ def _bounded(record: Path) -> str:
 
 
 def _count(record: str) -> int:
-    """Return the number of fired faults in a record."""
+    """Return the number of fired faults in a record; 0 if it is empty or invalid."""
     try:
         return len(read(record).fired) if record else 0
     except RecordError:

@@ -18,7 +18,11 @@ class Local:
         self._runner = runner
 
     def results(self, runs: Sequence[Description]) -> Generator[RunResult, None, None]:
-        """Yield results in order of completion; closing the iterator terminates the workers."""
+        """Yield results in order of completion; closing the iterator terminates the workers.
+
+        A worker process that dies gives an ERROR result. An exception of a serving thread is raised
+        here.
+        """
         waiting: queue.SimpleQueue[Description] = queue.SimpleQueue()
         for run in runs:
             waiting.put(run)

@@ -103,7 +103,7 @@ class ExcludeTable(_MatrixTable):
     plan: StrictStr = "*"
 
     def takes(self, run: Description) -> bool:
-        """Return whether all patterns match a run."""
+        """Return whether all four patterns match a run, which is then left out of the campaign."""
         return all(
             fnmatchcase(name, pattern)
             for name, pattern in (
@@ -154,7 +154,11 @@ class Campaign:
 
 
 def read(path: Path) -> Campaign:
-    """Read a matrix. Raises UserError with a line for each mistake, and OSError."""
+    """Return the campaign of a matrix file: all combinations that no ``[[exclude]]`` matches.
+
+    Plans are read here. Raises UserError with file, line and reason for each mistake, for more than
+    100,000 runs, and if no run is left. Raises OSError.
+    """
     file = TomlFile(path, Matrix, _TABLES)
     matrix = file.content
     for key in ("kernel", "device", "workload"):
@@ -175,13 +179,14 @@ def read(path: Path) -> Campaign:
 
 
 def _check_names(file: TomlFile[Matrix], key: str, names: list[str]) -> None:
+    """Raise UserError for a name that occurs twice in the tables ``key``."""
     for number, name in enumerate(names):
         if name in names[:number]:
             raise file.mistake((key, number), f"{name!r} is the name of another {key}")
 
 
 def _check_parts(file: TomlFile[Matrix]) -> None:
-    """Refuse invalid guest options and invalid device specifications."""
+    """Raise UserError for invalid guest options, invalid or no devices, missing kernels."""
     matrix, base = file.content, file.path.resolve().parent
     parts: dict[str, tuple[OptionTable, ...]] = {
         "kernel": matrix.kernel, "device": matrix.device, "workload": matrix.workload,
@@ -230,7 +235,11 @@ class _Planned(NamedTuple):
 
 
 def _plans(file: TomlFile[Matrix]) -> dict[str, _Planned]:
-    """Return the plans by their names."""
+    """Return the plans by their names, with start and expectation.
+
+    Raises UserError for a pattern without files, a duplicate name, and an invalid plan or
+    expectation.
+    """
     plans: dict[str, _Planned] = {}
     base = file.path.resolve().parent
     for number, table in enumerate(file.content.plan):
@@ -258,6 +267,10 @@ def _plans(file: TomlFile[Matrix]) -> dict[str, _Planned]:
 
 
 def _runs(matrix: Matrix, plans: dict[str, _Planned], base: Path) -> Iterator[Description]:
+    """Yield a description for each combination of kernel, device, workload, plan and seed.
+
+    The plan's text has the combination's seed, without expectation and start.
+    """
     texts = {
         (name, seed): dump(plan.model_copy(update={"seed": seed, "expect": None, "when": None}))
         if plan

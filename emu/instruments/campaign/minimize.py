@@ -28,10 +28,10 @@ def slug(title: str) -> str:
 def minimize_plan(
     run: Description, record: str, title: str, carry_out: Callable[[Description], RunResult]
 ) -> str | None:
-    """Return the minimized plan as TOML.
+    """Return the smallest plan found, as TOML, whose run still has the finding ``title``.
 
-    Returns None if the record cannot be read or the finding does not appear again. The plan may not
-    be minimal after :data:`MAX_TRIALS` trials; a warning is logged then.
+    Return None if the record cannot be read or the finding does not appear again. ``carry_out`` is
+    called up to :data:`MAX_TRIALS` times; a plan that may not be minimal then is logged.
     """
     try:
         # Faults recorded while the run was under way are loaded at the start of a trial.

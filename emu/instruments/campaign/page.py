@@ -26,7 +26,10 @@ _DOWN, _ACROSS = "plan", "kernel"
 
 
 def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the page in chunks; ``has_file`` returns whether a file is beside the page."""
+    """Yield the page in chunks.
+
+    ``has_file`` returns whether a file is beside the page; only then is it linked.
+    """
     name = escape(report.name)
     yield f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{name}</title>'
     yield f"<style>{_STYLE}</style>\n<h1>Campaign {name}</h1>\n"
@@ -46,7 +49,7 @@ def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[st
 
 
 def _when(results: Sequence[RunResult]) -> str:
-    """Return first start, last end and total duration of the results with a date."""
+    """Return first start, last end and total duration of the dated results; empty without any."""
     dated = [one for one in results if one.ended_at]
     if not dated:
         return ""
@@ -75,6 +78,10 @@ def _matrix(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator
 
 
 def _cell(results: Sequence[RunResult], has_file: Callable[[str], bool]) -> str:
+    """Return a table cell: worst end, count, seconds, and links to at most 20 outputs.
+
+    Return an empty cell without results.
+    """
     if not results:
         return "<td>"
     worst, words = cell(results)

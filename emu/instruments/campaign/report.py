@@ -68,7 +68,10 @@ class CampaignReport:
         return not self.missing and all(one.ended in _GOOD for one in self.results.values())
 
     def counts(self, axis: str = "") -> dict[str, Counter[Ended]]:
-        """Count the ends of runs by the names on one of :data:`AXES`, or of all runs."""
+        """Return counts of the ends of runs by the names on one of :data:`AXES`, or under ``all``.
+
+        Runs without a result make a name but count nowhere.
+        """
         counts: dict[str, Counter[Ended]] = {}
         for name, run in self.runs.items():
             counter = counts.setdefault(value_of(run, axis) if axis else "all", Counter())
@@ -86,7 +89,7 @@ class CampaignReport:
 
 
 def cell(results: Sequence[RunResult]) -> tuple[Ended, str]:
-    """Return the worst end of results, and a text with its count and the comparison."""
+    """Return the worst end of ``results`` (not empty), and a text: end, count, comparison."""
     order = list(Ended)
     worst = max((one.ended for one in results), key=order.index)
     many = sum(one.ended is worst for one in results)
@@ -96,7 +99,7 @@ def cell(results: Sequence[RunResult]) -> tuple[Ended, str]:
 
 
 def comparison(results: Sequence[RunResult]) -> str:
-    """Return a text that compares results with expectations; empty without expectations."""
+    """Return "as expected" or "otherwise" with counts; empty if no result has an expectation."""
     compared = [one.otherwise for one in results if one.otherwise is not None]
     if not compared:
         return ""
@@ -118,7 +121,7 @@ def value_of(run: Description, axis: str) -> str:
 def report(
     name: str, runs: Mapping[str, Description], results: Mapping[str, RunResult]
 ) -> CampaignReport:
-    """Return the report of the results so far."""
+    """Return the report of the results so far, with findings grouped by title, worst first."""
     ordered = {name: results[name] for name in runs if name in results}
     by_title: dict[str, list[tuple[Description, RunFinding]]] = defaultdict(list)
     for run_name, result in ordered.items():
@@ -153,7 +156,10 @@ def _group(title: str, members: Sequence[tuple[Description, RunFinding]]) -> Fin
 
 
 def cases(campaign: CampaignReport) -> list[Case]:
-    """Return the results for JUnit, one suite per kernel."""
+    """Return the results for JUnit and TAP, one group per kernel; skip runs without a result.
+
+    Only runs that neither passed nor were skipped have their output, normalized.
+    """
     return [
         Case(
             f"{campaign.name}.{run.kernel}",
@@ -175,6 +181,7 @@ def _is_bad(result: RunResult) -> bool:
 
 
 def _detail(result: RunResult) -> str:
+    """Return the normalized reason of a result: findings with lines, else status and error."""
     words = [] if result.status in (None, 0) else [f"status {result.status}"]
     words += [normal_text(result.why)] if result.why else []
     findings = _ordered(result.findings)
@@ -188,7 +195,11 @@ def _ordered(findings: Sequence[RunFinding]) -> list[RunFinding]:
 
 
 def summary(campaign: CampaignReport) -> dict[str, Any]:
-    """Return the report as plain values for JSON."""
+    """Return the report as plain values for JSON.
+
+    Texts are normalized and dates left out, so two campaigns of one matrix differ only in
+    ``seconds``.
+    """
     return {
         "campaign": campaign.name,
         "runs": len(campaign.runs),

@@ -53,7 +53,11 @@ class Store:
 
     @classmethod
     def create(cls, path: Path, name: str, runs: Sequence[Description]) -> Store:
-        """Create the directory, or open one with the same runs. Raises UserError for other runs."""
+        """Return the store of a new campaign, or of an existing one with the same runs.
+
+        Directory and campaign.json are made when absent. Raises UserError if ``path`` has a
+        campaign with other runs.
+        """
         if (path / "campaign.json").exists():
             there = cls.open(path)
             if not _are_same(list(there.runs.values()), runs):
@@ -69,7 +73,10 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> Store:
-        """Open the campaign in a directory. Raises UserError if there is none."""
+        """Return the campaign stored in a directory.
+
+        Raises UserError if there is none or it is damaged.
+        """
         file = path / "campaign.json"
         if not file.is_file():
             raise UserError(f"{path} is no campaign directory: campaign.json is missing")
@@ -81,9 +88,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the campaign while the body runs. Raises UserError if another process holds the
-        lock.
-        """
+        """Hold the campaign's lock while the body runs; UserError at once if another holds it."""
         with (self.path / "lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,7 +97,10 @@ class Store:
             yield
 
     def put(self, result: RunResult) -> None:
-        """Write the record, the output and finally the result of a run."""
+        """Write the record, if any, the output for people, and finally the result of a run.
+
+        An earlier result is replaced. The result file has no record.
+        """
         if result.record:
             _write_whole(self.record(result.name), result.record)
         self.write(output_name(result.name), _shown(self.runs[result.name], result))
@@ -111,9 +119,7 @@ class Store:
         return results
 
     def pending(self, names: Collection[str] | None = None) -> list[Description]:
-        """Return runs of ``names`` (all by default) without a result or with
-        :attr:`Ended.ERROR`.
-        """
+        """Return the runs of ``names`` (all by default) without a result other than ERROR."""
         done = {name for name, result in self.results().items() if result.ended is not Ended.ERROR}
         asked = self.runs if names is None else names
         return [run for name, run in self.runs.items() if name in asked and name not in done]
@@ -130,7 +136,7 @@ class Store:
         return self.path / "records" / f"{name}.jsonl"
 
     def write(self, name: str, text: str) -> Path:
-        """Write a file of the report; return its path."""
+        """Write a file of the report atomically below the campaign's directory; return its path."""
         path = self.path / name
         path.parent.mkdir(exist_ok=True)
         _write_whole(path, text)
@@ -163,7 +169,7 @@ def output_name(name: str) -> str:
 
 
 def _shown(run: Description, result: RunResult) -> str:
-    """Return a run's output with its end, for people."""
+    """Return a run's command, output, end, findings and comparison as text for people."""
     output = result.output if result.output.endswith("\n") else f"{result.output}\n"
     status = [] if result.status is None else [f"status {result.status}"]
     findings = [f"{one.kind.value}: {one.title}" for one in result.findings]
@@ -193,7 +199,10 @@ def as_json(value: object) -> str:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write a file atomically. Raises OSError with the file's name."""
+    """Write a file atomically and durably (fsync), with mode 0644.
+
+    Raises OSError with the file's name; the old file is then unchanged.
+    """
     temporary: Path | None = None
     try:
         descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)

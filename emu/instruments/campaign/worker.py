@@ -36,7 +36,10 @@ def find_runner(name: str) -> Runner:
 
 
 def main() -> None:
-    """Serve standard input until its end."""
+    """Serve the descriptions on standard input until its end, or until 300 s pass without one.
+
+    SIGTERM ends the process. Prints of a run go to standard error.
+    """
     (name,) = sys.argv[1:]
     # Prints of a run go to stderr; stdout carries only results.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
@@ -50,7 +53,10 @@ def main() -> None:
 
 
 def carry_out(runner: Runner, run: Description) -> RunResult:
-    """Carry out a run; return an exception as a result with :attr:`Ended.ERROR`."""
+    """Carry out a run and return its result; an exception becomes the result :attr:`Ended.ERROR`.
+
+    UserError gives its message; other exceptions are logged with their traceback.
+    """
     try:
         return runner(run)
     except UserError as error:
@@ -62,7 +68,10 @@ def carry_out(runner: Runner, run: Description) -> RunResult:
 
 
 def _lines(descriptor: int) -> Iterator[bytes]:
-    """Yield input lines; at end of input send SIGTERM to this process."""
+    """Yield input lines; return after :data:`IDLE_SECONDS` without one.
+
+    At end of input a thread sends SIGTERM to this process, also during a run.
+    """
     lines: queue.Queue[bytes] = queue.Queue()
 
     def read() -> None:

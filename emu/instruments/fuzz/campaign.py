@@ -85,7 +85,12 @@ class FuzzCampaign:
         """Titles waiting for more trials; with one guest these are made at once."""
 
     def run(self, seconds: float | None, runs: int | None) -> None:
-        """Run for ``seconds``, for ``runs`` inputs, or until interrupted. Raises UserError."""
+        """Run for ``seconds``, for ``runs`` inputs, or until interrupted.
+
+        Guests are booted, and stopped at the end. Inputs, findings and progress are stored in the
+        corpus meanwhile; hit counts and the plot at the end. Raises UserError, and LabError if no
+        guest boots.
+        """
         end = None if seconds is None else time.monotonic() + seconds
         try:
             self._kernel = kernel = self._executors[0].kernel
@@ -105,7 +110,10 @@ class FuzzCampaign:
             self._finish()
 
     def _run(self, loop: FuzzLoop, continues: Callable[[], bool]) -> None:
-        """Run all guests; if one fails, the others end after their current input."""
+        """Run all guests, each in a thread; if one fails, the others end after their current input.
+
+        The first failure is raised.
+        """
         if len(self._executors) == 1:
             self._work(loop, self._executors[0], continues)
             return
@@ -118,6 +126,10 @@ class FuzzCampaign:
                 self._is_ending.set()
 
     def _work(self, loop: FuzzLoop, executor: InputExecutor, continues: Callable[[], bool]) -> None:
+        """Carry out inputs in one guest while ``continues`` holds; minimize waiting findings first.
+
+        An exception makes all other guests end, and is raised.
+        """
         try:
             while True:
                 with self._lock:
@@ -140,8 +152,11 @@ class FuzzCampaign:
             raise
 
     def _begin(self, kernel: str) -> FuzzLoop:
-        """Return the loop with the inputs of earlier runs; those of other kernels are tried
-        again.
+        """Return the loop, with the inputs and hit counts of earlier runs in the same kernel.
+
+        Inputs of other kernels are tried again first, then the given plans with each workload.
+        Rules of stored findings are made rarely. With several guests, findings without more trials
+        are queued for them.
         """
         hits, known = self._corpus.hits(kernel)
         schedule = Schedule(hits)
@@ -164,6 +179,11 @@ class FuzzCampaign:
         return loop
 
     def _note(self, loop: FuzzLoop, step: Step, executor: InputExecutor) -> None:
+        """Store an input that ran new blocks, and its finding; count the progress.
+
+        With one guest a new finding is minimized at once; with several it is queued. A stuck
+        driver's finding is not minimized. The rules of an input that lost its guest are blamed.
+        """
         made, titles = step.input, step.feedback.titles
         with self._lock:
             if step.new and made.has_faults:
@@ -198,7 +218,7 @@ class FuzzCampaign:
         """Minimize an input that shows ``title``; return None if it does not show it again.
 
         Findings with other titles are stored, too. The minimized input is tried
-        :data:`REPRODUCTIONS` more times, and the number of successes is stored.
+        :data:`REPRODUCTIONS` more times, and the number of successes is stored and reported.
         """
 
         def shows(one: Input) -> bool:
@@ -217,6 +237,7 @@ class FuzzCampaign:
         return minimized
 
     def _count(self, loop: FuzzLoop) -> None:
+        """Append the progress to progress.jsonl; report it at most every 30 s."""
         seconds = time.monotonic() - self._begun
         last = Progress(
             round(seconds, 2), len(loop.schedule.hits), len(loop.schedule),
@@ -239,6 +260,10 @@ class FuzzCampaign:
         )
 
     def _finish(self) -> None:
+        """Report the end; if an input ran, store hit counts and the plot.
+
+        Name the titles still queued.
+        """
         if left := len(self._later):
             self._say(f"{left} titles still need more trials: the next run makes them")
         if self._loop is not None and len(self._progress) > self._earlier:
@@ -249,7 +274,10 @@ class FuzzCampaign:
 
 
 def progress_of(corpus: Corpus) -> list[Progress]:
-    """Return the progress stored in a corpus. Raises UserError."""
+    """Return the progress stored in a corpus; empty if it never ran.
+
+    UserError for an invalid line.
+    """
     path = corpus.path / "progress.jsonl"
     if not path.exists():
         return []

@@ -104,7 +104,8 @@ class Corpus:
     def around(cls, path: Path) -> tuple[Corpus, str]:
         """Return the corpus around an input's or finding's path, and the name of that one.
 
-        ``DIR/ID`` and ``DIR/NAME`` are accepted as short forms.
+        ``DIR/ID`` and ``DIR/NAME`` are accepted as short forms; whether the name exists is not
+        checked. Raises UserError for a path in no corpus.
         """
         parts = path.absolute().parts
         for depth in range(1, min(len(parts), _DEEPEST + 1)):
@@ -117,7 +118,7 @@ class Corpus:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """Lock the folder while the body runs. Raises UserError if another run holds the lock."""
+        """Hold the folder's lock while the body runs; UserError at once if another run holds it."""
         with (self.path / _MARK).open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,12 +127,16 @@ class Corpus:
             yield
 
     def entries(self) -> Iterator[CorpusEntry]:
-        """Yield the inputs, sorted by name."""
+        """Yield the inputs, sorted by ID. Raises UserError for an invalid one."""
         for path in sorted((self.path / "inputs").glob("*.toml")):
             yield self.entry(path.stem)
 
     def entry(self, name: str) -> CorpusEntry:
-        """Return an input by its ID."""
+        """Return a kept input by its ID.
+
+        Raises UserError unless the ID is 12 hexadecimal digits, and for an invalid plan or
+        metadata; OSError if the files are missing.
+        """
         if not _ID.fullmatch(name):
             raise UserError(f"{name}: not an input's ID: 12 hexadecimal digits")
         about = About.model_validate(_table(self.path / "inputs" / f"{name}.json", About))
@@ -140,20 +145,20 @@ class Corpus:
         )
 
     def add(self, entry: CorpusEntry) -> None:
-        """Store an input."""
+        """Store an input with its metadata under ``inputs/ID``; replace an equal one."""
         base = self.path / "inputs" / entry.input.id
         write_outfile(base.with_suffix(".json"), entry.about.model_dump_json() + "\n")
         write_outfile(base.with_suffix(".toml"), dump(entry.input.plan))
 
     def findings(self) -> dict[str, FindingAbout]:
-        """Return the findings by the names of their folders."""
+        """Return the metadata of all findings by the names of their folders."""
         return {
             path.parent.name: FindingAbout.model_validate(_table(path, FindingAbout))
             for path in sorted((self.path / "findings").glob("*/about.json"))
         }
 
     def finding(self, name: str) -> CorpusEntry:
-        """Return the input of a finding."""
+        """Return the input of a finding by its folder's name; UserError if unknown."""
         about_finding = self.findings().get(name)
         if about_finding is None:
             raise UserError(f"{self.path}: no finding {name}")
@@ -167,7 +172,11 @@ class Corpus:
         return CorpusEntry(Input(plan, about_finding.workload), about)
 
     def note_finding(self, what: FindingAbout, plan_text: str, log: str) -> bool:
-        """Store a finding; return whether its title is new. The shortest plan is kept."""
+        """Store a finding; return whether its title is new.
+
+        Plan and log of a known title are replaced only by a shorter plan. Its number of times is
+        added up, and the larger number of reproductions is kept.
+        """
         folder = self.path / "findings" / name_of(what.title)
         known = self.findings().get(folder.name)
         folder.mkdir(exist_ok=True)
@@ -183,8 +192,9 @@ class Corpus:
         return known is None
 
     def hits(self, kernel: str) -> tuple[Counter[Block], set[str]]:
-        """Return the number of runs that reached each block, and the workloads run without
-        faults.
+        """Return the number of runs that reached each block, and the workloads run without faults.
+
+        Both are empty for a kernel that never ran.
         """
         path = self.path / "blocks.json"
         if not path.exists() or kernel not in (table := _table(path)):
@@ -208,7 +218,7 @@ class Corpus:
         return sorted(_table(path)) if path.exists() else []
 
     def save_hits(self, kernel: str, hits: Mapping[Block, int], workloads: Iterable[str]) -> None:
-        """Replace the stored blocks of a kernel."""
+        """Replace the stored blocks and workloads of a kernel; keep those of other kernels."""
         path = self.path / "blocks.json"
         table = _table(path) if path.exists() else {}
         modules: dict[str, dict[int, int]] = {}
@@ -218,8 +228,10 @@ class Corpus:
         write_outfile(path, json.dumps(table | {kernel: stored.model_dump()}) + "\n")
 
     def merge(self, other: Corpus) -> tuple[int, int]:
-        """Copy inputs and findings of another corpus; return the numbers of new inputs and
-        titles.
+        """Copy inputs and findings of another corpus; return the numbers of new inputs and titles.
+
+        Inputs with a known ID are skipped; known findings are merged by :meth:`note_finding`. Block
+        counts are not copied.
         """
         known = {path.stem for path in (self.path / "inputs").glob("*.toml")}
         new = [entry for entry in other.entries() if entry.input.id not in known]
@@ -239,6 +251,7 @@ def name_of(title: str) -> str:
 
 
 def _plan(path: Path) -> Any:
+    """Return the fault plan in a file. Raises UserError for an invalid one."""
     try:
         return load(read_infile(path, MAX_BYTES).decode(errors="replace"), str(path))
     except PlanError as error:
@@ -246,7 +259,10 @@ def _plan(path: Path) -> Any:
 
 
 def _table(path: Path, kind: type[BaseModel] | None = None) -> dict[str, object]:
-    """Return the table in a JSON file. Raises UserError."""
+    """Return the object in a JSON file.
+
+    Raises UserError for invalid JSON, or if ``kind`` refuses it.
+    """
     try:
         table = json.loads(read_infile(path, _MAX_CORPUS_BYTES))
         if not isinstance(table, dict):

@@ -20,8 +20,9 @@ from emu.instruments.fuzz.schedule import Block
 def covered(known: Coverage, release: str, hits: Mapping[Block, int]) -> Coverage:
     """Return coverage of the functions of ``known``, with calls from the runs of their blocks.
 
-    A corpus has blocks but no functions. The start of each function is taken from a run of the same
-    kernel with ``--coverage``. Raises UserError if ``known`` lacks this kernel.
+    A function's calls are the runs of its most reached block. A corpus has blocks but no functions.
+    The start of each function is taken from a run of the same kernel with ``--coverage``. Raises
+    UserError if ``known`` lacks this kernel.
     """
     kernel = known.kernels.get(release)
     if kernel is None:

@@ -11,7 +11,10 @@ _MAX_LOG_BYTES: Final = 16 << 20
 
 
 def internal_errors(log: Path | None) -> list[str]:
-    """Return lines about exceptions in a device server's log; empty without a log."""
+    """Return the lines about exceptions in a device server's log; empty if unreadable.
+
+    Only the first 16 MiB are read.
+    """
     if log is None:
         return []
     try:

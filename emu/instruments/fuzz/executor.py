@@ -98,7 +98,10 @@ class GuestExecutor:
         return self._ready().guest.kernel_release
 
     def close(self) -> None:
-        """Stop the guest; log internal errors of its device server."""
+        """Stop the guest, if any; log and record internal errors of its device server.
+
+        A later :meth:`run` boots a new guest.
+        """
         if self._booted is None:
             return
         server_log = self._booted.guest.log_files.get("server")
@@ -109,7 +112,12 @@ class GuestExecutor:
             log.warning("internal error of the emulator: %s: %s", errors[0], server_log)
 
     def run(self, one: Input) -> Feedback:
-        """Carry out an input in a new or reset guest; return its feedback."""
+        """Carry out an input in a new or reset guest; return its feedback.
+
+        A panic, a lost guest or a driver that exceeds the time limit is feedback with ``is_lost``,
+        and the guest is stopped. After a finding or a lasting fault the functions are reset. Raises
+        LabError.
+        """
         booted = self._prepared(one.workload)
         guest = booted.guest
         self._watcher.work(f"the guest does {one.workload}")
@@ -141,14 +149,17 @@ class GuestExecutor:
         return feedback
 
     def _limit(self, one: Input) -> float:
-        """Return the time limit of an input in seconds; the maximum without faults."""
+        """Return an input's time limit in seconds: 300, or from the fault-free time."""
         if not one.has_faults or one.workload not in self._usual:
             return _MAX_SECONDS
         least = _MIN_LIVE_SECONDS if WORKLOADS[one.workload].is_live else _MIN_SECONDS
         return min(_MAX_SECONDS, least + _PATIENCE * self._usual[one.workload])
 
     def _prepared(self, workload: str) -> _Booted:
-        """Return a guest with reset functions. Raises LabError."""
+        """Return a guest with reset functions; boot a new one if the reset fails.
+
+        Raises LabError if it fails in the new guest too.
+        """
         for _ in range(2):
             booted = self._ready()
             try:
@@ -160,6 +171,10 @@ class GuestExecutor:
         raise LabError("the functions cannot be reset, even in a new guest")
 
     def _ready(self) -> _Booted:
+        """Return the running guest; boot one if there is none, or if it has ended.
+
+        Raises LabError.
+        """
         if self._booted is not None and not self._booted.guest.is_running:
             self.close()
         if self._booted is None:
@@ -195,6 +210,7 @@ class GuestExecutor:
         return Guest(options, progress=self._watcher.progress, on_wait=self._watcher.on_wait)
 
     def _installed(self, guest: Guest, turns: Turns, blocks: BlockMap | ProgramTurns) -> _Booted:
+        """Load the driver's modules without probing, and return the guest with its sections."""
         self.boots += 1
         self._watcher.work("loading the driver")
         turns.install()
@@ -202,7 +218,10 @@ class GuestExecutor:
         return _Booted(guest, turns, blocks, Sections(listing.splitlines(), self._modules))
 
     def _ended(self, booted: _Booted, control: Client, said: str, why: str = "") -> Feedback:
-        """Collect the feedback of a lost guest and stop it."""
+        """Collect the feedback of a lost guest and stop it.
+
+        Without a finding, ``why`` is the title.
+        """
         try:
             counts = _counts(control)
         except ControlError:
@@ -212,7 +231,10 @@ class GuestExecutor:
         return dataclasses.replace(feedback, is_lost=True)
 
     def _waiting(self, guest: Guest) -> str:
-        """Return the log of a guest whose driver hangs, with the stacks of blocked tasks."""
+        """Return the log of a guest whose driver hangs, with the stacks of blocked tasks (SysRq-w).
+
+        If the guest does not answer, return the console since the turn began.
+        """
         try:
             words = "echo w > /proc/sysrq-trigger; dmesg --read-clear"
             seconds = _UML_LOG_SECONDS if self._is_uml else _LOG_SECONDS
@@ -238,7 +260,7 @@ class Sections:
             raise LabError(f"the guest did not list sections of {', '.join(missing)}")
 
     def blocks(self, executed: Iterable[tuple[int, int]]) -> Iterable[Block]:
-        """Yield the executed blocks in the modules' ``.text``, from addresses and lengths."""
+        """Yield module and offset of executed blocks in the modules' ``.text``; skip others."""
         for address, _ in executed:
             at = bisect_right(self._starts, address) - 1
             if at < 0:
@@ -264,6 +286,11 @@ class _Booted:
 
 
 def _feedback(booted: _Booted, said: str, counts: _Counts, why: str = "") -> Feedback:
+    """Return the feedback of a turn: blocks, fired rules, matched events and findings, worst first.
+
+    Messages of the driver and timeouts are no findings; the panic after an oops is left out.
+    Without a finding ``why`` is the title.
+    """
     bugs = [one for one in findings(said) if one.kind not in _NO_BUG]
     if any(one.kind is Kind.OOPS for one in bugs):
         bugs = [one for one in bugs if one.kind is not Kind.PANIC]

@@ -68,7 +68,10 @@ _KEY_FIELDS = ("op", "op_mod", "register_id", "type", "opcode", "offset")
 
 
 def leaves(prm: Prm, prefix: str = "", start: int = 0) -> Iterator[Leaf]:
-    """Yield the numbers of a structure and of nested ones, without lists and bytes."""
+    """Yield the numbers of a structure and of nested ones; skip arrays and byte fields.
+
+    Names are dotted; offsets are in bits from the outer structure's start.
+    """
     for field in prm.fields:
         name, offset = prefix + field.name, start + field.offset
         if isinstance(field.kind, Prm):
@@ -78,7 +81,10 @@ def leaves(prm: Prm, prefix: str = "", start: int = 0) -> Iterator[Leaf]:
 
 
 def targets(commands: Mapping[int, Command]) -> tuple[FaultTarget, ...]:
-    """Return all targets, always in the same order."""
+    """Return all targets: outputs, capability pages, registers, events, completions, reads.
+
+    The order is always the same.
+    """
     return (
         *_outputs(commands),
         *_events(),
@@ -96,7 +102,10 @@ def _outputs(commands: Mapping[int, Command]) -> Iterator[FaultTarget]:
 
 
 def _opened(command: Command) -> Iterator[FaultTarget]:
-    """Yield a target for each capability page and register with a known structure."""
+    """Yield a target for each capability page or register that ``command`` can return.
+
+    None are yielded for a command without such a field, and for numbers without a known structure.
+    """
     opened = command.opened
     if opened is None or opened.field not in {one.name for one in command.layout_out.fields}:
         return

@@ -34,7 +34,10 @@ class Later:
         self._waiting.append((one, title))
 
     def take(self) -> tuple[Input, str] | None:
-        """Return the next title if the time budget allows; at most one until :meth:`done`."""
+        """Return the next title if the time budget allows; else None.
+
+        None too while a trial is under way: call :meth:`done` after each one.
+        """
         now = time.monotonic()
         budget = _TIME_FRACTION * self._jobs * (now - self._begun)
         if not self._waiting or self._since is not None or self._spent > budget:

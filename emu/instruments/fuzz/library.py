@@ -57,8 +57,9 @@ def reproduce(
 ) -> Trial:
     """Carry out a plan until its finding appears, up to ``trials`` times; return the last trial.
 
-    The guests have ``devices``, or the functions that the plan names. Raises UserError for a plan
-    without dmesg in [expect], and LabError if no guest boots.
+    Each trial boots a new guest with ``devices``, or the functions that the plan names. ``say`` is
+    called for each trial without the finding. Raises UserError for a plan without dmesg in
+    [expect], and LabError if no guest boots.
     """
     plan = read_plan(path)
     expect = _expectation(path, plan)
@@ -90,7 +91,10 @@ def _judged(log: str, expect: Expectation) -> Trial:
 
 
 def _log(guest: Guest, text: str, expect: Expectation) -> str:
-    """Carry out a plan; return the kernel's log, or the console of a lost guest."""
+    """Load the plan and run its command; return the kernel's log, or the console of a lost guest.
+
+    Wait up to the plan's ``seconds`` for the last expected line.
+    """
     try:
         with Client(guest.control_socket) as control:
             control.load_plan(text)

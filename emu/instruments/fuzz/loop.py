@@ -100,7 +100,11 @@ class FuzzLoop:
         return self.note(made, parent, executor.run(made))
 
     def note(self, made: Input, parent: str, feedback: Feedback) -> Step:
-        """Learn from an input's feedback. Not thread-safe."""
+        """Learn from an input's feedback and return it with the new blocks. Not thread-safe.
+
+        An input with new blocks joins the schedule, unless it lost its guest. Without faults, only
+        the census of events and the workload's duration are recorded.
+        """
         self.runs += 1
         new = self.schedule.note(feedback.blocks)
         if not made.has_faults:
@@ -119,7 +123,11 @@ class FuzzLoop:
         return Step(made, parent, feedback, new)
 
     def take(self) -> tuple[Input, str]:
-        """Return the next input, and its parent's ID or "". Not thread-safe."""
+        """Return the next input, and its parent's ID or "". Not thread-safe.
+
+        Queued inputs are first. Then a quarter of the inputs is new, and all while fewer than 20
+        are kept; the rest are mutations.
+        """
         if self._waiting:
             return self._waiting.pop(0), ""
         random = self._random
@@ -129,7 +137,7 @@ class FuzzLoop:
         return self._mutator.of(parent, self.schedule.choose(random)), parent.id
 
     def learn(self, entry: Input) -> None:
-        """Remember the values that an input sets, for the same fields in other inputs."""
+        """Store the values that an input sets, for use in the same fields of other inputs."""
         for rule in entry.rules:
             for name, value in rule.get("set", {}).items():
                 self.maker.dictionary.learn(name, value)

@@ -23,10 +23,10 @@ _TIMES = ("probability", "space", "index", "times")
 def minimize_input(
     one: Input, shows: Callable[[Input], bool], limit: int = MAX_TRIALS
 ) -> Input | None:
-    """Remove rules, then fields that they set, then conditions on when they fire.
+    """Return the smallest input found that shows the finding; None if ``one`` does not.
 
-    ``shows`` tries an input, at most ``limit`` times; the smallest one so far is returned after
-    that. Returns None if even the whole input does not show the finding again.
+    Rules are removed first, then fields that they set, then conditions on when they fire. ``shows``
+    tries an input, at most ``limit`` times; the smallest one so far is returned after that.
     """
 
     def made(rules: list[Table]) -> Input:
@@ -40,7 +40,7 @@ def minimize_input(
 
 
 def _strategy(rules: list[Table], shows: Shows[list[Table]]) -> None:
-    """Minimize the rules of an input; at least one stays."""
+    """Minimize the rules of an input by trials; at least one stays. The search keeps the result."""
 
     def does(some: list[Table]) -> bool:
         return bool(some) and shows(some)
@@ -57,6 +57,7 @@ def _strategy(rules: list[Table], shows: Shows[list[Table]]) -> None:
 def _with_fewer_fields(
     rules: list[Table], at: int, does: Callable[[list[Table]], bool]
 ) -> list[Table]:
+    """Return the rules with the fields of rule ``at`` minimized; at least one field stays."""
     fields: list[tuple[str, Any]] = list(rules[at].get("set", {}).items())
 
     def with_some(some: list[tuple[str, Any]]) -> list[Table]:

@@ -64,7 +64,7 @@ class Mutator:
         )
 
     def fresh(self) -> Input:
-        """Return a new input without a parent."""
+        """Return a new input without a parent: one to three rules, or a sequence of steps."""
         self._maker.workload = self._workload()
         if self._random.random() < _SEQUENCES:
             return self._made(self._maker.sequence(), self._maker.workload)
@@ -72,7 +72,10 @@ class Mutator:
         return self._made(rules, self._maker.workload)
 
     def of(self, parent: Input, other: Input) -> Input:
-        """Return a mutation of ``parent``, perhaps with rules of ``other``."""
+        """Return a mutation of ``parent`` by one or two changes, perhaps with rules of ``other``.
+
+        The workload changes in a tenth of the cases.
+        """
         rules, workload = parent.rules, parent.workload
         if workload not in self._workloads or self._random.random() < 0.1:
             workload = self._workload()
@@ -88,6 +91,10 @@ class Mutator:
         return self._random.choices(self._workloads, weights)[0]
 
     def _made(self, rules: Sequence[Table], workload: str) -> Input:
+        """Return the input of these rules, at most six, with names and a random seed.
+
+        Rules to avoid are dropped; if none is left, a new rule is made.
+        """
         rules = [rule for rule in rules if not self._maker.avoids(rule)][:_MAX_RULES]
         rules = rules or [self._maker.rule()]
         named = [{**rule, "name": f"rule-{at}"} for at, rule in enumerate(rules, 1)]
@@ -98,12 +105,14 @@ class Mutator:
         return [*rules, self._maker.rule()]
 
     def _with_less(self, rules: list[Table], _other: Input) -> list[Table]:
+        """Remove a random rule; of a single rule, change a value instead."""
         if len(rules) > 1:
             del rules[self._random.randrange(len(rules))]
             return rules
         return self._with_another_value(rules, _other)
 
     def _with_another_value(self, rules: list[Table], _other: Input) -> list[Table]:
+        """Replace the value of a random field of a rule; without a field, add a rule."""
         rule = self._random.choice(rules) if rules else {}
         known = {leaf.name: leaf for leaf in self._maker.leaves_of(rule)} if rule else {}
         names = [name for name in rule.get("set", {}) if name in known]
@@ -114,6 +123,7 @@ class Mutator:
         return rules
 
     def _with_another_field(self, rules: list[Table], _other: Input) -> list[Table]:
+        """Set a random field of a random rule's structure; add a rule if it has no fields."""
         rule = self._random.choice(rules) if rules else {}
         leaves = self._maker.leaves_of(rule) if rule else ()
         if not leaves:
@@ -123,6 +133,7 @@ class Mutator:
         return rules
 
     def _at_another_time(self, rules: list[Table], _other: Input) -> list[Table]:
+        """Replace the conditions on when a random rule fires."""
         if not rules:
             return self._with_another_rule(rules, _other)
         rule = self._random.choice(rules)
@@ -132,6 +143,7 @@ class Mutator:
         return rules
 
     def _spliced(self, rules: list[Table], other: Input) -> list[Table]:
+        """Return first rules followed by last rules of ``other``; add a rule if it has none."""
         theirs: list[Any] = other.rules
         if not theirs:
             return self._with_another_rule(rules, other)

@@ -82,7 +82,10 @@ class Maker:
         self._seen.know(workload, counts)
 
     def rule(self) -> Table:
-        """Return a new rule without a name, avoiding rules known to lose guests."""
+        """Return a new rule without a name.
+
+        Up to 20 attempts are made to avoid rules that are likely to lose guests.
+        """
         random = self._random
         weights = [weight for weight, _ in self._kinds]
         made: Table | None = None
@@ -95,7 +98,7 @@ class Maker:
         return made | self.when(made)
 
     def sequence(self) -> list[Table]:
-        """Return consecutive events and device states, as rules without names."""
+        """Return two to four consecutive events and device states, as rules without names."""
         random = self._random
         moment = self._moment()
         events = self._seen.events(self.workload, _key(moment)) or _FIRST_EVENTS
@@ -109,7 +112,10 @@ class Maker:
         return steps
 
     def avoids(self, rule: Table) -> bool:
-        """Return whether to skip a rule: similar ones lost guests, or it would end live turns."""
+        """Return whether to skip a rule, by chance: similar ones lost guests.
+
+        In a live workload, 90 % of the rules with a lasting effect are skipped.
+        """
         work = WORKLOADS.get(self.workload)
         if work is not None and work.is_live and rule["action"] in LASTING:
             return self._random.random() >= _LASTING_WHEN_LIVE
@@ -141,7 +147,10 @@ class Maker:
         return ()
 
     def when(self, rule: Mapping[str, Any]) -> Table:
-        """Return when a rule fires: always, once, or at one of the expected events."""
+        """Return the keys of a rule that say when it fires: always, once, at one event, by chance.
+
+        A rule without a match at a frequent point fires at one event, preferably a late one.
+        """
         random = self._random
         events = self._seen.events(self.workload, _key(rule))
         if not rule.get("match") and rule["point"] in _MOMENTS:
@@ -157,6 +166,7 @@ class Maker:
         return {"probability": float(random.choice([10, 50]))}
 
     def _corrupt(self, family: str) -> Table | None:
+        """Return a rule that sets one to three numbers of a structure; None without such events."""
         target = self.target(family)
         if target is None or not target.leaves:
             return None
@@ -199,7 +209,11 @@ class Maker:
         return rule | {"data": random.randbytes(28).hex()}
 
     def _reordered(self) -> Table | None:
-        """Return a rule that duplicates, delays, drops or reorders an event or completion."""
+        """Return a rule that duplicates, delays, drops or reorders an event or completion.
+
+        Return None if the workload has none. Events are reordered instead of dropped: the driver
+        waits at least 60 s for a dropped one.
+        """
         random = self._random
         family = random.choice(["event", "completion"])
         target = self.target(family)
@@ -233,7 +247,7 @@ class Maker:
         return {**self._moment(), **more}
 
     def _moment(self) -> Table:
-        """Return a point that the driver reaches during the workload."""
+        """Return a rule's point and match at which the driver arrives during the workload."""
         if self._random.random() < 0.5:
             counts = [self._seen.events(self.workload, point) or 0 for point in _MOMENTS]
             point = self._random.choices(_MOMENTS, counts)[0] if any(counts) else "cmd.done"

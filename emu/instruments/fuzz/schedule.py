@@ -26,7 +26,7 @@ class Schedule:
         return len(self._entries)
 
     def note(self, blocks: Iterable[Block]) -> list[Block]:
-        """Count the blocks of a run; return the new ones, sorted."""
+        """Count the blocks of a run; return those that no run reached before, sorted."""
         blocks = set(blocks)
         new = sorted(block for block in blocks if block not in self.hits)
         self.hits.update(blocks)

@@ -37,7 +37,10 @@ class Seen:
         return self._events.get(workload, {}).get(key) or None
 
     def weight(self, workload: str, key: str) -> float:
-        """Return a target's weight; 0 if the workload is known to have no such events."""
+        """Return a target's weight, higher for targets whose rules fire often.
+
+        Return 0 if the workload is known to have no such events and tried rules never fired.
+        """
         rate = (_RARELY_TRIED + self._fired[key]) / (_RARELY_TRIED + self._tried[key])
         events = self._events.get(workload)
         if events is None or events.get(key):

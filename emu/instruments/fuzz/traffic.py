@@ -47,7 +47,10 @@ def is_ethernet(model: str) -> bool:
 
 
 def with_traffic(guest: Guest, model: str = "") -> None:
-    """Install the program ``traffic`` for a model in a guest. Raises GuestError."""
+    """Install the program ``traffic`` for a model in a guest.
+
+    Raises CommandFailedError, GuestError.
+    """
     install = "cat > /usr/local/bin/traffic; chmod +x /usr/local/bin/traffic"
     program = _ETHERNET if is_ethernet(model) else _PAIR
     guest.run(install, stdin=program.encode()).check()

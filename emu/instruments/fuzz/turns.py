@@ -64,7 +64,7 @@ class ShellTurns:
         self._guest.run(INSTALL, stdin=program().encode(), timeout=_INSTALL_SECONDS).check()
 
     def begin(self, workload: str) -> bool:
-        """Implement :meth:`Turns.begin`."""
+        """Reset the functions; return whether that worked. Raises LabError for a live workload."""
         if WORKLOADS[workload].is_live:
             raise LabError(f"{workload}: live workloads need User-Mode Linux")
         return self._guest.run(["fuzz-turn", "reset"], timeout=_RESET_SECONDS).status == 0
@@ -88,7 +88,10 @@ class _Idleness:
         self._work = guest.work_seconds
 
     def seconds(self) -> float:
-        """Return the idle seconds; 0 if the host has no data. Call regularly."""
+        """Return the seconds for which the guest has been idle; 0 if the host has no data.
+
+        Call it regularly: each call measures the interval since the last one.
+        """
         now, work = time.monotonic(), self._guest.work_seconds
         if work is None or self._work is None:
             return 0.0
@@ -118,7 +121,10 @@ class ProgramTurns:
         self._answer("loading the driver", _INSTALL_SECONDS)
 
     def begin(self, workload: str) -> bool:
-        """Implement :meth:`Turns.begin`."""
+        """Reset the functions; for a live workload, bind them. Return False if either fails.
+
+        Bound functions stay in use for up to 100 live turns without :meth:`spoil`.
+        """
         is_live = WORKLOADS[workload].is_live
         if is_live and self._is_bound and self._turns < _MAX_TURNS:
             return True
@@ -135,7 +141,12 @@ class ProgramTurns:
         self._is_bound = False
 
     def run(self, workload: str, seconds: float) -> str:
-        """Implement :meth:`Turns.run`."""
+        """Carry out a turn and return the kernel's log; keep its blocks for :meth:`executed`.
+
+        Warnings of the driver may require a reset before the next turn. Raises CommandTimeoutError
+        after ``seconds``, or for a live workload when the guest is idle, and GuestError for an
+        invalid answer.
+        """
         self._places = []
         one = WORKLOADS[workload]
         asked: dict[str, Any] = {
@@ -170,13 +181,16 @@ class ProgramTurns:
     def _ask(
         self, what: Mapping[str, Any], name: str, seconds: float, idle: _Idleness | None = None
     ) -> dict[str, Any]:
+        """Send one line to the program and return its answer, as :meth:`_answer` does."""
         self._said.clear()
         self._job.write(json.dumps(what).encode() + b"\n")
         return self._answer(name, seconds, idle)
 
     def _answer(self, name: str, seconds: float, idle: _Idleness | None = None) -> dict[str, Any]:
-        """Return the next answer; raise CommandTimeoutError after ``seconds``, or if ``idle``
-        too long.
+        """Wait for the program's next line and return the object in it.
+
+        Raises CommandTimeoutError after ``seconds``, or after 1.5 s of ``idle``. Raises GuestError
+        when the program ends, reports an error or sends an invalid answer.
         """
         deadline = time.monotonic() + seconds
         while not self._said.endswith(b"\n"):
@@ -204,6 +218,7 @@ class ProgramTurns:
         return answer
 
     def _take(self, kind: int, data: bytes) -> None:
+        """Add the program's output; GuestError above 64 MiB."""
         into = self._said if kind == frames.STDOUT else self._complained
         if len(into) + len(data) > _MAX_BYTES:
             raise GuestError("the guest's program sent more than {_MAX_BYTES >> 20} MiB")

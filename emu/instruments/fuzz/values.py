@@ -30,7 +30,10 @@ class Dictionary:
         self._values: dict[str, list[int]] = {}
 
     def learn(self, name: str, value: object) -> None:
-        """Remember a number for a field; the oldest of many is dropped."""
+        """Store a number for a field's name; drop the oldest of more than 32.
+
+        Ignore other types.
+        """
         if isinstance(value, bool) or not isinstance(value, int):
             return
         known = self._values.setdefault(last_part(name), [])
@@ -70,7 +73,7 @@ def interesting(width: int) -> list[int]:
 
 
 def choose(random: Random, name: str, width: int, dictionary: Dictionary) -> int:
-    """Return a value for a field: learnt, of its enumeration, an edge, or random."""
+    """Return a random value of ``width`` bits: learnt, of the field's enumeration, an edge, any."""
     largest = (1 << width) - 1
     learnt = [value for value in dictionary.of(name) if value <= largest]
     named = [value for value in known_numbers(name) if value <= largest]

@@ -164,7 +164,7 @@ done 2> /dev/null
 
 
 def program() -> str:
-    """Return the guest's program with all shell workloads."""
+    """Return the shell script ``fuzz-turn`` for the guest, with all workloads except live ones."""
     scripts = [(name, one) for name, one in WORKLOADS.items() if not one.is_live]
     cases = "\n".join(f"{name})\n{one.script}\n;;" for name, one in scripts)
     about = "\n".join(

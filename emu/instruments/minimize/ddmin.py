@@ -15,7 +15,8 @@ T = TypeVar("T")
 def ddmin(items: Sequence[T], fails: Callable[[list[T]], bool]) -> list[T]:
     """Return a sublist that fails and that passes without any one of its items.
 
-    ``fails`` gets sublists in their original order, each at most once. The whole list must fail.
+    ``fails`` gets sublists in their original order, each at most once. The whole list must fail;
+    that is not tried. Return an empty list if the empty list fails.
     """
     asked: dict[tuple[int, ...], bool] = {}
 

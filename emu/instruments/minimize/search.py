@@ -45,9 +45,10 @@ class Search(Generic[T]):
         """Whether the limit ended the search."""
 
     def run(self, strategy: Callable[[Shows[T]], object]) -> T | None:
-        """Return the last candidate that showed the failure; None if none did.
+        """Run the strategy; return the last candidate that showed the failure, None if none did.
 
-        A strategy tries only subsets of candidates that failed, so the last one is the smallest.
+        A strategy tries only subsets of candidates that failed, so the last one is the smallest. At
+        the limit of trials the strategy is interrupted, and :attr:`is_cut` is set.
         """
         try:
             strategy(self._try)
@@ -56,6 +57,10 @@ class Search(Generic[T]):
         return self.best
 
     def _try(self, candidate: T) -> bool:
+        """Return whether a candidate shows the failure, by a trial or an equal candidate's answer.
+
+        Raises _EnoughError instead of a trial beyond the limit.
+        """
         key = self._key(candidate)
         if key not in self._known:
             if len(self._known) == self._limit:
@@ -67,10 +72,10 @@ class Search(Generic[T]):
 
 
 def minimize_faults(recorded: FaultRecord, shows: Shows[list[One]]) -> None:
-    """Remove rules from a run's faults, then single firings of the other rules.
+    """Try subsets of a run's faults by ``shows``: fewer rules, then fewer firings of the others.
 
-    Stops without a trial if no fault fired, and after one trial if all faults together do not show
-    the failure.
+    The search behind ``shows`` keeps the result. Stop without a trial if no fault fired, and after
+    one trial if all faults together do not show the failure.
     """
     everything = [(one.function, one.rule, one.n) for one in recorded.fired]
     if not everything or not shows(everything):

@@ -36,9 +36,10 @@ class Verdicts:
         self._wanted = ""
 
     def shows(self, faults: list[One]) -> bool:
-        """Return whether these faults cause the wanted failure.
+        """Return whether these faults cause the wanted failure, which the first call defines.
 
-        One success is enough for False if all faults fired in it.
+        Up to :data:`MAX_RUNS` runs are made until two end in the same manner; otherwise return
+        False. One success is enough for False if all faults fired in it.
         """
         seen: Counter[str] = Counter()
         for _ in range(MAX_RUNS):

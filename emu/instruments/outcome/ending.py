@@ -31,7 +31,10 @@ _ENDS: tuple[tuple[type[GuestError], Kind, str], ...] = (
 
 
 def of_error(error: GuestError) -> Finding:
-    """Return the finding for an error of the guest; the log's findings are more precise."""
+    """Return the finding for an error of the guest; ``Kind.LOST`` for an unknown class of errors.
+
+    The log's findings are more precise.
+    """
     for kind_of_error, kind, title in _ENDS:
         if isinstance(error, kind_of_error):
             reason = str(error).removeprefix("the guest panicked: ")
@@ -49,7 +52,10 @@ def of_status(status: int) -> Finding | None:
 
 
 def together(logged: Sequence[Finding], ends: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Merge findings of the log and of the run's end; drop ends that a logged crash explains."""
+    """Merge findings of the log and of the run's end, each title once, those of the log first.
+
+    Panics, hangs, timeouts and lost guests at the end are dropped if the log has a crash.
+    """
     is_explained = any(one.kind in _CRASHES for one in logged)
     rest = [one for one in ends if not (is_explained and one.kind in _EXPLAINED)]
     by_title: dict[str, Finding] = {}

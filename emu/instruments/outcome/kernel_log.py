@@ -30,9 +30,10 @@ _END = re.compile(r"---\[ end (?:trace|Kernel panic)")
 
 
 def findings(log: str) -> tuple[Finding, ...]:
-    """Return the findings in a kernel's log, each title once, in log order.
+    """Return the findings in a kernel's log, each title once, in log order; at most 64.
 
-    ``log`` is dmesg's output, raw or not, or a console's.
+    ``log`` is dmesg's output, raw or not, or a console's. Only its last 400,000 lines are read.
+    Messages of the driver about errors count too (``Kind.DRIVER``).
     """
     lines = [_plain(line) for line in log.splitlines()[-_MAX_LINES:]]
     by_title: dict[str, Finding] = {}
@@ -50,6 +51,7 @@ def _plain(line: str) -> str:
 
 
 def _headed(line: str) -> tuple[Header, re.Match[str]] | None:
+    """Return the header that a line is, with its match; None for any other line."""
     for header in HEADERS:
         if match := header.pattern.search(line):
             return header, match
@@ -71,7 +73,10 @@ def _reports(lines: Sequence[str]) -> Iterator[tuple[Header, re.Match[str], Sequ
 
 
 def _end_of(header: Header, lines: Sequence[str], start: int) -> int:
-    """Return the line number after the report that begins at ``start``."""
+    """Return the line number after the report that begins at ``start``, at most 120 lines later.
+
+    The report ends before another report's header, or after its end marker.
+    """
     if not header.has_stack:
         return start + 1
     last = min(start + _REPORT_LINES, len(lines))
@@ -87,6 +92,7 @@ def _end_of(header: Header, lines: Sequence[str], start: int) -> int:
 
 
 def _finding(header: Header, match: re.Match[str], report: Sequence[str]) -> Finding:
+    """Return the finding of a report; its function is the header's, RIP's or the stack's."""
     named = plain_function(match.groupdict().get("function") or "")
     function = named if named and not is_generic(named) else ""
     if not function and "{function}" in header.title:

@@ -31,8 +31,9 @@ class Census(Protocol):
 
 
 def settled(control: Census, wait: Callable[[float], None] = time.sleep) -> dict[str, int]:
-    """Return the counts once 3 samples 0.1 s apart are equal, as a kernel frees some objects
-    later.
+    """Return the counts once 3 samples 0.1 s apart are equal, or the last of 100 samples.
+
+    A kernel frees some objects later.
     """
     last, same = control.census(), 1
     for _ in range(_MAX_SAMPLES):

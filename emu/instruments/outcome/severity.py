@@ -33,10 +33,10 @@ _STALLS = ("INFO: rcu detected stall", "BUG: soft lockup", "BUG: workqueue locku
 def failures(
     reported: Iterable[Finding], fail_on: FailOn, *, is_emulated: bool
 ) -> tuple[Finding, ...]:
-    """Return the findings that are failures.
+    """Return the findings that fail a run at ``fail_on``; none for NEVER, no ``Kind.DRIVER``.
 
-    Without KVM a busy host can stall the guest's processors. Stalls are then reported and do not
-    fail.
+    If ``is_emulated``, stalls (RCU, soft lockup, workqueue) do not fail, because a busy host can
+    stall the guest's processors.
     """
     kinds = {FailOn.WARNING: _WARNINGS, FailOn.ERROR: _ERRORS}.get(fail_on, frozenset())
     return tuple(

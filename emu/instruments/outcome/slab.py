@@ -24,9 +24,10 @@ def objects(slabinfo: str) -> dict[str, int]:
 
 
 def growth(before: str, after: str, turns: int) -> tuple[Finding, ...]:
-    """Return caches that grew by :data:`MIN_OBJECTS` per turn and :data:`MIN_GROWTH` in total.
+    """Return a finding for each cache that grew by 2 objects per turn and by 1024 in total.
 
-    ``before`` and ``after`` are texts of /proc/slabinfo; shrink the caches before reading.
+    ``before`` and ``after`` are texts of /proc/slabinfo; shrink the caches before reading. New
+    caches do not count. Limits: :data:`MIN_OBJECTS`, :data:`MIN_GROWTH`.
     """
     old = objects(before)
     grown = {name: number - old[name] for name, number in objects(after).items() if name in old}

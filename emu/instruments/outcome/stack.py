@@ -48,7 +48,11 @@ _GENERIC = re.compile(
 
 
 def function_of(lines: Sequence[str]) -> str:
-    """Return the function that a report's lines are about; :data:`UNKNOWN` if they name none."""
+    """Return the function that a report's lines are about, without the compiler's suffixes.
+
+    RIP's function and the stack are searched for a specific one. If all are generic return the
+    first, if none is named :data:`UNKNOWN`.
+    """
     first = ""
     for name in _named(lines):
         name = plain_function(name)

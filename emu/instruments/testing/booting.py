@@ -51,7 +51,7 @@ class BootLine:
         self("waiting for another build", 0, 0)
 
     def tick(self) -> None:
-        """Show a slow step, and its seconds on a terminal."""
+        """Show the current step once it has lasted 3 s; on a terminal also update its seconds."""
         with self._lock:
             seconds = self._clock() - self._since
             if not self._step or (seconds < MIN_SECONDS and not self._is_shown):
@@ -84,9 +84,10 @@ class BootLine:
 
 @contextmanager
 def boot_line(config: pytest.Config, suite: str) -> Iterator[BootLine | None]:
-    """Show the steps of a boot while the body runs; yield None under ``-q`` and in xdist workers.
+    """Show the steps of a boot while the body runs; yield the line to report steps to.
 
-    The output of an xdist worker is discarded.
+    Yield None without a terminal reporter, under ``-q`` and in xdist workers, whose output is
+    discarded.
     """
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is None or reporter.verbosity < 0 or hasattr(config, "workerinput"):

@@ -23,10 +23,11 @@ class Faults(Client):
         self._watched = watched
 
     def load(self, plan: str | os.PathLike[str]) -> int:
-        """Replace all rules by those of a plan, a file or its text; the rules start now.
+        """Replace all rules by those of a plan, a path or its text; the rules start now.
 
-        For a plan that starts before the driver loads, the test has to reload the driver. With the
-        marker ``mlx5(faults=PATH)`` the plan starts at its own time.
+        Return the number of rules. A str is the plan's text, another path-like object a file. For a
+        plan that starts before the driver loads, the test has to reload the driver. With the marker
+        ``mlx5(faults=PATH)`` the plan starts at its own time.
         """
         return self.load_plan(plan if isinstance(plan, str) else Path(plan).read_text())
 
@@ -51,8 +52,8 @@ class Leaks:
     def check(self, turn: Callable[[], object], turns: int = 2) -> None:
         """Run ``turn`` once to fill the driver's caches, then ``turns`` times.
 
-        Fails the test if the count of any kind grows in each of these. Raises ValueError for
-        ``turns`` < 2.
+        Objects are counted after each. Fail the test (pytest.fail) if the count of any kind grows
+        in each of these. Raises ValueError for ``turns`` < 2.
         """
         from emu.instruments.outcome import left, settled
 

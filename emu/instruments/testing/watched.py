@@ -83,7 +83,10 @@ class Watched:
             return ""
 
     def _log(self, since: _Position) -> list[str]:
-        """Return the kernel's log since a position; from the console if the guest is lost."""
+        """Return the kernel's log since a position; from the console if the guest is lost.
+
+        If the position's line has left the ring buffer, return the whole log.
+        """
         lines = self._dmesg_lines()
         if not lines:
             return self._console()[since.console :].splitlines()
@@ -118,7 +121,10 @@ class Watched:
             yield "trace (mlx5emu trace show)", self._trace
 
     def _traced(self, since: _Position, is_full: bool) -> list[str]:
-        """Return the lines of the trace as ``mlx5emu trace show`` prints them."""
+        """Return the trace's lines as ``mlx5emu trace show`` prints them; empty without a trace.
+
+        Only its last 1 MiB is read, or 64 MiB if ``is_full``.
+        """
         if self._trace is None:
             return []
         form = TextForm()

@@ -58,7 +58,11 @@ class Report:
 
 
 def of_library(plan_file: Path) -> Report:
-    """Return the data of a plan of examples/findings. Raises UserError."""
+    """Return the data of a plan of examples/findings, from findings.toml and fixes.toml beside it.
+
+    Raises UserError without an entry for the plan, for an invalid one, and for a plan without
+    [expect].
+    """
     facts_file = plan_file.with_name(FACTS)
     if not facts_file.is_file():
         raise UserError(f"{plan_file}: neither in a corpus nor beside a {FACTS}")
@@ -86,10 +90,11 @@ def of_library(plan_file: Path) -> Report:
 
 
 def mail(report: Report, tree: Path | None = None) -> str:
-    """Return the mail; with the kernel's sources of the right release, the patch has context.
+    """Return the mail's text; items for the sender to fill in are in angle brackets.
 
-    A build of that kernel adds lines to the log's frames. Raises UserError for a tree without the
-    location, LabError for an unreadable build.
+    With the kernel's sources of the right release, the patch has context. A build of that kernel
+    adds lines to the log's frames. Raises UserError for a tree without the location, LabError for
+    an unreadable build.
     """
     bug = _bug(report, tree)
     place = place_of(report.where)
@@ -130,7 +135,7 @@ def _subject(place: SourceLine | None, is_rdma: bool) -> str:
 
 
 def _bug(report: Report, tree: Path | None) -> Finding | None:
-    """Return the kernel's report of the finding."""
+    """Return the finding in the report's log with its title, else the first one, if any."""
     bugs = [one for one in findings(decoded(report.log, tree)) if one.kind is not Kind.DRIVER]
     return next((one for one in bugs if one.title == report.title), bugs[0] if bugs else None)
 
@@ -151,7 +156,10 @@ def _blame(place: SourceLine | None) -> str:
 
 
 def _patch(fix: Fix | None, place: SourceLine | None, tree: Path | None) -> list[str]:
-    """Return the proposal as a diff of the tree; without a fitting proposal, its location."""
+    """Return the proposal as a diff of the tree; without a proposal, the location (:func:`_frame`).
+
+    Return a placeholder line without ``tree``, or if the proposal does not fit it.
+    """
     if fix is None:
         return _frame(place, tree)
     if tree is None:
@@ -163,7 +171,10 @@ def _patch(fix: Fix | None, place: SourceLine | None, tree: Path | None) -> list
 
 
 def _frame(place: SourceLine | None, tree: Path | None) -> list[str]:
-    """Return an empty patch: the location with its context."""
+    """Return an empty patch: the location, with five lines of context if ``tree`` is given.
+
+    Return a placeholder without a location. Raises UserError if the tree lacks the file or line.
+    """
     if place is None or not place.path:
         return ["<the patch>"]
     head = [
@@ -193,6 +204,7 @@ def _frame(place: SourceLine | None, tree: Path | None) -> list[str]:
 
 
 def _wrapped(text: str) -> list[str]:
+    """Return the text's words in lines of at most 75 columns; a longer word has its own line."""
     lines, line = [], ""
     for word in one_line(text, 4000).split():
         if line and len(line) + 1 + len(word) > _WIDTH:

@@ -48,7 +48,10 @@ class Fix:
 
 
 def fix_of(folder: Path, finding: str) -> Fix | None:
-    """Return the proposal for a finding of this folder; None if there is none. Raises UserError."""
+    """Return the proposal for a finding in ``folder``'s fixes.toml; None without file or proposal.
+
+    Raises UserError for an invalid file.
+    """
     path = folder / FIXES
     if not path.is_file():
         return None
@@ -68,7 +71,10 @@ def _edit(table: dict[str, Any]) -> Edit:
 
 
 def diff(fix: Fix, tree: Path) -> list[str]:
-    """Return a unified diff of the tree for git apply. Raises DoesNotFitError."""
+    """Return a unified diff of the tree for git apply; the tree is unchanged.
+
+    Raises DoesNotFitError if a file is missing, or if not exactly one line has an edit's words.
+    """
     result: list[str] = []
     for name in dict.fromkeys(edit.file for edit in fix.edits):
         path = tree / name
@@ -85,6 +91,10 @@ def diff(fix: Fix, tree: Path) -> list[str]:
 
 
 def _edited(lines: Sequence[str], edit: Edit) -> list[str]:
+    """Return the lines with one edit applied.
+
+    Raises DoesNotFitError unless exactly one line of the function has the edit's words.
+    """
     places = [at for at in _body(lines, edit.function) if edit.words in lines[at]]
     if len(places) != 1:
         found = f"{edit.function} has {len(places)} lines with {edit.words}"

@@ -50,7 +50,11 @@ def decoded(log: str, tree: Path | None) -> str:
 
 
 def place_in(bug: Finding, release: str, tree: Path | None) -> SourceLine | None:
-    """Return the first location in the driver that the kernel's report names."""
+    """Return the first location in the driver that the kernel's report names; None without one.
+
+    A frame without a line gives the function's first line in ``tree``; without ``tree`` or
+    function, path "" and line 0.
+    """
     for line in bug.lines:
         if line.lstrip().startswith("? "):
             continue
@@ -80,6 +84,7 @@ def definition(lines: Sequence[str], function: str) -> tuple[int, int, int] | No
     """Return the lines of a function in a source, from 0; None if it is missing.
 
     The result has the first line of its head, the line of its opening brace, and its last line.
+    Declarations are skipped.
     """
     head = re.compile(rf"[\w*][\w* ]*\b{re.escape(function)}\(|{re.escape(function)}\(")
     for begin in (at for at, line in enumerate(lines) if head.match(line)):
