@@ -9,7 +9,10 @@ _MAX_NEAR: Final = 5
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return up to 5 known names: those with similar letters, then those that contain ``name``."""
+    """Return up to 5 known names: those with similar letters, then those that contain ``name``.
+
+    Case is ignored. The list is empty if no name is similar.
+    """
     import difflib  # only a mistake needs it
 
     names = {one.lower(): one for one in known}

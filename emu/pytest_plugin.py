@@ -97,7 +97,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _add(group: pytest.OptionGroup, one: Option) -> None:
-    """Add a guest option, or refuse it with its reason."""
+    """Add ``--mlx5-FLAG`` for a guest option; a refused option is hidden and fails with its reason.
+
+    A flag that is on by default gets the form ``--mlx5-no-FLAG``. Lists, and the suite, may be
+    repeated.
+    """
     flag = f"--mlx5-{'no-' if one.default is True else ''}{one.flag}"
     about: dict[str, object] = {"dest": f"mlx5_{one.name}", "help": one.help}
     if why := one.why_not(Use.PYTEST):
@@ -123,7 +127,7 @@ def _refuse(why: str, _value: str) -> None:
 
 
 def _command_seconds(text: str) -> float:
-    """Return the value of --mlx5-timeout. Raises ArgumentTypeError."""
+    """Return the value of --mlx5-timeout; ArgumentTypeError unless from 0 to 1,000,000 s."""
     try:
         seconds = float(text)
     except ValueError:
@@ -134,7 +138,10 @@ def _command_seconds(text: str) -> float:
 
 
 def _parsed(kind: OptionKind, text: str) -> Any:
-    """Return a command-line word as a value. Raises ArgumentTypeError."""
+    """Return a command-line word as a value of ``kind``.
+
+    Raises ArgumentTypeError for a word that is no number, or outside choices and limits.
+    """
     numbers: dict[type[OptionKind], type[float]] = {Whole: int, Seconds: float}
     try:
         value = numbers[type(kind)](text) if type(kind) in numbers else text
@@ -146,9 +153,10 @@ def _parsed(kind: OptionKind, text: str) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the options, declare the markers, and write TAP if requested.
+    """Check the options, declare the markers, and register the TAP writer if requested.
 
-    Workers of xdist write no TAP; their parent process does.
+    Raises UsageError for an invalid option or a TAP file that cannot be written. Workers of xdist
+    write no TAP; their parent process does.
     """
     _check_options(config)
     path = config.getoption("--mlx5-tap")
@@ -167,7 +175,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check_options(config: pytest.Config) -> None:
-    """Refuse invalid guest options before any test. Raises UsageError."""
+    """Raise UsageError for an invalid guest option of the command line, before any test.
+
+    ``--collect-only`` and ``--help`` are not checked, as a kernel may not be built yet.
+    """
     said = _said(config)
     suites = config.getoption("--mlx5-suite") or []
     # Listing tests and --help must work before a kernel is built.
@@ -204,7 +215,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on each of several suites."""
+    """Parametrize each test that uses ``mlx5_guest`` by the suites of --mlx5-suite, if any."""
     suites = metafunc.config.getoption("--mlx5-suite")
     if suites and "mlx5_guest" in metafunc.fixturenames:
         metafunc.parametrize("mlx5_suite", suites, indirect=True)
@@ -220,7 +231,11 @@ def mlx5_suite(request: pytest.FixtureRequest) -> str | None:
 def mlx5_guest(
     request: pytest.FixtureRequest, mlx5_suite: str | None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Guest]:
-    """Yield a guest whose driver has probed its functions; see the plugin's documentation."""
+    """Yield a guest whose driver has probed its functions; see the plugin's documentation.
+
+    Tests with the same options share a guest, which is booted again if it has ended. A ``fresh``
+    guest is stopped after the test.
+    """
     from emu.guests import Guest, GuestPool
 
     options, is_fresh = _options(request, mlx5_suite, tmp_path_factory)
@@ -269,7 +284,7 @@ def _options(
 
 
 def _directory(base: Path, chosen: dict[str, object], is_fresh: bool) -> Path:
-    """Return the directory of a guest's files; other options have another directory."""
+    """Create and return the directory of a guest's files; other options have another directory."""
     words = "-".join(f"{name}-{value}" for name, value in chosen.items())
     name = "".join(letter if letter.isalnum() else "-" for letter in words)
     if len(name) > MAX_NAME_LENGTH:
@@ -281,7 +296,10 @@ def _directory(base: Path, chosen: dict[str, object], is_fresh: bool) -> Path:
 
 @pytest.fixture
 def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[Faults]:
-    """Yield the faults of the test's guest; all rules are removed when the test ends."""
+    """Yield the faults of the test's guest; all rules are removed when the test ends.
+
+    Rules of a plan in the guest's options are removed too. Fired rules are kept for the report.
+    """
     with Faults(mlx5_guest.control_socket, request.node.stash[_WATCHED]) as faults:
         yield faults
         faults.clear()
@@ -298,7 +316,11 @@ def mlx5_leaks(mlx5_guest: Guest) -> Iterator[Leaks]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a passed test if its guest's kernel logged findings."""
+    """Fail a passed test if its guest's kernel logged findings during it (``--mlx5-fail-on``).
+
+    A test that failed by itself keeps its failure. CommandTimeoutError gets a note about
+    --mlx5-timeout.
+    """
     from emu.guests import CommandTimeoutError
 
     watched = item.stash.get(_WATCHED, None)
@@ -319,7 +341,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _failures(item: pytest.Item, watched: Watched) -> list[Finding]:
-    """Return the findings during a test that are severe enough and not allowed."""
+    """Return the findings since the test began that are severe enough and not allowed."""
     from emu.instruments.outcome import FailOn, failures
 
     fail_on = FailOn(item.config.getoption("--mlx5-fail-on"))
@@ -335,7 +357,11 @@ def _failures(item: pytest.Item, watched: Watched) -> list[Finding]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what the guest logged during the test to the report of a failed test."""
+    """Add sections with the guest's findings, logs, trace and faults to a failed test's report.
+
+    Only failures of the call phase get them; a failed boot gets the console's last lines. The
+    traceback ends at the test's own line, unless --full-trace.
+    """
     if call.excinfo is not None and not item.config.getoption("fulltrace"):
         _end_at_the_test(call.excinfo.value)
     report = yield
@@ -354,7 +380,7 @@ def pytest_runtest_makereport(
 
 
 def _end_at_the_test(error: BaseException) -> None:
-    """Cut the traceback of a guest's error after the test's own line."""
+    """Cut the traceback of a GuestError after the test's own line; leave other errors unchanged."""
     from emu.guests import GuestError
 
     place = error.__traceback__
@@ -368,7 +394,7 @@ def _end_at_the_test(error: BaseException) -> None:
 
 
 def _add_console(report: pytest.TestReport, error: BaseException) -> None:
-    """Add the console's last lines to the report of a test whose guest failed to boot."""
+    """Add the console's last 40 lines to the report of a test whose guest failed to boot."""
     from emu.guests import GuestError
 
     if isinstance(error, GuestError) and error.console:

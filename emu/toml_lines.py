@@ -47,6 +47,7 @@ class TomlLines:
         return self._line((str(name), int(number)), rest) or self._line(("", 0), place)
 
     def _line(self, table: tuple[str, int], keys: Sequence[str | int]) -> int:
+        """Return the line of the longest known prefix of ``keys``, else of the table; else 0."""
         key = ".".join(str(part) for part in keys)
         for prefix in (*reversed(list(_prefixes(key))), ""):
             if (line := self._at.get((*table, prefix))) is not None:

@@ -27,7 +27,10 @@ Shells complete commands, options, models, kernels, kinds of objects and fault r
 
 
 def index(main: click.Command, pages: Path) -> str:
-    """Return README.md of a folder of pages. The title of a page is its first line."""
+    """Return the text of README.md of a folder of pages; it is not written.
+
+    The title of a page is its first line.
+    """
     texts = {path.name: path.read_text() for path in sorted(pages.glob("*.md"))}
     del texts["README.md"]
     titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in texts.items()}
@@ -38,6 +41,7 @@ def index(main: click.Command, pages: Path) -> str:
 
 
 def _commands(main: click.Command, texts: dict[str, str]) -> Iterator[str]:
+    """Yield a table row for each command that is not hidden, with the pages that show it."""
     context = click.Context(main, info_name="mlx5emu")
     assert isinstance(main, click.Group)
     for name in main.list_commands(context):

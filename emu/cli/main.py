@@ -37,7 +37,7 @@ class CommandGroup(click.Group):
         return sorted(commands.modules())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command ``cmd_name``; None if there is none."""
+        """Import and return the command ``cmd_name``; None if no module has that name."""
         module = commands.modules().get(cmd_name)
         if module is None:
             return None
@@ -49,7 +49,10 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command named by the first word. Raises UsageError, with similar names."""
+        """Return name, command and arguments of the first word.
+
+        Raises UsageError, with similar names, for an unknown command.
+        """
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             from emu.near import near  # only a mistake needs it
@@ -64,7 +67,11 @@ class CommandGroup(click.Group):
         return help_of(self, ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the chosen command, and exit with a failure's status."""
+        """Run the chosen command; convert a failure to an error message and an exit status.
+
+        UserError exits with its own status, Ctrl-C with 130, a closed pipe and an OSError of a file
+        with 1. Other exceptions pass with their traceback.
+        """
         try:
             return super().invoke(ctx)
         except UserError as error:
@@ -85,6 +92,7 @@ class CommandGroup(click.Group):
 
 
 def _fail(message: str, status: int, detail: str = "") -> NoReturn:
+    """Print detail and message to standard error and exit the process with ``status``."""
     from emu.host.printable import printable
 
     if detail:

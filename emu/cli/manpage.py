@@ -47,6 +47,7 @@ def page() -> str:
 
 
 def _commands() -> Iterator[str]:
+    """Yield the sections with all commands in man(7) format."""
     context = click.Context(main, info_name="mlx5emu")
     assert isinstance(main, click.Group)
     for section in SectionedGroup(main).list_sections(context):

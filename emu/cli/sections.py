@@ -56,7 +56,10 @@ def title_of(package: str) -> str:
 
 
 def help_of(group: click.Group, ctx: click.Context) -> str:
-    """Return the help of ``group``, whose context is ``ctx``, with its commands in sections."""
+    """Return the help of ``group``, whose context is ``ctx``, with its commands in sections.
+
+    All commands are imported.
+    """
     shown = SectionedGroup(group)
     context = cloup.Context(
         shown,

@@ -34,6 +34,10 @@ _MAX_MODULES = 32
 
 
 def _modules(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
+    """Return the module names of a list with commas, each once, with underscores.
+
+    Raises BadParameter for an invalid name or more than 32 names.
+    """
     names = tuple(name.strip().replace("-", "_") for name in value.split(",") if value)
     wrong = [name for name in names if not _MODULE.fullmatch(name)]
     if wrong or len(names) > _MAX_MODULES:
@@ -110,8 +114,9 @@ def coverage_options(function: F) -> F:
 def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[str, Any]:
     """Return the guest's options; with ``--coverage`` the boot does not load the driver.
 
-    :func:`covered` loads the driver once counting has started. Raises UsageError or BadParameter
-    for options that exclude each other.
+    :func:`covered` loads the driver once counting has started. ``--coverage-blocks`` builds QEMU's
+    plugin and forces emulation. Raises UsageError or BadParameter for options that exclude each
+    other.
     """
     if (requested.by_block or requested.by_kcov) and not requested.modules:
         option = "--coverage-blocks" if requested.by_block else "--coverage-kcov"
@@ -140,10 +145,10 @@ def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[s
 
 @contextlib.contextmanager
 def covered(guest: Guest, requested: CoverageRequest) -> Iterator[None]:
-    """Count calls in the guest while the body runs, then write the file.
+    """Load the modules, count calls in the guest while the body runs, then write the file.
 
     Without modules nothing is counted. A body that raises leaves no file, because the counts are
-    read from the guest.
+    read from the guest. Raises GuestError if the modules cannot be loaded or counted.
     """
     if not requested.modules:
         yield
@@ -179,6 +184,7 @@ def _tell(coverage: Coverage, requested: CoverageRequest) -> None:
 
 
 def _session(guest: Guest, requested: CoverageRequest) -> CoverageSession:
+    """Return the session that counts: by KCOV if requested, else by ftrace."""
     if requested.by_kcov:
         from emu.instruments.coverage.kcov import KcovSession
 
@@ -189,6 +195,7 @@ def _session(guest: Guest, requested: CoverageRequest) -> CoverageSession:
 
 
 def _with_blocks(coverage: Coverage, session: CoverageSession, shared: BlockMap) -> Coverage:
+    """Return ``coverage`` with the basic blocks that QEMU's plugin counted; report lost blocks."""
     from emu.instruments.coverage.blocks import measure
 
     with work_directory() as work:

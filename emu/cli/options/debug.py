@@ -78,7 +78,8 @@ def gdb_option(function: F) -> F:
 def with_debugging(choices: dict[str, object], requested: Debugging) -> dict[str, object]:
     """Return the guest's options; ``--ftrace`` and ``--gdb load`` hold back the first probe.
 
-    Raises UsageError for options that exclude each other.
+    With ``--gdb`` the guest may be silent for a week. Raises UsageError for options that exclude
+    each other.
     """
     if requested.traces_kernel and choices["trace"] is None:
         raise click.UsageError("--dmesg and --ftrace need --trace FILE")
@@ -105,7 +106,11 @@ class Debugger:
 
     @contextlib.contextmanager
     def watching(self, guest: Guest) -> Iterator[None]:
-        """Collect the kernel's log and function calls while the body runs."""
+        """Trace the kernel while the body runs; first print gdb's command and probe a held driver.
+
+        Log and calls are collected at the end, also when the body raises. Raises LabError if the
+        kernel cannot trace.
+        """
         if self._kernel is not None:
             self._kernel.begin(guest)
         try:
@@ -119,7 +124,10 @@ class Debugger:
                 self._kernel.end(guest)
 
     def finish(self) -> None:
-        """Add the kernel's events to the trace file; call this after the guest has stopped."""
+        """Add the kernel's events to the trace file; call this after the guest has stopped.
+
+        Do nothing without ``--dmesg`` and ``--ftrace``, or without a trace file.
+        """
         if self._kernel is not None and self._trace is not None and self._trace.exists():
             device = (event for _, event in stored_events(str(self._trace)))
             with working(f"adding the kernel's events to {self._trace}"):
@@ -127,7 +135,10 @@ class Debugger:
 
 
 def await_gdb(guest: Guest, when: str) -> Path:
-    """Write gdb's commands to a file and return its path; with "load" stop the guest for gdb."""
+    """Write gdb's commands to a file and return its path; with "load" stop the guest for gdb.
+
+    gdb is not awaited here. Raises LabError for a guest without ``gdb``.
+    """
     from emu.guests.guest.symbols import script
 
     path = script(guest)

@@ -46,7 +46,10 @@ class _Shared(Existing):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        """Return the directory, and whether the guest may write to it."""
+        """Return the directory, and whether the guest may write to it.
+
+        Fails for a missing directory.
+        """
         if isinstance(value, tuple):
             return value
         fields = Share().fields("share", value, Path())
@@ -91,7 +94,10 @@ def offered(one: Option) -> Callable[[F], F]:
 
 
 def refused(one: Option, why: str) -> Callable[[F], F]:
-    """Return a decorator that adds ``one`` as a hidden option, which fails with ``why``."""
+    """Return a decorator that adds ``one`` as a hidden option, which fails with ``why``.
+
+    Only its use on a command line raises UsageError; the command does not get it.
+    """
 
     def refuse(ctx: click.Context, param: click.Parameter, _value: object) -> None:
         assert param.name is not None

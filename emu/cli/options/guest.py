@@ -41,8 +41,9 @@ def guest_options(use: Use) -> Callable[[F], F]:
 def to_options(**choices: Any) -> GuestOptions:
     """Return the choices as :class:`GuestOptions`, checked before any process starts.
 
-    Raises BadParameter for an option that is invalid by itself or with the others. Raises UserError
-    for a fault plan with mistakes, and if --net user needs passt and passt is missing.
+    A kernel of the archive is downloaded, and the start of a fault plan is printed. Raises
+    BadParameter for an option that is invalid by itself or with the others. Raises UserError for a
+    fault plan with mistakes, and if --net user needs passt and passt is missing.
     """
     try:
         made = _requested(choices)
@@ -84,7 +85,10 @@ def tell_begin(path: Path, when: str | None) -> None:
 
 
 def said(choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that the command line gives, by the options' names."""
+    """Return the values that the command line gives, by the options' names; leave out absent ones.
+
+    ``no_device`` becomes empty ``devices``; a share becomes its directory and ``share_writable``.
+    """
     given = {name: value for name, value in choices.items() if value is not None and value != ()}
     if given.pop("no_device", False):
         given["devices"] = ()
@@ -94,7 +98,10 @@ def said(choices: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def prepare(*options: GuestOptions) -> None:
-    """Build images and fetch QEMU for the guests if the cache lacks them; show the progress."""
+    """Build images and fetch QEMU for the guests if the cache lacks them; show the progress.
+
+    Raises LabError.
+    """
     with display() as (progress, on_wait):
         qemu.ensure(progress, on_wait)
         for suite, packages in dict.fromkeys((one.suite, one.packages) for one in options):

@@ -55,8 +55,8 @@ def place_options(function: F) -> F:
 def with_share(choices: Mapping[str, Any], *, no_share: bool) -> dict[str, Any]:
     """Return the guest's choices; without --share the working directory is shared, read-only.
 
-    With that default, a kernel that cannot mount a directory boots without one. Raises UsageError
-    for --share with ``no_share``.
+    With that default, a kernel that cannot mount a directory boots without one. With ``no_share``
+    no directory is shared. Raises UsageError for --share with ``no_share``.
     """
     has_share = choices.get("share") is not None
     if has_share and no_share:
@@ -100,7 +100,10 @@ def _check_program(word: str, path: Path | None) -> None:
 
 
 def tell_missing(words: Sequence[str], options: GuestOptions) -> None:
-    """Print how to share the command's file, if the guest lacks it and the host has it."""
+    """Print how to share the command's file.
+
+    Do nothing for a command without a slash, or a file that the host lacks.
+    """
     path = Path(words[0])
     if os.sep not in words[0] or not path.is_file():
         return

@@ -68,9 +68,11 @@ def execute(
     user: str | None = None,
     detach: bool = False,
 ) -> NoReturn:
-    """Run ``words`` in the guest ``name`` and exit with its status; with ``detach`` exit at once.
+    """Run ``words`` in the guest ``name`` and exit with its status; never return.
 
-    Raises UsageError or BadParameter for wrong options, and :class:`LabError`.
+    With ``detach`` start it in the background and exit with 0. Standard input is forwarded. Raises
+    UsageError or BadParameter for wrong options, and :class:`LabError`, also after ``timeout``
+    seconds.
     """
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")

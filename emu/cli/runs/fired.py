@@ -24,7 +24,7 @@ def tell_idle(rules: Iterable[Mapping[str, Any]]) -> None:
 def tell_unfired(control: Path) -> None:
     """Print the rules of a running server that have not fired, and their matched events.
 
-    Prints nothing if the server has exited.
+    Print nothing if the server has ended or does not answer.
     """
     from emu.server.control.client import Client, ControlError
 

@@ -101,7 +101,10 @@ class Judged:
 
     @contextlib.contextmanager
     def telling(self, guest: Guest) -> Iterator[None]:
-        """Write a result if the guest fails in the body, and raise the error again."""
+        """Write the result files with an ERROR if the guest fails in the body; raise that error.
+
+        The reported log is the kernel's, or the console of a lost guest.
+        """
         try:
             yield
         except GuestError as error:
@@ -113,7 +116,8 @@ class Judged:
     def turns(self, guest: Guest, run_once: Callable[[], int], count: int, *, check: bool) -> int:
         """Run once and then ``count`` times; return the first status other than 0, else 0.
 
-        With ``check``, objects that each repetition leaves in the device are a finding.
+        A status other than 0 ends the repetitions. With ``check``, objects that each repetition
+        leaves in the device are a finding.
         """
         self._began = time.monotonic()
         status, counts = run_once(), []
@@ -130,7 +134,11 @@ class Judged:
         return status
 
     def concluded(self, guest: Guest, status: int) -> int:
-        """Read the kernel log, write the result, and return the exit status."""
+        """Read the kernel log, print its findings, write the result files; return the exit status.
+
+        The status is the command's own, or :data:`FOUND` (122) if the command did not fail but the
+        log or a leak did.
+        """
         self._read(guest, None)
         reported = self._findings()
         failed = failures(reported, self._fail_on, is_emulated=guest.is_emulated)
@@ -160,6 +168,7 @@ class Judged:
             self._log = error.console if error is not None else ""
 
     def _write(self, verdict: Verdict, why: str, reported: Sequence[Finding]) -> None:
+        """Write the result files; include output and log for a failure or an error."""
         lines = [f"{one.kind}: {one.title}" for one in reported]
         lines += [f"  {line}" for one in reported for line in one.lines]
         is_bad = verdict in (Verdict.FAIL, Verdict.ERROR)

@@ -65,7 +65,7 @@ class Ending:
 
 
 def read_record(path: Path) -> FaultRecord:
-    """Return the record in a file. Raises UserError."""
+    """Return the record of faults in a file. Raises UserError for an invalid one, and OSError."""
     try:
         text = read_infile(path, record.MAX_BYTES).decode(errors="replace")
         return record.read(text, str(path))
@@ -79,7 +79,7 @@ def options_of(
     """Return the options of a record's guest, overridden by those of the command line.
 
     If neither names a shared directory, the working directory is shared, unless ``no_share``.
-    Raises UserError for a record with invalid options.
+    Raises UserError for a record with invalid options or a directory that is missing.
     """
     try:
         of_record = records.options_of(recorded.head.get("run", {}))
@@ -115,9 +115,10 @@ def run_trial(
     *,
     is_loud: bool,
 ) -> Ending:
-    """Boot a guest and run a command under a plan; a guest that fails is a failed trial.
+    """Boot a guest and run a command under a plan; stop the guest and return the outcome.
 
-    Raises ServerError if the device server fails.
+    A guest that fails is a failed trial, not an exception. With ``is_loud`` the command's output is
+    shown. Raises ServerError if the device server fails, and LabError of a failed build.
     """
     with work_directory() as directory, contextlib.ExitStack() as stack:
         path, fired = directory / "plan.toml", directory / "record"

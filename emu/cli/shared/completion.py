@@ -77,7 +77,10 @@ def complete_point(_ctx: click.Context, _param: click.Parameter, start: str) -> 
 
 
 def complete_rule(ctx: click.Context, param: click.Parameter, start: str) -> list[str]:
-    """Return completions of a rule's words ``KEY=VALUE``, and of the guest before them."""
+    """Return completions of a rule's words ``KEY=VALUE``, and of the guest before them.
+
+    Values are completed for ``point``, ``action`` and ``match.FIELD``.
+    """
     words = tuple(ctx.params.get(param.name or "") or ())
     if words and not start and (known := _values(words[-1], words)):
         return known  # click drops a lone "="
@@ -105,7 +108,7 @@ def _keys(words: tuple[str, ...]) -> list[str]:
 
 
 def _values(key: str, words: tuple[str, ...]) -> list[str]:
-    """Return the named values that a key can have."""
+    """Return the named values that a key can have; empty for other keys, and for unknown points."""
     from emu.device.faults.enum_names import names_of
     from emu.device.faults.schema import ACTIONS, POINTS
 

@@ -79,10 +79,11 @@ def function_name(about: Mapping[str, Any]) -> str:
 
 
 def connect(path: Path | None, name: str | None = None) -> Client:
-    """Connect to the server at ``path``, of the guest or lab ``name``, or the only one that runs.
+    """Return a client of the server at ``path``, of the guest or lab ``name``, or the only one.
 
-    The client of a lab's guest addresses only the functions of that guest. Raises UsageError,
-    ControlError and LabError.
+    The client of a lab's guest addresses only the functions of that guest. Raises UsageError for
+    both ``path`` and ``name``, ControlError if no server answers or several run, and LabError for
+    an unknown name.
     """
     if path is not None:
         if name is not None:
@@ -127,7 +128,10 @@ def nameless_servers() -> list[Path]:
 
 
 def _names() -> dict[Path, str]:
-    """Return the name of each running guest or lab by its server's control socket."""
+    """Return the name of each running guest or lab by its server's control socket.
+
+    Guests without functions, and those that do not answer, are left out.
+    """
     names = {}
     for entry in running.entries():
         for guest in entry.guests[:1]:

@@ -75,7 +75,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[..., ErrorCodes]], ...] = (
 
 
 def codes_in(line: str) -> ErrorCodes | None:
-    """Return the error codes in a line; None if there are none."""
+    """Return the error codes in a line of a log or dump; None if no known form matches."""
     for form, read in _FORMS:
         if found := form.search(line.strip().lower()):
             return read(*found.groups())

@@ -21,7 +21,10 @@ class NewFile(click.Path):
         super().__init__(dir_okay=False, writable=True, path_type=Path, resolve_path=resolve_path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path. Fails if the file cannot be written."""
+        """Return the path, without creating the file; fail if the file cannot be written.
+
+        An option's default is not checked.
+        """
         path = super().convert(value, param, ctx)
         assert isinstance(path, Path)
         if not _is_default(param, ctx) and (why := why_not_writable(path)):
@@ -49,7 +52,7 @@ class Existing(click.Path):
         )
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path. Fails if it does not exist."""
+        """Return the path; fail, with similar names, if it does not exist. ``-`` is not checked."""
         path = Path(value)
         if self.exists and not path.exists() and str(value) != "-":
             self.fail(missing("file" if self.file_okay else "directory", path), param, ctx)
@@ -70,7 +73,11 @@ class ExampleFile(Existing):
             self.exists, self.dir_okay = False, True
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path. Fails for an unknown example."""
+        """Return the path of a file, or of the example ``@NAME``; fail for an unknown example.
+
+        An existing file whose name begins with ``@`` is preferred. A missing file fails too, unless
+        ``has_names``.
+        """
         if isinstance(value, str) and value.startswith("@") and not Path(value).exists():
             try:
                 return shipped.example(self._kind, value[1:])

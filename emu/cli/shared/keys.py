@@ -16,10 +16,11 @@ _MAX_READ = 64
 
 @contextlib.contextmanager
 def key_pressed(keys: bytes) -> Iterator[Callable[[float], bool]]:
-    """Yield a function that waits for some seconds and returns whether a key was pressed.
+    """Yield a function that waits for some seconds and returns True at once for a key of ``keys``.
 
-    ``keys`` are the keys that count. While the body runs, the terminal is in cbreak mode without
-    echo; Ctrl-C is still a signal. If standard input is not a terminal, the function only waits.
+    The function returns True too when the terminal is closed, and False after the seconds. While
+    the body runs, the terminal is in cbreak mode without echo; Ctrl-C is still a signal. If
+    standard input is not a terminal, the function only waits.
     """
     if sys.stdin is None or not sys.stdin.isatty():
         yield _without_keys
@@ -39,6 +40,10 @@ def _without_keys(seconds: float) -> bool:
 
 
 def _await(fd: int, keys: bytes, seconds: float) -> bool:
+    """Wait up to ``seconds``; return whether a key of ``keys`` was pressed.
+
+    Return True too when the terminal is closed.
+    """
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([fd], [], [], left)[0]:

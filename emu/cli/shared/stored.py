@@ -14,7 +14,8 @@ from emu.host.user_error import UserError
 def stored_events(file: str) -> Iterator[tuple[str, TraceEvent]]:
     """Yield the lines of a stored trace with their events; warn about lines left out.
 
-    Raises UserError for a trace in text form, and for a file without events.
+    ``-`` is standard input. Raises UserError for a trace in text form, and for a file without
+    events.
     """
     with click.open_file(file, "rb") as stream:
         reader = TraceReader(stream, lambda number, why: _warn(f"{file}:{number}: left out: {why}"))

@@ -10,9 +10,10 @@ from emu.host.user_error import UserError
 
 
 def table_of(words: tuple[str, ...], what: str) -> dict[str, object]:
-    """Return the table of ``KEY=VALUE`` words; a value is TOML, or plain text. Raises UserError.
+    """Return the table of ``KEY=VALUE`` words; a value is TOML, or else plain text.
 
-    ``what`` names the table in the error message.
+    Dots in a key make nested tables. ``what`` names the table in the error message. Raises
+    UserError for a word without ``=``, and for a key that occurs twice.
     """
     import tomllib  # `exec` does not need it
 
@@ -47,7 +48,10 @@ def moment(begins: str) -> str:
 
 
 def command_words(words: tuple[str, ...], behind: str) -> tuple[str, ...]:
-    """Return COMMAND without a leading ``--``; ``behind`` is the argument before COMMAND."""
+    """Return COMMAND without a leading ``--``; ``behind`` is the argument before COMMAND.
+
+    Raises UsageError if COMMAND begins with an option.
+    """
     if words and words[0].startswith("-") and words[0] != "--":
         raise click.UsageError(f"{words[0]}: options come before {behind}")
     return words[1:] if words[:1] == ("--",) and len(words) > 1 else words

@@ -43,7 +43,9 @@ class SerialLine:
             one.close()
 
     def _run(self) -> None:
-        """Forward in the thread until either side ends or sends an invalid frame; close both then.
+        """Forward in the thread until either side ends or sends an invalid frame.
+
+        Both sides are shut down then.
         """
         with contextlib.suppress(OSError, frames.ChannelFrameError):
             while self._forward():

@@ -25,7 +25,8 @@ _ANSWER_TIMEOUT = 30.0
 def at_command(name: str) -> Iterator[GuestChannel]:
     """Hold a channel for commands while the body runs; first wait for a guest that reboots.
 
-    Raises :class:`LabError`, with the guest's name for a guest that has panicked or powered off.
+    The channel's commands are killed at the end. Raises :class:`LabError` for an unknown name, and
+    the error of a guest that has panicked or powered off, with its name.
     """
     with attached(name) as channel:
         try:
@@ -38,7 +39,11 @@ def at_command(name: str) -> Iterator[GuestChannel]:
 
 @contextlib.contextmanager
 def attached(name: str) -> Iterator[GuestChannel]:
-    """Hold a channel to the guest ``NAME`` or ``LAB/GUEST``. Raises :class:`LabError`."""
+    """Hold a channel to the guest ``NAME`` or ``LAB/GUEST`` while the body runs.
+
+    The guest may be in any state. Raises :class:`LabError` for an unknown name, GuestError when its
+    server does not answer in 30 s.
+    """
     path = running.find_guest(name)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -56,7 +61,10 @@ def attached(name: str) -> Iterator[GuestChannel]:
 
 
 def state_of(name: str, timeout: float = 5.0) -> str:
-    """Return the state that the guest reports, in a word, or ``silent`` without an answer."""
+    """Return the state that the guest reports, in a word, or ``silent`` without an answer.
+
+    States are up, booting, panicked and off. Unknown names are ``silent`` too; no error is raised.
+    """
     try:
         with attached(name) as channel:
             return _answer(channel, "state", timeout)
@@ -67,8 +75,8 @@ def state_of(name: str, timeout: float = 5.0) -> str:
 def control_of(name: str) -> tuple[Path, str | None]:
     """Return the control socket of the server of a guest's functions, and the guest's name there.
 
-    The name is None when all functions of the server are meant: of a lab, or of a guest with its
-    own server. Raises :class:`LabError`.
+    The name is None when all functions of the server are meant: of a whole lab, or of a server with
+    one guest. Raises :class:`LabError`, also for a guest without functions.
     """
     entry, guest = running.resolve(name)
     of_lab = guest if len(entry.guests) > 1 else ""
@@ -89,9 +97,9 @@ def log_of(name: str) -> tuple[str, str]:
 
 
 def log_files(name: str) -> dict[str, Path]:
-    """Return the files of a guest's logs by name: ``console``, ``qemu``, ``server``.
+    """Return the files of a guest's logs on the host: ``console``, ``qemu``, ``server``.
 
-    A guest without functions has no server. Raises :class:`LabError`.
+    A guest without functions has no server. The files need not exist. Raises :class:`LabError`.
     """
     with attached(name) as channel:
         files: dict[str, str] = json.loads(_answer(channel, "logs", _ANSWER_TIMEOUT))
@@ -101,7 +109,7 @@ def log_files(name: str) -> dict[str, Path]:
 def follow_log(name: str, show: Callable[[str], None]) -> None:
     """Show the log of the guest's kernel and all new lines, until the guest ends or reboots.
 
-    Raises :class:`LabError`.
+    Raises :class:`LabError` then; ``show`` is called from another thread, with printable text.
     """
     text = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -113,6 +121,10 @@ def follow_log(name: str, show: Callable[[str], None]) -> None:
 
 
 def _answer(channel: GuestChannel, what: str, timeout: float) -> str:
+    """Return the exec server's answer to a request.
+
+    Raises the error in it, and CommandTimeoutError after ``timeout`` seconds.
+    """
     job = channel.ask(what)
     job.wait(timeout)
     return bytes(job.stdout).decode(errors="replace")

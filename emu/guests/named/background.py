@@ -32,9 +32,10 @@ class BackgroundJob:
 
 
 def start_in_background(channel: GuestChannel, words: Sequence[str], title: str) -> BackgroundJob:
-    """Start a command whose output and exit status go to a log in the guest; return both.
+    """Start a command whose output and exit status go to a log in the guest.
 
-    ``title`` is the program's name, for the log's name. Raises GuestError when the start fails.
+    Return its process group and that log. ``title`` is the program's name, for the log's name. The
+    command outlives the channel. Raises GuestError when the start fails.
     """
     name = "".join(letter for letter in posixpath.basename(title) if letter.isalnum()) or "exec"
     job = channel.start("sh", ["sh", "-c", _START, "sh", name[:64], *words], {})

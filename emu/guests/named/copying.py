@@ -52,7 +52,8 @@ _MAX_TRAILING_BYTES = 1 << 20
 def copy_in(name: str, source: Path, target: str) -> None:
     """Copy a file or a directory to ``target`` in the guest, into it if it is a directory.
 
-    Raises :class:`LabError`, and OSError of the source.
+    Files belong to root there. Raises :class:`LabError` for a missing source or directory and for
+    errors of the guest's tar, and OSError of the source.
     """
     if not source.exists():
         raise LabError(missing("file or directory", source))
@@ -79,7 +80,8 @@ def copy_out(
     """Copy a file or a directory of the guest to ``target``, into it if it is a directory.
 
     ``warn`` is called for each member left out: devices, sockets, pipes. Raises :class:`LabError`,
-    also when the guest announces more than ``max_size`` bytes, and OSError of the target.
+    also when the guest announces more than ``max_size`` bytes or sends an invalid archive, and
+    OSError of the target. Files written before an error stay.
     """
     folder, base = posixpath.split(posixpath.normpath(source))
     if base in ("", ".", ".."):
@@ -115,7 +117,10 @@ class _Budget:
         self._max_size = self._left = max_size
 
     def charge(self, member: tarfile.TarInfo) -> None:
-        """Charge a member before it is written. Raises GuestError when it exceeds the budget."""
+        """Subtract a member's size, at least 4 KiB, from the budget before the member is written.
+
+        Raises GuestError for a negative size, or one above the rest of the budget.
+        """
         if member.size < 0:
             raise GuestError(f"the guest sent {one_line(member.name)} of {member.size} bytes")
         size = max(member.size, _BLOCK_SIZE)
@@ -129,6 +134,7 @@ class _Member(tarfile.TarInfo):
     """A member of a guest's archive; refuses sparse files, global and long extended headers."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """Process a header as tarfile does; ReadError for sparse, global and long headers."""
         if self.type == tarfile.GNUTYPE_SPARSE:
             self._refuse_sparse()
         if self.type == tarfile.XGLTYPE:
@@ -161,7 +167,10 @@ class _Input(io.RawIOBase):
 def _output(
     channel: GuestChannel, words: list[str], errors: bytearray
 ) -> Iterator[tuple[GuestJob, IO[bytes]]]:
-    """Start a command in the guest; hold it and its output, as a file, while the body runs."""
+    """Start a command in the guest; yield its job and its output, as a file, while the body runs.
+
+    Standard error is added to ``errors``, up to 32 KiB. The command is killed at the end.
+    """
     reader, writer = os.pipe()
 
     def sink(kind: int, data: bytes) -> None:
@@ -194,7 +203,7 @@ def _is_directory(channel: GuestChannel, path: str) -> bool:
 
 
 def _check(job: GuestJob, errors: bytearray, name: str, folder: str) -> None:
-    """Raise the error that the guest's tar reported, if it failed."""
+    """Wait for the guest's tar; raise the error that it reported if its status is not 0."""
     status = job.wait()
     if status:
         why = f"{job.name} in the guest ended with status {status}"
@@ -202,7 +211,7 @@ def _check(job: GuestJob, errors: bytearray, name: str, folder: str) -> None:
 
 
 def _complaint(errors: bytearray, name: str, folder: str) -> LabError | None:
-    """Return the error of the guest's tar, with a path in the guest and a reason.
+    """Return (not raise) the error of the guest's tar, with a path in the guest and a reason.
 
     ``folder`` is the directory of tar's names. Return other errors unchanged, and None if tar has
     reported none.
@@ -217,9 +226,10 @@ def _complaint(errors: bytearray, name: str, folder: str) -> LabError | None:
 
 
 def _unpack(archive: tarfile.TarFile, base: str, target: Path, warn: Warn, budget: _Budget) -> None:
-    """Write the archive's members below ``base`` to ``target``.
+    """Write the archive's members below ``base`` to ``target``; replace existing files.
 
-    Links are made at the end, and no path is resolved through one, not even another link's.
+    Links are made at the end, and no path is resolved through one, not even another link's. Raises
+    GuestError for a member outside ``base``, above the budget, or with too many links.
     """
     links: list[tuple[str, str]] = []
     link_bytes = 0
@@ -246,7 +256,10 @@ def _unpack(archive: tarfile.TarFile, base: str, target: Path, warn: Warn, budge
 
 
 def _path_of(name: str, base: str, target: Path) -> Path:
-    """Where the member ``name`` of an archive of ``base`` goes. Raises GuestError."""
+    """Return the host's path of the member ``name`` of an archive of ``base``; nothing is made.
+
+    Raises GuestError for a member outside ``base``, and for a path through a symbolic link.
+    """
     parts = PurePosixPath(name).parts
     rest = parts if base == "." else parts[1:]
     if ".." in parts or name.startswith("/") or (base != "." and parts[:1] != (base,)):
@@ -262,6 +275,10 @@ def _path_of(name: str, base: str, target: Path) -> Path:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    """Write a regular member to ``path``, with its time and permission bits.
+
+    Set-user-ID and the like are dropped.
+    """
     content = archive.extractfile(member)
     assert content is not None  # a regular file
     with open(path, "wb") as file:

@@ -38,7 +38,10 @@ Start = Callable[[contextlib.ExitStack], Mapping[str, GuestHandle]]
 def open_exec_servers(
     claim: running.NameClaim, info: Mapping[str, object], guests: Mapping[str, GuestHandle]
 ) -> Iterator[None]:
-    """Serve the guests' commands to other processes while the body runs, under the claim's name."""
+    """Serve the guests' commands to other processes while the body runs, under the claim's name.
+
+    info.json then lists the guests, which makes them known to :mod:`emu.guests.named.running`.
+    """
     with contextlib.ExitStack() as stack:
         entry = running.RunningEntry(claim.path.name, claim.path, {})
         for name, guest in guests.items():
@@ -54,11 +57,12 @@ def launch(
     meanwhile: contextlib.AbstractContextManager[object] | None = None,
     complaints: Sequence[GuestError] = (),
 ) -> None:
-    """Start guests in a daemon, and return when they accept commands.
+    """Start guests in a daemon (a fork of this process), and return when they accept commands.
 
     ``meanwhile`` is entered after the fork, because a fork does not copy its threads. ``start``
     appends to ``complaints``: the first one is raised, and the guests stay up. Raises
-    :class:`LabError` when the name is in use, or the error of ``start``.
+    :class:`LabError` when the name is in use, or the error of ``start``; no guest runs then. An
+    interrupt ends the daemon.
     """
     claim = running.NameClaim(name)
     reader, writer = os.pipe()
@@ -82,9 +86,10 @@ def launch(
 
 
 def end(entry: running.RunningEntry) -> GuestError | None:
-    """End the daemon of that entry. Raises :class:`LabError` when it does not end.
+    """End the daemon of that entry and thereby its guests: SIGTERM, after 30 s SIGKILL.
 
-    Return the error that the server of its functions has reported, if any.
+    Return the error that the server of its functions has reported, None without one. Return None at
+    once if no process ID is known yet. Raises :class:`LabError` when it does not end.
     """
     if entry.pid <= 0:
         return None
@@ -96,7 +101,10 @@ def end(entry: running.RunningEntry) -> GuestError | None:
 
 
 def _end(pid: int, has_ended: Callable[[], bool] | None = None) -> bool:
-    """Terminate a process, or kill it when it does not end; return whether it has ended."""
+    """Send SIGTERM, after 30 s SIGKILL; return whether the process has ended 30 s later.
+
+    If ``has_ended`` returns True first, no signal is sent: the number may be reused.
+    """
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -118,7 +126,7 @@ def _end(pid: int, has_ended: Callable[[], bool] | None = None) -> bool:
 
 @contextlib.contextmanager
 def _heard(path: Path) -> Iterator[IO[bytes] | None]:
-    """Open the pipe for final errors without waiting for a writer; None when absent."""
+    """Open the named pipe for final errors without waiting for a writer; yield None when absent."""
     try:
         number = _without_waiting(str(path), os.O_RDONLY)
     except OSError:
@@ -154,7 +162,11 @@ def _keep(
     report: int,
     complaints: Sequence[GuestError],
 ) -> NoReturn:
-    """Run the daemon; ``report`` is the descriptor for the outcome of its start."""
+    """Run the daemon in the forked process until SIGTERM; never return.
+
+    ``report`` is the descriptor to which the outcome of its start is written: ``UP`` or an error.
+    If the starting command has ended, the guests end.
+    """
     status = 1
     try:
         os.setsid()

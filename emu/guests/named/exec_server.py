@@ -94,7 +94,7 @@ class ExecServer:
         threading.Thread(target=self._accept, name="exec server", daemon=True).start()
 
     def close(self) -> None:
-        """Accept no more clients, and close the present connections."""
+        """Accept no more clients, and close the present connections, whose commands are killed."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -104,6 +104,7 @@ class ExecServer:
                     client.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
+        """Serve each client in a thread, until :meth:`close`; refuse more than 64 clients."""
         while True:
             try:
                 client, _ = self._socket.accept()
@@ -122,6 +123,7 @@ class ExecServer:
                 ).start()
 
     def _serve(self, client: socket.socket) -> None:
+        """Serve one client until it disconnects or sends an invalid frame; log the reason."""
         with client:
             try:
                 ExecSession(self._guest, client).serve()
@@ -145,7 +147,10 @@ class ExecSession:
         self._is_asked = False
 
     def serve(self) -> None:
-        """Serve the client until it disconnects. Raises OSError and ChannelFrameError."""
+        """Serve the client until it disconnects, then kill its commands (SIGHUP, SIGKILL).
+
+        Raises OSError when the connection fails, ChannelFrameError for an invalid frame.
+        """
         decoder = frames.FrameDecoder()
         self._send(frames.HELLO, 0, frames.MARK + self._guest.kernel_release.encode())
         try:
@@ -164,7 +169,7 @@ class ExecSession:
         self._outbox.put(frames.encode(kind, job, payload))
 
     def _hold(self, paused: bool) -> None:
-        """Pause or resume this client's commands while the client does not read."""
+        """Pause or resume the output of this client's commands, while the client does not read."""
         with self._hold_lock:
             self._is_held = paused
             for job, _ in list(self._jobs.values()):
@@ -172,6 +177,10 @@ class ExecSession:
                     job.pause(paused)
 
     def _handle(self, frame: frames.ChannelFrame) -> None:
+        """Act on one frame of the client; ignore frames for a command that has ended.
+
+        Raises ChannelFrameError for invalid frames, too many commands or input beyond the window.
+        """
         known = self._jobs.get(frame.job)
         if frame.kind == frames.PING:
             self._send(frames.PONG)
@@ -188,6 +197,10 @@ class ExecSession:
                 known[0].kill(frame.payload[0])
 
     def _start(self, frame: frames.ChannelFrame) -> None:
+        """Start a command in the guest, with two threads for its input and its end.
+
+        A GuestError is answered by FAILED. Raises ChannelFrameError above 64 commands.
+        """
         if len(self._jobs) >= _MAX_JOBS:
             raise frames.ChannelFrameError(f"more than {_MAX_JOBS} commands at once")
         argv, settings, has_input = frames.decode_command(frame.payload)
@@ -220,6 +233,7 @@ class ExecSession:
             given.pass_on(job, credit)
 
     def _finish(self, number: int, job: GuestJob, given: Inbox) -> None:
+        """Wait for the command and send its EXIT status, or FAILED with the guest's error."""
         with contextlib.suppress(OSError):
             try:
                 status = self._guest.wait(job)
@@ -230,7 +244,10 @@ class ExecSession:
         given.end()
 
     def _ask(self, frame: frames.ChannelFrame) -> None:
-        """Start a request to this server in a separate thread, one at a time."""
+        """Start a request to this server in a separate thread, one at a time.
+
+        Raises ChannelFrameError for an unknown request, or while another one runs.
+        """
         try:
             work = self._request(**json.loads(frame.payload))
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -259,6 +276,7 @@ class ExecSession:
         return works[what]
 
     def _do(self, number: int, work: Callable[[], str | None]) -> None:
+        """Do a request and send its answer as output and status 0, or FAILED with the error."""
         with contextlib.suppress(OSError):
             try:
                 answer = work()

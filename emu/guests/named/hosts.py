@@ -39,11 +39,11 @@ def start(
     stack: contextlib.ExitStack,
     complain: Callable[[GuestError], None] | None = None,
 ) -> Mapping[str, Guest]:
-    """Boot every guest and run its commands; push the cleanup on ``stack``.
+    """Boot every guest and run its commands; push the cleanup on ``stack``; return them by name.
 
-    No more guests boot at once than the host has processors. Raises :class:`LabError`, also for a
-    failed command; with ``complain``, that is called with the error instead, and the guest stays
-    up.
+    No more guests boot at once than the host has processors. A fault plan that waits for the driver
+    starts when all are up. Raises :class:`LabError`, also for a failed command; with ``complain``,
+    that is called with the error instead, and the guest stays up.
     """
     hosts = _Hosts({})
     sockets: list[Path] = []
@@ -90,7 +90,11 @@ def start(
 
 
 def _await(node: LabNode, guest: Guest, complain: Callable[[GuestError], None] | None) -> None:
-    """Wait for a guest, then run its commands until one fails."""
+    """Wait for a guest, then run its commands until one fails.
+
+    A failed command is passed to ``complain``, or raised without it; a failed boot is always
+    raised. The error names file, line and guest.
+    """
     try:
         guest.wait_ready()
     except GuestError as error:

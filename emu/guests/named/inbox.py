@@ -29,7 +29,11 @@ class Inbox:
         self._parts.put(b"")
 
     def pass_on(self, job: GuestJob, credit: Callable[[int], None]) -> None:
-        """Write the input to the command as fast as the command reads it, until the input ends."""
+        """Write the input to the command as fast as the command reads it, until the input ends.
+
+        ``credit`` is called with the bytes of each write. Blocks; runs in a thread of its own.
+        Raises GuestError.
+        """
         while data := self._parts.get():
             job.write(data)
             self._passed += len(data)

@@ -37,7 +37,11 @@ class Outbox:
             threading.Thread(target=work, name="outbox", daemon=True).start()
 
     def put(self, data: bytes) -> None:
-        """Queue data. Raises OSError after :meth:`close`, or when the queue exceeds its limit."""
+        """Queue data; return at once, also for a slow client.
+
+        Raises OSError after :meth:`close`, and when the queue exceeds 64 MiB, which closes the
+        outbox.
+        """
         with self._changed:
             if self._size > MOST:
                 self._end()

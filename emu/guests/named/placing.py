@@ -19,8 +19,9 @@ def placed(
 ) -> list[str]:
     """Return the command ``words``, run in ``cwd`` as ``user``; ``settings`` are ``NAME=VALUE``.
 
-    Status 125, as of coreutils' env, means that the directory or the user does not exist. The user
-    has the environment of a login: HOME, SHELL, USER, LOGNAME and PATH.
+    Without options the words are unchanged. Status 125, as of coreutils' env, means that the
+    directory or the user does not exist. The user has the environment of a login: HOME, SHELL,
+    USER, LOGNAME and PATH.
     """
     argv = list(words)
     if cwd is not None or settings:

@@ -60,7 +60,10 @@ def check_name(name: str) -> None:
 
 
 def directory() -> Path:
-    """Return the runtime directory, which belongs to this user alone. Raises :class:`LabError`."""
+    """Return the runtime directory, which belongs to this user alone; create it when absent.
+
+    Raises :class:`LabError` if it cannot be made, belongs to another user, or is open to others.
+    """
     path = _place()
     try:
         with contextlib.suppress(FileExistsError):
@@ -82,7 +85,11 @@ def directory() -> Path:
 
 
 def _place() -> Path:
-    """Return a path that no other user can create first: never in a world-writable directory."""
+    """Return the runtime directory's path: in XDG_RUNTIME_DIR, /run/user/UID, or else the cache.
+
+    No other user can create it first, as it is never in a world-writable directory. The directory
+    is not created here.
+    """
     base = os.environ.get("XDG_RUNTIME_DIR", "")
     if base.startswith("/") and os.path.isdir(base):
         return Path(base) / "mlx5emu"
@@ -122,7 +129,10 @@ class NameClaim:
         self._lock.close()
 
     def _locked(self) -> IO[bytes]:
-        """Return the lock's file, locked; retry when its previous holder has removed the file."""
+        """Return the lock's file, locked; retry when its previous holder has removed the file.
+
+        Raises LabError at once if another process holds the name.
+        """
         while True:
             lock = _lock_file(self._name, os.O_CREAT)
             try:
@@ -142,7 +152,7 @@ class NameClaim:
 
 
 def _sweep() -> None:
-    """Remove the directories of killed runs: names with a process's number, like run-1234."""
+    """Remove the directories of killed ``run-PID`` names, whose lock no process holds."""
     for path in directory().glob(f"run-*{_LOCK_SUFFIX}"):
         name = path.name.removesuffix(_LOCK_SUFFIX)
         if not re.fullmatch(r"run-\d+", name):
@@ -154,7 +164,7 @@ def _sweep() -> None:
 
 
 def entries() -> list[RunningEntry]:
-    """Return the running entries by name."""
+    """Return the names whose lock a process holds, sorted; their guests may still be starting."""
     result = []
     for lock in sorted(directory().glob(f"*{_LOCK_SUFFIX}")):
         name = lock.name.removesuffix(_LOCK_SUFFIX)
@@ -165,7 +175,7 @@ def entries() -> list[RunningEntry]:
 
 
 def find(name: str) -> RunningEntry:
-    """Return the running entry of that name. Raises :class:`LabError`."""
+    """Return the running entry of that name. Raises :class:`LabError`, which lists the others."""
     running = entries()
     for entry in running:
         if entry.name == name:
@@ -176,9 +186,9 @@ def find(name: str) -> RunningEntry:
 
 
 def find_guest(name: str) -> Path:
-    """Return the socket of the guest that :func:`resolve` finds. Raises :class:`LabError`.
+    """Return the socket of the guest that :func:`resolve` finds.
 
-    The name of a lab is refused when the lab has several guests.
+    Raises :class:`LabError`, also for the name of a lab with several guests.
     """
     entry, guest = resolve(name)
     if not guest and len(entry.guests) == 1:
@@ -192,7 +202,7 @@ def resolve(name: str) -> tuple[RunningEntry, str]:
     """Return the entry of a name, and the guest in it; "" when the name is a whole lab's.
 
     ``name`` is that of a guest or a lab, ``LAB/GUEST``, or the name of a guest that only one lab
-    has. Raises :class:`LabError`.
+    has. Raises :class:`LabError` for an unknown or ambiguous name, and while the lab is starting.
     """
     lab, _, guest = name.partition("/")
     running = entries()
@@ -215,7 +225,7 @@ def _choices(entry: RunningEntry) -> str:
 
 
 def is_held(name: str) -> bool:
-    """Return whether a process holds that name."""
+    """Return whether a live process holds that name's lock; False if the lock is absent."""
     try:
         with _lock_file(name) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -47,7 +47,10 @@ def host_of(name: str) -> str:
 
 
 def name_of(host: str) -> str:
-    """Return the guest of a host name; guests' names may have dots. Raises :class:`LabError`."""
+    """Return ``NAME`` or ``LAB/GUEST`` of an ssh host name; guests' names may have dots.
+
+    Raises :class:`LabError` if no such guest runs.
+    """
     name = host.removesuffix(SUFFIX)
     for entry in running.entries():
         if entry.name == name:
@@ -74,7 +77,10 @@ def server_words() -> list[str]:
 
 
 def config() -> str:
-    """Return the hosts' settings, as in ~/.ssh/config. Raises :class:`LabError`."""
+    """Return the settings for ``*.mlx5emu`` hosts, as in ~/.ssh/config; make the key when absent.
+
+    Raises :class:`LabError` when the key cannot be made.
+    """
     proxy = shlex.join([sys.executable, "-P", "-m", "emu", "ssh", "--proxy"])
     lines = (
         "User root",
@@ -98,7 +104,10 @@ def config_file() -> Path:
 
 
 def _key() -> Path:
-    """Return our own key; make it when absent."""
+    """Return the path of our own private key; make it by ssh-keygen when absent.
+
+    Raises LabError without ssh-keygen, or when it fails.
+    """
     path = cache.subdir("ssh") / _KEY
     with cache.lock("ssh"):
         if path.exists() and path.with_suffix(".pub").exists():

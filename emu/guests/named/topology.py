@@ -122,7 +122,11 @@ class Checks:
 
 
 def read(path: Path, checks: Checks | None = None) -> LabTopology:
-    """Return the topology in a file, whose paths are relative to it. Raises :class:`LabError`."""
+    """Return the topology in a file, whose paths are relative to it. No guest is started.
+
+    ``checks`` adds checks of devices and server. All mistakes are reported in one
+    :class:`LabError`, each with its line. Kernels of the archive are fetched after the checks.
+    """
     file = TomlFile(path, TopologyFile, {"guest": LabGuestTable, "server": ServerTable}, LabError)
     base = path.resolve().parent
     named: list[_Named] = []
@@ -160,7 +164,10 @@ def read(path: Path, checks: Checks | None = None) -> LabTopology:
 
 
 def _of_devices(file: TopologyFile, checks: Checks) -> Iterator[tuple[Place, object]]:
-    """Yield mistakes in the guests' devices: alone, and together with those of earlier guests."""
+    """Yield the place and reason of each guest's devices that ``checks`` refuses.
+
+    Devices are checked together with those of earlier guests.
+    """
     good: list[str] = []
     for number, guest in enumerate(file.guest):
         mine = [
@@ -176,7 +183,7 @@ def _of_devices(file: TopologyFile, checks: Checks) -> Iterator[tuple[Place, obj
 
 
 def _of_server(server: ServerTable, base: Path, checks: Checks) -> Iterator[tuple[Place, object]]:
-    """Yield mistakes in the server's options."""
+    """Yield the place and reason of each invalid option of the server."""
     given = server.given()
     unusable: set[str] = set()
     for name, value in given.items():
@@ -223,7 +230,10 @@ class _Named:
 
 
 def _named(guest: LabGuestTable, table: int) -> Iterator[_Named]:
-    """Yield the guests of a table. Raises LabError for an invalid name."""
+    """Yield the guests of a table, with their number in place of ``{n}``.
+
+    Raises LabError for an invalid name, and for several guests without ``{n}`` in the name.
+    """
     for number in range(1, guest.count + 1):
         name = guest.name.replace("{n}", str(number))
         if name == guest.name and guest.count > 1:
@@ -234,7 +244,7 @@ def _named(guest: LabGuestTable, table: int) -> Iterator[_Named]:
 
 
 def _filled(value: object, number: int) -> Any:
-    """Return a value of a file with a guest's number in its texts."""
+    """Return a value with ``{n}`` replaced in its texts; a list becomes a tuple."""
     if isinstance(value, str):
         return value.replace("{n}", str(number))
     if isinstance(value, list | tuple):
@@ -243,6 +253,7 @@ def _filled(value: object, number: int) -> Any:
 
 
 def _check_names(names: Sequence[str]) -> None:
+    """Raise LabError for two guests of one name, or more than 64 guests."""
     for name in names:
         if names.count(name) > 1:
             raise LabError(f"two guests are called {name}")

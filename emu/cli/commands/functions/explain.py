@@ -52,7 +52,7 @@ class Refusal:
 def _failure(
     _ctx: click.Context, _param: click.Parameter, words: tuple[str, ...]
 ) -> Refusal | ErrorCodes:
-    """Return the codes of a syndrome or of a whole line of a log. Raises BadParameter.
+    """Return the codes of a syndrome or of a whole line of a log. Raises BadParameter without any.
 
     A syndrome is hexadecimal, with or without 0x. One byte is a vendor syndrome, because syndromes
     of commands have three bytes.
@@ -97,6 +97,7 @@ def explain(failure: Refusal | ErrorCodes) -> None:
 
 
 def _explain_error(codes: ErrorCodes) -> None:
+    """Print the meanings of the codes of an error CQE or queue pair; UserError for unknown ones."""
     found = meanings(codes)
     if not found:
         raise UserError(
@@ -107,6 +108,10 @@ def _explain_error(codes: ErrorCodes) -> None:
 
 
 def _explain_refusal(refusal: Refusal) -> None:
+    """Print each check that can set the syndrome, with status, source line and commands.
+
+    Raises UserError for an unknown syndrome, or one that never has the log's status.
+    """
     reasons = [
         reason for reason in collect(emu, firmware_cmds) if reason.syndrome == refusal.syndrome
     ]
@@ -125,6 +130,7 @@ def _say(line: str) -> None:
 
 
 def _unknown(refusal: Refusal) -> str:
+    """Return why no check has the syndrome: set by the driver, zero, or from another version."""
     if refusal.syndrome == _DRIVERS_OWN:
         return (
             f"{_DRIVERS_OWN:#x} is set by the driver, which did not send the command: the device"
@@ -154,6 +160,7 @@ def _said_by(refusal: Refusal, reasons: list[Reason]) -> list[Reason]:
 
 
 def _location(reason: Reason, refusal: Refusal) -> str:
+    """Return source file, line and function of a check, and the commands that it can refuse."""
     path = reason.module.replace(".", "/")
     names = commands_of(reason)
     if refusal.command and (refusal.command in names or not names):
@@ -164,7 +171,10 @@ def _location(reason: Reason, refusal: Refusal) -> str:
 
 
 def commands_of(reason: Reason) -> list[str]:
-    """Return the commands that the reason's function handles, else those of its module."""
+    """Return the names of the commands that the reason's function handles, else its module's.
+
+    The list is empty for a check that no command's module contains.
+    """
     here = [
         command
         for command in firmware_cmds.TABLE.values()

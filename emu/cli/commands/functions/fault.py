@@ -63,7 +63,10 @@ def points(name: str, field: str) -> None:
 
 
 def _values(name: str, field: str) -> list[str]:
-    """Return the values of a field of a point's events. Raises UserError for an unknown field."""
+    """Return the named values of a field of a point's events, or a sentence about its numbers.
+
+    Raises UserError for an unknown field.
+    """
     from emu.device.faults.enum_names import names_of
     from emu.device.faults.parameters import listing
     from emu.device.faults.schema import POINTS

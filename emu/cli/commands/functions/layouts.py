@@ -84,6 +84,10 @@ def check(
 
 
 def _of_suite(suite: str) -> BtfReport:
+    """Compare with the driver in a suite's guest image; build the image when absent.
+
+    Raises LabError.
+    """
     with display() as (progress, on_wait):
         built = image.ensure(suite, progress=progress, on_wait=on_wait)
     with work_directory() as directory:
@@ -91,6 +95,7 @@ def _of_suite(suite: str) -> BtfReport:
 
 
 def _of_files(modules: list[Path], kernel: Path) -> BtfReport:
+    """Compare the declared structures with the BTF of these files; UserError if unreadable."""
     try:
         with working("reading the driver's type information"):
             driver = binaries.load(modules, kernel)
@@ -100,6 +105,10 @@ def _of_files(modules: list[Path], kernel: Path) -> BtfReport:
 
 
 def _show(console: Console, report: BtfReport, explained: bool, unmodelled: bool) -> None:
+    """Print a report: its counts, the differences, and known differences that this kernel lacks.
+
+    ``explained`` adds the known differences by reason, ``unmodelled`` the fields that are reserved.
+    """
     verdict = "[green]hold[/]" if report.holds else "[red]do not hold[/]"
     line = (
         f"{escape(report.release)}: {report.structures} structures {verdict}: "

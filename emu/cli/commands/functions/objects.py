@@ -91,6 +91,7 @@ def _show_segment(screen: Console, segment: Mapping[str, Any]) -> None:
 
 
 def _show(screen: Console, title: str, listing: Mapping[str, Any]) -> None:
+    """Print the table of one kind of objects, and the trees of its indirect keys."""
     items: Sequence[Mapping[str, Any]] = listing["items"]
     shown = (
         f"{len(items)} of {listing['total']}" if len(items) < listing["total"] else listing["total"]
@@ -115,7 +116,10 @@ def _show_trees(screen: Console, items: Sequence[Mapping[str, Any]]) -> None:
 def _tree(
     item: Mapping[str, Any], by_key: Mapping[int, Mapping[str, Any]], above: frozenset[int]
 ) -> Tree:
-    """Return the tree of a key and the keys it refers to; cycles are not followed."""
+    """Return the tree of a key and the keys it refers to.
+
+    Cycles are not followed; a key that does not exist is marked.
+    """
     tree = Tree(f"key {item['key']:#x} {item['mode']}")
     for entry in item.get("below", ()):
         below = by_key.get(entry["key"])
@@ -140,6 +144,7 @@ _HEX = frozenset(
 
 
 def _word(name: str, value: object) -> str:
+    """Return a field's value as printable text; "-" for None, hexadecimal for handles."""
     if value is None:
         return "-"
     if isinstance(value, dict):

@@ -56,7 +56,10 @@ class _RefusedError(click.ClickException):
 
 
 def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
-    """Return an octal mode that lets the owner connect. Raises BadParameter for others."""
+    """Return an octal mode that lets the owner connect (0200 set).
+
+    Raises BadParameter for others.
+    """
     try:
         mode = int(value, 8)
     except ValueError:
@@ -292,7 +295,10 @@ def _attached(transport: str, socket: Path) -> str:
 
 
 def _check_begin(path: Path) -> None:
-    """Refuse a plan that begins once the driver is up, which a server cannot detect."""
+    """Raise UsageError for a plan that begins once the driver is up, which a server cannot detect.
+
+    Raises UserError for a plan with mistakes.
+    """
     from emu.device.faults.plan import LOADED
     from emu.server.service.plan_files import read_plan
 
@@ -304,7 +310,10 @@ def _check_begin(path: Path) -> None:
 
 
 def example(sockets: Sequence[Path]) -> str:
-    """Return a command line of QEMU with a function for each of ``sockets``."""
+    """Return a command line of QEMU with a function for each of ``sockets``, for display.
+
+    The program is the suitable QEMU that is installed or cached, else ``"$(mlx5emu qemu)"``.
+    """
     from emu.guests.machine import qemu
 
     try:

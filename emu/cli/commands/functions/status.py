@@ -116,7 +116,7 @@ def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
 
 
 def _segment(segment: Mapping[str, Any]) -> Rows:
-    """Return a table of a segment's ports and their dropped packets."""
+    """Return a table of a segment's ports: link, counts, and dropped packets by reason."""
     titles = {name: _PORT_TITLES.get(name, name) for name in _PORT}
     numbers = [titles[name] for name in _PORT_COUNTS]
     table = Rows(*titles.values(), numbers=numbers, title=one_line(segment["segment"]))
@@ -146,7 +146,7 @@ def _adapter(function: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _ledger(ledger: Mapping[str, Any]) -> str:
-    """Return the host memory held for a function, largest account first."""
+    """Return the host memory held for a function, with its limit, largest account first."""
     accounts = sorted(ledger["accounts"].items(), key=lambda account: -account[1])
     parts = ", ".join(f"{kind} {units.size(used)}" for kind, used in accounts)
     total = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
@@ -154,7 +154,7 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
 
 
 def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``after`` with counts per second since ``before``.
+    """Return ``after`` with counts per second since ``before``, and the interval in ``seconds``.
 
     A count that decreased, because objects were destroyed, has the rate 0.
     """

@@ -74,6 +74,10 @@ def mend(words: tuple[str, ...], control: Path | None) -> None:
 
 
 def _set(words: tuple[str, ...], control: Path | None, *, is_cut: bool) -> None:
+    """Cut or mend the cable at the port that ``words`` name.
+
+    Raises UsageError for words that are not [NAME] NODE PORT, and ControlError of the server.
+    """
     name, end = named(words, control, lambda _word: len(words) > _END)
     if len(end) != _END or not end[1].isdecimal():
         raise click.UsageError("give the name of a node and the number of one of its ports")

@@ -48,7 +48,10 @@ _NEW_FILE = NewFile()
 
 
 def _known(value: str, names: Iterable[str]) -> str:
-    """Return the known name of ``value``, without regard to case. Raises BadParameter."""
+    """Return the known name that equals ``value`` without regard to case.
+
+    Raises BadParameter, with similar names, for an unknown one.
+    """
     known = {name.lower(): name for name in names}
     if value.lower() in known:
         return known[value.lower()]
@@ -65,6 +68,10 @@ def _ops(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[
 
 
 def _op(value: str) -> str:
+    """Return the name of a command given by number or name.
+
+    Raises BadParameter for an unknown name.
+    """
     try:
         return op_name(int(value, 0))
     except ValueError:
@@ -237,6 +244,11 @@ def _json_line(line: str, _event: TraceEvent) -> None:
 
 
 def _printer(form: TextForm, screen: Console, *, is_cut: bool) -> Callable[[str, TraceEvent], None]:
+    """Return a function that prints an event: coloured on a terminal, plain elsewhere.
+
+    With ``is_cut`` a line is truncated at the terminal's width.
+    """
+
     def print_event(_line: str, event: TraceEvent) -> None:
         if screen.is_terminal:
             line = _coloured(event, form.columns(event))

@@ -45,7 +45,8 @@ def cp(source: str, target: str, max_size: int) -> None:
 def _parted(location: str) -> tuple[str, str]:
     """Return a guest's name and a path in it; the name is empty for a path of the host.
 
-    A location that begins with a dot or a slash is a path of the host.
+    A location without a colon, or that begins with a dot or a slash, is a path of the host. An
+    empty path in a guest is root's home.
     """
     name, colon, path = location.partition(":")
     if not colon or not name or name.startswith((".", "/")):

@@ -28,7 +28,10 @@ def down(names: tuple[str, ...], everything: bool) -> None:
 
 
 def end_all(entries: Iterable[running.RunningEntry]) -> None:
-    """Stop guests and labs. Raises the first error of a server after printing the others."""
+    """Stop guests and labs one after another, and print each name.
+
+    Errors that their servers reported are printed, except the first, which is raised at the end.
+    """
     complaints: list[GuestError] = []
     for entry in entries:
         with working(f"stopping {entry.name}"):

@@ -152,7 +152,7 @@ def _copy_out(name: str, sources: Sequence[str], folder: Path, max_size: int) ->
 
 
 def _checks() -> topology.Checks:
-    """Return the parsers of the server's values, which only this command imports."""
+    """Return the parsers of the server's values for ``topology.read``, imported only here."""
     from emu.server.net.eth.spec import parse as net
     from emu.server.service.devicespec import parse_all as devices
     from emu.server.service.listening import check_fabric, check_uplinks
@@ -165,6 +165,7 @@ def _checks() -> topology.Checks:
 
 
 def _state(name: str) -> tuple[str, str, str]:
+    """Return a guest's state, kernel and used memory; the last two are empty if it is not up."""
     words = ["sh", "-c", 'uname -r; free -m | awk \'/^Mem/ {print $3, "of", $2, "MiB"}\'']
     state = attach.state_of(name)
     if state != UP:
@@ -179,7 +180,10 @@ def _state(name: str) -> tuple[str, str, str]:
 
 
 def _lab(name: str | None) -> running.RunningEntry:
-    """Return the lab ``name``, by default the only one that runs. Raises LabError."""
+    """Return the lab ``name``, by default the only one that runs.
+
+    Raises LabError if no lab or several labs run.
+    """
     if name is not None:
         return running.find(name)
     labs = [entry for entry in running.entries() if entry.info.get("lab")]

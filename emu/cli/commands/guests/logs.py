@@ -54,10 +54,7 @@ def logs(name: str, whose: str, follow: bool) -> None:
 
 
 def _show(log: Path, at: int, text: io.IncrementalNewlineDecoder) -> int:
-    """Print a log from offset ``at`` on; return the offset of its end.
-
-    A log that does not exist yet is empty.
-    """
+    """Print a log from offset ``at`` on; return the offset of its end. An absent log is empty."""
     try:
         file = log.open("rb")
     except FileNotFoundError:

@@ -52,7 +52,10 @@ def _show(entries: Sequence[running.RunningEntry]) -> None:
 
 
 def _state(entry: running.RunningEntry) -> str:
-    """Return the state of an entry's guests; if they differ, the state of each with its name."""
+    """Return the state of an entry's guests; if they differ, each guest's name and state.
+
+    Return "booting" for an entry without guests yet.
+    """
     states = {name: attach.state_of(f"{entry.name}/{name}") for name in entry.guests}
     if len(set(states.values())) < 2:
         return next(iter(states.values()), "booting")

@@ -43,6 +43,7 @@ def command(config: bool, proxy: str | None, name: str | None, words: tuple[str,
 
 
 def _log_in(name: str, words: tuple[str, ...]) -> None:
+    """Replace this process by ssh to the guest. Raises LabError without ssh."""
     try:
         os.execvp("ssh", ["ssh", "-F", str(ssh.config_file()), ssh.host_of(name), *words])
     except FileNotFoundError:

@@ -112,7 +112,7 @@ def clean(suites: tuple[str, ...], old: bool, everything: bool) -> None:
 
 
 def _remove_others() -> int:
-    """Remove the rest of the cache; return the number of bytes freed."""
+    """Remove kernels, QEMU, logs of past runs and all images; return the number of bytes freed."""
     freed = 0
     for name in ("images", "kernels", "qemu", "runs"):
         directory = cache.subdir(name)

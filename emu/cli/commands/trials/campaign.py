@@ -158,6 +158,11 @@ def show_report(directory: Path, minimize: bool) -> None:
 def _carry_on(
     store: Store, patterns: tuple[str, ...], *, jobs: int | None, dask: str | None, minimize: bool
 ) -> None:
+    """Execute the pending runs under the campaign's lock, report, and exit the process.
+
+    The status is 0 if all chosen runs passed, else 1. Raises UsageError for ``jobs`` with ``dask``,
+    and UserError if another process holds the lock.
+    """
     if jobs is not None and dask is not None:
         raise click.UsageError(
             "use --jobs or --dask, not both: a cluster's workers set the number of guests"
@@ -190,6 +195,10 @@ def _report_when_interrupted(store: Store, names: Collection[str] | None) -> Ite
 def _executor(
     store: Store, names: Collection[str] | None, jobs: int | None, dask: str | None
 ) -> RunExecutor:
+    """Return the executor of the runs: the cluster at ``dask``, else ``jobs`` local workers.
+
+    For local workers QEMU and images are built first.
+    """
     if dask is not None:
         from emu.instruments.campaign.cluster import Cluster
 
@@ -204,9 +213,10 @@ def _executor(
 
 
 def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | None = None) -> None:
-    """Execute the missing runs among ``names``, by default among all runs.
+    """Execute the missing runs among ``names``, by default among all, and show the progress.
 
-    A terminal shows a progress bar; otherwise each run prints a line.
+    A terminal shows a progress bar and runs with findings; otherwise each run prints a line. Raises
+    as :func:`emu.instruments.campaign.drive.drive` does.
     """
     console = Console(stderr=True)
     counts: Counter[Ended] = Counter()
@@ -244,7 +254,10 @@ def _bar(console: Console) -> Iterator[tuple[Progress, Any]]:
 
 
 def _minimize(store: Store) -> None:
-    """Search and store minimal plans of findings that have a record and no plan yet."""
+    """Search and store minimal plans of findings that have a record and no plan yet.
+
+    Each trial boots a guest. A finding that does not recur is reported and gets no plan.
+    """
     outcome = report(store.name, store.runs, store.results())
     child = Child(GUEST_RUN)
     try:
@@ -266,7 +279,10 @@ def _minimize(store: Store) -> None:
 
 
 def _conclude(store: Store, names: Collection[str] | None = None) -> int:
-    """Write the report of all runs, print that of ``names``, and return the exit status."""
+    """Write the report of all runs, print that of ``names``, and return the exit status.
+
+    The status is 0 if each of ``names`` (all by default) passed or was skipped, else 1.
+    """
     results = store.results()
     outcome = report(store.name, store.runs, results)
     chosen = {name: run for name, run in store.runs.items() if names is None or name in names}
@@ -282,6 +298,7 @@ def _conclude(store: Store, names: Collection[str] | None = None) -> int:
 
 
 def _print(console: Console, outcome: CampaignReport) -> None:
+    """Print the campaign's tables: results by plan and kernel, counts by axis, findings."""
     for axis in AXES:
         counts = outcome.counts(axis)
         if axis == _DOWN:

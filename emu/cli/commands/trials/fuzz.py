@@ -228,6 +228,10 @@ def replay(which: Path, **choices: object) -> None:
 
 
 def _replay_library(path: Path, choices: Mapping[str, Any]) -> None:
+    """Try a plan of examples/findings in up to three guests; print its findings and the log.
+
+    Raises UserError if its finding did not recur.
+    """
     from emu.instruments.fuzz.library import TRIALS, reproduce
 
     with working(f"trying {path.name}"):
@@ -265,6 +269,10 @@ def report(which: Path, tree: Path | None) -> None:
 
 
 def _report(which: Path) -> Any:
+    """Return the data of a finding in a corpus, or of a plan of examples/findings, for a mail.
+
+    Raises UserError for an unknown finding.
+    """
     from emu.device.faults.parser import dump
     from emu.host.userfiles import read_infile
     from emu.instruments.fuzz.campaign import REPRODUCTIONS
@@ -287,7 +295,10 @@ def _report(which: Path) -> Any:
 
 
 def _named(corpus: Corpus, name: str) -> tuple[str, CorpusEntry, tuple[str, ...]]:
-    """Return the title of a finding (or empty), its input and its functions."""
+    """Return the title of a finding (empty for an input), its input, and its functions.
+
+    Raises UserError if the corpus has neither under ``name``.
+    """
     finding = corpus.findings().get(name)
     if finding is not None:
         return finding.title, corpus.finding(name), tuple(finding.device)

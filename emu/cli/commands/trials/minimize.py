@@ -86,7 +86,7 @@ def minimize(
 
 
 def _conclude(recorded: FaultRecord, faults: Sequence[One], output: Path | None, verb: str) -> None:
-    """Write the plan that fires ``faults``, and print their number."""
+    """Write the plan that fires ``faults`` to ``output`` or standard output; print their number."""
     text = dump(recorded.replayed(faults))
     click.echo(f"mlx5emu: {len(faults)} of {len(recorded.fired)} faults {verb}", err=True)
     if output is None:
