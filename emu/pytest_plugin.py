@@ -199,7 +199,7 @@ def _check_options(config: pytest.Config) -> None:
 
 
 def _said(config: pytest.Config) -> dict[str, Any]:
-    """Return the guest options of the command line by name, without the suites.
+    """Return the guest options of the command line by name, without absent ones and the suites.
 
     With several suites each test has one, by its fixture.
     """
@@ -298,7 +298,8 @@ def _directory(base: Path, chosen: dict[str, object], is_fresh: bool) -> Path:
 def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[Faults]:
     """Yield the faults of the test's guest; all rules are removed when the test ends.
 
-    Rules of a plan in the guest's options are removed too. Fired rules are kept for the report.
+    Rules of a plan in the guest's options are removed too. Rules and their counts are kept for the
+    report.
     """
     with Faults(mlx5_guest.control_socket, request.node.stash[_WATCHED]) as faults:
         yield faults
@@ -307,7 +308,10 @@ def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[F
 
 @pytest.fixture
 def mlx5_leaks(mlx5_guest: Guest) -> Iterator[Leaks]:
-    """Yield a check for objects that every turn of the same work leaves in the device."""
+    """Yield a check for objects that every turn of the same work leaves in the device.
+
+    The check runs only when the test calls it.
+    """
     from emu.server.control.client import Client
 
     with Client(mlx5_guest.control_socket) as control:

@@ -103,7 +103,7 @@ def _fail(message: str, status: int, detail: str = "") -> NoReturn:
 
 @contextlib.contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the process like Ctrl-C while the body runs.
+    """Let SIGTERM and SIGHUP end the process like Ctrl-C while the body runs, with 128 + signal.
 
     Guests are stopped and temporary files are removed. A signal that the parent has set to ignored
     (nohup) stays ignored. In a thread other than the main thread no handler is set, because Python

@@ -146,6 +146,10 @@ def disk_usage(path: Path) -> int:
 
 
 def _occupied(path: str | Path) -> int:
+    """Return the bytes that one file occupies on disk; 0 if it is absent.
+
+    Links are not followed.
+    """
     try:
         return os.lstat(path).st_blocks * 512
     except FileNotFoundError:

@@ -91,7 +91,7 @@ def _python() -> Check:
 
 
 def _code() -> Check:
-    """Check whether the emulated device's code is compiled."""
+    """Report whether the emulated device's code is compiled; pure Python is a NOTE, never BAD."""
     if code() == COMPILED:
         return Check("device's code", State.GOOD, "compiled")
     faster = "; scripts/setup compiled makes a faster one" if shipped.is_checkout() else ""
@@ -127,13 +127,18 @@ def _builders(needed: State) -> list[Check]:
 
 
 def _user_namespaces(needed: State) -> Check:
-    """Check user namespaces, which mmdebstrap needs for users other than root."""
+    """Check newuidmap, which mmdebstrap needs for users other than root."""
     if shutil.which("newuidmap") is None:
         return Check("user namespaces", needed, "no newuidmap", "apt-get install uidmap")
     return Check("user namespaces", State.GOOD, "newuidmap")
 
 
 def _qemu() -> tuple[Qemu | None, Check]:
+    """Return the QEMU that guests use, if any, and its check.
+
+    BAD if MLX5EMU_QEMU names an unsuitable one; a missing QEMU is a NOTE, because it is fetched
+    when needed.
+    """
     try:
         program = qemu.find()
     except LabError as error:
@@ -164,6 +169,7 @@ def _kvm(program: Qemu | None, built: Image | None) -> Check:
 
 
 def _images(images: dict[str, Image]) -> list[Check]:
+    """Report each suite's image; a missing one is a NOTE with the command that builds it."""
     checks = []
     for suite in SUITES:
         built = images.get(suite)

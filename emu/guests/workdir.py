@@ -33,7 +33,7 @@ def work_directory() -> Iterator[Path]:
 
 
 def _make() -> tuple[Path, int]:
-    """Make a directory; return it and the descriptor that holds its lock."""
+    """Make a private, locked directory; return it and the descriptor that holds its lock."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=PREFIX))
         lock = _locked(path, fcntl.LOCK_EX)

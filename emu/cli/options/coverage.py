@@ -59,7 +59,10 @@ class CoverageRequest:
 
 
 def coverage_options(function: F) -> F:
-    """Add the options to a command, which gets them as ``coverage``, a :class:`CoverageRequest`."""
+    """Add the options to a command, which gets them as ``coverage``, a :class:`CoverageRequest`.
+
+    The map of counted blocks is closed when the command ends.
+    """
 
     @functools.wraps(function)
     def collected(
@@ -168,7 +171,7 @@ def covered(guest: Guest, requested: CoverageRequest) -> Iterator[None]:
 
 
 def _tell(coverage: Coverage, requested: CoverageRequest) -> None:
-    """Report the functions that ran, the events that the tracer lost, and the file."""
+    """Print the functions and blocks that ran, the events that the tracer lost, and the file."""
     from emu.instruments.coverage.report import LOST, lost
 
     for kernel in coverage.kernels.values():

@@ -148,7 +148,7 @@ def await_gdb(guest: Guest, when: str) -> Path:
 
 
 def invite(when: str, commands: Path) -> None:
-    """Print the command line that starts gdb."""
+    """Print the command line that starts gdb; gdb is not started."""
     if when == "load":
         _say("the guest is stopped: the driver is loaded and has probed no function")
     _say(f"gdb -x {commands}")

@@ -57,7 +57,7 @@ class _Shared(Existing):
 
 
 def click_type(kind: OptionKind) -> Any:
-    """Return the click type that reads and checks a value of ``kind``."""
+    """Return the click type that reads and checks a value of ``kind``; text for other kinds."""
     if isinstance(kind, Choice):
         return NearChoice(kind.among)
     if isinstance(kind, Whole):

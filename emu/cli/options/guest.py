@@ -24,7 +24,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def guest_options(use: Use) -> Callable[[F], F]:
-    """Return a decorator that adds the options to a command, as keywords for :func:`to_options`."""
+    """Return a decorator that adds the options to a command, as keywords for :func:`to_options`.
+
+    Options that ``use`` refuses are hidden and fail with the reason.
+    """
 
     def decorate(function: F) -> F:
         for one in reversed(options()):
@@ -58,6 +61,10 @@ def to_options(**choices: Any) -> GuestOptions:
 
 
 def _requested(choices: Mapping[str, Any]) -> GuestOptions:
+    """Check the choices, print when the faults begin, and return them as :class:`GuestOptions`.
+
+    A kernel other than the suite's is unpacked or downloaded, with progress shown.
+    """
     check_options(choices)
     given = said(choices)
     check_requested(given)
@@ -74,7 +81,7 @@ def _requested(choices: Mapping[str, Any]) -> GuestOptions:
 def tell_begin(path: Path, when: str | None) -> None:
     """Check a fault plan and print when it begins; ``when`` overrides the plan's own time.
 
-    Raises UserError for a plan with mistakes.
+    Raises UserError for a plan with mistakes. The plan is not loaded.
     """
     # Importing the plan reader takes 100 ms, and few runs have a plan.
     from emu.server.service.plan_files import read_plan

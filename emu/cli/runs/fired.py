@@ -14,7 +14,10 @@ from emu.host.printable import one_line
 
 
 def tell_idle(rules: Iterable[Mapping[str, Any]]) -> None:
-    """Print the rules of a server that have had no effect so far, and why."""
+    """Print the rules whose action had no effect at some event so far, and why.
+
+    Rules that matched no event are not printed.
+    """
     for rule in rules:
         for count in rule["counts"]:
             if count.get("without_effect"):
@@ -43,7 +46,10 @@ def tell_unfired(control: Path) -> None:
 
 
 def tell_fired(path: Path) -> None:
-    """Print the faults of a run's record; print a warning if it cannot be read."""
+    """Print the faults of a run's record: fired, and without effect.
+
+    Print a warning if the record cannot be read.
+    """
     from emu.device.faults import record
     from emu.host.user_error import UserError
     from emu.host.userfiles import read_infile

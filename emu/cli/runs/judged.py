@@ -46,7 +46,10 @@ _MAX_SHOWN = 8000
 
 
 def judge_options(function: F) -> F:
-    """Add --fail-on, --check-leaks and --turns to a command."""
+    """Add --fail-on, --check-leaks and --turns to a command.
+
+    The command gets ``fail_on``, ``check_leaks`` and ``turns``; None is the default of ``turns``.
+    """
     for option in (
         grouped_option(
             RESULTS,
@@ -156,7 +159,7 @@ class Judged:
         return together(findings(self._log), self._ends)
 
     def _read(self, guest: Guest, error: GuestError | None) -> None:
-        """Read the kernel log from the guest or, if the guest has failed, from its console."""
+        """Store the kernel log, from the guest or, if the guest has failed, from its console."""
         with contextlib.suppress(GuestError):
             if error is None or isinstance(error, CommandTimeoutError):
                 output = guest.run(["dmesg", "--raw"], timeout=_READ_SECONDS).stdout

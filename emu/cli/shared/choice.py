@@ -18,7 +18,7 @@ class NearChoice(_Choice):
     """One of several words; the error for another word lists similar ones."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word. Fails for a word that is not a choice."""
+        """Return the word; fail, with similar words, for one that is not a choice. Case counts."""
         if value not in self.choices:
             self.fail(Choice(among=tuple(self.choices)).wrong(value), param, ctx)
         return str(value)

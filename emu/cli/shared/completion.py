@@ -23,7 +23,7 @@ _ARCHIVE = ("rt", "cloud")
 
 
 def complete_device(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
-    """Return completions of a function's model, or of the settings after it."""
+    """Return completions of a function's model, or of the settings after it and a comma."""
     from emu.device.models import LINKS, MODELS
     from emu.device.models.crypto import KEY_IMPORTS
     from emu.server.service.devicespec import SETTINGS

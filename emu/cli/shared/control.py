@@ -42,7 +42,7 @@ def guest_argument(function: F) -> F:
 def named(
     words: tuple[str, ...], control: Path | None, is_name: Callable[[str], bool]
 ) -> tuple[str | None, tuple[str, ...]]:
-    """Split ``words`` into NAME, if the first word is one, and the other words.
+    """Return NAME, if ``is_name`` accepts the first word, else None, and the other words.
 
     With ``control`` the words have no NAME.
     """

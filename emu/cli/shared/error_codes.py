@@ -85,7 +85,8 @@ def codes_in(line: str) -> ErrorCodes | None:
 def meanings(codes: ErrorCodes) -> list[str]:
     """Return a line for each error with these codes.
 
-    If no error has both, return lines of errors with either code; empty for unknown codes.
+    If no error has both codes, return lines of errors with either one; empty for unknown codes. The
+    lines say which codes are a guess.
     """
     both = list(dict.fromkeys(_matches(codes)))
     if both or codes.hw is None:

@@ -11,7 +11,10 @@ from emu.guests.named import running
 
 
 def new_name(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """Return the name of a guest to start. Raises BadParameter for an invalid name."""
+    """Return the name of a guest to start, None unchanged. Raises BadParameter for an invalid name.
+
+    Whether the name is in use is not checked.
+    """
     try:
         if value is not None:
             running.check_name(value)
@@ -21,7 +24,7 @@ def new_name(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 
 
 def complete_guest(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
-    """Return completions of running guests: ``NAME``, in a lab ``LAB/GUEST``."""
+    """Return completions of running guests: ``NAME``, in a lab ``LAB/GUEST``; none on errors."""
     with contextlib.suppress(LabError, OSError):
         names = [
             entry.name if len(entry.guests) == 1 else f"{entry.name}/{guest}"

@@ -58,7 +58,7 @@ class Display:
 
 @contextlib.contextmanager
 def watching() -> Iterator[Display]:
-    """Open a display while the body runs."""
+    """Yield a display for progress while the body runs; it is empty until its first use."""
     shown = Display(Console(stderr=True))
     try:
         yield shown
@@ -77,8 +77,8 @@ def display() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[], No
 def working(what: str) -> Iterator[Callable[[], None]]:
     """Show an operation and its elapsed time on a terminal while the body runs.
 
-    Yields a function that removes the display early. Use this for operations that can take more
-    than a few seconds and have no countable steps.
+    Yield a function that removes the display early. Elsewhere nothing is printed. Use this for
+    operations that can take more than a few seconds and have no countable steps.
     """
     with watching() as shown:
         shown.work(what)

@@ -30,6 +30,7 @@ def table_of(words: tuple[str, ...], what: str) -> dict[str, object]:
 
 
 def _line(key: str, value: str) -> str:
+    """Return a line of TOML for a key; a value that is not TOML becomes a quoted text."""
     import tomllib
 
     plain = f"{key} = {value}"

@@ -65,7 +65,10 @@ def parse_deb822(text: str) -> Iterator[AptSource]:
 
 
 def _fields(stanza: str) -> dict[str, str]:
-    """Return the fields of a stanza, names in lower case, continuation lines joined."""
+    """Return the fields of a stanza by lower-case name; continuation lines are joined by newlines.
+
+    Comments and lines without a colon are left out.
+    """
     fields: dict[str, str] = {}
     name = ""
     for line in stanza.splitlines():
@@ -97,6 +100,7 @@ def read_sources(apt_dir: Path) -> list[AptSource]:
 
 
 def _text(path: Path) -> str:
+    """Return a file's text, with invalid bytes replaced; empty if it cannot be read."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -106,9 +110,10 @@ def _text(path: Path) -> str:
 def choose(sources: list[AptSource], codename: str) -> str | None:
     """Return the URI of the Debian archive among ``sources``; None when none qualifies.
 
-    ``codename`` is the machine's own suite. Third-party archives use Debian's suite names too, so
-    an entry signed by a key other than Debian's is ignored, and an entry whose URI ends in
-    ``debian`` is preferred.
+    ``codename`` is the machine's own suite, whose entry is preferred. Third-party archives use
+    Debian's suite names too, so an entry signed by a key other than Debian's is ignored. An entry
+    whose URI ends in ``debian`` is preferred. Entries without the component main, and CD-ROMs, do
+    not qualify.
     """
     candidates = [
         source

@@ -132,7 +132,10 @@ class GuestChannel:
             self._end_jobs(GuestError("the guest was rebooted"))
 
     def fail(self, error: BaseException) -> None:
-        """Raise ``error`` in all present and future waiters; only the first call has an effect."""
+        """Raise ``error`` in all present and future waiters; only the first call has an effect.
+
+        The connection stays open.
+        """
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()

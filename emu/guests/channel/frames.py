@@ -56,7 +56,7 @@ class ChannelFrame:
 
 
 def encode(kind: int, job: int = 0, payload: bytes = b"") -> bytes:
-    """Encode a frame."""
+    """Return the bytes of a frame; ChannelFrameError for a payload above MAX_PAYLOAD (1 MiB)."""
     if len(payload) > MAX_PAYLOAD:
         raise ChannelFrameError(f"payload of {len(payload)} bytes; at most {MAX_PAYLOAD} fit")
     return HEADER.pack(kind, job, len(payload)) + payload
@@ -68,7 +68,7 @@ def encode_count(count: int) -> bytes:
 
 
 def decode_count(payload: bytes) -> int:
-    """Decode the payload of :func:`encode_count`."""
+    """Return the count of :func:`encode_count`; ChannelFrameError for another length."""
     if len(payload) != _COUNT.size:
         raise ChannelFrameError(f"a count of {len(payload)} bytes")
     return int(_COUNT.unpack(payload)[0])
@@ -80,14 +80,14 @@ def encode_clock(ns: int) -> bytes:
 
 
 def decode_clock(payload: bytes) -> int:
-    """Decode the payload of :func:`encode_clock`."""
+    """Return the nanoseconds of :func:`encode_clock`; ChannelFrameError for another length."""
     if len(payload) != _CLOCK.size:
         raise ChannelFrameError(f"a clock of {len(payload)} bytes")
     return int(_CLOCK.unpack(payload)[0])
 
 
 def encode_command(argv: list[str], environ: list[str], has_input: bool) -> bytes:
-    """Encode the payload of RUN: arguments, ``NAME=VALUE`` environment, whether STDIN follows."""
+    """Return the payload of RUN: arguments, ``NAME=VALUE`` environment, whether STDIN follows."""
     parts = [bytes([has_input])]
     for words in (argv, environ):
         parts.append(_COUNT.pack(len(words)))

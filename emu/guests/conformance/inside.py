@@ -53,6 +53,7 @@ class Reporter(unittest.TestResult):
         os.write(self._out, json.dumps(event).encode() + b"\n")
 
     def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802  # unittest's name
+        """Write the test's name as an event before it runs, in case the test crashes."""
         super().startTest(test)
         self._started = time.monotonic()
         self._outcome, self._detail = "passed", ""
@@ -94,6 +95,7 @@ class Reporter(unittest.TestResult):
         self._note("error", self.errors[-1][1])
 
     def addSubTest(self, test: unittest.TestCase, subtest: Any, err: Any) -> None:  # noqa: N802
+        """Record a failed subtest as the test's outcome; a passed one changes nothing."""
         super().addSubTest(test, subtest, err)
         if err is not None:
             failed = issubclass(err[0], test.failureException)
@@ -223,7 +225,7 @@ class Supervisor:
             }
 
     def _follow(self, event: Event) -> Iterator[Event]:
-        """Process a child's event; forward the first count and every test's end to the host."""
+        """Record a child's event; yield the first count and every test's end, for the host."""
         if "count" in event:
             if not self._is_counted:
                 yield event

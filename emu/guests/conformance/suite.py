@@ -147,7 +147,7 @@ class ModuleRun:
         return reasons.most_common()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return counts and all tests, in a form for JSON."""
+        """Return the module's name, its counts by outcome, and all tests, as values for JSON."""
         tests = [asdict(test) | {"outcome": test.outcome.value} for test in self.tests]
         counts = {outcome.value: self.count(outcome) for outcome in SuiteOutcome}
         return {"module": self.module, "counts": counts, "tests": tests}

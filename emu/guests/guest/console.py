@@ -37,7 +37,10 @@ def tail(text: str) -> str:
 
 
 def panic(text: str) -> str | None:
-    """Return the reason of the last kernel panic; None without one."""
+    """Return the reason of the last kernel panic in ``text``; None without one.
+
+    No panic is caused.
+    """
     for line in reversed(text.splitlines()):
         _, mark, reason = line.partition(_PANIC)
         if mark:

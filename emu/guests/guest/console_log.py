@@ -78,7 +78,10 @@ class ConsoleLog:
         return Path(f"/dev/fd/{self.fd}")
 
     def started(self) -> None:
-        """Close our copy of ``fd`` after QEMU has inherited it: the log then ends with QEMU."""
+        """Close our copy of ``fd`` after QEMU has inherited it; the log then ends with QEMU.
+
+        Further calls do nothing.
+        """
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -88,7 +91,10 @@ class ConsoleLog:
         self._take()
 
     def close(self) -> None:
-        """Copy the rest; call it when QEMU has ended."""
+        """Wait up to 5 s for the copying thread, then copy the rest.
+
+        Call it when QEMU has ended.
+        """
         self.started()
         self._thread.join(_CLOSE_TIMEOUT)
         self._take()

@@ -275,7 +275,10 @@ class Guest:
             dump.write(self._machine.control, path)
 
     def mark_clock(self) -> None:
-        """Write our clock into the kernel's log several times; the least delayed mark is used."""
+        """Write our clock into the kernel's log five times; readers use the least delayed mark.
+
+        Raises GuestError for a guest that does not run or has ended.
+        """
         with self._diagnosed():
             for _ in range(_MARKS):
                 self._running.mark_clock()
@@ -373,7 +376,7 @@ class Guest:
             self._channel.expect_reboot()
 
     def _end(self, error: GuestError) -> None:
-        """Raise ``error`` in present and later commands: the guest has panicked or powered off."""
+        """Record that the guest has panicked or powered off; raise ``error`` in its commands."""
         self._ending = error
         if self._channel is not None:
             self._channel.fail(error)

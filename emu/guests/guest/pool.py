@@ -41,7 +41,7 @@ class GuestPool:
         return guest
 
     def stop_unwanted(self) -> None:
-        """Stop the guests that :meth:`get` has not returned since the last call of this.
+        """Stop the guests that :meth:`get` has not returned since the last call of this method.
 
         An idle guest under TCG uses some 6 % of a processor; booting one again takes seconds.
         """

@@ -47,7 +47,7 @@ def stop(process: subprocess.Popen[bytes] | None) -> None:
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process like :func:`stop`, then kill the rest of the group that it leads."""
+    """End a process like :func:`stop`, then send SIGKILL to the rest of the group that it leads."""
     stop(process)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -152,6 +152,7 @@ def _number_buses(qmp: Qmp) -> None:
 
     Otherwise the kernel logs "bridge configuration invalid" (drivers/pci/probe.c:
     pci_scan_bridge_extend). PCI's configuration mechanism 1 is usable because the guest is stopped.
+    Raises GuestError when QEMU fails.
     """
     buses = qmp.execute("query-pci")
     slots = [device["slot"] for bus in buses for device in bus["devices"] if "pci_bridge" in device]
@@ -240,7 +241,10 @@ def _await_parked(connection: socket.socket, timeout: float) -> None:
 
 
 def _allow(qmp: Qmp) -> None:
-    """Enable mapped-ram: each page has one position in the file, and one read loads it."""
+    """Enable QEMU's migration capability mapped-ram; GuestError if QEMU lacks it.
+
+    Each page then has one position in the file, and one read loads it.
+    """
     qmp.execute(
         "migrate-set-capabilities", capabilities=[{"capability": "mapped-ram", "state": True}]
     )

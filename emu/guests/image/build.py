@@ -115,6 +115,7 @@ def _bootstrap(
     pass_fds: Sequence[int] = (),
     space: DiskSpace | None = None,
 ) -> None:
+    """Run mmdebstrap for a recipe; its log is ``build-SUITE.log`` in the cache. Raises LabError."""
     bootstrap(
         arguments,
         what=f"guest image {recipe.title}",
@@ -150,6 +151,7 @@ def _extension(recipe: Recipe, source: int, target: int) -> list[str]:
 
 
 def _common(recipe: Recipe) -> list[str]:
+    """Return mmdebstrap's arguments of all images: null format, excluded paths, apt's options."""
     return [
         "--format=null",
         "--dpkgopt=force-unsafe-io",

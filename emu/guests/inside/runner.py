@@ -300,7 +300,7 @@ def open_port() -> int:
 
 
 def open_line(path: str) -> int:
-    """Open a serial line as the port, in raw mode: bytes unchanged, no echo."""
+    """Open a serial line as the port, in raw mode (no echo), and return its descriptor."""
     import tty
 
     line = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)

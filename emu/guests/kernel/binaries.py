@@ -79,6 +79,7 @@ def check_kernel(path: Path) -> None:
 
 
 def _bzimage(path: Path) -> bytes:
+    """Return a bzImage's contents; LabError if it is unreadable or no bzImage."""
     try:
         data = path.read_bytes()
     except OSError as error:

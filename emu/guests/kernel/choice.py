@@ -206,7 +206,7 @@ def take_kernel(unpacked: Path, target: Path) -> None:
 
 
 def _images(unpacked: Path) -> dict[str, Path]:
-    """Return the kernels in unpacked packages, by release."""
+    """Return the files of the kernels in unpacked packages, by release; empty without any."""
     return {
         path.name.removeprefix("vmlinuz-") if path.parent.name == "boot" else path.parent.name: path
         for pattern in ("boot/vmlinuz-*", "lib/modules/*/vmlinuz", "usr/lib/modules/*/vmlinuz")

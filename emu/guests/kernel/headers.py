@@ -61,6 +61,10 @@ def source(release: str) -> str:
 
 
 def _fetch(release: str, suites: Sequence[str], work: Path, progress: Progress | None) -> None:
+    """Unpack headers, compiler and build programs of a release into ``work``.
+
+    Raises LabError when the download fails or the package contains no headers.
+    """
     bootstrap_files(
         [
             *UNPACK_ONLY,

@@ -26,7 +26,8 @@ def module_name(path: str) -> str:
 def load_order(modules_dep: str, builtin: str, needed: Iterable[str] = ROOT_DISK) -> list[str]:
     """Return paths relative to the module tree in loading order: dependencies first.
 
-    Raises :class:`LabError` for a needed module that is neither a file nor built in.
+    ``modules_dep`` and ``builtin`` are the files' texts. Built-in modules are left out. Raises
+    :class:`LabError` for a needed module that is neither a file nor built in.
     """
     needs: dict[str, list[str]] = {}
     for line in modules_dep.splitlines():

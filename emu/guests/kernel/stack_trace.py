@@ -128,7 +128,10 @@ def _functions(path: Path) -> Symbols:
 
 
 def _of_table(elf: ELFFile, table: SymbolTableSection) -> Symbols:
-    """Return functions with kallsyms' lengths: up to the next symbol or the section's end."""
+    """Return section and address of the functions in a symbol table, by name and length.
+
+    Lengths are those of kallsyms: up to the next symbol or the section's end.
+    """
     by_section: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for symbol in table.iter_symbols():
         index = symbol["st_shndx"]

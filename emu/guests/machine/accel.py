@@ -31,7 +31,10 @@ poweroff -f
 
 
 def choose(requested: str, qemu: Qemu, image: Image) -> str:
-    """Return ``kvm`` or ``tcg`` for ``requested``, which may be ``auto``."""
+    """Return ``requested``; for ``auto`` return ``kvm`` if KVM boots a kernel here, else ``tcg``.
+
+    ``auto`` may boot a kernel once to find out.
+    """
     if requested != "auto":
         return requested
     return "kvm" if kvm_boots(qemu, image) else "tcg"
@@ -72,7 +75,7 @@ def kvm_boots(qemu: Qemu, image: Image) -> bool:
 
 
 def _host(qemu: Qemu) -> str:
-    """Return a text that identifies everything that the answer depends on."""
+    """Return a text of host kernel, processor and QEMU version: the key of the cached answer."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

@@ -89,7 +89,7 @@ class Machine:
 
 
 def arguments(machine: Machine) -> list[str]:
-    """Return the whole command line, QEMU's program first."""
+    """Return the whole command line, QEMU's program first; QEMU is not started."""
     return [
         *machine.qemu.command,
         *_platform(machine),

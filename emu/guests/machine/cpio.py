@@ -49,6 +49,10 @@ class Archive:
     def _entry(
         self, path: str, mode: int, data: bytes = b"", device: tuple[int, int] = (0, 0)
     ) -> bytes:
+        """Return the bytes of one entry; ``mode`` 0 is the trailer.
+
+        Each entry has its own inode.
+        """
         name = path.encode() + b"\0"
         numbers = (
             self._count if mode else 0,  # inode: unique, so that no entry is a hard link

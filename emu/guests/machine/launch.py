@@ -114,6 +114,10 @@ def bare_machine(options: GuestOptions, work: Path) -> Machine:
 
 
 def _shares(options: GuestOptions) -> tuple[SharedDirectory, ...]:
+    """Return the shared directories ``share`` and ``out`` of the options, if set.
+
+    Raises LabError.
+    """
     shares = []
     if options.share is not None:
         writable = options.share_writable

@@ -51,7 +51,8 @@ class Qemu:
 def find() -> Qemu | None:
     """Return ``MLX5EMU_QEMU``, the system's or the cached QEMU; None if none is suitable.
 
-    Raises :class:`LabError` when ``MLX5EMU_QEMU`` names one that is not suitable.
+    Only 10.1 or newer with vfio-user-pci is suitable. Raises :class:`LabError` when
+    ``MLX5EMU_QEMU`` names one that is not. Downloads are left to :func:`ensure`.
     """
     named = os.environ.get("MLX5EMU_QEMU")
     if named:

@@ -39,7 +39,10 @@ class SavedBoot:
 
 
 def name_of(suite: str, bare: Machine) -> str:
-    """Return a name of all inputs of a saved boot; a rebuilt image keeps its disks' names."""
+    """Return the suite and a hash of all inputs of a saved boot: initrd, command line, files.
+
+    Files count by time and size, because a rebuilt image keeps its disks' names.
+    """
     digest = hashlib.sha256(bare.initrd.read_bytes())
     words = arguments(replace(bare, initrd=Path("initrd")))
     files = (bare.kernel, *bare.disks, *map(Path, bare.qemu.command))

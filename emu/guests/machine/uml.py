@@ -41,7 +41,10 @@ The default of 40,000 is too short on a busy host.
 
 
 def release(kernel: Path) -> str:
-    """Return the release (``uname -r``) that a User-Mode Linux program reports. Raises LabError."""
+    """Run a User-Mode Linux program with ``--version``; return its release (``uname -r``).
+
+    Raises LabError if it does not run, or reports anything but one word within 20 s.
+    """
     try:
         said = subprocess.run(
             [kernel.resolve(), "--version"],

@@ -87,7 +87,7 @@ def control_of(name: str) -> tuple[Path, str | None]:
 def log_of(name: str) -> tuple[str, str]:
     """Return the log of the guest's kernel, and the guest's state. Raises :class:`LabError`.
 
-    For a guest that accepts no commands any more, return its console: warnings and worse.
+    For a guest that has panicked or powered off, return its console: warnings and worse.
     """
     with attached(name) as channel:
         state = _answer(channel, "state", _ANSWER_TIMEOUT)
@@ -131,7 +131,10 @@ def _answer(channel: GuestChannel, what: str, timeout: float) -> str:
 
 
 def output_of(name: str, words: list[str], timeout: float = 60.0) -> bytes:
-    """Return a command's standard output. Raises :class:`LabError`, also for a nonzero status."""
+    """Run a command in a guest, wait for it, and return its standard output.
+
+    Raises :class:`LabError` for an unknown guest, a nonzero status, and after ``timeout`` seconds.
+    """
     with at_command(name) as channel:
         job: GuestJob = channel.start(" ".join(words), words, {})
         status = job.wait(timeout)

@@ -198,6 +198,7 @@ def _keep(
 
 
 def _detach(log: Path) -> None:
+    """Redirect standard input to /dev/null, and standard output and error to ``log``."""
     sys.stdout.flush()
     sys.stderr.flush()
     with log.open("wb") as file, open(os.devnull, "rb") as nothing:

@@ -64,7 +64,7 @@ class GuestHandle(Protocol):
         environ: Mapping[str, str] | None = None,
         sink: Sink | None = None,
     ) -> GuestJob:
-        """Start a command."""
+        """Start a command and return its job. Raises GuestError."""
 
     def wait(self, job: GuestJob, timeout: float | None = None) -> int:
         """Wait for a command; return its exit status."""
@@ -226,6 +226,8 @@ class ExecSession:
             self._send(kind, number, data[at : at + frames.MAX_PAYLOAD])
 
     def _feed(self, number: int, job: GuestJob, given: Inbox) -> None:
+        """Write the client's input to the command until its end; report consumption by CREDIT."""
+
         def credit(count: int) -> None:
             self._send(frames.CREDIT, number, frames.encode_count(count))
 
@@ -259,7 +261,10 @@ class ExecSession:
         threading.Thread(target=self._do, args=arguments, name="request", daemon=True).start()
 
     def _request(self, what: str, path: str = "") -> Callable[[], str | None]:
-        """Return the function that answers a request. Raises KeyError and ValueError."""
+        """Return the function that answers a request, without calling it.
+
+        Raises KeyError for an unknown request, ValueError for a missing or needless path.
+        """
         if (what == "dump") != bool(path):
             raise ValueError("a dump needs a path, other requests have none")
         works: dict[str, Callable[[], str | None]] = {

@@ -18,7 +18,10 @@ class Inbox:
         self._given = self._passed = 0
 
     def give(self, data: bytes) -> None:
-        """Append data; empty data ends the input. Raises ChannelFrameError above the window."""
+        """Append data; empty data ends the input.
+
+        ChannelFrameError above 256 KiB of unread input.
+        """
         self._given += len(data)
         if self._given - self._passed > frames.WINDOW:
             raise frames.ChannelFrameError("more input than the window allows")

@@ -63,6 +63,7 @@ class Outbox:
         self._changed.notify_all()
 
     def _work(self) -> None:
+        """Send queued data in the thread until ``send`` raises OSError or the outbox is closed."""
         with contextlib.suppress(OSError):
             while (data := self._next()) is not None:
                 self._send(data)
@@ -75,6 +76,7 @@ class Outbox:
             return None if self._ended else self._waiting.popleft()
 
     def _sent(self, count: int) -> None:
+        """Subtract sent bytes from the queue's size; below :data:`LOW` let the commands resume."""
         with self._changed:
             self._size -= count
             if self._size < LOW:

@@ -52,7 +52,10 @@ class RunningEntry:
 
 
 def check_name(name: str) -> None:
-    """Raise :class:`LabError` unless ``name`` is valid for a guest or a lab."""
+    """Raise :class:`LabError` unless ``name`` has 1 to 32 letters, digits, ``.``, ``_``, ``-``.
+
+    The first is a letter or digit. Whether the name is in use is not checked.
+    """
     if not _NAME.fullmatch(name):
         raise LabError(
             f"{name!r} is not a valid name: 1 to 32 letters, digits, dots, dashes; a letter first"

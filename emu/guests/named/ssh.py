@@ -63,7 +63,7 @@ def name_of(host: str) -> str:
 
 
 def check(name: str) -> None:
-    """Raise :class:`LabError` unless the guest ``NAME`` or ``LAB/GUEST`` has an sshd."""
+    """Raise :class:`LabError` unless the running guest ``NAME`` or ``LAB/GUEST`` has an sshd."""
     with attached(name) as channel:
         words = ["sh", "-c", "command -v sshd"]
         if channel.start("sshd", words, {}).wait(_CHECK_TIMEOUT) != 0:

@@ -62,7 +62,11 @@ class Option:
 
 
 def option(default: Any, **about: Any) -> Any:
-    """Return a dataclass field that is an option; ``about`` are fields of :class:`Option`."""
+    """Return a dataclass field that is an option; ``about`` are fields of :class:`Option`.
+
+    Its key in files is the flag with underscores, in the plural for lists, unless ``word`` is
+    given.
+    """
     word = about["flag"].replace("-", "_") + "s" * (type(about["kind"]) is Words)
     declared = Option(default=default, **{"word": word, **about})
     return dataclasses.field(default=default, metadata={_KEY: declared})

@@ -75,7 +75,7 @@ class Choice(OptionKind):
     among: tuple[str, ...]
 
     def wrong(self, value: object) -> str:
-        """Return the error for a word that is not among the choices."""
+        """Return the error for a word that is not among the choices; "" for a choice or None."""
         return (
             ""
             if value is None or value in self.among
@@ -91,7 +91,7 @@ class Whole(OptionKind):
     most: int | None = None
 
     def wrong(self, value: Any) -> str:
-        """Return the error for a number outside the limits."""
+        """Return the limits for a number outside them; "" for a valid number and for None."""
         if value is None or self.least <= value <= (math.inf if self.most is None else self.most):
             return ""
         return f"at least {self.least}" if self.most is None else f"{self.least} to {self.most}"
@@ -165,7 +165,7 @@ class Directory(OptionKind):
         return {name: path}
 
     def wrong(self, value: Any) -> str:
-        """Return the error for a missing directory."""
+        """Return the error for a missing directory or a file; "" for a directory and for None."""
         if value is None or value.is_dir():
             return ""
         return f"{value} is not a directory" if value.exists() else missing("directory", value)
@@ -194,7 +194,7 @@ class Share(Directory):
 
 
 def plain(value: object) -> Any:
-    """Return a field's value in a form for JSON."""
+    """Return a field's value in a form for JSON: lists for tuples, texts for paths."""
     if isinstance(value, tuple):
         return list(value)
     return str(value) if isinstance(value, Path) else value

@@ -22,7 +22,7 @@ class OptionTable(BaseModel):
     refused: ClassVar[Mapping[str, str]] = {}
 
     def given(self) -> dict[str, Any]:
-        """Return the options that the file sets, by their names."""
+        """Return the options that the file sets, by their names; defaults are left out."""
         values = ((one.name, getattr(self, one.word, None)) for one in options())
         said = {one.name for one in options() if one.word in self.model_fields_set}
         return {name: value for name, value in values if name in said and value is not None}
@@ -36,7 +36,7 @@ T = TypeVar("T", bound=OptionTable)
 
 
 def with_keys(base: type[T], declared: Iterable[Option]) -> type[T]:
-    """Return a model with a key for each option, in addition to those of ``base``."""
+    """Return a new model class with a key for each option, in addition to those of ``base``."""
     fields: dict[str, Any] = {one.word: (_type(one), one.default) for one in declared}
     made: type[T] = pydantic.create_model(
         base.__name__, __base__=base, __module__=base.__module__, __doc__=base.__doc__, **fields
@@ -75,6 +75,7 @@ def _type(one: Option) -> Any:
 
 
 def _of_kind(kind: OptionKind) -> Any:
+    """Return pydantic's type of an option's kind, with its limits."""
     if isinstance(kind, Words):
         return Annotated[tuple[StrictStr, ...], Field(max_length=MAX_WORDS)]
     if isinstance(kind, Whole):

@@ -50,7 +50,10 @@ class Child:
         return RunResult(name=run.name, ended=Ended.ERROR, why=f"{MAX_ATTEMPTS} attempts: {why}")
 
     def end(self) -> None:
-        """Terminate the process and start no other; callable from any thread."""
+        """Terminate the process and start no other for this object; callable from any thread.
+
+        A run under way gets the result ERROR. The process is not awaited.
+        """
         self._is_over = True
         if (process := self._process) is not None:
             process.terminate()
@@ -100,6 +103,7 @@ class Child:
         return result
 
     def _running(self) -> subprocess.Popen[bytes]:
+        """Return the worker process; start one if there is none or it has ended."""
         if self._process is None or self._process.poll() is not None:
             self.stop()
             # With its own session, the worker gets no SIGINT from Ctrl-C; the parent terminates it.

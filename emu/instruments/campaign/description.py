@@ -84,7 +84,10 @@ class Description(_Value):
     @model_validator(mode="before")
     @classmethod
     def _of_old(cls, said: object) -> Any:
-        """Accept campaigns of older versions, which store some guest options outside ``guest``."""
+        """Return a stored description in today's form; other values are returned unchanged.
+
+        Older versions store some guest options outside ``guest``.
+        """
         if not isinstance(said, dict):
             return said
         beside = {word: said.get(key) for key, word in _BESIDE.items()}
@@ -108,7 +111,7 @@ class RunFinding(_Value):
 
     @classmethod
     def of(cls, finding: Finding) -> RunFinding:
-        """Return the JSON form of a finding."""
+        """Return the JSON form of a finding; it has the same fields."""
         return cls(
             kind=finding.kind,
             title=finding.title,

@@ -219,7 +219,7 @@ def _check_parts(file: TomlFile[Matrix]) -> None:
 
 
 def _check_options(said: Mapping[str, Any]) -> None:
-    """Raise LabError for invalid options; paths are checked where the run executes."""
+    """Raise LabError for invalid options; paths are checked where the run executes, not here."""
     GuestOptions(**{
         name: value for name, value in said.items()
         if not isinstance(option_named(name).kind, Directory | File | Kernel)

@@ -80,7 +80,10 @@ class CampaignReport:
         return counts
 
     def crossed(self, down: str, across: str) -> dict[tuple[str, str], list[RunResult]]:
-        """Return the results by their names on two of :data:`AXES`."""
+        """Return the results by the pair of their names on two of :data:`AXES`.
+
+        Pairs without a result are missing.
+        """
         results: dict[tuple[str, str], list[RunResult]] = defaultdict(list)
         for name, result in self.results.items():
             run = self.runs[name]

@@ -108,7 +108,10 @@ class Store:
         _write_whole(self._result(result.name), short.model_dump_json() + "\n")
 
     def results(self) -> dict[str, RunResult]:
-        """Return the results by name in matrix order; damaged files are skipped."""
+        """Return the results by name in matrix order; skip missing and damaged files.
+
+        The runs' records are not in them (:meth:`record`).
+        """
         results = {}
         for name in self.runs:
             with contextlib.suppress(OSError, ValidationError, UserError):

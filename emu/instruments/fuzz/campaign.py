@@ -206,7 +206,10 @@ class FuzzCampaign:
             self._count(loop)
 
     def _note_finding(self, made: Input, feedback: Feedback, again: int = 0) -> bool:
-        """Store the finding of an input; return whether its title is new."""
+        """Store the worst finding of an input; return whether its title is new.
+
+        ``again`` is the number of trials that reproduced it.
+        """
         about = FindingAbout(
             title=feedback.titles[0], workload=made.workload, kernel=self._kernel,
             device=list(self._options.devices), again=again,

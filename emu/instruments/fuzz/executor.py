@@ -185,6 +185,7 @@ class GuestExecutor:
         return self._boot_uml() if self._is_uml else self._boot_emulated()
 
     def _boot_emulated(self) -> _Booted:
+        """Boot a guest in QEMU with the plugin that counts blocks; stop it if that fails."""
         blocks = BlockMap()
         arguments = (*self._options.qemu_arguments, *blocks.arguments())
         guest = self._guest(dataclasses.replace(self._options, qemu_arguments=arguments))
@@ -197,6 +198,7 @@ class GuestExecutor:
             raise
 
     def _boot_uml(self) -> _Booted:
+        """Boot a User-Mode Linux guest, which counts blocks by KCOV; stop it if that fails."""
         guest = self._guest(self._options)
         try:
             guest.start()

@@ -69,7 +69,10 @@ def _with_fewer_fields(
 
 
 def _more_often(rules: list[Table], at: int, does: Callable[[list[Table]], bool]) -> list[Table]:
-    """Return the rules with one rule's conditions removed, if these still show the finding."""
+    """Return the rules with the conditions of rule ``at`` removed, if these still show the finding.
+
+    Otherwise return ``rules``. The conditions say when the rule fires.
+    """
     plain = copy.deepcopy(rules)
     for name in _TIMES:
         plain[at].pop(name, None)

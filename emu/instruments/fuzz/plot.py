@@ -15,7 +15,10 @@ Point = tuple[float, int]
 
 
 def svg(points: Sequence[Point]) -> Iterator[str]:
-    """Yield the picture in chunks."""
+    """Yield an SVG picture in chunks: blocks over minutes, drawn from at most some 2000 points.
+
+    The picture is valid without points, too.
+    """
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
         ' font-family="sans-serif" font-size="12">\n'

@@ -65,7 +65,7 @@ class Maker:
         )
 
     def census(self) -> Plan:
-        """Return a plan that changes nothing and counts the events of each target."""
+        """Return a plan whose rules never fire and count the events of each target."""
         every = [target for family in self._by_family.values() for target in family]
         about = [(target.point, dict(target.match)) for target in every]
         about += [(point, {}) for point in _MOMENTS]
@@ -130,7 +130,7 @@ class Maker:
         return choose(self._random, leaf.name, leaf.width, self.dictionary)
 
     def target(self, family: str) -> FaultTarget | None:
-        """Return a target of a family; None if the workload has none of its events."""
+        """Return a random target of a family; None if the workload has none of its events."""
         family_targets = self._by_family[family]
         weights = [self._seen.weight(self.workload, one.key) for one in family_targets]
         return self._random.choices(family_targets, weights)[0] if any(weights) else None
@@ -181,7 +181,7 @@ class Maker:
         return rule
 
     def _refused(self) -> Table:
-        """Return a rule that fails a command or a work request."""
+        """Return a rule that fails a command with a random status, or a work request."""
         done = self.target("completion") if self._random.random() < 0.2 else None
         if done is not None:
             return _table(done, "fail", syndrome=self._random.choice(list(CqeSyndrome)).name)
@@ -190,7 +190,7 @@ class Maker:
         return _table(self._output(), "fail", status=status) | {"point": point}
 
     def _replaced(self) -> Table:
-        """Return a rule that replaces an output's bytes; the status is 0."""
+        """Return a rule that replaces a command's output by repeated bytes; the status is 0."""
         random = self._random
         data = random.choice([b"\0", b"\xff", random.randbytes(1)]) * random.choice(_DATA_BYTES)
         return _table(self._output(), "replace", data=(bytes(8) + data).hex())

@@ -67,7 +67,7 @@ class Culprits:
 
 
 def _marks(rule: Mapping[str, Any]) -> Iterator[str]:
-    """Yield keys that similar rules have in common."""
+    """Yield the keys of a rule under which lost guests are counted; similar rules share some."""
     if "event" in rule:
         yield f"event {rule['event']}"
         return

@@ -56,7 +56,7 @@ def last_part(name: str) -> str:
 
 
 def known_numbers(name: str) -> Iterable[int]:
-    """Return the members of the field's enumeration, if it has one."""
+    """Return the members of the enumeration of the field ``name``; empty if it has none."""
     last = last_part(name)
     if last == "op_own":
         return [opcode << _OPCODE_SHIFT for opcode in CqeOpcode]

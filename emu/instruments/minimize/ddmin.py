@@ -50,7 +50,7 @@ def ddmin(items: Sequence[T], fails: Callable[[list[T]], bool]) -> list[T]:
 
 
 def _chunks(items: list[int], parts: int) -> list[list[int]]:
-    """Split the list into ``parts`` chunks of nearly equal length."""
+    """Return ``items`` split into ``parts`` chunks of nearly equal length, at most one per item."""
     parts = min(parts, len(items))
     edges = [len(items) * part // parts for part in range(parts + 1)]
     return [items[start:end] for start, end in pairwise(edges)]

@@ -62,7 +62,10 @@ class Finding:
 
 
 def made(kind: Kind, title: str, function: str = "", lines: Iterable[str] = ()) -> Finding:
-    """Return a finding; cut its texts and make them printable, as a guest may have written them."""
+    """Return a finding with its texts cut and made printable, as a guest may have written them.
+
+    At most 60 lines of 240 characters are kept, and 160 characters of the title.
+    """
     shown = tuple(one_line(line, LONGEST_LINE) for line, _ in zip(lines, range(MAX_LINES)))
     name = one_line(function, LONGEST_TITLE)
     return Finding(kind, one_line(title.strip(), LONGEST_TITLE), name, shown)

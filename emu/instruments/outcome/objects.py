@@ -47,9 +47,10 @@ def settled(control: Census, wait: Callable[[float], None] = time.sleep) -> dict
 
 
 def left(counts: Sequence[Counts]) -> tuple[Finding, ...]:
-    """Return a finding for each kind whose count grew in every turn.
+    """Return a finding for each kind of objects whose count grew in every turn; empty without any.
 
-    ``counts`` are the counts after each turn; the first turn filled the driver's caches.
+    ``counts`` are the counts after each turn; the first turn filled the driver's caches. One sample
+    shows no growth.
     """
     result = []
     for kind in sorted({kind for one in counts for kind in one}):

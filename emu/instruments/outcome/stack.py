@@ -74,6 +74,7 @@ def _named(lines: Sequence[str]) -> list[str]:
 
 
 def _frames(lines: Sequence[str], frame: re.Pattern[str]) -> list[str]:
+    """Return the functions of the lines that match ``frame``, after a stack trace's header."""
     names = []
     in_trace = False
     for line in lines:

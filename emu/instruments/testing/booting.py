@@ -63,7 +63,7 @@ class BootLine:
                 self._write(f"\rmlx5: {self._step} ... {seconds:.0f} s")
 
     def close(self) -> None:
-        """End the line of the last step."""
+        """End the line of the last step, with its duration; later steps are shown again."""
         with self._lock:
             self._close()
             self._step = ""

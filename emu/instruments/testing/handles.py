@@ -37,7 +37,7 @@ class Faults(Client):
         super().clear()
 
     def note(self) -> None:
-        """Keep the counts of fired rules for the report."""
+        """Add the present rules with their counts to the report of a failed test, fired or not."""
         self._watched.fired += [
             f"{rule['name']}: {rule['rule']} {rule['counts']}" for rule in self.rules()
         ]

@@ -66,6 +66,7 @@ class Watched:
             return {}
 
     def _dmesg_lines(self) -> list[str]:
+        """Return the lines of the kernel's log; empty for a guest that is lost or stopped."""
         from emu.guests import GuestError
 
         try:
@@ -95,7 +96,10 @@ class Watched:
         return lines[known:]
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings logged since the test began."""
+        """Return the findings in the kernel's log since the test began.
+
+        For a new guest they include the boot's.
+        """
         from emu.instruments.outcome import findings
 
         return findings("\n".join(self._log(self._test)))

@@ -147,7 +147,7 @@ def _unknown(refusal: Refusal) -> str:
 def _said_by(refusal: Refusal, reasons: list[Reason]) -> list[Reason]:
     """Return the reasons with the log's status, only those of its command if there are any.
 
-    Raises UserError if no reason has that status.
+    Without a status in the log all fit. Raises UserError if no reason has that status.
     """
     statuses = ("", refusal.status_name)
     fits = [one for one in reasons if refusal.status is None or one.status in statuses]

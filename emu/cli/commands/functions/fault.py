@@ -176,7 +176,7 @@ def _sum(rule: Mapping[str, Any], name: str) -> int:
 
 
 def _now(rule: Mapping[str, Any]) -> str:
-    """Return the state of a rule in words."""
+    """Return the state of a rule over all functions: "in force", "armed", "waits", or "-"."""
     if _sum(rule, "in_force"):
         return "in force"
     if _sum(rule, "armed"):

@@ -281,7 +281,7 @@ def serve(
 
 
 def _sentence(error: Exception) -> str:
-    """Return the message of a mistake in the options."""
+    """Return the message of a mistake in the options; for an OSError the file and the reason."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)

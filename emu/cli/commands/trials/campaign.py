@@ -177,7 +177,10 @@ def _carry_on(
 
 @contextlib.contextmanager
 def _report_when_interrupted(store: Store, names: Collection[str] | None) -> Iterator[None]:
-    """Print the number of finished runs among ``names`` if Ctrl-C or an error ends the body."""
+    """Print how many runs of ``names`` are finished if an error or Ctrl-C ends the body.
+
+    The exception is raised again.
+    """
     try:
         yield
     except BaseException:
@@ -240,6 +243,10 @@ def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | No
 
 @contextlib.contextmanager
 def _bar(console: Console) -> Iterator[tuple[Progress, Any]]:
+    """Hold a progress bar while the body runs; yield it with its task.
+
+    Invisible without a terminal.
+    """
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -43,7 +43,11 @@ def place_of(where: str) -> SourceLine | None:
 
 
 def decoded(log: str, tree: Path | None) -> str:
-    """Return the log; with a kernel's build, its frames get source lines. Raises LabError."""
+    """Return the log; if ``tree`` is a kernel's build, its frames get source lines.
+
+    Return the log unchanged without ``tree`` or its vmlinux. Raises LabError for an unreadable
+    build.
+    """
     if tree is None or not (tree / "vmlinux").is_file():
         return log
     return StackTraceDecoder(tree).decode(log)
