@@ -45,7 +45,8 @@ def subdir(name: str) -> Path:
 def _trusted(path: Path) -> Path:
     """Return ``path``; raise :class:`LabError` if others could place kernels and programs there.
 
-    Refused are a directory of another user (for root: none) and one that group or others may write.
+    Refused are a directory that group or others may write, and one of another user. Root may use
+    any user's directory, and every user one of root's.
     """
     about = path.stat()
     # Root may use another user's, as in a container with that user's directory mounted.

@@ -136,8 +136,8 @@ def _user_namespaces(needed: State) -> Check:
 def _qemu() -> tuple[Qemu | None, Check]:
     """Return the QEMU that guests use, if any, and its check.
 
-    BAD if MLX5EMU_QEMU names an unsuitable one; a missing QEMU is a NOTE, because it is fetched
-    when needed.
+    The check is BAD if MLX5EMU_QEMU names an unsuitable one. A missing QEMU is a NOTE, because it
+    is fetched when needed.
     """
     try:
         program = qemu.find()
@@ -153,7 +153,7 @@ def _qemu() -> tuple[Qemu | None, Check]:
 def _kvm(program: Qemu | None, built: Image | None) -> Check:
     """Check whether KVM boots a kernel, by the cached answer or else by booting one from ``built``.
 
-    Never BAD: without KVM, guests run on emulated processors.
+    The check is never BAD, because without KVM guests run on emulated processors.
     """
     if not accel.is_accessible():
         result = "no accessible /dev/kvm: guests run on emulated processors"

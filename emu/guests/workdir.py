@@ -44,8 +44,8 @@ def _make() -> tuple[Path, int]:
 def _locked(path: Path, how: int) -> int | None:
     """Return a descriptor that holds the flock of ``path``; None when that is missing or in use.
 
-    None too for another user's directory. ``how`` is flock's operation; the caller closes the
-    descriptor.
+    Return None too for another user's directory. ``how`` is flock's operation; the caller closes
+    the descriptor.
     """
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -201,7 +201,7 @@ class GuestChannel:
         """Ping a guest that has no ping outstanding; any data received counts as the answer.
 
         Raises :class:`GuestHungError` if nothing was received for ``hang_timeout`` since the ping.
-        While our own receiver of output blocks the reader thread, the guest is not blamed.
+        No error is raised while a slow receiver of output blocks our reader thread.
         """
         asked = self._ping_sent
         if asked is None:

@@ -52,12 +52,12 @@ class GuestJob:
         self.sent = self.consumed = 0
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the command; return its exit status (128
+        """Wait for the command; return its exit status as a shell reports it (128 + signal).
 
-        signal when killed). After ``timeout`` seconds, by default :attr:`default_timeout`, the
-        command gets SIGTERM, 3 s later SIGKILL, and :class:`CommandTimeoutError` is raised with its
-        output and its last line. Other errors: the guest has ended or hangs, the sink raised an
-        exception, or the collected output exceeded 256 MiB.
+        After ``timeout`` seconds, by default :attr:`default_timeout`, the command gets SIGTERM, 3 s
+        later SIGKILL. :class:`CommandTimeoutError` is raised then, with its output and its last
+        line. Other errors: the guest has ended or hangs, the sink raised an exception, or the
+        collected output exceeded 256 MiB.
         """
         timeout = self.default_timeout if timeout is None else timeout
         if not self._channel.wait_for(self._is_over, timeout):

@@ -37,10 +37,7 @@ def tail(text: str) -> str:
 
 
 def panic(text: str) -> str | None:
-    """Return the reason of the last kernel panic in ``text``; None without one.
-
-    No panic is caused.
-    """
+    """Return the reason of the last kernel panic that ``text`` reports; None without one."""
     for line in reversed(text.splitlines()):
         _, mark, reason = line.partition(_PANIC)
         if mark:

@@ -289,7 +289,10 @@ class Guest:
 
     @property
     def control_socket(self) -> Path:
-        """The socket to which :class:`emu.server.control.Client` connects."""
+        """The socket to which :class:`emu.server.control.Client` connects.
+
+        Raises GuestError for a guest that does not run or has no functions.
+        """
         return self._machine.control_socket
 
     @property

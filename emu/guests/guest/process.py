@@ -21,8 +21,9 @@ STOP_TIMEOUT = 5.0
 def tied(command: Sequence[str]) -> list[str]:
     """Return ``command`` wrapped by setpriv(1), so that the kernel sends it SIGTERM when we die.
 
-    Return ``command`` unchanged without setpriv, and outside the main thread: the kernel ties the
-    process to the thread that starts it (prctl(2), PR_SET_PDEATHSIG), which could end too early.
+    Return ``command`` unchanged without setpriv, and outside the main thread. The kernel ties the
+    process to the thread that starts it (prctl(2), PR_SET_PDEATHSIG), and another thread could end
+    too early.
     """
     program = shutil.which("setpriv")
     if program is None or threading.current_thread() is not threading.main_thread():

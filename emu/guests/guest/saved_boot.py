@@ -111,7 +111,7 @@ def _has_space(memory_mib: int) -> bool:
 def can_be_saved(options: GuestOptions, machine: Machine) -> bool:
     """Return whether guests with these options may be resumed from a saved boot.
 
-    False for KVM, ``cold``, a user's kernel, QEMU arguments, ``iommu``, ``icount``, ``gdb``,
+    Excluded are KVM, ``cold``, a user's kernel, QEMU arguments, ``iommu``, ``icount``, ``gdb`` and
     ``verbose``. KVM boots faster and has clocks of the host.
     """
     return not (

@@ -169,7 +169,7 @@ class Vm:
 
     @property
     def control_socket(self) -> Path:
-        """The server's control socket."""
+        """The server's control socket. Raises GuestError for a guest without functions."""
         if self._served is not None and self._served.control is not None:
             return self._served.control
         if self._server is None:
@@ -184,7 +184,7 @@ class Vm:
     def kill_server(self) -> None:
         """Kill the server without cleanup; ``on_server_end`` is not called.
 
-        GuestError without a server.
+        Raises GuestError for a guest without its own server.
         """
         if self._server is None:
             raise GuestError("the guest has no functions")
@@ -208,8 +208,8 @@ class Vm:
     def why_ended(self) -> GuestError:
         """Return (not raise) the error of a guest that has ended; wait up to 10 s for its process.
 
-        GuestPanicError for a panic in the console, else GuestStoppedError: powered off for status
-        0, otherwise with the status and the last line of QEMU's log.
+        The error is GuestPanicError for a panic in the console, else GuestStoppedError: powered off
+        for status 0, otherwise with the status and the last line of QEMU's log.
         """
         status: int | None = None
         if self._process is not None:

@@ -34,9 +34,9 @@ _EXPORTED = ("vmlinuz", "busybox", "release", "rdma-core")
 
 
 def build(recipe: Recipe, work: Path, progress: Progress | None) -> None:
-    """Build a suite's plain image in ``work``, an empty directory. Raises :class:`LabError`.
+    """Build a suite's plain image in ``work``, an empty directory: disk, kernel, modules, info.
 
-    Disk, kernel, modules and info.json are written. Raises :class:`LabError`.
+    Raises :class:`LabError`.
     """
     _make_disk(recipe, work, None, progress)
     disk = work / ROOT_DISK
@@ -69,7 +69,8 @@ def extend(base: Path, recipe: Recipe, work: Path, progress: Progress | None) ->
 def try_packages(recipe: Recipe, progress: Progress | None) -> None:
     """Raise :class:`LabError` unless the archive has the extra packages and their dependencies.
 
-    Takes seconds (``apt --simulate``), where a build takes a minute; nothing is built.
+    The check takes seconds (``apt --simulate``), where a build takes a minute. The image is not
+    built.
     """
     extra = f"--include={','.join(recipe.extra)}"
     words = ["--simulate", "--variant=custom", *_common(recipe), extra, *_where(recipe)]

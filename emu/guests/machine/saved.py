@@ -41,7 +41,7 @@ class SavedBoot:
 def name_of(suite: str, bare: Machine) -> str:
     """Return the suite and a hash of all inputs of a saved boot: initrd, command line, files.
 
-    Files count by time and size, because a rebuilt image keeps its disks' names.
+    Time and size of the files count, because a rebuilt image keeps its disks' names.
     """
     digest = hashlib.sha256(bare.initrd.read_bytes())
     words = arguments(replace(bare, initrd=Path("initrd")))

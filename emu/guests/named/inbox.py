@@ -20,7 +20,7 @@ class Inbox:
     def give(self, data: bytes) -> None:
         """Append data; empty data ends the input.
 
-        ChannelFrameError above 256 KiB of unread input.
+        Raises ChannelFrameError when more than 256 KiB are unread.
         """
         self._given += len(data)
         if self._given - self._passed > frames.WINDOW:
@@ -34,8 +34,8 @@ class Inbox:
     def pass_on(self, job: GuestJob, credit: Callable[[int], None]) -> None:
         """Write the input to the command as fast as the command reads it, until the input ends.
 
-        ``credit`` is called with the bytes of each write. Blocks; runs in a thread of its own.
-        Raises GuestError.
+        ``credit`` is called with the bytes of each write. The call blocks, so it runs in a thread
+        of its own. Raises GuestError.
         """
         while data := self._parts.get():
             job.write(data)

@@ -178,7 +178,8 @@ class Share(Directory):
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
         """Return the directory, and whether the guest may write to it (suffix ``:rw``).
 
-        A directory whose own name ends in ``:rw`` is read-only. A Path sets the directory alone.
+        A directory whose own name ends in ``:rw`` is taken by that name, read-only. A Path sets the
+        directory alone.
         """
         if isinstance(said, Path):
             return {name: base / said}

@@ -279,7 +279,7 @@ class FuzzCampaign:
 def progress_of(corpus: Corpus) -> list[Progress]:
     """Return the progress stored in a corpus; empty if it never ran.
 
-    UserError for an invalid line.
+    Raises UserError for an invalid line.
     """
     path = corpus.path / "progress.jsonl"
     if not path.exists():

@@ -36,7 +36,7 @@ class Later:
     def take(self) -> tuple[Input, str] | None:
         """Return the next title if the time budget allows; else None.
 
-        None too while a trial is under way: call :meth:`done` after each one.
+        Return None too while a trial is under way: call :meth:`done` after each one.
         """
         now = time.monotonic()
         budget = _TIME_FRACTION * self._jobs * (now - self._begun)

@@ -218,7 +218,7 @@ class ProgramTurns:
         return answer
 
     def _take(self, kind: int, data: bytes) -> None:
-        """Add the program's output; GuestError above 64 MiB."""
+        """Add the program's output or complaints; raise GuestError above 64 MiB."""
         into = self._said if kind == frames.STDOUT else self._complained
         if len(into) + len(data) > _MAX_BYTES:
             raise GuestError("the guest's program sent more than {_MAX_BYTES >> 20} MiB")

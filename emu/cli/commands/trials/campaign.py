@@ -245,7 +245,7 @@ def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | No
 def _bar(console: Console) -> Iterator[tuple[Progress, Any]]:
     """Hold a progress bar while the body runs; yield it with its task.
 
-    Invisible without a terminal.
+    Without a terminal the bar shows nothing.
     """
     bar = Progress(
         TextColumn("{task.description}", markup=False),
