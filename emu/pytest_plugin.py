@@ -259,7 +259,8 @@ def _options(
 ) -> tuple[GuestOptions, bool]:
     """Return the guest options of the command line and the test's markers, and ``fresh``.
 
-    A marker with an invalid option fails the test with one line.
+    Markers override the command line, inner markers outer ones. A trace file is added, unless
+    --mlx5-no-trace. A marker with an invalid option fails the test with one line.
     """
     from emu.guests.options.checks import check_options
     from emu.guests.requested import requested

@@ -48,7 +48,8 @@ def check_requested(said: Mapping[str, Any], base: Path = _HERE) -> None:
 def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Sequence[str]]:
     """Return the checked fields of a user's values, and the checked words for the kernel.
 
-    Raises :class:`OptionError`, also for a name that is no field of :class:`GuestOptions`.
+    The fields lack ``kernel``. Directories that are made when absent are created. Raises
+    OptionError, also for a name that is no field of :class:`GuestOptions`.
     """
     fields = {name: value for name, value in said.items() if value is not None}
     known = [one.name for one in dataclasses.fields(GuestOptions)]

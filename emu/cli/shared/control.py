@@ -116,8 +116,8 @@ def _alive() -> Iterator[tuple[Path, Client]]:
 def nameless_servers() -> list[Path]:
     """Return the control sockets of this user's servers that serve no guest of `mlx5emu ps`.
 
-    Such a server belongs to `boot` or to another program; commands reach it by ``--control``, or
-    without a name while no other server runs.
+    A server of that kind belongs to `boot` or to another program. Commands reach it by
+    ``--control``, or without a name while no other server runs.
     """
     known, found = _names(), []
     for path, client in _alive():

@@ -49,8 +49,11 @@ class BlueFlame:
         self._ring = ring
 
     def take(self, uar: Uar, index: int, offset: int, data: Buffer) -> bool:
-        """Process a store to the send doorbells of a page; return False for an ordinary
-        doorbell.
+        """Process a store to the send doorbells of UAR ``index``; return False for an ordinary one.
+
+        After True the store begins or continues a copy. The queue is then rung once the copy is
+        complete, or after HOLD_NS. After False the caller rings the queue. A store out of order
+        ends the copy so far and rings its queue.
         """
         at = offset % BUFFER_BYTES
         start = index, offset - at
@@ -66,8 +69,10 @@ class BlueFlame:
         return len(data) >= _CTRL.size and self._begin(uar, start, data)
 
     def _begin(self, uar: Uar, start: Start, data: Buffer) -> bool:
-        """Start a copy from its first bytes, and wait for the rest; return False for an ordinary
-        doorbell.
+        """Start a copy from its first bytes; return False for an ordinary doorbell.
+
+        False for a number without a send ring and for a WQE of 0 or more than BUFFER_BYTES bytes.
+        False also for an incomplete WQE in a page that gets no copies.
         """
         _, qpn_ds = _CTRL.unpack_from(data)
         number, size = qpn_ds >> 8, (qpn_ds & 0x3F) * DS
@@ -80,6 +85,11 @@ class BlueFlame:
         return True
 
     def _add(self, uar: Uar, start: Start, copy: Copy, data: Buffer) -> None:
+        """Append a store to a copy, and ring the queue once the copy is complete.
+
+        The send ring then takes the complete WQE. An incomplete copy waits HOLD_NS for the next
+        store.
+        """
         copy.data += data
         copy.stop_waiting()
         if len(copy.data) >= copy.requested:
@@ -92,13 +102,17 @@ class BlueFlame:
             copy.timer = self._hca.clock.call_later(HOLD_NS, late)
 
     def _give_up(self, uar: Uar, start: Start, copy: Copy) -> None:
-        """End the copy after its timeout; a bare doorbell was an ordinary one."""
+        """End an incomplete copy after HOLD_NS and ring its queue, which reads the WQE from memory.
+
+        After a bare doorbell the page counts as one without copies, so its doorbells no longer
+        wait.
+        """
         copy.timer = None
         uar.gets_copies = len(copy.data) > _CTRL.size
         self._end(uar, start, copy)
 
     def _end(self, uar: Uar, start: Start, copy: Copy) -> None:
-        """End the copy and ring the queue."""
+        """Remove the copy, cancel its timer, and ring its queue with the first eight bytes."""
         copy.stop_waiting()
         del self._hca.copies[start]
         self._ring(copy.number, start[1], bytes(copy.data[: _CTRL.size]))

@@ -114,7 +114,13 @@ class Doorbells:
         self._blueflame = BlueFlame(hca, self._ring) if hca.caps.general.bf else None
 
     def write(self, address: int, data: Buffer) -> None:
-        """Process a store at an offset of BAR 0; ignore doorbells in unallocated pages."""
+        """Process a store to a UAR, at an offset of BAR 0.
+
+        A send doorbell rings the queue whose number it contains, from any UAR; with BlueFlame,
+        once the WQE's copy is complete. Other doorbells arm a CQ or an EQ, or set an EQ's consumer
+        index, only from the UAR in its context. Doorbells in unallocated pages and stores at
+        unused offsets are ignored and logged.
+        """
         pages = self._hca.uar_pages
         index, offset = address >> pages.log_bytes, address & pages.in_uar
         uar = self._hca.uars.get(index & pages.base_mask)
