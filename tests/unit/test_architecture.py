@@ -31,7 +31,10 @@ ORDER = (
     "emu.host",
     *below("emu.server", "net vfio vhost control service"),
     *below("emu.driver", "nodes transport"),
-    *below("emu.guests", "errors workdir cache archive options timeline channel inside kernel"),
+    *below(
+        "emu.guests",
+        "errors workdir cache architecture archive options timeline channel inside kernel",
+    ),
     *below("emu.guests", "requested image machine guest named conformance"),
     "emu.guests",
     *below("emu.instruments", "outcome coverage traceview minimize campaign fuzz testing"),

@@ -128,6 +128,8 @@ def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[s
         raise click.UsageError("--coverage-kcov counts blocks, too: drop --coverage-blocks")
     if not requested.modules:
         return choices
+    if (arch := choices["arch"]) != "amd64":
+        raise click.UsageError(f"--coverage counts calls in amd64 guests, not in {arch}")
     if why := why_not_writable(requested.file):
         raise click.BadParameter(why, param_hint="--coverage-file")
     if not choices["probe"]:

@@ -11,8 +11,8 @@ import click
 from emu.cli.options.declared import offered, refused
 from emu.cli.shared.progress import display
 from emu.cli.shared.words import moment
-from emu.guests.image import image
-from emu.guests.machine import qemu
+from emu.guests.architecture import NATIVE
+from emu.guests.machine.launch import provide
 from emu.guests.options import GuestOptions, OptionError, Use, option_named, options
 from emu.guests.options.checks import check_options, check_uplinks_used
 from emu.guests.requested import check_requested, requested
@@ -110,11 +110,10 @@ def prepare(*options: GuestOptions) -> None:
     Raises LabError.
     """
     with display() as (progress, on_wait):
-        qemu.ensure(progress, on_wait)
-        for suite, packages in dict.fromkeys((one.suite, one.packages) for one in options):
-            image.ensure(suite, packages, progress, on_wait)
+        provide(((one.suite, one.packages, one.arch) for one in options), progress, on_wait)
 
 
 def described(options: GuestOptions) -> dict[str, Any]:
     """Return what `mlx5emu ps` shows of a guest."""
-    return {"suite": options.suite, "devices": options.devices}
+    arch = [options.arch] * (options.arch != NATIVE.name)
+    return {"suite": " ".join((options.suite, *arch)), "devices": options.devices}

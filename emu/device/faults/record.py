@@ -38,7 +38,7 @@ MAX_BYTES = 256 << 20
 
 _U64 = (1 << 64) - 1
 _MAX_SECONDS = 1e12
-_WORDS = ("suite", "kernel", "modules", "share")
+_WORDS = ("suite", "arch", "kernel", "modules", "share")
 """The keys of ``run`` that are a string or null; ``packages`` is a list of strings."""
 
 

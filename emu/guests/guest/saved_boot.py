@@ -111,11 +111,12 @@ def _has_space(memory_mib: int) -> bool:
 def can_be_saved(options: GuestOptions, machine: Machine) -> bool:
     """Return whether guests with these options may be resumed from a saved boot.
 
-    Excluded are KVM, ``cold``, a user's kernel, QEMU arguments, ``iommu``, ``icount``, ``gdb`` and
-    ``verbose``. KVM boots faster and has clocks of the host.
+    Excluded are KVM, architectures besides amd64, ``cold``, a user's kernel, QEMU arguments,
+    ``iommu``, ``icount``, ``gdb`` and ``verbose``. KVM boots faster and has clocks of the host.
     """
     return not (
         machine.accelerator == "kvm"
+        or options.arch != "amd64"
         or options.cold
         or options.kernel is not None
         or options.qemu_arguments

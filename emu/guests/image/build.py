@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from emu.guests import cache
+from emu.guests.architecture import is_native
 from emu.guests.archive.bootstrap import Progress, bootstrap
 from emu.guests.archive.disk_space import DiskSpace
 from emu.guests.archive.mirror import source_line
@@ -43,11 +44,18 @@ def build(recipe: Recipe, work: Path, progress: Progress | None) -> None:
     copy_out(disk, work, {f"{_EXPORTS}/{name}": name for name in _EXPORTED})
     release = (work / "release").read_text().strip()
     modules = _export_modules(disk, work, f"/usr/lib/modules/{release}")
-    vmlinux = binaries.extract_vmlinux(work / "vmlinuz")
+    is_x86 = recipe.architecture.debian == "amd64"
+    vmlinux = binaries.extract_vmlinux(work / "vmlinuz") if is_x86 else None
     if vmlinux is not None:
         (work / "vmlinux").write_bytes(vmlinux)
     rdma_core = (work / "rdma-core").read_text().strip()
-    info = {"suite": recipe.suite, "release": release, "rdma_core": rdma_core, "modules": modules}
+    info = {
+        "suite": recipe.suite,
+        "arch": recipe.arch,
+        "release": release,
+        "rdma_core": rdma_core,
+        "modules": modules,
+    }
     _describe(recipe, work, info)
 
 
@@ -120,7 +128,7 @@ def _bootstrap(
     bootstrap(
         arguments,
         what=f"guest image {recipe.title}",
-        log=cache.cache_dir() / f"build-{recipe.suite}.log",
+        log=cache.cache_dir() / f"build-{'-'.join(recipe.title.split()[:2])}.log",
         space=space,
         progress=progress,
         pass_fds=pass_fds,
@@ -129,12 +137,17 @@ def _bootstrap(
 
 def _arguments(recipe: Recipe, target: int) -> list[str]:
     """Return mmdebstrap's arguments for a plain image; ``target`` is the disk's descriptor."""
+    arch = recipe.architecture
+    if is_native(arch):
+        variant, hook = ["--variant=minbase"], "--customize-hook"
+    else:  # mmdebstrap configures nothing, and calls no customize hooks
+        variant, hook = ["--variant=extract", f"--architectures={arch.debian}"], "--extract-hook"
     return [
-        "--variant=minbase",
+        *variant,
         *_common(recipe),
         f"--include={','.join(recipe.packages)}",
-        f"--customize-hook={recipe.finalize}",
-        f"--customize-hook={_filled(recipe.pack, IMAGE=target)}",
+        f"{hook}={recipe.finalize}",
+        f"{hook}={_filled(recipe.pack, IMAGE=target)}",
         *_where(recipe),
     ]
 

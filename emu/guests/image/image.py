@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from emu.guests import cache
+from emu.guests.architecture import ARCHITECTURES, NATIVE, Architecture
 from emu.guests.archive.bootstrap import Progress
 from emu.guests.archive.names import SUITES
 from emu.guests.errors import LabError
@@ -33,6 +34,7 @@ class Image:
     built: str
     modules: list[str] = field(default_factory=list)  # loaded by the initramfs, in loading order
     packages: list[str] = field(default_factory=list)  # installed in addition to the standard ones
+    arch: str = "amd64"
 
     @property
     def root_disk(self) -> Path:
@@ -53,7 +55,9 @@ class Image:
     @property
     def is_current(self) -> bool:
         """Whether the current recipe would build this same image."""
-        return self.suite in SUITES and recipe(self.suite, self.packages).key == self.key
+        if self.suite not in SUITES or self.arch not in ARCHITECTURES:
+            return False
+        return recipe(self.suite, self.packages, ARCHITECTURES[self.arch]).key == self.key
 
     def boot_modules(self) -> list[tuple[str, bytes]]:
         """Return names and contents of the modules that mount the root disk, in loading order."""
@@ -65,6 +69,7 @@ def ensure(
     packages: Sequence[str] = (),
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
+    arch: Architecture = NATIVE,
 ) -> Image:
     """Return the image of a suite; build it if the cache has none for the current recipe.
 
@@ -72,11 +77,11 @@ def ensure(
     need the same image, one builds it and the other calls ``on_wait`` and waits. Raises
     :class:`LabError` for an unknown suite, a bad package, a failed build or a damaged image.
     """
-    needed = recipe(suite, packages)
+    needed = recipe(suite, packages, arch)
     target = cache.subdir("images") / needed.name
     image = _load(target)
     if image is None:
-        base = _base(needed, progress, on_wait) if needed.extra else None
+        base = _base(needed, progress, on_wait) if needed.is_extension else None
         with cache.lock(f"image-{suite}", on_wait):
             image = _load(target)
             if image is None:

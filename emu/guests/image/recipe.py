@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 
+from emu.guests.architecture import ARCHITECTURES, NATIVE, Architecture, is_native
 from emu.guests.archive.names import SUITES, check_packages
 from emu.guests.errors import LabError
 
 _PACKAGES = (
-    "linux-image-amd64",
     # RDMA: the user-space stack, its conformance suite, benchmarks and diagnostics
     "rdma-core",
     "ibverbs-utils",
@@ -72,6 +72,8 @@ _EXCLUDED = (
 _INCLUDED = tuple(f"/usr/share/doc/rdma-core{path}" for path in ("", "/tests", "/tests/*"))
 
 
+_UNDECLARED = ("base-files", "base-passwd", "bash", "coreutils", "dash", "findutils", "grep", "sed")
+"""Essential packages: ``minbase`` has them, ``extract`` only what others depend on."""
 _SPARE_MIB = 2400  # free space in a root file system
 
 
@@ -80,10 +82,12 @@ class Recipe:
     """Everything that determines an image's contents, except the package versions in the archive.
 
     With ``extra`` packages the image is built from that of :attr:`base` by the scripts ``restore``
-    and ``install``, which are empty otherwise.
+    and ``install``, which are empty otherwise. An image of another architecture than the host's has
+    the extra packages among its own, because it cannot be extended here.
     """
 
     suite: str
+    arch: str
     packages: tuple[str, ...]
     excluded: tuple[str, ...]
     included: tuple[str, ...]
@@ -97,12 +101,29 @@ class Recipe:
     @property
     def key(self) -> str:
         """A hash of the whole recipe: twelve hexadecimal digits."""
-        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
+        values = asdict(self)
+        if self.arch == "amd64":
+            del values["arch"]  # keeps the keys from before there were others
+        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:12]
 
     @property
     def name(self) -> str:
         """Directory of the image in the cache."""
-        return f"{self.suite}-{self.key}"
+        return "-".join((*self._other_arch, self.suite, self.key))
+
+    @property
+    def architecture(self) -> Architecture:
+        """The architecture of its guests."""
+        return ARCHITECTURES[self.arch]
+
+    @property
+    def is_extension(self) -> bool:
+        """Whether the image is built from that of :attr:`base`."""
+        return bool(self.install)
+
+    @property
+    def _other_arch(self) -> list[str]:
+        return [self.arch] * (self.arch != NATIVE.name)
 
     @property
     def base(self) -> Recipe:
@@ -111,11 +132,12 @@ class Recipe:
 
     @property
     def title(self) -> str:
-        """The image's name in messages: the suite and the extra packages."""
-        return " with ".join(filter(None, (self.suite, ", ".join(self.extra))))
+        """The image's name in messages: architecture, if not the host's, suite, extra packages."""
+        name = " ".join((self.suite, *self._other_arch))
+        return " with ".join(filter(None, (name, ", ".join(self.extra))))
 
 
-def recipe(suite: str, packages: Sequence[str] = ()) -> Recipe:
+def recipe(suite: str, packages: Sequence[str] = (), arch: Architecture = NATIVE) -> Recipe:
     """Return the recipe for a suite with extra packages; ignore those that every guest has anyway.
 
     Raises :class:`LabError` for an unknown suite and for bad package names. The image is not built.
@@ -127,22 +149,37 @@ def recipe(suite: str, packages: Sequence[str] = ()) -> Recipe:
     if suite == "sid":
         # An archive may hold an old snapshot of sid, whose Release file has expired.
         apt_options.append('Acquire::Check-Valid-Until "false"')
+    extra = tuple(sorted(set(packages) - set(_PACKAGES)))
     base = Recipe(
         suite=suite,
-        packages=_PACKAGES,
+        arch=arch.name,
+        packages=(arch.kernel, *_PACKAGES),
         excluded=_EXCLUDED,
         included=_INCLUDED,
         apt_options=tuple(apt_options),
         finalize=_script("finalize"),
         pack=_script("pack").replace("@SPARE@", str(_SPARE_MIB)),
     )
-    extra = tuple(sorted(set(packages) - set(_PACKAGES)))
+    if not is_native(arch):
+        return _foreign(base, extra)
     if not extra:
         return base
     restore, install = (
         _script(name).replace("@PACKAGES@", " ".join(extra)) for name in ("restore", "install")
     )
     return replace(base, extra=extra, restore=restore, install=install)
+
+
+def _foreign(base: Recipe, extra: tuple[str, ...]) -> Recipe:
+    """Return the recipe of another architecture, none of whose programs may run."""
+    finalize = _script("finalize_foreign").replace("@EXCLUDED@", " ".join(base.excluded))
+    return replace(
+        base,
+        packages=(*base.packages, *_UNDECLARED, *extra),
+        finalize=finalize,
+        pack=f"chroot() {{ :; }}\n{base.pack}",
+        extra=extra,
+    )
 
 
 def _script(name: str) -> str:

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from emu.guests.architecture import NATIVE, Architecture
 from emu.guests.inside.runner import PORT_NAME
 from emu.guests.machine.qemu import Qemu
 
@@ -20,23 +21,31 @@ A later reply breaks the connection for good, so this is much longer than the de
 """
 
 KERNEL_ARGUMENTS = (
-    "console=ttyS0",
     # A panic resets the machine, which ends QEMU; an oops counts as a panic.
     "panic=-1",
     "oops=panic",
     # Emulated processors are slow: no mitigations for hardware bugs, and no lockup warning when a
-    # busy host stalls one of them, nor a panic when its timer is late ("IO-APIC + timer doesn't
-    # work!").
+    # busy host stalls one of them.
     "mitigations=off",
     "nowatchdog",
-    "no_timer_check",
     "audit=0",
 )
+_OF_ARCHITECTURE = {
+    # No panic when the timer of an emulated processor is late ("IO-APIC + timer doesn't work!").
+    "amd64": ("no_timer_check",),
+}
+"""Kernel arguments of one architecture."""
 
 DISK_SERIALS = ("root", "modules")
 """Serial numbers by which the guest's init finds the disks of :attr:`Machine.disks`."""
 
 
+_NOTES = (
+    # The kernel writes VMCOREINFO here, for a debugger of its memory.
+    *("-device", "vmcoreinfo"),
+    # Makes a kernel resumed from a saved boot reseed its random numbers.
+    *("-device", "vmgenid,guid=auto"),
+)
 IOMMU_ARGUMENTS = ("intel_iommu=on", "iommu=pt")
 """Kernel arguments: addresses of devices with in-kernel drivers are not translated."""
 
@@ -64,6 +73,7 @@ class Machine:
     """The components of a guest's machine."""
 
     qemu: Qemu
+    arch: Architecture = NATIVE
     accelerator: str  # "kvm" or "tcg"
     kernel: Path
     initrd: Path
@@ -102,10 +112,7 @@ def arguments(machine: Machine) -> list[str]:
         *_shares(machine),
         *_network(machine),
         *_functions(machine),
-        # The kernel writes VMCOREINFO here, for a debugger of its memory.
-        *("-device", "vmcoreinfo"),
-        # Makes a kernel resumed from a saved boot reseed its random numbers.
-        *("-device", "vmgenid,guid=auto"),
+        *(_NOTES if machine.arch.name == "amd64" else ()),
         *(("-incoming", "defer") if machine.is_resumed else ()),
         *machine.extra,
     ]
@@ -117,16 +124,21 @@ def _platform(machine: Machine) -> list[str]:
     memory = f"memory-backend-memfd,id=memory,size={machine.memory_mib}M,share=on"
     return [
         *("-name", "mlx5emu", "-nodefaults", "-no-user-config", "-display", "none"),
-        *("-machine", "q35,memory-backend=memory"),
+        *("-machine", f"{machine.arch.machine},memory-backend=memory"),
         # The servers map the guest's memory, so the memory must be shared.
         *("-object", memory, "-m", f"{machine.memory_mib}M", "-smp", str(machine.cpus)),
-        *("-accel", _accelerator(machine), "-cpu", "host" if kvm else "max"),
+        *("-accel", _accelerator(machine), "-cpu", "host" if kvm else machine.arch.cpu),
         *(("-icount", f"shift={machine.icount}") if machine.icount is not None else ()),
         # An unexpected reboot (a panic) ends QEMU; for a requested one this is changed over QMP.
         *("-action", "reboot=shutdown"),
         *("-kernel", str(machine.kernel), "-initrd", str(machine.initrd)),
-        *("-append", " ".join((*KERNEL_ARGUMENTS, *own, *machine.kernel_arguments))),
+        *("-append", " ".join((*kernel_arguments(machine.arch), *own, *machine.kernel_arguments))),
     ]
+
+
+def kernel_arguments(arch: Architecture) -> tuple[str, ...]:
+    """Return the arguments of every kernel of ``arch``; the console comes first."""
+    return f"console={arch.console}", *KERNEL_ARGUMENTS, *_OF_ARCHITECTURE.get(arch.name, ())
 
 
 def _accelerator(machine: Machine) -> str:
@@ -139,7 +151,7 @@ def _accelerator(machine: Machine) -> str:
 def _console(machine: Machine) -> list[str]:
     log = f",logfile={_quoted(machine.console_log)}" if machine.console_log else ""
     chardev = f"stdio,id=console,mux=on,signal=off{log}"
-    return ["-chardev", chardev, "-serial", "chardev:console", "-monitor", "none"]
+    return ["-chardev", chardev, *machine.arch.serial, "-monitor", "none"]
 
 
 def _disks(machine: Machine) -> list[str]:
@@ -147,7 +159,12 @@ def _disks(machine: Machine) -> list[str]:
     for serial, path in zip(DISK_SERIALS, machine.disks):
         # The guest's writes go to a temporary file that is deleted when QEMU ends.
         drive = f"if=none,id={serial},format=raw,snapshot=on,cache=unsafe,file={_quoted(path)}"
-        words += ["-drive", drive, "-device", f"virtio-blk-pci,drive={serial},serial={serial}"]
+        words += [
+            "-drive",
+            drive,
+            "-device",
+            f"{_virtio(machine, 'blk')},drive={serial},serial={serial}",
+        ]
     return words
 
 
@@ -162,7 +179,7 @@ def _channels(machine: Machine) -> list[str]:
         words += ["-gdb", f"unix:{_quoted(machine.gdb)},server=on,wait=off"]
     if machine.port is not None:
         words += ["-chardev", f"socket,id=port,path={_quoted(machine.port)},server=off"]
-        words += ["-device", "virtio-serial-pci"]
+        words += ["-device", _virtio(machine, "serial")]
         words += ["-device", f"virtserialport,chardev=port,name={PORT_NAME}"]
     return words
 
@@ -176,7 +193,7 @@ def _shares(machine: Machine) -> list[str]:
         # would make set-user-ID programs and device nodes here.
         model = "mapped-xattr,fmode=0644,dmode=0755" if share.mapped else "none"
         where = f"local,id={share.tag},path={_quoted(share.path)},security_model={model}{mode}"
-        device = f"virtio-9p-pci,fsdev={share.tag},mount_tag={share.tag}"
+        device = f"{_virtio(machine, '9p')},fsdev={share.tag},mount_tag={share.tag}"
         words += ["-fsdev", where, "-device", device]
     return words
 
@@ -184,7 +201,13 @@ def _shares(machine: Machine) -> list[str]:
 def _network(machine: Machine) -> list[str]:
     if not machine.network:
         return []
-    return ["-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile="]
+    rom = ",romfile=" if machine.arch.virtio == "pci" else ""  # no firmware boots from it
+    device = f"{_virtio(machine, 'net')},netdev=network{rom}"
+    return ["-netdev", "user,id=network", "-device", device]
+
+
+def _virtio(machine: Machine, kind: str) -> str:
+    return f"virtio-{kind}-{machine.arch.virtio}"
 
 
 def _functions(machine: Machine) -> list[str]:
@@ -194,13 +217,15 @@ def _functions(machine: Machine) -> list[str]:
         device = {
             "driver": "vfio-user-pci",
             "id": f"function{number}",
-            "bus": port,
             "socket": {"type": "unix", "path": str(socket)},
             "x-msg-timeout": REPLY_TIMEOUT_MS,
         }
-        # Numbered from 1: slot 0 of a chassis is not valid for a port that can hot-plug.
-        root_port = f"pcie-root-port,id={port},chassis={number + 1},slot={number + 1}"
-        words += ["-device", root_port, "-device", json.dumps(device)]
+        if machine.arch.has_root_ports:
+            device["bus"] = port
+            # Numbered from 1: slot 0 of a chassis is not valid for a port that can hot-plug.
+            slot = number + 1
+            words += ["-device", f"pcie-root-port,id={port},chassis={slot},slot={slot}"]
+        words += ["-device", json.dumps(device)]
     return words
 
 

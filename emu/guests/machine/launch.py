@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from emu.guests.architecture import ARCHITECTURES, is_native
 from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import LabError
 from emu.guests.image import image
@@ -51,10 +52,11 @@ def machine_for(
     its console; otherwise it serves commands on ``port``. A guest with ``is_parked`` can be saved
     instead. Raises LabError.
     """
-    program = qemu.ensure(progress, on_wait)
-    root = image.ensure(options.suite, options.packages, progress, on_wait)
-    requested = options.accelerator if options.icount is None else "tcg"
-    accelerator = accel.choose(requested, program, root)
+    arch = ARCHITECTURES[options.arch]
+    program = qemu.ensure(progress, on_wait, arch)
+    root = image.ensure(options.suite, options.packages, progress, on_wait, arch)
+    is_emulated = options.icount is not None or not is_native(arch)
+    accelerator = accel.choose("tcg" if is_emulated else options.accelerator, program, root)
     if options.kernel is None:
         kernel = BootKernel(root.kernel, root.release, root.boot_modules())
     else:
@@ -67,6 +69,7 @@ def machine_for(
     fixed = ("nokaslr",) if gdb is not None else ()
     return Machine(
         qemu=program,
+        arch=arch,
         accelerator=accelerator,
         kernel=kernel.path,
         initrd=initrd,
@@ -87,6 +90,21 @@ def machine_for(
         extra=options.qemu_arguments,
         settings=initramfs.settings(config),
     )
+
+
+def provide(
+    wanted: Iterable[tuple[str, tuple[str, ...], str]],
+    progress: Progress | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> None:
+    """Fetch QEMU and build the image for each suite, packages and architecture, if absent.
+
+    Raises LabError.
+    """
+    for suite, packages, name in dict.fromkeys(wanted):
+        arch = ARCHITECTURES[name]
+        qemu.ensure(progress, on_wait, arch)
+        image.ensure(suite, packages, progress, on_wait, arch)
 
 
 def bare_machine(options: GuestOptions, work: Path) -> Machine:

@@ -17,21 +17,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emu.guests import cache
+from emu.guests.architecture import NATIVE, Architecture, is_native
 from emu.guests.archive.bootstrap import Progress, bootstrap_files
 from emu.guests.archive.disk_space import DiskSpace
 from emu.guests.archive.mirror import source_line
 from emu.guests.errors import LabError
 
 MINIMUM = (10, 1)  # the first with a vfio-user client
-_PROGRAM = "qemu-system-x86_64"
 _SUITE = "trixie"
 _UNPACKED = "trixie-backports-1"  # increase the number when _wanted() changes
 _KEPT_ANSWERS = 7  # number of cached answers about other QEMUs
+_PROGRAM = re.compile(r"qemu-system-\w+")
+_WITH = {"qemu-system-x86": ("seabios",), "qemu-system-riscv": ("opensbi",)}
+"""Packages of firmware that a QEMU package only recommends."""
 _DISK_SPACE = DiskSpace(cached=210_000_000, tree=365_000_000)
-_KEPT = re.compile(
-    r"\./usr/(bin/qemu-system-x86_64|lib64/.*|lib/x86_64-linux-gnu/[^/]*\.so[^/]*"
-    r"|share/(qemu|seabios)/[^/]*)"
-)
+_FIRMWARE = ("qemu", "seabios")
+"""Directories of /usr/share in which QEMU finds firmware."""
+_LOADERS = {
+    "amd64": ("lib64/ld-linux-x86-64.so.2", "lib/x86_64-linux-gnu"),
+    "arm64": ("lib/ld-linux-aarch64.so.1", "lib/aarch64-linux-gnu"),
+}
+"""Dynamic loader and libraries below /usr, by the host's architecture."""
 
 
 @dataclass(frozen=True)
@@ -48,37 +54,42 @@ class Qemu:
         return ".".join(map(str, self.version))
 
 
-def find() -> Qemu | None:
+def find(arch: Architecture = NATIVE) -> Qemu | None:
     """Return ``MLX5EMU_QEMU``, the system's or the cached QEMU; None if none is suitable.
 
-    Only 10.1 or newer with vfio-user-pci is suitable. Raises :class:`LabError` when
+    ``MLX5EMU_QEMU`` is for guests of the host's architecture. Only 10.1 or newer with vfio-user-pci
+    is suitable. Raises :class:`LabError` when
     ``MLX5EMU_QEMU`` names one that is not. Downloads are left to :func:`ensure`.
     """
     named = os.environ.get("MLX5EMU_QEMU")
-    if named:
+    if named and is_native(arch):
         qemu = _examine(Path(named), "MLX5EMU_QEMU")
         if qemu is None:
             raise LabError(f"MLX5EMU_QEMU={named} is not QEMU {_minimum()} with vfio-user-pci")
         return qemu
-    system = shutil.which(_PROGRAM)
-    return (_examine(Path(system), "system") if system else None) or _cached()
+    system = shutil.which(_program(arch))
+    return (_examine(Path(system), "system") if system else None) or _cached(arch)
 
 
-def ensure(progress: Progress | None = None, on_wait: Callable[[], None] | None = None) -> Qemu:
+def ensure(
+    progress: Progress | None = None,
+    on_wait: Callable[[], None] | None = None,
+    arch: Architecture = NATIVE,
+) -> Qemu:
     """Return a suitable QEMU; fetch Debian's package into the cache if there is none.
 
     ``on_wait`` is called if another process fetches it. Raises LabError when the download fails, or
     when the fetched QEMU does not run here.
     """
-    qemu = find()
+    qemu = find(arch)
     if qemu is None:
         with cache.lock("qemu", on_wait):
-            if _cached() is None:
-                with cache.building(_directory()) as work:
-                    _fetch(work, progress)
-        qemu = _cached()
+            if _cached(arch) is None:
+                with cache.building(_directory(arch)) as work:
+                    _fetch(arch, work, progress)
+        qemu = _cached(arch)
     if qemu is None:
-        raise LabError(f"the QEMU in {_directory()} does not run here: remove that directory")
+        raise LabError(f"the QEMU in {_directory(arch)} does not run here: remove that directory")
     return qemu
 
 
@@ -89,7 +100,9 @@ def program_path(qemu: Qemu) -> Path:
     """
     if len(qemu.command) == 1:
         return Path(qemu.command[0])
-    path = _directory().parent / _PROGRAM
+    names = (Path(word).name for word in qemu.command)
+    name = next(filter(_PROGRAM.fullmatch, names), _program(NATIVE))
+    path = cache.subdir("qemu") / name
     script = f'#!/bin/sh\nexec {shlex.join(qemu.command)} "$@"\n'
     if not path.exists() or path.read_text() != script:
         cache.save_text(path, script, 0o755)
@@ -100,23 +113,27 @@ def _minimum() -> str:
     return ".".join(map(str, MINIMUM)) + " or newer"
 
 
-def _directory() -> Path:
-    return cache.subdir("qemu") / _UNPACKED
+def _program(arch: Architecture) -> str:
+    return f"qemu-system-{arch.emulator}"
 
 
-def _cached() -> Qemu | None:
+def _directory(arch: Architecture) -> Path:
+    package = "" if arch.package == "qemu-system-x86" else f"-{arch.package}"
+    return cache.subdir("qemu") / f"{_UNPACKED}{package}"
+
+
+def _cached(arch: Architecture) -> Qemu | None:
     """Return the QEMU in the cache; None if it is absent or not suitable."""
-    usr = _directory() / "usr"
-    loader = usr / "lib64" / "ld-linux-x86-64.so.2"
+    usr = _directory(arch) / "usr"
+    loader, libraries = (usr / path for path in _LOADERS[NATIVE.name])
     if not loader.exists():
         return None
-    libraries = usr / "lib" / "x86_64-linux-gnu"
-    share = usr / "share"
+    firmware = [usr / "share" / name for name in _FIRMWARE]
     return _examine(
-        usr / "bin" / _PROGRAM,
+        usr / "bin" / _program(arch),
         "cache",
         before=(str(loader), "--library-path", str(libraries)),
-        after=("-L", str(share / "qemu"), "-L", str(share / "seabios")),
+        after=tuple(word for path in firmware if path.is_dir() for word in ("-L", str(path))),
     )
 
 
@@ -163,20 +180,25 @@ def _ask(command: tuple[str, ...]) -> tuple[int, int, int] | None:
     return int(match[1]), int(match[2]), int(match[3])
 
 
-def _fetch(work: Path, progress: Progress | None) -> None:
-    """Unpack Debian's packages into ``work``, but only the files that our guests need."""
+def _fetch(arch: Architecture, work: Path, progress: Progress | None) -> None:
+    """Unpack Debian's packages into ``work``, but only the files that guests of ``arch`` need."""
+    loader, libraries = map(re.escape, _LOADERS[NATIVE.name])
+    kept = re.compile(
+        rf"\./usr/(bin/{_program(arch)}|{loader}|lib64/.*|{libraries}/[^/]*\.so[^/]*"
+        rf"|lib/[^/]*/opensbi/.*|share/({'|'.join(_FIRMWARE)})/.*)"
+    )
     bootstrap_files(
         [
             "--variant=extract",
             f'--aptopt=APT::Default-Release "{_SUITE}-backports"',
             '--aptopt=Acquire::Languages "none"',
-            "--include=qemu-system-x86,seabios",
+            f"--include={','.join((arch.package, *_WITH.get(arch.package, ())))}",
         ],
         _SUITE,
         [source_line(_SUITE), source_line(f"{_SUITE}-backports")],
         work,
-        _KEPT,
-        what="QEMU",
+        kept,
+        what=f"QEMU for {arch.debian}" if arch is not NATIVE else "QEMU",
         log=cache.cache_dir() / "build-qemu.log",
         space=_DISK_SPACE,
         progress=progress,

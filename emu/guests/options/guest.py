@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emu.guests.architecture import ARCHITECTURES, NATIVE, why_not
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages
 from emu.guests.errors import LabError
 from emu.guests.options.declare import Option, declared_in, option
@@ -24,6 +25,7 @@ from emu.guests.options.kinds import (
     Words,
 )
 from emu.guests.options.uses import (
+    AMD64,
     BOUND,
     FROM_START,
     MEETING,
@@ -94,6 +96,17 @@ class GuestOptions:
         help="Debian suite of the guest.",
         tables={Use.CAMPAIGN: "kernel"},
         is_recorded=True,
+    )
+    arch: str = option(
+        NATIVE.name,
+        flag="arch",
+        group="Guest",
+        kind=Choice(among=tuple(ARCHITECTURES)),
+        help="Processor architecture of the guest, emulated unless it is the host's.",
+        refused={Use.FUZZ_RUN: AMD64, Use.FUZZ_REPLAY: AMD64},
+        tables={Use.CAMPAIGN: "kernel"},
+        is_recorded=True,
+        wrong=lambda o: why_not(ARCHITECTURES[o.arch], vars(o)),
     )
     packages: tuple[str, ...] = option(
         (),

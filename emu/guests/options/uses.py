@@ -30,6 +30,7 @@ PLANS = "the faults are those of the record, of the corpus or of [[plan]]"
 TERMINAL = "a guest that has the terminal is not watched"
 FROM_START = "a guest that has the terminal always boots from the start"
 BOUND = "the driver is rebound for each input"
+AMD64 = "tasks are traced on amd64 only"
 MEETING = "runs would share the fabric, and change each other's results"
 
 ONE_FILE: Mapping[Use, str] = dict.fromkeys(

@@ -79,6 +79,7 @@ def entries(monkeypatch):
         RunningEntry("dev", cache.cache_dir(), {}),
     ]
     monkeypatch.setattr(running, "entries", lambda: listed)
+    monkeypatch.setattr(control, "sockets", list)
     monkeypatch.setattr(attach, "state_of", lambda name: "panicked" if "15" in name else "up")
 
 

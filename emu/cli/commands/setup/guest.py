@@ -12,6 +12,7 @@ from emu.cli.shared.control import console
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.tables import Rows
 from emu.guests import cache
+from emu.guests.architecture import ARCHITECTURES, NATIVE
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages
 from emu.guests.errors import LabError
 from emu.guests.image import image
@@ -37,13 +38,20 @@ def guest() -> None:
     help=f"Debian suite; may be repeated.  [default: {DEFAULT_SUITE}]",
 )
 @click.option(
+    "--arch",
+    type=NearChoice(ARCHITECTURES),
+    default=NATIVE.name,
+    show_default=True,
+    help="Processor architecture of the images.",
+)
+@click.option(
     "--package",
     "packages",
     multiple=True,
     metavar="NAME",
     help="Debian package to add to the images; may be repeated.",
 )
-def build(suites: tuple[str, ...], packages: tuple[str, ...]) -> None:
+def build(suites: tuple[str, ...], arch: str, packages: tuple[str, ...]) -> None:
     """Build images that the cache lacks, and fetch QEMU if the system's is too old.
 
     Example: mlx5emu guest build --suite sid --package bpftrace
@@ -52,10 +60,11 @@ def build(suites: tuple[str, ...], packages: tuple[str, ...]) -> None:
         check_packages(packages)
     except LabError as error:
         raise click.BadParameter(str(error), param_hint="--package") from None
-    recipes = [recipe(suite, packages) for suite in suites or (DEFAULT_SUITE,)]
+    of = ARCHITECTURES[arch]
+    recipes = [recipe(suite, packages, of) for suite in suites or (DEFAULT_SUITE,)]
     with display() as (progress, on_wait):
-        program = qemu.ensure(progress, on_wait)
-        images = [image.ensure(one.suite, one.extra, progress, on_wait) for one in recipes]
+        program = qemu.ensure(progress, on_wait, of)
+        images = [image.ensure(one.suite, one.extra, progress, on_wait, of) for one in recipes]
     click.echo(f"QEMU {program.version_text} ({program.origin})")
     for one, built in zip(recipes, images, strict=True):
         click.echo(f"{one.title}: Linux {built.release}, rdma-core {built.rdma_core}")
@@ -67,13 +76,14 @@ def list_images() -> None:
 
     Example: mlx5emu guest list
     """
-    columns = ("suite", "kernel", "rdma-core", "built", "size", "state", "packages")
+    columns = ("suite", "arch", "kernel", "rdma-core", "built", "size", "state", "packages")
     table = Rows(*columns, numbers=("size",))
     for entry in image.cached():
         state = "current" if entry.is_current else "old"
         size = decimal(cache.disk_usage(entry.path))
         built = entry.built.partition("T")[0]
-        words = (one_line(word) for word in (entry.suite, entry.release, entry.rdma_core))
+        texts = (entry.suite, entry.arch, entry.release, entry.rdma_core)
+        words = (one_line(word) for word in texts)
         table.add(*words, built, size, state, one_line(", ".join(entry.packages)))
     if table:
         console().print(table)

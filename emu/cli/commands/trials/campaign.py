@@ -19,8 +19,7 @@ from rich.table import Table
 from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.progress import display
 from emu.guests.conformance.results import junit, tap
-from emu.guests.image import image
-from emu.guests.machine import qemu
+from emu.guests.machine.launch import provide
 from emu.host.printable import one_line
 from emu.instruments.campaign.child import Child
 from emu.instruments.campaign.description import Ended, RunResult
@@ -207,11 +206,9 @@ def _executor(
 
         return Cluster(dask, GUEST_RUN)
     with display() as (progress, on_wait):
-        qemu.ensure(progress, on_wait)
-        for suite, packages in dict.fromkeys(
-            (one.guest.value("suite"), one.guest.value("packages")) for one in store.pending(names)
-        ):
-            image.ensure(suite, packages, progress, on_wait)
+        of = ("suite", "packages", "arch")
+        wanted = (tuple(map(one.guest.value, of)) for one in store.pending(names))
+        provide(wanted, progress, on_wait)
     return Local(jobs or max(len(os.sched_getaffinity(0)) // 2, 1), GUEST_RUN)
 
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from emu.cli.main import main
 from emu.guests import LabError, cache
+from emu.guests.architecture import NATIVE
 from emu.guests.archive.disk_space import DiskSpace, check_space, free_bytes
 from emu.guests.guest import saved_boot
 from emu.guests.image import image
@@ -42,7 +43,7 @@ def disk(tmp_path, monkeypatch):
     ("what", "begin"),
     [
         ("guest image trixie", lambda: image.ensure("trixie")),
-        ("QEMU", lambda: qemu._fetch(cache.subdir("qemu"), None)),
+        ("QEMU", lambda: qemu._fetch(NATIVE, cache.subdir("qemu"), None)),
         ("kernel debian:6.13", lambda: choose(["debian:6.13"], "trixie")),
         ("headers of Linux 6.13", lambda: headers.ensure("6.13", ["sid"])),
     ],
@@ -64,7 +65,7 @@ def test_what_is_fetched(what, begin, disk, tmp_path):
 
 def test_a_user_sees_one_line(disk, monkeypatch):
     disk(20 * MB)
-    monkeypatch.setattr(qemu, "find", lambda: SimpleNamespace(version_text="11", origin="x"))
+    monkeypatch.setattr(qemu, "find", lambda _: SimpleNamespace(version_text="11", origin="x"))
     result = CliRunner().invoke(main, ["guest", "build", "--suite", "sid"])
     assert result.exit_code == 1
     (line,) = result.output.splitlines()

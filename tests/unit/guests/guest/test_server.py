@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from emu.guests import GuestOptions
+from emu.guests.architecture import NATIVE
 from emu.guests.errors import ServerError
 from emu.guests.guest import server as module
 from emu.guests.guest.server import DeviceServer
@@ -66,7 +67,8 @@ def test_a_record_tells_what_a_replay_needs_of_the_guest(tmp_path):
     )
     words = DeviceServer.of_guest(options, tmp_path, None, print)._command
     assert json.loads(words[words.index("--run") + 1]) == {
-        "suite": "sid", "packages": ["bc"], "kernel": str(kernel), "modules": str(tmp_path),
+        "suite": "sid", "arch": NATIVE.name, "packages": ["bc"],
+        "kernel": str(kernel), "modules": str(tmp_path),
         "network": False, "memory": 2048, "cpus": 2, "icount": None, "hugepages": 0,
         "iommu": False, "probe": True, "share": None,
         "cold": False, "kernel_args": [],

@@ -1,0 +1,114 @@
+"""The architectures of guests: QEMU's machine, processor and console, and the kernel's package.
+
+Guests of the host's architecture run by KVM or emulated, all others emulated. No program of another
+architecture runs on the host, so its images are unpacked and not configured
+(``image/finalize_foreign.sh``).
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """One value of ``--arch``."""
+
+    name: str
+    debian: str
+    """Debian's name of the processor's architecture, as dpkg's."""
+    kernel: str
+    """Debian's package of the newest kernel."""
+    emulator: str
+    """Suffix of QEMU's program: qemu-system-..."""
+    package: str
+    """Debian's package of that program."""
+    machine: str
+    """QEMU's ``-machine``."""
+    cpu: str = "max"
+    """QEMU's ``-cpu`` without KVM."""
+    console: str = "ttyS0"
+    """The kernel's console."""
+    serial: tuple[str, ...] = ("-serial", "chardev:console")
+    """QEMU's arguments that connect the console."""
+    virtio: str = "pci"
+    """Bus of virtio devices: pci, or ccw for channel I/O."""
+    has_root_ports: bool = True
+    """Whether each function is behind a PCI Express root port."""
+    min_functions: int = 1
+    """Smallest number of vfio-user functions with which QEMU starts, besides none."""
+
+
+_AMD64: Final = Architecture(
+    name="amd64", debian="amd64", kernel="linux-image-amd64",
+    emulator="x86_64", package="qemu-system-x86", machine="q35",
+)  # fmt: skip
+_ARM64: Final = Architecture(
+    name="arm64", debian="arm64", kernel="linux-image-arm64",
+    emulator="aarch64", package="qemu-system-arm", console="ttyAMA0",
+    machine="virt,gic-version=3,its=on",  # the ITS delivers MSIs of PCI functions
+    cpu="neoverse-n1",  # "max" has pointer authentication, which is slow to emulate
+)  # fmt: skip
+_PPC64EL: Final = Architecture(
+    name="ppc64el", debian="ppc64el", kernel="linux-image-powerpc64le",
+    emulator="ppc64", package="qemu-system-ppc", console="hvc0", machine="pseries",
+    serial=("-device", "spapr-vty,chardev=console"), has_root_ports=False,
+    min_functions=2,  # QEMU 11.1 aborts with one (hw/ppc/spapr_pci_vfio.c: vfio_eeh_as_container)
+)  # fmt: skip
+_RISCV64: Final = Architecture(
+    name="riscv64", debian="riscv64", kernel="linux-image-riscv64",
+    emulator="riscv64", package="qemu-system-riscv", machine="virt,aia=aplic-imsic",
+)  # fmt: skip
+_S390X: Final = Architecture(
+    name="s390x", debian="s390x", kernel="linux-image-s390x",
+    emulator="s390x", package="qemu-system-s390x", console="ttysclp0",
+    machine="s390-ccw-virtio", serial=("-device", "sclpconsole,chardev=console"),
+    virtio="ccw", has_root_ports=False,
+)  # fmt: skip
+
+_ALL: Final = (
+    _AMD64,
+    _ARM64,
+    replace(_ARM64, name="arm64-16k", kernel="linux-image-arm64-16k"),
+    _PPC64EL,
+    replace(_PPC64EL, name="ppc64el-64k", kernel="linux-image-powerpc64le-64k"),
+    _RISCV64,
+    _S390X,
+)
+ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType({one.name: one for one in _ALL})
+
+_HOSTS: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+NATIVE: Final = ARCHITECTURES[_HOSTS.get(platform.machine(), "amd64")]
+"""The architecture of guests without ``--arch``: that of the host."""
+
+
+def is_native(arch: Architecture) -> bool:
+    """Return whether the host's processor runs the programs of ``arch``."""
+    return arch.debian == NATIVE.debian
+
+
+def why_not(arch: Architecture, options: Mapping[str, Any]) -> str:
+    """Return why guests of ``arch`` cannot have these options (fields by name); "" if they can."""
+    if options["accelerator"] == "kvm" and not is_native(arch):
+        return f"KVM runs guests of {NATIVE.debian} only on this host"
+    if arch.name != "amd64":
+        for name, what in _ONLY_AMD64.items():
+            if options[name]:
+                return f"{arch.name} guests have no {what}"
+    count = len(options["devices"])
+    if 0 < count < arch.min_functions:
+        return f"QEMU starts {arch.name} guests with {arch.min_functions} functions or more"
+    return ""
+
+
+_ONLY_AMD64: Final = {
+    "iommu": "emulated IOMMU",
+    "dump": "dump of their memory",
+    "kernel": "kernel other than the suite's",
+    "gdb": "debugger",
+}
+"""Options of amd64 guests only, with their names in a refusal."""

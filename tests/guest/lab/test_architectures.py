@@ -1,0 +1,105 @@
+"""Guests of other architectures: big-endian, and with pages of 16 and 64 KiB."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from helpers.guest.guests import (
+    addresses_ready,
+    no_complaints_since_boot,
+    pings,
+    run,
+    two_namespaces,
+)
+from helpers.guest.traffic_tools import PINGPONGS
+
+from emu.guests import Guest, GuestOptions
+
+pytestmark = pytest.mark.guest
+
+DEVICES = ("connectx6", "connectx6dx", "connectx6dx-vf")
+KINDS = {
+    # name: suite whose packages the archive keeps complete, bytes of a page, byte order
+    "s390x": ("sid", 4096, "big"),
+    "arm64-16k": ("trixie", 16384, "little"),
+    "arm64": ("trixie", 4096, "little"),
+    "riscv64": ("trixie", 4096, "little"),
+    "ppc64el": ("sid", 4096, "little"),
+    "ppc64el-64k": ("sid", 65536, "little"),
+}
+KNOWN = re.compile("pci-host-generic .*exceeds max for 32 bits")
+"""QEMU's machine has a window of 512 GiB for PCI devices."""
+QUICK = ("s390x", "arm64-16k")
+NAMES = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in KINDS]
+UP = two_namespaces("eth0", "eth1", "10.0.0.1", "10.0.0.2") + addresses_ready("eth0", "eth1")
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def guest(lab, name):
+    """Not one of the shared guests, which are the host's; no boot of it can be saved."""
+    options = GuestOptions(arch=name, suite=KINDS[name][0], devices=DEVICES, boot_timeout=400)
+    with Guest(options) as guest:
+        yield guest
+
+
+def test_processor_and_pages(guest, name):
+    said = run(
+        guest, "python3 -c 'import resource, sys; print(resource.getpagesize(), sys.byteorder)'"
+    )
+    assert said.split() == [*map(str, KINDS[name][1:])]
+
+
+@pytest.mark.parametrize("service", ["rc", "rc with events", "uc", "ud", "srq"])
+def test_pingpong(guest, service):
+    """Data that the programs compare (-c)."""
+    command = f"{PINGPONGS[service]} -d mlx5_0"
+    run(guest, f"{command} > /dev/null & sleep 1; {command} 127.0.0.1 && wait $!")
+
+
+@pytest.mark.parametrize(
+    "command", ["ib_write_bw -n 20 -s 65536", "ib_read_bw -n 5 -s 1048576", "ib_atomic_bw -n 20"]
+)
+def test_perftest(guest, command):
+    command += " -F -d mlx5_0"
+    run(guest, f"{command} > /dev/null & sleep 1; {command} 127.0.0.1 && wait $!")
+
+
+def test_ipoib_and_rdma_cm(guest):
+    run(
+        guest,
+        """
+        modprobe ib_ipoib; until ip link set ib0 up; do sleep 0.1; done 2>/dev/null
+        ip address replace 10.1.0.1/24 dev ib0
+        until grep -q 1 /sys/class/net/ib0/carrier; do sleep 0.1; done 2>/dev/null
+        rping -s -a 10.1.0.1 -C 5 -V & sleep 1; rping -c -a 10.1.0.1 -C 5 -V && wait $!
+        """,
+    )
+
+
+def test_frames_between_two_functions(guest):
+    run(guest, f"set -e\n{UP}")
+    pings(guest, "-s 8000 10.0.0.2")
+    run(guest, "ip link set eth0 mtu 9000; ip -n peer link set eth1 mtu 9000")
+    pings(guest, "-s 8900 -M do 10.0.0.2")
+    run(
+        guest,
+        "ip netns exec peer iperf3 -s -1 -D > /dev/null; sleep 1;"
+        " iperf3 -c 10.0.0.2 -n 4M && ip netns del peer",
+    )
+
+
+def test_the_driver_loads_again_without_a_complaint(guest):
+    run(
+        guest,
+        """
+        modprobe -r mlx5_ib && modprobe -r mlx5_core && modprobe -a mlx5_core mlx5_ib
+        until [ -d /sys/class/infiniband/mlx5_0 ]; do sleep 0.1; done
+        """,
+    )
+    no_complaints_since_boot(guest, known=KNOWN)
