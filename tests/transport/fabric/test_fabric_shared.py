@@ -146,6 +146,29 @@ def test_who_does_not_read_loses_packets_but_no_memory(ends):
     assert {body for _, body in other.owner.got} == {data}
 
 
+def test_a_stuck_peer_that_reads_again_gets_packets_after_an_empty_queue(ends, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    one, other = ends
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            one.sock.send(bytes(HEADER.size))
+    one.connection.send_pieces(TRAIN, (octets(100),))
+    one.clock.advance(LIFETIME_NS)
+    assert one.connection.is_congested
+    with contextlib.suppress(BlockingIOError):
+        while other.sock.recv(ALL):
+            pass
+    one.connection.room()
+    assert not one.connection.is_congested
+    one.connection.send(PACKET, octets(64))
+    one.run()
+    other.run()
+    assert other.owner.got == [(PACKET, octets(64))]
+
+
 def test_without_files_in_memory_trains_take_the_socket(ends, monkeypatch, caplog):
     def refuse(*_):
         raise PermissionError(1, "Operation not permitted")

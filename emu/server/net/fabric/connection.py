@@ -301,7 +301,11 @@ class FabricConnection:
     # -- in
 
     def room(self) -> None:
-        """Write queued frames, because the socket accepts bytes again."""
+        """Write queued frames, because the socket accepts bytes again; the stuck state ends.
+
+        The queue may be empty: the packets of a stuck peer were dropped.
+        """
+        self._is_stuck = False
         self._write()
 
     def take(self, limit: int) -> int:
