@@ -97,6 +97,53 @@ def test_tcp_with_super_frames(wall, mac):
     assert uplink.sent < 10  # the 60,000 bytes went in one piece
 
 
+def test_a_round_is_charged_only_for_frames_that_were_taken(monkeypatch):
+    class TwoRequests:
+        """A segment with two receive requests."""
+
+        def __init__(self):
+            self.got = []
+
+        def add(self, port):
+            pass
+
+        remove = add
+
+        def spare(self):
+            return 2 - len(self.got)
+
+        def forward(self, source, frame):
+            self.got.append(frame.data)
+
+    class Watched:
+        """Notes which ports are paused."""
+
+        def __init__(self):
+            self.paused = []
+
+        def watch(self, port, events):
+            pass
+
+        def pause(self, port, delay_ns):
+            self.paused.append(port)
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ours.setblocking(False)
+    monkeypatch.setattr(tap, "open_tap", lambda name: ours.detach())
+    segment, poller = TwoRequests(), Watched()
+    port = tap.Tap("tap7", segment, poller)
+    with theirs:
+        for number in range(3):
+            theirs.send(bytes(12) + bytes((2, 0, 0, 0, 0, number)) * 10)
+        assert port.take(64) == 2 == len(segment.got)
+        assert not poller.paused
+        assert port.take(64) == 0
+        assert poller.paused == [port]
+        segment.got.clear()
+        assert port.take(64) == 1 == len(segment.got)
+        port.close("")
+
+
 def test_a_device_that_is_down_says_so_once(wall, name, caplog):
     for _ in range(3):
         wall.host.send(ethernet(b"\xff" * 6, OURS, 0x88B5))

@@ -109,25 +109,25 @@ class Tap(SegmentPort):
     def take(self, limit: int) -> int:
         """Forward up to ``limit`` frames from the kernel; return their number.
 
-        The number is ``limit`` also when fewer receive requests ended the call. Without receive
-        requests, pause for PAUSE_NS and return 0. An OSError closes the device.
+        Without receive requests, pause for PAUSE_NS and return 0. An OSError closes the device and
+        counts as a frame.
         """
         room = self._switch.spare()
         if not room:
             self._poller.pause(self, PAUSE_NS)
             return 0
-        for taken in range(min(limit, room)):
+        taken = 0
+        while taken < min(limit, room) and self._fd >= 0:
             try:
                 data = os.read(self._fd, _VNET.size + MAX_BYTES)
             except BlockingIOError:
-                return taken
+                break
             except OSError as error:
                 self.close(error.strerror or str(error))
                 return taken + 1
             self._switch.forward(self, received(data))
-            if self._fd < 0:
-                break
-        return limit
+            taken += 1
+        return taken
 
     def close(self, why: str) -> None:
         """Remove the port from the segment and close the descriptor; a non-empty ``why`` is logged.
