@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
 
 from emu.device.faults.functions import Functions, includes
 
+MAX_NAME_CHARS = 80
 _U64 = (1 << 64) - 1
 
 Value = bool | int | str
@@ -54,7 +55,7 @@ class Rule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[StrictStr, Field(max_length=80, pattern=r"^[^\s\x00-\x1f]*$")] = ""
+    name: Annotated[StrictStr, Field(max_length=MAX_NAME_CHARS, pattern=r"^[^\s\x00-\x1f]*$")] = ""
     point: str
     action: str
     match: Match = Field(default_factory=dict)

@@ -116,9 +116,10 @@ class FaultSession:
         """Replace all rules by those of ``plan``, set the plan's links, and use the plan's seed.
 
         With ``within``, replace the rules of these functions only; append ``suffix`` to a rule's
-        name that other functions already have. Links that the plan omits stay. Each change is
-        recorded. Raises ValueError, without any change, for an entry whose function is not in
-        ``within``, or a link whose function is missing.
+        name that other functions already have. Links that the plan omits stay. The seed is the
+        server's: later rules and links of all functions use it. Each change is recorded. Raises
+        ValueError, without any change, for an entry whose function is not in ``within``, a link
+        whose function is missing, a used or too long name with suffix, and too many rules.
         """
         links = [_limited(link, within) for link in plan.link]
         for link in links:
@@ -127,6 +128,7 @@ class FaultSession:
         if within is not None:
             taken = self._names(set(range(len(self._functions))).difference(within))
             rules = [_renamed(rule, suffix) if rule.name in taken else rule for rule in rules]
+            _check_added(rules, taken)
         for name in self._names(within):
             self.remove(name, within)
         for rule in rules:
@@ -144,8 +146,6 @@ class FaultSession:
         Records the change. A rule without a name gets ``added-N``. Raises ValueError, without a
         change, for a used name, for too many rules, and for a function that is not in ``within``.
         """
-        from emu.device.faults.plan import MAX_RULES
-
         rule = _limited(rule, within)
         names = self._names()
         if not rule.name:
@@ -153,10 +153,7 @@ class FaultSession:
             while f"added-{self._added}" in names:
                 self._added += 1
             rule = rule.model_copy(update={"name": f"added-{self._added}"})
-        if len(names) >= MAX_RULES:
-            raise ValueError(f"the limit of {MAX_RULES} rules is reached")
-        if rule.name in names:
-            raise ValueError(f"a rule {rule.name!r} exists already")
+        _check_added([rule], names)
         self._record_change({"added": rule.to_table()})
         for injector in self._needed():
             injector.add([rule], self._seed)
@@ -227,6 +224,22 @@ def _limited(entry: _Entry, within: Sequence[int] | None) -> _Entry:
     if within is None:
         return entry
     return entry.model_copy(update={"function": restricted(entry.function, list(within))})
+
+
+def _check_added(rules: Sequence[Rule], present: Collection[str]) -> None:
+    """Raise ValueError unless ``rules`` fit beside the present ones: names and number of rules."""
+    from emu.device.faults.plan import MAX_RULES
+    from emu.device.faults.rule import MAX_NAME_CHARS
+
+    if len(present) + len(rules) > MAX_RULES:
+        raise ValueError(f"the limit of {MAX_RULES} rules is reached")
+    names = set(present)
+    for rule in rules:
+        if rule.name in names:
+            raise ValueError(f"a rule {rule.name!r} exists already")
+        if len(rule.name) > MAX_NAME_CHARS:
+            raise ValueError(f"the rule name {rule.name!r} is longer than {MAX_NAME_CHARS}")
+        names.add(rule.name)
 
 
 def _renamed(rule: Rule, suffix: str) -> Rule:

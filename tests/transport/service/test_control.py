@@ -182,6 +182,35 @@ def test_a_plan_for_one_guest_leaves_the_rules_of_the_others(serving):
     assert [rule.name for rule in plan.rule] == ["late", "late@h2", "late@h2~2", "late~2"]
 
 
+def rules(*names):
+    return "".join(LATE.replace("late", name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("others", "plan", "why"),
+    [
+        (["late", "late@h2"], ["late"], "a rule 'late@h2' exists already"),
+        (["late"], ["late", "late@h2"], "a rule 'late@h2' exists already"),
+        (["x" * 79], ["x" * 79], "is longer than 80"),
+        ([f"a{n}" for n in range(600)], [f"b{n}" for n in range(401)], "limit of 1000 rules"),
+    ],
+)
+def test_a_plan_that_does_not_fit_beside_another_guests_changes_nothing(serving, others, plan, why):
+    def work(_server):
+        first, second = (Client(serving.control, guest=name) for name in ("h1", "h2"))
+        with Client(serving.control) as lab, first, second:
+            first.load_plan(rules(*others))
+            second.add(RULE, name="mine")
+            before = lab.rules()
+            with pytest.raises(ControlError, match=why):
+                second.load_plan(rules(*plan))
+            assert lab.rules() == before
+
+    serving.guests, serving.options = ("h1", "h2"), FaultOptions(record=serving.record)
+    serving.during(work)
+    assert "mine" in record.read(serving.record.read_text()).plan.rule[-1].name
+
+
 def test_segments_of_ethernet_functions(serving):
     def work(server):
         cable = server.functions[0].hca.eth_wire
