@@ -221,6 +221,6 @@ class ProgramTurns:
         """Add the program's output or complaints; raise GuestError above 64 MiB."""
         into = self._said if kind == frames.STDOUT else self._complained
         if len(into) + len(data) > _MAX_BYTES:
-            raise GuestError("the guest's program sent more than {_MAX_BYTES >> 20} MiB")
+            raise GuestError(f"the guest's program sent more than {_MAX_BYTES >> 20} MiB")
         into += data
         self._news.set()
