@@ -193,6 +193,25 @@ def test_a_door_does_things_itself(open_guest, tmp_path):
     assert (tmp_path / "memory").read_bytes() == b"memory"
 
 
+def test_an_internal_error_is_an_answer_and_the_client_may_ask_again(
+    open_guest, tmp_path, monkeypatch, caplog
+):
+    def fail(*_words, **_named):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(open_guest, "mark_clock", fail)
+    with attached("one") as channel:
+        for _ in range(2):
+            with pytest.raises(GuestError, match=r"internal error: RuntimeError\('broken'\)"):
+                channel.ask("clock").wait(30)
+        assert channel.ask("dump", path=str(tmp_path / "memory")).wait(30) == 0
+        monkeypatch.setattr(open_guest, "wait", fail)
+        with pytest.raises(GuestError, match="internal error"):
+            channel.start("one", ["true"], {}).wait(30)
+    assert "broken" in caplog.text
+    caplog.clear()
+
+
 def test_a_door_tells_the_state_and_of_a_guest_that_has_ended_the_console(open_guest):
     open_guest.console = "c" * 3_000_000
     with attached("one") as channel:

@@ -240,7 +240,7 @@ class ExecSession:
             try:
                 status = self._guest.wait(job)
                 self._send(frames.EXIT, number, bytes([status]))
-            except GuestError as error:
+            except Exception as error:
                 self._fail(number, error)
         self._jobs.pop(number, None)
         given.end()
@@ -285,7 +285,7 @@ class ExecSession:
         with contextlib.suppress(OSError):
             try:
                 answer = work()
-            except (LabError, OSError) as error:
+            except Exception as error:
                 self._is_asked = False
                 self._fail(number, error)
             else:
@@ -294,4 +294,8 @@ class ExecSession:
                 self._send(frames.EXIT, number, b"\0")
 
     def _fail(self, number: int, error: Exception) -> None:
+        """Send FAILED with an error; log one that is neither a LabError nor an OSError."""
+        if not isinstance(error, LabError | OSError):
+            logger.error("internal error in a guest's request", exc_info=error)
+            error = LabError(f"internal error: {error!r}")
         self._send(frames.FAILED, number, as_reported(error))
