@@ -559,8 +559,13 @@ def test_a_name_is_taken_once(open_guest):
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "-x", "x" * 33, "a b", "\x1b"])
 def test_what_is_no_name(name):
-    with pytest.raises(LabError, match="is not a valid name"):
+    with pytest.raises(LabError, match="underscores; the first is a letter or digit"):
         running.NameClaim(name)
+
+
+@pytest.mark.parametrize("name", ["1_a", "a.b-c", "x" * 32])
+def test_valid_names(name):
+    running.check_name(name)
 
 
 def test_unknown_names_come_with_those_that_run(open_guest):

@@ -58,7 +58,8 @@ def check_name(name: str) -> None:
     """
     if not _NAME.fullmatch(name):
         raise LabError(
-            f"{name!r} is not a valid name: 1 to 32 letters, digits, dots, dashes; a letter first"
+            f"{name!r} is not a valid name: 1 to 32 letters, digits, dots, dashes and underscores;"
+            " the first is a letter or digit"
         )
 
 
