@@ -10,7 +10,9 @@ from typing import Any
 from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import LabError
 from emu.guests.kernel.choice import check, choose
-from emu.guests.options import GuestOptions, OptionError, option_named, options
+from emu.guests.options import GuestOptions, Option, OptionError, option_named, options
+from emu.guests.options.kinds import Directory
+from emu.host.userfiles import why_not_made
 from emu.near import near
 
 _HERE = Path()
@@ -26,10 +28,16 @@ def requested(
 
     Paths are relative to ``base``. Names that are not options of users are fields, kept unchanged.
     The kernel is searched last, and fetched when it is the archive's, after all other checks.
-    Directories such as ``out`` are created. Raises :class:`OptionError` for an invalid option, and
-    :class:`LabError`.
+    Directories such as ``out`` are created after the checks. Raises :class:`OptionError` for an
+    invalid option, and :class:`LabError`.
     """
     fields, words = _checked(said, base)
+    for one in _made(fields):
+        try:
+            fields[one.name].mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = f"{one.word}: {error.filename} cannot be made: {error.strerror}"
+            raise OptionError(one.name, why) from None
     if words:
         suite = fields.get("suite", GuestOptions.suite)
         chosen = choose(words, suite, progress, on_wait)
@@ -38,7 +46,7 @@ def requested(
 
 
 def check_requested(said: Mapping[str, Any], base: Path = _HERE) -> None:
-    """Raise the errors that :func:`requested` would raise; fetch nothing, but create directories.
+    """Raise the errors that :func:`requested` would raise; fetch and create nothing.
 
     An archive's kernel is checked by its name alone.
     """
@@ -48,8 +56,8 @@ def check_requested(said: Mapping[str, Any], base: Path = _HERE) -> None:
 def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Sequence[str]]:
     """Return the checked fields of a user's values, and the checked words for the kernel.
 
-    The fields lack ``kernel``. Directories that are made when absent are created. Raises
-    OptionError, also for a name that is no field of :class:`GuestOptions`.
+    The fields lack ``kernel``. Creates nothing. Raises OptionError, also for a name that is no
+    field of :class:`GuestOptions`, and for a directory that cannot be made.
     """
     fields = {name: value for name, value in said.items() if value is not None}
     known = [one.name for one in dataclasses.fields(GuestOptions)]
@@ -57,13 +65,11 @@ def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Seque
         if name not in known:
             raise OptionError(name, f"no option {name!r} of a guest{near(name, known)}")
     for one in options():
-        if one.name not in fields:
-            continue
-        try:
+        if one.name in fields:
             fields |= one.kind.fields(one.name, fields[one.name], base)
-        except OSError as error:
-            why = f"{one.word}: {error.filename} cannot be made: {error.strerror}"
-            raise OptionError(one.name, why) from None
+    for one in _made(fields):
+        if why := why_not_made(fields[one.name]):
+            raise OptionError(one.name, f"{one.word}: {why}")
     if "share_writable" in said:
         fields["share_writable"] = said["share_writable"]
     words = fields.pop("kernel", ())
@@ -72,10 +78,19 @@ def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Seque
             check(words)
         except LabError as error:
             raise OptionError("kernel", f"kernel: {error}") from None
-    without_kernel = {name: fields[name] for name in fields if name != "modules" or not words}
-    GuestOptions(**without_kernel)
+    later = {one.name for one in _made(fields)} | ({"modules"} if words else set())
+    GuestOptions(**{name: value for name, value in fields.items() if name not in later})
     if words and (modules := fields.get("modules")) is not None:
         why = option_named("modules").kind.wrong(modules)
         if why:
             raise OptionError("modules", f"modules: {why}")
     return fields, words
+
+
+def _made(fields: Mapping[str, Any]) -> list[Option]:
+    """Return the options whose directories are created when absent, as far as they are given."""
+    return [
+        one
+        for one in options()
+        if one.name in fields and isinstance(one.kind, Directory) and one.kind.is_made
+    ]

@@ -49,6 +49,26 @@ def why_not_writable(path: Path) -> str:
     return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"{path.parent} is not writable"
 
 
+def why_not_made(path: Path) -> str:
+    """Return why no directory can be made at ``path``, as text for the user; "" when one can.
+
+    Creates nothing. An existing directory is fine.
+    """
+    there = path
+    try:
+        while not there.exists():
+            there = there.parent
+    except OSError as error:
+        return f"{path} cannot be made: {error.strerror}"
+    if not there.is_dir():
+        code = errno.EEXIST if there == path else errno.ENOTDIR
+    elif there != path and not os.access(there, os.W_OK | os.X_OK):
+        code = errno.EACCES
+    else:
+        return ""
+    return f"{path} cannot be made: {os.strerror(code)}"
+
+
 def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
     """Open a file, created with ``mode`` if absent, and return the descriptor.
 

@@ -155,14 +155,8 @@ class Directory(OptionKind):
         return str(base / said)
 
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
-        """Return the path relative to ``base``; with ``is_made`` create the directory when absent.
-
-        Raises OSError for a failure to create it.
-        """
-        path = base / said
-        if self.is_made:
-            path.mkdir(parents=True, exist_ok=True)
-        return {name: path}
+        """Return the path relative to ``base``; create nothing."""
+        return {name: base / said}
 
     def wrong(self, value: Any) -> str:
         """Return the error for a missing directory or a file; "" for a directory and for None."""

@@ -8,6 +8,7 @@ import pytest
 
 from emu.guests import GuestOptions, LabError
 from emu.guests.options import OptionError
+from emu.guests.requested import check_requested, requested
 
 
 def test_the_default_has_one_function():
@@ -51,3 +52,22 @@ def test_a_file_to_write_in_a_directory_that_is_not_there(option, tmp_path):
     assert caught.value.name == option
     assert list(tmp_path.iterdir()) == []
     GuestOptions(**{option: tmp_path / "file"})
+
+
+def test_a_check_makes_no_directory_and_a_refusal_leaves_none(tmp_path):
+    said = {"out": "new/out"}
+    check_requested(said, tmp_path)
+    for call in (check_requested, requested):
+        with pytest.raises(OptionError, match="cpus: 1 to 64"):
+            call(said | {"cpus": 0}, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert requested(said, tmp_path).out == tmp_path / "new" / "out"
+    assert (tmp_path / "new" / "out").is_dir()
+    check_requested(said, tmp_path)
+
+
+def test_a_directory_that_cannot_be_made_is_refused_by_the_check(tmp_path):
+    (tmp_path / "file").touch()
+    for path, why in (("file", "File exists"), ("file/x", "Not a directory")):
+        with pytest.raises(OptionError, match=f"out: {tmp_path}/{path} cannot be made: {why}"):
+            check_requested({"out": path}, tmp_path)
