@@ -151,7 +151,7 @@ def _of_archive(
     """Return a kernel of the archive, from the cache if present; else download it.
 
     ``name`` is a flavour of ``suite``, or a version of any suite. Raises LabError for other names.
-    A cached kernel is not updated.
+    A cached kernel is not updated: ``mlx5emu guest clean --kernels`` removes it.
     """
     archive.package_pattern(name)
     has_version = archive.suites_of(name, suite) != (suite,)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from emu.cli import main as cli
 from emu.cli.shared.files import NewFile
-from emu.guests import GuestPanicError, LabError
+from emu.guests import GuestPanicError, LabError, cache
 from emu.guests.doctor import Check, State
 from emu.version import code, version
 
@@ -158,6 +158,30 @@ def test_the_doctor_says_what_to_do(monkeypatch, state, status, verdict):
 def test_an_empty_cache_is_listed_and_cleaned(home):
     assert "no images" in invoke("guest", "list").output
     assert "freed" in invoke("guest", "clean", "--all").output
+
+
+def test_clean_removes_what_can_be_made_again_but_no_ssh_key(home):
+    made = ("kernels", "headers", "qemu", "plugins", "runs", "ssh")
+    for name in made:
+        (cache.subdir(name) / "file").write_bytes(bytes(4096))
+
+    def left():
+        return {name for name in made if (cache.subdir(name) / "file").exists()}
+
+    assert invoke("guest", "clean").exit_code == 0
+    assert left() == set(made)
+    assert invoke("guest", "clean", "--kernels").output == "8.2 kB freed\n"
+    assert left() == {"qemu", "plugins", "runs", "ssh"}
+    assert invoke("guest", "clean", "--all").exit_code == 0
+    assert left() == {"ssh"}
+
+
+@pytest.mark.parametrize(
+    "words", [("--all", "--kernels"), ("--kernels", "--old"), ("--all", "--old")]
+)
+def test_clean_refuses_choices_that_contradict(home, words):
+    result = invoke("guest", "clean", *words)
+    assert (result.exit_code, "drop --" in result.output) == (2, True)
 
 
 @pytest.mark.parametrize("mode", ["", "600x", "rw", "-1", "1777", "0400"])

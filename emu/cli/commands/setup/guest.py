@@ -101,30 +101,46 @@ def list_images() -> None:
 )
 @click.option("--old", is_flag=True, help="Remove only images of older recipes.")
 @click.option(
-    "--all", "everything", is_flag=True, help="Remove kernels, QEMU and logs of past runs, too."
-)
-def clean(suites: tuple[str, ...], old: bool, everything: bool) -> None:
+    "--kernels", is_flag=True,
+    help="Remove only kernels and headers; the next use fetches the archive's newest.",
+)  # fmt: skip
+@click.option(
+    "--all", "everything", is_flag=True,
+    help="Remove kernels, headers, QEMU and logs of past runs, too. The SSH key stays, as running "
+    "guests accept it.",
+)  # fmt: skip
+def clean(suites: tuple[str, ...], old: bool, kernels: bool, everything: bool) -> None:
     """Remove images and saved boots from the cache; running guests keep theirs.
 
     Example: mlx5emu guest clean --old
     """
-    if everything and (suites or old):
-        raise click.UsageError("--all removes everything: drop --suite and --old")
+    if everything and (suites or old or kernels):
+        raise click.UsageError("--all removes everything: drop --suite, --old and --kernels")
+    if kernels and (suites or old):
+        raise click.UsageError("--kernels removes no images: drop --suite and --old")
     with working("removing"):
-        freed = saved.remove_all(suites)
-        for entry in image.cached():
-            if (not suites or entry.suite in suites) and not (old and entry.is_current):
-                freed += cache.disk_usage(entry.path)
-                image.remove(entry)
+        freed = 0 if kernels else _remove_images(suites, old)
+        if kernels or everything:
+            freed += _remove_directories("kernels", "headers")
         if everything:
-            freed += _remove_others()
+            freed += _remove_directories("images", "qemu", "plugins", "runs")
     click.echo(f"{decimal(freed)} freed")
 
 
-def _remove_others() -> int:
-    """Remove kernels, QEMU, logs of past runs and all images; return the number of bytes freed."""
+def _remove_images(suites: tuple[str, ...], old: bool) -> int:
+    """Remove saved boots and the chosen images; return the number of bytes freed."""
+    freed = saved.remove_all(suites)
+    for entry in image.cached():
+        if (not suites or entry.suite in suites) and not (old and entry.is_current):
+            freed += cache.disk_usage(entry.path)
+            image.remove(entry)
+    return freed
+
+
+def _remove_directories(*names: str) -> int:
+    """Remove these directories of the cache; return the number of bytes freed."""
     freed = 0
-    for name in ("images", "kernels", "qemu", "runs"):
+    for name in names:
         directory = cache.subdir(name)
         freed += cache.disk_usage(directory)
         shutil.rmtree(directory)
