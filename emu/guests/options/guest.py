@@ -35,6 +35,7 @@ from emu.guests.options.uses import (
     TERMINAL,
     Use,
 )
+from emu.near import near
 
 DEFAULT_DEVICE = "connectx6"
 _CPUS = 2
@@ -427,8 +428,12 @@ def options() -> tuple[Option, ...]:
 
 
 def option_named(name: str) -> Option:
-    """Return the option whose field has that name; StopIteration for an unknown name."""
-    return next(one for one in options() if one.name == name)
+    """Return the option whose field has that name. Raises OptionError for an unknown name."""
+    for one in options():
+        if one.name == name:
+            return one
+    known = [one.name for one in options()]
+    raise OptionError(name, f"no option {name!r} of a guest{near(name, known)}")
 
 
 def server_words(values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emu.guests import GuestOptions, LabError
-from emu.guests.options import OptionError
+from emu.guests.options import OptionError, option_named
 from emu.guests.requested import check_requested, requested
 
 
@@ -71,3 +71,8 @@ def test_a_directory_that_cannot_be_made_is_refused_by_the_check(tmp_path):
     for path, why in (("file", "File exists"), ("file/x", "Not a directory")):
         with pytest.raises(OptionError, match=f"out: {tmp_path}/{path} cannot be made: {why}"):
             check_requested({"out": path}, tmp_path)
+
+
+def test_an_unknown_option_is_an_error_with_near_names():
+    with pytest.raises(OptionError, match="no option 'memory' of a guest; near it: memory_mib"):
+        option_named("memory")
