@@ -198,10 +198,14 @@ def _otherwise(run: Description, trial: _Trial, ended: Ended, fired: int) -> str
 
 
 def _ended(status: int | None, has_findings: bool) -> Ended:
-    """Return FOUND with findings, else PASSED for 0 or None, SKIPPED for 4, FAILED otherwise."""
+    """Return FOUND with findings, else PASSED for 0, SKIPPED for 4, FAILED otherwise.
+
+    A run without a status has not passed, as its command has not ended.
+    """
     if has_findings:
         return Ended.FOUND
-    return {0: Ended.PASSED, KSFT_SKIP: Ended.SKIPPED}.get(status or 0, Ended.FAILED)
+    by_status: dict[int | None, Ended] = {0: Ended.PASSED, KSFT_SKIP: Ended.SKIPPED}
+    return by_status.get(status, Ended.FAILED)
 
 
 def _bounded(record: Path) -> str:

@@ -94,7 +94,13 @@ def one(**changes):
 
 @pytest.mark.parametrize(
     ("status", "ended"),
-    [(0, Ended.PASSED), (4, Ended.SKIPPED), (1, Ended.FAILED), (EX_DATAERR, Ended.FOUND)],
+    [
+        (0, Ended.PASSED),
+        (4, Ended.SKIPPED),
+        (1, Ended.FAILED),
+        (EX_DATAERR, Ended.FOUND),
+        (None, Ended.FAILED),
+    ],
 )
 def test_a_status_says_how_it_has_ended(guest, status, ended):
     guest.statuses = [status]
