@@ -87,8 +87,10 @@ class TracedQueues:
     def __init__(self) -> None:
         self.all: list[TracedQueue] = []
         self._living: dict[tuple[int, str, int], int] = {}
-        self._receivers: dict[tuple[int, int], int] = {}
-        """The receive queue of a CQ, 0 for several: a receive completion may name none."""
+        self._receivers: dict[tuple[int, int], set[int]] = {}
+        """The receive queues of a function's CQ: a receive completion may name none."""
+        self._cq_of: dict[int, tuple[int, int]] = {}
+        """The function and CQ of a receive queue."""
 
     def feed(self, event: TraceEvent) -> tuple[int, int]:
         """Count an event at its queues; return its queue and the CQ or EQ that received it.
@@ -118,17 +120,21 @@ class TracedQueues:
     def _note(self, place: int, op: str, event: TraceEvent) -> None:
         """Record a command's effects; a destroyed queue's number is free for another queue.
 
-        After CREATE_RQ, the RQ is its CQ's receive queue, unless the CQ has several.
+        After CREATE_RQ, the RQ is a receive queue of its CQ, until one of both is destroyed.
         """
         queue = self.all[place - 1]
         _note(queue, op, event)
         if queue.ended:
             self._living.pop((queue.function, queue.kind, queue.number), None)
+            if queue.kind == "CQ":
+                self._receivers.pop((queue.function, queue.number), None)
+            elif (key := self._cq_of.pop(place, None)) is not None:
+                self._receivers.get(key, set()).discard(place)
         elif op == "CREATE_RQ":
             cqn = _mapping(_mapping(event.fields.get("in")).get("ctx")).get("cqn")
             if isinstance(cqn, int):
-                key = event.function, cqn
-                self._receivers[key] = 0 if key in self._receivers else place
+                self._cq_of[place] = key = event.function, cqn
+                self._receivers.setdefault(key, set()).add(place)
 
     def _request(self, event: TraceEvent) -> tuple[int, int]:
         """Count a work request at its send queue; return (queue, 0)."""
@@ -145,7 +151,8 @@ class TracedQueues:
         work = self._work(event.function, event.fields.get("qpn"))
         cqn = event.fields.get("cqn")
         if not work and isinstance(cqn, int):
-            work = self._receivers.get((event.function, cqn), 0)
+            receivers = self._receivers.get((event.function, cqn), ())
+            work = next(iter(receivers)) if len(receivers) == 1 else 0
         queue = self._known(event.function, "CQ", cqn)
         syndrome = str(event.fields.get("syndrome", ""))
         for place in filter(None, (work, queue)):

@@ -107,6 +107,31 @@ def test_ethernet_queues_have_their_packets():
     assert rows([events[0], second, events[4]])["RQ", 72][3] == 0  # which of them is not told
 
 
+@pytest.mark.parametrize(
+    ("destroyed", "owner"),
+    [
+        ([cmd("DESTROY_RQ", {"rqn": 70})], 72),
+        ([cmd("DESTROY_RQ", {"rqn": 72})], 70),
+        ([cmd("DESTROY_RQ", {"rqn": 70}), cmd("DESTROY_RQ", {"rqn": 72})], None),
+        ([cmd("DESTROY_CQ", {"cqn": 9})], None),
+    ],
+)
+def test_a_destroyed_receive_queue_gets_no_completions(destroyed, owner):
+    made = [cmd("CREATE_RQ", {"ctx": {"cqn": 9}}, {"rqn": rqn}) for rqn in (70, 72)]
+    found = rows([*made, *destroyed, ("cqe", {"cqn": 9, "flow_tag": 1, "type": "RESP_SEND"})])
+    assert [rqn for kind, rqn in found if kind == "RQ" and found[kind, rqn][3]] == [
+        *filter(None, [owner])
+    ]
+
+
+def test_the_next_receive_queue_of_a_reused_cq_has_its_packets():
+    packet = ("cqe", {"cqn": 9, "flow_tag": 1, "type": "RESP_SEND"})
+    made = [cmd("CREATE_RQ", {"ctx": {"cqn": 9}}, {"rqn": rqn}) for rqn in (70, 72)]
+    gone = [cmd("DESTROY_RQ", {"rqn": 70}), cmd("DESTROY_CQ", {"cqn": 9})]
+    found = rows([made[0], packet, *gone, made[1], packet, packet])
+    assert (found["RQ", 70][3], found["RQ", 72][3]) == (1, 2)
+
+
 def test_refused_commands_are_errors_of_the_queue():
     refused = ("cmd", {"op": "RST2INIT_QP", "status": "BAD_PARAM_ERR", "in": {"qpn": 65}})
     kept = ("cmd", {"op": "DESTROY_QP", "status": "BAD_RES_STATE_ERR", "in": {"qpn": 65}})
