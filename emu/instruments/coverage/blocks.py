@@ -125,12 +125,15 @@ _PADDING = re.compile(r"(nop\w*|int3|xchg)$")
 def leaders(module: Path) -> list[int]:
     """Return offsets of basic blocks in a module file's ``.text``, sorted.
 
-    Raises LabError if objdump fails or finds no code, and FileNotFoundError without objdump.
+    Raises LabError without objdump, and if objdump fails or finds no code.
     """
     command = ["objdump", "-d", "-j", ".text", "--no-show-raw-insn", str(module)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        starts = leaders_of(process.stdout)
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            starts = leaders_of(process.stdout)
+    except FileNotFoundError:
+        raise LabError("coverage by block needs objdump: install the package binutils") from None
     if process.returncode or not starts:
         raise LabError(f"objdump cannot read {module.name}")
     return starts

@@ -102,6 +102,12 @@ def test_what_is_missing_is_said(monkeypatch, tmp_path):
         blocks.plugin()
 
 
+def test_a_module_without_objdump_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LabError, match="needs objdump: install the package binutils"):
+        blocks.leaders(tmp_path / "mlx5_core.ko")
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_the_plugin_compiles_once_and_without_a_warning(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
