@@ -88,6 +88,7 @@ class CompletionQueue:
         fields["cq_context"]["log_cq_size"] = log_size
         self.pages, self.record = unpack64(fields["extra"]), fields["cq_context"]["dbr_addr"]
         self.cqn: int = node.driver.must(Op.CREATE_CQ, **fields).cqn
+        node.completion_events.pop(self.cqn, None)
 
     def entry(self, index: int) -> bytes:
         """Return the bytes of an entry; of a 128-byte one, the second half is the CQE."""
@@ -152,14 +153,14 @@ class CompletionQueue:
     def events(self) -> int:
         """Return the number of the EQ's events about this queue since the last call.
 
-        All events are removed, also those about other queues. The arm sequence number advances by
+        Events about other queues wait for these queues' calls. The arm sequence number advances by
         the result. Raises DriverError for an event of another type.
         """
-        count = 0
+        waiting = self.node.completion_events
         for entry in self.node.driver.eqs[self.node.eqn].drain():
             expect(entry.type == EventType.COMP, f"event {entry.type} on a completion EQ")
-            if eqe_comp.view(entry.data).cqn == self.cqn:
-                count += 1
+            waiting[eqe_comp.view(entry.data).cqn] += 1
+        count = waiting.pop(self.cqn, 0)
         self.arm_sn += count
         return count
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from emu.device.function.function import Function
@@ -32,6 +33,8 @@ class Endpoint:
         self.pdn = driver.alloc_pd()
         self.eqn = driver.create_eq(log_size=8)
         self.driver.eqs[self.eqn].arm()
+        self.completion_events: Counter[int] = Counter()
+        """Number of events read from the EQ of completions by CQ, until that CQ counts them."""
         self.async_eqn = driver.create_eq(log_size=8, events=ASYNC_EVENTS)
 
     @property

@@ -134,6 +134,22 @@ def test_one_event_for_each_arm(pair, queue):
     assert queue.events() == 1
 
 
+def test_events_of_another_queue_wait_for_it(node, pair, queue):
+    other = node.completion_queue()
+    second = Pair(node, other)
+    for one in (queue, other):
+        one.arm()
+    pair.send()
+    second.send()
+    assert (queue.events(), other.events()) == (1, 1)
+    assert (queue.events(), other.events()) == (0, 0)
+    other.drain()
+    other.arm()
+    second.send()
+    assert queue.events() == 0
+    assert other.events() == 1
+
+
 def test_arm_with_entries_that_the_driver_has_not_seen(pair, queue):
     """Between the last poll and the arm an entry came: the event must not be missed."""
     pair.send()
