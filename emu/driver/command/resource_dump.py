@@ -79,10 +79,11 @@ def in_memory(
 def segments(data: bytes) -> list[tuple[int, bytes]]:
     """Return (type, bytes behind the header) of each segment.
 
-    Raises DriverError for a length of 0.
+    Raises DriverError for a length of 0, and for a header that is cut short.
     """
     parts: list[tuple[int, bytes]] = []
     while data:
+        expect(len(data) >= HEADER.size, "a segment's header is cut short")
         head = HEADER.view(bytearray(data[: HEADER.size]))
         expect(head.length_dw, "a segment of no length")
         parts.append((head.segment_type, data[HEADER.size : 4 * head.length_dw]))
@@ -93,10 +94,10 @@ def segments(data: bytes) -> list[tuple[int, bytes]]:
 def payload(data: bytes) -> bytes:
     """Return the payload of the resource's segments, joined.
 
-    Raises DriverError unless the dump begins with INFO and COMMAND and ends with TERMINATE;
-    ValueError for fewer than three segments.
+    Raises DriverError unless the dump begins with INFO and COMMAND and ends with TERMINATE.
     """
-    (first, _), (second, _), *parts, (last, _) = segments(data)
-    frame = (SegmentType.INFO, SegmentType.COMMAND, SegmentType.TERMINATE)
-    expect((first, second, last) == frame, f"segments {first}, {second} ... {last}")
-    return b"".join(part[RESOURCE.size - HEADER.size :] for _, part in parts)
+    parts = segments(data)
+    kinds = [kind for kind, _ in parts]
+    frame = [SegmentType.INFO, SegmentType.COMMAND, SegmentType.TERMINATE]
+    expect([*kinds[:2], *kinds[2:][-1:]] == frame, f"segments {kinds[:2]} ... {kinds[2:][-1:]}")
+    return b"".join(part[RESOURCE.size - HEADER.size :] for _, part in parts[2:-1])

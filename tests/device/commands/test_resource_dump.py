@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from helpers.device.dump_kinds import BY_NAME
 
+from emu.driver.command.answer import DriverError
 from emu.driver.command.resource_dump import (
     HEADER,
     RESOURCE,
@@ -34,6 +35,16 @@ def test_the_menu_names_every_segment(driver):
     assert {"PRM_QUERY_QP", "PRM_QUERY_CQ", "PRM_QUERY_MKEY", "FULL_QPC", "SX_SLICE_ALL"} <= set(
         names
     )
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_a_dump_without_its_frame_is_a_driver_error(driver, qps, count):
+    """Of the segments INFO, COMMAND, ..., TERMINATE only the first ``count``."""
+    data = inline(driver, BY_NAME["FULL_QPC"], qps[0].qpn)
+    size = sum(HEADER.size + len(part) for _, part in segments(data)[:count])
+    for cut in (data[:size], data[:size] + b"\0"):
+        with pytest.raises(DriverError):
+            payload(cut)
 
 
 def test_a_queue_pair_is_as_query_qp_says(driver, qps):
