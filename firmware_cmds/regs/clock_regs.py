@@ -121,29 +121,46 @@ def _mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
 def _set_mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
     """Set the fields that ``field_select`` names, and start or stop the pulses.
 
-    Refuse with BAD_PARAM_ERR an unknown pin or mode, a period out of range, and pulses longer than
-    a period in the same write. Unknown bits are ignored.
+    Refuse with BAD_PARAM_ERR an unknown pin or mode, and the values that _check_pulses refuses.
+    Unknown bits are ignored.
     """
     pin = _pin(hca, reg.pin)
     chosen = [bit for bit in range(32) if reg.field_select >> bit & 1 and _CHOICES >> bit & 1]
     period = (reg.npps_period >> 32) * SECOND_NS + (reg.npps_period & 0xFFFFFFFF)
-    if _PERIOD in chosen and not 1 << pulses.LOG_LEAST_PERIOD_NS <= period <= pulses.MAX_PERIOD_NS:
-        raise CmdError(Status.BAD_PARAM_ERR, "period of pulses out of range", f"{period} ns")
-    if _DURATION in chosen and _PERIOD in chosen and reg.out_pulse_duration_ns >= period:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "pulses longer than their period", f"{reg.out_pulse_duration_ns}"
-        )
+    duration = int(reg.out_pulse_duration_ns)
+    _check_pulses(
+        pin, period if _PERIOD in chosen else None, duration if _DURATION in chosen else None
+    )
     if _PIN_MODE in chosen and reg.pin_mode not in tuple(PinMode):
         raise CmdError(Status.BAD_PARAM_ERR, "unknown mode of a pin", f"{reg.pin_mode}")
     values = {
         _ENABLE: ("is_on", bool(reg.enable)), _PATTERN: ("pattern", reg.pattern),
         _PIN_MODE: ("mode", reg.pin_mode), _TIME_STAMP: ("time_stamp", reg.time_stamp),
-        _PERIOD: ("period_ns", period), _DURATION: ("duration_ns", reg.out_pulse_duration_ns),
+        _PERIOD: ("period_ns", period), _DURATION: ("duration_ns", duration),
     }  # fmt: skip
     for bit in chosen:
         setattr(pin, *values[bit])
     pulses.pin_changed(hca, pin)
     _mtpps(hca, reg)
+
+
+def _check_pulses(pin: Pin, period: int | None, duration: int | None) -> None:
+    """Raise BAD_PARAM_ERR for a new period or duration out of range, or unfit for the other one.
+
+    Both are in ns; None keeps the pin's value. A duration of 0 is the default one, without a limit.
+    """
+    if period is not None and not (
+        1 << pulses.LOG_LEAST_PERIOD_NS <= period <= pulses.MAX_PERIOD_NS
+    ):
+        raise CmdError(Status.BAD_PARAM_ERR, "period of pulses out of range", f"{period} ns")
+    if duration and duration < 1 << pulses.LOG_LEAST_DURATION_NS:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "pulses below cap_log_min_out_pulse_duration_ns", f"{duration} ns"
+        )
+    new_period = pin.period_ns if period is None else period
+    new_duration = pin.duration_ns if duration is None else duration
+    if new_period and new_duration >= new_period:
+        raise CmdError(Status.BAD_PARAM_ERR, "pulses longer than their period", f"{new_duration}")
 
 
 def _mtppse(hca: Hca, reg: layout.MtppseReg) -> None:

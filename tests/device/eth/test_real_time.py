@@ -435,6 +435,7 @@ class TestPulses:
             (1, (PERIOD,), {"npps_period": 0xFFFFFFFF << 32}),
             (1, (PERIOD, DURATION),
              {"npps_period": 10_000_000, "out_pulse_duration_ns": 10_000_000}),
+            (1, (DURATION,), {"out_pulse_duration_ns": 1023}),
             (1, (MODE,), {"pin_mode": 2}),
         ],
     )  # fmt: skip
@@ -443,6 +444,22 @@ class TestPulses:
         status = pin(number, ENABLE, *chosen, enable=1, **fields)
         assert status == Status.BAD_PARAM_ERR
         assert (repr(hca.pins), clock.waiting()) == (before, 0)
+
+    @pytest.mark.parametrize(
+        ("chosen", "fields"),
+        [
+            ((DURATION,), {"out_pulse_duration_ns": 10_000_000}),
+            ((PERIOD,), {"npps_period": 5_000_000}),
+        ],
+    )
+    def test_pulses_are_shorter_than_the_period_of_an_earlier_write(self, pin, hca, chosen, fields):
+        assert self.out(pin, 10_000_000) == Status.OK
+        before = repr(hca.pins)
+        assert pin(1, *chosen, **fields) == Status.BAD_PARAM_ERR
+        assert repr(hca.pins) == before
+        both = {"npps_period": 20_000_000, "out_pulse_duration_ns": 10_000_000}
+        assert pin(1, PERIOD, DURATION, **both) == Status.OK
+        assert pin(1, DURATION, out_pulse_duration_ns=0) == Status.OK
 
     @pytest.mark.parametrize(
         ("chosen", "fields"),
