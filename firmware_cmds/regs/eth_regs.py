@@ -53,7 +53,9 @@ def _set_pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
     """Set admin_mtu; refuse one below 64 or above max_mtu with BAD_PARAM_ERR."""
     port = hca.eth
     if not MIN_MTU <= reg.admin_mtu <= port.max_mtu:
-        raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{reg.admin_mtu}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "MTU below 64, or above the port's maximum", f"{reg.admin_mtu}"
+        )
     port.admin_mtu = int(reg.admin_mtu)
     _pmtu(hca, reg)
 

@@ -6,6 +6,7 @@ import pytest
 from helpers.device.snapshot import snapshot
 
 from emu.device.engine import lifecycle
+from emu.device.errors import syndrome_of
 from emu.device.models import MODELS
 from emu.device.port.eth.port import MAX_MTU
 from emu.device.port.eth.traffic import BROADCAST
@@ -291,7 +292,9 @@ class TestRegisters:
     @pytest.mark.parametrize("mtu", [0, 63, MAX_MTU + 1, 0xFFFF])
     def test_mtu_out_of_range(self, driver, vport, mtu):
         write = bytes(reg.pmtu_reg.new(local_port=1, admin_mtu=mtu))
-        assert driver.write_register(RegId.PMTU, write).status == Status.BAD_PARAM_ERR
+        refused = driver.write_register(RegId.PMTU, write)
+        assert refused.status == Status.BAD_PARAM_ERR
+        assert refused.syndrome == syndrome_of("MTU below 64, or above the port's maximum")
         assert vport.oper_mtu == 1522
 
     def test_pause(self, driver):
