@@ -29,6 +29,11 @@ from emu.host.userfiles import write_outfile
 from emu.instruments.minimize.search import One, Search, minimize_faults
 from emu.instruments.minimize.verdict import TrialResult, Verdicts
 
+_ABOUT_AFTER = """\
+# This plan starts with the boot. A rule with `after` starts once its function has run that many
+# commands, as in the record; this replaces the `when` of the plan that was recorded.
+"""
+
 
 @cloup.command(
     short_help="Find a minimal fault plan for a failure.",
@@ -87,12 +92,18 @@ def minimize(
 
 def _conclude(recorded: FaultRecord, faults: Sequence[One], output: Path | None, verb: str) -> None:
     """Write the plan that fires ``faults`` to ``output`` or standard output; print their number."""
-    text = dump(recorded.replayed(faults))
+    text = plan_text(recorded, faults)
     click.echo(f"mlx5emu: {len(faults)} of {len(recorded.fired)} faults {verb}", err=True)
     if output is None:
         sys.stdout.write(text)
     else:
         write_outfile(output, text)
+
+
+def plan_text(recorded: FaultRecord, faults: Sequence[One]) -> str:
+    """Return the plan that fires ``faults`` as TOML, with a comment where rules have ``after``."""
+    plan = recorded.replayed(faults)
+    return (_ABOUT_AFTER if any(rule.after for rule in plan.rule) else "") + dump(plan)
 
 
 def _tell(number: int, faults: Sequence[One], said: str) -> None:
