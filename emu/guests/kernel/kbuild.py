@@ -25,7 +25,7 @@ _TOOLS = {
 _HEADERS = {"gelf.h": "libelf-dev"}
 _UML = ("ARCH=um",)
 _FULL = 16 << 20
-"""Free bytes below which a failed build is attributed to a full disk: an object may need that."""
+"""Free bytes below which a disk is full, before and after a build: one object may need that."""
 _INCLUDE = (Path("/usr/include"), Path("/usr/local/include"))
 
 
@@ -91,16 +91,20 @@ def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ())
 def _make(tree: Path, output: Path | None, *words: str) -> None:
     """Run make in ``tree`` with our output; LabError when it fails, with a hint on a full disk.
 
-    ``output`` is the separate build directory, if any. The variable ARCH is not passed on.
+    A disk that is full before the build is refused. ``output`` is the separate build directory, if
+    any. The variable ARCH is not passed on.
     """
+    place = output or tree
+    full = f"the disk of {place} is full, --output names another directory"
+    if free_bytes(place) < _FULL:
+        raise LabError(full)
     where = [f"O={output.resolve()}"] if output is not None else []
     command = ["make", "-C", str(tree), *where, *words]
     # The kernel's build would read these variables as its own options.
     environ = {name: value for name, value in os.environ.items() if name != "ARCH"}
     result = subprocess.run(command, stdin=subprocess.DEVNULL, env=environ, check=False)
     if result.returncode != 0:
-        place = output or tree
         why = f"make {words[-1]} failed in {tree} with status {result.returncode}"
         if free_bytes(place) < _FULL:
-            why += f": the disk of {place} is full, --output names another directory"
+            why += f": {full}"
         raise LabError(why)

@@ -79,11 +79,20 @@ def test_a_build_that_fails(tree):
         kbuild.build(tree, None, 1)
 
 
-def test_a_build_on_a_full_disk(tree, monkeypatch):
+def test_a_full_disk_is_told_before_make_runs(tree, monkeypatch):
     (tree / ".config").write_text("")
-    (tree / "Makefile").write_text("modules:\n\tfalse\nbzImage:\n")
     full = SimpleNamespace(f_frsize=4096, f_bfree=100, f_bavail=100)
     monkeypatch.setattr(os, "statvfs", lambda _: full)
+    with pytest.raises(LabError, match=r"^the disk of .* is full, --output names another"):
+        kbuild.build(tree, None, 1)
+    assert not (tree / "built").exists()
+
+
+def test_a_disk_that_the_build_fills(tree, monkeypatch):
+    (tree / ".config").write_text("")
+    (tree / "Makefile").write_text("modules:\n\tfalse\nbzImage:\n")
+    free = [1 << 40, 1 << 10]
+    monkeypatch.setattr(kbuild, "free_bytes", lambda _: free.pop(0))
     with pytest.raises(LabError, match=r"status 2: the disk of .* is full, --output names another"):
         kbuild.build(tree, None, 1)
 
