@@ -16,7 +16,7 @@ import click
 from emu.cli.options.groups import COVERAGE, grouped_option
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.progress import working
-from emu.guests import Guest
+from emu.guests import Guest, GuestOptions, LabError
 from emu.guests.workdir import work_directory
 from emu.host.printable import one_line
 from emu.host.userfiles import why_not_writable
@@ -146,6 +146,26 @@ def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[s
         arguments = (*choices["qemu_arguments"], *plugin)
         choices |= {"accelerator": "tcg", "qemu_arguments": arguments}
     return choices
+
+
+def check_modules(options: GuestOptions, requested: CoverageRequest) -> None:
+    """Raise BadParameter for a counted module that the guest's kernel is known to lack.
+
+    Unknown before the boot are the modules of an image that is not built yet, and of a kernel
+    without a module tree.
+    """
+    if not requested.modules:
+        return
+    from emu.guests.machine.listed import listed_modules
+
+    listed = listed_modules(options)
+    if listed is None:
+        return
+    try:
+        for name in requested.modules:
+            listed.check(name)
+    except LabError as error:
+        raise click.BadParameter(str(error), param_hint="--coverage") from None
 
 
 @contextlib.contextmanager

@@ -96,6 +96,11 @@ def ensure(
     return image
 
 
+def find(suite: str) -> Image | None:
+    """Return the plain image of a suite if the cache has it, else None; build nothing."""
+    return _load(cache.subdir("images") / recipe(suite, ()).name)
+
+
 def _base(needed: Recipe, progress: Progress | None, on_wait: Callable[[], None] | None) -> Image:
     """Return the suite's plain image, to which extra packages are added; build it if absent.
 

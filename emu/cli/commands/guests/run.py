@@ -14,6 +14,7 @@ import cloup
 
 from emu.cli.options.coverage import (
     CoverageRequest,
+    check_modules,
     coverage_options,
     covered,
     with_coverage,
@@ -115,6 +116,7 @@ def run(
         raise click.UsageError("--stdin needs a single run: drop --check-leaks and --turns")
     choices = with_share(choices, no_share=no_share)
     options = to_options(**with_coverage(with_debugging(choices, debugging), coverage))
+    check_modules(options, coverage)
     argv = in_share(words, cwd, options)
     if check_leaks and not options.devices:
         raise click.UsageError("--check-leaks counts objects of a function: drop --no-device")

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from emu.cli.options.coverage import (
     CoverageRequest,
+    check_modules,
     coverage_options,
     covered,
     with_coverage,
@@ -84,6 +85,7 @@ def suite(
     """
     choices["hugepages"] = choices["hugepages"] or tests.HUGE_PAGES
     options = to_options(**with_coverage(choices, coverage))
+    check_modules(options, coverage)
     runs: list[ModuleRun] = []
     begun = "the guest"
     try:
