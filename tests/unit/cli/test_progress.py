@@ -4,6 +4,7 @@ import io
 
 import pytest
 from click.testing import CliRunner
+from helpers.terminal import Terminal
 from rich.console import Console
 
 from emu.cli.main import main
@@ -61,7 +62,6 @@ def test_a_boot_is_said_on_a_terminal_alone(screen):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["trace", "show", "{0}/trace"], "reading {0}/trace"),
         (["trace", "count", "{0}/trace"], "reading {0}/trace"),
         (["trace", "export", "{0}/trace", "--html", "{0}/out"], "writing {0}/out"),
         (["trace", "export", "{0}/trace", "--perfetto", "{0}/out"], "writing {0}/out"),
@@ -80,6 +80,21 @@ def test_commands_that_may_take_long(screen, tmp_path, monkeypatch, words, said)
     assert result.exit_code == 0, result.output
     folded = "".join(out.getvalue().split())
     assert (said.format(tmp_path)[:30].replace(" ", "") in folded) == is_terminal
+
+
+def test_a_trace_in_a_pipe_is_shown_without_progress(screen, tmp_path):
+    out, _ = screen
+    (tmp_path / "trace").write_text(LINE)
+    result = CliRunner().invoke(main, ["trace", "show", str(tmp_path / "trace")])
+    assert "irq   vector 5" in result.output
+    assert not out.getvalue()
+
+
+def test_a_trace_on_a_terminal_is_shown_with_progress(tmp_path):
+    (tmp_path / "trace").write_text(LINE)
+    with Terminal("trace", "show", tmp_path / "trace") as terminal:
+        assert terminal.status() == 0
+        assert b"reading" in terminal.raw
 
 
 class Session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def show(
     say = _json_line if as_json else _printer(form, screen, is_cut=is_cut)
     if not as_json and (sys.stdout.isatty() if has_legend is None else has_legend):
         click.echo(LEGEND)
-    with working(f"reading {file}") as end:
+    with _reading(file) as end:
         for line, event in stored_events(file):
             form.names.learn(event)
             is_guests = guest is None or form.names.guest(event.function) == guest
@@ -237,6 +238,14 @@ def export(file: str, perfetto: Path | None, html: Path | None) -> None:
     for path, form in chosen:
         with working(f"writing {path}"):
             write_parts(path, form(event for _, event in stored_events(file)))
+
+
+def _reading(file: str) -> AbstractContextManager[Callable[[], None]]:
+    """Return :func:`working` for ``trace show``; nothing is shown if the output is no terminal.
+
+    A pager or ``head`` behind a pipe then has the terminal to itself.
+    """
+    return working(f"reading {file}") if sys.stdout.isatty() else nullcontext(lambda: None)
 
 
 def _json_line(line: str, _event: TraceEvent) -> None:
