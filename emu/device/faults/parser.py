@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import tomli_w
@@ -139,12 +140,16 @@ def dump(plan: Plan) -> str:
 def _named(plan: Plan) -> Plan:
     """Return the plan with a name for every rule: ``rule-N``, by its number from 1.
 
-    Names of other rules are not compared.
+    Where another rule has that name, N is the next free number above the number of rules.
     """
-    rules = [
-        rule if rule.name else rule.model_copy(update={"name": f"rule-{number}"})
-        for number, rule in enumerate(plan.rule, 1)
-    ]
+    names = {rule.name for rule in plan.rule}
+    free = (name for name in map("rule-{}".format, count(len(plan.rule) + 1)) if name not in names)
+    rules = []
+    for number, rule in enumerate(plan.rule, 1):
+        if not rule.name:
+            name = f"rule-{number}"
+            rule = rule.model_copy(update={"name": next(free) if name in names else name})
+        rules.append(rule)
     named: Plan = plan.model_copy(update={"rule": rules})
     return named
 

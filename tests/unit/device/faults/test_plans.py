@@ -53,6 +53,22 @@ def test_rules_without_a_name_get_their_number():
     assert [rule.name for rule in load(text * 2).rule] == ["rule-1", "rule-2"]
 
 
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (["rule-2", ""], ["rule-2", "rule-3"]),
+        (["", "rule-1"], ["rule-3", "rule-1"]),
+        (
+            ["rule-3", "rule-5", "", "rule-2", ""],
+            ["rule-3", "rule-5", "rule-6", "rule-2", "rule-7"],
+        ),
+    ],
+)
+def test_a_rule_without_a_name_gets_none_that_another_rule_has(given, names):
+    rules = [{"name": name, "point": "irq", "action": "drop"} for name in given]
+    assert [rule.name for rule in from_table({"rule": rules}).rule] == names
+
+
 MISTAKES = [
     ('[[rule]]\npoint="cmd"\naction="explode"', r"p:3: rule\[1\].action: .*; there are fail, drop"),
     (
