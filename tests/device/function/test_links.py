@@ -132,6 +132,19 @@ def test_the_same_seed_is_the_same_loss(model, clock, wire):
     assert lost(0) == lost(0)
 
 
+@pytest.mark.parametrize("names", [("a", "a@g"), ("b",)], ids=["own", "other"])
+def test_a_plan_whose_new_name_is_used_replaces_no_rule(world, names):
+    """A name that the other guest's rules have gets a suffix, which may make another rule's."""
+    rule = '[[rule]]\npoint="irq"\naction="drop"\nname="{}"\n'
+    world.session.load(load("".join(map(rule.format, ("a", "b", "b@g")))), [1])
+    world.session.load(load(rule.format("old")), [0])
+    before, record = world.session.listing(), world.path.read_bytes()
+    with pytest.raises(ValueError, match="@g'"):
+        world.session.load(load("".join(map(rule.format, names))), [0], "@g")
+    assert world.session.listing() == before
+    assert world.path.read_bytes() == record
+
+
 def test_what_is_on_the_way_is_on_the_ledger_and_outlives_a_reset(world):
     channel = world.channel()
     node = world.nodes[0]
