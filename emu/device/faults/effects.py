@@ -29,12 +29,23 @@ class Lasting:
         self._undo()
 
 
+class _Started:
+    """An effect that has started, with the timer of its end if its time is limited."""
+
+    __slots__ = ("cancel_timer", "ending")
+
+    def __init__(self, ending: Ending) -> None:
+        self.ending = ending
+        self.cancel_timer: Ending | None = None
+
+
 class Effects:
     """The effects at one function."""
 
     def __init__(self, faults: RuleInjector) -> None:
         self.faults = faults
-        self._endings: dict[str, list[Ending]] = {}
+        self._started: dict[str, list[_Started]] = {}
+        """Effects that have not ended, by the name of their rule."""
         self._timers: dict[Timer, bool] = {}
         """Whether each timer continues when the function is reset."""
         self.is_gone = False
@@ -59,12 +70,12 @@ class Effects:
 
     def in_force(self, name: str) -> int:
         """Return the number of effects of a rule that have started and not ended."""
-        return len(self._endings.get(name, ()))
+        return len(self._started.get(name, ()))
 
     @property
     def count(self) -> int:
         """Number of effects that have started and not ended."""
-        return sum(map(len, self._endings.values()))
+        return sum(map(len, self._started.values()))
 
     def begin(self, rule: Rule, effect: Begin) -> None:
         """Start the effect of a rule that has fired; end it after the rule's ``ms``, if given.
@@ -76,10 +87,12 @@ class Effects:
         ending = effect(self, rule)
         if ending is None:
             return
-        self._endings.setdefault(rule.name, []).append(ending)
+        started = _Started(ending)
+        self._started.setdefault(rule.name, []).append(started)
         if rule["ms"] is not None:
-            is_lasting = isinstance(ending, Lasting)
-            self.after(rule, lambda: self._over(rule.name, ending), is_lasting=is_lasting)
+            started.cancel_timer = self.after(
+                rule, lambda: self._over(rule.name, started), is_lasting=isinstance(ending, Lasting)
+            )
 
     def after(self, rule: Rule, call: Callable[[], None], *, is_lasting: bool = False) -> Ending:
         """Call after the rule's ``ms``, unless the function is reset before; return the canceller.
@@ -94,12 +107,19 @@ class Effects:
 
         timer = self.faults.function.clock.call_later(int((rule["ms"] or 0) * 1_000_000), go)
         self._timers[timer] = is_lasting
-        return timer.cancel
+
+        def cancel() -> None:
+            timer.cancel()
+            self._timers.pop(timer, None)
+
+        return cancel
 
     def end(self, rule: Rule) -> None:
-        """End the effects of a rule that is removed, the newest first."""
-        for ending in reversed(self._endings.pop(rule.name, [])):
-            ending()
+        """End the effects of a rule that is removed, the newest first; cancel their timers."""
+        for started in reversed(self._started.pop(rule.name, [])):
+            if started.cancel_timer is not None:
+                started.cancel_timer()
+            started.ending()
 
     def forget(self) -> None:
         """Drop the effects that a reset of the function has undone, and cancel their timers.
@@ -109,15 +129,15 @@ class Effects:
         """
         self.wanted_pages = None
         if not self.is_gone:
-            for endings in self._endings.values():
-                endings[:] = [ending for ending in endings if isinstance(ending, Lasting)]
+            for effects in self._started.values():
+                effects[:] = [one for one in effects if isinstance(one.ending, Lasting)]
             for timer in [one for one, is_lasting in self._timers.items() if not is_lasting]:
                 timer.cancel()
                 del self._timers[timer]
 
-    def _over(self, name: str, ending: Ending) -> None:
+    def _over(self, name: str, started: _Started) -> None:
         """End an effect whose time is over, unless it has ended; an exception is only logged."""
-        endings = self._endings.get(name, [])
-        if ending in endings:
-            endings.remove(ending)
-            self.faults.guarded(ending)
+        effects = self._started.get(name, [])
+        if started in effects:
+            effects.remove(started)
+            self.faults.guarded(started.ending)

@@ -569,6 +569,19 @@ def test_link_flaps(node, plan, function, clock):
     assert function.hca.port.is_up
 
 
+@pytest.mark.parametrize(
+    "rule", ['action="link"\nms=9', 'action="restart"\nms=9', 'action="restart"']
+)
+def test_a_removed_rule_leaves_no_timer(function, plan, faults, clock, rule):
+    """Neither the end of an effect nor a restart is still to come."""
+    before = clock.waiting()
+    for _ in range(3):
+        plan(f'point="load"\n{rule}')
+        faults.clear()
+    assert (clock.waiting(), faults.effects._timers) == (before, {})
+    assert function.hca.port.is_up
+
+
 def test_capabilities_are_lowered_and_come_back(cold, plan, function, faults):
     was = function.hca.caps.general.log_max_qp
     plan('point="load"\naction="capabilities"\nset.log_max_qp=4')
