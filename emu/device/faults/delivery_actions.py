@@ -64,11 +64,12 @@ class Reorderable(Event[Result]):
     __slots__ = ()
 
     @action("it comes after the next one of the point")
-    def reorder(self, _rule: Rule) -> Any:
+    def reorder(self, rule: Rule) -> Any:
         """Perform the event after the next event of the point.
 
-        Return the event's substitute at once. The event is lost if no other one follows.
+        Return the event's substitute at once. If no other one follows, the event waits until the
+        rule is removed. A reset of the function cancels the event.
         """
         self.keep()
-        self.faults.behind_next(self)
+        self.faults.behind_next(rule, self)
         return self.instead

@@ -68,8 +68,8 @@ class RuleInjector(Protocol):
         ``ends_with_objects``.
         """
 
-    def behind_next(self, event: Event[Any]) -> None:
-        """Perform an event after the next event of its point, which may never come."""
+    def behind_next(self, rule: Rule, event: Event[Any]) -> None:
+        """Perform an event after the next event of its point, or when its rule is removed."""
 
     def guarded(self, call: Callable[[], object]) -> None:
         """Run a delayed action; an exception in it is logged and does not propagate."""

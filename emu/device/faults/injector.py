@@ -52,8 +52,8 @@ class Injector:
         self._held: Counter[str] = Counter()
         self._timers: dict[Timer, tuple[str, Event[Any] | None]] = {}
         """Pending timers: the rule of each, and the event if it ends with its objects."""
-        self._behind: dict[str, list[Event[Any]]] = {}
-        """Events that wait for the next one of their point."""
+        self._behind: dict[str, list[tuple[Rule, Event[Any]]]] = {}
+        """Events that wait for the next one of their point, with the rules that reordered them."""
         self._to_come: list[tuple[int, Callable[[], None]]] = []
         """Calls, by the number of commands after which they are due."""
         self._is_inside = False
@@ -115,12 +115,13 @@ class Injector:
     def remove(self, name: str) -> bool:
         """Remove a rule and end its effects; return False when no rule has that name.
 
-        Delayed events of the rule still happen.
+        Delayed events of the rule still happen, reordered ones in the next round.
         """
         states = [state for state in self.states if state.rule.name == name]
         self.states = [state for state in self.states if state not in states]
         for state in states:
             self.effects.end(state.rule)
+            self._perform_waiting(state.rule)
         self._sort()
         return bool(states)
 
@@ -194,7 +195,9 @@ class Injector:
                 del self._timers[timer]
                 self._held[name] -= 1
         for point, waiting in self._behind.items():
-            self._behind[point] = [event for event in waiting if not event.ends_with_objects]
+            self._behind[point] = [one for one in waiting if not one[1].ends_with_objects]
+            for rule, event in waiting:
+                self._held[rule.name] -= event.ends_with_objects
 
     def attach(self) -> None:
         """Set the HCA's ``faults``, and wrap exactly the ports of the armed rules' points.
@@ -245,7 +248,7 @@ class Injector:
 
     @property
     def held(self) -> int:
-        """Number of delayed events."""
+        """Number of delayed and reordered events that have not happened yet."""
         return self._held.total()
 
     @property
@@ -260,8 +263,9 @@ class Injector:
     ) -> Result:
         """Show an event to the rules at a point, and perform it as they decide; return its result.
 
-        Without a deciding rule the event happens unchanged. Reordered events of the point follow.
-        Raises LookupError for an undeclared point, and the exceptions of the event or the action.
+        Without a deciding rule the event happens unchanged. Reordered events of the point follow,
+        even if it raises; their own exceptions are only logged. Raises LookupError for an
+        undeclared point, and the exceptions of the event or the action.
         """
         declared = POINTS.get(point.name)
         if declared is None:
@@ -271,9 +275,12 @@ class Injector:
         event = declared.event(self, *shown, **named)
         behind = self._behind.pop(point.name, ())
         state = self._verdict(event)
-        result = event.go_on() if state is None else self._act(state, event)
-        for other in behind:
-            other.go_on_late()
+        try:
+            result = event.go_on() if state is None else self._act(state, event)
+        finally:
+            for rule, other in behind:
+                self._held[rule.name] -= 1
+                self.guarded(other.go_on_late)
         return cast(Result, result)
 
     def _act(self, state: RuleState, event: Event[Any]) -> Any:
@@ -288,9 +295,19 @@ class Injector:
             self._take_back(state, event, str(error))
         return event.go_on()
 
-    def behind_next(self, event: Event[Any]) -> None:
-        """Perform an event after the next event of its point."""
-        self._behind.setdefault(event.point, []).append(event)
+    def behind_next(self, rule: Rule, event: Event[Any]) -> None:
+        """Perform an event after the next event of its point, or when its rule is removed."""
+        self._held[rule.name] += 1
+        self._behind.setdefault(event.point, []).append((rule, event))
+
+    def _perform_waiting(self, rule: Rule) -> None:
+        """Perform the events that a removed rule has reordered in the next round."""
+        for point, waiting in self._behind.items():
+            self._behind[point] = [one for one in waiting if one[0] is not rule]
+            for other, event in waiting:
+                if other is rule:
+                    self._held[rule.name] -= 1
+                    self.later(rule, event.go_on_late, event, ms=0)
 
     def _verdict(self, event: Event[Any]) -> RuleState | None:
         """Return the first rule, in their order, that fires on an event; None without one.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from emu.device.engine import lifecycle
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import PlanError, load
+from emu.device.faults.points.events import EventQueueEntry
+from emu.device.ports import DmaError
 from emu.driver.verbs.connect import connect
 from layouts.enums import (
     CqeOpcode,
@@ -251,6 +255,50 @@ def test_events_reordered(node, plan, function):
     lifecycle.set_link(function.hca, up=False)
     lifecycle.set_link(function.hca, up=True)
     assert [entry.sub_type for entry in node.driver.eqs[eqn].drain()] == [4, 1]
+
+
+@pytest.mark.parametrize("ends", ["next", "rule", "objects"])
+def test_a_reordered_event_is_held_until_the_next_one_or_the_end_of_its_rule(
+    node, plan, function, faults, clock, ends
+):
+    """Without the rule no later event is shown, so the event does not wait for one."""
+    eq = node.driver.eqs[node.driver.create_eq(events=[EventType.PORT_CHANGE])]
+    plan('name="behind"\npoint="eqe"\naction="reorder"\ntimes=1')
+    lifecycle.set_link(function.hca, up=False)
+    assert (faults.held, faults.listing()[0]["fired"]) == (1, 1)
+    assert not list(eq.drain())
+    if ends == "next":
+        lifecycle.set_link(function.hca, up=True)
+    elif ends == "rule":
+        faults.clear()
+    else:
+        faults.forget_objects()
+    clock.advance(0)
+    found = [entry.sub_type for entry in eq.drain()]
+    assert (faults.held, found) == (0, {"next": [4, 1], "rule": [1], "objects": []}[ends])
+
+
+@pytest.mark.parametrize("failing", ["next", "reordered"])
+def test_of_an_event_and_a_reordered_one_either_may_fail(
+    node, plan, function, faults, monkeypatch, failing
+):
+    """An event's own exception goes to its dispatcher, that of a reordered one only to the log."""
+    go_on = EventQueueEntry.go_on
+    fails = {"next": 4, "reordered": 1}[failing]
+
+    def may_fail(event):
+        if event.sub_type == fails:
+            raise DmaError(0, 64)
+        return go_on(event)
+
+    eq = node.driver.eqs[node.driver.create_eq(events=[EventType.PORT_CHANGE])]
+    monkeypatch.setattr(EventQueueEntry, "go_on", may_fail)
+    plan('point="eqe"\naction="reorder"\ntimes=1')
+    lifecycle.set_link(function.hca, up=False)
+    with pytest.raises(DmaError) if failing == "next" else contextlib.nullcontext():
+        lifecycle.set_link(function.hca, up=True)
+    assert [entry.sub_type for entry in eq.drain()] == [5 - fails]
+    assert faults.held == 0
 
 
 def test_event_that_nothing_has_caused(node, plan):
