@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from emu.device.faults.event import RuleInjector
+from emu.device.faults.event import NoEffectError, RuleInjector
 from emu.device.faults.rule import Rule
 from emu.device.ports import Timer
 
 Begin = Callable[["Effects", Rule], "Ending | None"]
 Ending = Callable[[], object]
 """Undoes an effect."""
+
+
+MAX_STARTED = 10_000
+"""Maximum number of effects in force at a function; further ones end at once."""
 
 
 class Lasting:
@@ -82,11 +86,14 @@ class Effects:
 
         Without ``ms`` an effect lasts until the rule is removed or the function is reset. An effect
         without an ending is not recorded. Raises NoEffectError where the effect would change
-        nothing.
+        nothing, and for one above MAX_STARTED, which has ended then.
         """
         ending = effect(self, rule)
         if ending is None:
             return
+        if self.count >= MAX_STARTED:
+            ending()
+            raise NoEffectError(f"{MAX_STARTED} effects are already in force")
         started = _Started(ending)
         self._started.setdefault(rule.name, []).append(started)
         if rule["ms"] is not None:

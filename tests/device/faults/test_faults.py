@@ -7,6 +7,7 @@ import contextlib
 import pytest
 
 from emu.device.engine import lifecycle
+from emu.device.faults import effects
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import PlanError, load
 from emu.device.faults.points.events import EventQueueEntry
@@ -628,6 +629,23 @@ def test_a_removed_rule_leaves_no_timer(function, plan, faults, clock, rule):
         faults.clear()
     assert (clock.waiting(), faults.effects._timers) == (before, {})
     assert function.hca.port.is_up
+
+
+@pytest.mark.hostile
+def test_the_effects_of_a_rule_that_always_fires_are_bounded(
+    function, driver, plan, faults, monkeypatch
+):
+    monkeypatch.setattr(effects, "MAX_STARTED", 3)
+    chip = function.hca.adapter.board.asic
+    before = chip.temperature
+    plan('point="cmd"\naction="temperature"\ncelsius=70')
+    for _ in range(5):
+        driver.must(Op.QUERY_ISSI)
+    (counts,) = faults.listing()
+    assert (counts["in_force"], counts["fired"], counts["without_effect"]) == (3, 3, 2)
+    assert "3 effects" in counts["why"]
+    faults.clear()
+    assert (faults.in_force, chip.temperature) == (0, before)
 
 
 def test_capabilities_are_lowered_and_come_back(cold, plan, function, faults):
