@@ -9,7 +9,9 @@ import pytest
 from emu.device.engine import lifecycle
 from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.steering import domain
-from emu.device.engine.mr.rights import PACKET_BYTES
+from emu.device.engine.mr.rights import PACKET_BYTES, TOO_FRAGMENTED, AccessError
+from emu.device.engine.rc import duplicates
+from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.device.rounds.budget import (
@@ -32,7 +34,7 @@ from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.gsi import joined
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import AccessMode, CqeSyndrome, Op, Opcode, QpType
+from layouts.enums import AccessMode, CqeSyndrome, Op, Opcode, QpState, QpType
 
 pytestmark = pytest.mark.hostile
 
@@ -161,7 +163,7 @@ def full_of_steps(channel, packet_wire, most_steps):
 
 @pytest.fixture
 def packets(packet_pair):
-    return Channel(QpType.RC, *packet_pair, mtu=5, log_msg_max=30)
+    return Channel(QpType.RC, *packet_pair, mtu=5, log_msg_max=30, ack_timeout=10)
 
 
 @pytest.mark.parametrize("depth", [1, 4])
@@ -205,6 +207,48 @@ def test_packets_of_single_bytes(packets, packet_wire, most_steps, op):
     assert full_of_steps(packets, packet_wire, most_steps) <= A_ROUND
     assert len(packets.sent()) == 1
     assert source.read() == target.read() == text
+
+
+@pytest.mark.parametrize("takes_trains", [False, True])
+@pytest.mark.parametrize("mtu", [3, 5])
+def test_a_duplicate_read_of_single_bytes(packet_pair, packet_wire, clock, takes_trains, mtu):
+    """A train of so many ranges is too much for one access, its packets alone are not."""
+    packet_wire.takes_trains = takes_trains
+    channel = Channel(QpType.RC, *packet_pair, mtu=mtu, ack_timeout=10)
+    size = 16 * SIZE
+    source, target = channel.left.region(size), channel.right.region(size)
+    text = bytes(range(256)) * (size // 256)
+    target.write(text)
+    packet_wire.tap = lambda frame: [frame] if len(frame) < 100 else []
+    channel.read((scattered(channel.right, 1, size, target), 0), source.sge())
+    channel.settle()
+    assert not channel.sent()
+    packet_wire.tap = lambda frame: [frame]
+    clock.advance(4 * (ACK_TIMEOUT_UNIT_NS << 10))
+    channel.settle()
+    assert [done.syndrome for done in channel.sent()] == [0]
+    assert source.read() == text
+
+
+def test_a_duplicate_read_in_too_many_pieces_is_dropped(packets, packet_wire, clock, monkeypatch):
+    """The key has changed since the first time; the requester may have its data already."""
+
+    def refused(*_):
+        raise AccessError(TOO_FRAGMENTED, 8, 0, 8)
+
+    target = packets.right.region(SIZE)
+    packet_wire.tap = lambda frame: [frame] if len(frame) < 100 else []
+    packets.read((target.key, target.va), packets.left.region(SIZE).sge())
+    packets.settle()
+    packet_wire.tap = lambda frame: [frame]
+    monkeypatch.setattr(duplicates, "access", refused)
+    clock.advance(4 * (ACK_TIMEOUT_UNIT_NS << 10))
+    packets.settle()
+    monkeypatch.undo()
+    assert packets.receiver.state is QpState.RTS
+    clock.advance(4 * (ACK_TIMEOUT_UNIT_NS << 10))
+    packets.settle()
+    assert [done.syndrome for done in packets.sent()] == [0]
 
 
 @pytest.mark.parametrize("op", ["send", "write", "read", "local"])

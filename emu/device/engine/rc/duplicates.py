@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.checks import check
-from emu.device.engine.mr.rights import ABSENT_PAGE, REMOTE_READ, AccessError
+from emu.device.engine.mr.rights import ABSENT_PAGE, REMOTE_READ, TOO_FRAGMENTED, AccessError
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.receive import named_queue
 from emu.device.engine.rc.remote import start_of, suspend_rdma
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
-from emu.device.objects.queues.outcome import Dropped, Outcome
+from emu.device.objects.queues.outcome import Dropped, Outcome, TooFragmented
 from emu.device.objects.queues.page_fault import PageFaultPending
 from emu.device.objects.queues.qp import Qp
 from layouts.enums import QpType
@@ -50,8 +50,8 @@ def read_again(
     """Return the views of ``length`` bytes of a duplicate READ; None when not allowed any more.
 
     Returns PageFaultPending when a page is absent and the responder may wait for it. If the driver
-    does not map the page, no response is sent (Dropped). None also for a range too fragmented for
-    one call. The queue pair never goes to ERR here.
+    does not map the page, no response is sent (Dropped). A range too much for one call returns
+    TooFragmented. The queue pair never goes to ERR here.
     """
     if not _is_allowed(hca, qp, message):
         return None
@@ -59,6 +59,8 @@ def read_again(
     try:
         return access(hca, pd, qp.handle, message.rkey, (va, length, REMOTE_READ))
     except AccessError as error:
+        if error.violation is TOO_FRAGMENTED:
+            return TooFragmented(error.limit, str(error))
         may_wait = error.violation is ABSENT_PAGE and qp.state in RECEIVING
         if not may_wait or not page_faults.may_wait(hca, qp, "read"):
             return None

@@ -204,7 +204,8 @@ class ResponseQueue:
             self._connection.responder.wait_for(data.page_fault)
             return 1
         if isinstance(data, TooFragmented):
-            data = access_violation(hca, qp, data.why, Cause.MEMORY)
+            is_replay = response.is_replay
+            data = None if is_replay else access_violation(hca, qp, data.why, Cause.MEMORY)
         if isinstance(data, Outcome):
             self.stop_data(data)
             return 1
