@@ -2,11 +2,12 @@
 
 import pytest
 
+from emu.device.engine import lifecycle
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.port.eth import counter_groups
 from emu.device.port.ib import pma
-from emu.driver.nodes.roce import on_one_segment
+from emu.driver.nodes.roce import on_a_cable, on_one_segment, set_address
 from emu.driver.verbs.channels import Channel
 from layouts.enums import Op, QpType
 from layouts.eth_enums import CountersGroup
@@ -107,6 +108,31 @@ def test_message_that_is_refused(pair, packet_pair, way):
     channel.write((0xBAD00, 0), left.region(4096).sge(0, 8))
     channel.settle()
     assert (vport(left), vport(right)) == ((1, 1, 0), (1, 1, 0))
+
+
+@pytest.mark.parametrize("takes_trains", [False, True])
+@pytest.mark.parametrize("missing", ["link", "source GID"])
+def test_packets_that_never_leave_are_not_counted(clock, takes_trains, missing):
+    left, right = on_a_cable(clock, takes_trains=takes_trains)
+    channel = Channel(QpType.RC, left, right, mtu=3)
+    source, target = left.region(60 * MTU), right.region(60 * MTU)
+    if missing == "link":
+        lifecycle.set_link(left.hca, up=False)
+    else:
+        assert not set_address(left.driver, left.index, bytes(16)).status
+    before = vport(left)
+    channel.write((target.key, target.va), source.sge())
+    channel.settle()
+    assert vport(left) == before
+
+
+def test_packets_do_not_leave_a_link_that_is_down(packet_pair):
+    left, right = packet_pair
+    channel = Channel(QpType.RC, left, right)
+    lifecycle.set_link(left.hca, up=False)
+    channel.write((0, 0), left.region(4096).sge())
+    channel.settle()
+    assert vport(left) == (0, 0, 0)
 
 
 # -- a function whose packets to itself are sent as packets: a rule wants to see them

@@ -63,8 +63,9 @@ class PacketConnection:
     def send(self, packet: Packet, payload: Views = (), length: int = 0) -> None:
         """Count a packet as sent and put it on the wire, where it may be lost.
 
-        While the link is down it is dropped. A full wire or the rate limit then sets
-        ``is_waiting``: the caller sends no further packet until the queue pair is scheduled again.
+        While the link is down or the source GID is empty, the packet is dropped, not counted. A
+        full wire or the rate limit sets ``is_waiting``: the caller sends no further packet until
+        the queue pair is scheduled again.
         """
         hca = self.hca
         if self._route is None:
@@ -72,13 +73,11 @@ class PacketConnection:
         if self.qp.path_state is not _MIGRATED:
             packet.is_migrated = False
         frame = self._route.frame(packet, payload, length)
-        hca.link.count_sent(1, len(frame), self.qp.marks)
-        if (
-            hca.link.is_up
-            and not hca.wire.transmit(hca, frame, self.qp.handle)
-            and not self.is_waiting
-        ):
-            self._await_space(self._route.address)
+        link = hca.link
+        if frame and link.is_up:
+            link.count_sent(1, len(frame), self.qp.marks)
+            if not hca.wire.transmit(hca, frame, self.qp.handle) and not self.is_waiting:
+                self._await_space(self._route.address)
         if self.rate is not None:
             self._keep_to(self.rate, len(frame))
 
@@ -105,15 +104,14 @@ class PacketConnection:
         hca, mtu, route = self.hca, self.qp.mtu_bytes, self._route
         assert route is not None
         front = route.frame(packet, (), mtu)
-        octets = count * (len(front) + mtu) if front else 0
-        hca.link.count_sent(count, octets, self.qp.marks)
-        if (
-            front  # empty while the source GID is
-            and hca.link.is_up
-            and not carry((front[:-ICRC_BYTES], *payload, front[-ICRC_BYTES:]))
-            and not self.is_waiting
-        ):
-            self._await_space(route.address)
+        link = hca.link
+        if front and link.is_up:
+            link.count_sent(count, count * (len(front) + mtu), self.qp.marks)
+            if (
+                not carry((front[:-ICRC_BYTES], *payload, front[-ICRC_BYTES:]))
+                and not self.is_waiting
+            ):
+                self._await_space(route.address)
 
     def _await_space(self, address: int) -> None:
         """Set ``is_waiting`` until the wire has space; then schedule the queue pair."""
