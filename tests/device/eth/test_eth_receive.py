@@ -611,6 +611,8 @@ def test_super_frame_that_lies(hca, rq, frame):
     arrive(hca, frame)
     assert not hca.has_failed
     assert len(rq.cq.drain()) <= 1
+    received = hca.nic_vport.received
+    assert received.packets + received.errors == 1
 
 
 # -- loopback

@@ -125,10 +125,10 @@ def take(hca: Hca, frame: Frame) -> None:
                 received.too_long += large.packets
                 received.errors += large.packets
                 return
-            received.add(data, large.packets, large.octets)
             if hca.is_sniffed:
                 sniffer.copy_received(hca, frame)
             _steer_large(hca, large, None)
+            received.add(data, large.packets, large.octets)
         elif len(data) + FCS_BYTES > vport.oper_mtu:
             received.too_long += 1
             received.errors += 1
