@@ -194,8 +194,8 @@ def enqueue_damaged(hca: Hca, frame: Damaged) -> None:
 def _take_damaged(hca: Hca, frame: Damaged) -> None:
     """Count a frame with a wrong FCS; steer it if the port does not check the FCS.
 
-    A frame that the port refuses, or beyond the MTU, also counts as an error. Do nothing while the
-    vPort is down.
+    A steered frame counts as received, too. A frame that the port refuses, beyond the MTU or with
+    malformed headers also counts as an error. Do nothing while the vPort is down.
     """
     vport = hca.nic_vport
     if not vport.is_up:
@@ -206,6 +206,7 @@ def _take_damaged(hca: Hca, frame: Damaged) -> None:
         return
     try:
         _steer_one(hca, frame, None, Wrong.of(parse(frame.data), frame.fcs))
+        vport.received.add(frame.data)
     except FrameError:
         vport.received.errors += 1
 

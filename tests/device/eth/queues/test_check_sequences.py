@@ -178,6 +178,8 @@ class TestDamaged:
         assert wrong[:60] + bytes((wrong[60] ^ 0xFF,)) + wrong[61:] == right
         assert not entry.hds_ip_ext & CqeChecked.L4, "the transport's checksum is wrong, too"
         assert crc_errors(driver) == 1
+        received = hca.nic_vport.received
+        assert (received.packets, received.octets, received.errors) == (2, 2 * len(self.FRAME), 0)
         check_frames(driver, 1)
         assert hca.eth.checks_fcs
 
