@@ -4,9 +4,11 @@ import pytest
 from helpers.device.adapters import Member, made_with_switch
 from helpers.device.snapshot import snapshot
 
+from emu.device.engine.eth.receive import enqueue_damaged
 from emu.device.engine.lifecycle import set_link
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
+from emu.device.port.eth.fcs import Damaged
 from emu.device.port.eth.frame import Frame
 from emu.device.rounds.backlog import MAX_WAITING
 from emu.driver.command.bar import FunctionBar
@@ -410,6 +412,23 @@ def test_what_has_passed_the_cable(manager, other, wire, fdb):
     fdb.disconnect()
     send(manager, sq)
     assert [way.packets for way in manager.hca.switch.passed()] == [3, 2]
+
+
+def test_errors_of_the_cable_are_counted_once(manager, wire, fdb):
+    """The manager's vPort counts them before and after the time in which tables decide."""
+
+    def errors():
+        received = manager.hca.switch.passed()[1]
+        return received.errors, received.fcs_errors
+
+    enqueue_damaged(manager.hca, Damaged(FRAME))
+    assert errors() == (1, 1)
+    by_source(fdb, (MANAGER, to_vport(VPORT)))
+    assert errors() == (1, 1)
+    fdb.disconnect()
+    assert errors() == (1, 1)
+    enqueue_damaged(manager.hca, Damaged(FRAME))
+    assert errors() == (2, 2)
 
 
 def test_another_root_is_no_change_for_what_is_counted(manager, wire, fdb):

@@ -40,6 +40,9 @@ KINDS: Final = {
 }
 """Fields of :class:`Direction`, by name in query_vport_counter_out."""
 
+_NUMBERS: Final = ("discards", "errors", "too_long", "fcs_errors")
+"""Fields of :class:`Direction` that are numbers of frames."""
+
 
 def _without(all_: Traffic, some: Traffic) -> Traffic:
     return Traffic(all_.packets - some.packets, all_.octets - some.octets)
@@ -143,27 +146,24 @@ class Direction:
         kind.octets += octets
         self.sizes[bisect_left(SIZE_LIMITS, octets // packets + FCS_BYTES)] += packets
 
-    def without(self, looped: Direction) -> Direction:
-        """Return the traffic of the physical port: all except ``looped``, which did not use it.
-
-        Discards and errors are those of ``self``. Neither operand changes.
-        """
-        rest = replace(self, sizes=[a - b for a, b in zip(self.sizes, looped.sizes)])
+    def without(self, part: Direction) -> Direction:
+        """Return the traffic of ``self`` except ``part``; neither operand changes."""
+        rest = replace(self, sizes=[a - b for a, b in zip(self.sizes, part.sizes)])
+        for name in _NUMBERS:
+            setattr(rest, name, getattr(self, name) - getattr(part, name))
         for name in KINDS.values():
-            setattr(rest, name, _without(getattr(self, name), getattr(looped, name)))
+            setattr(rest, name, _without(getattr(self, name), getattr(part, name)))
         rest.priorities = {
-            priority: _without(traffic, looped.priorities.get(priority, Traffic()))
+            priority: _without(traffic, part.priorities.get(priority, Traffic()))
             for priority, traffic in self.priorities.items()
         }
         return rest
 
     def __add__(self, other: Direction) -> Direction:
         """Return the sum of both directions."""
-        both = replace(
-            self, sizes=[a + b for a, b in zip(self.sizes, other.sizes)],
-            discards=self.discards + other.discards, errors=self.errors + other.errors,
-            too_long=self.too_long + other.too_long,
-        )  # fmt: skip
+        both = replace(self, sizes=[a + b for a, b in zip(self.sizes, other.sizes)])
+        for name in _NUMBERS:
+            setattr(both, name, getattr(self, name) + getattr(other, name))
         for name in KINDS.values():
             setattr(both, name, _with(getattr(self, name), getattr(other, name)))
         both.priorities = {
