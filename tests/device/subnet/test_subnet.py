@@ -161,6 +161,22 @@ def test_a_manager_sets_a_port_down_and_it_trains_again(nodes, manager, subnet):
     assert nodes[1].hca.ib.state is PortState.INIT
 
 
+def test_a_manager_sets_the_widths_and_speeds_of_a_function(manager):
+    manager.sweep()
+    one = manager.found[GUID + 1]
+
+    def read():
+        data = manager.ask(SmpAttr.PORT_INFO, *one.route, attr_mod=1).data
+        return port_info.view(bytearray(data))
+
+    info = read()
+    chosen = {"link_width_enabled": 1, "link_speed_enabled": 3, "link_speed_ext_enabled": 1}
+    info.assign({**chosen, "port_state": 0, "port_physical_state": 0})
+    manager._set_port(one, 1, info)
+    for _ in range(2):
+        assert {name: getattr(read(), name) for name in chosen} == chosen
+
+
 def test_a_reset_function_starts_without_a_lid(nodes, manager, subnet):
     manager.sweep()
     nodes[1].driver.bar.function.reset()

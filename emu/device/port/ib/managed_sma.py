@@ -40,6 +40,8 @@ SETTABLE: Final = frozenset(
 )
 """Attributes of a port that a manager may set."""
 
+_ENABLED: Final = ("link_width_enabled", "link_speed_enabled", "link_speed_ext_enabled")
+
 
 def port_info_of(port: ManagedPort, mad: Smp, *, is_end: bool = True) -> bytes | None:
     """Return PortInfo after a Get or Set; None for a Set that is refused, without a change.
@@ -88,16 +90,15 @@ def arbitration_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
 def refreshed(port: IbPort) -> ManagedPort:
     """Return the record of a function's port, updated with the port's own current values.
 
-    The manager's fields (KEPT) and enabled widths stay; key violation counters are the port's. The
-    port must have a record.
+    The manager's fields (KEPT), enabled widths and enabled speeds stay; key violation counters are
+    the port's. The port must have a record.
     """
     managed = port.managed
     assert managed is not None
     now = port_info.view(bytearray(end_port(port).port_info()))
-    for name in KEPT:
+    for name in (*KEPT, *_ENABLED):
         if name not in ("pkey_violations", "qkey_violations"):
             setattr(now, name, getattr(managed.info, name))
-    now.link_width_enabled = managed.info.link_width_enabled
     managed.info = now
     return managed
 
