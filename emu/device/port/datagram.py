@@ -19,7 +19,7 @@ GSI_QKEY: Final = 0x8001_0000
 PRIVILEGED_QKEY: Final = 1 << 31
 
 _IMMEDIATE_BYTES: Final = 4
-TRANSPORT_BYTES: Final = bth.size + deth.size + _ICRC_BYTES
+_TRANSPORT_BYTES: Final = bth.size + deth.size + _ICRC_BYTES
 """Bytes of BTH, DETH and the invariant CRC."""
 
 
@@ -63,7 +63,7 @@ class Datagram:
     @property
     def octets(self) -> int:
         """Bytes on the wire from the first header to the invariant CRC (IBTA 5.2, 7.8.3)."""
-        headers = TRANSPORT_BYTES + (_IMMEDIATE_BYTES if self.immediate is not None else 0)
+        headers = _TRANSPORT_BYTES + (_IMMEDIATE_BYTES if self.immediate is not None else 0)
         return self.to.header_bytes + headers + (self.length + 3 & ~3)
 
     @property

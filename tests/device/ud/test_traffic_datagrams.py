@@ -52,18 +52,21 @@ def test_receiver_learns_where_it_came_from(channel, target):
     assert target.read(GRH_BYTES, len(TEXT)) == TEXT
 
 
-def test_global_route_header(channel, target):
+@pytest.mark.parametrize(
+    ("length", "imm", "following"), [(60, None, 60), (61, None, 64), (0, 5, 4), (63, 5, 68)]
+)
+def test_global_route_header(channel, target, length, imm, following):
     """Forty bytes in front of the payload (IBTA 8.3), and the CQE says that they mean something."""
     gid = channel.right.hca.port.gid(0)
     channel.post_recv(target.sge())
     to = {"grh_gid_fl": GRH | 0x54321, "tclass": 0x9A, "hop_limit": 7, "rgid": gid}
-    channel.send(TEXT, to=to)
+    channel.send(TEXT[:length], to=to, imm=imm)
     channel.settle()
     (received,) = channel.received()
     assert received.flags_rqpn >> 28 == 1
     header = target.read(0, GRH_BYTES)
     assert int.from_bytes(header[:4], "big") == 6 << 28 | 0x9A << 20 | 0x54321
-    assert int.from_bytes(header[4:6], "big") == len(TEXT) + 24
+    assert int.from_bytes(header[4:6], "big") == 20 + following + 4
     assert header[6:8] == bytes([0x1B, 7])
     assert header[8:24] == channel.left.hca.port.gid(0)
     assert header[24:] == gid

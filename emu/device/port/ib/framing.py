@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from emu.device.port import packet as transport
-from emu.device.port.datagram import TRANSPORT_BYTES, Datagram, Origin
+from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.packet import (
     BadPacketError,
     GlobalHeader,
@@ -152,16 +152,13 @@ def with_fecn(frame: bytes) -> bytes:
 
 
 def grh_of(datagram: Datagram, origin: Origin) -> bytes:
-    """Return the global route header of a datagram, for a receive buffer.
-
-    Its payload length leaves out padding and immediate data.
-    """
+    """Return the global route header of a datagram, for a receive buffer: that of its frame."""
     to = datagram.to
+    length = datagram.octets - to.header_bytes
     first = wire.GRH_VERSION << 28 | to.tclass << 20 | to.flow_label
     return wire.GRH.pack(
-        first, TRANSPORT_BYTES + datagram.length, wire.GRH_NEXT_IBA, to.hop_limit, origin.gid,
-        to.gid or bytes(16),
-    )  # fmt: skip
+        first, length, wire.GRH_NEXT_IBA, to.hop_limit, origin.gid, to.gid or bytes(16)
+    )
 
 
 def _global(route: IbRoute, grh: GlobalHeader, inner: int) -> tuple[bytes, bytes]:
