@@ -38,11 +38,11 @@ class HeldCapacity:
     def admit(self, packet: Packet) -> bool:
         """Charge a packet and copy its payload, which may be a view; return whether it fits.
 
-        False, without any change, when the function's MAX_HELD_BYTES or the limit of its ledger
-        would be exceeded.
+        False, without any change, when the function's MAX_HELD_BYTES or the limit of its ledger or
+        the parent function's would be exceeded.
         """
         cost = _cost(packet)
-        if cost > self.left or self._ledger.used + cost > self._ledger.limit:
+        if cost > self.left or not self._ledger.has_room(cost):
             return False
         packet.payload = memoryview(bytes(packet.payload))
         self._charge(cost)

@@ -26,6 +26,7 @@ from emu.device.engine.qp import flush
 from emu.device.engine.rc import duplicates, receive, responder, segments
 from emu.device.engine.ud import datagram
 from emu.device.engine.wqe import key_options, messages, registry, umr
+from emu.device.objects.ledger import Ledger
 from emu.device.objects.queues.outcome import Dropped, TooFragmented
 from emu.device.objects.queues.page_fault import PageFaultPending, Side
 from emu.device.objects.queues.qp import Qp
@@ -35,7 +36,7 @@ from emu.device.port.eth.roce.link import RoceLink
 from emu.device.port.packet import BadPacketError
 from emu.device.rounds.budget import STEPS_PER_ACCESS, Budget
 from emu.device.state import polls
-from emu.device.state.held import MAX_HELD, EarlyPackets
+from emu.device.state.held import MAX_HELD, EarlyPackets, HeldCapacity
 from layouts.enums import AccessMode, Opcode, QpState, QpType
 from layouts.rings.wqe import DATA, INLINE
 
@@ -317,6 +318,19 @@ def test_a_look_for_receives_to_flush(monkeypatch, state, is_there, looks):
 
 
 class TestPackets:
+    @pytest.mark.parametrize("full", [0, 1], ids=["own", "parent"])
+    def test_a_packet_is_held_within_the_limits_of_the_function_and_its_parent(self, full):
+        above = Ledger(4000)
+        ledger = Ledger(4000, above)
+        capacity = HeldCapacity(ledger)
+        (ledger, above)[full].hold("objects", 2000)
+        payload = bytearray(500)
+        packets = [some(payload=memoryview(payload)) for _ in range(2)]
+        assert [capacity.admit(packet) for packet in packets] == [True, False]
+        assert packets[1].payload.obj is payload
+        capacity.release(packets[0])
+        assert capacity.admit(packets[1])
+
     def test_a_packet_that_came_too_early_is_kept_once(self):
         room = some(admit=lambda packet: True, release=lambda packet: None)
         early = EarlyPackets(room)
