@@ -73,11 +73,11 @@ def poll(hca: Hca, qp: Qp) -> bool:
         respond = qp.connection.responder.poll
         pace = qp.response_pace
         more = respond() if pace is None else pacing.paced(hca, qp, pace, respond)
-    sq = qp.sq
-    if sq is None:
-        return more
     if qp.state is not _RTS:
         flush(hca, qp)
+        return more
+    sq = qp.sq
+    if sq is None:
         return more
     if qp.is_draining and (qp.connection is None or not qp.connection.is_awaiting):
         qp_life.drained(hca, qp)

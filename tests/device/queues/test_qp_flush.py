@@ -212,6 +212,44 @@ def test_failed_request_takes_the_rest_with_it(node, qps, target):
     assert [completion.opcode for completion in found].count(CqeOpcode.RESP_ERR) == 1
 
 
+def stopped_by_its_cq(node, **options):
+    """A queue pair that the overrun of its send CQ has stopped."""
+    qp = node.queue_pair(cq=node.completion_queue(1), **options)
+    connect(qp, node.queue_pair())
+    for _ in range(5):
+        qp.post(Opcode.NOP)
+    node.settle()
+    assert qp.state is QpState.ERR
+    return qp
+
+
+def test_a_queue_pair_whose_cq_broke_flushes_receives_posted_later(node, target, clock):
+    """A draining driver posts its last receive after the transition."""
+    rcq = node.completion_queue()
+    qp = stopped_by_its_cq(node, rcq=rcq)
+    qp.post_recv(target.sge())
+    clock.advance(10 * FIRST_FLUSH_POLL_NS)
+    node.settle()
+    assert flushed(rcq) == [(CqeOpcode.RESP_ERR, 0)]
+
+
+def test_a_queue_pair_whose_cq_broke_announces_its_last_shared_request(node):
+    qp = stopped_by_its_cq(node, srq=node.shared_queue(), rcq=node.completion_queue())
+    assert [event for event in node.events() if event[1] == qp.qpn] == [
+        (EventType.WQ_CATAS_ERROR, qp.qpn),
+        (EventType.SRQ_LAST_WQE, qp.qpn),
+    ]
+
+
+def test_a_queue_pair_without_a_send_queue_flushes_receives_posted_later(node, target, clock):
+    qp = node.queue_pair(no_sq=1).init()
+    qp.to_error()
+    qp.post_recv(target.sge())
+    clock.advance(10 * FIRST_FLUSH_POLL_NS)
+    node.settle()
+    assert flushed(qp.cq) == [(CqeOpcode.RESP_ERR, 0)]
+
+
 def test_unsignalled_request_that_fails_is_reported(node, qps):
     left, _ = qps
     left.write((0xBAD00, 0), b"x", flags=0)

@@ -46,18 +46,32 @@ def flush(hca: Hca, qp: Qp) -> None:
         _flush_receives(hca, qp)
 
 
-def begin_flush(hca: Hca, qp: Qp) -> None:
+def begin_flush(hca: Hca, qp: Qp, *, is_deferred: bool = False) -> None:
     """Flush a queue pair that has just entered ERR, and start polling its receive ring.
 
-    A queue pair on an SRQ has no ring; it raises SRQ_LAST_WQE instead, unless it is XRC.
+    A queue pair on an SRQ has no ring; it raises SRQ_LAST_WQE instead, unless it is XRC. With
+    ``is_deferred`` the next poll flushes the rings, for callers that stop many queue pairs.
     """
-    _flush_sends(hca, qp)
+    if is_deferred:
+        _abandon(hca, qp)
+        hca.schedule(qp)
+    else:
+        _flush_sends(hca, qp)
     _flush_kept(hca, qp)
     if qp.rq is not None:
-        _flush_receives(hca, qp)
+        if not is_deferred:
+            _flush_receives(hca, qp)
         _poll_later(hca, qp, FIRST_FLUSH_POLL_NS)
     elif qp.srq is not None and qp.st is not QpType.XRC:
         raise_qp_event(hca, qp, EventType.SRQ_LAST_WQE)
+
+
+def _abandon(hca: Hca, qp: Qp) -> None:
+    """Abandon packets in flight, and cancel the adapter's own rendezvous."""
+    if qp.connection is not None:
+        qp.connection.stop()
+    if qp.adapter_requests is not None:
+        rendezvous.cancel(hca, qp)
 
 
 def _flush_sends(hca: Hca, qp: Qp) -> None:
@@ -66,10 +80,7 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
     A further poll is scheduled if more may be left. Packets in flight are abandoned, and the
     adapter's own rendezvous cancelled. An unreadable ring is only logged.
     """
-    if qp.connection is not None:
-        qp.connection.stop()
-    if qp.adapter_requests is not None:
-        rendezvous.cancel(hca, qp)
+    _abandon(hca, qp)
     sq, cq = qp.sq, qp.scq
     if sq is None or cq is None:
         return

@@ -169,7 +169,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
             qp.stop_waiting()
             page_faults.cancel(hca, qp)
             raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR, Cause.CQ)
-            hca.schedule(qp)
+            begin_flush(hca, qp, is_deferred=True)
         yield is_stopped
 
 
