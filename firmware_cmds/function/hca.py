@@ -167,13 +167,13 @@ def _current(hca: Hca, cmd: caps.SetHcaCapIn) -> bytes | None:
 def query_hca_cap(hca: Hca, cmd: caps.QueryHcaCapIn, out: caps.QueryHcaCapOut) -> None:
     """Return a group of capabilities, or the head of its page; op_mod is ``group << 1 | mode``.
 
-    Refuse with BAD_PARAM_ERR a number that is no group, a group that was turned off, and an unknown
-    mode. Groups without an implementation read as zeros and are counted for the summary.
+    Refuse with BAD_PARAM_ERR a number that is no group, and a group that was turned off. Groups
+    without an implementation read as zeros and are counted for the summary.
     """
     group = cmd.op_mod >> 1
     if not hca.caps.has(group):
         hca.unhandled.cap_groups[group] += 1
-    out.capability = hca.caps.page(group, cmd.op_mod & 1)
+    out.capability = hca.caps.page(group, CapMode(cmd.op_mod & 1))
 
 
 @command(
