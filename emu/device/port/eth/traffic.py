@@ -97,7 +97,7 @@ class Direction:
     qos: Qos = field(default_factory=Qos)
     """The port's settings, for its trust in DSCP or VLAN tags."""
     discards: int = 0
-    """Number of error-free frames dropped at the port because of its link."""
+    """Number of error-free frames dropped: with the link down, for lack of space, unchangeable."""
     errors: int = 0
     """Number of frames dropped because of errors; includes the next two."""
     too_long: int = 0

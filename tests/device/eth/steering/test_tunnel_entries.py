@@ -194,6 +194,23 @@ def test_a_packet_too_long_for_the_port_is_counted(egress, leaving, reformat, se
     assert hca.nic_vport.sent.too_long == before + 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "frame"),
+    [
+        (L3, MACS + b"\x08\x06" + bytes(46)),
+        (L2, EthPacket(payload=bytes(65_480)).frame()),
+    ],
+    ids=["without an IP packet", "longer than IP"],
+)
+def test_packets_that_cannot_be_changed_are_counted(
+    egress, leaving, reformat, send, hca, kind, frame
+):
+    egress.entry(*leaving, action=ALLOW, **by(reformat(kind, FRAMES["vxlan"])))
+    assert send(frame) == []
+    sent = hca.nic_vport.sent
+    assert (sent.discards, sent.too_long, sent.packets) == (1, 0, 0)
+
+
 def test_what_is_behind_the_end_of_a_tunnel_is_matched(
     flows, coming, tir, reformat, delivered, egress, leaving, send
 ):

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.engine.eth.steering.packet_context import (
-    MAX_SEGMENTED_PACKETS,
     PacketContext,
     after,
     decision_on,
@@ -47,11 +46,12 @@ def steered(
     ``leave`` is called with each resulting frame: none if an entry drops it, several if a change
     segments a super-frame. Register A is ``metadata``. Charges the budget, and yields while it is
     used up.
-    Drops are not counted. An impossible change, or a frame with malformed headers, drops the packet
-    and the later ones of its super-frame. A super-frame of too many packets that must be segmented
-    is dropped.
+
+    Packets that no entry drops, but that cannot leave, count as discards: those of a frame with
+    malformed headers, one above MAX_BYTES, and from an impossible change on the rest of a
+    super-frame.
     """
-    domain, budget = hca.nic_tx, hca.budget
+    domain, budget, dropped = hca.nic_tx, hca.budget, leaving.packets
     try:
         source = source_of(hca.vhca.vport_number, hca.adapter.manager.number)
         packet = PacketContext(leaving.frame, source)
@@ -65,19 +65,17 @@ def steered(
             return
         segments: Iterable[tuple[PacketContext, Marked]] = ((packet, packet.headers),)
         if steps.needs_whole:
-            segments = (
-                each_of(packet, packet.headers, budget)
-                if packet.packets <= MAX_SEGMENTED_PACKETS
-                else ()
-            )
+            segments = each_of(packet, packet.headers, budget)
         for one, now in segments:
             while budget.steps > budget.limit:
                 yield
             data = after(now, steps, budget).frame
             if len(data) <= MAX_BYTES:
                 leave(_leaving(one.frame, data))
+                dropped -= one.packets
     except FrameError:
-        return
+        pass
+    hca.nic_vport.sent.discards += dropped
 
 
 def _leaving(frame: Frame, data: bytes) -> Leaving:
