@@ -302,6 +302,7 @@ class TestASnifferInTrouble:
         hca.wire.transmit(hca, frame_to(left))
         assert len(hca.sniffed) == MAX_WAITING
         assert hca.ledger.used == held
+        assert hca.link.dropped == {"sniffer backlog is full": 1}
         left.settle()
         assert sniffer.frames() == []
 

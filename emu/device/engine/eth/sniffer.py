@@ -28,24 +28,19 @@ if TYPE_CHECKING:
 
 
 def copy_received(hca: Hca, frame: Frame) -> None:
-    """Copy a received frame to the SNIFFER_RX tables, if any, now or in the next rounds.
-
-    A copy that a full backlog drops is not counted.
-    """
+    """Copy a received frame to the SNIFFER_RX tables, if any, now or in the next rounds."""
     _copy(hca, hca.sniffer_rx, frame)
 
 
 def copy_sent(hca: Hca, frame: Frame) -> None:
-    """Copy a sent frame to the SNIFFER_TX tables, if any, now or in the next rounds.
-
-    A copy that a full backlog drops is not counted.
-    """
+    """Copy a sent frame to the SNIFFER_TX tables, if any, now or in the next rounds."""
     _copy(hca, hca.sniffer_tx, frame)
 
 
 def _copy(hca: Hca, domain: FlowDomain, frame: Frame) -> None:
-    if domain.root is not None:
-        hca.sniffed.do(len(frame.data), _begin, hca, domain, frame)
+    """Copy a frame to a domain's tables; a full backlog drops the copy, counted in ``dropped``."""
+    if domain.root is not None and not hca.sniffed.do(len(frame.data), _begin, hca, domain, frame):
+        hca.link.dropped["sniffer backlog is full"] += 1
 
 
 def _begin(hca: Hca, domain: FlowDomain, frame: Frame) -> None:
