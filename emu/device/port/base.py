@@ -86,12 +86,6 @@ class Vport(Counting, Protocol):
     def totals(self) -> tuple[Count, Count]:
         """Return the sent and received traffic since power-on."""
 
-    def count_discard(self) -> None:
-        """Count a received packet that its receive WQE cannot take, as it has too many segments."""
-
-    def count_too_small(self) -> None:
-        """Count a packet longer than the receive WQE."""
-
 
 class Route(Protocol):
     """The destination and link layer headers that packets of a connection share."""

@@ -122,14 +122,6 @@ class NicVport:
         """Return the totals without looped-back frames."""
         return self.sent.without(self.looped_out), self.received.without(self.looped_in)
 
-    def count_discard(self) -> None:
-        """Count a received packet that its receive WQE cannot take."""
-        self.received.discards += 1
-
-    def count_too_small(self) -> None:
-        """Count a packet longer than the receive WQE."""
-        self.wqe_too_small += 1
-
     def counters(self) -> dict[str, Traffic]:
         """Return a copy of the traffic since power-on, by names in query_vport_counter_out.
 

@@ -100,14 +100,6 @@ class IbCounts:
         traffic.packets += packets
         traffic.octets += octets
 
-    def count_discard(self) -> None:
-        """Count a packet whose receive WQE has too many segments."""
-        self.dropped["receive request with too many segments"] += 1
-
-    def count_too_small(self) -> None:
-        """Count a packet longer than the receive WQE."""
-        self.dropped["longer than its receive request"] += 1
-
     def counters(self) -> dict[str, Traffic]:
         """Return a copy of the traffic since power-on, by names in query_vport_counter_out.
 
