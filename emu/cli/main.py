@@ -49,9 +49,10 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return name, command and arguments of the first word.
+        """Return the first word, its command and the other words.
 
-        Raises UsageError, with similar names, for an unknown command.
+        Raises UsageError, with similar names, for an unknown command, also under resilient parsing.
+        A first word that begins with "-" is left to click.
         """
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:

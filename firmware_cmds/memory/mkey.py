@@ -73,10 +73,10 @@ def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -
 
 
 def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
-    """Return the device memory that a key covers, all of it allocated; no UMR may move the key.
+    """Return the allocated range of device memory that contains the key's whole range.
 
-    Its start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr). Raises BAD_PARAM_ERR
-    otherwise.
+    The key's start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr). Raises BAD_PARAM_ERR
+    for any other range, with free, length64 or umr_en, and without device memory.
     """
     owner = area.owner(ctx.start_addr, ctx.len) if area is not None else None
     if owner is None or not _is_fixed(ctx):
@@ -89,9 +89,10 @@ def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
 
 
 def _icm(memory: IcmMemory | None, ctx: layout.Mkc) -> SwIcm:
-    """Return the software ICM that a fixed key covers (core/steering/dr_icm_pool.c).
+    """Return the allocated range of software ICM that contains the key's whole range.
 
-    Raises BAD_PARAM_ERR for any other key.
+    Raises BAD_PARAM_ERR for any other range, with free, length64 or umr_en, and without software
+    ICM. Source: core/steering/dr_icm_pool.c.
     """
     owner = memory.owner(ctx.start_addr, ctx.len) if memory is not None else None
     if owner is None or not _is_fixed(ctx):
@@ -104,7 +105,7 @@ def _icm(memory: IcmMemory | None, ctx: layout.Mkc) -> SwIcm:
 
 
 def _is_fixed(ctx: layout.Mkc) -> bool:
-    """Return whether a key covers a fixed range of its length, which no UMR may change."""
+    """Return whether a key is without length64, free and umr_en: no UMR may change its range."""
     return not (ctx.length64 or ctx.free or ctx.umr_en)
 
 

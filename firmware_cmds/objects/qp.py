@@ -320,9 +320,10 @@ def _extension(hca: Hca, qp: Qp) -> tuple[int, ...]:
 def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | None = None) -> None:
     """Register the command of one row of the transition table.
 
-    The handler refuses an unknown QP with BAD_RES_STATE_ERR, a wrong source state with
-    BAD_QP_STATE_ERR, and unsupported or invalid fields with BAD_PARAM_ERR. A refusal changes
-    nothing. ``opened`` describes the extension to the trace.
+    The handler refuses a wrong source state with BAD_QP_STATE_ERR, and unsupported or invalid
+    fields with BAD_PARAM_ERR. An unknown QP, or a stream that has not failed, gets
+    BAD_RES_STATE_ERR; an unknown counter set or queue group BAD_RES_ERR. A refusal changes nothing.
+    ``opened`` describes the extension to the trace.
     """
     row = qp_state.TRANSITIONS[op]
     modifies = "opt_param_mask" in {field.name for field in layout_in.fields}

@@ -47,7 +47,10 @@ def _signed(word: int) -> int:
 
 
 def _mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
-    """Fill in the time of day; refuse with BAD_PARAM_ERR without a real-time clock."""
+    """Fill in the time of day and log_max_freq_adjustment, the largest frequency adjustment.
+
+    Refuse with BAD_PARAM_ERR without a real-time clock.
+    """
     _check_clock(hca)
     seconds, rest = divmod(hca.adapter.real_time.at(hca.clock.now_ns()), SECOND_NS)
     reg.log_max_freq_adjustment = _LOG_MOST_PPB

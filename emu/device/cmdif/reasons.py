@@ -69,8 +69,9 @@ def collect(*packages: ModuleType) -> Sequence[Reason]:
 def reasons_in(source: str, module: str) -> Iterator[Reason]:
     """Yield the reasons in one module's source, one for each text that a reason can have.
 
-    Raises :class:`ReasonError` for a reason that is not fixed text, and for a CmdError call without
-    status and reason by position.
+    A string or a string constant of the module has one text. An f-string over ``self.kind`` has one
+    for each kind of object. Raises :class:`ReasonError` for any other expression, and for a
+    CmdError call without status and reason by position.
     """
     if CmdError.__name__ not in source:
         return

@@ -85,7 +85,8 @@ def teardown(hca: Hca) -> None:
     """Stop the function, destroy all its objects (TEARDOWN_HCA) and return to ENABLED.
 
     Log a warning for each table with objects that the driver left. Firmware pages stay with the
-    function.
+    function. A LAG that it is master of ends, its sub-functions stop, and other switches lose its
+    tables as root.
     """
     for table in hca.tables:
         if table:
@@ -98,9 +99,10 @@ def teardown(hca: Hca) -> None:
 def shut_down(hca: Hca) -> None:
     """Forget objects and firmware pages at once, without logging them; the state becomes DISABLED.
 
-    A driver sends this when its machine goes down without time to destroy its objects. Afterwards
-    the function only executes commands. A sub-function also leaves IN_USE or TEARDOWN_REQUEST,
-    which may raise VHCA_STATE_CHANGE at its manager.
+    A driver sends this when its machine goes down. Afterwards the function only executes commands.
+    A LAG that it is master of ends, its sub-functions stop, and other switches lose its tables as
+    root. A sub-function also leaves IN_USE or TEARDOWN_REQUEST, which may raise VHCA_STATE_CHANGE
+    at its manager.
     """
     log.info("%s: shut down", hca.model.name)
     quiesce(hca)
@@ -191,9 +193,9 @@ def set_link(hca: Hca, *, up: bool) -> None:
 def set_admin(hca: Hca, *, up: bool) -> None:
     """Enable or disable the port on its driver's request.
 
-    Each function whose vPort goes up or down thereby gets a PORT_CHANGE event and notifies the
-    wire. mlx5e reads the link before it enables the port, and waits for the event afterwards
-    (core/en_main.c: mlx5e_open, async_event).
+    Each function whose vPort goes up or down thereby gets a PORT_CHANGE event and notifies the wire
+    and the switch. mlx5e reads the link before it enables the port, and waits for the event
+    afterwards (core/en_main.c: mlx5e_open, async_event).
     """
     before = _links(hca)
     hca.port.set_admin(up=up)
@@ -213,7 +215,8 @@ def set_vport_admin(hca: Hca, *, up: bool) -> None:
 def set_switch_state(hca: Hca, state: VportAdminState) -> None:
     """Set a vPort's state (up, down, or follow the cable) on request of its switch's manager.
 
-    If the vPort goes up or down thereby, the function gets PORT_CHANGE and notifies the wire.
+    If the vPort goes up or down thereby, the function gets PORT_CHANGE and notifies the wire and
+    the switch.
     """
     before = _links(hca)
     hca.nic_vport.switch_state = state
@@ -221,7 +224,7 @@ def set_switch_state(hca: Hca, state: VportAdminState) -> None:
 
 
 def take_down(hca: Hca) -> None:
-    """Take down a failed function's link, so that its peers notice; raise no event at the function.
+    """Take down a failed function's link, and notify the wire and the switch; raise no event.
 
     The only function of an adapter pulls the cable. Otherwise only the function's vPort is
     disabled, and the other functions of its adapter keep the port.
@@ -239,7 +242,10 @@ def _links(hca: Hca) -> list[tuple[Hca, bool]]:
 
 
 def _follow_link(before: list[tuple[Hca, bool]]) -> None:
-    """Raise PORT_CHANGE and notify the wire for functions whose vPort differs from ``before``."""
+    """Raise PORT_CHANGE at each function whose vPort differs from ``before``.
+
+    Each of them also notifies the wire and the switch.
+    """
     for hca, was_up in before:
         up = hca.vport.is_up
         if up == was_up:

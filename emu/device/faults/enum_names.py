@@ -10,7 +10,8 @@ from typing import Any
 def number_of(value: str | int, kind: type[IntEnum]) -> int:
     """Return the number of a name of ``kind``, or the number itself, unchecked.
 
-    Raises ValueError for a string that is no name of ``kind``.
+    Names are the members' without leading underscores: "2ERR_QP" for ``_2ERR_QP``. Case counts.
+    Raises ValueError for any other string, also for the name with its underscore.
     """
     if isinstance(value, str):
         for name, member in kind.__members__.items():
@@ -21,14 +22,20 @@ def number_of(value: str | int, kind: type[IntEnum]) -> int:
 
 
 def names_of(kind: type | tuple[str, ...]) -> list[str]:
-    """Return the names that values of a kind can have; none for numbers or free names."""
+    """Return the names that values of a kind can have; none for numbers or free names.
+
+    An enumeration's names are its members' without leading underscores.
+    """
     if isinstance(kind, tuple):
         return list(kind)
     return [name.lstrip("_") for name in kind.__members__] if issubclass(kind, Enum) else []
 
 
 def name_of(value: object) -> Any:
-    """Return the name of an enumeration's member; other values unchanged."""
+    """Return the name of an enumeration's member without leading underscores.
+
+    Other values are returned unchanged.
+    """
     return value.name.lstrip("_") if isinstance(value, Enum) else value
 
 

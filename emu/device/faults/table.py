@@ -144,7 +144,11 @@ def _alike(uses: Mapping[str, PointAction]) -> Iterator[tuple[list[str], PointAc
 
 
 def _library(plans: Mapping[str, Plan]) -> str:
-    """Return the page's tables of plans with an ``expect``, by the group in their ``row``."""
+    """Return the page's one table of the plans with an ``expect``; other plans are left out.
+
+    Rows are sorted by the first word of ``row``, which names the group, then by the plan's name.
+    Plans without ``row`` come first.
+    """
     rows = sorted(
         ((plan.expect.row.partition(" ")[0], name, plan, plan.expect)
          for name, plan in plans.items() if plan.expect is not None),

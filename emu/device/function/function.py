@@ -219,8 +219,9 @@ class Function:
     def bar_read(self, bar: int, offset: int, length: int) -> bytes:
         """Return bytes of BAR 0 or 2; all-ones outside them and while Memory Space Enable is off.
 
-        All-ones also while a fault rule has the function off the bus. A read that fails because of
-        a bug in the emulator stops the function and returns all-ones.
+        All-ones also while a fault rule has the function off the bus. BAR 2 belongs to the
+        sub-functions. Fault rules that change reads see BAR 0 only. A bug in the emulator returns
+        all-ones and stops the function, in BAR 2 the sub-function alone.
         """
         if bar or offset < 0 or offset + length > self._decoded:
             if bar == _SUB_FUNCTIONS and 0 <= offset <= self._decoded2 - length:
@@ -235,8 +236,9 @@ class Function:
     def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
         """Write BAR 0 or 2; ignore writes outside them and while Memory Space Enable is off.
 
-        Ignored also while the function is off the bus, and where a fault rule drops the write. A
-        failed function only stores its MSI-X table. A bug in the emulator stops the function.
+        Ignored also while the function is off the bus. Writes to BAR 2 go to the sub-functions.
+        Fault rules that drop writes see BAR 0 only, and a failed function stores there only its
+        MSI-X table. A bug in the emulator stops the function, in BAR 2 the sub-function alone.
         """
         if bar or offset < 0 or offset + len(data) > self._decoded:
             if bar == _SUB_FUNCTIONS and 0 <= offset <= self._decoded2 - len(data):

@@ -162,8 +162,8 @@ def build_transport(
 ) -> tuple[int, list[Buffer]]:
     """Return length and buffers from the base transport header to the invariant CRC.
 
-    ``length`` is that of ``payload``, which is padded to 4 bytes. The CRC is zero: a RoCE link
-    layer computes its own.
+    ``length`` must be the total bytes of ``payload``, which is not checked. The padding to 4 bytes
+    follows from it. The CRC is zero: a RoCE link layer computes its own.
     """
     op = packet.op
     pad = -length & wire.PAD_MASK

@@ -106,7 +106,8 @@ def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str
     """Return the fields of a command's input or output that are not zero, by their PRM names.
 
     ``opcode``, ``status`` and ``syndrome`` are left out. The field ``inner`` is shown under the
-    name of its structure. Data too short for the layout is shown as bytes (``unknown``).
+    name of its structure; with ``before``, only the changes. Data too short for the layout is shown
+    as bytes (``unknown``).
     """
     if len(data) < layout.named_size(inner.field if inner is not None else ""):
         return unknown(data)
@@ -224,9 +225,10 @@ def _member(enum: type[_Named], value: int) -> _Named | None:
 
 
 def _inside(view: View, field: Field, inner: Inner) -> dict[str, object] | None:
-    """Return the inner structure's fields that are not zero, or that differ from ``before``.
+    """Return the inner structure's fields: with ``before``, only those that differ from it.
 
-    None when the field has too few bytes.
+    The changed fields have their new values, zero included. Without ``before``, or if it is too
+    short, return the fields that are not zero. None when the field has too few bytes.
     """
     content = _raw(view, field)
     if len(content) < inner.layout.size:

@@ -137,7 +137,11 @@ def _opcode(wqe: Wqe) -> str:
 
 
 def _control_flags(bits: int) -> str:
-    """Return the names of the control segment's flags, joined by "|"; empty without any."""
+    """Return the names of the control segment's flags, joined by "|"; empty without any.
+
+    The names are SIGNALED, SOLICITED and FENCE_n, with the fence's number. Other bits of ``bits``
+    (fm_ce_se) are left out.
+    """
     names = [
         name for name, bit in (("SIGNALED", _SIGNALED), ("SOLICITED", _SOLICITED)) if bits & bit
     ]

@@ -97,8 +97,9 @@ class PacketWire:
     def arrive(self, frame: bytes) -> None:
         """Deliver a frame at once to the function with its DLID; a multicast frame to all.
 
-        The sender of a multicast frame is included. A unicast frame to an unknown DLID is lost
-        without an error; a train raises KeyError. Does not use ``tap``.
+        The sender of a multicast frame is included. A train is delivered to its DLID as well. For
+        an unknown DLID a train raises KeyError, and any other frame is lost without an error.
+        Raises BadPacketError for a malformed frame. Does not use ``tap``.
         """
         if is_train(frame):
             train = parse_train(memoryview(frame))

@@ -28,7 +28,11 @@ _INIT_OPTIONS = {"rre", "rwe", "rae", "rlky"}
 
 
 def _by_step(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the options by transition; options of neither INIT nor RTS belong to RTR."""
+    """Return the options by transition, under the keys "init", "rtr" and "rts".
+
+    All three keys are always present, with an empty dict for a step without options. Options of
+    neither INIT nor RTS belong to RTR, also unknown ones.
+    """
     steps: dict[str, dict[str, Any]] = {"init": {}, "rtr": {}, "rts": {}}
     for name, value in options.items():
         step = "rts" if name in _RTS_OPTIONS else "init" if name in _INIT_OPTIONS else "rtr"

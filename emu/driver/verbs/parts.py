@@ -66,10 +66,11 @@ class Parts:
         return qpn
 
     def on_this_link(self, qpc: Fields) -> Fields:
-        """Return the fields without an address on an Ethernet port, where there is no GID.
+        """Return the fields in a form for this port's type.
 
-        Force loopback (fl) replaces the address. Fields without a peer, and those on InfiniBand,
-        stay unchanged.
+        On every Ethernet port, which has no GID here, ``{"fl": 1}`` (force loopback) replaces the
+        whole primary_address_path. Fields without remote_qpn, and all fields on InfiniBand, are
+        returned unchanged.
         """
         if not self.driver.caps.port_type or "remote_qpn" not in qpc:
             return qpc

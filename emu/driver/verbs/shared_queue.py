@@ -49,11 +49,18 @@ class SharedQueue:
         self.head, self.tail = 0, self.size - 1
 
     def _make(self, log_size: int, log_stride: int) -> int:
-        """Create the form xrq and return its number; not implemented here (``tag_queue.py``)."""
+        """Create the form xrq, set ``pages`` and ``record``, and return its number.
+
+        Raises NotImplementedError here; ``tag_queue.py`` implements it.
+        """
         raise NotImplementedError
 
     def _rmp(self, log_size: int, log_stride: int, _xrcd: object, _cq: object) -> int:
-        """Create an RMP, cyclic for the form ring, and return its number."""
+        """Create an RMP, cyclic for the form ring, and return its number.
+
+        Set ``pages``, the ring's pages, and ``record``, the doorbell record's address. Posting
+        relies on both. Raises DriverError if the command is refused.
+        """
         driver, wq_type = self.node.driver, int(self.form == "ring")
         fields = driver.rmp_fields(
             self.node.pdn, log_wq_sz=log_size, log_wq_stride=log_stride, wq_type=wq_type
@@ -62,7 +69,10 @@ class SharedQueue:
         return int(driver.must(Op.CREATE_RMP, **fields).rmpn)
 
     def _xrc(self, log_size: int, log_stride: int, xrcd: int, cq: CompletionQueue) -> int:
-        """Create an XRC SRQ of the domain and the CQ, and return its number."""
+        """Create an XRC SRQ of the domain and the CQ, and return its number.
+
+        Set ``pages`` and ``record`` as :meth:`_rmp` does.
+        """
         driver, stride = self.node.driver, log_stride - 4
         fields = driver.xrc_srq_fields(
             self.node.pdn, xrcd, cq.cqn, log_size=log_size, log_rq_stride=stride
@@ -75,7 +85,10 @@ class SharedQueue:
     def _srq(
         self, log_size: int, log_stride: int, xrcd: int | None, cq: CompletionQueue | None
     ) -> int:
-        """Run CREATE_SRQ, with domain and CQ only if both are given; return the number."""
+        """Run CREATE_SRQ, with domain and CQ only if both are given; return the number.
+
+        Set ``pages`` and ``record`` as :meth:`_rmp` does.
+        """
         driver, stride = self.node.driver, log_stride - 4
         domain = {} if xrcd is None or cq is None else {"xrcd": xrcd, "cqn": cq.cqn}
         fields = driver.srq_fields(self.node.pdn, log_size=log_size, log_rq_stride=stride, **domain)

@@ -106,7 +106,7 @@ class TagQueue(SharedQueue):
         """Number of unexpected messages that the software has handled."""
 
     def _make(self, log_size: int, log_stride: int) -> int:
-        """Create the XRQ and return its number."""
+        """Create the XRQ, set ``pages`` and ``record``, and return its number."""
         fields = self.fields(log_size, log_stride)
         self.pages = unpack64(fields["extra"])
         self.record = fields["xrq_context"]["wq"]["dbr_addr"]

@@ -89,7 +89,10 @@ class GuestChannel:
         return self._begin(frames.RUN, payload, name, sink)
 
     def ask(self, what: str, **about: str) -> GuestJob:
-        """Send a request to the guest's exec server (:mod:`emu.guests.named.exec_server`)."""
+        """Send a request to the guest's exec server (:mod:`emu.guests.named.exec_server`).
+
+        Return its job without waiting for the answer. Raises as :meth:`start` does.
+        """
         payload = json.dumps({"what": what, **about}).encode()
         return self._begin(frames.ASK, payload, what, None)
 
@@ -104,9 +107,11 @@ class GuestChannel:
         self.wait_for(lambda: self._clock == stamp, self._hang_timeout)
 
     def _begin(self, kind: int, payload: bytes, name: str, sink: Sink | None) -> GuestJob:
-        """Register a new job (numbers 1 to 65535), send its first frame, and return the job.
+        """Register a new job, send its first frame, and return the job.
 
-        Raises the channel's failure (:meth:`fail`) before anything is sent.
+        Numbers count from 1 to 65535 and wrap without a check: an old job of that number is
+        replaced. Raises the channel's failure (:meth:`fail`) before anything is sent, and the
+        GuestHungError or ChannelClosedError of :meth:`send`.
         """
         with self._changed:
             self._raise_failure()
@@ -117,7 +122,10 @@ class GuestChannel:
         return job
 
     def power(self, action: str) -> None:
-        """Make the guest ``reboot`` or ``poweroff``; it sends nothing more until it is up again."""
+        """Make the guest ``reboot`` or ``poweroff``; it sends nothing more until it is up again.
+
+        Raises as :meth:`send` does.
+        """
         self.send(frames.POWER, 0, action.encode())
 
     def expect_reboot(self) -> None:

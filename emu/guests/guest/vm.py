@@ -192,7 +192,11 @@ class Vm:
 
     @property
     def log_files(self) -> dict[str, Path]:
-        """Its logs: ``console``, ``qemu``, and ``server``, of the functions' server, if any."""
+        """Its logs: ``console`` and ``qemu``, which need not exist, and ``server``.
+
+        ``server`` is the shared server's log if another process serves the functions and has one;
+        else the own server.log once that file exists. Otherwise the key is missing.
+        """
         own = self.logs / "server.log"
         server = (own if own.exists() else None) if self._served is None else self._served.log
         logs = {"console": self.logs / "console.log", "qemu": self.logs / "qemu.log"}

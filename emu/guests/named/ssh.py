@@ -49,7 +49,9 @@ def host_of(name: str) -> str:
 def name_of(host: str) -> str:
     """Return ``NAME`` or ``LAB/GUEST`` of an ssh host name; guests' names may have dots.
 
-    Raises :class:`LabError` if no such guest runs.
+    A running ``NAME`` is returned as it is, and GUEST.LAB of a running lab as ``LAB/GUEST`` without
+    a check of the guest. A guest that only one lab has becomes ``LAB/GUEST``. Raises LabError for
+    other names, which are unknown or ambiguous.
     """
     name = host.removesuffix(SUFFIX)
     for entry in running.entries():

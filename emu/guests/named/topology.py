@@ -244,7 +244,11 @@ def _named(guest: LabGuestTable, table: int) -> Iterator[_Named]:
 
 
 def _filled(value: object, number: int) -> Any:
-    """Return a value with ``{n}`` replaced in its texts; a list becomes a tuple."""
+    """Return a text with ``{n}`` replaced by ``number``, or a tuple of such texts for a sequence.
+
+    Lists and tuples are filled at any depth, and lists become tuples. Any other value, also a dict,
+    is returned unchanged.
+    """
     if isinstance(value, str):
         return value.replace("{n}", str(number))
     if isinstance(value, list | tuple):

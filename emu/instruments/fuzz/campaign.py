@@ -87,9 +87,9 @@ class FuzzCampaign:
     def run(self, seconds: float | None, runs: int | None) -> None:
         """Run for ``seconds``, for ``runs`` inputs, or until interrupted.
 
-        Guests are booted, and stopped at the end. Inputs, findings and progress are stored in the
-        corpus meanwhile; hit counts and the plot at the end. Raises UserError, and LabError if no
-        guest boots.
+        Both limits apply only between inputs and minimizations. Guests are booted and stopped
+        at the end. Inputs, findings and progress are stored in the corpus meanwhile; hit counts and
+        the plot at the end. Raises UserError, and LabError if no guest boots.
         """
         end = None if seconds is None else time.monotonic() + seconds
         try:
@@ -110,9 +110,10 @@ class FuzzCampaign:
             self._finish()
 
     def _run(self, loop: FuzzLoop, continues: Callable[[], bool]) -> None:
-        """Run all guests, each in a thread; if one fails, the others end after their current input.
+        """Run all guests, each in a thread; a single guest runs in the calling thread.
 
-        The first failure is raised.
+        If one fails, the others end after their current input or minimization. The failure of the
+        first guest in order that has failed is raised.
         """
         if len(self._executors) == 1:
             self._work(loop, self._executors[0], continues)
@@ -128,7 +129,9 @@ class FuzzCampaign:
     def _work(self, loop: FuzzLoop, executor: InputExecutor, continues: Callable[[], bool]) -> None:
         """Carry out inputs in one guest while ``continues`` holds; minimize waiting findings first.
 
-        An exception makes all other guests end, and is raised.
+        ``continues`` is asked only before each input or waiting minimization; neither is
+        interrupted. An exception is raised, and the loops of the other guests end after their
+        current input or minimization.
         """
         try:
             while True:

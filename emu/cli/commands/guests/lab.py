@@ -165,7 +165,11 @@ def _checks() -> topology.Checks:
 
 
 def _state(name: str) -> tuple[str, str, str]:
-    """Return a guest's state, kernel and used memory; the last two are empty if it is not up."""
+    """Return a guest's state, kernel release, and the guest's own memory use ("N of M MiB").
+
+    The last two are empty for a guest that is not up, and for an unexpected answer of one that is.
+    The state is "down: ERROR" if the command in an up guest fails.
+    """
     words = ["sh", "-c", 'uname -r; free -m | awk \'/^Mem/ {print $3, "of", $2, "MiB"}\'']
     state = attach.state_of(name)
     if state != UP:

@@ -159,8 +159,8 @@ def _carry_on(
 ) -> None:
     """Execute the pending runs under the campaign's lock, report, and exit the process.
 
-    The status is 0 if all chosen runs passed, else 1. Raises UsageError for ``jobs`` with ``dask``,
-    and UserError if another process holds the lock.
+    The status is 0 if each chosen run passed or was skipped, else 1. Raises UsageError for ``jobs``
+    with ``dask``, and UserError if another process holds the lock.
     """
     if jobs is not None and dask is not None:
         raise click.UsageError(

@@ -58,7 +58,7 @@ def minimize(
     no_share: bool,
     **choices: object,
 ) -> None:
-    """Find a minimal plan with which COMMAND fails the same way as in RECORD.
+    """Find a minimal plan with which COMMAND fails the same way as with all faults of RECORD.
 
     The search removes rules, then single firings of the remaining rules, while COMMAND still ends
     with the same status, times out, or loses its guest. Each trial boots a guest. A failure counts

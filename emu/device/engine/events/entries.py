@@ -118,6 +118,7 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     """Put the CQ into an error status for good, drop its held packets, and raise CQ_ERROR.
 
     The CQ takes no more entries. The queues that report to it stop in a later poll of the function.
+    An overrun is also counted in ``hca.cq_overruns``, which the driver reads as cq_overrun.
     """
     log.warning("%r: %s: no more completions; destroy the CQ and its queues", cq, why)
     cq.status = _STATUSES[syndrome]

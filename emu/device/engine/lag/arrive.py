@@ -102,7 +102,9 @@ def _take(adapter: Adapter[Hca], frame: Frame) -> None:
 def _steer(adapter: Adapter[Hca], frame: Frame) -> None:
     """Steer the frame by the master's tables; give it to the port's function if they miss.
 
-    A frame without complete headers is dropped and counted as an error of the port.
+    The port's function also gets the frame if the LAG has no usable master any more. Without a
+    function (the adapter's manager) the frame is lost. A frame without complete headers is dropped
+    and counted as an error of the port.
     """
     hca = adapter.manager.node
     if hca is None:

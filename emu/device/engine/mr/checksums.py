@@ -78,7 +78,11 @@ def _reflected(data: bytes, table: array[int], crc: int) -> int:
 
 @cache
 def _reflected_table(polynomial: int) -> array[int]:
-    """Return the table from a reflected register's low 16 bits to the XOR of its other bits."""
+    """Return the table of a reflected CRC for steps of 16 bits; the result is cached.
+
+    The index is the register's low 16 bits XOR the next word of data. The next register is
+    ``(register >> 16) ^ entry``. ``polynomial`` is reflected and has up to 64 bits.
+    """
     by_byte = []
     for byte in range(256):
         value = byte
@@ -94,7 +98,10 @@ def _reflected_table(polynomial: int) -> array[int]:
 
 @cache
 def _t10_table() -> array[int]:
-    """Return the table from the XOR of the 16-bit register and data to the next register."""
+    """Return the table of T10-DIF's CRC for steps of 16 bits; the result is cached.
+
+    The index is the register XOR the next big-endian word of data. The entry is the next register.
+    """
     by_byte = []
     for byte in range(256):
         value = byte << 8

@@ -35,8 +35,9 @@ _WITH_MTU: Final = (*_WITH_PATH, QpType.DCI)
 def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Selection) -> None:
     """Refuse with BAD_PARAM_ERR an invalid value in the fields that ``what`` takes from ``given``.
 
-    Checks port, P_Key index, GID or LID path, alternate path, MTU, log_msg_max, udp_sport, LAG
-    affinity, and the depths for READs. Other fields may have any value.
+    Checks port, P_Key index, MTU, log_msg_max, LAG affinity, the depths for READs, and for RC, UC
+    and XRC the primary path. Other services, or no apm, have no alternate path: one is refused.
+    RTS2RTS_QP with udp_sport is refused without its capability, whatever the value.
     """
     caps, path = hca.caps, given.primary_address_path
     if "vhca_port_num" in what.path:

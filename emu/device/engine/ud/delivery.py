@@ -162,15 +162,18 @@ def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
 def _subnet_management(hca: Hca, mad: bytes, origin: Origin) -> bytes | None:
     """Return the response to an SMP; None if the SMP is for QP0 or has no response.
 
-    SMPs have no keys, but a virtual lane only for QP0: SMPs of other senders are not answered (IBTA
-    13.5.1).
+    The datagram then goes to the queue pair. SMPs have no keys, but a virtual lane only for QP0:
+    SMPs of other senders are not answered (IBTA 13.5.1).
     """
     taken = sma.taken_at_qp0(mad) if origin.qpn == QP0 else None
     return None if taken is None else own_smps.answer(hca, taken, origin.lid)
 
 
 def _performance_management(hca: Hca, mad: bytes, origin: Origin) -> bytes | None:
-    """Return the response to a PerfMgt request; None for other classes or wrong keys."""
+    """Return the response to a PerfMgt Get or Set, also one with an error status.
+
+    None for other methods, other classes and wrong keys; the datagram then goes to the queue pair.
+    """
     if not may_manage(hca.ib, origin):
         return None
     is_for_us = pma_mad.view(mad).mad_hdr.mgmt_class == MgmtClass.PERF_MGMT

@@ -233,8 +233,9 @@ def set_psv(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> Work:
 def _translations(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int, length: int) -> bytes:
     """Return the request's translation entries, inline or read from guest memory; b"" for none.
 
-    Raises BadWqeError for entries beyond the WQE, and AccessError for their memory. The driver's
-    own queue pair may read through a key of any domain.
+    Raises BadWqeError for inline entries beyond the WQE, and for a WQE too short for the data
+    segment of a list that is not inline. Raises AccessError for the memory that the segment names.
+    The driver's own queue pair may read through a key of any domain.
     """
     if not length:
         return b""

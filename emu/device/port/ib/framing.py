@@ -54,7 +54,11 @@ class IbRoute:
         return self.dlid
 
     def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
-        """Return the packet's bytes, with ``length`` bytes of ``payload`` and a CRC of 0."""
+        """Return the packet's bytes with all of ``payload`` and an invariant CRC of 0.
+
+        ``length`` must be the total bytes of ``payload``, which is not checked: padding and the
+        lengths in the headers follow from it.
+        """
         inner, parts = build_transport(packet, self.pkey, payload, length)
         if self.grh is not None:
             return b"".join((*_global(self, self.grh, inner), *parts))

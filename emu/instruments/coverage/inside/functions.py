@@ -182,8 +182,9 @@ def load(module: str) -> set[str]:
 def owned(ran: dict[str, set[str]], known: dict[str, set[str]]) -> list[tuple[str, str]]:
     """Return name and module of the functions that ran while each module was loading, sorted.
 
-    A name that no module has any more is freed init code of the module that was loading. A name of
-    several modules counts for the loading one first.
+    A function that ran during several loads appears once for each of them. A name that no module
+    has any more is freed init code of the module that was loading. A name of several modules counts
+    for the loading one, else for the first in the order of ``known``.
     """
     return sorted(
         (name, next((one for one in (current, *known) if name in known[one]), current))

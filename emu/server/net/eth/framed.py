@@ -101,8 +101,9 @@ class FramedUplink(SegmentPort):
     def deliver(self, frame: Frame) -> None:
         """Send a frame now, or in a later round beyond the round's budget.
 
-        Count "queue full" when the backlog or the peer's queue is full, and "malformed" for a bad
-        super-frame. A closed socket loses frames uncounted.
+        Frames that a full socket does not take wait in a queue of MAX_QUEUED bytes (1 MiB). Count
+        "queue full" only beyond that queue or the backlog, and "malformed" for a bad super-frame.
+        A closed socket loses frames uncounted.
         """
         if not self._backlog.do(len(frame.data), self._send, frame):
             self.dropped["queue full"] += 1
@@ -110,7 +111,8 @@ class FramedUplink(SegmentPort):
     def _send(self, frame: Frame) -> None:
         """Queue the frames for the peer, and write unless the socket is full.
 
-        Count "malformed" for a super-frame that cannot be cut, and "queue full" above MAX_QUEUED.
+        Count each queued frame as sent. Count "malformed" for a super-frame that cannot be cut, and
+        "queue full" for a frame above MAX_QUEUED. A closed socket loses the frame uncounted.
         """
         if self._sock is None:
             return

@@ -173,7 +173,11 @@ class LocalFabric:
             link.take(IbLinkPacket(frame, self._receive))
 
     def _receive(self, frame: bytes) -> None:
-        """Deliver a packet to its function's port, past the watcher; drop it without a function."""
+        """Deliver a packet to the function with its DLID; drop it silently without one.
+
+        The watcher observes the packet first, also a malformed one, which is then dropped with a
+        warning in the log.
+        """
         node = self._nodes.get(destination(frame))
         if node is None:
             return
@@ -239,7 +243,10 @@ class LocalFabric:
             link.take(DatagramLinkPacket(packet, partial(self._enter, lid=lid, origin=origin)))
 
     def _enter(self, packet: Datagram, lid: int, origin: Origin) -> None:
-        """Deliver a datagram to the port with this LID, past the watcher, if the port exists."""
+        """Deliver a datagram to the port with this LID; drop it silently without such a port.
+
+        The watcher observes the datagram first, if the port's link is up.
+        """
         hca = self._nodes.get(lid)
         if hca is None:
             return

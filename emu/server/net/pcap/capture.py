@@ -78,18 +78,18 @@ class EthernetInterface(CaptureInterface):
     """Implements :class:`emu.server.net.eth.function_port.FrameWatcher`."""
 
     def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
-        """Forward a frame that the function sends, and record the frame with its outcome.
+        """Forward a frame that the function sends by ``carry``, and record it with its outcome.
 
-        The record names the reasons that counted a drop during ``carry``, whose exceptions pass
-        through.
+        The record names the reasons that counted a drop during ``carry``, and precedes the packets
+        that ``carry`` causes. Exceptions of ``carry`` pass through; the frame is recorded anyway.
         """
         self._record(frame, port.dropped, carry, is_sent=True)
 
     def received(self, hca: Hca, frame: Frame, carry: Callable[[], None]) -> None:
-        """Forward a frame that the function receives, and record the frame with its outcome.
+        """Forward a frame that the function receives by ``carry``, and record it with its outcome.
 
-        The record names the reasons that counted a drop during ``carry``, whose exceptions pass
-        through.
+        The record names the reasons that counted a drop during ``carry``, and precedes the packets
+        that ``carry`` causes. Exceptions of ``carry`` pass through; the frame is recorded anyway.
         """
         self._record(frame, _Discarded(hca), carry, is_sent=False)
 
@@ -99,8 +99,9 @@ class EthernetInterface(CaptureInterface):
     ) -> None:  # fmt: skip
         """Reserve the frame's position in the file, forward the frame, and fill the position.
 
-        Packets that ``carry`` causes thus come behind it. An unreadable counter is logged, and the
-        frame is recorded without a reason.
+        Packets that ``carry`` causes thus come behind it. Exceptions of ``carry`` pass through
+        after the frame is recorded. An unreadable counter is logged, and the frame is recorded
+        without a reason.
         """
         place, now = self.file.reserve(), time.time_ns()
         before: Mapping[str, int] = {}

@@ -135,10 +135,11 @@ def _remember(
     key: Hashable,
     decision: Decision,
 ) -> None:
-    """Cache a decision for packets with the same key, if its key parts are known.
+    """Cache a decision for packets with the same key.
 
-    A decision with new key parts first adds them to the cache key. One beyond MAX_LEARNED is not
-    cached.
+    A decision with new key parts first extends the cache key, and is cached at once under the
+    extended key. Do nothing if its parts are None (not known), or if the learnt parts would exceed
+    MAX_LEARNED.
     """
     parts = decision.parts
     if parts is None:

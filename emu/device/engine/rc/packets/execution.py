@@ -95,8 +95,9 @@ class PacketExecution:
         """Execute a packet of a SEND or a WRITE; return None if its data are placed.
 
         A first packet starts the message and takes the receive WQE of a SEND; the last one
-        completes the message. An executed packet advances epsn and, if requested, is acknowledged.
-        Other outcomes are those of the steps in ``engine.rc.responder``; epsn then stays.
+        completes the message. An executed packet advances epsn and, if requested, is acknowledged,
+        never on UC. Other outcomes are those of the steps in ``engine.rc.responder``; epsn then
+        stays.
         """
         op, message, refused = packet.op, self.message, None
         if op.is_first or message is None:
@@ -119,7 +120,9 @@ class PacketExecution:
     def _place(self, packet: Packet, message: Message) -> Outcome | None:
         """Write the packet's data to their memory; complete the message after the last packet.
 
-        Returns None if done. Only then epsn and the offset advance, and the ACK is queued.
+        Returns None if done: epsn advances, and an ACK that the packet requests is queued, never on
+        UC. Otherwise returns the refusal, and epsn stays. The offset advances once the data are
+        written, also if the completion is then refused.
         """
         hca, qp, op, size = (
             self._connection.hca,
@@ -149,8 +152,8 @@ class PacketExecution:
     def train(self, train: Train) -> Outcome | None:
         """Execute middle packets of the message, which are in order and of the right length.
 
-        Returns None if all are placed: epsn advances, and a requested ACK is queued. Any other
-        outcome means that none is placed.
+        Returns None if all are placed: offset and epsn advance, and a requested ACK is queued,
+        never on UC. Any other outcome means that none is placed.
         """
         hca, qp, message = self._connection.hca, self._connection.qp, self.message
         assert message is not None

@@ -142,9 +142,10 @@ class Framer:
         payload: Sequence[memoryview] | Sequence[bytes] = (),
         length: int = 0,
     ) -> bytes:
-        """Return the whole frame, with ``length`` bytes of ``payload`` and its invariant CRC.
+        """Return the whole frame, with all of ``payload`` and its invariant CRC.
 
-        The UDP checksum is 0.
+        ``length`` must be the total bytes of ``payload``, which is not checked: padding and the
+        lengths in the headers follow from it. The UDP checksum is 0.
         """
         size, parts = build_transport(packet, self._pkey, payload, length)
         front, crc = self._fronts.get(size) or self._front(size)
@@ -171,7 +172,10 @@ class Framer:
 
 
 def _masked(ip: bytes, udp: bytes) -> int:
-    """Return the CRC over a masked local route header, network header and UDP header."""
+    """Return the CRC over a masked local route header, network header and UDP header.
+
+    Fields that routers change are masked with ones. An empty ``udp`` (RoCE v1) is left out.
+    """
     if len(ip) == IPV4_BYTES:
         ip = ip[:1] + b"\xff" + ip[2:8] + b"\xff" + ip[9:10] + b"\xff\xff" + ip[12:]
     else:
