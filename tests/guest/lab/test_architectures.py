@@ -6,10 +6,13 @@ import re
 
 import pytest
 from helpers.guest.guests import (
+    SECONDS,
     addresses_ready,
     no_complaints_since_boot,
     pings,
+    reaches,
     run,
+    running,
     two_namespaces,
 )
 from helpers.guest.traffic_tools import PINGPONGS
@@ -103,3 +106,20 @@ def test_the_driver_loads_again_without_a_complaint(guest):
         """,
     )
     no_complaints_since_boot(guest, known=KNOWN)
+
+
+@pytest.mark.slow
+def test_guests_of_both_byte_orders_exchange_data(lab, tmp_path):
+    """By RoCE, over the fabric; the programs compare what they receive."""
+    fabric = {"devices": ("connectx6dx",), "fabric": f"unix:{tmp_path / 'fabric'}"}
+    big = GuestOptions(arch="s390x", suite="sid", boot_timeout=400, **fabric)
+    with running(GuestOptions(**fabric), big) as guests:
+        for number, guest in enumerate(guests, 1):
+            run(guest, f"ip address add 10.0.0.{number}/24 dev eth0; ip link set eth0 up")
+        reaches(guests[0], "10.0.0.2")
+        for command in ("rping -s -a 10.0.0.2 -C 5 -V", "ibv_rc_pingpong -d mlx5_0 -g 3 -c -n 100"):
+            job = guests[1].popen(command)
+            client = command.replace("-s -a", "-c -a")
+            client += " 10.0.0.2" if client.startswith("ibv") else ""
+            run(guests[0], f"sleep 2; {client}")
+            assert guests[1].wait(job, timeout=SECONDS) == 0
