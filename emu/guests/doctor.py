@@ -159,13 +159,15 @@ def _kvm(program: Qemu | None, built: Image | None) -> Check:
         result = "no accessible /dev/kvm: guests run on emulated processors"
         return Check("KVM", State.NOTE, result)
     answer = accel.known_answer(program) if program else None
-    if answer is None and program and built:
-        answer = accel.kvm_boots(program, built)
+    if program and built:
+        answer = accel.kvm_boots(program, built, again=True)
     if answer is None:
         return Check("KVM", State.NOTE, "not tried yet: needs QEMU and a guest image")
     if answer:
         return Check("KVM", State.GOOD, "boots a kernel")
-    return Check("KVM", State.NOTE, "does not boot a kernel: guests run on emulated processors")
+    certain = program is not None and accel.is_certain(program)
+    why = "does not boot a kernel" if certain else "boots no kernel within 10 s"
+    return Check("KVM", State.NOTE, f"{why}: guests run on emulated processors")
 
 
 def _images(images: dict[str, Image]) -> list[Check]:

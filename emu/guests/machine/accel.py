@@ -10,6 +10,7 @@ import logging
 import os
 import platform
 import subprocess
+import time
 from pathlib import Path
 
 from emu.guests import cache
@@ -21,7 +22,13 @@ from emu.guests.workdir import work_directory
 
 logger = logging.getLogger(__name__)
 
+STORE = "kvm-boots.json"
+"""File of the cached answers."""
 PROBE_TIMEOUT = 10.0  # seconds; a working KVM needs one or two
+_SLOW_SECONDS = 24 * 3600
+"""Seconds for which a boot that took too long counts as one that KVM does not do."""
+_INTERNAL_ERROR = b"KVM internal error"
+"""QEMU then stops the guest and does not end (accel/kvm/kvm-all.c: kvm_handle_internal_error)."""
 _DEVICE = Path("/dev/kvm")
 _MARKER = "mlx5emu: KVM works"
 _INIT = f"""#!/bin/busybox sh
@@ -48,30 +55,48 @@ def is_accessible() -> bool:
 def known_answer(qemu: Qemu) -> bool | None:
     """Return the cached answer whether KVM boots a kernel here; None if untested.
 
-    Return False without access to /dev/kvm. No kernel is booted.
+    Return False without access to /dev/kvm. A boot that only took too long counts for a day,
+    because the host may have been busy. No kernel is booted.
     """
     if not is_accessible():
         return False
-    answer = cache.load_json(cache.cache_dir() / "kvm.json").get(_host(qemu))
+    answer = cache.load_json(_store()).get(_host(qemu))
+    if isinstance(answer, float):
+        return False if time.time() - answer < _SLOW_SECONDS else None
     return answer if isinstance(answer, bool) else None
 
 
-def kvm_boots(qemu: Qemu, image: Image) -> bool:
+def is_certain(qemu: Qemu) -> bool:
+    """Return whether the cached answer is a yes or a definite no, instead of a boot too slow."""
+    return isinstance(cache.load_json(_store()).get(_host(qemu)), bool)
+
+
+def kvm_boots(qemu: Qemu, image: Image, *, again: bool = False) -> bool:
     """Return whether KVM boots a stock kernel here; boot ``image``'s kernel once to find out.
 
-    The answer is cached for this host kernel, processor and QEMU.
+    The answer is cached for this host kernel, processor and QEMU. With ``again`` an answer that is
+    not certain is replaced.
     """
-    answer = known_answer(qemu)
-    if answer is not None:
+    if (answer := known_answer(qemu)) is not None and (is_certain(qemu) or not again):
         return answer
     with cache.lock("kvm"):
-        answer = known_answer(qemu)
+        answer = None if again else known_answer(qemu)
         if answer is None:
             answer = _try(qemu, image)
-            logger.info("KVM %s a kernel on this host", "boots" if answer else "does not boot")
-            store = cache.cache_dir() / "kvm.json"
-            cache.save_json(store, cache.load_json(store) | {_host(qemu): answer})
-    return answer
+            said = {True: "boots", False: "does not boot", None: "was too slow to boot"}[answer]
+            logger.info("KVM %s a kernel on this host", said)
+            stored = time.time() if answer is None else answer
+            cache.save_json(_store(), cache.load_json(_store()) | {_host(qemu): stored})
+    return bool(answer)
+
+
+def forget() -> None:
+    """Remove all cached answers, so that the next guest asks again."""
+    _store().unlink(missing_ok=True)
+
+
+def _store() -> Path:
+    return cache.cache_dir() / STORE
 
 
 def _host(qemu: Qemu) -> str:
@@ -84,24 +109,29 @@ def _host(qemu: Qemu) -> str:
     return f"{platform.release()} / {models[0] if models else '?'} / QEMU {qemu.version_text}"
 
 
-def _try(qemu: Qemu, image: Image) -> bool:
-    """Boot a kernel with KVM for at most 10 s; return whether its init printed the marker."""
+def _try(qemu: Qemu, image: Image) -> bool | None:
+    """Boot a kernel with KVM; return whether its init printed the marker, None after 10 s.
+
+    False is definite: QEMU does not start, ends early, or reports an internal error of KVM.
+    """
     with work_directory() as work:
-        initrd = work / "initrd"
+        initrd, said = work / "initrd", work / "output"
         initrd.write_bytes(initramfs.build(image.busybox, [], {}, init=_INIT))
         machine = Machine(
             qemu=qemu, accelerator="kvm", kernel=image.kernel, initrd=initrd, memory_mib=512
         )
-        try:
-            result = subprocess.run(
-                arguments(machine),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=PROBE_TIMEOUT,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-    return _MARKER in result.stdout
+        with said.open("wb") as output:
+            try:
+                subprocess.run(
+                    arguments(machine),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    check=False,
+                    timeout=PROBE_TIMEOUT,
+                )
+            except OSError:
+                return False
+            except subprocess.TimeoutExpired:
+                return False if _INTERNAL_ERROR in said.read_bytes() else None
+        return _MARKER.encode() in said.read_bytes()

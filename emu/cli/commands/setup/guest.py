@@ -17,7 +17,7 @@ from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages
 from emu.guests.errors import LabError
 from emu.guests.image import image
 from emu.guests.image.recipe import recipe
-from emu.guests.machine import qemu, saved
+from emu.guests.machine import accel, qemu, saved
 from emu.host.printable import one_line
 
 
@@ -124,6 +124,7 @@ def clean(suites: tuple[str, ...], old: bool, kernels: bool, everything: bool) -
             freed += _remove_directories("kernels", "headers")
         if everything:
             freed += _remove_directories("images", "qemu", "plugins", "runs")
+            accel.forget()
     click.echo(f"{decimal(freed)} freed")
 
 
