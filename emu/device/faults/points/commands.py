@@ -106,7 +106,7 @@ def _holder(
     return command.opened.layout(asked), name
 
 
-_INPUT = Opened("those of the command's input", _layout_in)
+_INPUT = Opened("fields of the command's input", _layout_in)
 _DELIVERY = one_of("delivery", DeliveryStat, 127)
 
 
@@ -240,7 +240,7 @@ class CommandRuns(_OfCommand[Portions[bool]]):
         """
         return self._followed(self._run(self._starved()))
 
-    @action("the command does not run and gets status and syndrome", takes=[STATUS, SYNDROME])
+    @action("the command does not run and fails with status and syndrome", takes=[STATUS, SYNDROME])
     def fail(self, rule: Rule) -> Portions[bool]:
         """Refuse it with the rule's status and syndrome (INT_ERR by default).
 
@@ -253,13 +253,13 @@ class CommandRuns(_OfCommand[Portions[bool]]):
         """Drop it: the command does not run, never completes, and the device keeps its slot."""
         return self._followed(_never())
 
-    @action("it is delayed by ms", needs=[MS])
+    @action("the command is delayed by ms", needs=[MS])
     def delay(self, rule: Rule) -> Portions[bool]:
         """Run it after ``ms``; the slot stays with the device until then."""
         self.faults.later(rule, lambda: self._begin_late(self._late()), self)
         return self._followed(_never())
 
-    @action("fields of the command's input get the values in set",
+    @action("fields of the command's input are set to the values in set",
             needs=[_new_fields(is_out=False)])  # fmt: skip
     def corrupt(self, rule: Rule) -> Portions[bool]:
         """Change fields of its input and run it.
@@ -318,8 +318,8 @@ class CommandHasRun(_OfCommand[Portions[bool]]):
         """Write its output to the driver and return its slot; show the completion at its point."""
         return self._deliver(int(DeliveryStat.OK))
 
-    @action("the command has run and gets status and syndrome instead of its output, or a delivery"
-            " status beside it", takes=[STATUS, SYNDROME, _DELIVERY])  # fmt: skip
+    @action("the command has run; status and syndrome replace its output, or a delivery status"
+            " accompanies the output", takes=[STATUS, SYNDROME, _DELIVERY])  # fmt: skip
     def fail(self, rule: Rule) -> Portions[bool]:
         """Replace its output by status and syndrome, or with ``delivery`` set only that status.
 
@@ -333,19 +333,19 @@ class CommandHasRun(_OfCommand[Portions[bool]]):
         out[4:8] = error.syndrome.to_bytes(4, "big")
         return self.go_on()
 
-    @action("the command has run and never completes")
+    @action("the command has run but never completes")
     def drop(self, _rule: Rule) -> Portions[bool]:
         """Drop the completion: the device keeps its slot."""
         return _never()
 
-    @action("it is delayed by ms", needs=[MS])
+    @action("the command's output is delayed by ms", needs=[MS])
     def delay(self, rule: Rule) -> Portions[bool]:
         """Deliver its output after ``ms``; the slot stays with the device until then."""
         self.faults.later(rule, lambda: self._begin_late(self._late()), self)
         return _never()
 
-    @action("fields of the command's output get the values in set, also those of a page of"
-            " capabilities (`capability.num_ports`) or of a register (`register_data.oper_mtu`)",
+    @action("fields of the command's output are set to the values in set, also in capabilities"
+            " (`capability.num_ports`) and registers (`register_data.oper_mtu`)",
             needs=[_new_fields(is_out=True)])  # fmt: skip
     def corrupt(self, rule: Rule) -> Portions[bool]:
         """Change fields of its output and deliver it.
@@ -355,7 +355,7 @@ class CommandHasRun(_OfCommand[Portions[bool]]):
         self._set(rule, is_out=True)
         return self.go_on()
 
-    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    @action("data replaces the first bytes", needs=[DATA])
     def replace(self, rule: Rule) -> Portions[bool]:
         """Overwrite the first bytes of its output and deliver it.
 
@@ -380,7 +380,8 @@ class CommandHasRun(_OfCommand[Portions[bool]]):
 
 
 @point(
-    COMPLETION_POINT, "a command's slot is returned to the driver; the event is not raised yet",
+    COMPLETION_POINT,
+    "a command's slot is returned to the driver; its completion event is not posted yet",
     *_FIELDS, opened=_INPUT,
 )  # fmt: skip
 class CommandCompletes(_OfCommand[bool], Losable[bool], Delayable[bool]):
@@ -397,7 +398,7 @@ class CommandCompletes(_OfCommand[bool], Losable[bool], Delayable[bool]):
         """Report its slot in an event now."""
         self._finish()
 
-    @action("the event is repeated, count times (1)", takes=[COUNT])
+    @action("the completion event is repeated count times (default 1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> bool:
         """Report its slot, and ``count`` times more after the other commands of the round."""
         for _ in range(rule["count"] or 1):

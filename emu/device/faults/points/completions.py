@@ -62,7 +62,7 @@ def _syndrome(rule: Rule) -> CqeSyndrome:
 
 
 @point(
-    WQE_POINT, "a work request of a send queue is read",
+    WQE_POINT, "the device reads a work request of a send queue",
     EventField("opcode", Opcode, is_recorded=True), EventField("qpn", int),
     EventField("service", QpType), EventField("index", int),
 )  # fmt: skip
@@ -100,7 +100,7 @@ class WorkRequest(Event[Failure | None]):
     def go_on(self) -> None:
         """Do nothing: the dispatcher executes the request."""
 
-    @action("the work request gets an error syndrome and its queue stops", takes=[_SYNDROME])
+    @action("the work request fails with an error syndrome and its queue stops", takes=[_SYNDROME])
     def fail(self, rule: Rule) -> Failure:
         """Return the failure with which the dispatcher completes the request unexecuted.
 
@@ -115,7 +115,7 @@ class WorkRequest(Event[Failure | None]):
     EventField("cqn", int), EventField("wqe_counter", int), EventField("wqe_opcode", Opcode),
     EventField("byte_cnt", int),
     EventField("service", QpType),
-    opened=Opened("those of the entry", lambda _match: cqe64, "cqe."),
+    opened=Opened("fields of the entry", lambda _match: cqe64, "cqe."),
 )  # fmt: skip
 class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
     """An entry for a completion queue. A dropped entry counts as written for the dispatcher."""
@@ -193,8 +193,8 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
         return self._write(self._entry, self._op_own, solicited=self._solicited)
 
     @action(
-        "the completion gets an error syndrome and its queue pair stops; signature errors are left"
-        " alone, as they do not complete a request",
+        "the completion reports an error syndrome and its queue pair stops; signature errors are"
+        " unchanged, because they do not complete a request",
         takes=[_SYNDROME, _VENDOR],
     )
     def fail(self, rule: Rule) -> bool:
@@ -215,7 +215,7 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
         _stop(self.faults.hca, self._queue)
         return True
 
-    @action("fields of the completion get the values in set", needs=[set_in(cqe64)])
+    @action("fields of the completion are set to the values in set", needs=[set_in(cqe64)])
     def corrupt(self, rule: Rule) -> bool:
         """Write the entry with other fields; return whether the CQ takes it.
 
@@ -224,7 +224,7 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
         change_fields([self._view], rule["set"])
         return self._write_whole()
 
-    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    @action("data replaces the first bytes", needs=[DATA])
     def replace(self, rule: Rule) -> bool:
         """Write the entry with other first bytes; op_own, the last byte, is kept."""
         new = bytes.fromhex(rule["data"])[:OP_OWN]

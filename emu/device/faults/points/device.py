@@ -44,7 +44,7 @@ _EVENT_BYTES = 28
 _SEVERITY_VALID = 1
 
 
-@point(LOAD_POINT, "the rule is loaded, once")
+@point(LOAD_POINT, "the rule is loaded (once)")
 class RuleLoaded(Event[None]):
     """A rule has been loaded and is armed."""
 
@@ -55,7 +55,7 @@ class RuleLoaded(Event[None]):
 
 
 @point(
-    POWER_ON_POINT, "the function is powered on or has been reset",
+    POWER_ON_POINT, "the function is powered on or reset",
     EventField("cause", ("start", "reset", "flr", "bus", "firmware"), is_recorded=True),
 )  # fmt: skip
 class PowerOn(Event[None]):
@@ -87,8 +87,8 @@ def _error(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
 
 
 @effect(
-    "the health buffer shows a syndrome; with fatal it requests a reset; with stalled the health"
-    " counter stands still",
+    "the health buffer shows a syndrome; with fatal the buffer requests a reset; with stalled the"
+    " health counter stops",
     takes=[
         number("syndrome", 8, "a syndrome of the health buffer"), _flag("fatal"),
         _small("severity", 7), _flag("stalled"), MS,
@@ -123,7 +123,7 @@ def health(effects: Effects, rule: Rule) -> Ending:
 
 
 @effect(
-    "fields of the initialization segment get the values in set",
+    "fields of the initialization segment are set to the values in set",
     needs=[set_in(init_seg)], takes=[MS],
 )  # fmt: skip
 def registers(effects: Effects, rule: Rule) -> Ending:
@@ -152,7 +152,7 @@ def _assign(segment: object, values: Mapping[str, object]) -> Ending:
     return restore
 
 
-@effect("the link goes down (or up), for ms or for good", takes=[_flag("up"), MS])
+@effect("the link goes down (or up), for ms or permanently", takes=[_flag("up"), MS])
 def link(effects: Effects, rule: Rule) -> Ending:
     """Disconnect the cable, or with ``up`` connect it; return the ending, which reverts this.
 
@@ -199,7 +199,7 @@ def gone(effects: Effects, _rule: Rule) -> Ending:
 
 @effect(
     "the firmware restarts, after ms: only configuration space is kept, and the"
-    " interface is disabled until the driver comes",
+    " interface is disabled until the driver loads",
     takes=[MS],
 )
 def restart(effects: Effects, rule: Rule) -> Ending:
@@ -212,8 +212,8 @@ def restart(effects: Effects, rule: Rule) -> Ending:
 
 
 @effect(
-    "an event without a cause; its type, and its data by set or data. One that no event queue has"
-    " asked for goes to the queue of CMD events",
+    "a spurious event with a type, and data from set or data; without an event queue for the type,"
+    " the queue of CMD events receives the event",
     needs=[one_of("event", EventType)], takes=[_small("sub_type", 255), SET, DATA, COUNT],
 )  # fmt: skip
 def event(effects: Effects, rule: Rule) -> None:
@@ -242,7 +242,7 @@ def event(effects: Effects, rule: Rule) -> None:
             return
 
 
-@effect("the chip has this temperature, degrees Celsius; drivers are warned of too much heat",
+@effect("the chip has this temperature in degrees Celsius; drivers are warned above its limit",
     needs=[_small("celsius", 250)], takes=[MS],
 )  # fmt: skip
 def temperature(effects: Effects, rule: Rule) -> Ending:
@@ -256,7 +256,7 @@ def temperature(effects: Effects, rule: Rule) -> Ending:
     return lambda: board.warm(effects.faults.hca, before)
 
 
-@effect("a spurious interrupt", needs=[_small("vector", 63)], takes=[COUNT])
+@effect("a spurious interrupt is raised", needs=[_small("vector", 63)], takes=[COUNT])
 def interrupt(effects: Effects, rule: Rule) -> None:
     """Raise a vector ``count`` times (1 by default), without an event.
 
@@ -270,8 +270,8 @@ def interrupt(effects: Effects, rule: Rule) -> None:
 
 
 @effect(
-    "the firmware asks for count pages (negative: gives back); with starve no object is created"
-    " until the driver has given them",
+    "the firmware requests count pages (negative: returns pages); with starve no object is created"
+    " until the driver has provided them",
     needs=[COUNT], takes=[_flag("starve")],
 )  # fmt: skip
 def pages(effects: Effects, rule: Rule) -> Ending:
@@ -295,7 +295,7 @@ def pages(effects: Effects, rule: Rule) -> Ending:
 
 
 @effect(
-    "capabilities are lowered to the values in set; the driver reads them as it loads",
+    "capabilities are lowered to the values in set; the driver reads them at load",
     needs=[set_in(cmd_hca_cap)], at=[LOAD_POINT, POWER_ON_POINT],
 )  # fmt: skip
 def capabilities(effects: Effects, rule: Rule) -> Ending:
@@ -311,8 +311,8 @@ def capabilities(effects: Effects, rule: Rule) -> Ending:
 
 
 @effect(
-    "an error is recorded in the advanced error reporting capability; QEMU passes no message of it"
-    " on to the guest",
+    "the Advanced Error Reporting capability records an error; QEMU forwards no error message to"
+    " the guest",
     needs=[Parameter("error", StrictStr, _error)],
 )
 def aer(effects: Effects, rule: Rule) -> None:

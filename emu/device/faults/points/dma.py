@@ -27,7 +27,7 @@ class _Access(Event[None]):
     def go_on(self) -> None:
         """Do nothing: the access continues."""
 
-    @action("the access is refused")
+    @action("the DMA access fails")
     def fail(self, rule: Rule) -> NoReturn:
         """Refuse the access. Raises DmaError."""
         raise DmaError(self.address, self.length, f"fault {rule.name}")

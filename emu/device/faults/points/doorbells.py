@@ -21,7 +21,7 @@ _CQN = slice(-3, None)
 
 @point(
     DOORBELL_POINT,
-    "a doorbell is rung; `number` is the queue's, for commands the vector of slots",
+    "a doorbell is rung; `number` is the queue number, or for commands the mask of slots",
     EventField("kind", ("cmd", "send", "cq", "eq"), is_recorded=True), EventField("number", int),
 )  # fmt: skip
 class Doorbell(Losable[None], Delayable[None], Repeatable[None]):

@@ -28,7 +28,7 @@ _DATA = "data."
     EQE_POINT, "an event is about to be written",
     EventField("type", EventType, is_recorded=True), EventField("sub_type", int),
     EventField("eqn", int),
-    opened=Opened("`data.` and those of the event's data", lambda _match: None, _DATA),
+    opened=Opened("`data.` with a field of the event's data", lambda _match: None, _DATA),
 )  # fmt: skip
 class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reorderable[bool]):
     """An entry for an event queue. A dropped entry counts as written for the dispatcher."""
@@ -66,7 +66,7 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
             hca, eq, self.type, self.sub_type, self._data
         )
 
-    @action("fields of the event's data get the values in set", needs=[SET])
+    @action("fields of the event's data are set to the values in set", needs=[SET])
     def corrupt(self, rule: Rule) -> bool:
         """Change fields of its data and write it; return whether the EQ took it.
 
@@ -77,7 +77,7 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
         change_fields(self.views().values(), names)
         return self.go_on()
 
-    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    @action("data replaces the first bytes", needs=[DATA])
     def replace(self, rule: Rule) -> bool:
         """Overwrite the first bytes of its data and write it; return whether the EQ took it."""
         new = bytes.fromhex(rule["data"])[:DATA_BYTES]

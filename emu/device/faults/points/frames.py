@@ -80,7 +80,7 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
             self.frame = Frame(other)
             self.go_on()
 
-    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    @action("data replaces the first bytes", needs=[DATA])
     def replace(self, rule: Rule) -> None:
         """Overwrite the first bytes; the length is kept, and checksums are not recomputed."""
         new = bytes.fromhex(rule["data"])
@@ -91,7 +91,7 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
 
         self._changed(change)
 
-    @action("the byte at the offset ``at``, or the last one, is inverted", takes=[_AT])
+    @action("the byte at offset `at`, or the last byte, is inverted", takes=[_AT])
     def corrupt(self, rule: Rule) -> None:
         """Invert the byte at ``at``, or the last one; checksums in the frame are not recomputed.
 
@@ -107,7 +107,7 @@ def _invert(data: bytearray, rule: Rule) -> None:
         data[at] ^= 0xFF
 
 
-@point(FRAME_TX_POINT, "an Ethernet frame leaves", *_FIELDS)
+@point(FRAME_TX_POINT, "an Ethernet frame is sent", *_FIELDS)
 class FrameLeaves(_OfFrame):
     """A frame that has been counted as sent."""
 
@@ -132,7 +132,7 @@ class FrameArrives(_OfFrame):
             receive.enqueue(self.faults.hca, self.frame)
 
     @action(
-        "the byte at the offset ``at``, or the last one, is inverted; the check sequence tells",
+        "the byte at offset `at`, or the last byte, is inverted; the frame check sequence is wrong",
         takes=[_AT],
     )
     def damage(self, rule: Rule) -> None:
@@ -169,7 +169,7 @@ class ReceiveRequestEvent(Event[bool]):
         """Allow the packet to fill it."""
         return True
 
-    @action("the packet is lost, as if no request were posted")
+    @action("the packet is dropped, as if no receive request were posted")
     def drop(self, _rule: Rule) -> bool:
         """Count the packet in ``out_of_buffer``, and put the WQE back for the next one.
 
@@ -179,7 +179,7 @@ class ReceiveRequestEvent(Event[bool]):
         self._rq.count("out_of_buffer")
         return False
 
-    @action("the request completes in error and its queue stops")
+    @action("the receive request completes in error and its queue stops")
     def fail(self, rule: Rule) -> bool:
         """Complete the WQE in error, as for a key without access rights; return False.
 

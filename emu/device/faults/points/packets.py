@@ -89,8 +89,9 @@ class _OfPacket(Losable[Result], Delayable[Result], Repeatable[Result], Reordera
 
 
 @point(
-    PKT_TX_POINT, "a packet is sent; messages inside a process become packets for it", *_FIELDS,
-    is_of_packets=True,
+    PKT_TX_POINT,
+    "a packet is sent; while a rule is about packets, messages within a process become packets",
+    *_FIELDS, is_of_packets=True,
 )  # fmt: skip
 class PacketLeaves(_OfPacket[object]):
     """A packet or a datagram; its result is whether the wire has capacity for more."""
@@ -110,7 +111,7 @@ class PacketLeaves(_OfPacket[object]):
         """Copy the data that refer to guest memory."""
         self._outgoing.keep()
 
-    @action("payload and psn of the packet get the values in set", needs=[_PAYLOAD_AND_PSN])
+    @action("payload and psn of the packet are set to the values in set", needs=[_PAYLOAD_AND_PSN])
     def corrupt(self, rule: Rule) -> object:
         """Overwrite payload and PSN of a copy and send it; return whether the wire takes more."""
         self._outgoing.keep()
@@ -137,7 +138,7 @@ class PacketArrives(_OfPacket[None]):
         """Copy the payload, a view of the frame in which it arrived."""
         self._packet.payload = memoryview(bytearray(self._packet.payload))
 
-    @action("payload and psn of the packet get the values in set", needs=[_PAYLOAD_AND_PSN])
+    @action("payload and psn of the packet are set to the values in set", needs=[_PAYLOAD_AND_PSN])
     def corrupt(self, rule: Rule) -> None:
         """Overwrite payload and PSN of a copy and process it."""
         self.keep()
@@ -145,7 +146,7 @@ class PacketArrives(_OfPacket[None]):
         self._packet.psn = int(rule["set"].get("psn", self._packet.psn)) & bth.PSN_MASK
         self.go_on()
 
-    @action("a request gets an RNR NAK", takes=[_TIMER])
+    @action("a request is answered with an RNR NAK", takes=[_TIMER])
     def rnr(self, rule: Rule) -> None:
         """Answer an RC request by an RNR NAK with the rule's timer code (12 by default).
 

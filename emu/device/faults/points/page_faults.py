@@ -79,7 +79,7 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
         if self._page_fault.is_open:
             page_faults.announce(self.faults.hca, self._page_fault)
 
-    @action("the page fault fails, and the driver is not told")
+    @action("the page fault fails, and the driver is not notified")
     def fail(self, rule: Rule) -> None:
         """End the wait in error, as if the driver had refused; the driver gets no event.
 
@@ -87,14 +87,14 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
         """
         self.faults.later(rule, partial(self._end, refused=True), self, ms=0)
 
-    @action("it comes again, count times (1)", takes=[COUNT])
+    @action("the event is repeated count times (default 1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> None:
         """Post the event, and ``count`` times more (1 by default) with the same token."""
         self.go_on()
         for _ in range(rule["count"] or 1):
             self._post(self._page_fault.token)
 
-    @action("its event has the token in set", needs=[set_of(["token"])])
+    @action("the event has the token in set", needs=[set_of(["token"])])
     def corrupt(self, rule: Rule) -> None:
         """Post an event with another token."""
         self._post(int(rule["set"].get("token", self._page_fault.token)))
@@ -108,7 +108,8 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
 
 
 @point(
-    RESUME_POINT, "the driver resumes a page fault; `error` is 1 when it could not resolve it",
+    RESUME_POINT,
+    "the driver resumes a page fault; `error` is 1 when the driver could not resolve the fault",
     *_FIELDS, EventField("error", int, is_recorded=True),
 )  # fmt: skip
 class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
@@ -124,17 +125,17 @@ class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
         """End the wait with the driver's result, unless it has ended already."""
         self._end(refused=bool(self.error))
 
-    @action("the command gets status and syndrome, and the page fault stays open",
+    @action("the command fails with status and syndrome, and the page fault stays open",
             takes=[STATUS, SYNDROME])  # fmt: skip
     def fail(self, rule: Rule) -> None:
         """Refuse the command and keep the page fault open. Raises CmdError."""
         raise InjectedError(rule)
 
-    @action("the command succeeds, but the queue pair goes on waiting")
+    @action("the command succeeds, but the queue pair continues to wait")
     def drop(self, _rule: Rule) -> None:
         """Do nothing: the command succeeds, and the queue pair waits on."""
 
-    @action("it counts as an error, or as a success, as error in set says",
+    @action("the resume counts as an error or as a success, as set by error in set",
             needs=[set_of(["error"])])  # fmt: skip
     def corrupt(self, rule: Rule) -> None:
         """End the wait with the other result."""

@@ -39,7 +39,7 @@ class _Access:
 
 
 @point(
-    MMIO_READ_POINT, "the driver reads BAR 0; `register` is its name as in the trace",
+    MMIO_READ_POINT, "the driver reads BAR 0; `register` is the register's name in traces",
     *_FIELDS,
 )  # fmt: skip
 class RegisterRead(_Access, Event[bytes]):
@@ -56,14 +56,14 @@ class RegisterRead(_Access, Event[bytes]):
         """Return the register's bytes."""
         return bytes(self.data)
 
-    @action("it reads the value in set", needs=[set_of(["value"])])
+    @action("the driver reads the value in set", needs=[set_of(["value"])])
     def corrupt(self, rule: Rule) -> bytes:
         """Return the rule's ``value`` (0 by default), cut to the size of the access."""
         size = len(self.data)
         value = int(rule["set"].get("value", 0))
         return (value & (1 << 8 * size) - 1).to_bytes(size, "big")
 
-    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    @action("data replaces the first bytes", needs=[DATA])
     def replace(self, rule: Rule) -> bytes:
         """Return the rule's bytes, and behind them the register's own, cut to the access."""
         return (bytes.fromhex(rule["data"]) + bytes(self.data))[: len(self.data)]
@@ -84,7 +84,7 @@ class RegisterWritten(_Access, Event[bool]):
         """Let the write take effect."""
         return True
 
-    @action("it is lost")
+    @action("the write is lost")
     def drop(self, _rule: Rule) -> bool:
         """Ignore the write."""
         return False

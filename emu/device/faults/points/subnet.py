@@ -54,7 +54,7 @@ def _wire(effects: Effects) -> SubnetWire:
 
 
 @effect(
-    "the cable at this port of this node of a simulated subnet is cut, for ms or for good",
+    "the cable at a port of a node of a simulated subnet is cut, for ms or permanently",
     needs=[_NODE, _PORT], takes=[MS],
 )  # fmt: skip
 def cable(effects: Effects, rule: Rule) -> Ending:
@@ -69,8 +69,8 @@ def cable(effects: Effects, rule: Rule) -> Ending:
 
 
 @effect(
-    "the port of a node of a simulated subnet has count errors (1): symbols, overrun or watchdog;"
-    " too many, by its PortInfo, are told to the subnet's manager",
+    "a port of a simulated subnet has count errors (default 1): symbols, overrun or watchdog;"
+    " above its PortInfo threshold, the subnet manager is notified",
     needs=[_NODE, _PORT, _KIND], takes=[COUNT],
 )  # fmt: skip
 def port_errors(effects: Effects, rule: Rule) -> None:

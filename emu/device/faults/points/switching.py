@@ -15,7 +15,7 @@ from layouts.eth_enums import VhcaState
 
 
 @point(
-    FDB_POINT, "a packet is about to pass the tables of the switch",
+    FDB_POINT, "a packet is about to enter the tables of the switch",
     EventField("vport", int, is_recorded=True), EventField("length", int, is_recorded=True),
 )  # fmt: skip
 class SwitchedPacketEvent(Event[bool]):
@@ -33,14 +33,14 @@ class SwitchedPacketEvent(Event[bool]):
         """Let the packet pass the tables."""
         return True
 
-    @action("no entry matches the packet: it is lost")
+    @action("no entry matches the packet, and the switch drops the packet")
     def miss(self, _rule: Rule) -> bool:
         """Drop the packet before any table, without a count."""
         return False
 
 
 @point(
-    VHCA_STATE_POINT, "a sub-function is about to be in another state",
+    VHCA_STATE_POINT, "a sub-function is about to change its state",
     EventField("function_id", int, is_recorded=True),
     EventField("state", VhcaState, is_recorded=True),
 )  # fmt: skip
