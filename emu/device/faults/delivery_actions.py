@@ -19,7 +19,7 @@ class Losable(Event[Result]):
 
     __slots__ = ()
 
-    @action("it is lost")
+    @action("the event of the point is lost")
     def drop(self, _rule: Rule) -> Any:
         """Drop the event."""
         return self.instead
@@ -30,7 +30,7 @@ class Delayable(Event[Result]):
 
     __slots__ = ()
 
-    @action("it comes later, by ms", needs=[MS])
+    @action("the event of the point is delayed by ms", needs=[MS])
     def delay(self, rule: Rule) -> Any:
         """Perform the event after ``ms`` of the device's clock.
 
@@ -46,7 +46,7 @@ class Repeatable(Event[Result]):
 
     __slots__ = ()
 
-    @action("it is repeated, count times (1)", takes=[COUNT])
+    @action("the event of the point is repeated count times (default 1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> Any:
         """Perform the event, and then ``count`` times more (1 by default); return the last result.
 
@@ -63,7 +63,7 @@ class Reorderable(Event[Result]):
 
     __slots__ = ()
 
-    @action("it comes after the next one of the point")
+    @action("the event is performed after the next event of the point")
     def reorder(self, rule: Rule) -> Any:
         """Perform the event after the next event of the point.
 
