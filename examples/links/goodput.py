@@ -97,7 +97,7 @@ def set_links(guests: Sequence[Guest], loss: float, delay: str) -> None:
 
 
 def goodput(guests: Sequence[Guest], device: str, seconds: int) -> float:
-    """In percent of the line; 0 when the connection fails. At most 32 KiB are on the way."""
+    """In percent of the line; 0 when the connection fails. At most 32 KiB are in flight."""
     client, server = guests
     command = f"timeout 60 ib_write_bw -F -x 3 -m 1024 -s 8192 -t 4 -D {seconds} -d {device}"
     job = server.popen(f"exec {command}")

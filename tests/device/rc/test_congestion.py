@@ -139,7 +139,7 @@ class TestReaction:
 
             def look():
                 nonlocal found
-                found = max(found, link.about()["on_the_way"])
+                found = max(found, link.about()["in_flight"])
                 return bool(channel.sent())
 
             world.until(look, step=MS // 100)

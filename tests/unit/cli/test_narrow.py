@@ -37,9 +37,9 @@ class Server:
         properties = {"delay": "10ms", "jitter": "2ms", "gemodel": [1, 30], "rate": "1gbit"}
         return [
             {"guest": "first", "function": 0, "direction": "tx", "properties": properties,
-             "on_the_way": 12, "counts": counts},
+             "in_flight": 12, "counts": counts},
             {"guest": "first", "function": 0, "direction": "rx", "properties": {},
-             "on_the_way": 0, "counts": {}},
+             "in_flight": 0, "counts": {}},
         ]  # fmt: skip
 
     def rules(self):
@@ -135,10 +135,10 @@ def test_json_has_no_width(narrow, words):
 @pytest.mark.usefixtures("server")
 def test_links_of_a_guest(narrow):
     assert narrow("net", "show") == [
-        "function  direction  on the way  packets",
-        "first 0   tx         12          1,000,000, 9,999 lost, 5 corrupted, 7 marked",
+        "function  direction  in flight  packets",
+        "first 0   tx         12         1,000,000, 9,999 lost, 5 corrupted, 7 marked",
         "    properties: delay=10ms jitter=2ms gemodel=[1, 30] rate=1gbit",
-        "first 0   rx         0           0",
+        "first 0   rx         0          0",
         "    properties: -",
     ]
 

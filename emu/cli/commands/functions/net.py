@@ -94,10 +94,10 @@ def show(name: str | None, control: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(links, indent=1))
         return
-    table = Rows("function", "direction", "properties", "on the way", "packets")
+    table = Rows("function", "direction", "properties", "in flight", "packets")
     for link in links:
         where = (function_name(link), str(link["direction"]))
-        table.add(*where, _properties(link), str(link["on_the_way"]), _counts(link))
+        table.add(*where, _properties(link), str(link["in_flight"]), _counts(link))
     console().print(table)
 
 

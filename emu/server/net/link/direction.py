@@ -231,7 +231,7 @@ class LinkDirection:
         """Return properties, packets and bytes in flight, and counts by outcome."""
         return {
             "properties": self.link.properties(),
-            "on_the_way": len(self._in_flight),
+            "in_flight": len(self._in_flight),
             "bytes": self._octets,
             "counts": dict(sorted(self.counts.items())),
         }

@@ -193,7 +193,7 @@ def test_bytes_are_bounded_and_on_the_ledger(monkeypatch):
     monkeypatch.setattr(direction, "MAX_BYTES", 10_000)
     world = World(delay="10ms")
     world.send(20)
-    assert 5 < world.link.about()["on_the_way"] < 10
+    assert 5 < world.link.about()["in_flight"] < 10
     assert world.ledger.accounts[ACCOUNT] == world.link.about()["bytes"] <= 10_000
     world.settle()
     assert not world.ledger.used
