@@ -31,9 +31,9 @@ class GarbageCollector:
         self._functions = functions
         self._restarts = 0
         self._young, self._middle, _ = gc.get_threshold()
-        self.look_at(new=True)
+        self.visit(new=True)
 
-    def look_at(self, *, new: bool) -> None:
+    def visit(self, *, new: bool) -> None:
         """Let the next collections visit new objects alone, or all objects."""
         gc.set_threshold(self._young, self._middle, _NEVER if new else 0)
 
@@ -50,9 +50,9 @@ class GarbageCollector:
             return
         if info["generation"] == _OLDEST:
             self._restarts = restarts
-            self.look_at(new=True)
+            self.visit(new=True)
         elif self._live() <= FEW:
-            self.look_at(new=False)
+            self.visit(new=False)
 
     def _live(self) -> int:
         """Return the number of device objects of all functions, with those of deferred free."""

@@ -93,7 +93,7 @@ class FaultSession:
         Where the function has executed that many already, the link is set at once.
         """
         injectors = self._needed()
-        for index in self._links.functions(link):
+        for index in self._links.existing_functions(link):
             injectors[index].at(link.after, partial(self._links.set, link, index))
 
     def set_link(self, link: PlannedLink, within: Sequence[int] | None = None) -> None:

@@ -44,7 +44,7 @@ class Links:
         if any(index >= count for index in link.functions or ()):
             raise ValueError(f"function must be a number below {count}")
 
-    def functions(self, link: PlannedLink) -> Iterable[int]:
+    def existing_functions(self, link: PlannedLink) -> Iterable[int]:
         """Return the indices of the existing functions that an entry applies to.
 
         Missing ones are ignored.

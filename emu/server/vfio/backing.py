@@ -107,7 +107,7 @@ class BackingCache:
         size, key, may_lose = self._check(fd, end)
         backing = self._backings.get(key)
         if backing is None or backing.size < end or (writable and not backing.writable):
-            if self._mapped >= _MAX_FILES and not self._unmap_held():
+            if self._mapped >= _MAX_FILES and not self._unmap_without_views():
                 raise VfioRequestError(errno.ENOSPC, f"the limit is {_MAX_FILES} mapped files")
             on_lost = self._on_lost if may_lose else None
             backing = self._backings[key] = Backing(fd, key, size, writable, on_lost)
@@ -119,7 +119,7 @@ class BackingCache:
         """Undo one :meth:`get`; the last user's call unmaps the file.
 
         While a view of the mapping exists, the mapping is held and still counts against the limit.
-        :meth:`release`, :meth:`collect` or a later :meth:`get` that needs space unmaps it.
+        :meth:`unmap_held`, :meth:`collect` or a later :meth:`get` that needs space unmaps it.
         """
         backing.users -= 1
         if backing.users:
@@ -131,14 +131,14 @@ class BackingCache:
         else:
             self._held.append(backing)
 
-    def release(self, forget: Callable[[], None]) -> bool:
+    def unmap_held(self, forget: Callable[[], None]) -> bool:
         """Unmap the held mappings, after ``forget`` has dropped the function's views.
 
         Return True if none is left. ``forget`` is not called when no mapping is held.
         """
         if self._held:
             forget()
-            self._unmap_held()
+            self._unmap_without_views()
         return not self._held
 
     def collect(self) -> None:
@@ -149,11 +149,11 @@ class BackingCache:
         """
         if self._held:
             gc.collect()
-            self._unmap_held()
+            self._unmap_without_views()
         if self._held:
             logger.error("a view of guest memory outlives its mapping, which is unmapped later")
 
-    def _unmap_held(self) -> bool:
+    def _unmap_without_views(self) -> bool:
         """Unmap the held mappings without views; return True if at least one was unmapped.
 
         Mappings with views stay held. Each unmapped one no longer counts against the limit.

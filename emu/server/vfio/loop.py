@@ -294,7 +294,7 @@ class Loop(TimerQueue):
         requested, behind = self._polled, self._behind
         if behind:
             timeout_ns = 0
-        ready = self._spin.look(self._poll, timeout_ns)
+        ready = self._spin.spin(self._poll, timeout_ns)
         for fd, events in ready or wait_readable(self._poll, self._readable, timeout_ns):
             transport_or_none, _ = requested[fd]
             if transport_or_none is None:

@@ -257,7 +257,7 @@ class DmaMap:
         for region in removed:
             if region.backing is not None:
                 self._files.put(region.backing)
-        if not self._files.release(self.forget_views):
+        if not self._files.unmap_held(self.forget_views):
             logger.debug("work in progress delays the removal of unmapped guest memory")
 
     def _changed(self) -> None:

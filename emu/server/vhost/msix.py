@@ -47,7 +47,7 @@ class MsixTable(MsixVectors):
         (place,) = Struct("<I").unpack(function.config_read(self._control + 2, 4))
         self._bar, self._at = place & 7, place & ~7
         self.clear_pending()
-        self.follow()
+        self.control_written()
 
     def clear_pending(self) -> None:
         """Clear the latched vectors and mask every vector, as a reset of the function does."""
@@ -60,7 +60,7 @@ class MsixTable(MsixVectors):
         self.post = _no_guest
         super().clear()
 
-    def follow(self) -> None:
+    def control_written(self) -> None:
         """Read the MSI-X control register after a possible write; do nothing before :meth:`serve`.
 
         When the register enables MSI-X without Function Mask, send the latched vectors that are

@@ -80,7 +80,7 @@ class PciDevice:
                 return self._function.config_read(address, size)
             if op == _CFG_WRITE and len(chain.out) >= _HEADER + size:
                 self._function.config_write(address, chain.out[_HEADER : _HEADER + size])
-                self._vectors.follow()
+                self._vectors.control_written()
                 return b""
         self._refuse(f"operation {op}: {size:#x} bytes at {address:#x}")
         return b""

@@ -70,10 +70,10 @@ class VhostQueues:
         """Stop both queues, close the descriptor for calls, and report no failure any more."""
         for index in range(NUM_QUEUES):
             self.stop(index)
-        self.call_through(-1)
+        self.set_call_fd(-1)
         self._hang_up = _ignore
 
-    def call_through(self, fd: int) -> None:
+    def set_call_fd(self, fd: int) -> None:
         """Send calls to this descriptor and own it; -1 for none. Closes the one before.
 
         Makes the descriptor non-blocking.
@@ -103,7 +103,7 @@ class VhostQueues:
             raise VhostProtocolError(f"base {base:#x}")
         self._stopped(index).base = base
 
-    def place(self, index: int, desc: int, avail: int, used: int) -> None:
+    def set_rings(self, index: int, desc: int, avail: int, used: int) -> None:
         """Handle SET_VRING_ADDR with guest addresses: store the rings of a stopped queue.
 
         Raises :class:`VhostProtocolError` for an unaligned ring, or a running or missing queue.
@@ -153,7 +153,7 @@ class VhostQueues:
         command = self._device.command
         while done < budget and (chain := queue.take()) is not None:
             done += _ACCESS_BYTES + command(queue, chain)
-            if chain.room:
+            if chain.writable:
                 self._uncalled = 0
                 continue
             self._uncalled += 1

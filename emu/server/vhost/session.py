@@ -144,7 +144,7 @@ class VhostSession(VhostStream):
             )
 
     def _set_backend_req_fd(self, _payload: bytes) -> None:
-        self._queues.call_through(self.take_descriptors(1)[0])
+        self._queues.set_call_fd(self.take_descriptors(1)[0])
 
     def _set_mem_table(self, payload: bytes) -> None:
         """Replace the guest's memory by the regions of SET_MEM_TABLE, and close the descriptors.
@@ -204,7 +204,7 @@ class VhostSession(VhostStream):
         index, flags, desc, used, avail, _ = VRING_ADDR.unpack(payload)
         if flags:
             raise VhostProtocolError(f"SET_VRING_ADDR with flags {flags:#x}: no log support")
-        self._queues.place(index, *map(self._guest_address, (desc, avail, used)))
+        self._queues.set_rings(index, *map(self._guest_address, (desc, avail, used)))
 
     def _set_vring_enable(self, payload: bytes) -> None:
         """Start a queue, then send latched MSI-X vectors; or stop the queue."""

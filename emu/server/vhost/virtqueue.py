@@ -36,13 +36,13 @@ class Chain(NamedTuple):
     head: int
     out: bytes
     """Bytes from the driver."""
-    room: list[tuple[int, int]]
+    writable: list[tuple[int, int]]
     """Addresses and lengths of the memory that the device may write."""
 
     @property
     def capacity(self) -> int:
         """Number of bytes that the device may write."""
-        return sum(length for _, length in self.room)
+        return sum(length for _, length in self.writable)
 
 
 class Virtqueue:
@@ -103,7 +103,7 @@ class Virtqueue:
         many bytes, or a loop. Also raises for a readable descriptor after a writable one, or memory
         outside the map.
         """
-        out, room, total, at = b"", [], 0, head
+        out, writable, total, at = b"", [], 0, head
         for _ in range(self.size):
             if at >= self.size:
                 raise VhostProtocolError(f"descriptor {at} of {self.size}")
@@ -114,13 +114,13 @@ class Virtqueue:
             if flags & _INDIRECT or total > _MAX_BYTES:
                 raise VhostProtocolError(f"a descriptor with flags {flags:#x}, {length:#x} bytes")
             if flags & _WRITE:
-                room.append((address, length))
-            elif room:
+                writable.append((address, length))
+            elif writable:
                 raise VhostProtocolError("a readable descriptor follows a writable one")
             else:
                 out += self._read(address, length)
             if not flags & _NEXT:
-                return Chain(head, out, room)
+                return Chain(head, out, writable)
             at = following
         raise VhostProtocolError("a chain of descriptors is a loop")
 
@@ -131,7 +131,7 @@ class Virtqueue:
         memory.
         """
         done = 0
-        for address, length in chain.room:
+        for address, length in chain.writable:
             if done < len(data):
                 self._write(address, data[done : done + length])
                 done += length

@@ -42,7 +42,7 @@ class World:
     def wait(self, comes_in=None, timeout_ns=None):
         """A wait for a message that comes so much later; how often it has looked, what it found."""
         self.looks, self.comes_at = 0, None if comes_in is None else self.now + comes_in
-        found = self.spin.look(self, timeout_ns)
+        found = self.spin.spin(self, timeout_ns)
         return self.looks, found
 
 

@@ -43,7 +43,7 @@ class Spin:
         self._may = False
         self._misses = self._sleeps = 0
 
-    def look(self, poll: select.poll, timeout_ns: int | None) -> list[tuple[int, int]]:
+    def spin(self, poll: select.poll, timeout_ns: int | None) -> list[tuple[int, int]]:
         """Return the events that ``poll`` finds within 100 us (or ``timeout_ns``).
 
         Empty if the wait must sleep. Does not spin for ``timeout_ns`` 0, or more than 250 us after

@@ -63,7 +63,7 @@ class Waiter:
         False, the caller must use MSG_DONTWAIT: data may be available, a wait below 24 ms is over,
         or :meth:`wake` was called.
         """
-        if self._spin.look(self._poll, timeout_ns):
+        if self._spin.spin(self._poll, timeout_ns):
             return False
         if timeout_ns is None:
             limit_ms = _FOREVER_MS
