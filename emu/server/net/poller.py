@@ -48,7 +48,7 @@ class Pollable(Protocol):
     def fileno(self) -> int:
         """Return the descriptor to watch; -1 when closed."""
 
-    def room(self) -> None:
+    def on_writable(self) -> None:
         """Write queued data, because the descriptor accepts data again (EPOLLOUT)."""
 
     def take(self, limit: int) -> int:
@@ -147,7 +147,7 @@ class Poller:
                 visited.append(self._listeners[fd])
             elif (connection := self._connections.get(fd)) is not None:
                 if events & select.EPOLLOUT:
-                    self._guarded(connection, connection.room)
+                    self._guarded(connection, connection.on_writable)
                 if events & ~select.EPOLLOUT and connection not in self._paused:
                     self._waiting[connection] = None
         if self._next_round is None:

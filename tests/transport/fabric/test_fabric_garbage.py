@@ -292,7 +292,7 @@ def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog
     (connection,) = role._members.keys() - others
     fabric.settle()
     connection._set_blocked(True)
-    connection.room = lambda: None
+    connection.on_writable = lambda: None
     tries = 0
     while set(role._members) != others:
         tries += 1

@@ -84,14 +84,14 @@ def test_a_train_that_the_socket_does_not_take_whole_follows_later(taken):
             ours.close()
 
     connection = FabricConnection(Socket(), Owner(), HandClock(), "peer")
-    connection.send_pieces(FrameKind.TRAIN, pieces)
+    connection.send_train(FrameKind.TRAIN, pieces)
     connection.send(FrameKind.PACKET, b"last")
     with theirs:
         whole = HEADER.pack(200_000, FrameKind.TRAIN) + b"".join(pieces)
         whole += HEADER.pack(4, FrameKind.PACKET) + b"last"
         got = b""
         while len(got) < len(whole):
-            connection.room()
+            connection.on_writable()
             got += theirs.recv(1 << 16)
         assert got == whole
         connection.abandon()

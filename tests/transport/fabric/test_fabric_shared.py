@@ -52,7 +52,7 @@ class End:
     def run(self):
         """Write what waits, and read all that has come."""
         self.clock.budget.end_polls()
-        self.connection.room()
+        self.connection.on_writable()
         while self.connection.take(ALL):
             self.clock.budget.end_polls()
 
@@ -72,7 +72,7 @@ def octets(size, seed=0):
 def test_only_a_trains_place_takes_the_socket(ends):
     one, other = ends
     data = octets(100_000)
-    assert one.connection.send_pieces(TRAIN, (data[:10], memoryview(data)[10:], b""))
+    assert one.connection.send_train(TRAIN, (data[:10], memoryview(data)[10:], b""))
     told = other.sock.recv(1 << 20, socket.MSG_PEEK)
     assert len(told) < 64
     other.run()
@@ -88,7 +88,7 @@ def test_frames_stay_in_order(ends):
         if kind is PACKET:
             one.connection.send(*sent[-1])
         else:
-            one.connection.send_pieces(kind, (sent[-1][1],))
+            one.connection.send_train(kind, (sent[-1][1],))
     one.run()
     other.run()
     assert other.owner.got == sent
@@ -101,7 +101,7 @@ def test_memory_is_used_again_and_the_socket_takes_what_has_no_room(ends):
         sizes = [random.Random(number).randrange(1, 200_000) for _ in range(number % 17)]
         sent = [(TRAIN, octets(size, size)) for size in sizes]
         for kind, data in sent:
-            one.connection.send_pieces(kind, (data,))
+            one.connection.send_train(kind, (data,))
         while len(other.owner.got) < len(sent):
             before = len(other.owner.got)
             one.run()
@@ -119,7 +119,7 @@ def test_both_directions_have_memory_of_their_own(ends):
     for _ in range(40):
         for one, other in (ends, ends[::-1]):
             data = octets(120_000)
-            one.connection.send_pieces(TRAIN, (data,))
+            one.connection.send_train(TRAIN, (data,))
             other.run()
             assert other.owner.got.pop() == (TRAIN, data)
 
@@ -128,18 +128,18 @@ def test_who_does_not_read_loses_packets_but_no_memory(ends):
     one, other = ends
     data = octets(100_000)
     while not one.connection.is_pausing:
-        one.connection.send_pieces(TRAIN, (data,))
+        one.connection.send_train(TRAIN, (data,))
     one.clock.advance(LIFETIME_NS)
     assert one.connection.is_congested
     for _ in range(10):
-        one.connection.send_pieces(TRAIN, (data,))
+        one.connection.send_train(TRAIN, (data,))
     for _ in range(50):
         other.run()
         one.run()
     got = len(other.owner.got)
     assert got >= SIZE // len(data)
     for _ in range(2 * SIZE // len(data)):
-        one.connection.send_pieces(TRAIN, (data,))
+        one.connection.send_train(TRAIN, (data,))
         other.run()
         one.run()
     assert len(other.owner.got) == got + 2 * SIZE // len(data)
@@ -155,13 +155,13 @@ def test_a_stuck_peer_that_reads_again_gets_packets_after_an_empty_queue(ends, m
     with contextlib.suppress(BlockingIOError):
         while True:
             one.sock.send(bytes(HEADER.size))
-    one.connection.send_pieces(TRAIN, (octets(100),))
+    one.connection.send_train(TRAIN, (octets(100),))
     one.clock.advance(LIFETIME_NS)
     assert one.connection.is_congested
     with contextlib.suppress(BlockingIOError):
         while other.sock.recv(ALL):
             pass
-    one.connection.room()
+    one.connection.on_writable()
     assert not one.connection.is_congested
     one.connection.send(PACKET, octets(64))
     one.run()
@@ -177,12 +177,12 @@ def test_without_files_in_memory_trains_take_the_socket(ends, monkeypatch, caplo
     caplog.set_level("INFO")
     one, other = ends
     for _ in range(3):
-        one.connection.send_pieces(TRAIN, (octets(5000),))
+        one.connection.send_train(TRAIN, (octets(5000),))
     other.run()
     assert other.owner.got == [(TRAIN, octets(5000))] * 3
     assert caplog.text.count("no shared memory: Operation not permitted") == 1
     monkeypatch.undo()
-    other.connection.send_pieces(TRAIN, (octets(6000),))
+    other.connection.send_train(TRAIN, (octets(6000),))
     one.run()
     assert one.owner.got == [(TRAIN, octets(6000))]
     assert other.connection._sharing.has_begun
@@ -194,7 +194,7 @@ def test_over_tcp_there_is_none():
         first = socket.create_connection(listener.getsockname())
         second, _ = listener.accept()
     one, other = End(first), End(second)
-    one.connection.send_pieces(TRAIN, (octets(5000),))
+    one.connection.send_train(TRAIN, (octets(5000),))
     while not other.owner.got:
         other.run()
     assert other.owner.got == [(TRAIN, octets(5000))]
@@ -302,7 +302,7 @@ def test_lies_about_memory_end_the_connection(attacked, lie):
 @pytest.mark.parametrize("up_to", [4999, 5001, 1 << 60])
 def test_memory_is_freed_as_far_as_it_was_written_and_not_back(attacked, up_to):
     end, liar = attacked
-    end.connection.send_pieces(TRAIN, (octets(5000),))
+    end.connection.send_train(TRAIN, (octets(5000),))
     liar.say(FrameKind.FREED, protocol.freed(5000))
     end.run()
     assert end.owner.why is None

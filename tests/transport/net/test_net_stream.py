@@ -212,7 +212,7 @@ class Slow(Host):
 
     left = 0
 
-    def spare(self, now_ns):
+    def credits(self, now_ns):
         return self.left
 
     def deliver(self, frame):
@@ -258,7 +258,7 @@ def test_a_peer_that_leaves_while_it_waits(path):
 def test_a_peer_that_dies_in_mid_frame_while_a_driver_is_behind(wall, path, peer, caplog):
     """Its reset is found when there is no room for what it has sent before."""
     (uplink,) = wall.uplink("stream")
-    wall.segments.segment(0).spare = lambda: 0
+    wall.segments.segment(0).credits = lambda: 0
     peer.sock.sendall(pack(">I", 1000) + bytes(500))
     wall.until(lambda: uplink._filled)
     wall.host.send(ethernet(EVERYONE, OURS, 0x88B5, bytes(100)))

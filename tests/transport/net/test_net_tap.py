@@ -109,7 +109,7 @@ def test_a_round_is_charged_only_for_frames_that_were_taken(monkeypatch):
 
         remove = add
 
-        def spare(self):
+        def credits(self):
             return 2 - len(self.got)
 
         def forward(self, source, frame):

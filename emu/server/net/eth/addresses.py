@@ -42,15 +42,15 @@ class Addresses:
 
         An address that has not sent for AGE_NS is removed and counts as unknown.
         """
-        place = self._entries.get(address)
-        if place is None:
+        entry = self._entries.get(address)
+        if entry is None:
             return None
-        if now_ns - place.heard_ns > AGE_NS:
-            self._forget(address, place)
+        if now_ns - entry.heard_ns > AGE_NS:
+            self._forget(address, entry)
             return None
-        return place.port
+        return entry.port
 
-    def place(self, address: bytes) -> AddressEntry | None:
+    def entry(self, address: bytes) -> AddressEntry | None:
         """Return the entry of a source address, even an aged one; None if unknown.
 
         No aged entry is removed here.
@@ -80,6 +80,6 @@ class Addresses:
         """Return the addresses behind a port, oldest first."""
         return self._of_port.get(port, {}).keys()
 
-    def _forget(self, address: bytes, place: AddressEntry) -> None:
+    def _forget(self, address: bytes, entry: AddressEntry) -> None:
         del self._entries[address]
-        del self._of_port[place.port][address]
+        del self._of_port[entry.port][address]

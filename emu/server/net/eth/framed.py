@@ -132,7 +132,7 @@ class FramedUplink(SegmentPort):
         if not self._is_blocked:
             self._write()
 
-    def room(self) -> None:
+    def on_writable(self) -> None:
         """Write queued frames, because the socket accepts bytes again."""
         self._write()
 
@@ -183,46 +183,46 @@ class FramedUplink(SegmentPort):
         self._receive()
         if self._sock is None:
             return 0
-        room = self._segment.spare()
-        if not room and self._filled > self._done:
+        credits = self._segment.credits()
+        if not credits and self._filled > self._done:
             self._poller.pause(self, PAUSE_NS)
             return 0
-        count = self._hand_on(min(limit, room))
+        count = self._forward_received(min(limit, credits))
         if self._has_ended and not self.has_more:
             self.close("")
         return count
 
-    def _hand_on(self, limit: int) -> int:
+    def _forward_received(self, limit: int) -> int:
         """Parse the buffer and forward up to ``limit`` frames; return their number.
 
         A length above MAX_BODY closes the socket. A frame below 14 bytes counts as "bad length".
         """
         buffer, at, filled = self._buffer, self._done, self._filled
-        view, handed_on = memoryview(buffer)[:filled], 0
+        view, forwarded = memoryview(buffer)[:filled], 0
         self.has_more = False
         while filled - at >= LENGTH.size:
             length = _length_at(buffer, at)[0]
             end = at + LENGTH.size + length
             if length > MAX_BODY:
                 self.close(f"a frame of {length} bytes")
-                return handed_on + 1
+                return forwarded + 1
             if end > filled:
                 break
-            if handed_on >= limit:
+            if forwarded >= limit:
                 self.has_more = True
                 break
             if length < ETHERNET_BYTES:
-                handed_on += 1
+                forwarded += 1
                 self.dropped["bad length"] += 1
             else:
-                frame, end, count = self.frame_at(view, at + LENGTH.size, end, limit - handed_on)
-                handed_on += count
+                frame, end, count = self.frame_at(view, at + LENGTH.size, end, limit - forwarded)
+                forwarded += count
                 self._segment.forward(self, frame)
                 if self._sock is None:
-                    return handed_on
+                    return forwarded
             at = end
         self._done = at
-        return handed_on
+        return forwarded
 
     def _receive(self) -> None:
         """Read once into the buffer, if there is space for another read.

@@ -101,11 +101,11 @@ class FunctionPort(SegmentPort):
             self.dropped["down"] += 1
             return
         if self.watcher is None:
-            self._leave(frame)
+            self._send_into_segment(frame)
         else:
-            self.watcher.sent(self, frame, partial(self._leave, frame))
+            self.watcher.sent(self, frame, partial(self._send_into_segment, frame))
 
-    def _leave(self, frame: Frame) -> None:
+    def _send_into_segment(self, frame: Frame) -> None:
         """Send a frame into the segment, or its single frames through the link if there is one."""
         if self.tx_link is None:
             self._switch.forward(self, frame)
@@ -127,7 +127,7 @@ class FunctionPort(SegmentPort):
         """Return whether senders to an address should pause: the link or the port there is full."""
         if self.tx_link is not None and self.tx_link.is_pausing:
             return True
-        port = self._switch.way(mac)
+        port = self._switch.port_of(mac)
         return port is not None and port.is_pausing
 
     def when_ready_to(self, mac: bytes, callback: Callable[[], None]) -> None:
@@ -139,7 +139,7 @@ class FunctionPort(SegmentPort):
         if self.tx_link is not None and self.tx_link.is_pausing:
             self.tx_link.when_ready(callback)
             return
-        port = self._switch.way(mac)
+        port = self._switch.port_of(mac)
         if port is None:
             callback()
         else:
@@ -151,17 +151,17 @@ class FunctionPort(SegmentPort):
         Return MANY unless the address is another function of this process, and both sides use flow
         control for ``priority``.
         """
-        port = self._switch.way(mac)
+        port = self._switch.port_of(mac)
         if not isinstance(port, FunctionPort) or port is self:
             return MANY
         hca = port._hca
         if hca is None or hca.has_failed or not flow.waits_for(hca.eth.flow, priority):
             return MANY
-        return port.spare(self._switch.now_ns(), packets)
+        return port.credits(self._switch.now_ns(), packets)
 
     # -- the segment's side
 
-    def spare(self, now_ns: int, packets: int = 1) -> int:
+    def credits(self, now_ns: int, packets: int = 1) -> int:
         """Return the function's number of free receive requests; MANY if it sends no pause frames.
 
         The result is 0 below ``packets``, or below half of the queue if that is less. A change to
@@ -194,9 +194,9 @@ class FunctionPort(SegmentPort):
     def deliver(self, frame: Frame) -> None:
         """Send a frame to the function, or its single frames through the link if there is one."""
         if self.rx_link is None:
-            self._enter(frame)
+            self._deliver_to_function(frame)
         else:
-            self.rx_link.take_all(link_packets(frame, self._enter), len(frame.data))
+            self.rx_link.take_all(link_packets(frame, self._deliver_to_function), len(frame.data))
 
     @property
     def takes_trains(self) -> bool:
@@ -219,7 +219,7 @@ class FunctionPort(SegmentPort):
             hca.fail()
         return True
 
-    def _enter(self, frame: Frame) -> None:
+    def _deliver_to_function(self, frame: Frame) -> None:
         """Deliver a frame to the function, past the watcher if there is one.
 
         Count "down" without a function or for a failed one. An exception stops only that function.

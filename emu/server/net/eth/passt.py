@@ -147,7 +147,7 @@ class _Tail:
         """Return the pipe's descriptor; -1 when closed."""
         return self._fd
 
-    def room(self) -> None:
+    def on_writable(self) -> None:
         """Do nothing: the pipe is only read."""
 
     def take(self, limit: int) -> int:

@@ -19,7 +19,7 @@ class Segment(Protocol):
     def forward(self, source: SegmentPort, frame: Frame) -> None:
         """Forward a frame received from a port."""
 
-    def spare(self) -> int:
+    def credits(self) -> int:
         """Return the number of frames that a pausable peer should send now."""
 
 
@@ -46,7 +46,7 @@ class SegmentPort:
         """Whether frames can be sent to the port."""
         return True
 
-    def spare(self, now_ns: int) -> int:
+    def credits(self, now_ns: int) -> int:
         """Return the number of frames that the port accepts without loss now; here MANY."""
         return MANY
 

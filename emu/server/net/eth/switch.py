@@ -78,15 +78,15 @@ class SegmentSwitch:
         self._addresses.forget(port)
         self.changes += 1
 
-    def spare(self) -> int:
+    def credits(self) -> int:
         """Return the number of frames that a pausable peer should send now: the least of all ports.
 
         MANY without ports, and where no port limits its senders.
         """
         now = self.now_ns()
-        return min((port.spare(now) for port in self._ports), default=MANY)
+        return min((port.credits(now) for port in self._ports), default=MANY)
 
-    def way(self, address: bytes) -> SegmentPort | None:
+    def port_of(self, address: bytes) -> SegmentPort | None:
         """Return the port behind which a MAC address was learned; None if unknown or aged."""
         return self._addresses.find(address, self.now_ns())
 
@@ -103,10 +103,10 @@ class SegmentSwitch:
         if guard is not None and guard.is_blocked(now):
             source.dropped["loop"] += 1
             return
-        place = self._addresses.place(data[6:12])
-        if place is not None and place.port is source:
-            place.heard_ns = now
-        elif not self._learn(data[6:12], place, source, now):
+        entry = self._addresses.entry(data[6:12])
+        if entry is not None and entry.port is source:
+            entry.heard_ns = now
+        elif not self._learn(data[6:12], entry, source, now):
             return
         source.received += 1
         if not data[0] & 1:
@@ -130,7 +130,7 @@ class SegmentSwitch:
 
     def _train_route(self, source: SegmentPort, address: bytes) -> SegmentPort | None:
         """Return the port for trains to an address; None as for :meth:`train_to`."""
-        port = self.way(address)
+        port = self.port_of(address)
         if port is None or port is source or not (port.is_up and port.takes_trains):
             return None
         now = self.now_ns()
@@ -150,11 +150,11 @@ class SegmentSwitch:
         Return False after forwarding single frames: unknown source or destination, or a port that
         takes no trains.
         """
-        place = self._addresses.place(train.head[6:12])
-        if place is not None and place.port is source:
+        entry = self._addresses.entry(train.head[6:12])
+        if entry is not None and entry.port is source:
             port = self._train_route(source, train.head[:6])
             if port is not None:
-                place.heard_ns = self.now_ns()
+                entry.heard_ns = self.now_ns()
                 source.received += 1
                 port.deliver_train(train.pieces, train)
                 return True
@@ -187,7 +187,7 @@ class SegmentSwitch:
             port.deliver(frame)
 
     def _learn(
-        self, address: bytes, place: AddressEntry | None, source: SegmentPort, now: int
+        self, address: bytes, entry: AddressEntry | None, source: SegmentPort, now: int
     ) -> bool:
         """Learn that an address is behind ``source``; return False if the frame must be dropped.
 
@@ -199,9 +199,9 @@ class SegmentSwitch:
                 return True
             source.dropped["bad source"] += 1
             return False
-        if place is not None and source.is_uplink and now - place.heard_ns < RECENT_NS:
+        if entry is not None and source.is_uplink and now - entry.heard_ns < RECENT_NS:
             source.dropped["moved"] += 1
-            self._suspect(source if not source.is_fabric else place.port, now)
+            self._suspect(source if not source.is_fabric else entry.port, now)
             return False
         self._addresses.learn(address, source, now)
         return True

@@ -103,7 +103,7 @@ class Tap(SegmentPort):
             name = self.name.removeprefix("tap ")
             log.warning("%s is down, frames are lost: ip link set %s up", self.name, name)
 
-    def room(self) -> None:
+    def on_writable(self) -> None:
         """Do nothing: the device is never polled for writing."""
 
     def take(self, limit: int) -> int:
@@ -112,12 +112,12 @@ class Tap(SegmentPort):
         Without receive requests, pause for PAUSE_NS and return 0. An OSError closes the device and
         counts as a frame.
         """
-        room = self._switch.spare()
-        if not room:
+        credits = self._switch.credits()
+        if not credits:
             self._poller.pause(self, PAUSE_NS)
             return 0
         taken = 0
-        while taken < min(limit, room) and self._fd >= 0:
+        while taken < min(limit, credits) and self._fd >= 0:
             try:
                 data = os.read(self._fd, _VNET.size + MAX_BYTES)
             except BlockingIOError:

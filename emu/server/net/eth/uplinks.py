@@ -58,9 +58,9 @@ class _Uplink(SegmentPort):
         return not self._connection.is_congested
 
     def deliver_train(self, pieces: Sequence[Buffer], train: Train | None = None) -> bool:
-        """Send a train to the other process; return False to pause senders, as ``send_pieces``."""
+        """Send a train to the other process; return False to pause senders, as ``send_train``."""
         self.sent += 1
-        return self._connection.send_pieces(
+        return self._connection.send_train(
             FrameKind.FRAME_TRAIN, (protocol.segment(self._number), *pieces)
         )
 

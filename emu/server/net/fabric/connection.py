@@ -159,7 +159,7 @@ class FabricConnection:
             self.close("the peer does not read")
         return self._packet_bytes < PAUSE_BYTES
 
-    def send_pieces(self, kind: FrameKind, pieces: Sequence[Buffer]) -> bool:
+    def send_train(self, kind: FrameKind, buffers: Sequence[Buffer]) -> bool:
         """Send a train, whose buffers are valid only during the call; return as :meth:`send`.
 
         The train is copied once: to memory that the other process maps, or into the socket.
@@ -167,22 +167,22 @@ class FabricConnection:
         """
         if self._queue and not self._is_blocked:
             self._write()
-        if (placed := self._place(kind, pieces)) is not None:
-            kind, pieces = FrameKind.PLACED, (protocol.placed(placed),)
-        if self._queue or self._sock is None or len(pieces) >= _BUFFERS_PER_CALL:
-            return self.send(kind, b"".join(pieces))
-        size = sum(map(len, pieces))
+        if (placed := self._place_in_shared_memory(kind, buffers)) is not None:
+            kind, buffers = FrameKind.PLACED, (protocol.placed(placed),)
+        if self._queue or self._sock is None or len(buffers) >= _BUFFERS_PER_CALL:
+            return self.send(kind, b"".join(buffers))
+        size = sum(map(len, buffers))
         header = HEADER.pack(size, kind)
-        written = self._write_some((header, *pieces))
+        written = self._write_some((header, *buffers))
         left = HEADER.size + size - written
         if left and self._sock is not None:
-            self._queue.append((kind, b"".join((header, *pieces))[written:]))
+            self._queue.append((kind, b"".join((header, *buffers))[written:]))
             self._packet_bytes += left
             self._has_begun = written > 0
             self._set_blocked(True)
         return self._packet_bytes < PAUSE_BYTES
 
-    def _place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
+    def _place_in_shared_memory(self, kind: FrameKind, buffers: Sequence[Buffer]) -> Placed | None:
         """Copy a frame's body to shared memory, and return its position there.
 
         Return None if the body must go through the socket: closed or congested connection, no
@@ -193,7 +193,7 @@ class FabricConnection:
             return None
         if not sharing.has_begun and (self._queue or not sharing.begin(self._sock)):
             return None
-        return sharing.place(kind, pieces)
+        return sharing.place(kind, buffers)
 
     def when_ready(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once: when queued packets fall below PAUSE_BYTES, or at the close.
@@ -300,7 +300,7 @@ class FabricConnection:
 
     # -- in
 
-    def room(self) -> None:
+    def on_writable(self) -> None:
         """Write queued frames, because the socket accepts bytes again; the stuck state ends.
 
         The queue may be empty: the packets of a stuck peer were dropped.
@@ -378,7 +378,7 @@ class FabricConnection:
             return 1
         placed = protocol.read_placed(body)
         work = self._owner.received(self, placed.kind, self._sharing.body(placed))
-        if (up_to := self._sharing.to_tell()) is not None:
+        if (up_to := self._sharing.free_report()) is not None:
             self.send(FrameKind.FREED, protocol.freed(up_to))
         return work
 

@@ -381,7 +381,7 @@ class Hub:
         if target is None:
             return self._site.deliver_train(train)
         if target is not source:
-            target.send_pieces(FrameKind.TRAIN, train.pieces)
+            target.send_train(FrameKind.TRAIN, train.pieces)
         return TRAIN_WORK
 
     def _check_source(self, source: FabricConnection, packet: Packet) -> None:

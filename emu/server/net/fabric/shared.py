@@ -51,12 +51,12 @@ class OutMemory:
         self._view = view
         self._written = self._freed = 0
 
-    def place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
+    def place(self, kind: FrameKind, buffers: Sequence[Buffer]) -> Placed | None:
         """Copy a frame's body to the next position of contiguous bytes, and return that position.
 
         Return None and write no byte while the other process has not freed enough memory.
         """
-        size = sum(map(len, pieces))
+        size = sum(map(len, buffers))
         start = self._written
         at = start % SIZE
         if at + size > SIZE:
@@ -64,9 +64,9 @@ class OutMemory:
         if start + size - self._freed > SIZE:
             return None
         view = self._view
-        for piece in pieces:
-            end = at + len(piece)
-            view[at:end] = piece
+        for buffer in buffers:
+            end = at + len(buffer)
+            view[at:end] = buffer
             at = end
         self._written = start + size
         return Placed(kind, size, start)
@@ -95,7 +95,7 @@ class InMemory:
         """Return the body of a placed frame as a view, which the other process may still change.
 
         Raises FabricProtocolError unless the frame is a train within its kind's limit, contiguous,
-        and in order. The bytes count as consumed for :meth:`to_tell`.
+        and in order. The bytes count as consumed for :meth:`free_report`.
         """
         at, size = placed.start % SIZE, placed.size
         if placed.kind not in _PLACEABLE or size > MAX_BODY[placed.kind]:
@@ -105,7 +105,7 @@ class InMemory:
         self._done = placed.start + size
         return self._view[at : at + size]
 
-    def to_tell(self) -> int | None:
+    def free_report(self) -> int | None:
         """Return the position up to which memory is free; None until a quarter of SIZE is consumed.
 
         A returned position counts as reported.
@@ -134,9 +134,9 @@ class Sharing:
         """Whether the other process has received memory to map."""
         return self._out is not None
 
-    def place(self, kind: FrameKind, pieces: Sequence[Buffer]) -> Placed | None:
+    def place(self, kind: FrameKind, buffers: Sequence[Buffer]) -> Placed | None:
         """Copy a frame's body to shared memory; None before :meth:`begin` or without space."""
-        return None if self._out is None else self._out.place(kind, pieces)
+        return None if self._out is None else self._out.place(kind, buffers)
 
     def begin(self, sock: socket.socket) -> bool:
         """Create memory, pass it to the other process by MEMORY, and return True.
@@ -198,9 +198,9 @@ class Sharing:
             raise FabricProtocolError("PLACED without MEMORY")
         return self._in.body(placed)
 
-    def to_tell(self) -> int | None:
+    def free_report(self) -> int | None:
         """Return the position up to which memory is free; None when no report is due."""
-        return None if self._in is None else self._in.to_tell()
+        return None if self._in is None else self._in.free_report()
 
     def take(self, kind: FrameKind, body: memoryview) -> None:
         """Handle MEMORY, which maps the received descriptor, or FREED from the other process.

@@ -238,11 +238,15 @@ class LocalFabric:
         lid = hca.link.lid
         link = self.rx_links.get(lid)
         if link is None or origin.lid == lid:
-            self._enter(packet, lid, origin)
+            self._deliver_to_function(packet, lid, origin)
         else:
-            link.take(DatagramLinkPacket(packet, partial(self._enter, lid=lid, origin=origin)))
+            link.take(
+                DatagramLinkPacket(
+                    packet, partial(self._deliver_to_function, lid=lid, origin=origin)
+                )
+            )
 
-    def _enter(self, packet: Datagram, lid: int, origin: Origin) -> None:
+    def _deliver_to_function(self, packet: Datagram, lid: int, origin: Origin) -> None:
         """Deliver a datagram to the port with this LID; drop it silently without such a port.
 
         The watcher observes the datagram first, if the port's link is up.

@@ -220,7 +220,7 @@ class SocketFabric(LocalFabric):
         if self.watcher is not None or source.link.lid in self.tx_links:
             return None
         connection = self._connection_to(address)
-        return None if connection is None else partial(connection.send_pieces, FrameKind.TRAIN)
+        return None if connection is None else partial(connection.send_train, FrameKind.TRAIN)
 
     def _when_space_behind(self, lid: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when our queue or the connection to the LID has space."""

@@ -130,7 +130,7 @@ class EthernetInterface(CaptureInterface):
         dropped: Counter[str] | _Discarded, is_sent: bool,
     ) -> bytes:  # fmt: skip
         """Return the frame's block with faults and drop reasons as comment; empty without space."""
-        if not self.file.has_room(len(frame.data)):
+        if not self.file.may_queue(len(frame.data)):
             return b""
         why = [name for name, count in dropped.items() if count > before.get(name, 0)]
         text = self.comment(f"dropped: {', '.join(why)}" if why else "")
@@ -171,16 +171,16 @@ class SubnetWatcher:
 
     def packet(self, lid: int, frame: Buffer, *, is_sent: bool) -> None:
         """Record a packet at the port with this LID; ignore unknown ports and a closed file."""
-        self._add(lid, lambda: frame, is_sent)
+        self._record(lid, lambda: frame, is_sent)
 
     def datagram(self, lid: int, packet: Datagram, origin: Origin, *, is_sent: bool) -> None:
         """Record a datagram, as the packet with its headers, at the port with this LID.
 
         Unknown ports and a closed file are ignored.
         """
-        self._add(lid, lambda: frame_of(packet, origin), is_sent)
+        self._record(lid, lambda: frame_of(packet, origin), is_sent)
 
-    def _add(self, lid: int, frame: Callable[[], Buffer], is_sent: bool) -> None:
+    def _record(self, lid: int, frame: Callable[[], Buffer], is_sent: bool) -> None:
         """Add the block of a packet, or a remark if an exception occurs; never raises that.
 
         Do nothing for an unknown port, a closed file, or a file without space.
@@ -201,7 +201,7 @@ def _block(interface: CaptureInterface, frame: bytes, is_sent: bool) -> bytes:
 
     A missing packet counts as lost. Faults before the packet become its comment.
     """
-    if not interface.file.has_room(len(frame)):
+    if not interface.file.may_queue(len(frame)):
         return b""
     now = time.time_ns()
     return blocks.packet(

@@ -73,7 +73,7 @@ class PcapFile:
         self._interfaces += 1
         return self._interfaces - 1
 
-    def has_room(self, size: int) -> bool:
+    def may_queue(self, size: int) -> bool:
         """Return whether a packet of ``size`` bytes may wait for the slow reader of a pipe.
 
         The bound is MAX_WAITING queued bytes, not the file's size. A refused packet counts as lost,
@@ -101,14 +101,14 @@ class PcapFile:
     def put(self, place: Place, block: bytes) -> None:
         """Fill a reserved position, and write the queue from FLUSH_BYTES on, else after FLUSH_NS.
 
-        An empty block, or one that :meth:`has_room` refuses, leaves the position empty. Do nothing
+        An empty block, or one that :meth:`may_queue` refuses, leaves the position empty. Do nothing
         once the file is closed. A failed write ends the capture.
         """
         self._reserved -= 1
         if self._fd < 0:
             return
         self._clock.budget.charge((len(block) >> LOG_BLOCK_BYTES_PER_STEP) + STEPS_PER_BLOCK)
-        if not block or not self.has_room(len(block)):
+        if not block or not self.may_queue(len(block)):
             if self._blocks[-1] is place:
                 self._blocks.pop()
             return

@@ -335,7 +335,7 @@ class SubnetAdministrator:
         Raises SaError with BUSY at the limits of transfers.
         """
         key = (back.lid, back.qpn, mad.mad_hdr.tid)
-        if not self.transfers.has_room(key):
+        if not self.transfers.may_start(key):
             raise SaError(MadStatus.BUSY, "too many tables in flight")
         return key
 

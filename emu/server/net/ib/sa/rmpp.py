@@ -72,7 +72,7 @@ class RmppSender:
         """Return whether a transfer is in progress: a repeated request starts no second one."""
         return key in self._transfers
 
-    def has_room(self, key: Key) -> bool:
+    def may_start(self, key: Key) -> bool:
         """Return whether one more transfer to this receiver's LID can start.
 
         Limits are MAX_TRANSFERS in all and MAX_TRANSFERS_OF_A_PORT for the LID.

@@ -164,7 +164,7 @@ def _forwarding(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
     return bytes(linear_forw_table.new(port=[request.ports.exit_to(lid) for lid in lids]))
 
 
-def _manager(request: SwitchSmpRequest, _mad: Smp) -> bytes | None:
+def _sm_info(request: SwitchSmpRequest, _mad: Smp) -> bytes | None:
     """Return SMInfo of the subnet's master, built here, with priority 15; count the query.
 
     The result is never None, and its act_count is the number of queries.
@@ -186,5 +186,5 @@ ATTRIBUTES: Mapping[int, sma.Handler[SwitchSmpRequest]] = {
     SmpAttr.PKEY_TABLE: _pkeys,
     SmpAttr.SL_TO_VL_TABLE: sma.sl_to_vl,
     SmpAttr.LINEAR_FORW_TABLE: _forwarding,
-    SmpAttr.SM_INFO: _manager,
+    SmpAttr.SM_INFO: _sm_info,
 }

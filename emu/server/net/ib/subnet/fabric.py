@@ -134,12 +134,14 @@ class SubnetFabric:
 
     # -- packets
 
-    def way(self, plug: SubnetPort, lid: int, octets: int, packets: int = 1) -> SubnetPort | None:
+    def receiver_of(
+        self, plug: SubnetPort, lid: int, octets: int, packets: int = 1
+    ) -> SubnetPort | None:
         """Return the function that receives packets for a LID, and count them along the route.
 
         None if no function is there. Dropped packets are counted too, where they are dropped.
         """
-        path = self.routes.way((plug.number, _PORT), lid)
+        path = self.routes.route((plug.number, _PORT), lid)
         self.routes.passes(path, octets, packets)
         return self._by_node.get(path.end)
 
@@ -148,7 +150,7 @@ class SubnetFabric:
 
         No packet is counted.
         """
-        return self._by_node.get(self.routes.way((plug.number, _PORT), lid).end)
+        return self._by_node.get(self.routes.route((plug.number, _PORT), lid).end)
 
     def carry(self, plug: SubnetPort, packet: Datagram, origin: Origin) -> None:
         """Send a datagram to ports of other nodes, and count it along the route.
@@ -159,7 +161,7 @@ class SubnetFabric:
         if packet.is_multicast:
             self._spread(plug, packet, origin)
             return
-        path = self.routes.way((plug.number, _PORT), packet.to.lid)
+        path = self.routes.route((plug.number, _PORT), packet.to.lid)
         self.routes.passes(path, packet.octets)
         if (to := self._by_node.get(path.end)) is not None:
             to.arrive(packet, origin)
@@ -192,7 +194,7 @@ class SubnetFabric:
         gid = LINK_LOCAL_PREFIX.to_bytes(8, "big") + node.port_guid(entry).to_bytes(8, "big")
         source = Origin(lid, QP1, origin.pkey, GSI_QKEY, gid)
         back = Datagram(answer_to(packet.to, origin), [memoryview(answer)], MAD_BYTES, None, False)
-        home = self.routes.way((node.number, 0 if node.is_switch else entry), origin.lid)
+        home = self.routes.route((node.number, 0 if node.is_switch else entry), origin.lid)
         self.routes.passes(home, back.octets)
         if (to := self._by_node.get(home.end)) is not None:
             to.arrive(back, source)

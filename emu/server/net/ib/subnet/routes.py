@@ -93,7 +93,7 @@ class Routes:
         self.counts: dict[PortPosition, Counter[str]] = {}
         """Counters of PortCounters and PortCountersExtended, by port."""
 
-    def way(self, place: PortPosition, lid: int) -> Path:
+    def route(self, place: PortPosition, lid: int) -> Path:
         """Return the route for a LID from an adapter's port, or from a switch itself: port 0.
 
         A route without a receiver ends at NOWHERE; it names the port that drops, if that counts.

@@ -188,7 +188,7 @@ class SubnetPort:
 
         A packet without a receiver is dropped and returns True.
         """
-        to = self._fabric.way(self, destination(frame), len(frame))
+        to = self._fabric.receiver_of(self, destination(frame), len(frame))
         return True if to is None else to.take(frame)
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:

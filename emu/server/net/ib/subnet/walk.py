@@ -31,7 +31,7 @@ _MAX_HOPS: Final = 63
 
 
 @dataclass(slots=True)
-class Smps:
+class SmpInFlight:
     """An SMP in flight, and the LIDs of its local route header."""
 
     mad: Smp
@@ -65,7 +65,7 @@ class Walk:
         Nodes handle, answer or forward it on the way. Drop the SMP at a port without a link and
         after MAX_LINKS.
         """
-        smp_ = Smps(smp.view(bytearray(data)), dlid, slid)
+        smp_ = SmpInFlight(smp.view(bytearray(data)), dlid, slid)
         node, port = place
         if port == 0:
             port = self._exit(self._cables.nodes[node], smp_) or NO_PORT
@@ -81,7 +81,7 @@ class Walk:
             port = exit_
         log.debug("SMP at node %d: too many hops: dropped", node)
 
-    def _arrive(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
+    def _arrive(self, node: SimNode, entry: int, smp_: SmpInFlight) -> int | None:
         """Handle an SMP at a node; return its output port, or None where it ends.
 
         A guest's function receives it if the LID matches or is permissive. Simulated nodes answer
@@ -100,13 +100,13 @@ class Walk:
             return self._forward_response(node, smp_)
         return self._forward_request(node, entry, smp_)
 
-    def _exit(self, node: SimNode, smp_: Smps) -> int | None:
+    def _exit(self, node: SimNode, smp_: SmpInFlight) -> int | None:
         """Return a switch's output port for the SMP's LID; None if the table drops it."""
         tables = node.tables
         port = tables.exit_to(smp_.dlid) if tables is not None else NO_PORT
         return None if port in (0, NO_PORT) else port
 
-    def _forward_request(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
+    def _forward_request(self, node: SimNode, entry: int, smp_: SmpInFlight) -> int | None:
         """Forward or answer a directed request (C14-9); return its output port.
 
         None drops it: more than 63 hops, a DrDLID, or a hop pointer that does not fit.
@@ -129,7 +129,7 @@ class Walk:
         log.debug("SMP at %s with hop %d of %d: dropped", node.line.name, at, hops)
         return None
 
-    def _forward_response(self, node: SimNode, smp_: Smps) -> int | None:
+    def _forward_response(self, node: SimNode, smp_: SmpInFlight) -> int | None:
         """Forward a directed response (C14-13); return its output port.
 
         None drops it: an adapter, a wrong hop pointer, or a route that starts here. Simulated nodes
@@ -147,11 +147,11 @@ class Walk:
         smp_.dlid, smp_.slid = mad.dr_slid, node.ports[0].info.lid
         return self._exit(node, smp_)
 
-    def _directed(self, smp_: Smps, port: int) -> int:
+    def _directed(self, smp_: SmpInFlight, port: int) -> int:
         smp_.dlid = smp_.slid = PERMISSIVE_LID
         return port
 
-    def _answer(self, node: SimNode, entry: int, smp_: Smps) -> int | None:
+    def _answer(self, node: SimNode, entry: int, smp_: SmpInFlight) -> int | None:
         """Respond to an SMP for the node; return the response's output port.
 
         None without a response: a method that needs none, or a wrong M_Key, which is reported by a

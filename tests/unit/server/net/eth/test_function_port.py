@@ -111,19 +111,19 @@ def test_a_function_without_receive_requests_is_waited_for_but_not_for_long(node
     left = {"room": 5}
     monkeypatch.setattr(function_port, "emptiest", lambda hca: (left["room"], MANY))
     now, patience = 1_000_000_000, one.eth.flow.patience_ns
-    assert one.port.spare(now) == 5
+    assert one.port.credits(now) == 5
     left["room"] = 0
-    assert one.port.spare(now) == 0
-    assert one.port.spare(now + patience) == 0
+    assert one.port.credits(now) == 0
+    assert one.port.credits(now + patience) == 0
     now += patience + 1
-    assert one.port.spare(now) == MANY
-    assert one.port.spare(now + function_port.IGNORED_NS - 1) == MANY
-    assert one.port.spare(now + function_port.IGNORED_NS) == 0
+    assert one.port.credits(now) == MANY
+    assert one.port.credits(now + function_port.IGNORED_NS - 1) == MANY
+    assert one.port.credits(now + function_port.IGNORED_NS) == 0
     left["room"] = 1
-    assert one.port.spare(now + function_port.IGNORED_NS) == 1
+    assert one.port.credits(now + function_port.IGNORED_NS) == 1
     one.nic_vport.is_up = False
     left["room"] = 0
-    assert one.port.spare(now + function_port.IGNORED_NS) == MANY
+    assert one.port.credits(now + function_port.IGNORED_NS) == MANY
 
 
 def test_pause_frames_are_counted_while_a_function_is_waited_for(nodes, monkeypatch):
@@ -131,10 +131,10 @@ def test_pause_frames_are_counted_while_a_function_is_waited_for(nodes, monkeypa
     left = {"room": 0}
     monkeypatch.setattr(function_port, "emptiest", lambda hca: (left["room"], MANY))
     sent, now = one.eth.flow.sent, 1_000_000_000
-    assert [one.port.spare(now), one.port.spare(now + 1000)] == [0, 0]
+    assert [one.port.credits(now), one.port.credits(now + 1000)] == [0, 0]
     assert (sent.global_, sent.control) == (1, 1)
     left["room"] = 1
-    assert [one.port.spare(now + 5000), one.port.spare(now + 6000)] == [1, 1]
+    assert [one.port.credits(now + 5000), one.port.credits(now + 6000)] == [1, 1]
     assert (sent.global_, sent.frames, sent.duration_ns) == (2, [2] * 8, [5000] * 8)
 
 
@@ -143,9 +143,9 @@ def test_a_function_that_sends_no_pause_frames_is_not_waited_for(nodes, monkeypa
     monkeypatch.setattr(function_port, "emptiest", lambda hca: (0, MANY))
     flow = one.eth.flow
     flow.pause_tx = False
-    assert one.port.spare(1_000_000_000) == MANY
+    assert one.port.credits(1_000_000_000) == MANY
     flow.pfc_tx = 1 << 3
-    assert one.port.spare(1_000_000_000) == 0
+    assert one.port.credits(1_000_000_000) == 0
     assert (flow.sent.global_, flow.sent.frames) == (0, [0, 0, 0, 1, 0, 0, 0, 0])
 
 
@@ -157,26 +157,26 @@ def test_one_function_waits_for_another_if_both_want_to(nodes, monkeypatch):
     for node, frame in ((one, FRAME), (two, Frame((A + B + b"\x88\xb5").ljust(60, b"\0")))):
         node.port.transmit(node, frame)
 
-    def spare(packets=64, priority=0, to=B):
+    def credits(packets=64, priority=0, to=B):
         return one.port.credits_to(to, packets, one.eth.flow, priority)
 
-    assert spare() == 100
-    assert spare(101) == 0
+    assert credits() == 100
+    assert credits(101) == 0
     left["room"] = (32, 64)
-    assert spare() == 32
+    assert credits() == 32
     left["room"] = (31, 64)
-    assert spare() == 0
+    assert credits() == 0
     two.has_failed = True
-    assert spare() == MANY
+    assert credits() == MANY
     two.has_failed = False
-    assert spare(to=A) == spare(to=bytes(6)) == MANY
+    assert credits(to=A) == credits(to=bytes(6)) == MANY
     one.eth.flow.pause_rx = False
-    assert spare() == MANY
+    assert credits() == MANY
     one.eth.flow.pfc_rx = two.eth.flow.pfc_tx = 1 << 3
-    assert spare() == MANY
-    assert spare(priority=3) == 0
+    assert credits() == MANY
+    assert credits(priority=3) == 0
     two.eth.flow.pfc_tx = two.eth.flow.pause_tx = 0
-    assert spare(priority=3) == MANY
+    assert credits(priority=3) == MANY
 
 
 def test_the_driver_says_how_long_others_wait(nodes, monkeypatch):
@@ -184,8 +184,8 @@ def test_the_driver_says_how_long_others_wait(nodes, monkeypatch):
     flow, now = one.eth.flow, 1_000_000_000
     monkeypatch.setattr(function_port, "emptiest", lambda hca: (0, MANY))
     flow.critical_ms, flow.minor_ms = 100, 80
-    assert [one.port.spare(now), one.port.spare(now + 100_000_000)] == [0, 0]
-    assert one.port.spare(now + 100_000_001) == MANY
+    assert [one.port.credits(now), one.port.credits(now + 100_000_000)] == [0, 0]
+    assert one.port.credits(now + 100_000_001) == MANY
     assert (flow.storms, flow.warnings, flow.sent.global_) == (1, 1, 2)
     flow.critical_ms = 0
     assert flow.patience_ns == 8_000_000_000

@@ -53,9 +53,9 @@ def ring():
 
 
 def sent(routes, lid, octets=100):
-    way = routes.way((SOURCE, 1), lid)
-    routes.passes(way, octets)
-    return way
+    path = routes.route((SOURCE, 1), lid)
+    routes.passes(path, octets)
+    return path
 
 
 def total(routes, name):
@@ -64,8 +64,8 @@ def total(routes, name):
 
 def test_ways_in_a_circle_end(ring):
     routes = Routes(ring, Budget())
-    way = sent(routes, 7)
-    assert (way.end, len(way.sent), way.dropped[2]) == (NOWHERE, MAX_LINKS, RELAY_ERRORS)
+    path = sent(routes, 7)
+    assert (path.end, len(path.sent), path.dropped[2]) == (NOWHERE, MAX_LINKS, RELAY_ERRORS)
     routes.settle()
     assert total(routes, "port_xmit_packets") == total(routes, "port_rcv_packets") == MAX_LINKS
 
@@ -75,7 +75,7 @@ def test_what_is_kept_is_bounded_by_the_links(ring):
     for lid in range(1, 3000):
         sent(routes, lid)
         ways = routes._paths.values()
-        assert sum(len(way.sent) + 1 for way in ways) <= MAX_KEPT + MAX_LINKS
+        assert sum(len(path.sent) + 1 for path in ways) <= MAX_KEPT + MAX_LINKS
 
 
 @pytest.mark.parametrize("changes", [False, True])
