@@ -16,7 +16,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from emu.host.userfiles import missing
+from emu.host.userfiles import missing_text
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ def why_not_listening(path: Path, *, is_shared: bool = False) -> str:
     if len(os.fsencode(path)) > MAX_PATH:
         return f"the path of a socket has at most {MAX_PATH} bytes"
     if not path.parent.is_dir():
-        return missing("directory", path.parent)
+        return missing_text("directory", path.parent)
     try:
         exists = _is_dead_socket(path)
     except OSError as error:

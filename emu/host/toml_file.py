@@ -48,7 +48,7 @@ class TomlFile(Generic[M]):
             self.content: M = model.model_validate(table)
         except ValidationError as failure:
             mistakes = [(one["loc"], _said(one, model, tables)) for one in _causes(failure)]
-            raise self.mistakes(mistakes) from None
+            raise self.errors_at(mistakes) from None
 
     def _text(self) -> str:
         """Return the file's text, invalid UTF-8 replaced.
@@ -71,11 +71,11 @@ class TomlFile(Generic[M]):
         """Return the file and the line of a place, for messages."""
         return f"{self.path}:{self.line(place)}"
 
-    def mistake(self, place: Place, why: object) -> UserError:
+    def error_at(self, place: Place, why: object) -> UserError:
         """Return, not raise, the error for a mistake at a place, with the file and its line."""
-        return self.mistakes([(place, why)])
+        return self.errors_at([(place, why)])
 
-    def mistakes(self, mistakes: Sequence[tuple[Place, object]]) -> UserError:
+    def errors_at(self, mistakes: Sequence[tuple[Place, object]]) -> UserError:
         """Return, not raise, one error for several mistakes, sorted by line; 20 are listed."""
         lines = sorted(((self.line(place), why) for place, why in mistakes), key=lambda one: one[0])
         texts = [f"{self.path}:{line}: {why}" for line, why in lines]

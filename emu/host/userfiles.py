@@ -18,7 +18,7 @@ _MAX_LISTED: Final = 10_000
 """Number of a directory's names that are searched for a near one."""
 
 
-def missing(what: str, path: Path) -> str:
+def missing_text(what: str, path: Path) -> str:
     """Return the sentence that no ``what`` is at ``path``, with near names of its directory.
 
     The near names are those of the first missing component of the path; none if that directory
@@ -43,7 +43,7 @@ def why_not_writable(path: Path) -> str:
     if path.exists():
         return "" if os.access(path, os.W_OK) else f"{path} is not writable"
     if not path.parent.exists():
-        return missing("directory", path.parent)
+        return missing_text("directory", path.parent)
     if not path.parent.is_dir():
         return f"{path.parent} is not a directory"
     return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"{path.parent} is not writable"

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from emu.host import shipped
 from emu.host.user_error import UserError
-from emu.host.userfiles import missing, why_not_writable
+from emu.host.userfiles import missing_text, why_not_writable
 
 
 class NewFile(click.Path):
@@ -55,7 +55,7 @@ class Existing(click.Path):
         """Return the path; fail, with similar names, if it does not exist. ``-`` is not checked."""
         path = Path(value)
         if self.exists and not path.exists() and str(value) != "-":
-            self.fail(missing("file" if self.file_okay else "directory", path), param, ctx)
+            self.fail(missing_text("file" if self.file_okay else "directory", path), param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -19,7 +19,7 @@ from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import LabError
 from emu.guests.kernel import archive, module_tree
 from emu.guests.kernel.binaries import check_kernel
-from emu.host.userfiles import missing
+from emu.host.userfiles import missing_text
 
 ARCHIVE = archive.PREFIX
 _IMAGE = Path("arch/x86/boot/bzImage")
@@ -69,7 +69,7 @@ def check(words: Sequence[str]) -> None:
     for path in paths:
         if not path.exists():
             what = "a bzImage, a build tree, packages, or debian:NAME"
-            raise LabError(f"{missing('kernel', path)}; a kernel is {what}")
+            raise LabError(f"{missing_text('kernel', path)}; a kernel is {what}")
     if _are_packages(paths):
         return
     if len(paths) != 1:

@@ -26,7 +26,7 @@ from emu.guests.channel.job import GuestJob
 from emu.guests.errors import GuestError, LabError
 from emu.guests.named.attach import at_command
 from emu.host.printable import one_line, printable
-from emu.host.userfiles import missing, why_not_writable
+from emu.host.userfiles import missing_text, why_not_writable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -56,7 +56,7 @@ def copy_in(name: str, source: Path, target: str) -> None:
     errors of the guest's tar, and OSError of the source.
     """
     if not source.exists():
-        raise LabError(missing("file or directory", source))
+        raise LabError(missing_text("file or directory", source))
     if not os.access(source, os.R_OK | (os.X_OK if source.is_dir() else 0)):
         raise LabError(f"{source} is not readable")
     source = source.resolve()

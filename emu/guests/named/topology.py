@@ -146,7 +146,7 @@ def read(path: Path, checks: Checks | None = None) -> LabTopology:
         mistakes += _of_devices(file.content, checks)
         mistakes += _of_server(file.content.server, base, checks)
     if mistakes:
-        raise file.mistakes(mistakes)
+        raise file.errors_at(mistakes)
     name = file.content.name or path.stem
     running.check_name(name)
     # Kernels of the archive are fetched here, after all other checks of the file.

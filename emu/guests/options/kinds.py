@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emu.host.userfiles import missing, why_not_writable
+from emu.host.userfiles import missing_text, why_not_writable
 from emu.near import near
 
 WRITABLE = ":rw"
@@ -140,7 +140,7 @@ class File(OptionKind):
         if self.is_new:
             return why_not_writable(value)
         if not value.exists():
-            return missing("file", value)
+            return missing_text("file", value)
         return f"{value} is a directory" if value.is_dir() else ""
 
 
@@ -162,7 +162,7 @@ class Directory(OptionKind):
         """Return the error for a missing directory or a file; "" for a directory and for None."""
         if value is None or value.is_dir():
             return ""
-        return f"{value} is not a directory" if value.exists() else missing("directory", value)
+        return f"{value} is not a directory" if value.exists() else missing_text("directory", value)
 
 
 @dataclass(frozen=True, kw_only=True)

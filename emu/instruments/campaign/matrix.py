@@ -102,7 +102,7 @@ class ExcludeTable(_MatrixTable):
     workload: StrictStr = "*"
     plan: StrictStr = "*"
 
-    def takes(self, run: Description) -> bool:
+    def matches(self, run: Description) -> bool:
         """Return whether all four patterns match a run, which is then left out of the campaign."""
         return all(
             fnmatchcase(name, pattern)
@@ -171,7 +171,7 @@ def read(path: Path) -> Campaign:
     runs = [
         run
         for run in _runs(matrix, plans, path.resolve().parent)
-        if not any(table.takes(run) for table in matrix.exclude)
+        if not any(table.matches(run) for table in matrix.exclude)
     ]
     if not runs:
         raise UserError(f"{path}: no run is left: [[exclude]] matches all runs")
@@ -182,7 +182,7 @@ def _check_names(file: TomlFile[Matrix], key: str, names: list[str]) -> None:
     """Raise UserError for a name that occurs twice in the tables ``key``."""
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise file.mistake((key, number), f"{name!r} is the name of another {key}")
+            raise file.error_at((key, number), f"{name!r} is the name of another {key}")
 
 
 def _check_parts(file: TomlFile[Matrix]) -> None:
@@ -199,23 +199,23 @@ def _check_parts(file: TomlFile[Matrix]) -> None:
                 word = option_named(error.name).word
                 is_parts = error.name in part.given()
                 place = (key, number, word) if is_parts else ("guest", word)
-                raise file.mistake(place, error) from None
+                raise file.error_at(place, error) from None
             except UserError as error:
-                raise file.mistake(("guest",), error) from None
+                raise file.error_at(("guest",), error) from None
     for number, device in enumerate(matrix.device):
         devices = device.value("devices")
         try:
             parse_devices(devices)
         except (UserError, ValueError) as error:
-            raise file.mistake(("device", number, "devices"), error) from None
+            raise file.error_at(("device", number, "devices"), error) from None
         if not devices:
-            raise file.mistake(
+            raise file.error_at(
                 ("device", number, "devices"), "devices: empty, at least 1 is needed"
             )
     for number, kernel in enumerate(matrix.kernel):
         for word in _placed(kernel, base).get("kernel", ()):
             if not word.startswith("debian:") and not Path(word).exists():
-                raise file.mistake(("kernel", number, "kernel"), f"no kernel {word}")
+                raise file.error_at(("kernel", number, "kernel"), f"no kernel {word}")
 
 
 def _check_options(said: Mapping[str, Any]) -> None:
@@ -249,18 +249,18 @@ def _plans(file: TomlFile[Matrix]) -> dict[str, _Planned]:
             parent, pattern = (base / table.files).parent, Path(table.files).name
             paths = [*sorted(parent.glob(pattern))]
             if not paths:
-                raise file.mistake((*place, "files"), f"no plan {table.files}")
+                raise file.error_at((*place, "files"), f"no plan {table.files}")
             if table.name and len(paths) > 1:
-                raise file.mistake((*place, "name"), f"{len(paths)} plans have their own names")
+                raise file.error_at((*place, "name"), f"{len(paths)} plans have their own names")
         for path in paths:
             name = table.name or (path.stem.lower() if path is not None else NO_PLAN)
             if name in plans:
-                raise file.mistake(place, f"{name!r} is the name of another plan")
+                raise file.error_at(place, f"{name!r} is the name of another plan")
             plan = read_plan(path) if path is not None else None
             try:
                 wanted = expected(plan, table.expect)
             except ValueError as error:
-                raise file.mistake(place, f"{path}: {error}") from None
+                raise file.error_at(place, f"{path}: {error}") from None
             begins = table.when or (LOADING if plan is None else plan.begins)
             plans[name] = _Planned(plan, begins, wanted)
     return plans
