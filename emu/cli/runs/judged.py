@@ -26,10 +26,10 @@ from emu.instruments.outcome import (
     Finding,
     failures,
     findings,
-    left,
+    growing_kinds,
+    merged,
     of_error,
     settled,
-    together,
 )
 from emu.instruments.outcome.objects import MIN_TURNS
 from emu.server.control import Client
@@ -133,7 +133,7 @@ class Judged:
             if check:
                 counts.append(_census(guest))
         if not status:
-            self._ends += left(counts)
+            self._ends += growing_kinds(counts)
         return status
 
     def concluded(self, guest: Guest, status: int) -> int:
@@ -156,7 +156,7 @@ class Judged:
         return status
 
     def _findings(self) -> tuple[Finding, ...]:
-        return together(findings(self._log), self._ends)
+        return merged(findings(self._log), self._ends)
 
     def _read(self, guest: Guest, error: GuestError | None) -> None:
         """Store the kernel log, from the guest or, if the guest has failed, from its console."""

@@ -34,7 +34,7 @@ def expected(plan: Plan | None, ends: Sequence[str] | None) -> Expected | None:
     return Expected(dmesg=tuple(plan.expect.dmesg), panics=plan.expect.panics)
 
 
-def otherwise(wanted: Expected, ended: Ended, log: str, *, fired: int, has_panicked: bool) -> str:
+def difference(wanted: Expected, ended: Ended, log: str, *, fired: int, has_panicked: bool) -> str:
     """Return the first difference between a run and its expectation; empty if there is none.
 
     A run without any fired fault differs, unless ``wanted`` only lists ends. ``log`` is the

@@ -21,16 +21,16 @@ from emu.instruments.campaign.description import (
     RunFinding,
     RunResult,
 )
-from emu.instruments.campaign.expected import otherwise
+from emu.instruments.campaign.expected import difference
 from emu.instruments.outcome import (
     Finding,
     findings,
+    growing_kinds,
     growth,
-    left,
+    merged,
     of_error,
     of_status,
     settled,
-    together,
 )
 from emu.instruments.outcome.objects import MIN_TURNS
 from emu.server.control import Client
@@ -120,7 +120,9 @@ def _work(guest: Guest, run: Description, trial: _Trial) -> None:
                 trial.status = trial.status or _once(guest, run, trial)
                 counts.append(_census(guest))
             # The first turn only filled the driver's caches.
-            trial.ends += left(counts) if run.turns >= MIN_TURNS and not trial.status else ()
+            trial.ends += (
+                growing_kinds(counts) if run.turns >= MIN_TURNS and not trial.status else ()
+            )
             trial.ends += growth(before, _read(guest, _SLABS), run.turns)
             trial.ends += findings(_read(guest, _LEAKS))
     except CommandTimeoutError as error:
@@ -171,7 +173,7 @@ def _result(run: Description, trial: _Trial, record: str) -> RunResult:
     The record is kept only for a run that did not pass and was not skipped.
     """
     wrong = None if trial.status is None else of_status(trial.status)
-    all_findings = together(findings(trial.log), [*trial.ends, *([wrong] if wrong else [])])
+    all_findings = merged(findings(trial.log), [*trial.ends, *([wrong] if wrong else [])])
     ended = _ended(trial.status, bool(all_findings))
     is_good = ended in (Ended.PASSED, Ended.SKIPPED)
     fired = _count(record)
@@ -193,7 +195,7 @@ def _otherwise(run: Description, trial: _Trial, ended: Ended, fired: int) -> str
     """Return the difference from the run's expectation; None without an expectation."""
     if run.expected is None:
         return None
-    why = otherwise(run.expected, ended, trial.log, fired=fired, has_panicked=trial.has_panicked)
+    why = difference(run.expected, ended, trial.log, fired=fired, has_panicked=trial.has_panicked)
     return one_line(why)[:MAX_OTHERWISE]
 
 

@@ -1,9 +1,9 @@
 """Judges a guest's run: findings from its kernel's log and from the end of the run."""
 
-from emu.instruments.outcome.ending import EX_DATAERR, of_error, of_status, together
+from emu.instruments.outcome.ending import EX_DATAERR, merged, of_error, of_status
 from emu.instruments.outcome.finding import Finding, Kind
 from emu.instruments.outcome.kernel_log import findings
-from emu.instruments.outcome.objects import left, settled
+from emu.instruments.outcome.objects import growing_kinds, settled
 from emu.instruments.outcome.severity import FailOn, failures
 from emu.instruments.outcome.slab import growth
 
@@ -14,10 +14,10 @@ __all__ = [
     "Kind",
     "failures",
     "findings",
+    "growing_kinds",
     "growth",
-    "left",
+    "merged",
     "of_error",
     "of_status",
     "settled",
-    "together",
 ]

@@ -13,7 +13,7 @@ from emu.guests.errors import (
     GuestStoppedError,
     ServerError,
 )
-from emu.instruments.outcome.finding import Finding, Kind, made, plain_text
+from emu.instruments.outcome.finding import Finding, Kind, new_finding, plain_text
 
 _CRASHES = frozenset({Kind.PANIC, Kind.OOPS, Kind.KASAN, Kind.HANG})
 _EXPLAINED = frozenset({Kind.PANIC, Kind.HANG, Kind.LOST, Kind.TIMEOUT})
@@ -38,20 +38,20 @@ def of_error(error: GuestError) -> Finding:
     for kind_of_error, kind, title in _ENDS:
         if isinstance(error, kind_of_error):
             reason = str(error).removeprefix("the guest panicked: ")
-            return made(
+            return new_finding(
                 kind, title or f"kernel panic: {plain_text(reason)}", "", error.console.splitlines()
             )
-    return made(Kind.LOST, "lost connection to the guest", "", error.console.splitlines())
+    return new_finding(Kind.LOST, "lost connection to the guest", "", error.console.splitlines())
 
 
 def of_status(status: int) -> Finding | None:
     """Return the finding for a command's exit status; None unless it is :data:`EX_DATAERR`."""
     if status == EX_DATAERR:
-        return made(Kind.CORRUPTION, "corrupted data")
+        return new_finding(Kind.CORRUPTION, "corrupted data")
     return None
 
 
-def together(logged: Sequence[Finding], ends: Iterable[Finding]) -> tuple[Finding, ...]:
+def merged(logged: Sequence[Finding], ends: Iterable[Finding]) -> tuple[Finding, ...]:
     """Merge findings of the log and of the run's end, each title once, those of the log first.
 
     Panics, hangs, timeouts and lost guests at the end are dropped if the log has a crash.

@@ -61,7 +61,7 @@ class Finding:
     lines: tuple[str, ...] = ()
 
 
-def made(kind: Kind, title: str, function: str = "", lines: Iterable[str] = ()) -> Finding:
+def new_finding(kind: Kind, title: str, function: str = "", lines: Iterable[str] = ()) -> Finding:
     """Return a finding with its texts cut and made printable, as a guest may have written them.
 
     At most 60 lines of 240 characters are kept, and 160 characters of the title.

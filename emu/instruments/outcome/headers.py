@@ -25,7 +25,7 @@ class Header:
     parts: frozenset[str] = field(default_factory=frozenset)
     has_stack: bool = True
 
-    def takes(self, other: Header) -> bool:
+    def continues(self, other: Header) -> bool:
         """Return whether the other header continues this header's report."""
         return other.name in self.parts
 

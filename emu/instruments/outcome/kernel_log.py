@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from emu.instruments.outcome.finding import (
     Finding,
-    made,
+    new_finding,
     plain_function,
     plain_text,
 )
@@ -83,7 +83,7 @@ def _end_of(header: Header, lines: Sequence[str], start: int) -> int:
     own = last
     for number in range(start + 1, last):
         if (headed := _headed(lines[number])) is not None:
-            if not header.takes(headed[0]):
+            if not header.continues(headed[0]):
                 return min(own, number)
             own = last if own == last else number + 1
         elif own == last and _END.search(lines[number]):
@@ -100,4 +100,4 @@ def _finding(header: Header, match: re.Match[str], report: Sequence[str]) -> Fin
     words = {key: plain_text(value or "") for key, value in match.groupdict().items()}
     access = next((matched[1] for line in report if (matched := _KASAN_ACCESS.match(line))), "")
     words |= {"function": function, "access": f" {access}" if access else ""}
-    return made(header.kind, header.title.format_map(words), function, report)
+    return new_finding(header.kind, header.title.format_map(words), function, report)

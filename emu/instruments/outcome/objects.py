@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
-from emu.instruments.outcome.finding import Finding, Kind, made
+from emu.instruments.outcome.finding import Finding, Kind, new_finding
 
 MIN_TURNS = 2
 """Number of turns after the first that show a leak, if the count grows in each."""
@@ -46,7 +46,7 @@ def settled(control: Census, wait: Callable[[float], None] = time.sleep) -> dict
     return last
 
 
-def left(counts: Sequence[Counts]) -> tuple[Finding, ...]:
+def growing_kinds(counts: Sequence[Counts]) -> tuple[Finding, ...]:
     """Return a finding for each kind of objects whose count grew in every turn; empty without any.
 
     ``counts`` are the counts after each turn; the first turn filled the driver's caches. One sample
@@ -58,5 +58,5 @@ def left(counts: Sequence[Counts]) -> tuple[Finding, ...]:
         if len(numbers) > 1 and all(before < after for before, after in pairwise(numbers)):
             turns, more = len(numbers) - 1, numbers[-1] - numbers[0]
             line = f"{kind}: {more} more in {turns} turns ({', '.join(map(str, numbers))})"
-            result.append(made(Kind.LEAK, f"objects left in the device: {kind}", "", [line]))
+            result.append(new_finding(Kind.LEAK, f"objects left in the device: {kind}", "", [line]))
     return tuple(result)

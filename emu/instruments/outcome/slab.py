@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.instruments.outcome.finding import Finding, Kind, made
+from emu.instruments.outcome.finding import Finding, Kind, new_finding
 
 _MAX_LINES = 10_000
 MIN_OBJECTS = 2
@@ -32,7 +32,9 @@ def growth(before: str, after: str, turns: int) -> tuple[Finding, ...]:
     old = objects(before)
     grown = {name: number - old[name] for name, number in objects(after).items() if name in old}
     return tuple(
-        made(Kind.LEAK, f"slab growth: {name}", "", [f"{name}: {number} more in {turns} turns"])
+        new_finding(
+            Kind.LEAK, f"slab growth: {name}", "", [f"{name}: {number} more in {turns} turns"]
+        )
         for name, number in sorted(grown.items())
         if turns > 0 and number >= max(MIN_OBJECTS * turns, MIN_GROWTH)
     )

@@ -55,7 +55,7 @@ class Leaks:
         Objects are counted after each. Fail the test (pytest.fail) if the count of any kind grows
         in each of these. Raises ValueError for ``turns`` < 2.
         """
-        from emu.instruments.outcome import left, settled
+        from emu.instruments.outcome import growing_kinds, settled
 
         if turns < 2:
             raise ValueError(f"turns = {turns}: at least 2, to distinguish caches from leaks")
@@ -63,5 +63,5 @@ class Leaks:
         for _ in range(turns + 1):
             turn()
             counts.append(settled(self._control))
-        if leaks := left(counts):
+        if leaks := growing_kinds(counts):
             pytest.fail("\n".join(f"{one.title}: {one.lines[0]}" for one in leaks), pytrace=False)

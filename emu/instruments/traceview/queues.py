@@ -111,7 +111,7 @@ class TracedQueues:
         named = _mapping(event.fields.get("out" if makes else "in"))
         for field, number in named.items():
             if field in _KINDS and isinstance(number, int) and _fits(op, field):
-                place = self._place(event.function, _KINDS[field], number, makes)
+                place = self._index(event.function, _KINDS[field], number, makes)
                 if place:
                     self._note(place, op, event)
                 return place, 0
@@ -206,12 +206,12 @@ class TracedQueues:
             return 0
         keys = ((function, kind, number) for kind in _WORK)
         place = next((self._living[key] for key in keys if key in self._living), 0)
-        return place or self._place(function, "QP", number, False)
+        return place or self._index(function, "QP", number, False)
 
     def _known(self, function: int, kind: str, number: object) -> int:
-        return self._place(function, kind, number, False) if isinstance(number, int) else 0
+        return self._index(function, kind, number, False) if isinstance(number, int) else 0
 
-    def _place(self, function: int, kind: str, number: int, makes: bool) -> int:
+    def _index(self, function: int, kind: str, number: int, makes: bool) -> int:
         """Return the index plus one of a queue.
 
         Record the queue if it is unknown, or ``makes`` another. ``makes``: the event is the

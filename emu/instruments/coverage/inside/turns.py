@@ -82,7 +82,7 @@ class InstrumentedTask:
         if "bind" in asked:
             return {"done": self.bind(list(self._functions))}
         self._begin(asked["mark"])
-        slots = self._like(asked["class"], asked["count"])
+        slots = self._with_class(asked["class"], asked["count"])
         if "live" in asked:
             WORKS[asked["live"]](slots)
             self._places |= self._buffer.unique()
@@ -134,7 +134,7 @@ class InstrumentedTask:
             if (_DEVICES / slot / "driver").exists():
                 self._tell_driver("unbind", slot)
 
-    def _like(self, pci_class: str, count: int) -> list[str]:
+    def _with_class(self, pci_class: str, count: int) -> list[str]:
         """Return up to ``count`` functions whose class begins with ``pci_class``.
 
         Any, if none has it.

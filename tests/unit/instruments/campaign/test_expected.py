@@ -5,7 +5,7 @@ from helpers.instruments.fake_runs import descriptions
 
 from emu.device.faults.parser import load
 from emu.instruments.campaign.description import Ended, Expected
-from emu.instruments.campaign.expected import expected, otherwise
+from emu.instruments.campaign.expected import difference, expected
 from emu.instruments.campaign.store import Store
 
 PLAN = '[[rule]]\npoint = "irq"\naction = "drop"\n'
@@ -45,7 +45,7 @@ def test_what_a_plan_expects_and_what_the_matrix_says_instead():
 )
 def test_in_what_a_run_differs(wanted, how, why):
     told = {"log": LOG, "fired": 1, "has_panicked": False} | how
-    assert otherwise(wanted, Ended.FOUND, **told) == why
+    assert difference(wanted, Ended.FOUND, **told) == why
 
 
 def test_a_campaign_that_an_older_version_began_goes_on(tmp_path):

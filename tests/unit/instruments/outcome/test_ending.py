@@ -10,7 +10,7 @@ from emu.guests.errors import (
     GuestStoppedError,
     ServerError,
 )
-from emu.instruments.outcome import EX_DATAERR, Finding, Kind, growth, of_error, of_status, together
+from emu.instruments.outcome import EX_DATAERR, Finding, Kind, growth, merged, of_error, of_status
 from emu.instruments.outcome.slab import MIN_GROWTH
 
 
@@ -67,5 +67,5 @@ def test_what_is_no_slabinfo_has_no_growth():
 def test_a_crash_explains_that_the_guest_has_gone():
     crash, lost = Finding(Kind.OOPS, "an oops"), Finding(Kind.LOST, "gone")
     warning, leak = Finding(Kind.WARNING, "a warning"), Finding(Kind.LEAK, "a leak")
-    assert together([warning, crash], [lost, leak]) == (warning, crash, leak)
-    assert together([warning], [lost, warning]) == (warning, lost)
+    assert merged([warning, crash], [lost, leak]) == (warning, crash, leak)
+    assert merged([warning], [lost, warning]) == (warning, lost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emu.instruments.outcome import Finding, Kind
-from emu.instruments.outcome.objects import left, settled
+from emu.instruments.outcome.objects import growing_kinds, settled
 
 
 class Control:
@@ -40,12 +40,12 @@ def test_counts_that_never_settle_are_taken_all_the_same():
     ],
 )
 def test_what_grows_in_every_turn_is_a_leak(numbers, is_leak):
-    found = left([{"pd": number, "cq": 8} for number in numbers])
+    found = growing_kinds([{"pd": number, "cq": 8} for number in numbers])
     assert [one.kind for one in found] == [Kind.LEAK] * is_leak
 
 
 def test_each_kind_is_told_for_itself():
-    found = left([{"pd": 1}, {"pd": 2, "mkey": 1}, {"pd": 3, "mkey": 2}])
+    found = growing_kinds([{"pd": 1}, {"pd": 2, "mkey": 1}, {"pd": 3, "mkey": 2}])
     assert found == (
         Finding(
             Kind.LEAK, "objects left in the device: mkey", "",
