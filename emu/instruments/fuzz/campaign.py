@@ -138,9 +138,9 @@ class FuzzCampaign:
                 with self._lock:
                     if not continues():
                         return
-                    found = self._later.take()
+                    found = self._later.next_title()
                     if found is None:
-                        made, parent = loop.take()
+                        made, parent = loop.next_input()
                 if found is not None:
                     self._minimized(*found, executor)
                     with self._lock:
@@ -149,7 +149,7 @@ class FuzzCampaign:
                 feedback = executor.run(made)
                 with self._lock:
                     step = loop.note(made, parent, feedback)
-                self._note(loop, step, executor)
+                self._record(loop, step, executor)
         except BaseException:
             self._is_ending.set()
             raise
@@ -166,7 +166,7 @@ class FuzzCampaign:
         loop = FuzzLoop(self._targets, self._workloads, self._seed, schedule, known)
         for entry in self._corpus.entries():
             if entry.about.kernel == kernel:
-                loop.know(entry.input, blocks_of(entry))
+                loop.add_known(entry.input, blocks_of(entry))
             else:
                 loop.try_later(entry.input)
         for name in self._corpus.findings():
@@ -181,7 +181,7 @@ class FuzzCampaign:
                 loop.try_later(Input(plan, workload))
         return loop
 
-    def _note(self, loop: FuzzLoop, step: Step, executor: InputExecutor) -> None:
+    def _record(self, loop: FuzzLoop, step: Step, executor: InputExecutor) -> None:
         """Store an input that ran new blocks, and its finding; count the progress.
 
         With one guest a new finding is minimized at once; with several it is queued. A stuck

@@ -117,7 +117,7 @@ class Corpus:
         raise UserError(f"{path}: not in a corpus: no parent folder has {_MARK}")
 
     @contextlib.contextmanager
-    def claimed(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Hold the folder's lock while the body runs; UserError at once if another run holds it."""
         with (self.path / _MARK).open("rb") as file:
             try:

@@ -130,7 +130,7 @@ class GuestExecutor:
                 said = booted.turns.run(one.workload, limit)
             except CommandTimeoutError:
                 self.stuck += 1
-                feedback = self._ended(booted, control, self._waiting(guest))
+                feedback = self._ended(booted, control, self._hung_log(guest))
                 return dataclasses.replace(feedback, is_stuck=True)
             except GuestPanicError:
                 return self._ended(booted, control, _of_turn(guest.console))
@@ -232,7 +232,7 @@ class GuestExecutor:
         self.close()
         return dataclasses.replace(feedback, is_lost=True)
 
-    def _waiting(self, guest: Guest) -> str:
+    def _hung_log(self, guest: Guest) -> str:
         """Return the log of a guest whose driver hangs, with the stacks of blocked tasks (SysRq-w).
 
         If the guest does not answer, return the console since the turn began.

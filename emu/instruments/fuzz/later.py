@@ -33,7 +33,7 @@ class Later:
         """Queue an input that showed a title."""
         self._waiting.append((one, title))
 
-    def take(self) -> tuple[Input, str] | None:
+    def next_title(self) -> tuple[Input, str] | None:
         """Return the next title if the time budget allows; else None.
 
         Return None too while a trial is under way: call :meth:`done` after each one.

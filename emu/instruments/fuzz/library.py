@@ -43,7 +43,7 @@ class Trial:
     """The plan's expressions that match no line of the log."""
 
     @property
-    def has_come_up(self) -> bool:
+    def is_reproduced(self) -> bool:
         """Whether the plan's finding appeared."""
         return bool(self.findings) and not self.missing
 
@@ -73,7 +73,7 @@ def reproduce(
             if is_ethernet(expect.model):
                 with_traffic(guest, expect.model)
             trial = _judged(_log(guest, text, expect), expect)
-        if trial.has_come_up:
+        if trial.is_reproduced:
             break
         say(f"{path.stem}: not reproduced in trial {number} of {trials}")
     return trial

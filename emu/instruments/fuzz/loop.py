@@ -85,7 +85,7 @@ class FuzzLoop:
             for plan in ([] if workload in self.known else [Plan()]) + [census]
         ]
 
-    def know(self, entry: Input, blocks: Iterable[Block]) -> None:
+    def add_known(self, entry: Input, blocks: Iterable[Block]) -> None:
         """Add an input of an earlier run in the same kernel."""
         self.schedule.add(entry, blocks)
         self.learn(entry)
@@ -96,7 +96,7 @@ class FuzzLoop:
 
     def step(self, executor: InputExecutor) -> Step:
         """Make an input, carry it out, learn from its feedback."""
-        made, parent = self.take()
+        made, parent = self.next_input()
         return self.note(made, parent, executor.run(made))
 
     def note(self, made: Input, parent: str, feedback: Feedback) -> Step:
@@ -111,7 +111,7 @@ class FuzzLoop:
             if made.plan.rule:
                 self.known.add(made.workload)
                 self._mutator.costs[made.workload] = max(feedback.seconds, _MIN_SECONDS)
-                self.maker.know(made.workload, made.rules, feedback.met)
+                self.maker.add_census(made.workload, made.rules, feedback.met)
             return Step(made, parent, feedback, new)
         for rule in made.rules:
             self.maker.note(rule, has_fired=rule["name"] in feedback.fired)
@@ -122,7 +122,7 @@ class FuzzLoop:
             self.learn(made)
         return Step(made, parent, feedback, new)
 
-    def take(self) -> tuple[Input, str]:
+    def next_input(self) -> tuple[Input, str]:
         """Return the next input, and its parent's ID or "". Not thread-safe.
 
         Queued inputs are first. Then a quarter of the inputs is new, and all while fewer than 20

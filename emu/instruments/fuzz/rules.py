@@ -76,10 +76,10 @@ class Maker:
         ]
         return from_table({"rule": rules})
 
-    def know(self, workload: str, rules: Sequence[Table], met: Mapping[str, int]) -> None:
+    def add_census(self, workload: str, rules: Sequence[Table], met: Mapping[str, int]) -> None:
         """Record the counts of a census of ``workload``."""
         counts = {_key(rule): met.get(str(rule["name"]), 0) for rule in rules}
-        self._seen.know(workload, counts)
+        self._seen.add_census(workload, counts)
 
     def rule(self) -> Table:
         """Return a new rule without a name.
@@ -100,14 +100,14 @@ class Maker:
     def sequence(self) -> list[Table]:
         """Return two to four consecutive events and device states, as rules without names."""
         random = self._random
-        moment = self._moment()
-        events = self._seen.events(self.workload, _key(moment)) or _FIRST_EVENTS
+        point = self._frequent_point()
+        events = self._seen.events(self.workload, _key(point)) or _FIRST_EVENTS
         at = max(1, round(events * random.random() ** 0.5))
         steps: list[Table] = []
         for _ in range(random.randint(2, _MAX_STEPS)):
             step = random.choice([self._invented_event, self._device, self._segment])()
             step.pop("match", None)
-            steps.append({**step, **moment, "index": [at]})
+            steps.append({**step, **point, "index": [at]})
             at += random.choice(_APART)
         return steps
 
@@ -200,7 +200,7 @@ class Maker:
         random = self._random
         about = random.choice(self._by_family["event"])
         kind = EventType[dict(about.match)["type"]].name
-        rule = {**self._moment(), "action": "event", "event": kind}
+        rule = {**self._frequent_point(), "action": "event", "event": kind}
         rule["sub_type"] = random.choice([0, 0, 0, 1, 2, random.randint(0, 255)])
         if about.leaves and random.random() < 0.8:
             limit = random.choice([1, 2, len(about.leaves)])
@@ -229,8 +229,8 @@ class Maker:
     def _segment(self) -> Table:
         """Return a rule that changes a field of the initialization segment."""
         leaf = self._random.choice(SEGMENT)
-        moment = self._random.choice([{"point": "load"}, self._moment()])
-        return {**moment, "action": "registers", "set": {leaf.name: self.value(leaf)}}
+        point = self._random.choice([{"point": "load"}, self._frequent_point()])
+        return {**point, "action": "registers", "set": {leaf.name: self.value(leaf)}}
 
     def _device(self) -> Table:
         """Return a rule about the whole device: health, link, pages, interrupts, a restart."""
@@ -244,9 +244,9 @@ class Maker:
                 {"action": "restart", "ms": random.choice(_LATE_MS)},
             ]
         )
-        return {**self._moment(), **more}
+        return {**self._frequent_point(), **more}
 
-    def _moment(self) -> Table:
+    def _frequent_point(self) -> Table:
         """Return a rule's point and match at which the driver arrives during the workload."""
         if self._random.random() < 0.5:
             counts = [self._seen.events(self.workload, point) or 0 for point in _MOMENTS]

@@ -22,7 +22,7 @@ class Seen:
         self._tried: Counter[str] = Counter()
         self._fired: Counter[str] = Counter()
 
-    def know(self, workload: str, events: Mapping[str, int]) -> None:
+    def add_census(self, workload: str, events: Mapping[str, int]) -> None:
         """Record a fault-free run's events by the targets' keys."""
         if any(events.values()):
             self._events[workload] = dict(events)

@@ -89,7 +89,7 @@ def test_rules_of_each_kind(kind, census, caplog):
     for seed in range(examples(10)):
         maker = Maker(TARGETS, Random(seed))
         maker.workload = "probe"
-        maker.know("probe", *census)
+        maker.add_census("probe", *census)
         made = [rule for _ in range(RULES) if (rule := maker._kinds[kind][1]()) is not None]
         named = [{**rule, "name": f"rule-{at}", "times": 20} for at, rule in enumerate(made, 1)]
         bench = Bench(from_table({"seed": seed, "rule": named}))

@@ -31,7 +31,7 @@ def test_it_comes_up_again(suite, kernel, linux, name, found):
         pytest.skip(f"not seen in Linux {linux}")
     options = GuestOptions(**({"suite": suite, "devices": ()} | kernel))
     trial = reproduce(FOLDER / f"{name}.toml", options, logging.warning)
-    assert trial.has_come_up, f"{trial.missing}: {trial.log[-3000:]}"
+    assert trial.is_reproduced, f"{trial.missing}: {trial.log[-3000:]}"
 
 
 def test_scattered_data_of_a_region_with_an_iova(guest):

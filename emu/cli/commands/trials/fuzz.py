@@ -116,7 +116,7 @@ def run(
     if traced:
         options = dataclasses.replace(options, trace=Path(os.devnull), trace_limit=_NO_LIMIT_MIB)
     stored = Corpus(corpus, create=True)
-    with stored.claimed():
+    with stored.locked():
         works = workloads or _DEFAULT_WORKLOADS
         with watching() as shown:
 
@@ -167,7 +167,7 @@ def merge(corpus: Path, other: Path) -> None:
     Example: mlx5emu fuzz merge corpus other-corpus
     """
     stored = Corpus(corpus)
-    with stored.claimed():
+    with stored.locked():
         inputs, titles = stored.merge(Corpus(other))
     click.echo(f"{inputs} inputs and {titles} findings are new")
 
@@ -240,7 +240,7 @@ def _replay_library(path: Path, choices: Mapping[str, Any]) -> None:
         click.echo(one_line(finding.title))
     if trial.findings:
         click.echo(printable(trial.log), err=True)
-    if not trial.has_come_up:
+    if not trial.is_reproduced:
         raise UserError(
             f"the findings did not recur in {TRIALS} guests: {', '.join(trial.missing)}"
         )

@@ -126,12 +126,12 @@ def test_several_guests_try_titles_again_meanwhile(run):
 
 
 def test_what_there_was_no_time_for_is_done_by_the_next_run(run, monkeypatch):
-    take = Later.take
-    monkeypatch.setattr(Later, "take", lambda _: None)
+    next_title = Later.next_title
+    monkeypatch.setattr(Later, "next_title", lambda _: None)
     corpus, said = run(20, [TWO], jobs=2)
     assert "1 titles still need more trials: the next run makes them" in said
     assert [about.again for about in corpus.findings().values()] == [0]
-    monkeypatch.setattr(Later, "take", take)
+    monkeypatch.setattr(Later, "next_title", next_title)
     corpus, _ = run(20, jobs=2)
     assert [about.again for about in corpus.findings().values()] == [REPRODUCTIONS]
 

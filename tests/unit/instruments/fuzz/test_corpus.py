@@ -68,9 +68,9 @@ def test_broken_hits_are_told_with_their_file(corpus, text):
 
 def test_only_one_run_at_a_time_uses_a_corpus(corpus):
     other = Corpus(corpus.path)
-    with corpus.claimed(), pytest.raises(UserError, match="another run"), other.claimed():
+    with corpus.locked(), pytest.raises(UserError, match="another run"), other.locked():
         pass
-    with other.claimed():
+    with other.locked():
         pass
 
 

@@ -22,14 +22,14 @@ def clock(monkeypatch):
 
 def test_the_oldest_first_and_one_at_a_time(clock):
     waiting = Later(2)
-    assert waiting.take() is None
+    assert waiting.next_title() is None
     waiting.add(ONE, "one")
     waiting.add(TWO, "two")
     assert len(waiting) == 2
-    assert waiting.take() == (ONE, "one")
-    assert waiting.take() is None
+    assert waiting.next_title() == (ONE, "one")
+    assert waiting.next_title() is None
     waiting.done()
-    assert waiting.take() == (TWO, "two")
+    assert waiting.next_title() == (TWO, "two")
     assert len(waiting) == 0
 
 
@@ -38,9 +38,9 @@ def test_a_fifth_of_the_guests_time(clock):
     for _ in range(3):
         waiting.add(ONE, "one")
     clock[0] += 10
-    waiting.take()
+    waiting.next_title()
     clock[0] += 50  # of 60 s of four guests, 48 are its share
     waiting.done()
-    assert waiting.take() is None
+    assert waiting.next_title() is None
     clock[0] += 3
-    assert waiting.take() is not None
+    assert waiting.next_title() is not None

@@ -85,7 +85,7 @@ def test_it_is_tried_until_it_comes_up(guests):
     found, said = guests("nothing", PANIC, "never"), []
     path = FOLDER / "pages-overflow.toml"
     trial = library.reproduce(path, GuestOptions(devices=()), said.append)
-    assert trial.has_come_up
+    assert trial.is_reproduced
     assert trial.findings[0].title.startswith("BUG: unable to handle")
     assert said == ["pages-overflow: not reproduced in trial 1 of 3"]
     assert found.ran == ["sleep 30"] * 2
@@ -95,7 +95,7 @@ def test_it_is_tried_until_it_comes_up(guests):
 def test_it_may_not_come_up(guests):
     guests("nothing", "nothing", "nothing")
     trial = library.reproduce(FOLDER / "pages-overflow.toml", GuestOptions(devices=()), print)
-    assert not trial.has_come_up
+    assert not trial.is_reproduced
     assert trial.missing == (r"\[#1\]",)
 
 

@@ -26,7 +26,7 @@ def maker():
     made = Maker(TARGETS, Random(1))
     rules = [rule.to_table() for rule in made.census().rule]
     met = {rule["name"]: 3 * (rule.get("match", {}).get("op") == "CREATE_CQ") for rule in rules}
-    made.know("bind", rules, met)
+    made.add_census("bind", rules, met)
     made.workload = "bind"
     return made
 
