@@ -175,7 +175,7 @@ def test_an_outbox_holds_and_lets_go():
 def test_what_waits_for_a_client_is_bounded():
     gate = threading.Event()
     box = outbox.Outbox(lambda _: gate.wait(30), lambda _: None)
-    for _ in range(outbox.MOST // frames.MAX_PAYLOAD):
+    for _ in range(outbox.MAX_BYTES // frames.MAX_PAYLOAD):
         box.put(bytes(frames.MAX_PAYLOAD))
     box.put(b"the last")
     with pytest.raises(OSError, match="does not read"):
@@ -817,7 +817,7 @@ def test_the_console_of_a_panic_is_told_once(monkeypatch):
     with pytest.raises(GuestPanicError) as first:
         guest.run("true")
     assert "Kernel panic" in first.value.console
-    guest._end(panic)
+    guest._record_end(panic)
     for later in (lambda: guest.run("true"), guest.await_boot):
         with pytest.raises(GuestPanicError, match="the guest panicked: why") as caught:
             later()

@@ -289,9 +289,9 @@ class GuestChannel:
             with self._changed:
                 self._changed.notify_all()
         else:
-            self._note(job, frame)
+            self._record(job, frame)
 
-    def _note(self, job: GuestJob, frame: frames.ChannelFrame) -> None:
+    def _record(self, job: GuestJob, frame: frames.ChannelFrame) -> None:
         """Record a job's EXIT status, its FAILED reason or the input it consumed; wake waiters.
 
         EXIT and FAILED remove the job from the channel. A CREDIT beyond the bytes sent is clamped.

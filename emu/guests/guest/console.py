@@ -36,7 +36,7 @@ def tail(text: str) -> str:
     return "\n".join(lines[-_TAIL:])
 
 
-def panic(text: str) -> str | None:
+def panic_reason(text: str) -> str | None:
     """Return the reason of the last kernel panic that ``text`` reports; None without one."""
     for line in reversed(text.splitlines()):
         _, mark, reason = line.partition(_PANIC)

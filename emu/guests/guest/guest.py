@@ -27,7 +27,7 @@ from emu.guests.guest.server import RECORD_NAME
 from emu.guests.guest.states import BOOTING, OFF, PANICKED, UP
 from emu.guests.guest.uml_vm import UmlVm
 from emu.guests.guest.vm import Served, Vm
-from emu.guests.guest.watch import Stay
+from emu.guests.guest.watch import StayCallbacks
 from emu.guests.kernel.binaries import is_uml
 from emu.guests.options import GuestOptions
 
@@ -114,7 +114,7 @@ class Guest:
             raise GuestError("the guest is already running")
         self._begun = time.monotonic()
         self._server_failure = None
-        stay = Stay(self._come_back, self._end) if self.options.stays else None
+        stay = StayCallbacks(self._expect_reboot, self._record_end) if self.options.stays else None
         self._ending = None
         kind = UmlVm if is_uml(self.options.kernel) else Vm
         self._vm = kind(self.options, self.lose_server, self._served, stay)
@@ -373,12 +373,12 @@ class Guest:
         if self._channel is not None:
             self._channel.fail(error)
 
-    def _come_back(self) -> None:
+    def _expect_reboot(self) -> None:
         """Expect the guest to boot again."""
         if self._channel is not None:
             self._channel.expect_reboot()
 
-    def _end(self, error: GuestError) -> None:
+    def _record_end(self, error: GuestError) -> None:
         """Record that the guest has panicked or powered off; raise ``error`` in its commands."""
         self._ending = error
         if self._channel is not None:

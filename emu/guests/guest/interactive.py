@@ -78,7 +78,7 @@ class Boot:
             log.started()
         log.close()
         status = process.returncode
-        reason = console.panic(console.read(self._logs / "console.log"))
+        reason = console.panic_reason(console.read(self._logs / "console.log"))
         if reason is not None:
             raise GuestPanicError(f"the guest panicked: {reason}")
         if self._failures:

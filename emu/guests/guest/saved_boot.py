@@ -90,9 +90,11 @@ def beginning(
         bare = bare_machine(options, work)
         name = saved.name_of(options.suite, bare)
         boot = saved.find(name)
-        if boot is None and saved.is_worth_saving(name) and _has_space(options.memory_mib):
+        if boot is None and saved.should_save(name) and _has_space(options.memory_mib):
             with cache.lock(f"boot-{name}", on_wait):
-                boot = saved.find(name) or _made(bare, name, work, options.boot_timeout, progress)
+                boot = saved.find(name) or _save_boot(
+                    bare, name, work, options.boot_timeout, progress
+                )
         return Beginning(boot, name)
 
 
@@ -169,7 +171,7 @@ def _out(qmp: Qmp, port: int, value: int) -> None:
         logger.warning("QEMU refuses %s: %s", line, one_line(str(complaint)))
 
 
-def _made(
+def _save_boot(
     bare: Machine, name: str, work: Path, boot_timeout: float, progress: Progress | None
 ) -> SavedBoot | None:
     """Boot the bare machine and save it in the cache; return the saved boot, None if that fails.

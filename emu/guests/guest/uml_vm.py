@@ -14,7 +14,7 @@ from emu.guests.channel.line import SerialLine
 from emu.guests.errors import GuestError, LabError, ServerError
 from emu.guests.guest.console_log import ConsoleLog
 from emu.guests.guest.vm import Served, Vm
-from emu.guests.guest.watch import Stay
+from emu.guests.guest.watch import StayCallbacks
 from emu.guests.machine import uml
 from emu.guests.options import GuestOptions
 from emu.server.service.transports import VHOST_USER
@@ -35,7 +35,7 @@ class UmlVm(Vm):
         options: GuestOptions,
         on_server_end: Callable[[ServerError], None],
         served: Served | None = None,
-        stay: Stay | None = None,
+        stay: StayCallbacks | None = None,
     ) -> None:
         uml.check(options)
         if served is not None:

@@ -20,7 +20,7 @@ from emu.guests.guest.console_log import ConsoleLog
 from emu.guests.guest.process import ChildListener, stop, stop_group, tied, work_seconds
 from emu.guests.guest.saved_boot import FROM_THE_START, beginning, resume
 from emu.guests.guest.server import DeviceServer
-from emu.guests.guest.watch import Stay, Watch
+from emu.guests.guest.watch import StayCallbacks, Watch
 from emu.guests.machine.command_line import arguments
 from emu.guests.machine.launch import machine_for
 from emu.guests.machine.qmp import Qmp
@@ -62,7 +62,7 @@ class Vm:
         options: GuestOptions,
         on_server_end: Callable[[ServerError], None],
         served: Served | None = None,
-        stay: Stay | None = None,
+        stay: StayCallbacks | None = None,
     ) -> None:
         self.logs = cache.new_run_dir()
         self._served = served
@@ -220,7 +220,7 @@ class Vm:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = self._process.wait(EXIT_TIMEOUT)
         tail = console.tail(self.console)
-        reason = console.panic(self.console)
+        reason = console.panic_reason(self.console)
         if reason is not None:
             outcome = f"; {self._watch.outcome}" if self._watch and self._watch.outcome else ""
             return GuestPanicError(f"the guest panicked: {reason}{outcome}", tail)

@@ -27,7 +27,7 @@ WRITE_TIMEOUT = 600.0
 
 
 @dataclass(frozen=True)
-class Stay:
+class StayCallbacks:
     """Callbacks for a guest that stays; the watching thread calls both."""
 
     on_reboot: Callable[[], None]
@@ -44,7 +44,11 @@ class Watch:
     """
 
     def __init__(
-        self, path: Path | None, work: Path, read_console: Callable[[], str], stay: Stay | None
+        self,
+        path: Path | None,
+        work: Path,
+        read_console: Callable[[], str],
+        stay: StayCallbacks | None,
     ) -> None:
         self._path = path
         self._read_console = read_console
@@ -85,7 +89,7 @@ class Watch:
         stays stopped; a reset calls ``on_reboot`` and boots again.
         """
         said = self._read_console()
-        reason = console.panic(said[self._booted_at :])
+        reason = console.panic_reason(said[self._booted_at :])
         if reason is not None and self._path is not None:
             self._keep(qmp, self._path)
         if self._stay is None:

@@ -174,7 +174,7 @@ def _cached(name: str, fill: Callable[[Path], None], on_wait: Callable[[], None]
                     fill(unpacked)
                     take_kernel(unpacked, work)
                     shutil.rmtree(unpacked)
-    return _stored(target)
+    return _load_kernel(target)
 
 
 def take_kernel(unpacked: Path, target: Path) -> None:
@@ -220,7 +220,7 @@ def _version_key(release: str) -> list[tuple[int, str]]:
     return [(int(word), "") if word.isdigit() else (-1, word) for word in words] + [(0, "")]
 
 
-def _stored(target: Path) -> Chosen:
+def _load_kernel(target: Path) -> Chosen:
     """Return the kernel in a cache directory; LabError unless it has one kernel and module tree."""
     trees = list((target / "lib" / "modules").glob("*"))
     if len(trees) != 1 or not (target / "vmlinuz").is_file():

@@ -68,7 +68,7 @@ def find(name: str) -> SavedBoot | None:
     return saved
 
 
-def is_worth_saving(name: str) -> bool:
+def should_save(name: str) -> bool:
     """Return whether this machine has booted before and is not recorded as impossible to save."""
     return bool(cache.load_json(_store()).get(name) == _BOOTED)
 

@@ -16,7 +16,7 @@ HIGH = 1 << 20
 """Queued bytes above which the client's commands are paused."""
 LOW = HIGH // 4
 """Queued bytes below which paused commands resume."""
-MOST = 64 << 20
+MAX_BYTES = 64 << 20
 """Limit on queued bytes, far above the output in flight when commands are paused."""
 
 
@@ -43,7 +43,7 @@ class Outbox:
         outbox.
         """
         with self._changed:
-            if self._size > MOST:
+            if self._size > MAX_BYTES:
                 self._end()
             if self._ended:
                 raise BrokenPipeError("the client has disconnected, or does not read")

@@ -48,7 +48,7 @@ def options(suite, tmp_path_factory):
 def saved_at_once():
     """The first guest of a machine has its boot saved, as the second one has by default."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(saved, "is_worth_saving", lambda _name: True)
+        patch.setattr(saved, "should_save", lambda _name: True)
         yield
 
 

@@ -28,7 +28,7 @@ def test_a_machine_that_resets_goes_on_each_time(program, tmp_path, monkeypatch)
             watching.set()
 
     monkeypatch.setattr(watch, "Qmp", Events)
-    stay = watch.Stay(lambda: told.put("reboot"), told.put)
+    stay = watch.StayCallbacks(lambda: told.put("reboot"), told.put)
     watched = watch.Watch(None, tmp_path, lambda: "", stay)
     with ChildListener(tmp_path / "qmp") as control:
         words = ["-S", "-nodefaults", "-display", "none", "-machine", "q35", "-m", "16M"]

@@ -167,4 +167,4 @@ def test_of_a_long_console_the_end_is_read(tmp_path, monkeypatch):
     log.write_bytes(b"x\r\n" * 10_000 + b"Kernel panic - not syncing: why\r\n")
     text = console.read(log)
     assert len(text) <= 1000
-    assert console.panic(text) == "why"
+    assert console.panic_reason(text) == "why"

@@ -155,5 +155,5 @@ def test_a_boot_that_cannot_be_saved_leaves_nothing_behind(tmp_path, monkeypatch
     gc.collect()
     assert again == begun
     assert "the boot is not saved: the guest has ended" in caplog.text
-    assert not saved.is_worth_saving(begun.name)
+    assert not saved.should_save(begun.name)
     assert not list(cache.subdir("boots").glob("[!.]*"))

@@ -27,7 +27,9 @@ class Qemu:
         self.resets = 0
         self.told = queue.SimpleQueue()
         self.memory = tmp_path / "memory.part"
-        stay = watch.Stay(lambda: self.told.put("reboot"), self.told.put) if stays else None
+        stay = (
+            watch.StayCallbacks(lambda: self.told.put("reboot"), self.told.put) if stays else None
+        )
         self.watch = watch.Watch(path, tmp_path, lambda: self.said, stay)
         self.process = subprocess.Popen(
             [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -174,11 +174,11 @@ OOPS = """\
 def test_the_last_lines_are_enough_while_nothing_is_wrong():
     lines = console.tail(BOOT).splitlines()
     assert (len(lines), lines[-1]) == (20, "[    49.0] line 49")
-    assert console.panic(BOOT) is None
+    assert console.panic_reason(BOOT) is None
 
 
 def test_a_kernel_that_ends_tells_from_the_beginning():
-    assert console.panic(BOOT + OOPS) == "Fatal exception"
+    assert console.panic_reason(BOOT + OOPS) == "Fatal exception"
     assert console.tail(BOOT + OOPS) == OOPS.strip()
 
 

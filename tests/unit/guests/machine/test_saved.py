@@ -63,25 +63,25 @@ def test_where_the_initramfs_is_does_not_matter(bare, tmp_path):
 
 
 def test_the_second_guest_is_worth_saving(bare):
-    assert not saved.is_worth_saving("trixie-1")
+    assert not saved.should_save("trixie-1")
     saved.note_booted("trixie-1")
-    assert saved.is_worth_saving("trixie-1")
-    assert not saved.is_worth_saving("trixie-2")
+    assert saved.should_save("trixie-1")
+    assert not saved.should_save("trixie-2")
 
 
 def test_a_machine_that_does_not_boot_is_not_worth_saving(bare):
     """A guest that begins has not booted yet."""
-    assert [saved.is_worth_saving("trixie-1") for _ in range(2)] == [False, False]
+    assert [saved.should_save("trixie-1") for _ in range(2)] == [False, False]
 
 
 def test_what_cannot_be_saved_is_not_tried_again(bare):
     saved.note_booted("trixie-1")
     saved.note_failure("trixie-1")
     saved.note_booted("trixie-1")
-    assert not saved.is_worth_saving("trixie-1")
+    assert not saved.should_save("trixie-1")
     saved.remove_all()
     saved.note_booted("trixie-1")
-    assert saved.is_worth_saving("trixie-1")
+    assert saved.should_save("trixie-1")
 
 
 def test_those_used_last_are_kept(bare):
