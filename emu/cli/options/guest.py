@@ -66,7 +66,7 @@ def _requested(choices: Mapping[str, Any]) -> GuestOptions:
     A kernel other than the suite's is unpacked or downloaded, with progress shown.
     """
     check_options(choices)
-    given = said(choices)
+    given = given_values(choices)
     check_requested(given)
     if choices.get("faults") is not None:
         tell_begin(choices["faults"], choices.get("faults_when"))
@@ -91,7 +91,7 @@ def tell_begin(path: Path, when: str | None) -> None:
     click.echo(f"mlx5emu: faults begin {begins}: {one_line(str(path))}", err=True)
 
 
-def said(choices: Mapping[str, Any]) -> dict[str, Any]:
+def given_values(choices: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that the command line gives, by the options' names; leave out absent ones.
 
     ``no_device`` becomes empty ``devices``; a share becomes its directory and ``share_writable``.

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from emu.cli.shared.names import complete_guest
-from emu.cli.shared.output import feed, pass_on
+from emu.cli.shared.output import feed, forward
 from emu.cli.shared.words import command_words
 from emu.guests.named.attach import at_command
 from emu.guests.named.background import start_in_background
@@ -91,7 +91,7 @@ def execute(
     with at_command(name) as channel, _raw_terminal(terminal):
         argv = placed(words or ("bash", "-i"), cwd=cwd, settings=settings, user=user)
         argv = _with_terminal(argv) if terminal else argv
-        job = channel.start(shlex.join(words), argv, environ, has_input=True, sink=pass_on)
+        job = channel.start(shlex.join(words), argv, environ, has_input=True, sink=forward)
         threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
         status = job.wait(timeout)
     sys.exit(status)

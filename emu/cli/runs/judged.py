@@ -17,7 +17,7 @@ import click
 
 from emu.cli.options.groups import RESULTS, grouped_option
 from emu.cli.options.results import write_results
-from emu.cli.shared.output import pass_on
+from emu.cli.shared.output import forward
 from emu.guests import CommandTimeoutError, Guest, GuestError
 from emu.guests.conformance.results import KSFT_SKIP, Case, Verdict, of_status
 from emu.host.printable import one_line, printable
@@ -98,7 +98,7 @@ class Judged:
 
     def sink(self, kind: int, data: bytes) -> None:
         """Write a chunk of the command's output to the user, and keep the last chunks."""
-        pass_on(kind, data)
+        forward(kind, data)
         self._output += data
         del self._output[: -4 * _MAX_SHOWN]
 

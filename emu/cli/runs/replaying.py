@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.options.place import place_options, with_share
 from emu.cli.shared.files import Existing
-from emu.cli.shared.output import pass_on
+from emu.cli.shared.output import forward
 from emu.cli.shared.progress import display, working
 from emu.device.faults import record
 from emu.device.faults.parser import dump
@@ -131,7 +131,7 @@ def run_trial(
         try:
             guest.start()
             stack.close()
-            job = guest.popen(words, sink=pass_on if is_loud else _nowhere)
+            job = guest.popen(words, sink=forward if is_loud else _nowhere)
             silence = contextlib.nullcontext() if is_loud else working(f"running {job.name}")
             with silence:
                 status = guest.wait(job, timeout)

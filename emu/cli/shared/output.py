@@ -11,7 +11,7 @@ from emu.guests.channel.job import GuestJob
 from emu.guests.errors import GuestError
 
 
-def pass_on(kind: int, data: bytes) -> None:
+def forward(kind: int, data: bytes) -> None:
     """Write a job's output of ``kind`` (:mod:`emu.guests.channel.frames`) to stdout or stderr.
 
     The bytes are unchanged, escape sequences included, the same as with ssh: the output may be an

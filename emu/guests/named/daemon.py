@@ -25,8 +25,8 @@ from emu.guests.named.exec_server import ExecServer, GuestHandle
 UP = b"{}"
 _KEPT = b"+"
 """Prefix of the report of a failure after which the guests stay up."""
-_LOG = "keeper.log"
-_LAST_WORDS = "last words"
+_LOG = "daemon.log"
+_FINAL_ERRORS = "final errors"
 _MAX_REPORT_BYTES = 1 << 20
 _STOP_TIMEOUT = 30.0
 
@@ -69,7 +69,7 @@ def launch(
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _keep(claim, info, start, writer, complaints)
+        _run_daemon(claim, info, start, writer, complaints)
     os.close(writer)
     claim.hand_over()
     try:
@@ -93,10 +93,10 @@ def end(entry: running.RunningEntry) -> GuestError | None:
     """
     if entry.pid <= 0:
         return None
-    with _heard(entry.path / _LAST_WORDS) as words:
+    with _open_final_errors(entry.path / _FINAL_ERRORS) as pipe:
         if not _end(entry.pid, lambda: not running.is_held(entry.name)):
             raise LabError(f"process {entry.pid}, the daemon of {entry.name}, does not end")
-        answer = words.read(_MAX_REPORT_BYTES) if words is not None else None
+        answer = pipe.read(_MAX_REPORT_BYTES) if pipe is not None else None
     return reported_failure(answer) if answer else None
 
 
@@ -125,7 +125,7 @@ def _end(pid: int, has_ended: Callable[[], bool] | None = None) -> bool:
 
 
 @contextlib.contextmanager
-def _heard(path: Path) -> Iterator[IO[bytes] | None]:
+def _open_final_errors(path: Path) -> Iterator[IO[bytes] | None]:
     """Open the named pipe for final errors without waiting for a writer; yield None when absent."""
     try:
         number = _without_waiting(str(path), os.O_RDONLY)
@@ -140,22 +140,22 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
-def _say(path: Path, guests: Iterable[GuestHandle]) -> None:
+def _send_final_error(path: Path, guests: Iterable[GuestHandle]) -> None:
     """Write the first error of the server into the pipe, if a reader waits.
 
     A pipe is used because a file could meet the same full disk.
     """
     failures = [guest.server_failure for guest in guests if guest.server_failure is not None]
     if failures:
-        with contextlib.suppress(OSError), open(path, "wb", opener=_without_waiting) as words:
-            words.write(as_reported(failures[0]))
+        with contextlib.suppress(OSError), open(path, "wb", opener=_without_waiting) as pipe:
+            pipe.write(as_reported(failures[0]))
 
 
 def _self(info: Mapping[str, object]) -> dict[str, object]:
     return {"pid": os.getpid(), "since": time.time(), **info}
 
 
-def _keep(
+def _run_daemon(
     claim: running.NameClaim,
     info: Mapping[str, object],
     start: Start,
@@ -178,10 +178,10 @@ def _keep(
         signal.set_wakeup_fd(arrived, warn_on_full_buffer=False)
         with claim, contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
             _detach(claim.path / _LOG)
-            os.mkfifo(claim.path / _LAST_WORDS, 0o600)
+            os.mkfifo(claim.path / _FINAL_ERRORS, 0o600)
             cache.save_json(claim.path / running.INFO, _self(info))
             guests = start(stack)
-            last.callback(_say, claim.path / _LAST_WORDS, guests.values())
+            last.callback(_send_final_error, claim.path / _FINAL_ERRORS, guests.values())
             stack.enter_context(open_exec_servers(claim, info, guests))
             outcome = _KEPT + as_reported(complaints[0]) if complaints else UP
             os.write(report, outcome)  # fails when the starting command has ended

@@ -232,7 +232,7 @@ class ExecSession:
             self._send(frames.CREDIT, number, frames.encode_count(count))
 
         with contextlib.suppress(GuestError, OSError):
-            given.pass_on(job, credit)
+            given.forward(job, credit)
 
     def _finish(self, number: int, job: GuestJob, given: Inbox) -> None:
         """Wait for the command and send its EXIT status, or FAILED with the guest's error."""

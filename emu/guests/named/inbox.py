@@ -31,7 +31,7 @@ class Inbox:
         """End the input."""
         self._parts.put(b"")
 
-    def pass_on(self, job: GuestJob, credit: Callable[[int], None]) -> None:
+    def forward(self, job: GuestJob, credit: Callable[[int], None]) -> None:
         """Write the input to the command as fast as the command reads it, until the input ends.
 
         ``credit`` is called with the bytes of each write. The call blocks, so it runs in a thread

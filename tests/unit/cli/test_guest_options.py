@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
-from emu.cli.options.guest import said
+from emu.cli.options.guest import given_values
 from emu.guests import GuestOptions, LabError
 from emu.guests.named import topology
 from emu.guests.options import Use, options, records
@@ -163,7 +163,12 @@ def test_nothing_said_is_the_same_guest_everywhere(tmp_path):
     campaign.write_text(MAPS[Use.CAMPAIGN])
     (node,) = topology.read(lab).nodes
     (one,) = matrix.read(campaign).runs
-    assert requested(said(names)) == node.options == requested(one.guest.given()) == GuestOptions()
+    assert (
+        requested(given_values(names))
+        == node.options
+        == requested(one.guest.given())
+        == GuestOptions()
+    )
     assert (GuestOptions().memory_mib, GuestOptions().cpus) == (2048, 2)
     assert GuestOptions(icount=1).cpus == 1
 
@@ -183,7 +188,7 @@ def test_options_in_files_are_those_of_the_command_line(use, tmp_path):
              "--share", f"{tmp_path}/src:rw", "true"]  # fmt: skip
     run = command_of(Use.RUN).make_context("run", words).params
     names = {name: value for name, value in run.items() if name in (*OPTIONS, "no_device")}
-    assert found == requested(said(names))
+    assert found == requested(given_values(names))
     assert (found.cpus, found.share_writable) == (1, True)
 
 
