@@ -11,7 +11,7 @@ one is booted if a test left it unusable. The marker ``mlx5(...)`` gives a test 
 of :class:`emu.guests.GuestOptions`, also in the words of ``mlx5emu run``, such as
 ``share="DIR:rw"``. With ``fresh=True`` the test has its own guest. ``mlx5_faults`` loads rules and
 plans, and removes them when the test ends. ``mlx5_leaks`` repeats the same work and checks for
-objects that each turn leaves in the device::
+objects that each repetition leaves in the device::
 
     def test_nothing_stays(mlx5_guest, mlx5_leaks):
         mlx5_leaks.check(lambda: mlx5_guest.run("./my-test").check())
@@ -309,7 +309,7 @@ def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[F
 
 @pytest.fixture
 def mlx5_leaks(mlx5_guest: Guest) -> Iterator[Leaks]:
-    """Yield a check for objects that every turn of the same work leaves in the device.
+    """Yield a check for objects that every repetition of a work leaves in the device.
 
     The check runs only when the test calls it.
     """

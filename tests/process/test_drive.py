@@ -125,10 +125,13 @@ def test_a_directory_is_for_one_campaign_and_one_process(tmp_path):
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"campaign":2,"name":"x","runs":[]}', "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", *(f'{{"campaign":{at},"name":"x","runs":[]}}' for at in (1, 3)), "\x00"],
+)
 def test_a_damaged_directory_is_refused_in_a_line(tmp_path, text):
     (tmp_path / "campaign.json").write_text(text)
-    with pytest.raises(UserError, match="is damaged"):
+    with pytest.raises(UserError, match="is damaged or of another version"):
         Store.open(tmp_path)
     with pytest.raises(UserError, match=r"campaign\.json is missing"):
         Store.open(tmp_path / "nothing")

@@ -256,7 +256,7 @@ def test_what_the_kernel_says_fails_a_test(tmp_path, words, failed):
     )  # fmt: skip
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("FAILED ")]
     assert {line[1].partition("::")[2] for line in lines} == set(failed), done.stdout
-    assert "objects left in the device: pd: pd: 2 more in 2 turns (4, 5, 6)" in done.stdout
+    assert "objects left in the device: pd: pd: 2 more in 2 repetitions (4, 5, 6)" in done.stdout
     assert "its own reason" in done.stdout
     assert "warning: WARNING in mlx5_w" in done.stdout  # a section of that one's report
 

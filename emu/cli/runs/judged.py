@@ -31,7 +31,7 @@ from emu.instruments.outcome import (
     of_error,
     settled,
 )
-from emu.instruments.outcome.objects import MIN_TURNS
+from emu.instruments.outcome.objects import MIN_REPETITIONS
 from emu.server.control import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,17 +46,17 @@ _MAX_SHOWN = 8000
 
 
 def judge_options(function: F) -> F:
-    """Add --fail-on, --check-leaks and --turns to a command.
+    """Add --fail-on, --check-leaks and --repeat to a command.
 
-    The command gets ``fail_on``, ``check_leaks`` and ``turns``; None is the default of ``turns``.
+    The command gets ``fail_on``, ``check_leaks`` and ``repeat``; None is the default of ``repeat``.
     """
     for option in (
         grouped_option(
             RESULTS,
-            "--turns",
+            "--repeat",
             type=click.IntRange(0, 1000),
             metavar="N",
-            help=f"Repeat COMMAND N times.  [default: 0; with --check-leaks {MIN_TURNS}]",
+            help=f"Repeat COMMAND N times.  [default: 0; with --check-leaks {MIN_REPETITIONS}]",
         ),
         grouped_option(
             RESULTS,
@@ -116,7 +116,9 @@ class Judged:
             self._write(Verdict.ERROR, str(error), self._findings())
             raise
 
-    def turns(self, guest: Guest, run_once: Callable[[], int], count: int, *, check: bool) -> int:
+    def run_repeatedly(
+        self, guest: Guest, run_once: Callable[[], int], count: int, *, check: bool
+    ) -> int:
         """Run once and then ``count`` times; return the first status other than 0, else 0.
 
         A status other than 0 ends the repetitions. With ``check``, objects that each repetition

@@ -63,7 +63,7 @@ class Description(_Value):
 
     ``plan`` is a fault plan as TOML, or empty; ``seed`` is the plan's seed and the command's $SEED.
     The plan starts before the guest boots or, if ``when`` is ``loaded``, once its driver is up.
-    With ``turns`` the command runs that many more times. Slab caches must not grow and device
+    With ``repeat`` the command runs that many more times. Slab caches must not grow and device
     objects must not increase in every one. ``expected`` is None if nothing is declared.
     """
 
@@ -75,7 +75,7 @@ class Description(_Value):
     seed: Annotated[int, Field(strict=True, ge=0, lt=1 << 64)]
     command: StrictStr
     timeout: Seconds = 300.0
-    turns: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
+    repeat: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
     plan: StrictStr = ""
     when: When = LOADING
     guest: GuestPart = GuestPart()
@@ -98,7 +98,7 @@ class Description(_Value):
     @property
     def patience(self) -> float:
         """Seconds after which the executor of the run is considered stuck."""
-        return 120 + 2 * float(self.guest.value("boot_timeout")) + (self.turns + 2) * self.timeout
+        return 120 + 2 * float(self.guest.value("boot_timeout")) + (self.repeat + 2) * self.timeout
 
 
 class RunFinding(_Value):

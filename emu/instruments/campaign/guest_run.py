@@ -32,7 +32,7 @@ from emu.instruments.outcome import (
     of_status,
     settled,
 )
-from emu.instruments.outcome.objects import MIN_TURNS
+from emu.instruments.outcome.objects import MIN_REPETITIONS
 from emu.server.control import Client
 
 NAME = "emu.instruments.campaign.guest_run:carry_out"
@@ -107,23 +107,23 @@ def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
 
 
 def _work(guest: Guest, run: Description, trial: _Trial) -> None:
-    """Run the command ``run.turns`` + 1 times, then record log, leaks and growth in ``trial``.
+    """Run the command ``run.repeat`` + 1 times, then record log, leaks and growth in ``trial``.
 
     A timeout of the command is recorded, with the stacks of blocked tasks in the log. Raises
     GuestError for a guest that is lost.
     """
     try:
         trial.status = _once(guest, run, trial)
-        if run.turns and trial.status == 0:
+        if run.repeat and trial.status == 0:
             before, counts = _read(guest, _SLABS), [_census(guest)]
-            for _ in range(run.turns):
+            for _ in range(run.repeat):
                 trial.status = trial.status or _once(guest, run, trial)
                 counts.append(_census(guest))
-            # The first turn only filled the driver's caches.
+            # The first run only filled the driver's caches.
             trial.ends += (
-                growing_kinds(counts) if run.turns >= MIN_TURNS and not trial.status else ()
+                growing_kinds(counts) if run.repeat >= MIN_REPETITIONS and not trial.status else ()
             )
-            trial.ends += growth(before, _read(guest, _SLABS), run.turns)
+            trial.ends += growth(before, _read(guest, _SLABS), run.repeat)
             trial.ends += findings(_read(guest, _LEAKS))
     except CommandTimeoutError as error:
         trial.why = str(error)

@@ -77,7 +77,7 @@ class WorkloadTable(OptionTable):
     name: Name
     run: Annotated[StrictStr, Field(min_length=1, max_length=100_000)]
     timeout: Seconds = 300.0
-    turns: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
+    repeat: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
 
 
 class PlanTable(_MatrixTable):
@@ -290,7 +290,7 @@ def _runs(matrix: Matrix, plans: dict[str, _Planned], base: Path) -> Iterator[De
             seed=seed,
             command=workload.run,
             timeout=workload.timeout,
-            turns=workload.turns,
+            repeat=workload.repeat,
             plan=texts[plan, seed],
             when=plans[plan].begins,
             expected=plans[plan].expected,

@@ -27,7 +27,7 @@ from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 from emu.instruments.campaign.description import Description, Ended, RunResult
 
-VERSION = 1
+VERSION = 2
 _MAX_BYTES = 1 << 30
 _MAX_RESULT = 32 << 20
 
@@ -75,7 +75,7 @@ class Store:
     def open(cls, path: Path) -> Store:
         """Return the campaign stored in a directory.
 
-        Raises UserError if there is none or it is damaged.
+        Raises UserError if there is none, or if it is damaged or of another version.
         """
         file = path / "campaign.json"
         if not file.is_file():
@@ -83,7 +83,9 @@ class Store:
         try:
             content = _CampaignFile.model_validate_json(read_infile(file, _MAX_BYTES))
         except ValidationError as error:
-            raise UserError(f"{file} is damaged: {error.errors()[0]['msg']}") from None
+            raise UserError(
+                f"{file} is damaged or of another version: {error.errors()[0]['msg']}"
+            ) from None
         return cls(path, content.name, content.runs)
 
     @contextlib.contextmanager

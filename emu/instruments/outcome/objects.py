@@ -1,7 +1,7 @@
-"""Finds leaked device objects: counts by kind that grow with every turn of the same work.
+"""Finds leaked device objects: counts by kind that grow with every repetition of a work.
 
 The device knows all objects of its driver. An object that the driver caches appears once, in the
-first turn. A leak grows in every turn.
+first run. A leak grows in every repetition.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Protocol
 
 from emu.instruments.outcome.finding import Finding, Kind, new_finding
 
-MIN_TURNS = 2
-"""Number of turns after the first that show a leak, if the count grows in each."""
+MIN_REPETITIONS = 2
+"""Number of repetitions after the first run that show a leak, if the count grows in each."""
 _STEADY = 3
 _INTERVAL = 0.1
 _MAX_SAMPLES = 100
@@ -47,16 +47,16 @@ def settled(control: Census, wait: Callable[[float], None] = time.sleep) -> dict
 
 
 def growing_kinds(counts: Sequence[Counts]) -> tuple[Finding, ...]:
-    """Return a finding for each kind of objects whose count grew in every turn; empty without any.
+    """Return a finding for each kind of objects that grew in every repetition; empty without any.
 
-    ``counts`` are the counts after each turn; the first turn filled the driver's caches. One sample
-    shows no growth.
+    ``counts`` are the counts after the first run, which filled the driver's caches, and after each
+    repetition. One sample shows no growth.
     """
     result = []
     for kind in sorted({kind for one in counts for kind in one}):
         numbers = [one.get(kind, 0) for one in counts]
         if len(numbers) > 1 and all(before < after for before, after in pairwise(numbers)):
-            turns, more = len(numbers) - 1, numbers[-1] - numbers[0]
-            line = f"{kind}: {more} more in {turns} turns ({', '.join(map(str, numbers))})"
+            count, more = len(numbers) - 1, numbers[-1] - numbers[0]
+            line = f"{kind}: {more} more in {count} repetitions ({', '.join(map(str, numbers))})"
             result.append(new_finding(Kind.LEAK, f"objects left in the device: {kind}", "", [line]))
     return tuple(result)

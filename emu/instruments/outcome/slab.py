@@ -1,4 +1,4 @@
-"""Finds slab growth: caches with more objects after each turn of the same work (/proc/slabinfo)."""
+"""Finds slab growth: caches (/proc/slabinfo) with more objects after each repetition."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from emu.instruments.outcome.finding import Finding, Kind, new_finding
 
 _MAX_LINES = 10_000
 MIN_OBJECTS = 2
-"""Growth per turn that is a leak, in objects; the kernel may cache one."""
+"""Growth per repetition that is a leak, in objects; the kernel may cache one."""
 MIN_GROWTH = 1024
 """Total growth that is a leak, in objects: /proc/slabinfo counts free objects of per-CPU slabs
-as used. Healthy guests have shown up to 294 more after one turn."""
+as used. Healthy guests have shown up to 294 more after one repetition."""
 
 
 def objects(slabinfo: str) -> dict[str, int]:
@@ -23,8 +23,8 @@ def objects(slabinfo: str) -> dict[str, int]:
     return counts
 
 
-def growth(before: str, after: str, turns: int) -> tuple[Finding, ...]:
-    """Return a finding for each cache that grew by 2 objects per turn and by 1024 in total.
+def growth(before: str, after: str, repetitions: int) -> tuple[Finding, ...]:
+    """Return a finding for each cache that grew by 2 objects per repetition and by 1024 in total.
 
     ``before`` and ``after`` are texts of /proc/slabinfo; shrink the caches before reading. New
     caches do not count. Limits: :data:`MIN_OBJECTS`, :data:`MIN_GROWTH`.
@@ -33,8 +33,11 @@ def growth(before: str, after: str, turns: int) -> tuple[Finding, ...]:
     grown = {name: number - old[name] for name, number in objects(after).items() if name in old}
     return tuple(
         new_finding(
-            Kind.LEAK, f"slab growth: {name}", "", [f"{name}: {number} more in {turns} turns"]
+            Kind.LEAK,
+            f"slab growth: {name}",
+            "",
+            [f"{name}: {number} more in {repetitions} repetitions"],
         )
         for name, number in sorted(grown.items())
-        if turns > 0 and number >= max(MIN_OBJECTS * turns, MIN_GROWTH)
+        if repetitions > 0 and number >= max(MIN_OBJECTS * repetitions, MIN_GROWTH)
     )

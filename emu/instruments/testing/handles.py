@@ -49,19 +49,19 @@ class Leaks:
     def __init__(self, control: Client) -> None:
         self._control = control
 
-    def check(self, turn: Callable[[], object], turns: int = 2) -> None:
-        """Run ``turn`` once to fill the driver's caches, then ``turns`` times.
+    def check(self, work: Callable[[], object], repeat: int = 2) -> None:
+        """Run ``work`` once to fill the driver's caches, then ``repeat`` times.
 
         Objects are counted after each. Fail the test (pytest.fail) if the count of any kind grows
-        in each of these. Raises ValueError for ``turns`` < 2.
+        in each of these. Raises ValueError for ``repeat`` < 2.
         """
         from emu.instruments.outcome import growing_kinds, settled
 
-        if turns < 2:
-            raise ValueError(f"turns = {turns}: at least 2, to distinguish caches from leaks")
+        if repeat < 2:
+            raise ValueError(f"repeat = {repeat}: at least 2, to distinguish caches from leaks")
         counts = []
-        for _ in range(turns + 1):
-            turn()
+        for _ in range(repeat + 1):
+            work()
             counts.append(settled(self._control))
         if leaks := growing_kinds(counts):
             pytest.fail("\n".join(f"{one.title}: {one.lines[0]}" for one in leaks), pytrace=False)

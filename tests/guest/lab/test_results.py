@@ -80,11 +80,11 @@ def test_a_warning_fails_where_it_is_wanted(lab, suite, tmp_path):
 
 
 def test_a_program_that_leaves_objects_leaks_and_others_do_not(lab, suite, tmp_path):
-    """One domain and one region each turn. Pings fill the driver's caches and leave nothing."""
+    """One domain and one region each run. Pings fill the driver's caches and leave nothing."""
     done = mlx5emu("run", "--suite", suite, "--check-leaks", "--", "python3", "-c", KEEPER)
     assert done.returncode == 122, done.stderr
     for kind in ("pd", "mkey"):
-        assert f"objects left in the device: {kind}: {kind}: 2 more in 2 turns" in done.stderr
+        assert f"objects left in the device: {kind}: {kind}: 2 more in 2 repetitions" in done.stderr
     listens = "until ss -Hltn sport = :18515 | grep -q LISTEN; do sleep 0.1; done"
     pings = f"ibv_rc_pingpong & {listens}; ibv_rc_pingpong localhost; wait"
     done = mlx5emu("run", "--suite", suite, "--check-leaks", "--", "sh", "-c", pings)

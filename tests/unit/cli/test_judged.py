@@ -179,31 +179,31 @@ def test_a_guest_that_does_not_come_up_leaves_a_result(guest, tmp_path):
 
 
 def test_turns_that_leave_objects(guest, tmp_path):
-    """A key that a cache keeps comes once; a domain in each turn."""
+    """A key that a cache keeps comes once; a domain in each run."""
     guest.censuses = [{"pd": 3, "mkey": 5}, {"pd": 4, "mkey": 6}, {"pd": 5, "mkey": 6}]
     done = invoke("--check-leaks")
     assert (done.exit_code, guest.turns) == (122, 3)
-    assert "objects left in the device: pd: pd: 2 more in 2 turns (3, 4, 5)" in done.output
+    assert "objects left in the device: pd: pd: 2 more in 2 repetitions (3, 4, 5)" in done.output
     assert "mkey" not in done.output
     assert case(tmp_path).find("failure").get("message") == "objects left in the device: pd"
 
 
 def test_turns_that_leave_nothing(guest):
     guest.censuses = [{"pd": 3}, {"pd": 5}, {"pd": 4}, {"pd": 5}]
-    assert invoke("--check-leaks", "--turns", "3").exit_code == 0
+    assert invoke("--check-leaks", "--repeat", "3").exit_code == 0
     assert guest.turns == 4
 
 
 def test_a_turn_that_fails_ends_the_run(guest):
     guest.statuses = [0, 7, 0]
-    assert invoke("--turns", "5").exit_code == 7
+    assert invoke("--repeat", "5").exit_code == 7
     assert guest.turns == 2
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--check-leaks", "--turns", "1"], "needs --turns 2 or more"),
+        (["--check-leaks", "--repeat", "1"], "needs --repeat 2 or more"),
         (["--check-leaks", "--no-device"], "counts objects of a function"),
         (["--stdin", "--check-leaks"], "needs a single run"),
     ],

@@ -48,7 +48,7 @@ from emu.guests import Guest
 from emu.guests.named import daemon, running
 from emu.guests.options import Use
 from emu.instruments.outcome import FailOn
-from emu.instruments.outcome.objects import MIN_TURNS
+from emu.instruments.outcome.objects import MIN_REPETITIONS
 
 
 @cloup.command(
@@ -88,7 +88,7 @@ def run(
     tap_file: Path | None,
     fail_on: str,
     check_leaks: bool,
-    turns: int | None,
+    repeat: int | None,
     **choices: object,
 ) -> None:
     """Run COMMAND as root in a guest with emulated functions.
@@ -112,17 +112,17 @@ def run(
     """
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
-    if stdin and (check_leaks or turns):
-        raise click.UsageError("--stdin needs a single run: drop --check-leaks and --turns")
+    if stdin and (check_leaks or repeat):
+        raise click.UsageError("--stdin needs a single run: drop --check-leaks and --repeat")
     choices = with_share(choices, no_share=no_share)
     options = to_options(**with_coverage(with_debugging(choices, debugging), coverage))
     check_modules(options, coverage)
     argv = in_share(words, cwd, options)
     if check_leaks and not options.devices:
         raise click.UsageError("--check-leaks counts objects of a function: drop --no-device")
-    turns = (MIN_TURNS if check_leaks else 0) if turns is None else turns
-    if check_leaks and turns < MIN_TURNS:
-        raise click.UsageError(f"--check-leaks needs --turns {MIN_TURNS} or more")
+    repeat = (MIN_REPETITIONS if check_leaks else 0) if repeat is None else repeat
+    if check_leaks and repeat < MIN_REPETITIONS:
+        raise click.UsageError(f"--check-leaks needs --repeat {MIN_REPETITIONS} or more")
     name = name or f"run-{os.getpid()}"
     judged = Judged(words, FailOn(fail_on), (junit_file, tap_file))
     with contextlib.ExitStack() as stack:
@@ -145,7 +145,7 @@ def run(
                     threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
                 return guest.wait(job, timeout)
 
-            status = judged.turns(guest, run_once, turns, check=check_leaks)
+            status = judged.run_repeatedly(guest, run_once, repeat, check=check_leaks)
             status = judged.concluded(guest, status)
             if options.faults is not None:
                 tell_unfired(guest.control_socket)

@@ -150,26 +150,26 @@ def test_a_server_that_ends_is_a_finding(guest):
 def test_turns_look_for_what_grows(guest):
     guest.slabs = ["leaky 10 10\nsteady 5 5\n", "leaky 4000 4000\nsteady 600 600\n"]
     guest.leaks = "unreferenced object 0xffff888104c1a200 (size 64):\n  backtrace:\n    f+0x1/0x2\n"
-    result = carry_out(one(turns=10))
+    result = carry_out(one(repeat=10))
     assert len(guest.asked) == 11
     assert [told.title for told in result.findings] == ["slab growth: leaky", "memory leak in f"]
 
 
 def test_turns_look_for_objects_that_stay(guest):
-    """One domain and one key each turn: too few for the slab caches to tell."""
+    """One domain and one key each run: too few for the slab caches to tell."""
     guest.censuses = [{"pd": 3 + n, "mkey": 7 + n, "cq": 5 + (n > 0)} for n in range(4)]
-    result = carry_out(one(turns=3))
+    result = carry_out(one(repeat=3))
     assert result.ended is Ended.FOUND
     assert [(told.kind, told.title) for told in result.findings] == [
         (Kind.LEAK, "objects left in the device: mkey"),
         (Kind.LEAK, "objects left in the device: pd"),
     ]
-    assert result.findings[0].lines == ("mkey: 3 more in 3 turns (7, 8, 9, 10)",)
+    assert result.findings[0].lines == ("mkey: 3 more in 3 repetitions (7, 8, 9, 10)",)
 
 
 def test_a_turn_that_fails_is_the_runs_status(guest):
     guest.statuses = [0, 3, 0]
-    result = carry_out(one(turns=2))
+    result = carry_out(one(repeat=2))
     assert (result.ended, result.status) == (Ended.FAILED, 3)
 
 

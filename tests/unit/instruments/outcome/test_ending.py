@@ -50,18 +50,20 @@ def slabinfo(**objects):
 def test_a_cache_that_grows_in_every_turn_leaks():
     before = slabinfo(mlx5_fs_ftes=10, kmalloc_64=1000, gone=5, steady=7)
     after = slabinfo(mlx5_fs_ftes=1410, kmalloc_64=1999, new=5000, steady=7)
-    (found,) = growth(before, after, turns=600)
+    (found,) = growth(before, after, repetitions=600)
     assert (found.kind, found.title) == (Kind.LEAK, "slab growth: mlx5_fs_ftes")
 
 
 def test_what_processors_keep_free_is_no_leak():
-    assert growth(slabinfo(vma_lock=10), slabinfo(vma_lock=10 + MIN_GROWTH - 1), turns=1) == ()
+    assert (
+        growth(slabinfo(vma_lock=10), slabinfo(vma_lock=10 + MIN_GROWTH - 1), repetitions=1) == ()
+    )
 
 
 @pytest.mark.hostile
 def test_what_is_no_slabinfo_has_no_growth():
-    assert growth("", "\x00 9 9\nname x\n" + "a " + "9" * 5000, turns=1) == ()
-    assert growth(slabinfo(a=1), slabinfo(a=9000), turns=0) == ()
+    assert growth("", "\x00 9 9\nname x\n" + "a " + "9" * 5000, repetitions=1) == ()
+    assert growth(slabinfo(a=1), slabinfo(a=9000), repetitions=0) == ()
 
 
 def test_a_crash_explains_that_the_guest_has_gone():

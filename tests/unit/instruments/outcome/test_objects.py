@@ -39,7 +39,7 @@ def test_counts_that_never_settle_are_taken_all_the_same():
         ((3,), False),
     ],
 )
-def test_what_grows_in_every_turn_is_a_leak(numbers, is_leak):
+def test_what_grows_in_every_repetition_is_a_leak(numbers, is_leak):
     found = growing_kinds([{"pd": number, "cq": 8} for number in numbers])
     assert [one.kind for one in found] == [Kind.LEAK] * is_leak
 
@@ -49,9 +49,10 @@ def test_each_kind_is_told_for_itself():
     assert found == (
         Finding(
             Kind.LEAK, "objects left in the device: mkey", "",
-            ("mkey: 2 more in 2 turns (0, 1, 2)",),
+            ("mkey: 2 more in 2 repetitions (0, 1, 2)",),
         ),
         Finding(
-            Kind.LEAK, "objects left in the device: pd", "", ("pd: 2 more in 2 turns (1, 2, 3)",)
+            Kind.LEAK, "objects left in the device: pd", "",
+            ("pd: 2 more in 2 repetitions (1, 2, 3)",)
         ),
     )  # fmt: skip
