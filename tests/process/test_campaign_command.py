@@ -152,6 +152,15 @@ def test_cells_are_compared_with_what_is_expected(matrix):
     assert output.splitlines()[-2].endswith("findings; otherwise 1 of 6")
 
 
+def test_tables_in_a_pipe_have_one_line_a_row(matrix, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    invoke("run", matrix, "--jobs", 2)
+    lines = [line.split() for line in invoke("report", "few.campaign").output.splitlines()]
+    assert ["kernel", *(ended.value for ended in Ended)] in lines
+    assert [line[:2] for line in lines if line[:1] == ["trixie"]] == [["trixie", "2"]]
+    assert ["finding", "kind", "runs", "kernels", "plans", "record"] in lines
+
+
 def test_jobs_are_not_for_a_cluster(matrix):
     result = invoke("run", matrix, "--jobs", 2, "--dask", "tcp://127.0.0.1:1")
     assert (result.exit_code, "use --jobs or --dask" in result.output) == (2, True)

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
+from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.progress import display
+from emu.cli.shared.tables import Rows
 from emu.guests.conformance.results import junit, tap
 from emu.guests.machine.launch import provide
 from emu.host.printable import one_line
@@ -218,19 +219,19 @@ def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | No
     A terminal shows a progress bar and runs with findings; otherwise each run prints a line. Raises
     as :func:`emu.instruments.campaign.drive.drive` does.
     """
-    console = Console(stderr=True)
+    screen = Console(stderr=True)
     counts: Counter[Ended] = Counter()
-    with _bar(console) as (bar, task):
+    with _bar(screen) as (bar, task):
 
         def tell(done: int, total: int, result: RunResult | None) -> None:
             if result is not None:
                 counts[result.ended] += 1
             said = ", ".join(f"{count} {ended.value}" for ended, count in counts.items())
             bar.update(task, completed=done, total=total, description=said or "runs")
-            if result is not None and (not console.is_terminal or result.findings):
+            if result is not None and (not screen.is_terminal or result.findings):
                 titles = "; ".join(one.title for one in result.findings) or result.why
                 line = one_line(f"{result.name}: {result.ended.value} {titles}".rstrip())
-                console.print(
+                screen.print(
                     f"{done}/{total} {line}", highlight=False, markup=False, emoji=False,
                     soft_wrap=True,
                 )  # fmt: skip
@@ -239,7 +240,7 @@ def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | No
 
 
 @contextlib.contextmanager
-def _bar(console: Console) -> Iterator[tuple[Progress, Any]]:
+def _bar(screen: Console) -> Iterator[tuple[Progress, Any]]:
     """Hold a progress bar while the body runs; yield it with its task.
 
     Without a terminal the bar shows nothing.
@@ -249,9 +250,9 @@ def _bar(console: Console) -> Iterator[tuple[Progress, Any]]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
-        console=console,
+        console=screen,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not screen.is_terminal,
     )
     with bar:
         yield bar, bar.add_task("runs", total=None)
@@ -291,34 +292,33 @@ def _conclude(store: Store, names: Collection[str] | None = None) -> int:
     outcome = report(store.name, store.runs, results)
     chosen = {name: run for name, run in store.runs.items() if names is None or name in names}
     shown = report(store.name, chosen, results)
-    console = Console(markup=False, emoji=False, highlight=False)
-    _print(console, shown)
+    screen = console()
+    _print(screen, shown)
     store.write("report.json", as_json(summary(outcome)))
     for name, form in (("report.xml", junit), ("report.tap", tap)):
         store.write(name, form(cases(outcome)))
     html = "".join(page(outcome, lambda name: (store.path / name).exists()))
-    console.print(f"{store.write('report.html', html)}", soft_wrap=True)
+    screen.print(f"{store.write('report.html', html)}", soft_wrap=True)
     return 0 if shown.is_good else 1
 
 
-def _print(console: Console, outcome: CampaignReport) -> None:
+def _print(screen: Console, outcome: CampaignReport) -> None:
     """Print the campaign's tables: results by plan and kernel, counts by axis, findings."""
     for axis in AXES:
         counts = outcome.counts(axis)
         if axis == _DOWN:
-            console.print(_crossed(outcome))
+            _show(screen, _crossed(outcome))
         if axis == _DOWN or (len(counts) == 1 and axis != AXES[0]):
             continue
-        table = Table(axis)
-        for ended in Ended:
-            table.add_column(ended.value, justify="right")
+        ends = [ended.value for ended in Ended]
+        table = Rows(axis, *ends, numbers=ends)
         for name, counter in counts.items():
-            table.add_row(name, *(str(counter[ended] or "") for ended in Ended))
-        console.print(table)
+            table.add(name, *(str(counter[ended] or "") for ended in Ended))
+        _show(screen, table)
     if outcome.groups:
-        table = Table("finding", "kind", "runs", "kernels", "plans", "record")
+        table = Rows("finding", "kind", "runs", "kernels", "plans", "record", numbers=("runs",))
         for group in outcome.groups:
-            table.add_row(
+            table.add(
                 one_line(group.title, 120),
                 group.kind.value,
                 str(len(group.runs)),
@@ -326,25 +326,27 @@ def _print(console: Console, outcome: CampaignReport) -> None:
                 _few(group.plans),
                 group.first,
             )
-        console.print(table)
+        _show(screen, table)
     missing = f", {outcome.missing} missing" if outcome.missing else ""
     runs = f"{len(outcome.results)} of {len(outcome.runs)} runs"
     compared = comparison([*outcome.results.values()])
     compared = f"; {compared}" if compared else ""
-    console.print(f"{runs}{missing}, {len(outcome.groups)} findings{compared}")
+    screen.print(f"{runs}{missing}, {len(outcome.groups)} findings{compared}")
 
 
-def _crossed(outcome: CampaignReport) -> Table:
+def _show(screen: Console, table: Rows) -> None:
+    screen.print(table)
+    screen.print()
+
+
+def _crossed(outcome: CampaignReport) -> Rows:
     """Return the table of plans by kernels, with the outcomes of the runs."""
     rows, columns = outcome.counts(_DOWN), outcome.counts(_ACROSS)
     results = outcome.crossed(_DOWN, _ACROSS)
-    table = Table()
-    table.add_column(_DOWN, overflow="fold")
-    for column in columns:
-        table.add_column(column)
+    table = Rows(_DOWN, *columns)
     for row in rows:
         cells = [results.get((row, column)) for column in columns]
-        table.add_row(row, *(cell(one)[1] if one else "" for one in cells))
+        table.add(row, *(cell(one)[1] if one else "" for one in cells))
     return table
 
 
