@@ -54,12 +54,12 @@ def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
         and peer.mtu_bytes == qp.mtu_bytes
         and peer.log_msg_max >= qp.log_msg_max
         and qp.mtu_bytes <= min(hca.link.most_payload, node.link.most_payload)
-        and _takes(node, peer, hca, qp)
-        and _takes(hca, qp, node, peer)
+        and _accepts(node, peer, hca, qp)
+        and _accepts(hca, qp, node, peer)
     )
 
 
-def _takes(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
+def _accepts(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
     """Return whether ``qp`` accepts the headers of the packets that ``peer`` sends.
 
     A test packet is built, parsed and checked, but not sent. False also when the port of ``peer``

@@ -38,7 +38,7 @@ def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
         return False
     try:
         span = start_of(hca, message), message.length, REMOTE_READ
-        check(hca, _domain(hca, qp, message), qp.handle, message.rkey, span)
+        check(hca, _pd(hca, qp, message), qp.handle, message.rkey, span)
     except AccessError:
         return False
     return True
@@ -55,7 +55,7 @@ def read_again(
     """
     if not _is_allowed(hca, qp, message):
         return None
-    pd, va = _domain(hca, qp, message), start_of(hca, message) + offset
+    pd, va = _pd(hca, qp, message), start_of(hca, message) + offset
     try:
         return access(hca, pd, qp.handle, message.rkey, (va, length, REMOTE_READ))
     except AccessError as error:
@@ -72,7 +72,7 @@ def _is_allowed(hca: Hca, qp: Qp, message: Message) -> bool:
     return bool(qp.rre) and (qp.st is not _XRC or named_queue(hca, qp, message) is not None)
 
 
-def _domain(hca: Hca, qp: Qp, message: Message) -> Pd | None:
+def _pd(hca: Hca, qp: Qp, message: Message) -> Pd | None:
     """Return the domain whose keys an allowed request may use."""
     srq = named_queue(hca, qp, message) if qp.st is _XRC else None
     return qp.pd if srq is None else srq.pd

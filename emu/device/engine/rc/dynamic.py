@@ -90,7 +90,7 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
     node = hca.wire.node(message.address)
     if node is None or (dct := node.dcts.get(message.dctn)) is None:
         return Dropped("no such target")
-    if not _takes(hca, node, qp, dct, message):
+    if not _accepts(hca, node, qp, dct, message):
         return Dropped("the target refuses the message")
     peer = _responder(hca, qp, node, dct, message)
     outcome = None
@@ -105,7 +105,7 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
     return None
 
 
-def _takes(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
+def _accepts(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
     """Return whether the target accepts this message of this initiator.
 
     False for a drained target, a CQ in error, a link that is down, a packet beyond a port's MTU, or

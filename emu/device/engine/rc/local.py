@@ -166,7 +166,7 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     if op is _READ:
         data = begin_rdma(hca, qp, message)
         if isinstance(data, Outcome):
-            return segments.divided(hca, qp, message, data)
+            return segments.note_started(hca, qp, message, data)
         if message.reply_error is not None:
             return message.reply_error
         copy(message.reply, data)
@@ -194,14 +194,14 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     if isinstance(target, Outcome):
         if isinstance(target, PageFaultPending) and message.has_wqe:
             set_aside(hca, qp, message)
-        return segments.divided(hca, qp, message, target)
+        return segments.note_started(hca, qp, message, target)
     if message.immediate is None:
         copy(target, message.data)
         return None
     message.target = target
     refused = None if message.has_wqe else check_resource(hca, qp, message)
     if refused is not None:
-        return segments.place_all_but_last(hca, qp, message, refused)
+        return segments.place_before_refused(hca, qp, message, refused)
     return _receive(hca, qp, message, slid)
 
 
@@ -216,7 +216,7 @@ def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
         return complete(hca, qp, message, slid)
     if isinstance(refused, (PageFaultPending, Dropped)) and message.has_wqe:
         set_aside(hca, qp, message)
-    return segments.divided(hca, qp, message, refused)
+    return segments.note_started(hca, qp, message, refused)
 
 
 _BTH_AND_ICRC_BYTES: Final = bth.bth.size + bth.ICRC_BYTES

@@ -125,7 +125,7 @@ def _matched_request(arrival: TagMatch, entry: TagEntry, srq: Srq, cq: Cq) -> Re
     return ReceiveRequest(RecvWqe(entry.index, entry.segments, srq.pd), cq, srq.handle, arrival)
 
 
-def keep(hca: Hca, qp: Qp, message: Message) -> None:
+def track_at_srq(hca: Hca, qp: Qp, message: Message) -> None:
     """Track the receive WQE of a message that continues later, at its SRQ.
 
     If the SRQ is destroyed meanwhile, the WQE is detached and never completes. Has an effect only
@@ -142,7 +142,7 @@ def set_aside(hca: Hca, qp: Qp, message: Message) -> None:
     The next ``check_resource`` for the same queue reuses it; ERR flushes it.
     """
     qp.waiting_receive = message.receive
-    keep(hca, qp, message)
+    track_at_srq(hca, qp, message)
 
 
 def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:
@@ -187,12 +187,14 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
             return TooFragmented(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
             return _wait_for_page(hca, qp, receive, offset, length, error)
-        return give_up(hca, qp, receive, *_PROTECTION, str(error), error.cause)
+        return fail_receive_and_nak(hca, qp, receive, *_PROTECTION, str(error), error.cause)
     if left:
         if qp.st is _UC and not receive.srqn:
             return _TOO_LONG
         why = f"message of {offset + length} bytes or more is {left} too long"
-        return give_up(hca, qp, receive, CqeSyndrome.LOCAL_LENGTH_ERR, NakCode.INVALID_REQUEST, why)
+        return fail_receive_and_nak(
+            hca, qp, receive, CqeSyndrome.LOCAL_LENGTH_ERR, NakCode.INVALID_REQUEST, why
+        )
     return views
 
 
@@ -223,7 +225,7 @@ def _wait_for_page(
     assert wqe is not None
 
     def refuse(why: str) -> Outcome:
-        return give_up(hca, qp, receive, *_PROTECTION, why, Cause.MEMORY)
+        return fail_receive_and_nak(hca, qp, receive, *_PROTECTION, why, Cause.MEMORY)
 
     is_tagged = receive.arrival is not None and receive.arrival.entry is not None
     if is_tagged or not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
@@ -259,7 +261,7 @@ def invalidate(
     return Dropped(why)
 
 
-def give_up(
+def fail_receive_and_nak(
     hca: Hca,
     qp: Qp,
     receive: ReceiveRequest,
@@ -277,12 +279,14 @@ def give_up(
     return _NO_NAK if qp.st is _UC else Nak(code, why)
 
 
-def give_up_pieces(hca: Hca, qp: Qp, receive: ReceiveRequest, why: str) -> Outcome:
+def refuse_scattered(hca: Hca, qp: Qp, receive: ReceiveRequest, why: str) -> Outcome:
     """Fail a receive WQE with LOCAL_PROT_ERR because the memory of a packet is too scattered.
 
     Returns Nak (REMOTE_OPERATIONAL_ERROR), on UC Dropped; the queue pair goes to ERR.
     """
-    return give_up(hca, qp, receive, *_PROTECTION, f"memory too scattered: {why}", Cause.MEMORY)
+    return fail_receive_and_nak(
+        hca, qp, receive, *_PROTECTION, f"memory too scattered: {why}", Cause.MEMORY
+    )
 
 
 def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:

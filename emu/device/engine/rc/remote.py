@@ -24,7 +24,7 @@ from emu.device.engine.mr.rights import (
 )
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.fatal_nak import access_violation, invalid_request
-from emu.device.engine.rc.receive import give_up, shared_queue
+from emu.device.engine.rc.receive import fail_receive_and_nak, shared_queue
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import ATOMICS, Message, MsgOp
@@ -121,7 +121,7 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     mapped here. A refusal is that of ``refuse_access``. PageFaultPending uncounts the request,
     which is repeated.
     """
-    operation, pd, va = REMOTE[message.op], domain_of(hca, qp, message), start_of(hca, message)
+    operation, pd, va = REMOTE[message.op], pd_of(hca, qp, message), start_of(hca, message)
     if isinstance(pd, Outcome):
         return pd
     try:
@@ -171,7 +171,7 @@ def map_segment(
     """
     pd = qp.pd
     if qp.st is _XRC:
-        domain = domain_of(hca, qp, message)
+        domain = pd_of(hca, qp, message)
         if isinstance(domain, Outcome):
             return domain
         pd = domain
@@ -211,7 +211,7 @@ def refuse_access(
     if receive is None or receive.wqe is None or qp.st is _UC:
         return access_violation(hca, qp, why, cause)
     code = NakCode.REMOTE_ACCESS_ERROR
-    return give_up(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, code, why, cause)
+    return fail_receive_and_nak(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, code, why, cause)
 
 
 def start_of(hca: Hca, message: Message) -> int:
@@ -224,7 +224,7 @@ def start_of(hca: Hca, message: Message) -> int:
     return on_wire(hca, message.rkey, message.va, 0)[0]
 
 
-def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | Outcome | None:
+def pd_of(hca: Hca, qp: Qp, message: Message) -> Pd | Outcome | None:
     """Return the PD whose keys a request may use; on XRC the named SRQ's (IBTA annex A14).
 
     Returns the outcome of ``invalid_request`` if the XRC domain has no such SRQ; the queue pair is

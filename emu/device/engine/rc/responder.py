@@ -17,7 +17,7 @@ Every request passes them in this order, as a whole message (``local.py``), in s
 For packets, the length is checked before any step with an effect, because a packet of the wrong
 length must have none. A request that fails a check is NAKed. The responder's consequence is
 immediate: an error completion, an asynchronous event, the error state (``fatal_nak.py``,
-``receive.give_up``). The requester handles the consequence for the request.
+``receive.fail_receive_and_nak``). The requester handles the consequence for the request.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.receive import (
     check_resource,
     complete_receive,
-    give_up_pieces,
     invalidate,
+    refuse_scattered,
     scatter_to,
     scatters,
     set_aside,
@@ -39,9 +39,9 @@ from emu.device.engine.rc.remote import (
     begin_rdma,
     check_op_valid,
     check_rkey_only,
-    domain_of,
     map_next_segment,
     needs_wqe_first,
+    pd_of,
     refuse_access,
 )
 from emu.device.engine.tm import matching
@@ -119,7 +119,7 @@ def refuse_packet(hca: Hca, qp: Qp, message: Message, pieces: TooFragmented) -> 
     if message.op is not _SEND:
         return refuse_access(hca, qp, message.receive, pieces.why)
     assert message.receive is not None
-    return give_up_pieces(hca, qp, message.receive, pieces.why)
+    return refuse_scattered(hca, qp, message.receive, pieces.why)
 
 
 def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | Outcome:
@@ -164,7 +164,7 @@ def complete(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     receive = message.receive
     if message.inv_rkey is not None:
         assert receive is not None
-        pd = domain_of(hca, qp, message)
+        pd = pd_of(hca, qp, message)
         if isinstance(pd, Outcome):
             return pd
         refused = invalidate(hca, qp, pd, message.inv_rkey, receive)

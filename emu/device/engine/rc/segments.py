@@ -96,7 +96,7 @@ def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
     return None if fault is None else PageFaultPending(fault)
 
 
-def divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
+def note_started(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
     """Return ``outcome`` unchanged; after TooFragmented first record that the message has started.
 
     The record sets ``message.limit`` to the length of a segment and keeps the receive WQE, so that
@@ -108,7 +108,7 @@ def divided(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def place_all_but_last(hca: Hca, qp: Qp, message: Message, refused: Outcome) -> Outcome:
+def place_before_refused(hca: Hca, qp: Qp, message: Message, refused: Outcome) -> Outcome:
     """Place the data of all packets before the last one of a WRITE; return ``refused``.
 
     The last packet has been refused: only it has immediate data and needs a receive request (IBTA

@@ -141,7 +141,7 @@ class TestDataSegments:
         assert found.limit == SEGMENT_BYTES
         cost.steps = 1
         assert len(receive.scatter_to(hca, self.QP, message, 0, size + 1)) == 2
-        monkeypatch.setattr(receive, "give_up", lambda *arguments: "refused")
+        monkeypatch.setattr(receive, "fail_receive_and_nak", lambda *arguments: "refused")
         assert receive.scatter_to(hca, self.QP, message, 0, 2 * size + 1) == "refused"
 
     def test_inline_segments_are_padded(self):

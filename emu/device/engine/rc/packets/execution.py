@@ -14,7 +14,7 @@ from emu.device.engine.qp.flush import fail_receive
 from emu.device.engine.rc.duplicates import may_read_again
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.packets.responses import ResponseQueue
-from emu.device.engine.rc.receive import check_resource, keep
+from emu.device.engine.rc.receive import check_resource, track_at_srq
 from emu.device.engine.rc.remote import begin_rdma, check_op_valid, needs_wqe_first
 from emu.device.engine.rc.responder import (
     begin_segments,
@@ -91,7 +91,7 @@ class PacketExecution:
             self._spare = self.message.receive
         self.message = None
 
-    def piece(self, packet: Packet) -> Outcome | None:
+    def placing(self, packet: Packet) -> Outcome | None:
         """Execute a packet of a SEND or a WRITE; return None if its data are placed.
 
         A first packet starts the message and takes the receive WQE of a SEND; the last one
@@ -112,7 +112,7 @@ class PacketExecution:
             why = "the message's receive queue was destroyed"
             refused = invalid_request(self._connection.hca, self._connection.qp, why)
         if refused is None and op.is_last:
-            self._finish_reading(message, packet, self.offset + len(packet.payload))
+            self._copy_last_headers(message, packet, self.offset + len(packet.payload))
             if message.immediate is not None and not message.has_wqe:
                 refused = self._take_wqe(message)
         return refused or self._place(packet, message)
@@ -143,7 +143,7 @@ class PacketExecution:
             self.message = None
             self._responses.count_message()
         elif op.is_first:
-            keep(hca, qp, message)
+            track_at_srq(hca, qp, message)
         qp.epsn = (packet.psn + 1) & PSN_MASK
         if packet.ack_request and qp.st is not _UC:
             self._responses.acknowledge(packet.psn)
@@ -161,7 +161,7 @@ class PacketExecution:
         refused = execute(hca, qp, message, self.offset, (train.payload,), size)
         if refused is not None:
             if isinstance(refused, PageFaultPending):
-                keep(hca, qp, message)
+                track_at_srq(hca, qp, message)
             return refused
         self.offset += size
         qp.epsn = train.end
@@ -195,7 +195,7 @@ class PacketExecution:
             return refuse_packet(hca, qp, message, refused)
         if isinstance(refused, PageFaultPending):
             # The packet will be executed again; a first one then restarts the message.
-            keep(hca, qp, message)
+            track_at_srq(hca, qp, message)
             if packet.op.is_first:
                 self.break_off()
         return refused
@@ -220,7 +220,7 @@ class PacketExecution:
             message.target = target
             return None
         if isinstance(target, PageFaultPending) and message.has_wqe:
-            keep(hca, qp, message)
+            track_at_srq(hca, qp, message)
             self._spare = message.receive
         return (
             None if isinstance(target, TooFragmented) else target
@@ -238,7 +238,7 @@ class PacketExecution:
         return None
 
     @staticmethod
-    def _finish_reading(message: Message, packet: Packet, length: int) -> None:
+    def _copy_last_headers(message: Message, packet: Packet, length: int) -> None:
         """Copy immediate data, rkey and solicited of the last packet to the message.
 
         The length of a SEND is known now and set.
@@ -286,7 +286,7 @@ class PacketExecution:
 
     # -- duplicates (9.7.5.1.4)
 
-    def duplicate_piece(self, packet: Packet) -> None:
+    def duplicate_placing(self, packet: Packet) -> None:
         """Acknowledge all executed packets for a duplicate whose data are placed already.
 
         The requester then need not send all of them again. The ACK does not cover a READ or an
@@ -355,8 +355,8 @@ def _take_operands(message: Message, packet: Packet) -> None:
 
 
 EXECUTE: Final[Mapping[PacketKind, Callable[[PacketExecution, Packet], Outcome | None]]] = {
-    PacketKind.SEND: PacketExecution.piece,
-    PacketKind.WRITE: PacketExecution.piece,
+    PacketKind.SEND: PacketExecution.placing,
+    PacketKind.WRITE: PacketExecution.placing,
     PacketKind.READ: PacketExecution.read,
     PacketKind.COMPARE_SWAP: PacketExecution.atomic,
     PacketKind.FETCH_ADD: PacketExecution.atomic,
@@ -365,8 +365,8 @@ EXECUTE: Final[Mapping[PacketKind, Callable[[PacketExecution, Packet], Outcome |
 }
 
 REPEAT: Final[Mapping[PacketKind, Callable[[PacketExecution, Packet], None]]] = {
-    PacketKind.SEND: PacketExecution.duplicate_piece,
-    PacketKind.WRITE: PacketExecution.duplicate_piece,
+    PacketKind.SEND: PacketExecution.duplicate_placing,
+    PacketKind.WRITE: PacketExecution.duplicate_placing,
     PacketKind.READ: PacketExecution.duplicate_read,
     PacketKind.COMPARE_SWAP: PacketExecution.duplicate_atomic,
     PacketKind.FETCH_ADD: PacketExecution.duplicate_atomic,

@@ -13,7 +13,7 @@ from emu.device.engine.qp.events import establish
 from emu.device.engine.rc.headers import WRONG_PKEY, objection
 from emu.device.engine.rc.packets.congestion import answer_mark, obey
 from emu.device.engine.rc.packets.connection import PacketConnection, connection_of
-from emu.device.engine.rc.packets.migration import judge
+from emu.device.engine.rc.packets.migration import refusal_on_migration
 from emu.device.port.packet import Packet
 from emu.device.port.train import Train
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_PACKET
@@ -104,7 +104,7 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     qp = hca.qps.get(packet.qpn)
     why = objection(hca, qp, packet)
     if qp is not None and qp.path_state is not _MIGRATED:
-        why = judge(hca, qp, packet, why)
+        why = refusal_on_migration(hca, qp, packet, why)
     congestion = hca.link.congestion
     if why or qp is None:
         log.debug("%r dropped: %s", packet, why)

@@ -34,7 +34,7 @@ class RequesterPart(Protocol):
 class ResponderPart(Protocol):
     """Interface of the responder for its responses."""
 
-    def wait_for(self, fault: PageFault) -> None:
+    def resume_after(self, fault: PageFault) -> None:
         """Suspend the responder until a page is present."""
 
 

@@ -25,7 +25,7 @@ _ARMED: Final = PmState.ARMED
 _REARM: Final = PmState.REARM
 
 
-def judge(hca: Hca, qp: Qp, packet: Packet, why: str) -> str:
+def refusal_on_migration(hca: Hca, qp: Qp, packet: Packet, why: str) -> str:
     """Return why a queue pair with an alternate path refuses a packet; "" when it accepts it.
 
     ``why`` is the objection of the primary path. In REARM a packet without the migration bit arms

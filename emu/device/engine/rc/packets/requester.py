@@ -136,7 +136,7 @@ class PacketRequester:
             return False
         if isinstance(work, Failure):
             request.failure = work
-        elif isinstance(work, Message) and not self._number(request, work):
+        elif isinstance(work, Message) and not self._assign_psns(request, work):
             return False
         window.append(request)
         if own is not None and qp.adapter_requests is not None:
@@ -163,7 +163,7 @@ class PacketRequester:
             return bool(self._window.requests)
         return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.expecting_data > 0
 
-    def _number(self, request: WindowRequest, message: Message) -> bool:
+    def _assign_psns(self, request: WindowRequest, message: Message) -> bool:
         """Assign the request its PSNs; return False when it has to wait for earlier ones.
 
         Reasons to wait: log_sra_max READs and atomics outstanding, or half of the PSN space in use.
@@ -176,7 +176,7 @@ class PacketRequester:
         if window.distance(qp.psn) + packets > PSN_HALF:
             return False
         qp.psn = (qp.psn + packets) & PSN_MASK
-        request.carry(message, qp.psn)
+        request.attach(message, qp.psn)
         return True
 
     # -- pages that are absent

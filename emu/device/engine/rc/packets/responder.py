@@ -95,7 +95,7 @@ class PacketResponder:
         held = self._take(packet)
         if held is not None:
             self._hold(packet)
-            self.wait_for(held.page_fault)
+            self.resume_after(held.page_fault)
 
     def train(self, train: Train) -> None:
         """Execute a train: at once if it is expected and no packet is held before it.
@@ -113,7 +113,7 @@ class PacketResponder:
             _ANSWERS[type(outcome)](self, train.first, outcome)
         else:
             if isinstance(outcome, PageFaultPending):
-                self.wait_for(outcome.page_fault)
+                self.resume_after(outcome.page_fault)
             for packet in train.packets():
                 self.request(packet)
 
@@ -145,7 +145,7 @@ class PacketResponder:
                 self._catch_up()
             else:
                 self._held.put_back(packet)
-                self.wait_for(held.page_fault)
+                self.resume_after(held.page_fault)
                 self._start_page_timer()
         more = self.responses.poll()
         return more or (bool(self._held.packets) and not self._is_waiting)
@@ -244,7 +244,7 @@ class PacketResponder:
             timeout = UC_PAGE_TIMEOUT_NS if self._connection.qp.st is _UC else PAGE_TIMEOUT_NS
             self._page_timer = self._connection.hca.clock.call_later(timeout, self._page_timed_out)
 
-    def wait_for(self, fault: PageFault) -> None:
+    def resume_after(self, fault: PageFault) -> None:
         """Resume this responder by ``_page_present`` when the page fault ends."""
         fault.go_on = self._page_present
 

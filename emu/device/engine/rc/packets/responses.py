@@ -201,7 +201,7 @@ class ResponseQueue:
             data = read(hca, qp, message, offset, size)
         if isinstance(data, PageFaultPending):
             self.is_stuck = True
-            self._connection.responder.wait_for(data.page_fault)
+            self._connection.responder.resume_after(data.page_fault)
             return 1
         if isinstance(data, TooFragmented):
             is_replay = response.is_replay

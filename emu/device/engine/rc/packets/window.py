@@ -42,7 +42,7 @@ class WindowRequest:
         """Packets in flight: sent and not acknowledged."""
         self.following: WindowRequest | None = None
 
-    def carry(self, message: Message, end: int) -> None:
+    def attach(self, message: Message, end: int) -> None:
         """Attach the message, with PSNs up to ``end``, and drop its views of guest memory.
 
         Each packet maps its own range when it is sent: memory and keys may change until then.
