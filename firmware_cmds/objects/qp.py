@@ -338,7 +338,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
             )
         source = qp.state
         what = _checked(hca, op, qp, cmd) if modifies else None
-        migrates = what is not None and migration.check_state(qp, cmd.qpc, what)
+        migrates = what is not None and migration.selects_migration(qp, cmd.qpc, what)
         paces = _paces(hca, qp, cmd) if modifies else None
         qp.encode()
         if what is not None:
@@ -352,7 +352,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
             hca.qps.change(qp, partial(qp.keep_to, *paces))
             hca.schedule(qp)
         qp.state = row.target
-        qp_life.entered(hca, qp, source)
+        qp_life.apply_transition(hca, qp, source)
 
     handler.__name__ = layout_in.prm_name.removesuffix("_in")
     handler.__doc__ = f"From {row}."

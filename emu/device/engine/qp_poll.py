@@ -80,7 +80,7 @@ def poll(hca: Hca, qp: Qp) -> bool:
     if sq is None:
         return more
     if qp.is_draining and (qp.connection is None or not qp.connection.is_awaiting):
-        qp_life.drained(hca, qp)
+        qp_life.to_drained(hca, qp)
         return more
     try:
         if qp.is_looped:
@@ -248,7 +248,7 @@ def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
     Without a retry left, the request fails with RNR_RETRY_EXC_ERR.
     """
     qp.count("rnr_nak_retry_err")
-    if send_requests.may_wait_for_receiver(qp):
+    if send_requests.count_rnr_retry(qp):
         _again_after(hca, qp, RNR_NAK_NS[nak.timer])
     else:
         why = f"{qp.rnr_retries} retries"
@@ -272,7 +272,7 @@ def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
     def over() -> None:
         qp.timer = None
         qp.count("local_ack_timeout_err")
-        if send_requests.may_ask_again(qp):
+        if send_requests.count_retry(qp):
             hca.schedule(qp)
         else:
             why = Failure(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, dropped.why)

@@ -174,11 +174,11 @@ def fail_receive(
     pair's state does not change.
     """
     wqe, receive.wqe = receive.wqe, None
-    if wqe is not None and not _is_tagged(hca, qp, receive):
+    if wqe is not None and not _cancel_tagged(hca, qp, receive):
         completions.fail_receive(hca, receive.cq, qp, syndrome, wqe.index, receive.srqn, cause)
 
 
-def _is_tagged(hca: Hca, qp: Qp, receive: ReceiveRequest) -> bool:
+def _cancel_tagged(hca: Hca, qp: Qp, receive: ReceiveRequest) -> bool:
     """Cancel the tag list entry of a receive request; return whether it had one.
 
     An entry is released and reported by MSG_COMPLETION_CANCELED. False for a request of the receive
@@ -187,7 +187,7 @@ def _is_tagged(hca: Hca, qp: Qp, receive: ReceiveRequest) -> bool:
     arrival, srq = receive.arrival, qp.srq
     if arrival is None or srq is None or srq.tags is None:
         return False
-    matching.lost(srq.tags, arrival)
+    matching.uncount_unexpected(srq.tags, arrival)
     if arrival.entry is None:
         return False
     reports.cancel(hca, qp, srq, arrival.entry)

@@ -45,7 +45,7 @@ def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
     to_error(hca, qp)
 
 
-def entered(hca: Hca, qp: Qp, source: QpState) -> None:
+def apply_transition(hca: Hca, qp: Qp, source: QpState) -> None:
     """Apply a context and state that a command has just set; ``source`` is the state before.
 
     The context is decoded, and a connected service's path resolved. In a new state all timers stop.
@@ -102,7 +102,7 @@ def to_send_queue_error(hca: Hca, qp: Qp) -> None:
     flush(hca, qp)
 
 
-def drained(hca: Hca, qp: Qp) -> None:
+def to_drained(hca: Hca, qp: Qp) -> None:
     """Move to SQD after a signature error (drain_sigerr), and raise SQ_DRAINED.
 
     The caller has completed the current request. Posted requests stay in the ring.
@@ -140,7 +140,7 @@ def _return(hca: Hca, qp: Qp, srq: Srq, receive: ReceiveRequest, wqe: RecvWqe) -
         reports.cancel(hca, qp, srq, receive.arrival.entry)
         return
     if receive.arrival is not None and srq.tags is not None:
-        matching.lost(srq.tags, receive.arrival)
+        matching.uncount_unexpected(srq.tags, receive.arrival)
     srq.queue.give_back(wqe)
 
 
@@ -178,7 +178,7 @@ def _has_started_for(qp: Qp, cqs: Collection[Cq]) -> bool:
     return any(receive.cq in cqs for receive in qp.begun_receives())
 
 
-def stop_over(
+def fail_receive_and_stop(
     hca: Hca,
     qp: Qp,
     receive: ReceiveRequest,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def check_state(qp: Qp, given: Qpc, what: Selection) -> bool:
+def selects_migration(qp: Qp, given: Qpc, what: Selection) -> bool:
     """Return whether a command that takes ``what`` makes the queue pair migrate.
 
     True only for MIGRATED selected in ARMED. Raises BAD_PARAM_ERR for an undefined pm_state that
@@ -43,7 +43,7 @@ def take_alternate(qp: Qp) -> None:
     """Copy the alternate path over the primary one in the context; pm_state is then MIGRATED.
 
     The queue pair has no alternate path any more. The caller applies the context
-    (``lifecycle.entered``).
+    (``lifecycle.apply_transition``).
     """
     qp.ctx.primary_address_path = bytes(qp.ctx.secondary_address_path)
     qp.ctx.pm_state = PmState.MIGRATED
@@ -59,12 +59,12 @@ def migrate(hca: Hca, qp: Qp, why: str) -> None:
     log.info("%r: migrates to its alternate path: %s", qp, why)
     qp.encode()
     take_alternate(qp)
-    qp_life.entered(hca, qp, qp.state)
+    qp_life.apply_transition(hca, qp, qp.state)
     qp.retries = 0
     raise_qp_event(hca, qp, EventType.PATH_MIG)
 
 
-def escape(hca: Hca, qp: Qp, why: str) -> bool:
+def try_migrate(hca: Hca, qp: Qp, why: str) -> bool:
     """Migrate an ARMED queue pair whose peer does not respond; return whether it was ARMED.
 
     False leaves the queue pair unchanged: it has no other path.

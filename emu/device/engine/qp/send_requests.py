@@ -139,7 +139,7 @@ def _scatter(qp: Qp, wqe: Wqe, message: Message) -> None:
             message.old_value = in_completion(message.length)
 
 
-def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | Outcome:
+def memory_of(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | Outcome:
     """Return the requester's memory for the next ``length`` bytes of a message.
 
     The memory is written for a READ, read for other messages. Returns TooFragmented when the range
@@ -148,7 +148,7 @@ def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views | 
     """
     need = LOCAL_WRITE if message.op is _READ else LOCAL_READ
     try:
-        return messages.piece(hca, qp, wqe, message, need, message.done, length)
+        return messages.memory_of(hca, qp, wqe, message, need, message.done, length)
     except AccessError as error:
         if error.violation is TOO_FRAGMENTED:
             return TooFragmented(error.limit)
@@ -178,7 +178,7 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
     if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
         completions.complete_send(hca, qp.scq, qp, wqe, length)
     if qp.is_draining:
-        qp_life.drained(hca, qp)
+        qp_life.to_drained(hca, qp)
 
 
 def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
@@ -218,7 +218,7 @@ def break_queue(hca: Hca, qp: Qp, why: Exception) -> None:
     qp_life.to_error(hca, qp)
 
 
-def may_ask_again(qp: Qp) -> bool:
+def count_retry(qp: Qp) -> bool:
     """Count a retry after a timeout or a sequence error; return False when none is left.
 
     The limit is retry_count. Progress resets the count. The caller retransmits, or fails the
@@ -230,7 +230,7 @@ def may_ask_again(qp: Qp) -> bool:
     return True
 
 
-def may_wait_for_receiver(qp: Qp) -> bool:
+def count_rnr_retry(qp: Qp) -> bool:
     """Count a retry after an RNR NAK; return False when none is left.
 
     The limit is rnr_retry; 7 means infinite, without a count. The caller waits, or fails the

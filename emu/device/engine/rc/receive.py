@@ -104,7 +104,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     if srq is not None:
         check_srq_limit(hca, srq)
         if arrival is not None and srq.tags is not None:
-            matching.received(srq.tags, arrival)
+            matching.count_unexpected(srq.tags, arrival)
     message.receive = ReceiveRequest(wqe, cq, srqn, arrival)
     return None
 
@@ -257,7 +257,7 @@ def invalidate(
         mkey.invalidate()
         return None
     why = f"invalidate {rkey:#x}: {why}"
-    qp_life.stop_over(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, why)
+    qp_life.fail_receive_and_stop(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, why)
     return Dropped(why)
 
 
@@ -275,7 +275,7 @@ def fail_receive_and_nak(
     ``syndrome`` and ``cause`` are for the owner's completion, ``code`` and ``why`` for the sender's
     NAK. On UC the queue pair also goes to ERR, but the result is Dropped.
     """
-    qp_life.stop_over(hca, qp, receive, syndrome, why, cause)
+    qp_life.fail_receive_and_stop(hca, qp, receive, syndrome, why, cause)
     return _NO_NAK if qp.st is _UC else Nak(code, why)
 
 

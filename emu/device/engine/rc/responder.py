@@ -94,7 +94,7 @@ def execute(
     if message.op is _SEND:
         receive = message.receive
         if receive is not None and receive.arrival is not None:
-            offset, data, length = matching.placed(receive.arrival, offset, data, length)
+            offset, data, length = matching.placement(receive.arrival, offset, data, length)
         target = scatter_to(hca, qp, message, offset, length)
     elif message.target:
         target, message.target = message.target, ()

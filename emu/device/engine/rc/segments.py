@@ -72,7 +72,7 @@ def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) 
     """
     wqe = message.wqe
     assert wqe is not None
-    local = send_requests.piece(hca, qp, wqe, message, length)
+    local = send_requests.memory_of(hca, qp, wqe, message, length)
     if isinstance(local, Outcome):
         return local
     try:

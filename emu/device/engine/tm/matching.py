@@ -38,8 +38,8 @@ def arrive(hca: Hca, qp: Qp, srq: Srq, tags: TagList, message: Message) -> TagMa
 
     The match has no entry for NO_TAG (no header, or another kind) and UNEXPECTED (no entry with
     this tag, or a rendezvous of unusual size). The state is then unchanged: the message needs a
-    request of the receive queue, and is counted only once it has one (``received``). An eager
-    message of several packets reports CONSUMED at once.
+    request of the receive queue, and is counted only once it has one (``count_unexpected``). An
+    eager message of several packets reports CONSUMED at once.
     """
     head = bytes(message.head[:_HEAD_BYTES]) or b"".join(part(message.data, 0, _HEAD_BYTES))
     length = max(message.length, len(head))
@@ -72,7 +72,7 @@ def _for_rendezvous(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) 
     return TagMatch(TmAppOp.CONSUMED_MSG_SW_RNDV, entry, header)
 
 
-def received(tags: TagList, arrival: TagMatch) -> TagMatch:
+def count_unexpected(tags: TagList, arrival: TagMatch) -> TagMatch:
     """Count an unexpected message that has taken a receive request; return ``arrival`` unchanged.
 
     From now on, added entries stay closed until software has handled the message. Any other match
@@ -83,7 +83,7 @@ def received(tags: TagList, arrival: TagMatch) -> TagMatch:
     return arrival
 
 
-def lost(tags: TagList, arrival: TagMatch) -> None:
+def uncount_unexpected(tags: TagList, arrival: TagMatch) -> None:
     """Uncount an unexpected message that does not fill its request, and so gets no completion.
 
     Any other match changes nothing.
@@ -98,7 +98,7 @@ def tell_consumed(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) ->
     reports.report(hca, qp, srq, CqeOpcode.NO_PACKET, app, header[:_TMH_BYTES])
 
 
-def placed(arrival: TagMatch, offset: int, data: Views, length: int) -> tuple[int, Views, int]:
+def placement(arrival: TagMatch, offset: int, data: Views, length: int) -> tuple[int, Views, int]:
     """Return the offset in the buffer, the views and the length for bytes of a message.
 
     The header of an eager message is skipped; a rendezvous by the adapter places nothing. For a

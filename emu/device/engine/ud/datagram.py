@@ -16,7 +16,7 @@ from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import walk
 from emu.device.engine.mr.rights import ABSENT_PAGE, LOCAL_WRITE, AccessError
 from emu.device.engine.qp.events import check_srq_limit, take_shared
-from emu.device.engine.qp.lifecycle import break_receives, stop_over
+from emu.device.engine.qp.lifecycle import break_receives, fail_receive_and_stop
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.outcome import Outcome
@@ -136,7 +136,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         if may_wait and page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
             _wait_for_page(hca, qp, ReceiveRequest(wqe, cq, srqn), datagram, origin, error)
         else:
-            stop_over(
+            fail_receive_and_stop(
                 hca, qp, ReceiveRequest(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error),
                 error.cause,
             )  # fmt: skip
@@ -144,7 +144,9 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     if left:
         why = f"shorter than {length} bytes"
         if qp.srq is not None or qp.rq is None:
-            stop_over(hca, qp, ReceiveRequest(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
+            fail_receive_and_stop(
+                hca, qp, ReceiveRequest(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why
+            )
             return True
         log.debug("%r: a datagram is dropped: request %d is %s", qp, wqe.index, why)
         qp.rq.give_back(wqe)
@@ -179,7 +181,7 @@ def _wait_for_page(
 
     def refuse(why: str) -> None:
         qp.waiting_receive = None
-        stop_over(hca, qp, receive, CqeSyndrome.LOCAL_PROT_ERR, why, Cause.MEMORY)
+        fail_receive_and_stop(hca, qp, receive, CqeSyndrome.LOCAL_PROT_ERR, why, Cause.MEMORY)
 
     def go_on(_: Outcome | None) -> None:
         if qp.waiting_receive is receive and qp.state in RECEIVING:

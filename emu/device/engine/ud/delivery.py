@@ -70,7 +70,7 @@ def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
         deliver_multicast(hca, members, packet, origin)
         return
     _count(hca.link, packet, is_looped)
-    if packet.to.qpn in _AGENTS and _is_answered(hca, packet, origin):
+    if packet.to.qpn in _AGENTS and _answer_by_agent(hca, packet, origin):
         return
     qp = _receiver(hca, packet.to.qpn)
     if qp is not None:
@@ -141,7 +141,7 @@ def _is_own(link: Link, qp: Qp, origin: Origin) -> bool:
     return bool(qp.ctx.block_lb_mc) and origin.qpn == qp.handle and link.has_sent(origin)
 
 
-def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
+def _answer_by_agent(hca: Hca, packet: Datagram, origin: Origin) -> bool:
     """Let the port's own agents respond to a MAD; return whether one has sent a response.
 
     False when the datagram is for a queue pair: not a MAD's length, no request for an agent, or any

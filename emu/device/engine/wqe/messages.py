@@ -242,7 +242,7 @@ def gather(
     return views, _ALL - left
 
 
-def piece(
+def memory_of(
     hca: Hca, qp: Qp, wqe: Wqe, message: Message, need: int, offset: int, length: int
 ) -> Views:
     """Return ``length`` bytes at ``offset`` of a message's data segments, or of its CQE's data.

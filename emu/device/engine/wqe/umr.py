@@ -123,7 +123,7 @@ def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
         bsf_at = _DATA_AT + octwords * OCTWORD
         signature = key_options.read(hca, mkey, wqe, is_on, bsf_at, bsf_octwords)
     xlt = _translations(hca, qp, wqe, flags, octwords * OCTWORD)
-    xlt = _within(mkey, offset * OCTWORD, xlt)
+    xlt = _trimmed_to_capacity(mkey, offset * OCTWORD, xlt)
     if mkey.is_sparse:
         _check_ledger(hca.ledger, mkey, xlt)
     mkey.signature = signature
@@ -253,7 +253,7 @@ def _translations(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int, length: int) -> b
     return b"".join(access(hca, pd, qp.handle, lkey, (address, length, LOCAL_READ)))
 
 
-def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
+def _trimmed_to_capacity(mkey: Mkey, start: int, xlt: bytes) -> bytes:
     """Return the entries without the padding beyond the key's capacity, which must be zeros.
 
     Raises BindError for other entries beyond it, for a start beyond it, and for a PA key.

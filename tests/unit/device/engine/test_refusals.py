@@ -93,7 +93,7 @@ class TestDataSegments:
 
     def piece(self, hca, offset, length, *lengths):
         wqe, message = some(buf=b"", scattered=None), some(segments=self.lists(*lengths))
-        views = messages.piece(hca, self.QP, wqe, message, LOCAL_READ, offset, length)
+        views = messages.memory_of(hca, self.QP, wqe, message, LOCAL_READ, offset, length)
         return [*map(len, views)]
 
     def test_too_long(self, cost):

@@ -17,7 +17,7 @@ from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.packets.ack_timer import AckTimer
 from emu.device.engine.rc.packets.selective import SelectiveRepeat
 from emu.device.engine.rc.packets.window import SendWindow, WindowRequest
-from emu.device.engine.wqe.messages import piece
+from emu.device.engine.wqe.messages import memory_of
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.message import ATOMICS, MsgOp
 from emu.device.objects.queues.outcome import SYNDROMES, NakCode
@@ -121,7 +121,7 @@ class PacketCompleter:
         qp.count("rnr_nak_retry_err")
         # The response to a probe is no attempt of the program's.
         is_answer, self._probes = self._probes > 0, max(self._probes - 1, 0)
-        if is_answer or send_requests.may_wait_for_receiver(qp):
+        if is_answer or send_requests.count_rnr_retry(qp):
             self._rewind()
             self.timer.pause(code)
         else:
@@ -181,7 +181,7 @@ class PacketCompleter:
         offset = (una - request.first & PSN_MASK) * train.mtu
         span = offset, len(train.payload)
         try:
-            target = piece(hca, qp, request.wqe, message, LOCAL_WRITE, *span)
+            target = memory_of(hca, qp, request.wqe, message, LOCAL_WRITE, *span)
         except AccessError:
             return False
         copy(target, (train.payload,))
@@ -215,7 +215,7 @@ class PacketCompleter:
         hca, qp, message = self._connection.hca, self._connection.qp, request.message
         assert message is not None
         try:
-            target = piece(hca, qp, request.wqe, message, LOCAL_WRITE, offset, len(data))
+            target = memory_of(hca, qp, request.wqe, message, LOCAL_WRITE, offset, len(data))
         except AccessError as error:
             if error.violation is ABSENT_PAGE:
                 self._wait_for_page(request, error, offset)
@@ -358,9 +358,9 @@ class PacketCompleter:
         request with TRANSPORT_RETRY_EXC_ERR, which stops the queue pair.
         """
         qp = self._connection.qp
-        if not send_requests.may_ask_again(qp):
+        if not send_requests.count_retry(qp):
             why = f"{why}, {qp.retries} retries"
-            if not migration.escape(self._connection.hca, qp, why):
+            if not migration.try_migrate(self._connection.hca, qp, why):
                 self.fail(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, why)
                 return
         self._is_retrying = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.rc.packets.window import WindowRequest
 from emu.device.engine.rc.validation import KINDS
-from emu.device.engine.wqe.messages import piece
+from emu.device.engine.wqe.messages import memory_of
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
@@ -37,7 +37,7 @@ def placing(
     assert message is not None
     offset = offset_of(qp, request, psn)
     size = min(qp.mtu_bytes * count, message.length - offset)
-    payload = piece(hca, qp, request.wqe, message, LOCAL_READ, offset, size)
+    payload = memory_of(hca, qp, request.wqe, message, LOCAL_READ, offset, size)
     is_last = (psn + count) & PSN_MASK == request.end
     return _packet(qp, message, psn, is_first=not offset, is_last=is_last), payload, size
 
