@@ -271,7 +271,7 @@ def destroy_flow_table(
         if hca.eswitch is not None and domain is hca.eswitch.fdb:
             hca.switch.tables_changed()
     if table.table_type is FlowTableType.FDB:
-        sharing.take_back(hca, table)
+        sharing.detach_slaves(hca, table)
     steering.forget_underlays(domain, table)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.hairpins.peers import packets_for
 from emu.device.engine.eth.pacing import wait
-from emu.device.engine.eth.rx_credits import POLL_NS, must_wait
+from emu.device.engine.eth.rx_credits import POLL_NS, await_credits
 from emu.device.engine.eth.transmit import send
 from emu.device.objects.eth.hairpin_sq import HairpinSq
 from emu.device.port.eth.frame import Frame
@@ -48,7 +48,7 @@ def poll(hca: Hca, sq: HairpinSq) -> bool:
         if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
             wait(hca, sq, delay)
             return False
-        if hca.link_partner.credit <= 0 and must_wait(hca, sq):
+        if hca.link_partner.credit <= 0 and await_credits(hca, sq):
             wait(hca, sq, POLL_NS)
             return False
         data, gso_size, is_vouched, packets, longest, octets, metadata = hairpin.pop()

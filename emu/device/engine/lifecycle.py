@@ -124,7 +124,7 @@ def quiesce(hca: Hca) -> None:
     """
     hca.adapter.board.end_lag_of(hca.vhca)
     if hca.eswitch is not None:
-        sharing.take_back(hca)
+        sharing.detach_slaves(hca)
     if hca.sub_functions is not None:
         hca.sub_functions.stop_all()
     hca.end_lifetime()

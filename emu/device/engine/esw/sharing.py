@@ -22,7 +22,7 @@ def switch_behind(hca: Hca, port: int) -> Eswitch | None:
     return None if node is None or node.has_failed else node.eswitch
 
 
-def take_back(owner: Hca, table: FlowTable | None = None) -> None:
+def detach_slaves(owner: Hca, table: FlowTable | None = None) -> None:
     """Detach the other switches whose root is a table of ``owner``, or is ``table`` if given.
 
     Each detached switch uses its own FDB again, and its functions determine their peers anew.

@@ -145,7 +145,7 @@ class EmbeddedSwitch:
         number = source.vhca.vport_number
         manager = self._fdb_manager()
         if manager is not None:
-            self._cross(manager, number, frame)
+            self._enqueue(manager, number, frame)
         elif number == MANAGER:
             self.uplink.transmit(source, frame)
 
@@ -167,9 +167,9 @@ class EmbeddedSwitch:
                 port.flow.take(frame.data, manager.clock.now_ns(), port.speed)
                 return
             _count(self._cable.received, frame)
-            self._cross(manager, UPLINK, frame)
+            self._enqueue(manager, UPLINK, frame)
 
-    def _cross(self, manager: Hca, source_port: int, frame: Frame) -> None:
+    def _enqueue(self, manager: Hca, source_port: int, frame: Frame) -> None:
         """Steer a frame by the tables, now or in a later round.
 
         A full backlog drops the frame; only one from the uplink is counted, as a discard. An
@@ -181,9 +181,9 @@ class EmbeddedSwitch:
             self._cable.received.discards += source_port == UPLINK
 
     def _contained(self, manager: Hca, source_port: int, frame: Frame) -> None:
-        contain(manager, partial(self._pass, manager, source_port, frame))
+        contain(manager, partial(self._steer, manager, source_port, frame))
 
-    def _pass(self, manager: Hca, source_port: int, frame: Frame) -> None:
+    def _steer(self, manager: Hca, source_port: int, frame: Frame) -> None:
         """Send a frame through the FDB, unless the tables were removed or a fault plan takes it.
 
         Work beyond the round's budget continues from the backlog.
@@ -193,12 +193,12 @@ class EmbeddedSwitch:
         faults = manager.faults
         if faults is not None and not faults.show(FDB_POINT, source_port, frame):
             return
-        give = partial(self._arrives, manager, source_port, frame)
+        give = partial(self._deliver_result, manager, source_port, frame)
         others = forward(manager, source_port, frame, give)
         if others is not None:
             manager.esw_backlog.begin(others, len(frame.data))
 
-    def _arrives(
+    def _deliver_result(
         self, manager: Hca, source_port: int, frame: Frame, target: VportTarget, what: Frame
     ) -> None:
         """Deliver ``what``, the changed ``frame``, to a vPort or the uplink of any switch.

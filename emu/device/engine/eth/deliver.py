@@ -88,7 +88,7 @@ def deliver(
             pass_one(hca, rq, rq.hairpin, headers.frame, is_vouched=is_vouched, metadata=metadata)
         return
     if rq.reservations is None:
-        placed = _place(hca, rq, headers.frame)
+        placed = _write(hca, rq, headers.frame)
         if placed is None:
             return
         check_sum, l3_ok, l4_ok = _sums(headers, is_vouched, merged)
@@ -135,7 +135,7 @@ def _sums(headers: Headers, is_vouched: bool, merged: Merged | None) -> tuple[in
     return trusted(headers) if is_vouched else verify(headers)
 
 
-def _place(hca: Hca, rq: Rq, data: bytes) -> Placed | None:
+def _write(hca: Hca, rq: Rq, data: bytes) -> Placed | None:
     """Write a packet into the queue's memory; return its location, None if it is dropped.
 
     Drops are counted as in ``requests``, except those of a fault plan. Take a WQE, or strides of

@@ -26,7 +26,7 @@ _WORD: Final = 0xFFFFFFFF
 _OP_OWN: Final = CqeOpcode.RESP_SEND << 4
 
 
-def tell(hca: Hca, sq: Sq, cq: Cq, wqe: Wqe) -> None:
+def complete_timestamp(hca: Hca, sq: Sq, cq: Cq, wqe: Wqe) -> None:
     """Write the port timestamp CQE of a sent packet to ``cq``, with the time of this call.
 
     wqe_counter has the lower bits of the WQE's metadata. A lost CQE counts as cq_overflow.

@@ -258,7 +258,7 @@ def _give(hca: Hca, frame: Frame, headers: Headers, queues: Sequence[Delivery]) 
     for at, to in enumerate(queues):
         if budget.steps > budget.limit:
             hca.rx_backlog.begin(
-                _rest(hca, headers, frame.checked, queues[at:]), len(headers.frame)
+                _deliver_rest(hca, headers, frame.checked, queues[at:]), len(headers.frame)
             )
             return
         if to.merging is None and to.rq.reservations is None:
@@ -272,7 +272,7 @@ def _count_looped(vport: NicVport, data: bytes, packets: int, octets: int) -> No
     vport.looped_in.add(data, packets, octets)
 
 
-def _rest(
+def _deliver_rest(
     hca: Hca, headers: Headers, is_vouched: bool, queues: Sequence[Delivery]
 ) -> Portions[None]:
     """Deliver a packet to the remaining queues, as the rounds' budgets permit."""
@@ -337,10 +337,10 @@ def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:
     if large.packets * len(queues) > MAX_COPIES:
         hca.nic_vport.received.discards += large.packets * len(queues) - MAX_COPIES
         queues = queues[: MAX_COPIES // large.packets]
-    hca.rx_backlog.begin(_each(hca, large, queues), len(large.data))
+    hca.rx_backlog.begin(_deliver_super_frame(hca, large, queues), len(large.data))
 
 
-def _each(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]:
+def _deliver_super_frame(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]:
     """Deliver the packets of a super-frame to each queue, in several rounds if necessary.
 
     Packets are merged where a TIR allows LRO. Held packets of the same stream are delivered first.

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from emu.device.ports import CarryTrain, Timer
     from emu.device.state.hca import Hca
 
-ROOM: Final = 256
+MAX_IN_FLIGHT: Final = 256
 """Number of frames for functions of this process in flight before the sender must wait."""
 _TOO_LONG: Final = "longer than the MTU"
-KNOWN_ADDRESSES: Final = 4096
+MAX_KNOWN_ADDRESSES: Final = 4096
 """Number of addresses whose function is cached; a guest may send to any number."""
 
 
@@ -93,7 +93,7 @@ class RoceWire:
     @property
     def is_full(self) -> bool:
         """Whether senders must wait for frames in flight."""
-        return bool(self._departures.waiting) or len(self._frames) >= ROOM
+        return bool(self._departures.waiting) or len(self._frames) >= MAX_IN_FLIGHT
 
     def _refresh(self) -> None:
         """Discard cached functions if the segment has changed."""
@@ -128,7 +128,7 @@ class RoceWire:
                 if node.gids.has(mac, source.vlan, gid, source.version):
                     match = node
                     break
-        if len(self._nodes) >= KNOWN_ADDRESSES:
+        if len(self._nodes) >= MAX_KNOWN_ADDRESSES:
             self._nodes.clear()
         self._nodes[address] = None if match is None else match.vhca
         return match
@@ -182,7 +182,7 @@ class RoceWire:
             return False
         self._frames.append(frame)
         self._start()
-        return len(self._frames) < ROOM and not self._departures.waiting
+        return len(self._frames) < MAX_IN_FLIGHT and not self._departures.waiting
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
         """Return the port's train path to another process; None if the packets must go separately.
@@ -227,7 +227,7 @@ class RoceWire:
             if hca is not self._hca:
                 return  # a frame has reset the function, which discarded the backlog
         self._next_run = None
-        if len(self._frames) < ROOM and not self._departures.waiting:
+        if len(self._frames) < MAX_IN_FLIGHT and not self._departures.waiting:
             self._wake()
         if self._frames:
             self._start()

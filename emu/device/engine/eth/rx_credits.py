@@ -70,7 +70,7 @@ def emptiest(hca: Hca) -> tuple[int, int]:
     return least, size
 
 
-def charge(hca: Hca, data: bytes, packets: int) -> None:
+def use_credits(hca: Hca, data: bytes, packets: int) -> None:
     """Count down the credits for a frame that leaves by the cable, and record its destination.
 
     A unicast frame to a new address makes the next WQE poll the partner.
@@ -84,7 +84,7 @@ def charge(hca: Hca, data: bytes, packets: int) -> None:
         link_partner.credit = 0
 
 
-def must_wait(hca: Hca, sq: AnySq) -> bool:
+def await_credits(hca: Hca, sq: AnySq) -> bool:
     """Return whether the link partner makes the queue wait; renew the credits if not.
 
     Record the begin and end of a pause in the port's flow counters. InfiniBand ports never wait.

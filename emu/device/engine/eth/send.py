@@ -16,7 +16,7 @@ from emu.device.engine.eth.flow_meters import access_aso
 from emu.device.engine.eth.gather import FrameLengthError
 from emu.device.engine.eth.multi_packet import transmit_each
 from emu.device.engine.eth.pacing import wait
-from emu.device.engine.eth.rx_credits import POLL_NS, must_wait
+from emu.device.engine.eth.rx_credits import POLL_NS, await_credits
 from emu.device.engine.eth.transmit import transmit
 from emu.device.engine.events import completions
 from emu.device.engine.mr.rights import AccessError
@@ -95,7 +95,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
         if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
             wait(hca, sq, delay)
             return False
-        if link_partner.credit <= 0 and must_wait(hca, sq):
+        if link_partner.credit <= 0 and await_credits(hca, sq):
             wait(hca, sq, POLL_NS)
             return False
         wqe = ring.fetch(waiting)
@@ -145,7 +145,7 @@ def _execute(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
     except AccessError as no_access:
         return Failure.of_access(no_access)
     if sq.ts_cq is not None and work not in (change_key, access_aso):
-        port_stamps.tell(hca, sq, sq.ts_cq, wqe)
+        port_stamps.complete_timestamp(hca, sq, sq.ts_cq, wqe)
     return None
 
 

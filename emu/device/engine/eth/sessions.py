@@ -98,7 +98,7 @@ def _join(hca: Hca, key: Key, headers: Headers, flow: Flow, to: Delivery, timeou
         if session.to == to and _has_space(session, headers, flow):
             joined = continued(session.flow, flow)
         if joined is None:
-            flush(hca, session)
+            deliver_session(hca, session)
     is_last = bool(headers.frame[headers.l4 + FLAGS_AT] & (PSH | FIN))
     if joined is None:
         if is_last:
@@ -117,9 +117,9 @@ def _join(hca: Hca, key: Key, headers: Headers, flow: Flow, to: Delivery, timeou
     sessions.packet_count += 1
     to.rq.session_packets += 1
     if is_last or flow.size < joined.size:
-        flush(hca, session)
+        deliver_session(hca, session)
     elif sessions.are_too_many:
-        flush(hca, next(iter(sessions.open.values())))
+        deliver_session(hca, next(iter(sessions.open.values())))
 
 
 def _timeout_ns(headers: Headers, to: Delivery) -> int:
@@ -179,22 +179,22 @@ def flush_all_of(hca: Hca, rq: Rq) -> None:
     """Deliver the held packets of all sessions of a queue."""
     if hca.sessions.open:
         for session in [s for s in hca.sessions.open.values() if s.to.rq is rq]:
-            flush(hca, session)
+            deliver_session(hca, session)
 
 
 def flush_all(hca: Hca) -> None:
     """Deliver the held packets of all sessions, before a change of their conditions."""
     while hca.sessions.open:
-        flush(hca, next(iter(hca.sessions.open.values())))
+        deliver_session(hca, next(iter(hca.sessions.open.values())))
 
 
 def _flush_key(hca: Hca, key: Key) -> None:
     session = hca.sessions.open.get(key)
     if session is not None:
-        flush(hca, session)
+        deliver_session(hca, session)
 
 
-def flush(hca: Hca, session: Session) -> None:
+def deliver_session(hca: Hca, session: Session) -> None:
     """Close a session and deliver its packets: merged into one, or one by one with header split.
 
     A queue that has left RDY drops them uncounted.
@@ -238,6 +238,6 @@ def _flush_expired(hca: Hca) -> None:
         if session.due_ns <= now_ns:
             if hca.budget.exhausted(POLL_BUDGET):
                 break
-            flush(hca, session)
+            deliver_session(hca, session)
     if sessions.open:
         _wake_at(hca, min(session.due_ns for session in sessions.open.values()))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.eth import sniffer
 from emu.device.engine.eth.gather import FrameLengthError, gather
 from emu.device.engine.eth.receive import loop_back
-from emu.device.engine.eth.rx_credits import charge
+from emu.device.engine.eth.rx_credits import use_credits
 from emu.device.engine.eth.steering.egress import Leaving, steered
 from emu.device.engine.eth.tunnels import sent
 from emu.device.engine.eth.tunnels.sent import INNER
@@ -213,7 +213,7 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
             if not is_multicast:
                 vport.looped_out.add(frame.data, packets, octets)
                 return
-        charge(hca, frame.data, packets)
+        use_credits(hca, frame.data, packets)
         if hca.faults is not None:
             hca.faults.show(FRAME_TX_POINT, frame)
         elif by is not hca:

@@ -54,7 +54,7 @@ def _arrive_roce(hca: Hca, master: Hca, frame: Frame) -> None:
     if not hca.switch.is_decided(hca):  # tables count the frames that enter them
         for adapter in (hca.adapter, master.adapter):
             adapter.forwarded.count_received(frame.data)
-    if not master.rx_backlog.keep(len(frame.data), _take, hca.adapter, frame):
+    if not master.rx_backlog.keep(len(frame.data), _give_to_master, hca.adapter, frame):
         master.nic_vport.received.discards += 1
 
 
@@ -83,7 +83,7 @@ def _master_beside(hca: Hca) -> Hca | None:
     return None if master is hca or master is None or master.has_failed else master
 
 
-def _take(adapter: Adapter[Hca], frame: Frame) -> None:
+def _give_to_master(adapter: Adapter[Hca], frame: Frame) -> None:
     """Give the frame to the master, if the LAG still exists; otherwise to the port's function.
 
     The port's function also takes a frame that the master's RoCE does not want. Without a function

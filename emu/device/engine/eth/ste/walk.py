@@ -176,8 +176,8 @@ class SteeringMemory:
                 address = ste.miss
                 continue
             if ste.counter:
-                self._count(path, ste.counter)
-            path.take(ste)
+                self._add_counter(path, ste.counter)
+            path.apply(ste)
             address = ste.base
             if path.meter is not None:
                 break
@@ -203,7 +203,7 @@ class SteeringMemory:
         assert isinstance(entry, Ste)
         return entry
 
-    def _count(self, path: _Path, number: int) -> None:
+    def _add_counter(self, path: _Path, number: int) -> None:
         """Add a flow counter to the path. Raises _BadWalkError for an unknown number."""
         counter = self._counters.get(number)
         if counter is None:
@@ -317,7 +317,7 @@ class _Path:
         if self._is_opaque:
             self.parts = None
 
-    def take(self, ste: Ste) -> None:
+    def apply(self, ste: Ste) -> None:
         """Apply a matching STE's plan: its changes, flow tag and meter.
 
         Raises FrameError when a change is impossible for the packet.
