@@ -54,7 +54,7 @@ def enable_hca(hca: Hca, cmd: layout.EnableHcaIn, out: layout.EnableHcaOut) -> N
         lifecycle.shut_down(hca)
     hca.state = HcaState.ENABLED
     if one is not None:
-        vhca_state.enter(one, hca.managed_by)
+        vhca_state.driver_started(one, hca.managed_by)
 
 
 @command(
@@ -84,7 +84,7 @@ def disable_hca(hca: Hca, cmd: layout.DisableHcaIn, out: layout.DisableHcaOut) -
         raise CmdError(Status.BAD_SYS_STATE_ERR, "TEARDOWN_HCA must precede DISABLE_HCA")
     hca.state = HcaState.DISABLED
     if one is not None:
-        vhca_state.leave(one, hca.managed_by)
+        vhca_state.driver_ended(one, hca.managed_by)
 
 
 @command(

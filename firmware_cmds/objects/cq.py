@@ -261,7 +261,7 @@ def query_cq(hca: Hca, cmd: layout.QueryCqIn, out: layout.QueryCqOut) -> None:
     with BAD_RES_ERR.
     """
     cq = hca.cqs.need(cmd.cqn)
-    cq_engine.settle(hca, cq)
+    cq_engine.write_held(hca, cq)
     cq.encode()
     out.cq_context = bytes(cq.ctx)
     out.pas.put_words(cq.buffer.pages[: len(out.pas)])

@@ -49,7 +49,7 @@ def create_eq(hca: Hca, cmd: layout.CreateEqIn, out: layout.CreateEqOut) -> None
     eq = Eq(ctx, _event_mask(cmd.event_bitmask), buffer)
     out.eq_number = hca.eqs.add(eq)
     hca.subscribe(eq)
-    board.tell_all(hca, eq)
+    board.report_board_state(hca, eq)
 
 
 def _event_mask(words: ArrayView[int]) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import queues
-from emu.device.engine.events.cq import settle
+from emu.device.engine.events.cq import write_held
 from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd, QCounter
 from emu.device.objects.eth.reservations import Reservations
@@ -270,7 +270,7 @@ def destroy_rq(hca: Hca, cmd: layout.DestroyRqIn, out: layout.DestroyRqOut) -> N
     """
     rq = hca.rqs.remove(cmd.rqn)
     if rq.cq is not None:
-        settle(hca, rq.cq)
+        write_held(hca, rq.cq)
     hca.sessions.forget(rq)
     rq.state = RqState.RST
     rq.stop_waiting()

@@ -111,8 +111,8 @@ def _mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
     pin = _pin(hca, reg.pin)
     reg.cap_number_of_pps_pins = PINS
     reg.cap_max_num_of_pps_in_pins = reg.cap_max_num_of_pps_out_pins = PINS
-    reg.cap_log_min_npps_period = pulses.LOG_LEAST_PERIOD_NS
-    reg.cap_log_min_out_pulse_duration_ns = pulses.LOG_LEAST_DURATION_NS
+    reg.cap_log_min_npps_period = pulses.LOG_MIN_PERIOD_NS
+    reg.cap_log_min_out_pulse_duration_ns = pulses.LOG_MIN_DURATION_NS
     for number in range(PINS):
         setattr(reg, f"cap_pin_{number}_mode", _IN_AND_OUT)
     reg.enable, reg.pin_mode, reg.pattern = pin.is_on, pin.mode, pin.pattern
@@ -152,11 +152,9 @@ def _check_pulses(pin: Pin, period: int | None, duration: int | None) -> None:
 
     Both are in ns; None keeps the pin's value. A duration of 0 is the default one, without a limit.
     """
-    if period is not None and not (
-        1 << pulses.LOG_LEAST_PERIOD_NS <= period <= pulses.MAX_PERIOD_NS
-    ):
+    if period is not None and not (1 << pulses.LOG_MIN_PERIOD_NS <= period <= pulses.MAX_PERIOD_NS):
         raise CmdError(Status.BAD_PARAM_ERR, "period of pulses out of range", f"{period} ns")
-    if duration and duration < 1 << pulses.LOG_LEAST_DURATION_NS:
+    if duration and duration < 1 << pulses.LOG_MIN_DURATION_NS:
         raise CmdError(
             Status.BAD_PARAM_ERR, "pulses below cap_log_min_out_pulse_duration_ns", f"{duration} ns"
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.eth.steering.colors import marks_of
 from emu.device.errors import CmdError
-from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE, FlowMeterAso, Metering
+from emu.device.objects.eth.flow_meter import LOG_MAX_IN_RANGE, FlowMeterAso, Metering
 from firmware_cmds.given_object import given_object
 from layouts.enums import Status
 from layouts.eth_enums import FlowAction, MeterColor, ModifyField
@@ -52,7 +52,7 @@ def destroy(hca: Hca, number: int) -> None:
     Raises BAD_RES_STATE_ERR then, and for a number that does not begin a range.
     """
     objects = hca.objects[FlowMeterAso]
-    meter = objects.subject(number >> LOG_MOST_IN_RANGE)
+    meter = objects.subject(number >> LOG_MAX_IN_RANGE)
     if meter.first != number:
         raise CmdError(
             Status.BAD_RES_STATE_ERR,
@@ -81,7 +81,7 @@ def metering_of(hca: Hca, table: FlowTable, ctx: FlowContext) -> Metering | None
     if ctrl.return_reg_id > _LAST_REGISTER:
         raise CmdError(Status.BAD_PARAM_ERR, "no such register", f"{ctrl.return_reg_id}")
     number = given.aso_object_id
-    aso = hca.objects[FlowMeterAso].need(number >> LOG_MOST_IN_RANGE)
+    aso = hca.objects[FlowMeterAso].need(number >> LOG_MAX_IN_RANGE)
     if not aso.has(number):
         raise CmdError(Status.BAD_RES_ERR, "no such flow meter", f"{number:#x}")
     marks = marks_of(table.table_type, ctrl.return_reg_id)

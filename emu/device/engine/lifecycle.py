@@ -110,7 +110,7 @@ def shut_down(hca: Hca) -> None:
     hca.fwpages.forget()
     hca.state = HcaState.DISABLED
     if hca.sub_function is not None:
-        vhca_state.leave(hca.sub_function, hca.managed_by)
+        vhca_state.driver_ended(hca.sub_function, hca.managed_by)
 
 
 def quiesce(hca: Hca) -> None:
@@ -171,7 +171,7 @@ def unsubscribe(hca: Hca, eq: Eq) -> Portions[None]:
     """
     hca.unsubscribe(eq)
     if hca.event_eq(EventType.PAGE_FAULT) is None:
-        yield from page_faults.give_up(hca)
+        yield from page_faults.refuse_all(hca)
 
 
 def set_link(hca: Hca, *, up: bool) -> None:
@@ -187,7 +187,7 @@ def set_link(hca: Hca, *, up: bool) -> None:
     _follow_link(before)
     manager = hca.adapter.manager.node
     if up != had_cable and manager is not None:
-        board.tell_cable(manager)
+        board.raise_module_event(manager)
 
 
 def set_admin(hca: Hca, *, up: bool) -> None:

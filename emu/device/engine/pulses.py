@@ -21,9 +21,9 @@ from layouts.rings.eqe import eqe_pps
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-LOG_LEAST_PERIOD_NS: Final = 20
+LOG_MIN_PERIOD_NS: Final = 20
 """Shortest period: 2**20 ns, about 1 ms, which a driver can follow."""
-LOG_LEAST_DURATION_NS: Final = 10
+LOG_MIN_DURATION_NS: Final = 10
 MAX_PERIOD_NS: Final = 1 << 40
 _USUAL_DURATION_NS: Final = 100_000_000
 """Longest default duration, for pulses whose duration the driver cannot set (once a second)."""

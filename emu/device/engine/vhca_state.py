@@ -52,13 +52,13 @@ def check_entry(one: SubFunction) -> None:
         raise _wrong(one)
 
 
-def enter(one: SubFunction, manager: Hca) -> None:
+def driver_started(one: SubFunction, manager: Hca) -> None:
     """Move from ACTIVE to IN_USE: the sub-function's own driver has started. Else do nothing."""
     if one.state is VhcaState.ACTIVE:
         change(one, manager, VhcaState.IN_USE)
 
 
-def leave(one: SubFunction, manager: Hca) -> None:
+def driver_ended(one: SubFunction, manager: Hca) -> None:
     """Record that the sub-function's own driver has ended; do nothing unless it was running.
 
     IN_USE becomes ACTIVE. TEARDOWN_REQUEST becomes ALLOCATED.
@@ -85,7 +85,7 @@ def take(one: SubFunction, manager: Hca, state: VhcaState) -> None:
     """Set the state; raise the manager's event if the sub-function is armed and it is enabled."""
     one.state = state
     if one.armed:
-        tell(one, manager)
+        raise_state_event(one, manager)
 
 
 def arm(one: SubFunction, manager: Hca) -> None:
@@ -96,10 +96,10 @@ def arm(one: SubFunction, manager: Hca) -> None:
     """
     one.armed = True
     if one.reported is not one.state:
-        tell(one, manager)
+        raise_state_event(one, manager)
 
 
-def tell(one: SubFunction, manager: Hca) -> None:
+def raise_state_event(one: SubFunction, manager: Hca) -> None:
     """Raise VHCA_STATE_CHANGE at the manager and disarm; do nothing if the state's event is off.
 
     The event is off where the manager lacks vhca_state or the state's event_on_vhca_state

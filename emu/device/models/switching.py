@@ -13,7 +13,7 @@ from emu.device.models.ethernet import METADATA, TABLES
 from emu.device.models.model import Capabilities, Model
 from emu.device.models.software_steering import software_fdb
 from emu.device.objects.eth.flex_parsers import GENEVE_OPTION, MPLS_OVER_UDP
-from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE
+from emu.device.objects.eth.flow_meter import LOG_MAX_IN_RANGE
 from emu.device.objects.eth.geneve_option import MAX_OPTIONS, MAX_WORDS
 from emu.device.objects.eth.packet_reformat import MAX_MOVED
 from layouts.enums import GeneralObject, PortType
@@ -131,7 +131,7 @@ ESWITCH: Capabilities = MappingProxyType(
 METERS: Capabilities = MappingProxyType(
     {
         "log_meter_aso_granularity": 0,
-        "log_meter_aso_max_alloc": LOG_MOST_IN_RANGE,
+        "log_meter_aso_max_alloc": LOG_MAX_IN_RANGE,
         "log_max_num_meter_aso": 16,
     }
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.access import access
 from emu.device.engine.mr.rights import LOCAL_WRITE
-from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE, FlowMeterAso
+from emu.device.objects.eth.flow_meter import LOG_MAX_IN_RANGE, FlowMeterAso
 from emu.device.objects.memory.mkey import ANY_QPN
 from emu.device.objects.memory.views import copy
 from emu.device.objects.queues.send_queue import BadWqeError
@@ -56,7 +56,7 @@ def access_aso(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     if wqe.ds * DS < _DATA_AT:
         raise BadWqeError(f"ds {wqe.ds} leaves no space for the ASO control segment")
     ctrl = wqe_aso_ctrl_seg.view(wqe.buf[_CTRL_AT:_DATA_AT])
-    aso = hca.objects[FlowMeterAso].get(wqe.imm >> LOG_MOST_IN_RANGE)
+    aso = hca.objects[FlowMeterAso].get(wqe.imm >> LOG_MAX_IN_RANGE)
     if aso is None or aso.pd is not sq.pd or not aso.has(wqe.imm):
         raise BadWqeError(f"no flow meter object {wqe.imm:#x} of the queue's protection domain")
     mode = ctrl.data_mask_mode >> MASK_MODE_SHIFT

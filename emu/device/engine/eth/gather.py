@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from emu.device.engine.mr.access import access, listed_length, walk
+from emu.device.engine.mr.access import access, listed_length, segment_views
 from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.wqe.messages import data_segments, inline_segment
 from emu.device.rounds.budget import STEPS_PER_ACCESS
@@ -44,7 +44,7 @@ def gather_each(hca: Hca, sq: Sq, wqe: Wqe, at: int, max_bytes: int) -> Iterator
             at += DS
         before = hca.budget.steps
         span = 0, length, LOCAL_READ
-        views, _ = walk(hca, sq.pd, sq.handle, (segment,), span, before + steps_left, buf)
+        views, _ = segment_views(hca, sq.pd, sq.handle, (segment,), span, before + steps_left, buf)
         steps_left -= hca.budget.steps - before
         yield b"".join(views)
 
@@ -67,5 +67,5 @@ def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, max_bytes: int) ->
     if length > max_bytes:
         raise FrameLengthError(f"{length} bytes of data exceed the {max_bytes} of a frame")
     span = 0, length, LOCAL_READ
-    views, _ = walk(hca, sq.pd, sq.handle, segments, span, step_limit, wqe.buf)
+    views, _ = segment_views(hca, sq.pd, sq.handle, segments, span, step_limit, wqe.buf)
     return b"".join((first, *views))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
 from emu.device.engine.events import eq as eq_engine
-from emu.device.engine.events.cq import settle
+from emu.device.engine.events.cq import write_held
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.qp.events import break_srq
 from emu.device.objects.eth.rq import Rq
@@ -161,7 +161,7 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
     if state is rq.state:
         return
     if rq.cq is not None:
-        settle(hca, rq.cq)
+        write_held(hca, rq.cq)
     hca.sessions.forget(rq)
     rq.state, rq.has_failed = state, False
     rq.stop_waiting()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import queues
 from emu.device.engine.events.error_syndromes import Cause
-from emu.device.engine.mr.access import walk
+from emu.device.engine.mr.access import segment_views
 from emu.device.engine.mr.rights import LOCAL_WRITE, TOO_FRAGMENTED, AccessError
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.memory.views import Views
@@ -57,7 +57,7 @@ def target_of(hca: Hca, rq: Rq, wqe: RecvWqe, offset: int, length: int) -> Views
     """
     try:
         limit, span = hca.budget.steps + STEPS_PER_ACCESS, (offset, length, LOCAL_WRITE)
-        views, left = walk(hca, wqe.pd, rq.handle, wqe.segments, span, limit)
+        views, left = segment_views(hca, wqe.pd, rq.handle, wqe.segments, span, limit)
     except AccessError as error:
         if error.violation is not TOO_FRAGMENTED:
             queues.fail_receive(hca, rq, wqe.index, str(error), error.cause)

@@ -34,14 +34,14 @@ class ModuleStatus(IntEnum):
     DISABLED = 4
 
 
-def tell_all(hca: Hca, eq: Eq) -> None:
+def report_board_state(hca: Hca, eq: Eq) -> None:
     """Report cable and slot power to a new event queue, by the events that it subscribes to.
 
     Raise PORT_MODULE_EVENT and GENERAL_EVENT (PCI power change). Virtual functions and
     sub-functions lack the capabilities and get neither.
     """
     if eq.events >> EventType.PORT_MODULE_EVENT & 1:
-        tell_cable(hca)
+        raise_module_event(hca)
     if eq.events >> EventType.GENERAL_EVENT & 1 and hca.caps.general.mcam_reg:
         raise_event(hca, EventType.GENERAL_EVENT, b"", PCI_POWER_CHANGE)
 
@@ -51,7 +51,7 @@ def module_status(hca: Hca) -> ModuleStatus:
     return ModuleStatus.PLUGGED if hca.port.has_cable else ModuleStatus.UNPLUGGED
 
 
-def tell_cable(hca: Hca) -> None:
+def raise_module_event(hca: Hca) -> None:
     """Raise PORT_MODULE_EVENT with the module's status; do nothing without port_module_event."""
     if not hca.caps.general.port_module_event:
         return

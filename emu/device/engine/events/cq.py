@@ -53,7 +53,7 @@ def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
         ):
             _hold(hca, cq, entry)
             return True
-        settle(hca, cq)
+        write_held(hca, cq)
     if not entries.append(hca, cq, entry, op_own):
         return False
     if solicited:
@@ -64,7 +64,7 @@ def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
 
 
 def _hold(hca: Hca, cq: Cq, entry: bytes) -> None:
-    """Keep a packet until the round's gathering ends, which calls :func:`settle`."""
+    """Keep a packet until the round's gathering ends, which calls :func:`write_held`."""
     if not cq.waiting:
         if not hca.holding:
             hca.budget.at_end(partial(contain, hca, partial(_settle_all, hca)))
@@ -75,10 +75,10 @@ def _hold(hca: Hca, cq: Cq, entry: bytes) -> None:
 def _settle_all(hca: Hca) -> None:
     holding, hca.holding = hca.holding, []
     for cq in holding:
-        settle(hca, cq)
+        write_held(hca, cq)
 
 
-def settle(hca: Hca, cq: Cq) -> None:
+def write_held(hca: Hca, cq: Cq) -> None:
     """Write the held packets, compressed where possible, and raise the event if the CQ is armed.
 
     Do nothing when no packet is held.
@@ -104,7 +104,7 @@ def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
     if cq.uar_page != uar_page:
         log.warning("%r: doorbell ignored: sent through UAR %#x", cq, uar_page)
         return
-    consumed = entries.consumed(cq, command)
+    consumed = entries.newly_consumed(cq, command)
     if consumed is not None:
         cq.ci += consumed
     elif (cq.ci - command) & entries.INDEX_MASK > cq.entries:
@@ -181,9 +181,9 @@ def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
     none for the unread entries; BAD_RES_STATE_ERR for a broken queue; BAD_PARAM_ERR when the
     doorbell record is not guest memory. The CQ keeps its old buffer then.
     """
-    settle(hca, cq)
+    write_held(hca, cq)
     try:
-        consumed = entries.consumed(cq, entries.record(hca, cq)) or 0
+        consumed = entries.newly_consumed(cq, entries.record(hca, cq)) or 0
     except DmaError as error:
         raise CmdError(
             Status.BAD_PARAM_ERR, "doorbell record is not guest memory", str(error)

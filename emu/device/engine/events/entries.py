@@ -91,7 +91,7 @@ def _make_space(hca: Hca, cq: Cq) -> bool:
     CQ_ACCESS_VIOLATION_ERROR if the doorbell record is unreadable.
     """
     try:
-        cq.ci += consumed(cq, record(hca, cq)) or 0
+        cq.ci += newly_consumed(cq, record(hca, cq)) or 0
     except DmaError as error:
         break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
         return False
@@ -108,7 +108,7 @@ def record(hca: Hca, cq: Cq) -> int:
     return index
 
 
-def consumed(cq: Cq, index: int) -> int | None:
+def newly_consumed(cq: Cq, index: int) -> int | None:
     """Return the entries that the driver has read since ``cq.ci``; None for an impossible index."""
     further = (index - cq.ci) & INDEX_MASK
     return further if further <= cq.pi - cq.ci else None
@@ -142,7 +142,7 @@ def can_hold(hca: Hca, cq: Cq) -> bool:
     if cq.pi - cq.ci < space:
         return not cq.status
     try:
-        cq.ci += consumed(cq, record(hca, cq)) or 0
+        cq.ci += newly_consumed(cq, record(hca, cq)) or 0
     except DmaError:
         return False
     return cq.pi - cq.ci < space and not cq.status

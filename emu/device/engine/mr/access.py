@@ -100,7 +100,7 @@ def access(
         raise AccessError(Violation.TRANSLATION, key, *span[:2]) from None
 
 
-def walk(
+def segment_views(
     hca: Hca,
     pd: Pd | None,
     qpn: int,
@@ -259,7 +259,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
     limit = STEPS_PER_ACCESS + hca.budget.steps if step_limit is None else step_limit
     for key, at, size in pieces(mkey, va, length):
         if key == NULL_MKEY and is_implicit:
-            raise AccessError(ABSENT_PAGE, mkey.key, *_rest(va, length, views))
+            raise AccessError(ABSENT_PAGE, mkey.key, *_uncovered(va, length, views))
         try:
             below_views = access(
                 hca, mkey.pd, ANY_QPN, key, (at, size, below), depth + 1, step_limit
@@ -267,7 +267,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
         except AccessError as page:
             if page.violation is not ABSENT_PAGE or not is_implicit:
                 raise
-            start, left = _rest(va, length, views)
+            start, left = _uncovered(va, length, views)
             within = page.va - at if page.key == key else 0
             raise AccessError(ABSENT_PAGE, mkey.key, start + within, left - within) from None
         if size == length:
@@ -283,7 +283,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | Non
     return views
 
 
-def _rest(va: int, length: int, views: Views) -> tuple[int, int]:
+def _uncovered(va: int, length: int, views: Views) -> tuple[int, int]:
     """Return start and length of the range that the views do not cover yet."""
     done = length_of(views)
     return va + done, length - done

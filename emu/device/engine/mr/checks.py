@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
+def check_access(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
     """Check only the key of an ``access.access``, without translating; raise AccessError.
 
     Zero bytes always pass. A special key passes even if the span is longer than one access.

@@ -141,7 +141,7 @@ def suspend(
     qp.page_faults[side] = fault
     log.debug("%r: %s", fault, fault.page)
     if hca.faults is None:
-        announce(hca, fault)
+        post_event(hca, fault)
     else:
         hca.faults.show(PAGE_FAULT_POINT, fault)
     return fault
@@ -164,7 +164,7 @@ def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
         )
 
 
-def announce(hca: Hca, fault: PageFault) -> None:
+def post_event(hca: Hca, fault: PageFault) -> None:
     """Post the PAGE_FAULT event once the EQ has space, in the order of the page faults.
 
     Without a subscribed EQ the page fault is refused.
@@ -192,7 +192,7 @@ def _post_events(hca: Hca) -> None:
             return
         posted += 1
         if eq is None:
-            end(hca, fault, refused=True)
+            close(hca, fault, refused=True)
         else:
             del faults.unreported[fault.token]
             sub_type, data = fault.event()
@@ -217,12 +217,12 @@ def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = No
             Status.BAD_PARAM_ERR, "page fault is of another type or queue", f"{fault!r}, {named}"
         )
     if hca.faults is None:
-        end(hca, fault, refused=error)
+        close(hca, fault, refused=error)
     else:
         hca.faults.show(RESUME_POINT, fault, error)
 
 
-def end(hca: Hca, fault: PageFault, *, refused: bool) -> None:
+def close(hca: Hca, fault: PageFault, *, refused: bool) -> None:
     """Close an open page fault: retry its operation, or fail the operation if ``refused``.
 
     ``PageFault.refuse`` fails the operation; ``go_on`` gets its response, None for a retry.
@@ -290,11 +290,11 @@ def _cancel_each(hca: Hca, table: PageFaultTable) -> Iterator[int]:
         yield COST_OF_ENDING
 
 
-def give_up(hca: Hca) -> Portions[None]:
+def refuse_all(hca: Hca) -> Portions[None]:
     """Refuse all open page faults, in several steps, unless another EQ subscribes meanwhile."""
     for number, fault in enumerate(hca.page_faults.open(), 1):
         if fault.is_open and hca.event_eq(EventType.PAGE_FAULT) is None:
-            end(hca, fault, refused=True)
+            close(hca, fault, refused=True)
         if not number % FAULTS_PER_PORTION:
             yield
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access
-from emu.device.engine.mr.checks import check
+from emu.device.engine.mr.checks import check_access
 from emu.device.engine.mr.rights import ABSENT_PAGE, REMOTE_READ, TOO_FRAGMENTED, AccessError
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.receive import named_queue
@@ -38,7 +38,7 @@ def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
         return False
     try:
         span = start_of(hca, message), message.length, REMOTE_READ
-        check(hca, _pd(hca, qp, message), qp.handle, message.rkey, span)
+        check_access(hca, _pd(hca, qp, message), qp.handle, message.rkey, span)
     except AccessError:
         return False
     return True

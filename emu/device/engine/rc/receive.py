@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events import completions
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.access import walk
+from emu.device.engine.mr.access import segment_views
 from emu.device.engine.mr.checks import is_for, is_type_2a
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
@@ -181,7 +181,9 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     wqe = receive.wqe
     assert wqe is not None
     try:
-        views, left = walk(hca, wqe.pd, qp.handle, wqe.segments, (offset, length, LOCAL_WRITE))
+        views, left = segment_views(
+            hca, wqe.pd, qp.handle, wqe.segments, (offset, length, LOCAL_WRITE)
+        )
     except AccessError as error:
         if error.violation is TOO_FRAGMENTED:
             return TooFragmented(error.limit, str(error))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.access import access, on_wire
-from emu.device.engine.mr.checks import check
+from emu.device.engine.mr.checks import check_access
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     REMOTE_ATOMIC,
@@ -125,7 +125,7 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     if isinstance(pd, Outcome):
         return pd
     try:
-        check(hca, pd, qp.handle, message.rkey, (va, message.length, operation.need))
+        check_access(hca, pd, qp.handle, message.rkey, (va, message.length, operation.need))
     except AccessError as error:
         return refuse_access(hca, qp, message.receive, str(error), error.cause)
     refused = _look_ahead(hca, qp, message, 0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.mr.access import walk
+from emu.device.engine.mr.access import segment_views
 from emu.device.engine.mr.rights import LOCAL_WRITE, TOO_FRAGMENTED, AccessError
 from emu.device.engine.tm import reports
 from emu.device.objects.queues.qp import Qp
@@ -47,7 +47,7 @@ def can_fetch(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> boo
     if length > entry.capacity or length > 1 << qp.log_msg_max:
         return False
     try:
-        walk(hca, qp.pd, qp.handle, entry.segments, (0, length, LOCAL_WRITE))
+        segment_views(hca, qp.pd, qp.handle, entry.segments, (0, length, LOCAL_WRITE))
     except AccessError as error:
         return error.violation is TOO_FRAGMENTED
     return True

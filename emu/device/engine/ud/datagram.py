@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events import completions
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.mr import page_faults
-from emu.device.engine.mr.access import walk
+from emu.device.engine.mr.access import segment_views
 from emu.device.engine.mr.rights import ABSENT_PAGE, LOCAL_WRITE, AccessError
 from emu.device.engine.qp.events import check_srq_limit, take_shared
 from emu.device.engine.qp.lifecycle import break_receives, fail_receive_and_stop
@@ -130,7 +130,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     try:
         span = 0, length, LOCAL_WRITE
         limit = hca.budget.steps + STEPS_PER_ACCESS  # limits scattering to one segment per byte
-        target, left = walk(hca, wqe.pd, qp.handle, wqe.segments, span, limit)
+        target, left = segment_views(hca, wqe.pd, qp.handle, wqe.segments, span, limit)
     except AccessError as error:
         may_wait = error.violation is ABSENT_PAGE
         if may_wait and page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from emu.device.engine.mr.access import SEGMENT_2GIB, walk
+from emu.device.engine.mr.access import SEGMENT_2GIB, segment_views
 from emu.device.engine.mr.rights import LOCAL_READ, LOCAL_WRITE
 from emu.device.engine.wqe.messages import need_segment
 from emu.device.engine.wqe.registry import Work, wqe_op
@@ -43,8 +43,8 @@ def mmo(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     length = source[0] or SEGMENT_2GIB
     if length > 1 << hca.caps.general.log_dma_mmo_max_size:
         raise BadWqeError(f"copy of {length} bytes, above log_dma_mmo_max_size")
-    read, _ = walk(hca, qp.pd, qp.handle, [source], (0, length, LOCAL_READ))
-    written, _ = walk(hca, qp.pd, qp.handle, [target], (0, length, LOCAL_WRITE))
+    read, _ = segment_views(hca, qp.pd, qp.handle, [source], (0, length, LOCAL_READ))
+    written, _ = segment_views(hca, qp.pd, qp.handle, [target], (0, length, LOCAL_WRITE))
     hca.budget.charge(length >> LOG_BYTES_PER_STEP)
     copy(written, read)
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from emu.device.engine.mr.access import INLINE_KEY, listed_length, walk
+from emu.device.engine.mr.access import INLINE_KEY, listed_length, segment_views
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     LOCAL_READ,
@@ -164,7 +164,7 @@ def remote_address(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
 
 
 def data_segments(wqe: Wqe, at: int, need: int = LOCAL_READ) -> list[Segment]:
-    """Return the data segments from byte ``at`` to the WQE's end, in the form for ``walk``.
+    """Return the data segments from byte ``at`` to the WQE's end, as ``segment_views`` takes them.
 
     Empty inline segments are left out. Raises BadWqeError for an inline segment that exceeds the
     WQE, or that is to be written. Keys are not checked.
@@ -216,7 +216,9 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
     message.segments = segments = data_segments(wqe, at, need)
     limit = hca.budget.steps + STEPS_PER_ACCESS
     try:
-        views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf)
+        views, left = segment_views(
+            hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf
+        )
     except AccessError as error:
         if error.violation is TOO_FRAGMENTED:
             message.limit = error.limit
@@ -238,7 +240,7 @@ def gather(
     Raises AccessError, TOO_FRAGMENTED when they are too much for one call.
     """
     limit = hca.budget.steps + STEPS_PER_ACCESS
-    views, left = walk(hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf)
+    views, left = segment_views(hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf)
     return views, _ALL - left
 
 
@@ -252,7 +254,7 @@ def memory_of(
     signatures, which add bytes on the wire, since the request was parsed.
     """
     span = offset, length, need
-    views, left = walk(hca, qp.pd, qp.handle, message.segments, span, None, wqe.buf)
+    views, left = segment_views(hca, qp.pd, qp.handle, message.segments, span, None, wqe.buf)
     if left:
         raise AccessError(Violation.BOUNDS, message.segments[-1][1], offset, length)
     if wqe.scattered is not None:

@@ -21,7 +21,7 @@ from layouts.objects.flow_meter import flow_meter_parameters
 if TYPE_CHECKING:
     from layouts.objects.flow_meter import FlowMeterParameters
 
-LOG_MOST_IN_RANGE: Final = 6
+LOG_MAX_IN_RANGE: Final = 6
 """log2 of the maximum number of objects that one command makes (log_meter_aso_max_alloc)."""
 METERS_PER_OBJECT: Final = 2
 PARAMETERS_BYTES: Final = flow_meter_parameters.size
@@ -130,9 +130,7 @@ class FlowMeterAso(Object):
 
     __slots__ = ("_data", "_meters", "log_range", "pd")
     kind = "flow meter aso"
-    numbering = Numbering(
-        lambda made: 1 << made.caps.qos.log_max_num_meter_aso >> LOG_MOST_IN_RANGE
-    )
+    numbering = Numbering(lambda made: 1 << made.caps.qos.log_max_num_meter_aso >> LOG_MAX_IN_RANGE)
     BASE_BYTES = 1024
     OBJECT_BYTES: ClassVar[int] = 2048
 
@@ -150,7 +148,7 @@ class FlowMeterAso(Object):
     @property
     def first(self) -> int:
         """Number of the first object."""
-        return self.handle << LOG_MOST_IN_RANGE
+        return self.handle << LOG_MAX_IN_RANGE
 
     @property
     def host_bytes(self) -> int:

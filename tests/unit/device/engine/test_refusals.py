@@ -127,7 +127,7 @@ class TestDataSegments:
         """They may be a key's cached translation."""
         cached = [memoryview(b"cached")]
         monkeypatch.setattr(access, "access", lambda *arguments: cached)
-        found, _ = access.walk(self.hca(), None, 5, self.lists(6, 6), (0, 12, LOCAL_READ))
+        found, _ = access.segment_views(self.hca(), None, 5, self.lists(6, 6), (0, 12, LOCAL_READ))
         assert (len(found), len(cached)) == (2, 1)
 
     def test_a_scatter_list_is_cut_only_when_it_is_long(self, cost, monkeypatch):
@@ -152,7 +152,7 @@ class TestDataSegments:
         listed = messages.data_segments(some(ds=len(buf) // 16, buf=buf), 0)
         assert listed == [(13, access.INLINE_KEY, 4), (0, 8, 0)]
         span = 1, 12, LOCAL_READ
-        (view,), left = access.walk(self.hca(), None, 5, listed, span, None, buf)
+        (view,), left = access.segment_views(self.hca(), None, 5, listed, span, None, buf)
         assert (bytes(view), left) == (b"hirteen byte", 0)
 
     @pytest.mark.parametrize(("length", "need"), [(13, LOCAL_READ), (1, LOCAL_WRITE)])

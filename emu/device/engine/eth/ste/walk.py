@@ -31,7 +31,7 @@ from emu.device.objects.eth.flow import (
     VportTarget,
 )
 from emu.device.objects.eth.flow_counter import FlowCounter, FlowCounters
-from emu.device.objects.eth.flow_meter import LOG_MOST_IN_RANGE, FlowMeterAso, Metering
+from emu.device.objects.eth.flow_meter import LOG_MAX_IN_RANGE, FlowMeterAso, Metering
 from emu.device.objects.eth.icm_addresses import DROPS, IcmKind, place_at
 from emu.device.objects.eth.reshape import Step
 from emu.device.objects.eth.tir import Tir
@@ -217,7 +217,7 @@ class SteeringMemory:
         """
         given = path.meter
         assert given is not None
-        aso = self._meters.get(given.number >> LOG_MOST_IN_RANGE)
+        aso = self._meters.get(given.number >> LOG_MAX_IN_RANGE)
         if aso is None or not aso.has(given.number):
             raise _BadWalkError("no such flow meter")
         path.read_by_next()
