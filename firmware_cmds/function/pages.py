@@ -53,7 +53,7 @@ def manage_pages(hca: Hca, cmd: layout.ManagePagesIn, out: layout.ManagePagesOut
     if cmd.op_mod == PageOp.GIVE:
         yield from _give(hca, cmd)
     elif cmd.op_mod == PageOp.TAKE:
-        pages = hca.fwpages.take(min(cmd.input_num_entries, len(out.pas)))
+        pages = hca.fwpages.reclaim(min(cmd.input_num_entries, len(out.pas)))
         out.pas.put_words(pages)
         out.output_num_entries = len(pages)
     elif cmd.op_mod != PageOp.CANT_GIVE:
@@ -83,4 +83,4 @@ def _give(hca: Hca, cmd: layout.ManagePagesIn) -> Portions[None]:
         raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
     if hca.fwpages.holds_any(different):
         raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
-    hca.fwpages.give(different)
+    hca.fwpages.accept(different)

@@ -8,7 +8,7 @@ from emu.device.cmdif.registry import command
 from emu.device.engine.mr.checks import bind_to_owner
 from emu.device.errors import CmdError
 from emu.device.objects.memory.memic import Memic, MemicArea
-from emu.device.objects.memory.mkey import OCTWORD, Mkey, room_bytes
+from emu.device.objects.memory.mkey import OCTWORD, Mkey, translation_bytes
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT, low_bytes
 from emu.device.objects.memory.psv import Psv
 from emu.device.objects.memory.sw_icm import IcmMemory, SwIcm
@@ -63,7 +63,10 @@ def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -
     xlt, pages = _translations(hca, cmd, ctx, mode), None
     if umem is not None:
         pages = PageEntries()
-        with holding(pd, umem), hca.ledger.at_work(room_bytes(mode, ctx.translations_octword_size)):
+        with (
+            holding(pd, umem),
+            hca.ledger.at_work(translation_bytes(mode, ctx.translations_octword_size)),
+        ):
             yield from _fill(pages, umem, cmd.mkey_umem_offset, ctx)
     memic = _memic(hca.memic, ctx) if mode == _MEMIC else None
     icm = _icm(hca.icm, ctx) if mode == _SW_ICM else None
@@ -139,7 +142,7 @@ def _translations(hca: Hca, cmd: layout.CreateMkeyIn, ctx: layout.Mkc, mode: int
             Status.LIM_ERR, "more entries than a memory key of this mode takes",
             f"mode {mode:#x}: {entries} > {limit}",
         )  # fmt: skip
-    hca.ledger.check("mkey", room_bytes(mode, octwords))
+    hca.ledger.check("mkey", translation_bytes(mode, octwords))
     if cmd.mkey_umem_valid:
         if mode != _MTT:
             raise CmdError(

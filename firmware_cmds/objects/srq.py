@@ -106,7 +106,7 @@ def destroy(srqs: Table[Srq], form: SrqForm, number: int) -> None:
     XRC messages in progress do not count. Their WQEs are detached and never complete. The refusal
     is BAD_RES_STATE_ERR, as for a queue of another form.
     """
-    srqs.remove(srq_to_change(srqs, form, number).handle).take_back()
+    srqs.remove(srq_to_change(srqs, form, number).handle).detach_in_flight()
 
 
 def queue_of(

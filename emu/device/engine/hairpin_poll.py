@@ -43,7 +43,7 @@ def poll(hca: Hca, sq: HairpinSq) -> bool:
         pacing = sq.pacing
         if not hairpin:
             if pacing is not None:
-                pacing.rest()
+                pacing.stop_waiting()
             return False
         if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
             wait(hca, sq, delay)

@@ -120,7 +120,7 @@ def quiesce(hca: Hca) -> None:
     roots of other switches. Cancel page faults, copies and pulses. Drop all ready queues and
     backlogs.
     A function may have 250,000 queues, each with pending callbacks. ``Hca.end_lifetime`` disables
-    the callbacks; ``Object.give_up`` cancels a few in each round, when the objects are freed.
+    the callbacks; ``Object.cancel_work`` cancels a few in each round, when the objects are freed.
     """
     hca.adapter.board.end_lag_of(hca.vhca)
     if hca.eswitch is not None:

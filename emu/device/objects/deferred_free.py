@@ -51,7 +51,7 @@ class DeferredFree:
         """Clean up and free about FREED_PER_ROUND objects; return the cost in steps, at least 1.
 
         Queued cleanup runs before any object is freed. Each object's timers and pending work are
-        cancelled (``give_up``). Check ``is_left`` for the rest.
+        cancelled (``cancel_work``). Check ``is_left`` for the rest.
         """
         cost = 0
         while self.work and cost < FREED_PER_ROUND:
@@ -63,7 +63,7 @@ class DeferredFree:
             objects = self.tables[0]
             while objects and cost < FREED_PER_ROUND:
                 item = objects.popitem()[1]
-                cost += 1 + item.give_up() + (item.charge >> _LOG_BYTES)
+                cost += 1 + item.cancel_work() + (item.charge >> _LOG_BYTES)
                 item.unlink()
             if not objects:
                 self.tables.popleft()

@@ -58,7 +58,7 @@ class Object:
         """
         return ()
 
-    def give_up(self) -> int:
+    def cancel_work(self) -> int:
         """Cancel timers and drop pending work, as the function has stopped; no effect by default.
 
         Returns the cost as a number of freed objects.

@@ -34,7 +34,7 @@ class FirmwarePages:
         """Return whether the device holds any of the pages."""
         return not self._given.keys().isdisjoint(pages)
 
-    def give(self, pages: dict[int, None]) -> None:
+    def accept(self, pages: dict[int, None]) -> None:
         """Accept pages (IOVAs of 4 KiB), none of which is held already; charge the ledger for them.
 
         Raises LIM_ERR, and then accepts none, when the ledger has no space.
@@ -42,7 +42,7 @@ class FirmwarePages:
         self._ledger.take(_KIND, len(pages) * _BYTES)
         self._given.update(pages)
 
-    def take(self, count: int) -> list[int]:
+    def reclaim(self, count: int) -> list[int]:
         """Remove and return up to ``count`` pages for the driver, the newest first.
 
         Empty without pages.

@@ -64,10 +64,10 @@ class HeldCapacity:
 class HeldPackets:
     """The held packets of one queue pair, in order."""
 
-    __slots__ = ("_room", "packets")
+    __slots__ = ("_capacity", "packets")
 
-    def __init__(self, room: HeldCapacity) -> None:
-        self._room = room
+    def __init__(self, capacity: HeldCapacity) -> None:
+        self._capacity = capacity
         self.packets: deque[Packet] = deque()
 
     def add(self, packet: Packet) -> bool:
@@ -75,7 +75,7 @@ class HeldPackets:
 
         False, without any change, at MAX_HELD packets or beyond the function's limits.
         """
-        if len(self.packets) >= MAX_HELD or not self._room.admit(packet):
+        if len(self.packets) >= MAX_HELD or not self._capacity.admit(packet):
             return False
         self.packets.append(packet)
         return True
@@ -83,12 +83,12 @@ class HeldPackets:
     def pop(self) -> Packet:
         """Remove, uncharge and return the oldest packet. Raises IndexError when none is held."""
         packet = self.packets.popleft()
-        self._room.release(packet)
+        self._capacity.release(packet)
         return packet
 
     def put_back(self, packet: Packet) -> None:
         """Hold the packet that ``pop`` returned again, as the oldest."""
-        self._room.readmit(packet)
+        self._capacity.readmit(packet)
         self.packets.appendleft(packet)
 
     def clear(self) -> None:
@@ -100,10 +100,10 @@ class HeldPackets:
 class EarlyPackets:
     """The packets of one queue pair that arrived before their predecessors, by PSN."""
 
-    __slots__ = ("_room", "packets")
+    __slots__ = ("_capacity", "packets")
 
-    def __init__(self, room: HeldCapacity) -> None:
-        self._room = room
+    def __init__(self, capacity: HeldCapacity) -> None:
+        self._capacity = capacity
         self.packets: dict[int, Packet] = {}
 
     def add(self, packet: Packet) -> None:
@@ -114,14 +114,14 @@ class EarlyPackets:
         """
         if packet.psn in self.packets or len(self.packets) >= MAX_HELD:
             return
-        if self._room.admit(packet):
+        if self._capacity.admit(packet):
             self.packets[packet.psn] = packet
 
     def pop(self, psn: int) -> Packet | None:
         """Remove, uncharge and return the packet with this PSN; None if it is not held."""
         packet = self.packets.pop(psn, None)
         if packet is not None:
-            self._room.release(packet)
+            self._capacity.release(packet)
         return packet
 
     def forget_before(self, psn: int) -> None:

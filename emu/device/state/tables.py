@@ -224,7 +224,7 @@ class ObjectTables:
         """Packet parser of the switch, flow tables and offloads."""
         self.eswitch = Eswitch(ledger) if self.caps.general.eswitch_manager else None
         """The embedded switch that the function manages."""
-        self._look_for(self.parser)
+        self._set_parser(self.parser)
 
     def note_sniffers(self) -> None:
         """Update ``is_sniffed`` after a sniffer's root has changed: whether any root is left."""
@@ -235,16 +235,16 @@ class ObjectTables:
 
         Flush all cached decisions.
         """
-        self._look_for(self.parser._replace(vxlan_ports=ports))
+        self._set_parser(self.parser._replace(vxlan_ports=ports))
 
     def parse_geneve_option(self, header: bytes | None) -> None:
         """Parse the Geneve option with this four-byte header, or none.
 
         Flush all cached decisions.
         """
-        self._look_for(self.parser._replace(geneve_option=header))
+        self._set_parser(self.parser._replace(geneve_option=header))
 
-    def _look_for(self, parser: Parser) -> None:
+    def _set_parser(self, parser: Parser) -> None:
         """Set the parser of the function, its flow domains and its FDB; flush their decisions."""
         self.parser = parser
         domains = [*self.flow_domains.values()]

@@ -43,7 +43,7 @@ def _by(terms: Terms, present: Pacing | None) -> Pacing | None:
     if present is not None:
         if present.terms == terms:
             return present
-        present.rest()
+        present.stop_waiting()
     return Pacing(terms) if any(terms) else None
 
 

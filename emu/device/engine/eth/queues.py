@@ -124,7 +124,7 @@ def stop_pacing(sq: AnySq) -> None:
     """Cancel the queue's timer and release its share of common rates."""
     sq.stop_waiting()
     if sq.pacing is not None:
-        sq.pacing.rest()
+        sq.pacing.stop_waiting()
 
 
 def flush_sq(hca: Hca, sq: Sq) -> bool:

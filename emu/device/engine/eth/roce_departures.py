@@ -110,5 +110,5 @@ class Departures:
                 return
             self._put(source, self.waiting.popleft())
         if source.roce_pacing is not None:
-            source.roce_pacing.rest()
+            source.roce_pacing.stop_waiting()
         self._on_drained()

@@ -67,7 +67,7 @@ class RoceWire:
         Set RoCE's pacing too, except for a manager. Frames in flight of the old state are dropped.
         """
         if self._hca is not None and self._hca.roce_pacing is not None:
-            self._hca.roce_pacing.rest()
+            self._hca.roce_pacing.stop_waiting()
         self.begin(hca)
         if not hca.vhca.is_manager:  # a manager's scheduling elements ended with its old state
             pacing.apply_to_roce(hca)

@@ -90,7 +90,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
         pacing = sq.pacing
         if waiting <= 0:  # WQEs posted meanwhile ring their own doorbell
             if pacing is not None:
-                pacing.rest()
+                pacing.stop_waiting()
             return False
         if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
             wait(hca, sq, delay)

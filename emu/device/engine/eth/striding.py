@@ -39,7 +39,7 @@ def request_for(hca: Hca, rq: Rq, strides: Strides, length: int) -> RecvWqe | No
     wqe_too_small or out_of_buffer. An unreadable ring raises WQ_CATAS_ERROR and moves the queue to
     ERR.
     """
-    if strides.has_room(length):
+    if strides.fits_current_wqe(length):
         return strides.wqe
     if strides.needed(length) > strides.count:
         hca.nic_vport.wqe_too_small += 1
@@ -66,7 +66,7 @@ def fill(hca: Hca, rq: Rq, strides: Strides, end: int | None = None) -> None:
     if wqe is None or strides.used == end:
         return
     now = completions.now_for(hca, rq)
-    first, count = strides.rest(end)
+    first, count = strides.use_up(end)
     byte_cnt = FILLER | count << STRIDES_SHIFT
     entry = ETH_CQE.pack(
         wqe.index, 0, 0, 0, 0, 0, 0, 0, 0, rq.uidx or 0, 0, byte_cnt, now >> 32 & _WORD,

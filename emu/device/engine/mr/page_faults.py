@@ -209,7 +209,7 @@ def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = No
     """
     fault = hca.page_faults.find(token)
     if fault is None:
-        if hca.page_faults.forget(token):
+        if hca.page_faults.forget_lapsed(token):
             return
         raise CmdError(Status.BAD_RES_ERR, "no such page fault", f"token {token:#x}")
     if named is not None and not fault.is_named_by(*named):
@@ -232,7 +232,7 @@ def close(hca: Hca, fault: PageFault, *, refused: bool) -> None:
     _trace(hca, fault, "error" if refused else "resumed")
     answer = None
     if refused:
-        answer = fault.refuse(fault.refusal(hca.clock.now_ns() - fault.raised_ns))
+        answer = fault.refuse(fault.refusal_text(hca.clock.now_ns() - fault.raised_ns))
     if fault.go_on is not None:
         fault.go_on(answer)
 

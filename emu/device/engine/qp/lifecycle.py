@@ -127,7 +127,7 @@ def stop_paging(hca: Hca, qp: Qp) -> None:
         srq = hca.srqs.get(receive.srqn)
         if srq is not None and receive.wqe is not None:
             _return(hca, qp, srq, receive, receive.wqe)
-    qp.forget_receives()
+    qp.detach_receives()
 
 
 def _return(hca: Hca, qp: Qp, srq: Srq, receive: ReceiveRequest, wqe: RecvWqe) -> None:

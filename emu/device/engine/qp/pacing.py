@@ -33,7 +33,7 @@ def paced(hca: Hca, qp: Qp, pace: Pace, send: Callable[[], bool]) -> bool:
     if _waits(hca, qp, pace):
         return False
     if not send():
-        pace.pacing.rest()
+        pace.pacing.stop_waiting()
         return False
     return not _waits(hca, qp, pace)
 

@@ -75,7 +75,7 @@ class Dcr(Qp):
         self.state = QpState.RST
         self.stop_waiting()
         if self.lifetime.is_over:
-            self.forget_receives()
+            self.detach_receives()
         else:
             qp_life.stop_paging(self.node, self)
 

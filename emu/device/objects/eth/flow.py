@@ -270,7 +270,7 @@ class Sampler(Object):
     def holds(self) -> tuple[Object, ...]:
         return (self.default, self.sample)
 
-    def answer(self, octets: int, l2_bytes: int, now_ns: int) -> int:
+    def outcome(self, octets: int, l2_bytes: int, now_ns: int) -> int:
         """Count the packet; return 1 for each ``ratio``-th one, which is a sample, else 0.
 
         Length and time are ignored.
@@ -278,9 +278,9 @@ class Sampler(Object):
         self._passed = (self._passed + 1) % self.ratio
         return int(not self._passed)
 
-    def tables(self, answer: int) -> tuple[FlowTable, ...]:
-        """Return the tables for an ``answer``: the default one, and for 1 also the sample table."""
-        return (self.default, self.sample) if answer else (self.default,)
+    def tables(self, outcome: int) -> tuple[FlowTable, ...]:
+        """Return the tables for an ``outcome``: the default one, for 1 also the sample table."""
+        return (self.default, self.sample) if outcome else (self.default,)
 
 
 BySource = dict[FlowSource, "list[FlowEntry]"]

@@ -202,7 +202,7 @@ class Metering(NamedTuple):
     marks: tuple[Step, ...]
     """By colour: the step that records the colour for later tables."""
 
-    def answer(self, octets: int, l2_bytes: int, now_ns: int) -> int:
+    def outcome(self, octets: int, l2_bytes: int, now_ns: int) -> int:
         """Return the colour of a packet, and charge its bytes to the meter."""
         meter = self.aso.meter(self.number, self.place)
         return meter.color(self.before, octets, l2_bytes, now_ns)

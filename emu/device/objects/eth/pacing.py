@@ -116,7 +116,7 @@ class BandwidthClaim:
             wanting[self] = None
         self._queues += 1
 
-    def rest(self) -> None:
+    def stop_waiting(self) -> None:
         """Remove a waiting queue, which is idle or is now delayed by a lower element.
 
         The claim waits no more with its last queue.
@@ -245,7 +245,7 @@ class Pacing:
             for _, element in path:
                 element.serve(octets, now_ns)
 
-    def rest(self) -> None:
+    def stop_waiting(self) -> None:
         """Stop waiting: the queue has no data to send."""
         self._want(set())
 
@@ -253,22 +253,22 @@ class Pacing:
         """Wait by exactly these claims: end waits by others, start those that are missing."""
         if claims != self._requested:
             for claim in self._requested - claims:
-                claim.rest()
+                claim.stop_waiting()
             for claim in claims - self._requested:
                 claim.want()
             self._requested = claims
 
 
-Way = tuple[tuple[BandwidthClaim, SchedulingElement], ...]
+ClaimPath = tuple[tuple[BandwidthClaim, SchedulingElement], ...]
 
 
-def _path(leaf: SchedulingElement) -> Way:
+def _path(leaf: SchedulingElement) -> ClaimPath:
     elements = [*leaf.up()]
     claims = [BandwidthClaim(leaf), *(element.claim for element in elements)]
     return tuple(zip(claims, elements))
 
 
-def _held_back(path: Way, own: int, delays: list[int]) -> set[BandwidthClaim]:
+def _held_back(path: ClaimPath, own: int, delays: list[int]) -> set[BandwidthClaim]:
     """Return the claims by which a delayed queue waits; empty if nothing delays it.
 
     A claim counts if its element, or one above, delays the queue. Claims below the limit that

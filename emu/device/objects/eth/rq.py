@@ -152,7 +152,7 @@ class Rq(Queue):
             self.timer.cancel()
             self.timer = None
 
-    def give_up(self) -> int:
+    def cancel_work(self) -> int:
         self.state = RqState.RST
         self.stop_waiting()
         return 0

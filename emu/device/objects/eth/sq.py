@@ -61,7 +61,7 @@ class AnySq(Queue):
             self.timer.cancel()
             self.timer = None
 
-    def give_up(self) -> int:
+    def cancel_work(self) -> int:
         """Enter RST and cancel the waits of pacing, as the function has stopped.
 
         Returns 2, or 0 for a queue without timer and rate limits.
@@ -71,7 +71,7 @@ class AnySq(Queue):
             return 0
         self.stop_waiting()
         if self.pacing is not None:
-            self.pacing.rest()
+            self.pacing.stop_waiting()
         return 2
 
     def join(self, group: SchedulingElement | None) -> None:

@@ -42,7 +42,7 @@ class Strides:
         """Return the strides that a packet of ``length`` bytes needs, with the two-byte shift."""
         return length + self.shift + self._mask >> self.log_size
 
-    def has_room(self, length: int) -> bool:
+    def fits_current_wqe(self, length: int) -> bool:
         """Return whether the packet fits into the rest of the current WQE; False without a WQE.
 
         Other posted WQEs do not count.
@@ -55,7 +55,7 @@ class Strides:
         return (self.used << self.log_size) + self.shift
 
     def take(self, length: int) -> tuple[int, int]:
-        """Use the strides of a packet that fits (``has_room``).
+        """Use the strides of a packet that fits (``fits_current_wqe``).
 
         Return the first one and their number. ``wqe`` becomes None with the last stride.
         """
@@ -65,7 +65,7 @@ class Strides:
             self.wqe = None
         return first, needed
 
-    def rest(self, end: int | None = None) -> tuple[int, int]:
+    def use_up(self, end: int | None = None) -> tuple[int, int]:
         """Use the rest of the current WQE, or up to stride ``end``, for a filler completion.
 
         Returns the first stride and their number. The rest is less than the longest packet needs,

@@ -60,7 +60,7 @@ _KLMS: Final = AccessMode.KLMS
 _ZERO_BASED: Final = frozenset({AccessMode.MEMIC, AccessMode.SW_ICM})
 
 
-def room_bytes(mode: int, octwords: int) -> int:
+def translation_bytes(mode: int, octwords: int) -> int:
     """Return the cost on the host of a key's full translation space, in bytes.
 
     The result includes the sixteenth that Python over-allocates. A KSM key above MAX_RESERVED
@@ -225,7 +225,7 @@ class Mkey(Object):
         octwords, signature = self.octwords, SIGNATURE_BYTES if self.ctx.bsf_octword_size else 0
         if self.mode is _KSM and octwords > MAX_RESERVED:
             return self.BASE_BYTES + signature + self.blocks.host_bytes
-        return self.BASE_BYTES + signature + room_bytes(self.mode, octwords)
+        return self.BASE_BYTES + signature + translation_bytes(self.mode, octwords)
 
     @property
     def is_sparse(self) -> bool:

@@ -123,7 +123,7 @@ class Cq(Object):
         if self.moderation is not None:
             self.moderation.restart()
 
-    def give_up(self) -> int:
+    def cancel_work(self) -> int:
         self.stop_waiting()
         return 0
 

@@ -18,7 +18,7 @@ class Rate(Protocol):
     def charge(self, octets: int, now_ns: int) -> None:
         """Charge ``octets`` bytes sent at ``now_ns``."""
 
-    def rest(self) -> None:
+    def stop_waiting(self) -> None:
         """Stop waiting: there is no data to send."""
 
 
@@ -43,7 +43,7 @@ class Pace:
 
     def stop(self) -> None:
         """Cancel the timer and the wait, so that neighbours in the tree may send."""
-        self.pacing.rest()
+        self.pacing.stop_waiting()
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

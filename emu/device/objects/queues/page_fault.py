@@ -152,7 +152,7 @@ class PageFault:
     def __repr__(self) -> str:
         return f"page fault {self.token:#x} of {self.qp!r} ({self.side.value})"
 
-    def refusal(self, took_ns: int) -> str:
+    def refusal_text(self, took_ns: int) -> str:
         """Return the text of a refusal: elapsed time, request, absent page. Refuses nothing itself.
 
         In the transport scheme the driver checks the whole request, while the device stopped at the
@@ -282,7 +282,7 @@ class PageFaultTable:
         self.unreported.pop(fault.token, None)
 
     def lapse(self, fault: PageFault) -> None:
-        """Close a page fault because its queue pair stops; ``forget`` accepts a later resume of it.
+        """Close a page fault as its queue pair stops; ``forget_lapsed`` accepts a later resume.
 
         The newest MAX_LAPSED_FAULTS tokens are remembered.
         """
@@ -300,7 +300,7 @@ class PageFaultTable:
         table._last, table.raised = self._last, self.raised
         return table
 
-    def forget(self, token: int) -> bool:
+    def forget_lapsed(self, token: int) -> bool:
         """Forget a lapsed page fault that the driver resumes.
 
         Return whether the token was of one.

@@ -380,7 +380,7 @@ class Qp(Queue):
         ]
         return list({id(one): one for one in begun}.values())
 
-    def forget_receives(self) -> None:
+    def detach_receives(self) -> None:
         """Detach unfilled receive WQEs from their messages, as the queue pair stops.
 
         No CQE is written for them, and the WQEs are not put back into the queue.
@@ -389,7 +389,7 @@ class Qp(Queue):
             receive.forget()
         self.waiting_receive = self.begun = None
 
-    def give_up(self) -> int:
+    def cancel_work(self) -> int:
         """Enter RST, cancel waits and detach unfilled receive WQEs, as the function has stopped.
 
         Returns COST_OF_ENDING, or 0 for a queue pair without pending work. Packets' state is left
@@ -409,7 +409,7 @@ class Qp(Queue):
         ):
             return 0
         self.stop_waiting()
-        self.forget_receives()
+        self.detach_receives()
         return COST_OF_ENDING
 
     def unlink(self) -> None:

@@ -92,7 +92,7 @@ class Srq(Object):
             context.hw_phase_cnt = self.tags.hw_phase
 
     def track_in_flight(self, wqe: ReceiveRequest) -> None:
-        """Track a WQE that a message has taken and will fill later, for ``take_back``.
+        """Track a WQE that a message has taken and will fill later, for ``detach_in_flight``.
 
         An XRC message names its queue by number, which is not a reference. A driver may destroy the
         queue, and then the CQ, while the message is in progress.
@@ -101,7 +101,7 @@ class Srq(Object):
             self._begun = WeakSet()
         self._begun.add(wqe)
 
-    def take_back(self) -> None:
+    def detach_in_flight(self) -> None:
         """Detach the WQEs of messages in progress, as the queue is destroyed: none completes."""
         for wqe in self._begun or ():
             wqe.wqe = None

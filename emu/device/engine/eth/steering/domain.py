@@ -117,7 +117,7 @@ def _decide_anew(
             _remember(domain, headers, root, answers, key, decision)
         if decision.asks is None or clock is None or len(answers) == MAX_METERS:
             return decision
-        answer = decision.asks.answer(octets, headers.l3, clock.now_ns())
+        answer = decision.asks.outcome(octets, headers.l3, clock.now_ns())
         answers = (*answers, answer)
         key = _key(domain, headers, root, answers)
         if walk is None:
