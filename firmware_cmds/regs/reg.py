@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import OpenField, command
-from emu.device.cmdif.scope import meant
+from emu.device.cmdif.scope import addressed
 from emu.device.errors import CmdError
 from emu.device.state.hca import HcaState
 from firmware_cmds.regs import (
@@ -142,7 +142,7 @@ def access_register(hca: Hca, cmd: layout.AccessRegisterIn, out: layout.AccessRe
     if register.is_open:
         size = max(size, room)
     view = register.layout.view(bytearray(given).ljust(size, b"\0"))
-    access(meant(hca, view, register.scope), view)
+    access(addressed(hca, view, register.scope), view)
     at = layout.access_register_out.size
     size = min(size, room)
     out.buf[at : at + size] = view.buf[:size]

@@ -178,7 +178,7 @@ class Adapter(Generic[NodeT]):
         it.
         """
         sent, received = self.switch.passed()
-        if self.board.most_ports == 1:
+        if self.board.max_ports == 1:
             return sent, received
         if self.number == MASTER_PORT:
             return sent.without(self.forwarded.sent), received.without(self.forwarded.received)

@@ -62,7 +62,7 @@ class Board(Generic[NodeT]):
     def __init__(self, guid: int, ports: int = 1) -> None:
         """Create a board with system image GUID ``guid`` and space for ``ports`` ports."""
         self.guid = guid
-        self.most_ports = ports
+        self.max_ports = ports
         self.asic = Sensor()
         self.real_time = RealTime()
         """Clock of the time of day."""
@@ -79,8 +79,8 @@ class Board(Generic[NodeT]):
         Raises ValueError when all ports are in use, and for a model that differs from the first
         port's.
         """
-        if len(self.adapters) >= self.most_ports:
-            raise ValueError(f"the board has only {self.most_ports} ports")
+        if len(self.adapters) >= self.max_ports:
+            raise ValueError(f"the board has only {self.max_ports} ports")
         if any(other.model.name != adapter.model.name for other in self.adapters):
             raise ValueError("all ports of a board must have the same model")
         self.adapters.append(adapter)

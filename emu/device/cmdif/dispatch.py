@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import Command
 from emu.device.cmdif.request import CommandRequest
-from emu.device.cmdif.scope import meant
+from emu.device.cmdif.scope import addressed
 from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID, SHARED_UID
 from emu.device.rounds.portions import Portions
@@ -42,7 +42,7 @@ def dispatch(hca: Hca, request: CommandRequest, command: Command | None) -> Port
     given = command.layout_in.view(request.data)
     target = hca
     if command.scope:
-        target = meant(hca, given, command.scope, of_others=command.of_others)
+        target = addressed(hca, given, command.scope, of_others=command.of_others)
     work = command.handler(target, given, out)
     if work is not None:
         yield from _in_portions(hca, request, command, work)

@@ -240,12 +240,12 @@ class CommandInterface:
             write_back(self._hca, address, entry, error.status)
             return True
         if self._hca.faults is not None:
-            return (yield from self._show(self._hca.faults, request))
+            return (yield from self._show_to_faults(self._hca.faults, request))
         yield from self.execute(request)
         yield from complete(self._hca, request)
         return True
 
-    def _show(self, faults: FaultPoints, request: CommandRequest) -> Portions[bool]:
+    def _show_to_faults(self, faults: FaultPoints, request: CommandRequest) -> Portions[bool]:
         """Show the command to the fault rules; return whether its completion may be reported.
 
         False where a rule defers or drops it. A function that is off the bus does not run the

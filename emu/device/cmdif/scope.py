@@ -56,7 +56,7 @@ def other_vport(hca: Hca, number: int) -> Hca:
     return other
 
 
-def port(hca: Hca, number: int) -> Hca:
+def check_port(hca: Hca, number: int) -> Hca:
     """Return the sender, which owns the only port; refuse a number above 1 with BAD_PARAM_ERR."""
     if number > NUM_PORTS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{number}")
@@ -108,10 +108,10 @@ _BY_FIELD: Final[dict[str, Resolver]] = {
     "table_of_other_vport": _other_table_vport,
     "other_function": _other_function,
     "embedded_cpu_function": _function,
-    "port_num": lambda hca, cmd: port(hca, cmd.port_num),
-    "vhca_port_num": lambda hca, cmd: port(hca, cmd.vhca_port_num),
-    "port": lambda hca, cmd: port(hca, cmd.port),
-    "local_port": lambda hca, reg: port(hca, reg.local_port),
+    "port_num": lambda hca, cmd: check_port(hca, cmd.port_num),
+    "vhca_port_num": lambda hca, cmd: check_port(hca, cmd.vhca_port_num),
+    "port": lambda hca, cmd: check_port(hca, cmd.port),
+    "local_port": lambda hca, reg: check_port(hca, reg.local_port),
 }
 """Fields by which a structure can name another function, with their resolvers."""
 
@@ -126,7 +126,7 @@ def resolvers(layout: Prm, besides: tuple[str, ...] = ()) -> tuple[Resolver, ...
     return tuple(resolve for name, resolve in _BY_FIELD.items() if name in names)
 
 
-def meant(hca: Hca, view: View, by: tuple[Resolver, ...], *, of_others: bool = False) -> Hca:
+def addressed(hca: Hca, view: View, by: tuple[Resolver, ...], *, of_others: bool = False) -> Hca:
     """Return the function that a command or register addresses: the sender, or another one.
 
     Raises CmdError with BAD_PARAM_ERR for a function or port that does not exist, and for another

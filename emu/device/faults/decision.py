@@ -72,7 +72,7 @@ class RuleState:
         self.fired += 1
         return True
 
-    def take_back(self, why: str) -> None:
+    def count_without_effect(self, why: str) -> None:
         """Count a firing as without effect instead, and keep the reason.
 
         ``times`` still includes it.

@@ -102,7 +102,7 @@ class Injector:
         """Make ``call`` when the function has run ``commands`` commands; now if it already has."""
         self._to_come.append((commands, call))
         self._call_due()
-        self._sort()
+        self._index_by_point()
 
     def _call_due(self) -> None:
         """Make the calls whose number of commands is reached, and forget them."""
@@ -122,7 +122,7 @@ class Injector:
         for state in states:
             self.effects.end(state.rule)
             self._perform_waiting(state.rule)
-        self._sort()
+        self._index_by_point()
         return bool(states)
 
     def clear(self) -> None:
@@ -149,13 +149,13 @@ class Injector:
         new = [one for one in self.states if not one.is_armed and one.rule.after <= count]
         for state in new:
             state.is_armed = True
-        self._sort()
+        self._index_by_point()
         loaded = POINTS[LOAD_POINT.name].event(self)
         for state in new:
             if state.rule.point == LOAD_POINT.name and state.fires(loaded):
-                self._strike(state, loaded)
+                self._fire(state, loaded)
 
-    def _sort(self) -> None:
+    def _index_by_point(self) -> None:
         """Index the armed rules by point, and enable exactly the points that they are about."""
         self._by_point = {}
         for state in self.states:
@@ -292,7 +292,7 @@ class Injector:
         try:
             return actions[state.rule.action].carry_out(event, state.rule)
         except NoEffectError as error:
-            self._take_back(state, event, str(error))
+            self._count_without_effect(state, event, str(error))
         return event.go_on()
 
     def behind_next(self, rule: Rule, event: Event[Any]) -> None:
@@ -321,12 +321,12 @@ class Injector:
         for state in self._by_point.get(event.point, ()):
             is_effect = state.rule.action in EFFECTS
             if state.fires(event, is_settled=verdict is not None and not is_effect):
-                self._strike(state, event)
+                self._fire(state, event)
                 if not is_effect:
                     verdict = state
         return verdict
 
-    def _strike(self, state: RuleState, event: Event[Any]) -> None:
+    def _fire(self, state: RuleState, event: Event[Any]) -> None:
         """Start the effect of a rule that has fired, if it has one; log and record the firing.
 
         An effect that would change nothing is recorded as without effect.
@@ -340,7 +340,7 @@ class Injector:
         try:
             self.effects.begin(state.rule, effect.begin)
         except NoEffectError as error:
-            self._take_back(state, event, str(error))
+            self._count_without_effect(state, event, str(error))
         else:
             self._report(state, event)
         finally:
@@ -372,8 +372,8 @@ class Injector:
             self._errors.note(event.point)
             return {"error": UNREADABLE}
 
-    def _take_back(self, state: RuleState, event: Event[Any], why: str) -> None:
-        state.take_back(why)
+    def _count_without_effect(self, state: RuleState, event: Event[Any], why: str) -> None:
+        state.count_without_effect(why)
         self._report(state, event, why)
 
     def later(

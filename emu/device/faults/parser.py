@@ -12,7 +12,7 @@ import tomli_w
 from emu.device.faults.link import PlannedLink
 from emu.device.faults.plan import Plan
 from emu.device.faults.rule import Rule
-from emu.device.faults.toml_limits import TooComplexError, cuts, header_name, unfit
+from emu.device.faults.toml_limits import TooComplexError, cuts, header_name, reason_unfit
 from emu.device.faults.validation import misfits, sound_rules, validated
 from emu.device.rounds.portions import Portions, finish
 from emu.device.rounds.sizes import CHARACTERS_PER_PORTION
@@ -82,7 +82,7 @@ def from_table(table: object, source: str = "plan") -> Plan:
 
 def _made(table: object, source: str, text: str = "") -> Portions[Plan]:
     """Return the plan in a table, with names for all rules. Raises PlanError."""
-    if why := unfit(table):
+    if why := reason_unfit(table):
         raise PlanError(f"{source}: {why}")
     plan = yield from _checked(table, source, text)
     return _named(plan)
@@ -123,7 +123,7 @@ def link_from_table(table: object, source: str = "link") -> PlannedLink:
 
 def _plan_of(key: str, table: object, source: str) -> Plan:
     """Return a plan of one rule or link. Raises PlanError, whose mistakes do not number it."""
-    if why := unfit(table):
+    if why := reason_unfit(table):
         raise PlanError(f"{source}: {why}")
     try:
         return finish(_checked({key: [table]}, source))

@@ -103,7 +103,7 @@ def header_name(text: str, start: int) -> str:
     return header[1] if header is not None else ""
 
 
-def unfit(value: object) -> str:
+def reason_unfit(value: object) -> str:
     """Return why no plan can have such values from JSON or TOML; empty for a possible plan.
 
     The reasons are nesting deeper than MAX_DEPTH and integers longer than MAX_BITS.

@@ -22,7 +22,7 @@ from emu.device.engine.lag.wire import LagWire
 from emu.device.function.bar0 import HEALTH_SYNDROME, Bar0
 from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
-from emu.device.function.sub_functions import SubFunctionParts, bar2_size
+from emu.device.function.sub_functions import SubFunctionSlots, bar2_size
 from emu.device.function.tracer import ContainedTracer, Tracer
 from emu.device.objects.deferred_free import DeferredFree
 from emu.device.pci import ConfigSpace
@@ -86,7 +86,7 @@ class Function:
         self.clock = clock
         if model.port_type is PortType.ETH:
             wire = roce = RoceWire(self.adapter.switch.segment_of(vhca))
-            if vhca.is_manager and self.adapter.board.most_ports > 1:
+            if vhca.is_manager and self.adapter.board.max_ports > 1:
                 wire = LagWire(vhca, roce)
         if wire is None:
             raise ValueError("an InfiniBand function needs a wire")
@@ -153,10 +153,10 @@ class Function:
         self.hca.on_work = self._has_work
         self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)
         self.bar0 = Bar0(self.hca, self.cmdif)
-        self.parts: SubFunctionParts | None = None
+        self.parts: SubFunctionSlots | None = None
         """Sub-functions of the function; None if its model has none."""
         if self._bar2_size:
-            self.parts = SubFunctionParts(self.hca, self._commands, self.deferred_free)
+            self.parts = SubFunctionSlots(self.hca, self._commands, self.deferred_free)
             self.hca.sub_functions = self.parts.all
         self._msix = MsixStructures(self.interrupts)
         self.interrupts.clear_pending()

@@ -40,7 +40,7 @@ def bar2_size(model: Model) -> int:
     return sub_function_of(model).bar0_size << (max_num_sf - 1).bit_length() if max_num_sf else 0
 
 
-class _Behind:
+class _SlotDevice:
     """The device behind one slot of BAR 2."""
 
     def __init__(self, hca: Hca, commands: Mapping[int, Command]) -> None:
@@ -83,7 +83,7 @@ class _Behind:
             return False
 
 
-class SubFunctionParts:
+class SubFunctionSlots:
     """The slots of BAR 2 of one physical function, from one of its resets to the next."""
 
     def __init__(
@@ -95,7 +95,7 @@ class SubFunctionParts:
         self._model = sub_function_of(manager.model)
         general = manager.model.general
         self._first = int(general["sf_base_id"])
-        self._behind: dict[int, _Behind] = {}
+        self._behind: dict[int, _SlotDevice] = {}
         """Devices by vPort number, in the poll order of the next round."""
         max_num_sf = int(general["max_num_sf"])
         self.all = SubFunctions(self._first, max_num_sf, self._start, self._stop)
@@ -113,7 +113,7 @@ class SubFunctionParts:
         vhca = manager.adapter.add(number)
         apart = (number - self._first + 1) * _GUIDS_APART
         options = replace(manager.options, guid=manager.options.guid + apart, mac=0)
-        behind: list[_Behind] = []
+        behind: list[_SlotDevice] = []
         hca = Hca(
             self._model, options, manager.memory, manager.interrupts, manager.bare_clock,
             RoceWire(manager.switch.segment_of(vhca)), vhca,
@@ -121,7 +121,7 @@ class SubFunctionParts:
             host=manager.ledger,
         )  # fmt: skip
         hca.on_work = manager.wake
-        behind.append(_Behind(hca, self._commands))
+        behind.append(_SlotDevice(hca, self._commands))
         self._behind[number] = behind[0]
         return hca
 
@@ -130,7 +130,7 @@ class SubFunctionParts:
         self._behind.pop(number).end()
         self._manager.adapter.remove(hca.vhca)
 
-    def _at(self, offset: int, length: int) -> tuple[_Behind, int] | None:
+    def _at(self, offset: int, length: int) -> tuple[_SlotDevice, int] | None:
         """Return the device behind an offset of BAR 2, and the offset in its slot.
 
         None where no sub-function exists, and for an access across the end of a slot.

@@ -86,7 +86,9 @@ class Register:
     on_read: Callable[[RegisterWindow], None] | None = None
     on_write: Callable[[RegisterWindow, int], None] | None = None
     trigger: int = 0
-    pictures: tuple[bytes, bytes, bytes, bytes] = field(init=False, repr=False, compare=False)
+    reset_and_masks: tuple[bytes, bytes, bytes, bytes] = field(
+        init=False, repr=False, compare=False
+    )
     """Little-endian: the reset value, and the masks of the bits that software may write, that
     writing a one clears, and that a function-level reset keeps.
     """
@@ -105,10 +107,10 @@ class Register:
                 clearable |= mask
             if one.sticky:
                 sticky |= mask
-        pictures = tuple(
+        values = tuple(
             number.to_bytes(self.size, "little") for number in (reset, writable, clearable, sticky)
         )
-        object.__setattr__(self, "pictures", pictures)
+        object.__setattr__(self, "reset_and_masks", values)
 
 
 def word(name: str, offset: int, *fields: RegisterField) -> Register:
@@ -165,8 +167,8 @@ class Bank:
             raise ValueError(f"{window.block.name}.{register.name} overlaps or leaves its block")
         used.update(span)
         whole = self._reset, self._rw, self._w1c, self._sticky
-        for picture, bits in zip(whole, register.pictures):
-            picture[span.start : span.stop] = bits
+        for target, value in zip(whole, register.reset_and_masks):
+            target[span.start : span.stop] = value
         if register.on_read:
             self._readers.append((span, window, register.on_read))
         if register.on_write:

@@ -155,7 +155,7 @@ class _Locks:
 
     def write(self, address: int, value: int) -> None:
         self._check(address)
-        self._owners[address] = _contend(self._owners[address], value)
+        self._owners[address] = _owner_after(self._owners[address], value)
 
     def clear(self) -> None:
         """Free every lock."""
@@ -167,7 +167,7 @@ class _Locks:
             raise _Refused
 
 
-def _contend(owner: int, value: int) -> int:
+def _owner_after(owner: int, value: int) -> int:
     """Return a lock's owner after ``value`` was written: the owner stays unless ``value`` is 0.
 
     A free lock (0) takes the value.
@@ -258,4 +258,4 @@ def _next_ticket(regs: RegisterWindow) -> None:
 
 
 def _acquire_or_free(regs: RegisterWindow, before: int) -> None:
-    regs["semaphore"] = _contend(before, regs["semaphore"])
+    regs["semaphore"] = _owner_after(before, regs["semaphore"])

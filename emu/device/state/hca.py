@@ -430,7 +430,7 @@ def _roce_link(vport: NicVport | None, gids: GidTable, vhca: Vhca[Hca]) -> RoceL
     """
     if vport is None:
         return None
-    has_others = vhca.is_manager and vhca.adapter.board.most_ports > 1
+    has_others = vhca.is_manager and vhca.adapter.board.max_ports > 1
     return LagLink(vport, gids, vhca) if has_others else RoceLink(vport, gids)
 
 
