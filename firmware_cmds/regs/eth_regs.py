@@ -124,7 +124,7 @@ def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
     if reg.prio_tc >= PRIORITIES:
         raise CmdError(Status.BAD_PARAM_ERR, "no such priority", f"{reg.prio_tc}")
     counters = counter_groups.read(
-        hca.eth, hca.adapter.passed(), reg.grp, reg.prio_tc, clear=bool(reg.clr)
+        hca.eth, hca.adapter.port_traffic(), reg.grp, reg.prio_tc, clear=bool(reg.clr)
     )
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
 

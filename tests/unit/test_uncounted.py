@@ -39,7 +39,7 @@ def nic_vport():
 
 def of_port(values):
     vport = nic_vport()
-    return set(values(vport.port, vport.passed()))
+    return set(values(vport.port, vport.port_traffic()))
 
 
 def of_vports():

@@ -171,13 +171,13 @@ class Adapter(Generic[NodeT]):
         """Return the functions that have power."""
         return (vhca.node for vhca in self.vhcas.values() if vhca.node is not None)
 
-    def passed(self) -> tuple[Direction, Direction]:
+    def port_traffic(self) -> tuple[Direction, Direction]:
         """Return the physical port's traffic, sent and received, without what was only looped back.
 
         On a board with two ports, RoCE traffic of the LAG's master counts at the port that carried
         it.
         """
-        sent, received = self.switch.passed()
+        sent, received = self.switch.port_traffic()
         if self.board.max_ports == 1:
             return sent, received
         if self.number == MASTER_PORT:

@@ -64,7 +64,7 @@ class Switch(Protocol[NodeT]):
     def give(self, number: int, frame: Frame, /) -> None:
         """Deliver a frame that has passed tables of a switch of the board to a vPort."""
 
-    def passed(self) -> tuple[Direction, Direction]:
+    def port_traffic(self) -> tuple[Direction, Direction]:
         """Return the traffic sent and received by the physical port, without looped-back frames."""
 
 
@@ -112,13 +112,13 @@ class PlainSwitch(Generic[NodeT]):
         """Notify the cable, which ignores functions that are not connected."""
         self.uplink.port_changed(node)
 
-    def passed(self) -> tuple[Direction, Direction]:
+    def port_traffic(self) -> tuple[Direction, Direction]:
         """Return the traffic of the vPort, without frames looped back to the function.
 
         Empty directions before the manager has power.
         """
         vport = self._vhca.nic_vport if self._vhca is not None else None
-        return vport.passed() if vport is not None else (Direction(), Direction())
+        return vport.port_traffic() if vport is not None else (Direction(), Direction())
 
 
 def _lose(frame: Frame) -> None:

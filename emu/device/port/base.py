@@ -159,7 +159,7 @@ class Link(Protocol):
         """
 
     @property
-    def most_payload(self) -> int:
+    def max_payload(self) -> int:
         """Maximum payload of a packet with any opcode on this port's link, in bytes."""
 
     def global_route(self, path: Ads) -> GlobalRoute | None:
@@ -184,7 +184,7 @@ class Link(Protocol):
     def seal(self, frame: bytearray) -> None:
         """Update the invariant CRC of a changed packet in place; do nothing on InfiniBand."""
 
-    def about(self, address: int) -> int | str:
+    def describe_address(self, address: int) -> int | str:
         """Return an address as text, or as a LID."""
 
     def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:

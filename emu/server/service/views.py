@@ -191,7 +191,7 @@ def _item(function: Function, item: Object) -> str:
 
 
 def _qp(function: Function, qp: Qp) -> dict[str, Any]:
-    return {"remote_address": function.hca.link.about(qp.destination)}
+    return {"remote_address": function.hca.link.describe_address(qp.destination)}
 
 
 def _flow_table(function: Function, table: FlowTable) -> dict[str, Any]:

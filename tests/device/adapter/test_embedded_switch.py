@@ -406,19 +406,19 @@ def test_what_has_passed_the_cable(manager, other, wire, fdb):
     send(manager, sq)
     send(other, sender(other))
     manager.hca.switch.receive(Frame(FRAME))
-    passed = manager.hca.switch.passed()
+    passed = manager.hca.switch.port_traffic()
     assert [way.packets for way in passed] == [2, 2]
     assert [way.octets for way in passed] == [2 * len(FRAME)] * 2
     fdb.disconnect()
     send(manager, sq)
-    assert [way.packets for way in manager.hca.switch.passed()] == [3, 2]
+    assert [way.packets for way in manager.hca.switch.port_traffic()] == [3, 2]
 
 
 def test_errors_of_the_cable_are_counted_once(manager, wire, fdb):
     """The manager's vPort counts them before and after the time in which tables decide."""
 
     def errors():
-        received = manager.hca.switch.passed()[1]
+        received = manager.hca.switch.port_traffic()[1]
         return received.errors, received.fcs_errors
 
     enqueue_damaged(manager.hca, Damaged(FRAME))
@@ -437,7 +437,7 @@ def test_another_root_is_no_change_for_what_is_counted(manager, wire, fdb):
     for level in range(2):
         by_source(fdb, (MANAGER, to_vport(VPORT)), level=level)
     send(manager, sq)
-    assert [way.packets for way in manager.hca.switch.passed()] == [1, 0]
+    assert [way.packets for way in manager.hca.switch.port_traffic()] == [1, 0]
 
 
 def test_teardown_ends_the_tables(manager, wire, fdb):
@@ -447,14 +447,14 @@ def test_teardown_ends_the_tables(manager, wire, fdb):
     assert not manager.hca.switch.decides
     manager.driver.must(Op.INIT_HCA)
     manager.hca.switch.receive(Frame(FRAME))
-    assert [way.packets for way in manager.hca.switch.passed()] == [0, 1]
+    assert [way.packets for way in manager.hca.switch.port_traffic()] == [0, 1]
     by_source(fdb, (UPLINK, to_vport(VPORT)))
     manager.hca.switch.receive(Frame(FRAME))
-    assert [way.packets for way in manager.hca.switch.passed()] == [0, 2]
+    assert [way.packets for way in manager.hca.switch.port_traffic()] == [0, 2]
     fdb.disconnect()
     manager.driver.must(Op.TEARDOWN_HCA)
     manager.hca.switch.receive(Frame(FRAME))
-    assert [way.packets for way in manager.hca.switch.passed()] == [0, 3]
+    assert [way.packets for way in manager.hca.switch.port_traffic()] == [0, 3]
 
 
 def test_pause_frames_are_for_the_port(members, manager, wire, fdb):
@@ -462,12 +462,12 @@ def test_pause_frames_are_for_the_port(members, manager, wire, fdb):
     manager.hca.switch.receive(Frame(PAUSE))
     assert manager.hca.eth.flow.received.global_ == 1
     assert received(members[1]) == 0
-    assert [way.packets for way in manager.hca.switch.passed()] == [0, 0]
+    assert [way.packets for way in manager.hca.switch.port_traffic()] == [0, 0]
 
 
 def test_before_anybody_has_power(adapter):
     adapter.switch.receive(Frame(FRAME))
-    assert [way.packets for way in adapter.switch.passed()] == [0, 0]
+    assert [way.packets for way in adapter.switch.port_traffic()] == [0, 0]
 
 
 def test_what_waits_too_long_is_lost(manager, other, wire, fdb):
@@ -476,7 +476,7 @@ def test_what_waits_too_long_is_lost(manager, other, wire, fdb):
     manager.hca.budget.steps = manager.hca.budget.limit + 1
     for _ in range(MAX_WAITING + 3):
         manager.hca.switch.receive(Frame(FRAME))
-    assert manager.hca.switch.passed()[1].discards == 3
+    assert manager.hca.switch.port_traffic()[1].discards == 3
     assert received(other) == 0
 
 

@@ -23,7 +23,7 @@ def peers(cables, clock):
 
 
 def counts(member):
-    sent, received = member.hca.switch.passed()
+    sent, received = member.hca.switch.port_traffic()
     return sent.packets, received.packets
 
 
@@ -67,4 +67,4 @@ def test_another_functions_vport_leads_nowhere(cables, clock):
 def test_before_anybody_has_power():
     switch = made(NoWire()).switch
     switch.receive(FRAME)
-    assert [way.packets for way in switch.passed()] == [0, 0]
+    assert [way.packets for way in switch.port_traffic()] == [0, 0]

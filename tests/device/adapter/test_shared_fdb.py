@@ -91,7 +91,7 @@ def test_failover(shared):
     shared.first.driver.must(Op.MODIFY_LAG, field_select=1, ctx=remap(1, 1))
     send(shared.second.other, queue(shared.second.other))
     assert [port.sent() for port in shared.ports] == [1, 0]
-    passed = [port.adapter.passed()[0].unicast.packets for port in shared.ports]
+    passed = [port.adapter.port_traffic()[0].unicast.packets for port in shared.ports]
     assert passed == [2, 1]
 
 

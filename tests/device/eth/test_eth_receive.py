@@ -635,7 +635,7 @@ def test_frame_to_the_functions_other_domain(hca, node, driver, eth_wire, lead):
     names = ("transmitted_eth_unicast", "transmitted_eth_multicast", "transmitted_eth_broadcast")
     assert sum(getattr(counted, name).packets for name in names) == 3
     assert (counted.received_eth_unicast.packets, counted.local_loopback.packets) == (1, 2)
-    assert [way.packets for way in hca.nic_vport.passed()] == [2, 0]
+    assert [way.packets for way in hca.nic_vport.port_traffic()] == [2, 0]
 
 
 def test_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):
@@ -699,7 +699,7 @@ def test_frames_that_do_not_come_back_to_the_vport(hca, node, driver, eth_wire, 
         assert [frame.data for frame in eth_wire.sent()] == [group]
     counted = driver.must(Op.QUERY_VPORT_COUNTER)
     assert counted.local_loopback.packets == 3
-    assert [way.packets for way in hca.nic_vport.passed()] == [2, 0]
+    assert [way.packets for way in hca.nic_vport.port_traffic()] == [2, 0]
 
 
 def test_super_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):

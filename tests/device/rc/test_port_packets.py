@@ -85,7 +85,7 @@ def test_roce(roce_ends, service):
 
 def _frames(vport):
     """tx_packets_phy and rx_packets_phy; the other groups agree."""
-    of_port = vport.port, vport.passed()
+    of_port = vport.port, vport.port_traffic()
     prm, _ = counter_groups.GROUPS[CountersGroup.IEEE_802_3]
     view = prm.view(counter_groups.read(*of_port, CountersGroup.IEEE_802_3, 0, clear=False))
     found = view.a_frames_transmitted_ok_low, view.a_frames_received_ok_low

@@ -305,10 +305,10 @@ def test_frames_of_a_tis_have_an_affinity(bonded):
             Op.MODIFY_TIS, tisn=tisn, bitmask={"lag_tx_port_affinity": 1},
             ctx={"lag_tx_port_affinity": port},
         )  # fmt: skip
-        before = [function.adapter.passed()[0].packets for function in bonded.functions[:2]]
+        before = [function.adapter.port_traffic()[0].packets for function in bonded.functions[:2]]
         sq.send(frame)
         bonded.master.settle()
-        after = [function.adapter.passed()[0].packets for function in bonded.functions[:2]]
+        after = [function.adapter.port_traffic()[0].packets for function in bonded.functions[:2]]
         sent = [now - then for now, then in zip(after, before)]
         assert sent == ([0, 1] if port == 2 else [1, 0])
 

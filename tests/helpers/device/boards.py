@@ -89,7 +89,7 @@ class Bonded:
 
     def passed(self):
         """What RoCE has sent and received by each port: a pair of packets for each."""
-        ways = [function.adapter.passed() for function in self.functions[:2]]
+        ways = [function.adapter.port_traffic() for function in self.functions[:2]]
         return [
             tuple(way.rdma_unicast.packets for way in (sent, received)) for sent, received in ways
         ]

@@ -104,7 +104,7 @@ class EmbeddedSwitch:
     def _of_manager(self) -> PortTraffic:
         """Return the manager vPort's traffic without looped frames; zeros without a manager."""
         vport = self._manager.nic_vport if self._manager is not None else None
-        return PortTraffic(*vport.passed()) if vport is not None else PortTraffic()
+        return PortTraffic(*vport.port_traffic()) if vport is not None else PortTraffic()
 
     @property
     def decides(self) -> bool:
@@ -126,7 +126,7 @@ class EmbeddedSwitch:
         """
         return source.vhca.vport_number == MANAGER and self.decides
 
-    def passed(self) -> tuple[Direction, Direction]:
+    def port_traffic(self) -> tuple[Direction, Direction]:
         """Return the uplink's traffic, sent and received, since the manager's last reset.
 
         For a time without tables this is the traffic of the manager's vPort, without looped frames.
@@ -164,7 +164,7 @@ class EmbeddedSwitch:
         elif manager.eth.is_up:
             if is_control(frame.data):  # for the port, not for a vPort
                 port = manager.eth
-                port.flow.take(frame.data, manager.clock.now_ns(), port.speed)
+                port.flow.receive_control(frame.data, manager.clock.now_ns(), port.speed)
                 return
             _count(self._cable.received, frame)
             self._enqueue(manager, UPLINK, frame)

@@ -126,10 +126,8 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     assert qp is not None
     to, at = read_av(hca.link, wqe)
     made = (requests.large if wqe.opcode == _LSO else requests.one)(hca, sq, wqe, to, at)
-    if made.length > hca.link.most_payload:
-        raise FrameLengthError(
-            f"{made.length} bytes exceed the {hca.link.most_payload} of a packet"
-        )
+    if made.length > hca.link.max_payload:
+        raise FrameLengthError(f"{made.length} bytes exceed the {hca.link.max_payload} of a packet")
     if qp.state is not _RTS:
         return
     origin = ud.origin_of(hca.link, qp, to)

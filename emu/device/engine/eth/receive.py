@@ -134,7 +134,7 @@ def take(hca: Hca, frame: Frame) -> None:
             received.errors += 1
         elif is_control(data):
             port = vport.port
-            port.flow.take(data, hca.clock.now_ns(), port.speed)
+            port.flow.receive_control(data, hca.clock.now_ns(), port.speed)
         else:
             if hca.is_sniffed:
                 sniffer.copy_received(hca, frame)
@@ -400,7 +400,7 @@ def _of_segment(headers: Headers, data: bytes) -> Headers:
     packet = Headers(
         data, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4, end
     )
-    packet.belong_with(headers)
+    packet.copy_state(headers)
     if isinstance(headers, Marked):
         return marked(packet, headers.registers, headers.source)
     return packet

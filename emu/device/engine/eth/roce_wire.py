@@ -190,7 +190,7 @@ class RoceWire:
         None where frames wait before the train, for a function of this process, and where tables,
         rates, a sniffer or the MTU need separate frames.
         """
-        if not address or mtu > source.link.most_payload:
+        if not address or mtu > source.link.max_payload:
             return None
         if source.rdma_tx.root is not None or source.roce_pacing is not None or source.is_sniffed:
             return None

@@ -102,10 +102,10 @@ def await_credits(hca: Hca, sq: AnySq) -> bool:
     if not credits:
         if not link_partner.since_ns:
             link_partner.since_ns = now
-            flow.pause_received()
+            flow.count_pause_received()
         return True
     if link_partner.since_ns:
-        flow.resume_received(now - link_partner.since_ns)
+        flow.count_resume_received(now - link_partner.since_ns)
         link_partner.since_ns = 0
     link_partner.credit = min(max(credits - link_partner.largest, 0) + 1, MAX_UNCONFIRMED_PACKETS)
     return False

@@ -53,7 +53,7 @@ def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
         and node.wire.node(peer.destination) is hca
         and peer.mtu_bytes == qp.mtu_bytes
         and peer.log_msg_max >= qp.log_msg_max
-        and qp.mtu_bytes <= min(hca.link.most_payload, node.link.most_payload)
+        and qp.mtu_bytes <= min(hca.link.max_payload, node.link.max_payload)
         and _accepts(node, peer, hca, qp)
         and _accepts(hca, qp, node, peer)
     )

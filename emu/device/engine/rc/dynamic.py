@@ -114,7 +114,7 @@ def _accepts(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
     """
     if dct.is_drained or dct.cq.status or not (hca.link.is_up and node.link.is_up):
         return False
-    if min(message.length, qp.mtu_bytes) > min(hca.link.most_payload, node.link.most_payload):
+    if min(message.length, qp.mtu_bytes) > min(hca.link.max_payload, node.link.max_payload):
         return False
     if message.route is not None and node.link.misrouted(*message.route):
         return False

@@ -147,7 +147,7 @@ class FlowControl:
             return True
         return bool(self.pfc_rx & link_partner.pfc_tx & 1 << priority)
 
-    def take(self, frame: bytes, now_ns: int, speed: int) -> None:
+    def receive_control(self, frame: bytes, now_ns: int, speed: int) -> None:
         """Process a received MAC control frame: count it, and pause priorities that the port obeys.
 
         ``speed`` of the link is in Mb/s. A frame to another address, too short or with an unknown
@@ -183,11 +183,11 @@ class FlowControl:
                 time_ns = times[priority] * _QUANTUM_BITS * _NS_PER_BIT_AT_1_MBPS // speed
                 self.received.stop(priority, now_ns, time_ns)
 
-    def ask_to_wait(self) -> None:
+    def count_pause_sent(self) -> None:
         """Count the frame that pauses the link partner; no frame is sent."""
         self._count_sent(0)
 
-    def let_go_on(self, waited_ns: int) -> None:
+    def count_resume_sent(self, waited_ns: int) -> None:
         """Count the frame that resumes the link partner after ``waited_ns``; no frame is sent.
 
         A pause above ``minor_ms`` counts in ``warnings``.
@@ -195,18 +195,18 @@ class FlowControl:
         self._count_sent(waited_ns)
         self.warnings += waited_ns > self.minor_ms * _NS_PER_MS
 
-    def give_up(self, waited_ns: int) -> None:
+    def count_storm(self, waited_ns: int) -> None:
         """Count a pause that lasted too long, in ``storms`` too; the partner then resumes."""
-        self.let_go_on(waited_ns)
+        self.count_resume_sent(waited_ns)
         self.storms += 1
 
-    def pause_received(self) -> None:
+    def count_pause_received(self) -> None:
         """Count the frame by which the partner pauses the port; the caller stops sending."""
         self._count_received(0)
         for priority in _priorities(_ALL if self.pause_rx else self.pfc_rx):
             self.received.transitions[priority] += 1
 
-    def resume_received(self, waited_ns: int) -> None:
+    def count_resume_received(self, waited_ns: int) -> None:
         """Count the frame that resumes the port after ``waited_ns``; the caller sends again."""
         self._count_received(waited_ns)
 

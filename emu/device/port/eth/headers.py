@@ -114,7 +114,7 @@ class Headers:
         self.parser = PARSER
         """Parser settings of the device that steers the frame."""
 
-    def belong_with(self, other: Headers) -> None:
+    def copy_state(self, other: Headers) -> None:
         """Copy ``sqn`` and ``parser`` from other headers of the same packet."""
         self.sqn, self.parser = other.sqn, other.parser
 

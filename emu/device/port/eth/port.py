@@ -68,15 +68,15 @@ class EthPort:
         """Plug the cable in, or pull it; count a link that goes down. No event is sent."""
         was_up = self.is_up
         self.has_cable = up
-        self._count_down(was_up)
+        self._count_link_failure(was_up)
 
     def set_admin(self, *, up: bool) -> None:
         """Enable or disable the port for the driver; count a link that goes down."""
         was_up = self.is_up
         self.admin_up = up
-        self._count_down(was_up)
+        self._count_link_failure(was_up)
 
-    def _count_down(self, was_up: bool) -> None:
+    def _count_link_failure(self, was_up: bool) -> None:
         if was_up and not self.is_up:
             self.link_downed += 1
 

@@ -118,7 +118,7 @@ class NicVport:
         """
         return self.sent, self.received
 
-    def passed(self) -> tuple[Direction, Direction]:
+    def port_traffic(self) -> tuple[Direction, Direction]:
         """Return the totals without looped-back frames."""
         return self.sent.without(self.looped_out), self.received.without(self.looped_in)
 

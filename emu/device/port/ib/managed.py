@@ -106,7 +106,7 @@ class ManagedPort:
         elif info.port_state == PortState.DOWN:
             info.port_state, info.port_physical_state = PortState.INIT, PhysState.LINK_UP
 
-    def may(self, mkey: int, now: int, *, is_set: bool) -> bool:
+    def allows(self, mkey: int, now: int, *, is_set: bool) -> bool:
         """Return whether a request with this M_Key is allowed; count a wrong key (14.2.4.1).
 
         A wrong key is refused for a Set, and for a Get if ``mkey_protect_bits`` guards reads. The
@@ -155,14 +155,14 @@ class ManagedPort:
         _choose(info, given, "link_speed", _ALL_SPEEDS)
         _choose(info, given, "link_speed_ext", _ALL_EXTENDED_SPEEDS)
         if given.port_physical_state:
-            self._train(PhysState(given.port_physical_state))
+            self._take_down(PhysState(given.port_physical_state))
         elif given.port_state == PortState.DOWN:
-            self._train(PhysState.POLLING)
+            self._take_down(PhysState.POLLING)
         elif given.port_state:
             info.port_state = given.port_state
         return ""
 
-    def _train(self, state: PhysState) -> None:
+    def _take_down(self, state: PhysState) -> None:
         """Take the link down; the cable determines whether it trains again."""
         self.info.port_state, self.info.port_physical_state = PortState.DOWN, state
 

@@ -156,7 +156,7 @@ def answer(
     mad = smp.view(data)
     managed = refreshed(port)
     is_set = mad.method != Method.GET
-    if checks_mkey and not managed.may(mad.mkey, now, is_set=is_set):
+    if checks_mkey and not managed.allows(mad.mkey, now, is_set=is_set):
         managed.on_bad_mkey(mad, slid)
         return None
     if mad.method == Method.TRAP_REPRESS:

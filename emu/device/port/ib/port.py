@@ -190,7 +190,7 @@ class IbPort(IbCounts):
         return lrh.size + GRH_BYTES if is_global else lrh.size
 
     @property
-    def most_payload(self) -> int:
+    def max_payload(self) -> int:
         """The MTU, which does not include headers (IBTA 7.7.8)."""
         return self.mtu
 
@@ -220,7 +220,7 @@ class IbPort(IbCounts):
     def seal(self, frame: bytearray) -> None:
         """Do nothing, as the invariant CRC is not checked."""
 
-    def about(self, address: int) -> int:
+    def describe_address(self, address: int) -> int:
         """Return the LID."""
         return address
 

@@ -110,7 +110,7 @@ def taken_at_qp0(data: bytes) -> bytes | None:
     is_request = mad.method in (Method.GET, Method.SET)
     if mad.mgmt_class not in CLASSES or not is_request or mad.attr_id == SmpAttr.SM_INFO:
         return None
-    if mad.mgmt_class == DIRECTED and not arrived(mad, port_num=1):
+    if mad.mgmt_class == DIRECTED and not turn_back(mad, port_num=1):
         return None
     return bytes(mad)
 
@@ -120,7 +120,7 @@ def is_smp(data: bytes) -> bool:
     return len(data) == MAD_BYTES and data[1] in CLASSES
 
 
-def arrived(mad: Smp, port_num: int) -> bool:
+def turn_back(mad: Smp, port_num: int) -> bool:
     """Reverse a directed request received by a port; return whether its route ends here.
 
     False, without a change, for a response, a route that goes on, or a ``dr_dlid`` other than the

@@ -180,13 +180,13 @@ class FunctionPort(SegmentPort):
         if not since:
             if not found:
                 self._full_since_ns = now_ns
-                flow.ask_to_wait()
+                flow.count_pause_sent()
         elif found:
             self._full_since_ns = 0
-            flow.let_go_on(now_ns - since)
+            flow.count_resume_sent(now_ns - since)
         elif now_ns - since > flow.patience_ns:
             self._full_since_ns = 0
-            flow.give_up(now_ns - since)
+            flow.count_storm(now_ns - since)
             self._ignored_until_ns = now_ns + IGNORED_NS
             return MANY
         return found

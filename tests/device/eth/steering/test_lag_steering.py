@@ -87,7 +87,7 @@ def ends(clock):
 def test_a_rule_holds_for_both_ports(ends):
     assert ends.arrives(frame(USER), 1) == [0, 0, 1]
     assert ends.arrives(frame(USER), 2) == [0, 0, 1]
-    counted = [function.adapter.passed()[1].packets for function in ends.bonded.functions[:2]]
+    counted = [function.adapter.port_traffic()[1].packets for function in ends.bonded.functions[:2]]
     assert counted == [1, 1]
 
 
@@ -103,7 +103,7 @@ def test_a_super_frame_too(clock, kind, wanted):
     ends.rule(ends.demux(), ends.user.to, kind=kind)
     large = Frame(EthPacket(payload=bytes(3000), protocol=TCP).frame(), gso_size=1000, checked=True)
     assert ends.arrives(large) == wanted
-    assert ends.bonded.functions[1].adapter.passed()[1].packets == 3
+    assert ends.bonded.functions[1].adapter.port_traffic()[1].packets == 3
 
 
 @pytest.mark.parametrize("port", [1, 2])

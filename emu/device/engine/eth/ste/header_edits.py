@@ -71,7 +71,7 @@ def moved(headers: Headers, edits: Sequence[Move]) -> bytes:
             if frame is headers.frame:
                 return headers
             anew = parse(frame, whole=False)
-            anew.belong_with(headers)
+            anew.copy_state(headers)
             return anew
 
         frame = move.change(before, headers_of)

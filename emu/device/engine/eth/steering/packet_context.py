@@ -71,7 +71,7 @@ def each_of(
     now = packet.frame
     for data in plain(Frame(headers.frame, now.gso_size, now.checked, now.filled)):
         one = PacketContext(Frame(data), headers.source)
-        one.headers.belong_with(headers)
+        one.headers.copy_state(headers)
         one.headers.registers = headers.registers
         yield one, one.headers
 

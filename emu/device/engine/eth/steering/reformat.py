@@ -136,7 +136,7 @@ costs(_MATCHED_COST, _of_inner)
 
 def _matched(frame: bytes, before: Headers) -> Hashable:
     inner = parse(frame, whole=False)
-    inner.belong_with(before)
+    inner.copy_state(before)
     return base(inner), third_tag(inner), *[part(inner) for part in _ALL_PARTS]
 
 

@@ -313,7 +313,7 @@ def _reshaped(headers: Headers, step: Any) -> Marked:
     if frame is headers.frame:
         return headers if isinstance(headers, Marked) else marked(headers, {})
     after = parse(frame, whole=False)
-    after.belong_with(headers)
+    after.copy_state(headers)
     if isinstance(headers, Marked):
         return marked(after, headers.registers, headers.source)
     return marked(after, {})
@@ -341,7 +341,7 @@ def _with_frame(headers: Headers, frame: bytes, registers: dict[int, int]) -> Ma
         frame, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4,
         headers.end, headers.fragment,
     )  # fmt: skip
-    packet.belong_with(headers)
+    packet.copy_state(headers)
     packet.registers = registers
     packet.source = packet.gvmi = 0
     if isinstance(headers, Marked):

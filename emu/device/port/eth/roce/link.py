@@ -115,7 +115,7 @@ class RoceLink:
         return self.gids.changes, self._vport.oper_mtu
 
     @property
-    def most_payload(self) -> int:
+    def max_payload(self) -> int:
         """Payload bytes of a frame of the MTU with the longest headers."""
         return self._vport.oper_mtu - _MAX_OVERHEAD
 
@@ -173,7 +173,7 @@ class RoceLink:
         """Update the invariant CRC."""
         seal(frame, network_header(frame))
 
-    def about(self, address: int) -> str:
+    def describe_address(self, address: int) -> str:
         """Return GID and MAC address as text."""
         _, mac, gid = parts_of(address)
         return f"{text(gid)} at {mac.hex(':')}"

@@ -69,7 +69,7 @@ class SmpSwitch:
             self._answer(mad, origin.lid, entry)
         elif mad.status & DIRECTION:
             self._forward_response(mad)
-        elif sma.arrived(mad, entry):
+        elif sma.turn_back(mad, entry):
             self._answer(mad, origin.lid, entry)
         else:
             self._forward_request(mad, entry)

@@ -62,7 +62,7 @@ def may(request: SmpRequest, mad: Smp) -> bool:
     A wrong key counts as a violation at the port; see ``ManagedPort.may``.
     """
     port = request.node.end(request.entry)
-    return port.may(mad.mkey, request.now, is_set=mad.method != Method.GET)
+    return port.allows(mad.mkey, request.now, is_set=mad.method != Method.GET)
 
 
 def answer(request: SmpRequest, data: bytes) -> bytes:
