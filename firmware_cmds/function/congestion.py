@@ -115,7 +115,7 @@ def modify_cong_params(
         setattr(point, name, value)
 
 
-def _statuses(
+def _enabled_by_priority(
     hca: Hca, cmd: layout.QueryCongStatusIn | layout.ModifyCongStatusIn, capability: str
 ) -> tuple[Congestion, list[bool]]:
     """Return the congestion control and the switches of the command's point, one for each priority.
@@ -139,7 +139,7 @@ def query_cong_status(
     Refuse with BAD_OP_ERR without cc_query_allowed, and another cong_protocol or a priority above 7
     with BAD_PARAM_ERR.
     """
-    _, statuses = _statuses(hca, cmd, "cc_query_allowed")
+    _, statuses = _enabled_by_priority(hca, cmd, "cc_query_allowed")
     out.enable = statuses[cmd.priority]
 
 
@@ -157,7 +157,7 @@ def modify_cong_status(
     Refuse with BAD_OP_ERR without cc_modify_allowed, and another cong_protocol or a priority above
     7 with BAD_PARAM_ERR.
     """
-    congestion, statuses = _statuses(hca, cmd, "cc_modify_allowed")
+    congestion, statuses = _enabled_by_priority(hca, cmd, "cc_modify_allowed")
     congestion.enable(statuses, cmd.priority, enabled=bool(cmd.enable))
 
 

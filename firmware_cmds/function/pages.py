@@ -51,7 +51,7 @@ def manage_pages(hca: Hca, cmd: layout.ManagePagesIn, out: layout.ManagePagesOut
     short list gets BAD_INP_LEN_ERR, more than MAX_PAGES LIM_ERR.
     """
     if cmd.op_mod == PageOp.GIVE:
-        yield from _give(hca, cmd)
+        yield from _take_pages(hca, cmd)
     elif cmd.op_mod == PageOp.TAKE:
         pages = hca.fwpages.reclaim(min(cmd.input_num_entries, len(out.pas)))
         out.pas.put_words(pages)
@@ -60,7 +60,7 @@ def manage_pages(hca: Hca, cmd: layout.ManagePagesIn, out: layout.ManagePagesOut
         raise CmdError(Status.BAD_PARAM_ERR, "unknown MANAGE_PAGES op_mod", f"{cmd.op_mod}")
 
 
-def _give(hca: Hca, cmd: layout.ManagePagesIn) -> Portions[None]:
+def _take_pages(hca: Hca, cmd: layout.ManagePagesIn) -> Portions[None]:
     """Add the pages of the command to the firmware's, all or none.
 
     Raises BAD_INP_LEN_ERR for a short list, LIM_ERR above MAX_PAGES. Raises BAD_PARAM_ERR for a

@@ -51,7 +51,7 @@ def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
     mkey_context.check(hca.qps, ctx, may_encrypt=bool(hca.caps.general.crypto))
     mode = mkey_context.access_mode(ctx)
-    if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _has_pages_of_its_own(cmd, mode):
+    if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _is_over_umem(cmd, mode):
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "a user context may only create keys over a umem",
@@ -112,7 +112,7 @@ def _is_fixed(ctx: layout.Mkc) -> bool:
     return not (ctx.length64 or ctx.free or ctx.umr_en)
 
 
-def _has_pages_of_its_own(cmd: layout.CreateMkeyIn, mode: int) -> bool:
+def _is_over_umem(cmd: layout.CreateMkeyIn, mode: int) -> bool:
     """Return whether the key's pages are in a umem.
 
     A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address. Return
@@ -136,7 +136,7 @@ def _translations(hca: Hca, cmd: layout.CreateMkeyIn, ctx: layout.Mkc, mode: int
             )
         return b""
     entries = octwords * 2 if mode == _MTT else octwords
-    limit = _most_entries(hca.caps, mode)
+    limit = _max_entries(hca.caps, mode)
     if entries > limit:
         raise CmdError(
             Status.LIM_ERR, "more entries than a memory key of this mode takes",
@@ -162,7 +162,7 @@ def _translations(hca: Hca, cmd: layout.CreateMkeyIn, ctx: layout.Mkc, mode: int
     return bytes(given[:actual])
 
 
-def _most_entries(caps: Caps, mode: int) -> int:
+def _max_entries(caps: Caps, mode: int) -> int:
     if mode == _KLMS:
         return 1 << int(caps.general.log_max_klm_list_size)
     return MAX_MTT_ENTRIES if mode == _MTT else MAX_KSM_ENTRIES

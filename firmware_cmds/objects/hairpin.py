@@ -75,7 +75,7 @@ def _check_sizes(caps: Caps, wq: Wq) -> None:
         )
 
 
-def sender(hca: Hca, rq: Rq, state: RqState, ctx: Rqc) -> Peer | None:
+def sender_peer(hca: Hca, rq: Rq, state: RqState, ctx: Rqc) -> Peer | None:
     """Return the send queue that a receive queue is paired with when it enters ``state``.
 
     A new peer is read from ``ctx`` only from RST to RDY; other changes keep the present one, and
@@ -96,7 +96,7 @@ def sender(hca: Hca, rq: Rq, state: RqState, ctx: Rqc) -> Peer | None:
     return peer
 
 
-def receiver(hca: Hca, sq: HairpinSq, state: SqState, ctx: Sqc) -> Peer | None:
+def receiver_peer(hca: Hca, sq: HairpinSq, state: SqState, ctx: Sqc) -> Peer | None:
     """Return the receive queue that a send queue is paired with when it enters ``state``.
 
     A new peer is read from ``ctx`` only from RST to RDY; other changes keep the present one, and

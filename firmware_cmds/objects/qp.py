@@ -339,7 +339,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
         source = qp.state
         what = _checked(hca, op, qp, cmd) if modifies else None
         migrates = what is not None and migration.selects_migration(qp, cmd.qpc, what)
-        paces = _paces(hca, qp, cmd) if modifies else None
+        paces = _requested_paces(hca, qp, cmd) if modifies else None
         qp.encode()
         if what is not None:
             _apply_extension(qp, cmd)
@@ -392,7 +392,7 @@ def _apply_extension(qp: Qp, cmd: Modify) -> None:
         qp.has_mmo = bool(ext.mmo)
 
 
-def _paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace | None] | None:
+def _requested_paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace | None] | None:
     """Return the rates of the queue groups that the queue pair joins; None for no change.
 
     The pair is requester and responder; None in it means no group. Only the responder of RC may

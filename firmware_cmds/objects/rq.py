@@ -236,7 +236,7 @@ def modify_rq(hca: Hca, cmd: layout.ModifyRqIn, out: layout.ModifyRqOut) -> None
         raise CmdError(Status.BAD_PARAM_ERR, "RQ field cannot be modified", f"{unknown:#x}")
     if mask & ModifyRq.SCATTER_FCS:
         _check_fcs(hca.caps, cmd.ctx)
-    peer = hairpin.sender(hca, rq, state, cmd.ctx) if rq.hairpin is not None else None
+    peer = hairpin.sender_peer(hca, rq, state, cmd.ctx) if rq.hairpin is not None else None
     if mask & ModifyRq.RQ_COUNTER_SET_ID:
         rq.count_into(counter_set(hca.counters, cmd.ctx.counter_set_id))
         rq.ctx.counter_set_id = cmd.ctx.counter_set_id

@@ -73,13 +73,15 @@ def set_pp_rate_limit(
 def create_scheduling_element(
     hca: Hca, cmd: layout.CreateSchedulingElementIn, out: layout.CreateSchedulingElementOut
 ) -> None:
-    """Create a scheduling element; see :func:`_made`.
+    """Create a scheduling element; see :func:`_create_element`.
 
     The element is a TSAR, a queue group or a vPort of the tree scheduling_hierarchy. Refuse an
     unsupported type or parent with BAD_PARAM_ERR, a tree that is too deep with LIM_ERR, an unknown
     parent with BAD_RES_ERR.
     """
-    out.scheduling_element_id = _made(hca, cmd.scheduling_hierarchy, cmd.scheduling_context)
+    out.scheduling_element_id = _create_element(
+        hca, cmd.scheduling_hierarchy, cmd.scheduling_context
+    )
 
 
 def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
@@ -87,12 +89,12 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
 
     Processes create theirs by this command (rdma-core: mlx5dv_sched_nic_create), below elements of
     their own. Raises LIM_ERR for more than one element, BAD_PARAM_ERR for the switch's tree, and as
-    :func:`_made`.
+    :func:`_create_element`.
     """
     obj = _object(cmd.object)
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one scheduling element")
-    return _made(hca, obj.scheduling_hierarchy, obj.sched_context)
+    return _create_element(hca, obj.scheduling_hierarchy, obj.sched_context)
 
 
 def modify(hca: Hca, cmd: ModifyGeneralObjectIn) -> None:
@@ -124,7 +126,7 @@ def _object(given: Iterable[bytes]) -> layout.SchedElem:
     return obj
 
 
-def _made(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
+def _create_element(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
     """Create a TSAR that shares by weight, a queue group or a vPort; return its number.
 
     Without a parent (0) the element is the root of a tree. A vPort has one element at most; its
@@ -147,7 +149,7 @@ def _made(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
         _check_tree(parent, hierarchy)
         if parent.ctx.element_type != TSAR:
             raise CmdError(Status.BAD_PARAM_ERR, "parent_element_id is not a TSAR")
-        if sum(1 for _ in parent.up()) >= _most_depth(hca, hierarchy):
+        if sum(1 for _ in parent.up()) >= _max_depth(hca, hierarchy):
             raise CmdError(Status.LIM_ERR, "scheduling tree is too deep")
     _check_share(hca, ctx)
     vport = _vport_of(hca, ctx) if ctx.element_type == VPORT else None
@@ -159,7 +161,7 @@ def _made(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
     number = hca.scheduling_elements.add(element)
     if vport is not None:
         vport.element = element
-        _apply(hca, element)
+        _repace_queues(hca, element)
     return number
 
 
@@ -187,7 +189,7 @@ def _vport_of(hca: Hca, ctx: layout.SchedulingContext) -> EswVport:
     return hca.eswitch.vport(number)
 
 
-def _most_depth(hca: Hca, hierarchy: int) -> int:
+def _max_depth(hca: Hca, hierarchy: int) -> int:
     return 1 << hca.caps.qos.log_esw_max_sched_depth if hierarchy == E_SWITCH else MAX_DEPTH
 
 
@@ -212,7 +214,7 @@ def _check_tree(element: SchedulingElement, hierarchy: int) -> None:
         )
 
 
-def _apply(hca: Hca, element: SchedulingElement) -> None:
+def _repace_queues(hca: Hca, element: SchedulingElement) -> None:
     """Apply a changed element to the send queues that it limits, over the next rounds.
 
     An element of the NIC's tree changes this function, one of the switch's tree all functions of
@@ -271,7 +273,7 @@ def _change(
     if mask & _MAX_AVERAGE_BW:
         element.ctx.max_average_bw = given.max_average_bw
         element.decode()
-        _apply(hca, element)
+        _repace_queues(hca, element)
 
 
 @command(
@@ -323,4 +325,4 @@ def _remove(hca: Hca, hierarchy: int, number: int) -> None:
     if element.ctx.element_type == VPORT:
         assert hca.eswitch is not None
         hca.eswitch.vport(element.ctx.element_attributes & _VPORT_NUMBER).element = None
-        _apply(hca, element)
+        _repace_queues(hca, element)

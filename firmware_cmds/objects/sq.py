@@ -56,7 +56,7 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
         raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
     if ctx.hairpin:
         sender = hairpin.send_queue(hca, ctx, _tis(hca.tises, ctx))
-        sender.group = _paced_by(hca, ctx)
+        sender.group = _queue_group(hca, ctx)
         _add(hca, sender, out)
         return
     if wq.wq_type != WqType.CYCLIC or wq.log_wq_stride != LOG_WQEBB:
@@ -75,7 +75,7 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "allow_swp")
     if ctx.min_wqe_inline_mode > max(InlineMode):
         raise CmdError(Status.BAD_PARAM_ERR, "no such inline mode", f"{ctx.min_wqe_inline_mode}")
-    group = _paced_by(hca, ctx)
+    group = _queue_group(hca, ctx)
     hca.need_uar(wq.uar_page)
     cq, pd, tis = hca.cqs.need(ctx.cqn), hca.pds.need(wq.pd), _tis(hca.tises, ctx)
     ts_cq = _ts_cq(hca, ctx)
@@ -90,7 +90,7 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
     _add(hca, sq, out)
 
 
-def _paced_by(hca: Hca, ctx: layout.Sqc) -> SchedulingElement | None:
+def _queue_group(hca: Hca, ctx: layout.Sqc) -> SchedulingElement | None:
     """Return the queue group of the queue, if it has one; else None.
 
     Raises BAD_RES_ERR for an unknown group, BAD_PARAM_ERR for an empty entry of the pacing table.
@@ -143,7 +143,7 @@ def modify_sq(hca: Hca, cmd: layout.ModifySqIn, out: layout.ModifySqOut) -> None
         raise CmdError(Status.BAD_PARAM_ERR, "SQ field cannot be modified", f"{unknown:#x}")
     if mask & _RATE_LIMIT:
         _check_rate(hca, cmd.ctx)
-    peer = hairpin.receiver(hca, sq, state, cmd.ctx) if isinstance(sq, HairpinSq) else None
+    peer = hairpin.receiver_peer(hca, sq, state, cmd.ctx) if isinstance(sq, HairpinSq) else None
     group = queue_group(hca, cmd.ctx.qos_queue_group_id) if mask & _QUEUE_GROUP else None
     if mask & _RATE_LIMIT:
         sq.ctx.packet_pacing_rate_limit_index = cmd.ctx.packet_pacing_rate_limit_index

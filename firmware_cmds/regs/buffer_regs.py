@@ -115,7 +115,7 @@ def _set_sbpr(hca: Hca, reg: layout.SbprReg) -> None:
     _sbpr(hca, reg)
 
 
-def _place(reg: layout.SbcmReg) -> tuple[int, int]:
+def _quota_key(reg: layout.SbcmReg) -> tuple[int, int]:
     if reg.pg_buff >= port_buffers.NETWORK_BUFFERS or reg.dir >= port_buffers.DIRECTIONS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such receive buffer", f"{reg.pg_buff}")
     return reg.dir, reg.pg_buff
@@ -123,7 +123,7 @@ def _place(reg: layout.SbcmReg) -> tuple[int, int]:
 
 def _sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
     """Fill in the quota of a receive buffer in a pool; without a setting, the default one."""
-    share = hca.eth.buffers.shares.get(_place(reg), BufferQuota())
+    share = hca.eth.buffers.shares.get(_quota_key(reg), BufferQuota())
     reg.pool, reg.infi_max = share.pool, share.infinite
     reg.min_buff, reg.max_buff = share.least, share.most
     reg.exc = reg.buff_occupancy = reg.max_buff_occupancy = 0
@@ -131,11 +131,11 @@ def _sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
 
 def _set_sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
     """Set a receive buffer's quota in a pool; an unknown pool or buffer gets BAD_PARAM_ERR."""
-    place = _place(reg)
+    key = _quota_key(reg)
     if reg.pool >= port_buffers.POOLS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such buffer pool", f"{reg.pool}")
     share = BufferQuota(reg.pool, reg.min_buff, reg.max_buff, bool(reg.infi_max))
-    hca.eth.buffers.shares[place] = share
+    hca.eth.buffers.shares[key] = share
     _sbcm(hca, reg)
 
 

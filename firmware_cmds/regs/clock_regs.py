@@ -25,7 +25,7 @@ _SET_TIME, _ADJUST_TIME, _ADJUST_FREQUENCY = 1, 2, 3
 """Values of mtutc_reg.operation (mlx5_ifc.h: MLX5_MTUTC_OPERATION_*)."""
 _PPB, _SCALED_PPM = 0, 1
 """Values of mtutc_reg.freq_adj_units."""
-_LOG_MOST_PPB = 26
+_LOG_MAX_PPB = 26
 """log2 of the largest correction, 67 ms in a second; Linux uses up to 50 ms
 (mlx5_ptp_clock_info.max_adj).
 """
@@ -53,7 +53,7 @@ def _mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
     """
     _check_clock(hca)
     seconds, rest = divmod(hca.adapter.real_time.at(hca.clock.now_ns()), SECOND_NS)
-    reg.log_max_freq_adjustment = _LOG_MOST_PPB
+    reg.log_max_freq_adjustment = _LOG_MAX_PPB
     reg.utc_sec, reg.utc_nsec = seconds & 0xFFFFFFFF, rest
 
 
@@ -89,7 +89,7 @@ def _correction(reg: layout.MtutcReg) -> int:
     scaled = (
         freq_adjustment if reg.freq_adj_units == _SCALED_PPM else (freq_adjustment << 16) // 1000
     )
-    if abs(scaled) > (1 << _LOG_MOST_PPB << 16) // 1000:
+    if abs(scaled) > (1 << _LOG_MAX_PPB << 16) // 1000:
         raise CmdError(Status.BAD_PARAM_ERR, "frequency adjustment too large", f"{freq_adjustment}")
     return scaled
 

@@ -61,7 +61,7 @@ def _info(model: Model) -> bytes:
     )  # fmt: skip
 
 
-def _called(reg: layout.ResourceDump) -> bytes:
+def _request_segment(reg: layout.ResourceDump) -> bytes:
     """Return the segment that repeats the request."""
     names = ("index1", "index2", "num_of_obj1", "num_of_obj2")
     return _segment(
@@ -124,7 +124,7 @@ def _read_behind(contents: Contents, first: int, at: int, length: int) -> bytes:
 
 def _stream(hca: Hca, reg: layout.ResourceDump) -> list[Contents]:
     """Return the whole dump of a request: information, request, menu or object, end."""
-    head = made(_info(hca.model) + _called(reg))
+    head = made(_info(hca.model) + _request_segment(reg))
     end = made(_segment_end())
     if reg.segment_type == SegmentType.MENU:
         return [head, made(_menu()), end]
@@ -136,7 +136,7 @@ def _segment_end() -> bytes:
     return bytes(header.new(length_dw=1, segment_type=SegmentType.TERMINATE))
 
 
-def _part(stream: list[Contents], at: int, room: int) -> bytes:
+def _read_stream(stream: list[Contents], at: int, room: int) -> bytes:
     """Return at most ``room`` bytes of the stream from ``at`` on; none beyond its end."""
     parts = []
     for contents in stream:
@@ -165,12 +165,12 @@ def _dump(hca: Hca, reg: layout.ResourceDump) -> None:
     if at > total:
         raise CmdError(Status.BAD_PARAM_ERR, "dump continues after its end", f"{at:#x}")
     try:
-        data = _part(stream, at, room)
+        data = _read_stream(stream, at, room)
     except DmaError as error:
         raise CmdError(
             Status.BAD_RES_STATE_ERR, "object's memory can no longer be read", str(error)
         ) from None
-    _give(hca, reg, data)
+    _deliver(hca, reg, data)
     at += len(data)
     if at >= total:
         hca.dumped.clear()
@@ -179,7 +179,7 @@ def _dump(hca: Hca, reg: layout.ResourceDump) -> None:
     reg.seq_num = reg.seq_num + 1 & _SEQ_NUM_MASK
 
 
-def _give(hca: Hca, reg: layout.ResourceDump, data: bytes) -> None:
+def _deliver(hca: Hca, reg: layout.ResourceDump, data: bytes) -> None:
     """Put a chunk into the register or memory; BAD_PARAM_ERR for memory that cannot be written."""
     if reg.inline_dump:
         reg.inline_data = data.ljust(layout.INLINE_BYTES, b"\0")

@@ -185,7 +185,7 @@ def create_flow_table(
     table = FlowTable(ctx, miss, table_type, vport, is_demux)
     out.table_id = hca.flow_tables.add(table)
     if ctx.sw_owner:
-        software.enter(hca, table)
+        software.take_ownership(hca, table)
         domain_of(hca, table).software = table.software
     elif hca.icm is not None:
         out.assign(parts(icm_address(IcmKind.FLOW_TABLE, table.handle)))

@@ -155,7 +155,7 @@ def action_of(
         _steps(hca, table, ctx),
         metering_of(hca, table, ctx),
     )
-    if sum(bool(target.holds()) for target in action.vports) > _most_reformats(hca):
+    if sum(bool(target.holds()) for target in action.vports) > _max_reformats(hca):
         raise CmdError(Status.LIM_ERR, "more reformats than log_max_fdb_encap_uplink")
     steering.check_action(table, action, ignores_level=ignores_level)
     return action
@@ -243,7 +243,7 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     )
 
 
-def _most_reformats(hca: Hca) -> int:
+def _max_reformats(hca: Hca) -> int:
     """Return the maximum number of destinations with their own packet reformat in one entry."""
     return 1 << hca.caps.eswitch.log_max_fdb_encap_uplink
 

@@ -45,7 +45,7 @@ def check_is_firmwares(table: FlowTable) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "flow table is owned by software", f"{table!r}")
 
 
-def enter(hca: Hca, table: FlowTable) -> None:
+def take_ownership(hca: Hca, table: FlowTable) -> None:
     """Let software own a table: packets follow the entries in ICM from its roots on.
 
     The walker over ICM is shared by all tables of the function, and created for the first one.
