@@ -133,8 +133,8 @@ class Channel:
         )
         self.sge = size, netdev.key, netdev.memory.alloc(size, 4096)
         for _ in range(1024):
-            self.rq.post(self.sge, tell=False)
-        self.rq.tell()
+            self.rq.post(self.sge, update_record=False)
+        self.rq.write_record()
 
     def clean(self) -> int:
         """Poll the completions, and post as many requests; return their number."""
@@ -142,9 +142,9 @@ class Channel:
         while self.rq.cq.peek() is not None:
             self.rq.cq.ci += 1
             found += 1
-            self.rq.post(self.sge, tell=False)
-        self.rq.cq.tell()
-        self.rq.tell()
+            self.rq.post(self.sge, update_record=False)
+        self.rq.cq.write_record()
+        self.rq.write_record()
         return found
 
 

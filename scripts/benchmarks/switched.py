@@ -27,7 +27,7 @@ from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, SwIcm
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
-from emu.driver.ethernet.flow_fields import match_beside, to_table
+from emu.driver.ethernet.flow_fields import match_misc, to_table
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, TCP
 from emu.driver.ethernet.steering_entries import SoftwareTables, always_miss, entry, index_of
@@ -67,9 +67,9 @@ class Representor(Netdev):
         """Create the tables before the representors' (core/en_rep.c, core/eswitch_offloads.c)."""
         root = super().steer(flows)
         front = flows.table(0, log_size=2)
-        criteria = match_beside({0: 0xFFFF_0000})
+        criteria = match_misc({0: 0xFFFF_0000})
         group = flows.group(front, 0, 0, enable=_MISC_2, match_criteria=criteria)
-        flows.entry(front, 0, group, to_table(root), value=match_beside({0: MARK}))
+        flows.entry(front, 0, group, to_table(root), value=match_misc({0: MARK}))
         return front
 
     def _tag(self, number: int) -> bytes:

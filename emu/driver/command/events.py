@@ -17,7 +17,7 @@ from layouts.rings.eqe import EQE_BYTES, eqe, eqe_cmd
 if TYPE_CHECKING:
     from layouts.rings.eqe import Eqe
 
-_ARM, _TELL = 0x40, 0x48
+_ARM, _UPDATE = 0x40, 0x48
 """Offsets of the doorbells in the UAR page."""
 
 
@@ -114,9 +114,9 @@ class EventQueue:
         """Write the consumer index and request an interrupt."""
         self._doorbell(_ARM)
 
-    def tell(self) -> None:
+    def update_ci(self) -> None:
         """Write the consumer index without arming."""
-        self._doorbell(_TELL)
+        self._doorbell(_UPDATE)
 
     def _doorbell(self, offset: int) -> None:
         value = self.eqn << 24 | self.ci & 0xFFFFFF

@@ -95,7 +95,7 @@ class Gateway:
             at = following
         return words
 
-    def set_lock(self, lock: int, *, take: bool) -> bool:
+    def set_semaphore(self, lock: int, *, take: bool) -> bool:
         """Take or release the semaphore at address ``lock``; return whether that succeeded.
 
         False means that another holds it. The semaphore space stays selected

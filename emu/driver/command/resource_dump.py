@@ -27,7 +27,9 @@ class Registered(Protocol):
         """Return its bytes."""
 
 
-def ask(driver: Commands, kind: int, index1: int = 0, op_mod: int = 1, **fields: Any) -> Any:
+def access_once(
+    driver: Commands, kind: int, index1: int = 0, op_mod: int = 1, **fields: Any
+) -> Any:
     """Access the register once; return it as answered. Raises DriverError if it is refused.
 
     ``op_mod`` 1 reads, 0 writes; both make the device dump.
@@ -45,7 +47,7 @@ def inline(driver: Commands, kind: int, index1: int = 0) -> bytes:
     """
     data, opaque, number = b"", 0, _FIRST_SEQ
     while True:
-        reg = ask(
+        reg = access_once(
             driver, kind, index1, inline_dump=1, device_opaque=opaque, seq_num=number,
             num_of_obj1=1,
         )  # fmt: skip
@@ -67,7 +69,7 @@ def in_memory(
     """
     data, opaque, size = b"", 0, room
     while True:
-        reg = ask(
+        reg = access_once(
             driver, kind, index1, op_mod=0, mkey=region.key, address=region.va, size=size,
             device_opaque=opaque, num_of_obj1=1,
         )  # fmt: skip

@@ -64,26 +64,26 @@ class CompressedQueue(CompletionQueue):
         Compressed packets are expanded here and counted in ``sessions`` and ``compressed``.
         """
         if not self._expanded:
-            self._look()
+            self._expand_next()
         return self._expanded[0] if self._expanded else None
 
-    def poll(self, *, tell: bool = True) -> Found | None:
+    def poll(self, *, update_record: bool = True) -> Found | None:
         """Return the next completion and consume its entry; None while the device owns it.
 
-        ``tell`` also writes the consumer index into the doorbell record.
+        ``update_record`` also writes the consumer index into the doorbell record.
         """
         raw = self.peek()
         if raw is None:
             return None
         self._expanded.popleft()
         if self.layout is CompressionLayout.BASIC:
-            self._take_owner()
+            self._write_owner()
         self.ci += 1
-        if tell:
-            self.tell()
+        if update_record:
+            self.write_record()
         return completion_of(raw)
 
-    def _take_owner(self) -> None:
+    def _write_owner(self) -> None:
         """Write the owner bit of the next entry, as a session's entries are unwritten.
 
         The device writes only the title and the arrays of mini CQEs of a session.
@@ -92,7 +92,7 @@ class CompressedQueue(CompletionQueue):
         owner = bytes((self.ci >> self.log_size & 1,))
         self.node.memory.write(self.pages[at // PAGE] + at % PAGE + OP_OWN, owner)
 
-    def _look(self) -> None:
+    def _expand_next(self) -> None:
         """Expand the next entry, or the session that begins there, into ``_expanded``.
 
         Do nothing while the device owns the entry. A single entry becomes the title of later

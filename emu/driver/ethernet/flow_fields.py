@@ -26,7 +26,7 @@ def match(inner: Mapping[str, int] | None = None, **outer: int) -> bytes:
     return bytes(param)
 
 
-def match_beside(registers: Mapping[int, int] | None = None, **misc: int) -> bytes:
+def match_misc(registers: Mapping[int, int] | None = None, **misc: int) -> bytes:
     """Return an fte_match_param with these registers C, by number, and these misc_parameters."""
     param = fte_match_param.new()
     for name, value in misc.items():

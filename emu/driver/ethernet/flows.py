@@ -118,7 +118,7 @@ class Flows:
         """Create a flow counter; return its number."""
         return int(self.driver.must(Op.ALLOC_FLOW_COUNTER).flow_counter_id)
 
-    def counted(self, number: int) -> tuple[int, int]:
+    def query_counter(self, number: int) -> tuple[int, int]:
         """Return packets and bytes of a flow counter.
 
         The counter is not cleared. Raises DriverCommandError for an unknown one.

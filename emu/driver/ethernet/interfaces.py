@@ -91,7 +91,7 @@ def modify_rqt(driver: Driver, rqtn: int, rqns: Sequence[int]) -> None:
     driver.must(Op.MODIFY_RQT, rqtn=rqtn, bitmask={"rqn_list": 1}, ctx=fields, extra=extra)
 
 
-def listed(driver: Driver, rqtn: int, room: int = 256) -> tuple[int, int, list[int]]:
+def query_rqt(driver: Driver, rqtn: int, room: int = 256) -> tuple[int, int, list[int]]:
     """Return (rqt_max_size, rqt_actual_size, RQ numbers) of an RQT by QUERY_RQT.
 
     At most ``room`` numbers are returned.

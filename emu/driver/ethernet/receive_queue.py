@@ -66,11 +66,11 @@ class ReceiveQueue:
         context: Rqc = self.node.driver.must(Op.QUERY_RQ, rqn=self.rqn).rq_context
         return context
 
-    def post(self, *sges: Sge, tell: bool = True) -> None:
+    def post(self, *sges: Sge, update_record: bool = True) -> None:
         """Post one WQE with a data segment for each (byte_count, lkey, address).
 
-        START_PADDING is set as by mlx5e. ``tell`` writes the doorbell record; without it the device
-        does not see the WQE yet. A full ring is not checked.
+        START_PADDING is set as by mlx5e. ``update_record`` writes the doorbell record; without it
+        the device does not see the WQE yet. A full ring is not checked.
         """
         index = self.posted % self.size
         wqe = NEXT.pack((index + 1) % self.size) if self.is_list else b""
@@ -79,9 +79,9 @@ class ReceiveQueue:
             wqe += END_OF_LIST
         self.ring.write(index * self.stride, wqe)
         self.posted += 1
-        if tell:
-            self.tell()
+        if update_record:
+            self.write_record()
 
-    def tell(self) -> None:
+    def write_record(self) -> None:
         """Write the producer counter into the doorbell record."""
         self.node.memory.write(self.ring.record, (self.posted & 0xFFFF).to_bytes(4, "big"))

@@ -86,7 +86,7 @@ class SendQueue:
             at = (self.sent + number & (1 << self.log_size) - 1) * WQEBB
             self.ring.write(at, wqe[number * WQEBB :][:WQEBB])
         self.sent += len(wqe) // WQEBB
-        self.tell()
+        self.write_record()
         if ring:
             self.ring_doorbell()
         return index
@@ -108,7 +108,7 @@ class SendQueue:
         """Post a WQE without effect (core/en/txrx.h: mlx5e_post_nop)."""
         return self.post(Opcode.NOP, **options)
 
-    def tell(self) -> None:
+    def write_record(self) -> None:
         """Write the producer counter into the doorbell record."""
         self.node.memory.write(self.ring.record + 4, (self.sent & 0xFFFF).to_bytes(4, "big"))
 

@@ -76,7 +76,7 @@ class StridingQueue(ReceiveQueue):
     def post_more(self, count: int = 1) -> None:
         """Post the next WQEs; ring and links are unchanged."""
         self.posted += count
-        self.tell()
+        self.write_record()
 
     def modify(
         self, state: RqState, ctx: Mapping[str, object] | None = None, **fields: object

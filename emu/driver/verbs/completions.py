@@ -113,20 +113,20 @@ class CompletionQueue:
             return None
         return raw
 
-    def poll(self, *, tell: bool = True) -> Found | None:
+    def poll(self, *, update_record: bool = True) -> Found | None:
         """Return the next completion, or None without one, and advance the consumer index.
 
-        The doorbell record is written unless ``tell`` is False.
+        The doorbell record is written unless ``update_record`` is False.
         """
         raw = self.peek()
         if raw is None:
             return None
         self.ci += 1
-        if tell:
-            self.tell()
+        if update_record:
+            self.write_record()
         return completion_of(raw, self._front(self.ci - 1))
 
-    def tell(self) -> None:
+    def write_record(self) -> None:
         """Write the consumer index into the doorbell record."""
         self.node.memory.write(self.record, (self.ci & 0xFFFFFF).to_bytes(4, "big"))
 

@@ -181,6 +181,6 @@ class TagQueue(SharedQueue):
         completions = []
         while (raw := self.cq.peek()) is not None:
             self.cq.ci += 1
-            self.cq.tell()
+            self.cq.write_record()
             completions.append(completion(raw))
         return completions

@@ -87,8 +87,8 @@ class Segment:
         flows.entry(table, 0, flows.group(table, 0, 0), *tirs)
         for rq in rqs:
             for _ in range(rq.size):
-                rq.post((2048, *target), tell=False)
-            rq.tell()
+                rq.post((2048, *target), update_record=False)
+            rq.write_record()
 
     def check(self, least: int) -> None:
         """Raise RuntimeError unless ``least`` packets have arrived."""

@@ -21,7 +21,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.driver import Driver
-from emu.driver.command.resource_dump import ask
+from emu.driver.command.resource_dump import access_once
 from emu.driver.ethernet.flow_fields import add_to_field, context_fields, set_field, to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
@@ -144,8 +144,8 @@ def receive_all(node: Node, queues: int, changes: int) -> None:
     flows.set_root(table)
     for rq in rqs:
         for _ in range(rq.size):
-            rq.post((2048, region.key, region.va), tell=False)
-        rq.tell()
+            rq.post((2048, region.key, region.va), update_record=False)
+        rq.write_record()
 
 
 def _multicast(count: int) -> None:
@@ -273,7 +273,7 @@ def dumped(watch: Watch) -> Iterator[None]:
     yield
     opaque = 0
     while True:
-        reg = ask(
+        reg = access_once(
             guest.driver, ALL_SLICES, op_mod=0, mkey=region.key, address=region.va,
             size=1 << 16, device_opaque=opaque, num_of_obj1=1,
         )  # fmt: skip

@@ -22,7 +22,7 @@ from emu.driver.ethernet.flow_fields import (
     add_to_field,
     entry_fields,
     match,
-    match_beside,
+    match_misc,
     reformat_fields,
     to_table,
     to_vport,
@@ -270,7 +270,7 @@ class RoceEnds:
             )
             flows.entry(
                 table, index, group, action=FlowAction.ALLOW,
-                value=match_beside(bth_dst_qp=index + 1),
+                value=match_misc(bth_dst_qp=index + 1),
             )  # fmt: skip
         flows.set_root(table)
 

@@ -53,7 +53,7 @@ class _Strided(ReceiveQueue):
         for index in range(self.size):
             self.ring.write(index * self.stride, NEXT.pack(0) + DATA.pack(*segment))
         self.posted = self.size
-        self.tell()
+        self.write_record()
 
 
 class Strided(Segment):

@@ -18,7 +18,7 @@ from emu.driver.ethernet.flow_fields import (
     context_fields,
     entry_fields,
     group_fields,
-    match_beside,
+    match_misc,
     set_field,
     table_fields,
     to_table,
@@ -114,10 +114,10 @@ def received(member):
 def by_source(fdb, *ways, level=0):
     """An FDB whose entries match the vPort that a packet comes from."""
     table = fdb.table(level)
-    criteria = match_beside(source_port=0xFFFF)
+    criteria = match_misc(source_port=0xFFFF)
     group = fdb.group(table, 0, 15, enable=MISC, match_criteria=criteria)
     for index, (source, *to) in enumerate(ways):
-        fdb.entry(table, index, group, *to, value=match_beside(source_port=source))
+        fdb.entry(table, index, group, *to, value=match_misc(source_port=source))
     fdb.set_root(table)
     return table
 
@@ -179,11 +179,11 @@ def test_packets_of_the_cable_may_go_back_to_it(members, manager, wire, fdb):
 def test_send_to_vport_rules_tell_a_managers_queues(members, manager, wire, fdb):
     """What a representor sends is told from what the others do by its queue alone."""
     table = fdb.table(1)
-    criteria = match_beside(source_sqn=0xFFFFFF, source_port=0xFFFF)
+    criteria = match_misc(source_sqn=0xFFFFFF, source_port=0xFFFF)
     group = fdb.group(table, 0, 15, enable=MISC, match_criteria=criteria)
     queues = sender(manager), sender(manager)
     for index, (sq, to) in enumerate(zip(queues, (UPLINK, VPORT))):
-        value = match_beside(source_sqn=sq.sqn, source_port=MANAGER)
+        value = match_misc(source_sqn=sq.sqn, source_port=MANAGER)
         fdb.entry(table, index, group, to_vport(to), value=value)
     fdb.set_root(table)
     send(manager, queues[0])
@@ -246,9 +246,9 @@ def test_registers_go_along(members, manager, other, wire, fdb):
     """
     mark(manager, VPORT, 0x1234)
     table = fdb.table(0)
-    group = fdb.group(table, 0, 0, enable=MISC_2, match_criteria=match_beside({0: 0xFFFF0000}))
+    group = fdb.group(table, 0, 0, enable=MISC_2, match_criteria=match_misc({0: 0xFFFF0000}))
     context = fdb.context(set_field(ModifyField.METADATA_REG_C_1, 0xABC, 32))
-    value = match_beside({0: 0x12340000})
+    value = match_misc({0: 0x12340000})
     fdb.entry(table, 0, group, to_vport(MANAGER), modify=context, value=value)
     fdb.set_root(table)
 
@@ -256,9 +256,9 @@ def test_registers_go_along(members, manager, other, wire, fdb):
     flows = receiver.flows
     group = flows.group(
         receiver.table, 0, 0, enable=MISC_2,
-        match_criteria=match_beside({0: 0xFFFF0000, 1: 0xFFFFFFFF}),
+        match_criteria=match_misc({0: 0xFFFF0000, 1: 0xFFFFFFFF}),
     )  # fmt: skip
-    value = match_beside({0: 0x12340000, 1: 0xABC})
+    value = match_misc({0: 0x12340000, 1: 0xABC})
     flows.entry(receiver.table, 0, group, receiver.to, tag=7, value=value)
     sq = sender(other)
     send(other, sq)
@@ -277,9 +277,9 @@ def test_registers_stay_when_a_packet_begins_anew(members, manager, wire, fdb):
     """reg_c_preserve: an internal port of Open vSwitch (core/en/tc/int_port.c). An entry writes
     register C0 and leads back to the root, whose first entry is for packets that have it so."""
     table = fdb.table(0)
-    criteria = match_beside({0: 0xFFFF0000})
+    criteria = match_misc({0: 0xFFFF0000})
     group = fdb.group(table, 0, 0, enable=MISC_2, match_criteria=criteria)
-    fdb.entry(table, 0, group, to_vport(VPORT), value=match_beside({0: 0xF0010000}))
+    fdb.entry(table, 0, group, to_vport(VPORT), value=match_misc({0: 0xF0010000}))
     rest = fdb.group(table, 1, 1)
     context = fdb.context(set_field(ModifyField.METADATA_REG_C_0, 0xF001, 16, offset=16))
     back = entry_fields(table, 1, rest, to_table(table), modify=context)
@@ -298,17 +298,17 @@ def test_a_managers_tables_tell_who_has_sent_a_packet(members, manager, other, f
     by_source(fdb, (VPORT, to_vport(MANAGER)), (UPLINK, to_vport(MANAGER)))
     receiver = Receiver(manager)
     flows, table = receiver.flows, receiver.table
-    group = flows.group(table, 0, 3, enable=MISC, match_criteria=match_beside(source_port=0xFFFF))
+    group = flows.group(table, 0, 3, enable=MISC, match_criteria=match_misc(source_port=0xFFFF))
     counters = [flows.counter(), flows.counter()]
     for index, (source, counter) in enumerate(zip((VPORT, UPLINK), counters)):
-        value = match_beside(source_port=source)
+        value = match_misc(source_port=source)
         flows.entry(table, index, group, receiver.to, counters=[counter], value=value)
     manager.hca.switch.receive(Frame(FRAME))
     for _ in range(2):
         send(other, sender(other))
     large = EthPacket(payload=bytes(3000)).frame()
     other.hca.switch.forward(other.hca, Frame(large, gso_size=1000, checked=True))
-    assert [flows.counted(counter)[0] for counter in counters] == [5, 1]
+    assert [flows.query_counter(counter)[0] for counter in counters] == [5, 1]
 
 
 def test_registers_do_not_come_from_the_wire_or_leave_by_it(manager, wire, fdb):
@@ -740,7 +740,7 @@ def test_ways_between_the_acls_of_vports(manager):
 
 
 def test_the_source_is_matched_behind_a_switch_by_its_manager_only(manager, other):
-    criteria = match_beside(source_port=0xFFFF)
+    criteria = match_misc(source_port=0xFFFF)
     for member, kind in ((manager, FlowTableType.NIC_TX), (other, FlowTableType.NIC_RX)):
         table = Flows(member.driver, kind).table(1)
         fields = group_fields(table, 0, 0, enable=MISC, match_criteria=criteria)

@@ -18,7 +18,7 @@ from helpers.device.switches import UPLINK, Switch
 from emu.device.engine.eth.steering.domain import MAX_METERS
 from emu.device.objects.eth.flow_meter import FlowMeter, FlowMeterAso
 from emu.device.port.eth.frame import Frame
-from emu.driver.ethernet.flow_fields import entry_fields, match_beside, to_table, to_vport
+from emu.driver.ethernet.flow_fields import entry_fields, match_misc, to_table, to_vport
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.send_queue import SendQueue
 from layouts.enums import CqeSyndrome, Op, Status
@@ -48,12 +48,12 @@ class Metering(Switch):
     def meter(self, register=5, color=GREEN, place=0):
         """Counters of what is green, yellow and red."""
         counters = {color: self.fdb.counter() for color in (GREEN, YELLOW, RED)}
-        criteria = match_beside({register: 0xFF})
+        criteria = match_misc({register: 0xFF})
         group = self.fdb.group(self.second, 0, 15, enable=MISC_2, match_criteria=criteria)
         for index, (mark, counter) in enumerate(counters.items()):
             to = [to_vport(UPLINK)] if mark is GREEN else []
             action = FlowAction.FWD_DEST if mark is GREEN else FlowAction.DROP
-            value = match_beside({register: mark})
+            value = match_misc({register: mark})
             self.fdb.entry(
                 self.second, index, group, *to, action=action, value=value, counters=[counter]
             )
@@ -70,7 +70,7 @@ class Metering(Switch):
         return self.counted()
 
     def counted(self):
-        return [self.fdb.counted(counter)[0] for counter in self.counters.values()]
+        return [self.fdb.query_counter(counter)[0] for counter in self.counters.values()]
 
 
 @pytest.fixture

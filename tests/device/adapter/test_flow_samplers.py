@@ -45,7 +45,7 @@ class Sampling(Switch):
         return self.driver.must(Op.CREATE_GENERAL_OBJECT, **self.fields(**obj)).obj_id
 
     def counted(self):
-        return [self.fdb.counted(counter)[0] for counter in self.counters]
+        return [self.fdb.query_counter(counter)[0] for counter in self.counters]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from helpers.device.adapters import Member, made_with_switch
 
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
-from emu.driver.ethernet.flow_fields import entry_fields, match_beside, to_tir, to_vport
+from emu.driver.ethernet.flow_fields import entry_fields, match_misc, to_tir, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
@@ -45,10 +45,10 @@ class Hypervisor:
         self.sq = SendQueue(self.vf.node, tisn=create_tis(self.vf.driver, td))
         fdb = Flows(self.manager.driver, FlowTableType.FDB)
         table = fdb.table(0)
-        criteria = match_beside(source_port=0xFFFF)
+        criteria = match_misc(source_port=0xFFFF)
         group = fdb.group(table, 0, 1, enable=MISC, match_criteria=criteria)
         for index, (source, to) in enumerate([(VF, UPLINK), (UPLINK, VF)]):
-            value = match_beside(source_port=source)
+            value = match_misc(source_port=source)
             fdb.entry(table, index, group, to_vport(to), value=value)
         fdb.set_root(table)
         rq = ReceiveQueue(self.vf.node)
@@ -67,7 +67,7 @@ class Hypervisor:
         dropped = acl.group(table, 1, 1)
         acl.entry(table, 1, dropped, action=FlowAction.DROP, counters=[counter])
         acl.set_root(table)
-        return lambda: acl.counted(counter)[0]
+        return lambda: acl.query_counter(counter)[0]
 
     def sends(self, frame):
         """What leaves by the cable when the virtual function has sent a frame."""

@@ -18,7 +18,7 @@ from helpers.device.snapshot import snapshot
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.driver.ethernet.flow_fields import (
     entry_fields,
-    match_beside,
+    match_misc,
     table_fields,
     to_table,
     to_vport,
@@ -134,9 +134,9 @@ def bounce(both, to, owner=1):
     """An egress ACL of the master's vPort that sends what has come by the other cable on."""
     acl = Flows(both.first.driver, EGRESS)
     table = acl.table(0)
-    criteria = match_beside(source_port=0xFFFF, source_eswitch_owner_vhca_id=0xFFFF)
+    criteria = match_misc(source_port=0xFFFF, source_eswitch_owner_vhca_id=0xFFFF)
     group = acl.group(table, 0, 3, enable=MISC, match_criteria=criteria)
-    value = match_beside(source_port=UPLINK, source_eswitch_owner_vhca_id=owner)
+    value = match_misc(source_port=UPLINK, source_eswitch_owner_vhca_id=owner)
     acl.entry(table, 0, group, *to, value=value)
     acl.set_root(table)
     return table
@@ -318,8 +318,8 @@ def test_counters_are_those_of_the_fdbs_owner(shared):
     fdb.entry(table, 0, fdb.group(table, 0, 0), to, counters=[counters[0]])
     shared.share(table)
     shared.second.takes()
-    assert fdb.counted(counters[0])[0] == 1
-    assert shared.second.fdb.counted(counters[1])[0] == 0
+    assert fdb.query_counter(counters[0])[0] == 1
+    assert shared.second.fdb.query_counter(counters[1])[0] == 0
     caps = shared.first.manager.hca.caps.eswitch
     assert caps.counter_eswitch_affinity == 1
 

@@ -9,7 +9,7 @@ from emu.device.port.eth.frame import Frame
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.ethernet.buffers import Buffers
-from emu.driver.ethernet.flow_fields import match_beside, to_tir, to_vport
+from emu.driver.ethernet.flow_fields import match_misc, to_tir, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
@@ -230,10 +230,10 @@ def test_frames_between_it_and_the_cable(manager):
     node = manager.active().node_of()
     fdb = Flows(manager.driver, FlowTableType.FDB)
     table = fdb.table(0)
-    criteria = match_beside(source_port=0xFFFF)
+    criteria = match_misc(source_port=0xFFFF)
     group = fdb.group(table, 0, 3, enable=2, match_criteria=criteria)
     for index, (source, to) in enumerate(((NUMBER, 0xFFFF), (0xFFFF, NUMBER))):
-        value = match_beside(source_port=source)
+        value = match_misc(source_port=source)
         fdb.entry(table, index, group, to_vport(to), value=value)
     fdb.set_root(table)
     rq = ReceiveQueue(node)

@@ -10,7 +10,7 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.flow_fields import (
     entry_fields,
-    match_beside,
+    match_misc,
     reformat_fields,
     to_table,
     to_vport,
@@ -111,8 +111,8 @@ def over_4(port=4789):
 
 def test_a_key_of_the_tunnel_is_matched(switch):
     fdb, table = switch.fdb, switch.first
-    group = fdb.group(table, 0, 3, enable=MISC, match_criteria=match_beside(vxlan_vni=0xFFFFFF))
-    fdb.entry(table, 0, group, to_vport(UPLINK), also=DECAP, value=match_beside(vxlan_vni=VNI))
+    group = fdb.group(table, 0, 3, enable=MISC, match_criteria=match_misc(vxlan_vni=0xFFFFFF))
+    fdb.entry(table, 0, group, to_vport(UPLINK), also=DECAP, value=match_misc(vxlan_vni=VNI))
     packet = over_4()
     assert switch.passes(packet) == [INNER]
     assert switch.passes(packet.replace(VXLAN, VXLAN[:4] + b"\1" + VXLAN[5:])) == []
@@ -121,8 +121,8 @@ def test_a_key_of_the_tunnel_is_matched(switch):
 def test_a_tunnel_at_a_port_that_the_driver_has_added(switch):
     """As with `ip link add type vxlan dstport 8472` (core/lib/vxlan.c)."""
     fdb, table = switch.fdb, switch.first
-    group = fdb.group(table, 0, 3, enable=MISC, match_criteria=match_beside(vxlan_vni=0xFFFFFF))
-    fdb.entry(table, 0, group, to_vport(UPLINK), also=DECAP, value=match_beside(vxlan_vni=VNI))
+    group = fdb.group(table, 0, 3, enable=MISC, match_criteria=match_misc(vxlan_vni=0xFFFFFF))
+    fdb.entry(table, 0, group, to_vport(UPLINK), also=DECAP, value=match_misc(vxlan_vni=VNI))
     packet = over_4(8472)
     assert switch.passes(packet) == []
     driver = switch.manager.driver
@@ -144,9 +144,9 @@ def test_geneve_is_matched_and_ends(switch, field):
     fdb, table = switch.fdb, switch.second
     fdb.set_root(table)
     mask = 1 if field == "geneve_oam" else 0x3F
-    criteria = match_beside(**{field: mask, "geneve_protocol_type": 0xFFFF})
+    criteria = match_misc(**{field: mask, "geneve_protocol_type": 0xFFFF})
     group = fdb.group(table, 0, 3, enable=MISC, match_criteria=criteria)
-    value = match_beside(**{field: has[field]}, geneve_protocol_type=0x6558)
+    value = match_misc(**{field: has[field]}, geneve_protocol_type=0x6558)
     fdb.entry(table, 0, group, to_vport(UPLINK), also=DECAP, value=value)
     assert switch.passes(packet) == [INNER]
     assert switch.passes(packet.replace(b"\x65\x58", b"\x08\x00")) == []
@@ -179,13 +179,13 @@ def test_each_destination_has_a_tunnel_of_its_own(switch):
     )  # fmt: skip
     sent = switch.passes(INNER)
     assert sorted(len(frame) - len(INNER) for frame in sent) == [0, len(OVER_4), len(OVER_6)]
-    assert fdb.counted(counter)[0] == 1
+    assert fdb.query_counter(counter)[0] == 1
     gone = {"packet_reformat_id": numbers[1]}
     answer = switch.driver.command(Op.DEALLOC_PACKET_REFORMAT_CONTEXT, **gone)
     assert answer.status == Status.BAD_RES_STATE_ERR, "an entry uses it"
     fdb.modify(switch.first, 0, group, to_vport(UPLINK), also=FlowAction.COUNT)
     assert switch.passes(INNER) == [INNER]
-    assert fdb.counted(counter)[0] == 2
+    assert fdb.query_counter(counter)[0] == 2
     switch.driver.must(Op.DEALLOC_PACKET_REFORMAT_CONTEXT, **gone)
 
 

@@ -9,7 +9,7 @@ from helpers.device.snapshot import snapshot
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
 from emu.device.rounds.costs import STEPS_PER_NEW_PACING
-from emu.driver.ethernet.flow_fields import match_beside, to_vport
+from emu.driver.ethernet.flow_fields import match_misc, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
@@ -41,10 +41,10 @@ class Switch:
         self.members = {number: Member(adapter.add(number), clock) for number in (FIRST, SECOND)}
         fdb = Flows(self.driver, FlowTableType.FDB)
         table = fdb.table(0)
-        criteria = match_beside(source_port=0xFFFF)
+        criteria = match_misc(source_port=0xFFFF)
         group = fdb.group(table, 0, 15, enable=MISC, match_criteria=criteria)
         for number in self.members:
-            value = match_beside(source_port=number)
+            value = match_misc(source_port=number)
             fdb.entry(table, number, group, to_vport(UPLINK), value=value)
         fdb.set_root(table)
 
@@ -164,9 +164,9 @@ def roce(clock):
     switch = Switch(clock)
     fdb = Flows(switch.driver, FlowTableType.FDB)
     table = fdb.table(0)
-    group = fdb.group(table, 0, 15, enable=MISC, match_criteria=match_beside(source_port=0xFFFF))
+    group = fdb.group(table, 0, 15, enable=MISC, match_criteria=match_misc(source_port=0xFFFF))
     for source, target in ((FIRST, SECOND), (SECOND, FIRST)):
-        value = match_beside(source_port=source)
+        value = match_misc(source_port=source)
         fdb.entry(table, source, group, to_vport(target), value=value)
     fdb.set_root(table)
     nodes = [RoceNode(member.function, member.driver) for member in switch.members.values()]

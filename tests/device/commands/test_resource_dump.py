@@ -9,7 +9,7 @@ from emu.driver.command.answer import DriverError
 from emu.driver.command.resource_dump import (
     HEADER,
     RESOURCE,
-    ask,
+    access_once,
     in_memory,
     inline,
     payload,
@@ -162,11 +162,11 @@ def test_queues_are_looked_up_once_for_a_dump(driver, node, qps, monkeypatch):
     assert looked == [1]
     assert in_memory(driver, region, source, room=64) == whole
     assert looked == [1, 1]
-    first = ask(
+    first = access_once(
         driver, source, op_mod=0, mkey=region.key, address=region.va, size=64, num_of_obj1=1
     )
     more[-1].destroy()
-    ask(
+    access_once(
         driver, source, op_mod=0, mkey=region.key, address=region.va, size=64, num_of_obj1=1,
         device_opaque=first.device_opaque,
     )  # fmt: skip

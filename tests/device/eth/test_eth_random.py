@@ -135,7 +135,7 @@ class World:
             if queue.object.state == states.ERR:
                 queue.state = states.ERR
                 queue.modify(states.RST)
-                queue.tell()
+                queue.write_record()
                 queue.modify(states.RDY)
 
 
@@ -165,7 +165,7 @@ def test_anything_in_the_queues_and_on_the_wire(seed):
     assert world.read_only.read() == SECRET
     rq = world.rqs[0]
     rq.modify(RqState.RST)
-    rq.tell()
+    rq.write_record()
     rq.modify(RqState.RDY)
     rq.cq.drain()
     buffers = Buffers(rq)

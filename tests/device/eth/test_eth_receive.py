@@ -933,7 +933,7 @@ def test_any_receive_request(hca, node, lead, wqe, wq_type):
         wqe = b"".join(DATA.pack(size, key or node.target.key, at) for size, key, at in wqe)
     rq.ring.write(rq.posted % rq.size * rq.stride, wqe.ljust(64, b"\0"))
     rq.posted += 1
-    rq.tell()
+    rq.write_record()
     for frame in (ARP, EthPacket(payload=bytes(300)).frame()):
         arrive(hca, Frame(frame))
     assert not hca.has_failed

@@ -181,7 +181,7 @@ def test_arm_before_the_poll_when_more_has_come(pair, queue):
 def test_arm_says_how_far_the_driver_has_read(pair, queue):
     """Without the doorbell record: the doorbell itself carries the consumer index."""
     pair.send(3)
-    while queue.poll(tell=False):
+    while queue.poll(update_record=False):
         pass
     queue.arm()
     assert queue.events() == 0
@@ -329,7 +329,7 @@ def test_consumer_index_that_moves_back(pair, queue, driver, back):
     assert len(queue.drain()) == 16
     bystander = Pair(pair.node, pair.node.completion_queue(4))
     queue.ci -= back
-    queue.tell()
+    queue.write_record()
     queue.ci += back
     pair.send(17)
     assert (EventType.CQ_ERROR, queue.cqn) in pair.node.events()
@@ -345,8 +345,8 @@ def test_ignored_overrun_writes_on(pair, queue):
     """The driver has promised to be fast enough, so nobody looks at how far it has read."""
     for _ in range(5):
         pair.send(2)
-        assert queue.poll(tell=False)
-        assert queue.poll(tell=False)
+        assert queue.poll(update_record=False)
+        assert queue.poll(update_record=False)
     assert pair.node.events() == []
 
 

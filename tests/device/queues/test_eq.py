@@ -39,7 +39,7 @@ def test_arming_behind_an_event_fires_at_once(port_events, irqs):
 def test_consumer_index_without_arm_does_not_fire(port_events, irqs):
     port_events.raise_one()
     irqs.fired.clear()
-    port_events.tell()
+    port_events.update_ci()
     port_events.raise_one()
     assert irqs.fired == []
 
@@ -49,7 +49,7 @@ def test_owner_bit_follows_the_wrap(port_events):
         port_events.raise_one()
         assert port_events.next()
         assert port_events.next() is None
-        port_events.tell()
+        port_events.update_ci()
 
 
 def test_overrun_loses_and_counts(port_events, driver, function, caplog):
@@ -59,7 +59,7 @@ def test_overrun_loses_and_counts(port_events, driver, function, caplog):
     assert driver.must(Op.QUERY_VNIC_ENV).vport_env.async_eq_overrun == 3
     assert status(function, 0)["counts"]["lost_events"] == 3
     assert len(port_events.drain()) == 4
-    port_events.tell()
+    port_events.update_ci()
     assert port_events.raise_one()
     assert [record.message.split(": ")[1] for record in caplog.records] == [
         "overrun", "has space again",

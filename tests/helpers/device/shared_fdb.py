@@ -9,7 +9,7 @@ from emu.device.engine.lag.arrive import arrive
 from emu.device.models import MODELS
 from emu.device.models.board_ports import MAX_PORTS, with_port
 from emu.device.port.eth.frame import Frame
-from emu.driver.ethernet.flow_fields import match_beside
+from emu.driver.ethernet.flow_fields import match_misc
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
@@ -73,10 +73,10 @@ class SharedBoard:
         """
         fdb = (port or self.first).fdb
         table = fdb.table(0)
-        criteria = match_beside(source_port=0xFFFF, source_eswitch_owner_vhca_id=0xFFFF)
+        criteria = match_misc(source_port=0xFFFF, source_eswitch_owner_vhca_id=0xFFFF)
         group = fdb.group(table, 0, 15, enable=MISC, match_criteria=criteria)
         for index, (owner, source, *to) in enumerate(ways):
-            value = match_beside(source_port=source, source_eswitch_owner_vhca_id=owner)
+            value = match_misc(source_port=source, source_eswitch_owner_vhca_id=owner)
             fdb.entry(table, index, group, *to, value=value)
         fdb.set_root(table)
         return table

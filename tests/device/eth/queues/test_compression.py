@@ -100,8 +100,8 @@ def make_queue(node, form, layout=BASIC, log_size=6, cqe_sz=0, **options):
     rq = ReceiveQueue(node, cq=cq, log_size=7, log_stride=4, **options)
     region = node.region(2048)
     for _ in range(128):
-        rq.post(region.sge(0, 2048), tell=False)
-    rq.tell()
+        rq.post(region.sge(0, 2048), update_record=False)
+    rq.write_record()
     return rq
 
 

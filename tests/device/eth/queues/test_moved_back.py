@@ -88,7 +88,7 @@ def test_send_requests(node, sq, back):
     node.settle()
     assert len(sq.cq.drain()) == 5
     sq.sent -= back
-    sq.tell()
+    sq.write_record()
     sq.ring_doorbell()
     node.settle()
     assert node.events() == [(EventType.WQ_CATAS_ERROR, sq.sqn)]

@@ -337,7 +337,7 @@ def test_a_long_flush_is_bounded(node, monkeypatch):
 @pytest.mark.parametrize("jump", [65, 0x8000, 0xFFFF])
 def test_counter_that_jumps(node, sq, jump):
     sq.sent += jump
-    sq.tell()
+    sq.write_record()
     sq.ring_doorbell()
     node.settle()
     assert node.events() == [(EventType.WQ_CATAS_ERROR, sq.sqn)]
@@ -348,7 +348,7 @@ def test_counter_that_jumps(node, sq, jump):
 def test_ring_that_is_gone(node, memory, sq):
     memory.revoke(sq.ring.pages[0])
     sq.sent += 1
-    sq.tell()
+    sq.write_record()
     sq.ring_doorbell()
     node.settle()
     assert node.events() == [(EventType.WQ_CATAS_ERROR, sq.sqn)]

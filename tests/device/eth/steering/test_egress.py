@@ -9,7 +9,7 @@ from emu.device.port.eth.plain import plain
 from emu.driver.ethernet.flow_fields import (
     context_fields,
     entry_fields,
-    match_beside,
+    match_misc,
     set_field,
     to_table,
     to_tir,
@@ -101,7 +101,7 @@ def test_counters_count_what_is_let_pass(egress, root, send):
     egress.entry(root[0], 0, root[1], action=ALLOW, counters=[counter], **of(MINE))
     assert len(send(frame_of(MINE))) == 1
     send(frame_of(OTHER))
-    assert egress.counted(counter) == (1, 61)
+    assert egress.query_counter(counter) == (1, 61)
 
 
 def test_super_frames_are_counted_by_the_packet(egress, root, send):
@@ -110,7 +110,7 @@ def test_super_frames_are_counted_by_the_packet(egress, root, send):
     headers = frame_of(MINE, payload=b"")[:54]
     (left,) = send(bytes(1000), mss=100, headers=headers)
     assert left.gso_size == 100
-    assert egress.counted(counter) == (10, 10 * 154)
+    assert egress.query_counter(counter) == (10, 10 * 154)
 
 
 def test_changes_of_a_packet_leave_with_right_checksums(egress, root, send, hca):
@@ -135,7 +135,7 @@ def test_changes_of_a_packet_leave_with_right_checksums(egress, root, send, hca)
 
 def test_registers_are_matched_by_later_tables(egress, root, send):
     second = egress.table(2)
-    mask, value = (match_beside({0: number}) for number in (0xFFFF, 0x1234))
+    mask, value = (match_misc({0: number}) for number in (0xFFFF, 0x1234))
     group = egress.group(second, 0, 3, enable=MISC_2, match_criteria=mask)
     mark = egress.context(set_field(ModifyField.METADATA_REG_C_0, 0x1234, 32))
     egress.entry(root[0], 0, root[1], to_table(second), modify=mark, **of(MINE))
@@ -160,7 +160,7 @@ def test_a_changed_address_decides_who_gets_the_packet(
     flows.entry(table, 0, flows.group(table, 0, 1), tir, counters=[counter])
     flows.set_root(table)
     assert send(frame_of(MINE)) == []
-    assert flows.counted(counter) == (1, 61)
+    assert flows.query_counter(counter) == (1, 61)
 
 
 def test_an_entry_or_the_root_goes(egress, root, send):

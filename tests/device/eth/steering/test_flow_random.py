@@ -319,7 +319,7 @@ class Steered(RuleBasedStateMachine):
             self.counted.update(counted)
             assert decide(domain, headers, 0, packets=0).missed == missed
         for number in self.model.counters:
-            assert self.flows.counted(number)[0] == self.counted[number]
+            assert self.flows.query_counter(number)[0] == self.counted[number]
 
     @invariant()
     def references_and_costs_add_up(self):

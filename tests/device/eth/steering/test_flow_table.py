@@ -276,7 +276,7 @@ class TestEntries:
         packet = EthPacket(protocol=UDP)
         for _ in range(3):
             assert decide(packet) == ()
-        assert flows.counted(counter) == (3, 3 * len(packet.frame()))
+        assert flows.query_counter(counter) == (3, 3 * len(packet.frame()))
         refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_FLOW_COUNTER, flow_counter_id=counter)
         flows.delete(table, 1)
         flows.driver.must(Op.DEALLOC_FLOW_COUNTER, flow_counter_id=counter)
@@ -304,7 +304,7 @@ class TestEntries:
             mask=SetFte.ACTION | SetFte.DESTINATION_LIST | SetFte.FLOW_COUNTERS,
         )  # fmt: skip
         assert decide() == ()
-        assert flows.counted(counter)[0] == 1
+        assert flows.query_counter(counter)[0] == 1
         context, listed = flows.query_entry(table, 0)
         assert (context.action, context.flow_tag) == (DROP | FlowAction.COUNT, 4)
         assert listed == [counter.to_bytes(4, "big") + bytes(4)]

@@ -143,7 +143,7 @@ def test_super_frames_count_as_what_they_stand_for(driver, rqns, flows, everythi
     size = len(EthPacket().frame())
     routed()
     routed(packets=3)
-    assert flows.counted(counter) == (4, 2 * size)
+    assert flows.query_counter(counter) == (4, 2 * size)
 
 
 def test_stages_of_an_open_netdev(driver, rqns, flows, routed):

@@ -8,8 +8,8 @@ from emu.driver.ethernet.interfaces import (
     alloc_td,
     create_indirect_tir,
     create_rqt,
-    listed,
     modify_rqt,
+    query_rqt,
     rqt_context,
 )
 from layouts.enums import Op, Status
@@ -25,14 +25,14 @@ def test_life_of_a_table(driver, function, rqns):
     """It begins with the drop RQ everywhere; the open netdev fills in the channels' RQs."""
     drop = rqns[0]
     rqtn = create_rqt(driver, [drop] * 256)
-    assert listed(driver, rqtn) == (256, 256, [drop] * 256)
+    assert query_rqt(driver, rqtn) == (256, 256, [drop] * 256)
     assert function.hca.rqs.get(drop).refs == 256
     channels = [rqns[1 + n % 3] for n in range(256)]
     modify_rqt(driver, rqtn, channels)
-    assert listed(driver, rqtn) == (256, 256, channels)
+    assert query_rqt(driver, rqtn) == (256, 256, channels)
     assert [function.hca.rqs.get(rqn).refs for rqn in rqns] == [0, 86, 85, 85]
     modify_rqt(driver, rqtn, [drop])
-    assert listed(driver, rqtn) == (256, 1, [drop])
+    assert query_rqt(driver, rqtn) == (256, 1, [drop])
     driver.must(Op.DESTROY_RQT, rqtn=rqtn)
     assert not any(function.hca.rqs.get(rqn).refs for rqn in rqns)
 
@@ -42,7 +42,7 @@ def test_grows_up_to_its_maximum(driver, function, rqns, refused):
     rqtn = create_rqt(driver, rqns[:1], limit=128)
     before = function.hca.ledger.accounts[Rqt.kind]
     modify_rqt(driver, rqtn, rqns * 32)
-    assert listed(driver, rqtn) == (128, 128, rqns * 32)
+    assert query_rqt(driver, rqtn) == (128, 128, rqns * 32)
     assert function.hca.ledger.accounts[Rqt.kind] == before + 127 * Rqt.ENTRY_BYTES
     fields, extra = rqt_context([rqns[0]] * 129)
     bitmask = {"rqn_list": 1}
@@ -53,14 +53,14 @@ def test_grows_up_to_its_maximum(driver, function, rqns, refused):
 
 def test_query_with_little_room(driver, rqns):
     rqtn = create_rqt(driver, rqns)
-    assert listed(driver, rqtn, room=2) == (4, 4, rqns[:2])
+    assert query_rqt(driver, rqtn, room=2) == (4, 4, rqns[:2])
 
 
 def test_without_the_bit_nothing_changes(driver, rqns, refused):
     rqtn = create_rqt(driver, rqns)
     fields, extra = rqt_context(rqns[:1])
     driver.must(Op.MODIFY_RQT, rqtn=rqtn, ctx=fields, extra=extra)
-    assert listed(driver, rqtn) == (4, 4, rqns)
+    assert query_rqt(driver, rqtn) == (4, 4, rqns)
 
 
 @pytest.mark.parametrize(

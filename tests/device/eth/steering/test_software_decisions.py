@@ -215,13 +215,13 @@ def test_a_new_counter_with_an_old_number(node):
     flows.set_root(maze.tables.table(maze.tables.place(entry(hit=RX_DROP, counter_id=number))))
     domain = node.hca.flow_domains[FlowTableType.NIC_RX]
     steering.decide(domain, parse(FRAMES[0]), 60)
-    assert flows.counted(number) == (1, 60)
+    assert flows.query_counter(number) == (1, 60)
     table = node.hca.objects[FlowCounter]
     node.driver.must(Op.DEALLOC_FLOW_COUNTER, flow_counter_id=number)
     while flows.counter() != number:
         assert len(table) < table.limit - table.first
     steering.decide(domain, parse(FRAMES[0]), 60)
-    assert flows.counted(number) == (1, 60)
+    assert flows.query_counter(number) == (1, 60)
 
 
 def test_more_parts_than_are_learnt(node, monkeypatch):

@@ -226,7 +226,7 @@ def test_counted(received, flows, tables, tir):
     length = len(EthPacket().frame())
     received(at)
     received(0)
-    assert flows.counted(number) == (2, 2 * length)
+    assert flows.query_counter(number) == (2, 2 * length)
 
 
 def test_from_a_table_of_firmwares_and_back(driver, received, flows, tables, tir):

@@ -50,11 +50,11 @@ def test_crdump(gateway):
     assert gateway.lock()
     size = gateway.set_space(SPACE_SCAN_CR)
     assert size == 0x2000
-    assert gateway.set_lock(SW_RESET_LOCK, take=True)
+    assert gateway.set_semaphore(SW_RESET_LOCK, take=True)
     gateway.set_space(SPACE_SCAN_CR)
     words = gateway.read_block(size)
     assert words == [at ^ 0x5A5A_0000 for at in range(0, size, 4)]
-    assert gateway.set_lock(SW_RESET_LOCK, take=False)
+    assert gateway.set_semaphore(SW_RESET_LOCK, take=False)
     gateway.unlock()
 
 
@@ -72,11 +72,11 @@ def test_other_spaces_do_not_exist(gateway, space):
 
 def test_locks_are_separate_and_exclusive(gateway):
     assert gateway.set_space(SPACE_SEMAPHORE) == 0
-    assert gateway.set_lock(SW_RESET_LOCK, take=True)
-    assert not gateway.set_lock(SW_RESET_LOCK, take=True)
-    assert gateway.set_lock(SW_RESET_LOCK + 1, take=True)
-    assert gateway.set_lock(SW_RESET_LOCK, take=False)
-    assert gateway.set_lock(SW_RESET_LOCK, take=True)
+    assert gateway.set_semaphore(SW_RESET_LOCK, take=True)
+    assert not gateway.set_semaphore(SW_RESET_LOCK, take=True)
+    assert gateway.set_semaphore(SW_RESET_LOCK + 1, take=True)
+    assert gateway.set_semaphore(SW_RESET_LOCK, take=False)
+    assert gateway.set_semaphore(SW_RESET_LOCK, take=True)
 
 
 def test_there_is_an_end_to_the_locks(gateway):
@@ -146,7 +146,7 @@ def test_words_wider_than_the_register_are_cut():
 @pytest.mark.parametrize("how", ["reset", "flr"])
 def test_resets_free_the_locks(gateway, how):
     gateway.lock()
-    gateway.set_lock(SW_RESET_LOCK, take=True)
+    gateway.set_semaphore(SW_RESET_LOCK, take=True)
     if how == "flr":
         gateway.bus.put(gateway.bus.capabilities()[0x10] + 8, 2, 0x8000)
     else:
