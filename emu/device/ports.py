@@ -129,8 +129,8 @@ class Wire(Protocol[NodeT]):
         calls.
         """
 
-    def reaches(self, address: int, /) -> bool:
-        """Return whether the node with this address is in another process, behind a socket."""
+    def needs_packets(self, address: int, /) -> bool:
+        """Return whether messages to this address must be sent as packets; False for address 0."""
 
     def transmit(self, source: NodeT, frame: bytes, sqn: int = 0, /) -> bool:
         """Carry a frame of the link layer, which may be lost; return False when the path is

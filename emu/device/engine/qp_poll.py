@@ -85,7 +85,7 @@ def poll(hca: Hca, qp: Qp) -> bool:
     try:
         if qp.is_looped:
             node: Hca | None = hca
-        elif qp.connection is not None or hca.wire.reaches(qp.destination):
+        elif qp.connection is not None or hca.wire.needs_packets(qp.destination):
             requester = (qp.connection or connection_of(hca, qp)).requester
             if qp.pace is not None:
                 return pacing.paced(hca, qp, qp.pace, requester.poll) or more

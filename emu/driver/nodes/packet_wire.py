@@ -46,8 +46,8 @@ class PacketWire:
         """Return None: no function is reached directly."""
         return None
 
-    def reaches(self, address: int, /) -> bool:
-        """Return whether frames to this LID arrive."""
+    def needs_packets(self, address: int, /) -> bool:
+        """Return whether messages to this LID must be packets: the wire has a node with it."""
         return address in self.nodes
 
     def transmit(self, source: Hca, frame: bytes, sqn: int = 0, /) -> bool:

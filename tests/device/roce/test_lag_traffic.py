@@ -250,7 +250,7 @@ def test_after_the_lag_each_has_its_own_port_again(bonded):
         bonded.master.driver.must(op)
     ways = moved(bonded, channel)
     assert ways[1] == (0, 0)
-    assert not bonded.master.hca.wire.reaches(
+    assert not bonded.master.hca.wire.needs_packets(
         bonded.master.hca.qps.need(channel.sender.qpn).destination
     )
 

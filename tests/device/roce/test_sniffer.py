@@ -222,9 +222,9 @@ def test_messages_are_messages_again(clock):
     channel = Channel(QpType.RC, left, right)
     sniffer = Sniffer(right)
     address = left.hca.qps.need(channel.sender.qpn).destination
-    assert left.hca.wire.reaches(address)
+    assert left.hca.wire.needs_packets(address)
     sniffer.disconnect()
-    assert not left.hca.wire.reaches(address)
+    assert not left.hca.wire.needs_packets(address)
 
 
 def test_a_root_that_is_destroyed(clock):

@@ -50,7 +50,9 @@ def honest(fabric, hub):
     """A member that has nothing to do with it, and has to be served before and after."""
     member = fabric.join()
     yield member
-    fabric.until(lambda: member.wire.reaches(hub.node.lid) and hub.wire.reaches(member.node.lid))
+    fabric.until(
+        lambda: member.wire.needs_packets(hub.node.lid) and hub.wire.needs_packets(member.node.lid)
+    )
     qp, peer = hub.node.queue_pair(), member.node.queue_pair()
     region = member.node.region(64)
     qp.init().to_rtr(member.node.lid, peer.qpn, 0x20).to_rts(0x10)
@@ -196,7 +198,7 @@ def test_port_that_is_not_its_own(fabric, hub, honest, caplog):
     peer.say(FrameKind.PORT, port_of(honest))
     assert peer.is_dropped()
     assert "port with LID 0x2 of another process" in warnings(caplog)[0]
-    assert hub.wire.reaches(2)
+    assert hub.wire.needs_packets(2)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +273,7 @@ def test_member_that_does_not_read(fabric, hub, honest, caplog):
     peer = RawPeer.member(fabric)
     (own,) = peer.identities
     peer.say(FrameKind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid))
-    fabric.until(lambda: hub.wire.reaches(own.lid))
+    fabric.until(lambda: hub.wire.needs_packets(own.lid))
     qp, region = hub.node.queue_pair(), hub.node.region(1 << 20)
     qp.init().to_rtr(own.lid, 0x123, 0, mtu=5).to_rts(0, ack_timeout=12, retry_count=1)
     for _ in range(16):
@@ -340,7 +342,7 @@ def test_flood_of_news(fabric, hub, honest, caplog):
         for own in peer.identities
     ]
     assert peer.send(b"".join(ports * 20))
-    fabric.until(lambda: honest.wire.reaches(peer.identities[-1].lid))
+    fabric.until(lambda: honest.wire.needs_packets(peer.identities[-1].lid))
     assert warnings(caplog) == []
 
 

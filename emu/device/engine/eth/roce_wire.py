@@ -133,7 +133,7 @@ class RoceWire:
         self._nodes[address] = None if match is None else match.vhca
         return match
 
-    def reaches(self, address: int) -> bool:
+    def needs_packets(self, address: int) -> bool:
         """Return whether messages to an address must be sent as packets; False for address 0.
 
         True for a peer in another process, or unknown. A function of this process needs packets
@@ -280,7 +280,7 @@ class RoceWire:
             arrive(source, packet, origin, is_looped=True)
         else:
             address = source.link.address_to(to)
-            node = None if self.reaches(address) else self.node(address)
+            node = None if self.needs_packets(address) else self.node(address)
             if node is not None:
                 if self._is_too_long(node, packet, origin):
                     node.nic_vport.received.too_long += 1

@@ -245,12 +245,12 @@ class ShownWire:
         """Return the result of the wrapped wire."""
         return self._inner.node(lid)
 
-    def reaches(self, lid: int) -> bool:
+    def needs_packets(self, lid: int) -> bool:
         """Return whether the wrapped wire knows the peer, in this process or another.
 
         True also for peers of this process, so that all messages become packets.
         """
-        return self._inner.reaches(lid) or self._inner.node(lid) is not None
+        return self._inner.needs_packets(lid) or self._inner.node(lid) is not None
 
     def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
         """Return None, because the rules are shown each packet."""

@@ -107,7 +107,7 @@ class LocalFabric:
         """Return the function with this LID in this process; None without one."""
         return self._nodes.get(lid)
 
-    def reaches(self, lid: int) -> bool:
+    def needs_packets(self, lid: int) -> bool:
         """Return whether messages to this LID must be sent as packets; False for other processes.
 
         A function in this process needs packets only for links, a capture of messages, or its own

@@ -197,10 +197,10 @@ class SocketFabric(LocalFabric):
 
     # -- packets out
 
-    def reaches(self, lid: int) -> bool:
+    def needs_packets(self, lid: int) -> bool:
         """Return whether messages to this LID must be sent as packets; True for other processes."""
         is_outside = self._role is not None and self._role.connection_to(lid) is not None
-        return is_outside or super().reaches(lid)
+        return is_outside or super().needs_packets(lid)
 
     def _forward(self, frame: bytes) -> bool:
         """Send a packet to its process, or queue it for one of ours.
