@@ -95,13 +95,13 @@ class SubFunctionSlots:
         self._model = sub_function_of(manager.model)
         general = manager.model.general
         self._first = int(general["sf_base_id"])
-        self._behind: dict[int, _SlotDevice] = {}
+        self._devices: dict[int, _SlotDevice] = {}
         """Devices by vPort number, in the poll order of the next round."""
         max_num_sf = int(general["max_num_sf"])
         self.all = SubFunctions(self._first, max_num_sf, self._start, self._stop)
 
     def __len__(self) -> int:
-        return len(self._behind)
+        return len(self._devices)
 
     def _start(self, number: int) -> Hca:
         """Create the HCA of the sub-function with this vPort number, and return it.
@@ -113,21 +113,21 @@ class SubFunctionSlots:
         vhca = manager.adapter.add(number)
         apart = (number - self._first + 1) * _GUIDS_APART
         options = replace(manager.options, guid=manager.options.guid + apart, mac=0)
-        behind: list[_SlotDevice] = []
+        made: list[_SlotDevice] = []
         hca = Hca(
             self._model, options, manager.memory, manager.interrupts, manager.bare_clock,
             RoceWire(manager.switch.segment_of(vhca)), vhca,
-            on_failure=lambda: behind[0].on_failure(), deferred_free=self._deferred_free,
+            on_failure=lambda: made[0].on_failure(), deferred_free=self._deferred_free,
             host=manager.ledger,
         )  # fmt: skip
         hca.on_work = manager.wake
-        behind.append(_SlotDevice(hca, self._commands))
-        self._behind[number] = behind[0]
+        made.append(_SlotDevice(hca, self._commands))
+        self._devices[number] = made[0]
         return hca
 
     def _stop(self, hca: Hca) -> None:
         number = hca.vhca.vport_number
-        self._behind.pop(number).end()
+        self._devices.pop(number).end()
         self._manager.adapter.remove(hca.vhca)
 
     def _at(self, offset: int, length: int) -> tuple[_SlotDevice, int] | None:
@@ -136,10 +136,10 @@ class SubFunctionSlots:
         None where no sub-function exists, and for an access across the end of a slot.
         """
         at, within = divmod(offset, self._model.bar0_size)
-        behind = self._behind.get(self._first + at)
-        if behind is None or within + length > self._model.bar0_size:
+        device = self._devices.get(self._first + at)
+        if device is None or within + length > self._model.bar0_size:
             return None
-        return behind, within
+        return device, within
 
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes of BAR 2; all-ones where no sub-function exists.
@@ -152,11 +152,11 @@ class SubFunctionSlots:
         part = self._at(offset, length)
         if part is None:
             return b"\xff" * length
-        behind, within = part
+        device, within = part
         try:
-            return behind.bar.read(within, length)
+            return device.bar.read(within, length)
         except Exception:
-            behind.hca.fail()
+            device.hca.fail()
             return b"\xff" * length
 
     def write(self, offset: int, data: Buffer) -> None:
@@ -167,14 +167,14 @@ class SubFunctionSlots:
         part = self._at(offset, len(data))
         if part is None:
             return
-        behind, within = part
-        one = behind.hca.sub_function
-        if behind.hca.has_failed or one is None or not one.is_there:
+        device, within = part
+        one = device.hca.sub_function
+        if device.hca.has_failed or one is None or not one.is_there:
             return
         try:
-            behind.bar.write(within, data)
+            device.bar.write(within, data)
         except Exception:
-            behind.hca.fail()
+            device.hca.fail()
 
     def run(self) -> bool:
         """Poll the sub-functions within the budget; return whether more work is pending.
@@ -182,20 +182,20 @@ class SubFunctionSlots:
         True also when the budget ends early; the next round then begins with those not yet polled.
         """
         more = False
-        for number, behind in [*self._behind.items()]:
-            if self._behind.get(number) is not behind:
+        for number, device in [*self._devices.items()]:
+            if self._devices.get(number) is not device:
                 continue
             if self._manager.budget.exhausted(POLL_BUDGET):
                 # The sub-functions not yet polled are first in the next round.
-                rest = [*self._behind]
+                rest = [*self._devices]
                 first = rest.index(number)
                 for late in rest[:first]:
-                    self._behind[late] = self._behind.pop(late)
+                    self._devices[late] = self._devices.pop(late)
                 return True
-            more |= behind.run()
+            more |= device.run()
         return more
 
     def forget_views(self) -> None:
         """Drop all views of guest memory of the sub-functions."""
-        for behind in self._behind.values():
-            behind.hca.forget_views()
+        for device in self._devices.values():
+            device.hca.forget_views()
