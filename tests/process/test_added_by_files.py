@@ -66,7 +66,7 @@ class LinkChange(Event[bool]):
 
 SHOWN = (
     """\
-    \"""Insert or pull the cable: raise the port event and notify the wire.\"""
+    had_cable = hca.port.has_cable
 """,
     """\
     faults, is_change = hca.faults, up != hca.vport.is_up

@@ -13,7 +13,7 @@ from emu.device.faults.link import PlannedLink
 from emu.device.faults.plan import Plan
 from emu.device.faults.rule import Rule
 from emu.device.faults.toml_limits import TooComplexError, cuts, header_name, reason_unfit
-from emu.device.faults.validation import misfits, sound_rules, validated
+from emu.device.faults.validation import misfits, refused_keys, sound_rules, validated
 from emu.device.rounds.portions import Portions, finish
 from emu.device.rounds.sizes import CHARACTERS_PER_PORTION
 from emu.toml_lines import Place, TomlLines
@@ -95,11 +95,12 @@ def _checked(table: Any, source: str, text: str = "") -> Portions[Plan]:
     """
     plan, mistakes = validated(table)
     yield
+    refused = refused_keys(mistakes)
     if plan is not None:
         rules: dict[int, Rule] = dict(enumerate(plan.rule))
     else:
-        rules = yield from sound_rules(table, mistakes)
-    mistakes += yield from misfits(rules)
+        rules = yield from sound_rules(table, refused)
+    mistakes += yield from misfits(rules, refused)
     if plan is not None and not mistakes:
         return plan
     lines = TomlLines(text) if text else None

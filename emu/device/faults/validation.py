@@ -9,7 +9,7 @@ against their declarations, so that a typing error is reported when the plan is 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
@@ -30,6 +30,7 @@ from emu.toml_lines import Place
 from layouts.enums import Op
 
 _LONGEST_VALUE = 60
+_ANY_ACTION: Final = next(iter(ACTIONS))
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "rule": WholeRule,
     "link": PlannedLink,
@@ -51,15 +52,17 @@ def validated(table: object) -> tuple[Plan | None, list[Mistake]]:
         return None, [(_key(detail["loc"]), _explained(detail)) for detail in details]
 
 
-def misfits(rules: Mapping[int, Rule]) -> Portions[list[Mistake]]:
+def misfits(rules: Mapping[int, Rule], refused: Mapping[int, Set[str]]) -> Portions[list[Mistake]]:
     """Return the mistakes in combinations of keys of ``rules``, by their index in the plan.
 
+    ``refused`` are the keys that :func:`refused_keys` returned, by the same index.
     Yields after each :data:`RULES_PER_PORTION` rules.
     """
     mistakes: list[Mistake] = []
     names: set[str] = set()
     for count, (index, rule) in enumerate(rules.items(), 1):
-        mistakes += ((("rule", index, key), why) for key, why in problems(rule))
+        found = problems(rule, refused.get(index, frozenset()))
+        mistakes += ((("rule", index, key), why) for key, why in found)
         if rule.name in names:
             mistakes.append((("rule", index, "name"), f"{rule.name!r} is the name of another rule"))
         names |= {rule.name} - {""}
@@ -68,23 +71,33 @@ def misfits(rules: Mapping[int, Rule]) -> Portions[list[Mistake]]:
     return mistakes
 
 
-def sound_rules(table: object, mistakes: Sequence[Mistake]) -> Portions[dict[int, Rule]]:
-    """Return the rules of an invalid plan that are valid without their mistaken keys, by index.
-
-    Yields after each :data:`RULES_PER_PORTION` rules.
-    """
-    given = table.get("rule") if isinstance(table, Mapping) else None
-    mistaken: dict[int, set[str]] = {}
+def refused_keys(mistakes: Sequence[Mistake]) -> dict[int, set[str]]:
+    """Return the mistaken keys of each rule, by the rule's index."""
+    refused: dict[int, set[str]] = {}
     for place, _ in mistakes:
         match place:
             case ("rule", int(index), str(key), *_):
-                mistaken.setdefault(index, set()).add(key)
+                refused.setdefault(index, set()).add(key)
+    return refused
+
+
+def sound_rules(table: object, refused: Mapping[int, Set[str]]) -> Portions[dict[int, Rule]]:
+    """Return the rules of an invalid plan that are valid without their ``refused`` keys, by index.
+
+    A refused action is left out as well, if the point is known: its match is still checked. Yields
+    after each :data:`RULES_PER_PORTION` rules.
+    """
+    given = table.get("rule") if isinstance(table, Mapping) else None
     sound: dict[int, Rule] = {}
     for index, rule in enumerate(given if isinstance(given, list) else ()):
         if isinstance(rule, Mapping):
-            keys = rule.keys() - mistaken.get(index, set())
+            without = refused.get(index, frozenset())
+            kept = {key: value for key, value in rule.items() if key not in without}
+            if "action" in without:
+                kept = {key: kept[key] for key in ("point", "match") if key in kept}
+                kept["action"] = _ANY_ACTION
             with contextlib.suppress(ValidationError):
-                sound[index] = WholeRule.model_validate({key: rule[key] for key in keys})
+                sound[index] = WholeRule.model_validate(kept)
         if not (index + 1) % RULES_PER_PORTION:
             yield
     return sound
@@ -123,20 +136,24 @@ def _choice(name: object, known: Sequence[str]) -> str:
     return near(str(name), known) or listing(known)
 
 
-def problems(rule: Rule) -> Iterator[Problem]:
+def problems(rule: Rule, refused: Set[str] = frozenset()) -> Iterator[Problem]:
     """Yield the key and an explanation for each mistake in a rule's combination of keys.
 
+    Keys in ``refused`` were given with mistakes of their own, so they are not missing.
     No mistake is yielded for a valid rule. An action that is impossible at the point is the only
     mistake that is yielded then.
     """
     given = rule.model_dump(exclude_none=True, exclude_unset=True)
     point, action = POINTS[rule.point], ACTIONS[rule.action]
+    if "action" in refused:
+        yield from _match(point, given.get("match", {}))
+        return
     use = action.uses.get(point.name)
     if use is None:
         yield "action", f"{action.name} is not for {point.name}; {_those_of(point)} are"
         return
     for parameter in use.needs:
-        if parameter.name not in given:
+        if parameter.name not in given.keys() | refused:
             yield "action", f"{action.name} needs {parameter.name}"
     allowed = action.needs | action.takes
     for name in sorted(PARAMETERS.keys() & given.keys() - allowed):

@@ -85,7 +85,8 @@ def _lines(status: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_up(one: Mapping[str, Any]) -> int:
-    return int(one["link"] == "ACTIVE")
+    """Return 1 for a link that is up: ACTIVE of an InfiniBand port, UP of an Ethernet port."""
+    return int(one["link"] in ("ACTIVE", "UP"))
 
 
 def _segments(segments: Iterable[Mapping[str, Any]]) -> Iterator[str]:

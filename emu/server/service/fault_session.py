@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from emu.device.function.function import Function
 from emu.server.service.fault_options import FaultOptions
-from emu.server.service.links import Cabling, Links
+from emu.server.service.links import Cabling, Links, check_functions
 
 if TYPE_CHECKING:
     from emu.device.faults.injector import Injector
@@ -144,9 +144,13 @@ class FaultSession:
         """Add a rule at the functions ``within`` (None: all); return the rule's name.
 
         Records the change. A rule without a name gets ``added-N``. Raises ValueError, without a
-        change, for a used name, for too many rules, and for a function that is not in ``within``.
+        change, for a used name, for too many rules, and for a function that does not exist or is
+        not in ``within``.
         """
+        from emu.device.faults.functions import listed
+
         rule = _limited(rule, within)
+        check_functions(listed(rule.function), len(self._functions))
         names = self._names()
         if not rule.name:
             self._added += 1

@@ -28,6 +28,12 @@ class Cabling:
     """Ports of functions with Ethernet; None for the others."""
 
 
+def check_functions(indices: Iterable[int] | None, count: int) -> None:
+    """Raise ValueError for an index of a function that does not exist; None stands for all."""
+    if any(index >= count for index in indices or ()):
+        raise ValueError(f"function must be a number below {count}")
+
+
 class Links:
     """The links that have been set; a cleared one keeps its counts."""
 
@@ -40,9 +46,7 @@ class Links:
 
     def check(self, link: PlannedLink) -> None:
         """Raise ValueError if the entry names a function that does not exist; change nothing."""
-        count = len(self._functions)
-        if any(index >= count for index in link.functions or ()):
-            raise ValueError(f"function must be a number below {count}")
+        check_functions(link.functions, len(self._functions))
 
     def existing_functions(self, link: PlannedLink) -> Iterable[int]:
         """Return the indices of the existing functions that an entry applies to.

@@ -324,6 +324,11 @@ REFUSED = [
     ("objects", {"function": 3}, "function must be a number below 1"),
     ("objects", {"limit": -1}, "limit must be a number"),
     ("fault.add", {"rule": {"point": "irq", "action": "delay"}}, "delay needs ms"),
+    (
+        "fault.add",
+        {"rule": {"point": "irq", "action": "drop", "function": 9}},
+        "function must be a number below 1",
+    ),
     ("fault.add", {"rule": 3}, "rule"),
     ("fault.add", {}, "rule"),
     ("fault.remove", {"name": "none"}, "no rule 'none'"),

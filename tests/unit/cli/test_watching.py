@@ -73,6 +73,10 @@ def test_prometheus_reads_every_line():
     assert found["mlx5emu_commands_refused_total", labels] == 2
     assert found["mlx5emu_sent_bytes_total", labels] == 1 << 60
     assert found["mlx5emu_up", labels] == 1
+    for link, is_up in (("UP", 1), ("DOWN", 0), ("INIT", 0)):
+        (function,) = answer()["functions"]
+        changed = parsed(prometheus.text(answer() | {"functions": [function | {"link": link}]}))
+        assert changed["mlx5emu_up", labels] == is_up
     assert found["mlx5emu_objects", 'function="0",kind="qp"'] == 3
     assert found["mlx5emu_held_bytes", 'function="0",kind="mkey"'] == 4_200_000
     port = 'segment="s",port="a \\"b\\\\c\\n"'

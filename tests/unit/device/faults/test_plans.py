@@ -126,6 +126,11 @@ MISTAKES = [
     ('seed = "x"', r"p:1: seed: .*integer, not 'x'"),
     ("sed = 1", r"p:1: sed: no such key; near it: seed$"),
     ('[[rule]]\npoint="irq"\naction="drop"\ntime=3', r"p:4: .*no such key; near it: times"),
+    (
+        '[[rule]]\npoint="cmd"\naction="explode"\nmatch.op="CREATE_QPX"',
+        r"p:3: rule\[1\].action.*\np:4: rule\[1\].match.op: no command 'CREATE_QPX'",
+    ),
+    ('[[rule]]\npoint="irq"\naction="delay"\nms="x"', r"^p:4: rule\[1\].ms: [^\n]*$"),
     ("[[link]]\nlos=1", r"p:2: link\[1\].los: no such key; near it: loss$"),
     ("[[link]]\nqqq=1", r"p:2: link\[1\].qqq: no such key; there are function, .*, loss, "),
     ("expect.stat = 1", r"p:1: expect.stat: no such key; near it: status"),
