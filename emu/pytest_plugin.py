@@ -8,10 +8,10 @@
 
 ``mlx5_guest`` is a running :class:`emu.guests.Guest`. Tests with the same options share it; a new
 one is booted if a test left it unusable. The marker ``mlx5(...)`` gives a test other options: those
-of :class:`emu.guests.GuestOptions`, also in the words of ``mlx5emu run``, such as
-``share="DIR:rw"``. With ``fresh=True`` the test has its own guest. ``mlx5_faults`` loads rules and
-plans, and removes them when the test ends. ``mlx5_leaks`` repeats the same work and checks for
-objects that each repetition leaves in the device::
+of :class:`emu.guests.GuestOptions`, or keys of lab files, such as ``share="DIR:rw"``. With
+``fresh=True`` the test has its own guest. ``mlx5_faults`` loads rules and plans, and removes them
+when the test ends. ``mlx5_leaks`` repeats the same work and checks for objects that each repetition
+leaves in the device::
 
     def test_nothing_stays(mlx5_guest, mlx5_leaks):
         mlx5_leaks.check(lambda: mlx5_guest.run("./my-test").check())
@@ -238,6 +238,7 @@ def mlx5_guest(
     """
     from emu.guests import Guest, GuestPool
 
+    _check_allowed(request.node)
     options, is_fresh = _options(request, mlx5_suite, tmp_path_factory)
     with contextlib.ExitStack() as stack:
         with boot_line(request.config, options.suite) as line:
@@ -268,10 +269,12 @@ def _options(
     config = request.config
     chosen = _said(config)
     for mark in reversed(list(request.node.iter_markers("mlx5"))):
-        chosen |= mark.kwargs
+        chosen |= _options_of(mark)
     if suite is not None:
         chosen["suite"] = suite
-    is_fresh = bool(chosen.pop("fresh", False))
+    is_fresh = chosen.pop("fresh", False)
+    if not isinstance(is_fresh, bool):
+        raise pytest.fail.Exception("mark.mlx5: fresh: true or false is needed", pytrace=False)
     wants_trace = not config.getoption("--mlx5-no-trace") and chosen.get("trace") is None
     try:
         check_options({name: value for name, value in chosen.items() if value is not None})
@@ -282,6 +285,26 @@ def _options(
         directory = _directory(tmp_path_factory.getbasetemp(), chosen, is_fresh)
         made = dataclasses.replace(made, trace=directory / "trace.json")
     return made, is_fresh
+
+
+def _options_of(mark: pytest.Mark) -> dict[str, Any]:
+    """Return the options of a marker ``mlx5`` by name; the keys of files are accepted as names.
+
+    A marker with positional arguments fails the test.
+    """
+    if mark.args:
+        why = "mark.mlx5 takes options by name, such as devices=['connectx6dx']"
+        raise pytest.fail.Exception(why, pytrace=False)
+    names = {one.word: one.name for one in options()}
+    return {names.get(word, word): value for word, value in mark.kwargs.items()}
+
+
+def _check_allowed(item: Any) -> None:
+    """Fail a test whose marker ``mlx5_allow`` has an argument that is no pattern of titles."""
+    for mark in item.iter_markers("mlx5_allow"):
+        if mark.kwargs or not all(isinstance(pattern, str) for pattern in mark.args):
+            why = "mark.mlx5_allow takes patterns of titles, such as 'WARNING in mlx5_*'"
+            raise pytest.fail.Exception(why, pytrace=False)
 
 
 def _directory(base: Path, chosen: dict[str, object], is_fresh: bool) -> Path:

@@ -11,6 +11,7 @@ from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import LabError
 from emu.guests.kernel.choice import check, choose
 from emu.guests.options import GuestOptions, Option, OptionError, option_named, options
+from emu.guests.options.checks import check_types
 from emu.guests.options.kinds import Directory
 from emu.host.userfiles import why_not_made
 from emu.near import near
@@ -64,6 +65,7 @@ def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Seque
     for name in fields:
         if name not in known:
             raise OptionError(name, f"no option {name!r} of a guest{near(name, known)}")
+    check_types(fields)
     for one in options():
         if one.name in fields:
             fields |= one.kind.fields(one.name, fields[one.name], base)

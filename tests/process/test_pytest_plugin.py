@@ -43,6 +43,17 @@ def test_packages_by_option_and_by_marker(options):
     assert options(mark, packages=["fio"]).packages == ("bc",)
 
 
+def test_a_marker_has_the_keys_of_files_and_the_names_of_fields(options):
+    by_key = pytest.mark.mlx5(memory=1024, accel="tcg", kernel_args=["a"], qemu_args=["-s"]).mark
+    by_field = pytest.mark.mlx5(
+        memory_mib=1024, accelerator="tcg", kernel_arguments=["a"], qemu_arguments=["-s"]
+    ).mark
+    one, two = options(by_key), options(by_field)
+    assert (one.memory_mib, one.accelerator) == (1024, "tcg") == (two.memory_mib, two.accelerator)
+    assert (one.kernel_arguments, one.qemu_arguments) == (("a",), ("-s",))
+    assert (two.kernel_arguments, two.qemu_arguments) == (("a",), ("-s",))
+
+
 def test_traces_of_guests_with_many_packages(options):
     """Their files have names that a file system takes, and each guest its own."""
     names = [f"libsomething-with-a-long-name{number}" for number in range(12)]
@@ -284,16 +295,39 @@ def test_model(mlx5_guest): pass
 
 @pytest.mark.mlx5(suite="trixi")
 def test_suite(mlx5_guest): pass
+
+@pytest.mark.mlx5("connectx6")
+def test_position(mlx5_guest): pass
+
+@pytest.mark.mlx5(devices="connectx6dx")
+def test_string(mlx5_guest): pass
+
+@pytest.mark.mlx5(memory="1024")
+def test_number(mlx5_guest): pass
+
+@pytest.mark.mlx5(fresh="no")
+def test_fresh(mlx5_guest): pass
+
+@pytest.mark.mlx5_allow(5)
+def test_allow(mlx5_guest): pass
+
+@pytest.mark.mlx5_allow(title="WARNING in mlx5_*")
+def test_allow_by_name(mlx5_guest): pass
 """
 
 
 def test_a_mistake_in_a_marker_is_one_line(tmp_path):
     done = run_tests(tmp_path, MARKS)
-    assert "3 errors" in done.stdout
+    assert "9 errors" in done.stdout
     for line in (
         "mark.mlx5: no option 'device' of a guest; near it: devices",
         "mark.mlx5: devices: unknown model 'connectx9'; near it: connectx7",
         "mark.mlx5: suite: 'trixi' is not one of bookworm, trixie, sid; near it: trixie",
+        "mark.mlx5 takes options by name, such as devices=['connectx6dx']",
+        "mark.mlx5: devices: a list is needed, such as ['connectx6dx']",
+        "mark.mlx5: memory: a whole number is needed",
+        "mark.mlx5: fresh: true or false is needed",
+        "mark.mlx5_allow takes patterns of titles, such as 'WARNING in mlx5_*'",
     ):
         assert f"\n{line}" in done.stdout
     assert "pytest_plugin.py" not in done.stdout

@@ -65,8 +65,8 @@ def _requested(choices: Mapping[str, Any]) -> GuestOptions:
 
     A kernel other than the suite's is unpacked or downloaded, with progress shown.
     """
-    check_options(choices)
     given = given_values(choices)
+    check_options(given)
     check_requested(given)
     if choices.get("faults") is not None:
         tell_begin(choices["faults"], choices.get("faults_when"))

@@ -7,19 +7,31 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from emu.guests.options.guest import OptionError, option_named
+from emu.guests.options.guest import OptionError, option_named, options
 from emu.host.user_error import UserError
 from emu.near import near
 
 _MIB = 1 << 20
 
 
+def check_types(choices: Mapping[str, Any]) -> None:
+    """Raise OptionError for the first option whose value has another type than its kind.
+
+    ``choices`` maps fields' names to a user's values; None and missing ones are not checked.
+    """
+    for one in options():
+        value = choices.get(one.name)
+        if value is not None and (why := one.kind.misfit(value)):
+            raise OptionError(one.name, f"{one.word}: {why}")
+
+
 def check_options(choices: Mapping[str, Any]) -> None:
     """Raise OptionError for the first option that the server or QEMU would refuse.
 
-    ``choices`` maps fields' names to options; one that is None or missing is not checked. Devices,
-    uplinks, fabric, transport and memory are checked; no process is started.
+    ``choices`` maps fields' names to options; one that is None or missing is not checked. Types,
+    devices, uplinks, fabric, transport and memory are checked; no process is started.
     """
+    check_types(choices)
     fabric = choices.get("fabric")
     if devices := choices.get("devices"):
         _checked("devices", partial(_devices, devices, has_fabric=fabric is not None))

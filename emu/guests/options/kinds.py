@@ -30,6 +30,10 @@ class OptionKind:
         """Return a user's value, with paths that no longer depend on ``base``."""
         return said
 
+    def misfit(self, said: object) -> str:
+        """Return the needed type if a user's value has another; "" if it fits."""
+        return "" if isinstance(said, str) else "a string is needed"
+
     def fields(self, name: str, said: object, base: Path) -> dict[str, Any]:
         """Return the fields of :class:`GuestOptions` for a user's value; ``base`` is for paths."""
         return {name: said}
@@ -47,14 +51,32 @@ class OptionKind:
 class Words(OptionKind):
     """Texts; an option of a command line is repeated."""
 
+    def misfit(self, said: object) -> str:
+        """Return the error for a string, which has words of one letter, and for other values."""
+        if isinstance(said, str):
+            return f"a list is needed, such as {[said]!r}"
+        if not isinstance(said, list | tuple):
+            return "a list is needed"
+        return "" if all(isinstance(word, str) for word in said) else "a list of strings is needed"
+
     def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
         """Return the words as a tuple."""
         return {name: tuple(said)}
+
+    def wrong(self, value: object) -> str:
+        """Return the error for a value that is no list of strings."""
+        return self.misfit(value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel(Words):
     """The words of :func:`emu.guests.kernel.choice.choose`: paths, or ``debian:NAME``."""
+
+    def misfit(self, said: object) -> str:
+        """Return the error for a value that is neither a path nor a list of paths."""
+        words = said if isinstance(said, list | tuple) else (said,)
+        is_fit = all(isinstance(word, str | Path) for word in words)
+        return "" if is_fit else "a path or a list of paths is needed"
 
     def placed(self, said: Any, base: Path) -> Any:
         """Return the words as a tuple: paths relative to ``base``, ``debian:NAME`` unchanged."""
@@ -66,6 +88,10 @@ class Kernel(Words):
     def fields(self, name: str, said: object, base: Path) -> dict[str, Any]:
         """Return the words, with which :func:`emu.guests.requested.requested` chooses a kernel."""
         return {name: self.placed(said, base)}
+
+    def wrong(self, value: object) -> str:
+        """Return an empty text: the field is the path of the chosen kernel."""
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +116,11 @@ class Whole(OptionKind):
     least: int = 0
     most: int | None = None
 
+    def misfit(self, said: object) -> str:
+        """Return the error for a value that is no integer; a bool is none."""
+        is_fit = isinstance(said, int) and not isinstance(said, bool)
+        return "" if is_fit else "a whole number is needed"
+
     def wrong(self, value: Any) -> str:
         """Return the limits for a number outside them; "" for a valid number and for None."""
         if value is None or self.least <= value <= (math.inf if self.most is None else self.most):
@@ -103,6 +134,11 @@ class Seconds(OptionKind):
 
     most: float = 1e6
 
+    def misfit(self, said: object) -> str:
+        """Return the error for a value that is no number; a bool is none."""
+        is_fit = isinstance(said, int | float) and not isinstance(said, bool)
+        return "" if is_fit else "a number is needed"
+
     def wrong(self, value: Any) -> str:
         """Return the error unless 0 < value <= limit."""
         return "" if 0 < value <= self.most else f"more than 0 s, at most {self.most:.0f} s"
@@ -111,6 +147,10 @@ class Seconds(OptionKind):
 @dataclass(frozen=True, kw_only=True)
 class Flag(OptionKind):
     """Yes or no; an option of a command line has no value."""
+
+    def misfit(self, said: object) -> str:
+        """Return the error for a value that is no bool."""
+        return "" if isinstance(said, bool) else "true or false is needed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +161,10 @@ class File(OptionKind):
     is_new: bool = False
     example: str = ""
     """Kind of the examples that a command line accepts as @NAME (emu.host.shipped), if any."""
+
+    def misfit(self, said: object) -> str:
+        """Return the error for a value that is no path."""
+        return _no_path(said)
 
     def placed(self, said: Any, base: Path) -> Any:
         """Return a path that is absolute if ``base`` is."""
@@ -149,6 +193,10 @@ class Directory(OptionKind):
     """A directory; ``is_made`` for one that is created when absent."""
 
     is_made: bool = False
+
+    def misfit(self, said: object) -> str:
+        """Return the error for a value that is no path."""
+        return _no_path(said)
 
     def placed(self, said: Any, base: Path) -> Any:
         """Return a path that is absolute if ``base`` is."""
@@ -193,3 +241,7 @@ def plain(value: object) -> Any:
     if isinstance(value, tuple):
         return list(value)
     return str(value) if isinstance(value, Path) else value
+
+
+def _no_path(said: object) -> str:
+    return "" if isinstance(said, str | Path) else "a path is needed"

@@ -22,9 +22,9 @@ _TAIL = """
 
 The second column is the key in lab files, campaign files and records (`*`: recorded, and restored
 by a replay). The key is in `[[guest]]` of a lab file and in `[guest]` of a campaign file, unless
-another table is named. The pytest plugin has every option as `--mlx5-...`, and the names of the
-third column as keys of the marker `mlx5`. `DIR:rw` lets the guest write to DIR, unless a directory
-has that name.
+another table is named. The pytest plugin has every option as `--mlx5-...`. Keys of its marker
+`mlx5` are the names of the second and of the third column. `DIR:rw` lets the guest write to DIR,
+unless a directory has that name.
 
 With 2048 MiB and two processors rdma-core's tests pass, and two polling processes do not wait for
 each other. The host allocates memory when the guest touches it. A file of many guests can reduce

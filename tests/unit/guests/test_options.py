@@ -8,6 +8,7 @@ import pytest
 
 from emu.guests import GuestOptions, LabError
 from emu.guests.options import OptionError, option_named
+from emu.guests.options.checks import check_options
 from emu.guests.requested import check_requested, requested
 
 
@@ -76,3 +77,30 @@ def test_a_directory_that_cannot_be_made_is_refused_by_the_check(tmp_path):
 def test_an_unknown_option_is_an_error_with_near_names():
     with pytest.raises(OptionError, match="no option 'memory' of a guest; near it: memory_mib"):
         option_named("memory")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("packages", "fio", r"packages: a list is needed, such as \['fio'\]"),
+        ("nets", "user", r"nets: a list is needed, such as \['user'\]"),
+        ("devices", 5, "devices: a list is needed"),
+        ("kernel_arguments", [5], "kernel_args: a list of strings is needed"),
+        ("kernel", 5, "kernel: a path or a list of paths is needed"),
+        ("cpus", True, "cpus: a whole number is needed"),
+        ("boot_timeout", "9", "boot_timeout: a number is needed"),
+        ("iommu", "no", "iommu: true or false is needed"),
+        ("suite", 13, "suite: a string is needed"),
+        ("faults", 5, "faults: a path is needed"),
+        ("share", ["a"], "share: a path is needed"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(name, value, why):
+    for call in (check_options, check_requested, requested):
+        with pytest.raises(OptionError, match=f"^{why}$"):
+            call({name: value})
+
+
+def test_the_constructor_refuses_a_string_for_a_list():
+    with pytest.raises(OptionError, match="devices: a list is needed"):
+        GuestOptions(devices="connectx6")
