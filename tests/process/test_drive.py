@@ -2,6 +2,9 @@
 
 import errno
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -151,3 +154,26 @@ def test_a_damaged_result_counts_as_none(tmp_path):
 def test_names_of_runs_are_no_paths():
     with pytest.raises(ValueError, match="should match pattern"):
         descriptions(1, kernels=("../../x",))
+
+
+SIGNALLED_AT_THE_END = """
+import os, signal, threading
+from emu.instruments.campaign import worker
+
+worker.IDLE_SECONDS = {idle}
+threading._register_atexit(os.kill, os.getpid(), signal.SIGTERM)
+worker.main()
+"""
+
+
+@pytest.mark.parametrize(("idle", "status"), [(0, 0), (300, 128 + signal.SIGTERM)])
+def test_a_signal_while_a_worker_ends_is_silent(idle, status):
+    """The end of the input and the parent both send one."""
+    words = [sys.executable, "-c", SIGNALLED_AT_THE_END.format(idle=idle), fake_runs.NAME]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        if idle:
+            process.stdin.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == status

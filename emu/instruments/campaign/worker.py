@@ -50,6 +50,7 @@ def main() -> None:
     for text in _lines(sys.stdin.fileno()):
         result = carry_out(runner, Description.model_validate_json(text))
         answers.write(result.model_dump_json().encode() + b"\n")
+    signal.signal(signal.SIGTERM, _stay)
 
 
 def carry_out(runner: Runner, run: Description) -> RunResult:
@@ -91,7 +92,13 @@ def _lines(descriptor: int) -> Iterator[bytes]:
 
 
 def _leave(number: int, _frame: object) -> NoReturn:
+    """End the process. Later signals neither interrupt its end nor print a traceback."""
+    signal.signal(number, _stay)
     sys.exit(128 + number)
+
+
+def _stay(_number: int, _frame: object) -> None:
+    """Do nothing. Python reports a pending signal that becomes SIG_IGN; thus this is a function."""
 
 
 if __name__ == "__main__":
