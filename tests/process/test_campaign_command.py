@@ -152,6 +152,19 @@ def test_cells_are_compared_with_what_is_expected(matrix):
     assert output.splitlines()[-2].endswith("findings; otherwise 1 of 6")
 
 
+def test_a_plan_that_never_fired_is_told(matrix):
+    invoke("run", matrix, "--jobs", 2)
+    store = Store.open(Path("few.campaign"))
+    name, result = next(iter(store.results().items()))
+    store.put(result.model_copy(update={"ended": Ended.PASSED, "rules": 1}))
+    output = invoke("report", "few.campaign").output
+    assert ", no fault fired in 1 of 6" in output
+    assert output.splitlines()[-2].endswith("; no fault fired in 1 of 6")
+    output = invoke("run", matrix, "--only", name).output
+    assert "passed, no fault fired" in output
+    assert output.splitlines()[-2] == "1 of 1 runs, 0 findings; no fault fired"
+
+
 def test_tables_in_a_pipe_have_one_line_a_row(matrix, monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     invoke("run", matrix, "--jobs", 2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from emu.cli.shared.units import counted
+from emu.host.counted import counted
 from emu.host.printable import one_line
 
 

@@ -16,11 +16,6 @@ def size(number: float) -> str:
     return _scaled(number, 1024, _SIZES, " ")
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 rule``, ``2 rules``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _scaled(number: float, step: int, units: tuple[str, ...], gap: str) -> str:
     unit = units[0]
     for unit in units:

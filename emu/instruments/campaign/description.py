@@ -135,9 +135,17 @@ class RunResult(_Value):
     """Duration of the run."""
     ended_at: float = 0.0
     """End of the run, in seconds since 1970; 0 in results of older versions."""
+    rules: int = 0
+    """Number of the plan's rules; 0 also in results of older versions."""
     fired: int = 0
+    """Number of faults that fired and had an effect."""
     otherwise: Annotated[StrictStr, Field(max_length=MAX_OTHERWISE)] | None = None
     """Difference from the expectation: empty if there is none, None without an expectation."""
     findings: Annotated[tuple[RunFinding, ...], Field(max_length=200)] = ()
     record: StrictStr = ""
     """Record of the fired faults, if a plan was loaded and the run did not pass."""
+
+    @property
+    def is_unfired(self) -> bool:
+        """Whether the run had a plan with rules, and none of them fired with an effect."""
+        return self.ended is not Ended.ERROR and self.rules > 0 and not self.fired

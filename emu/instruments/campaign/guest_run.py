@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from emu.device.faults.parser import load
 from emu.device.faults.plan import LOADED, LOADING
 from emu.device.faults.record import RecordError, read
 from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, GuestPanicError
@@ -184,6 +185,7 @@ def _result(run: Description, trial: _Trial, record: str) -> RunResult:
         why=one_line(trial.why),
         release=one_line(trial.release, 100),
         output=printable(trial.output.decode(errors="replace")[-LONGEST_OUTPUT:]),
+        rules=len(load(run.plan).rule) if run.plan else 0,
         fired=fired,
         otherwise=_otherwise(run, trial, ended, fired),
         findings=tuple(RunFinding.of(one) for one in all_findings),

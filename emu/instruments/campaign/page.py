@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from html import escape
 
+from emu.host.counted import counted
 from emu.instruments.campaign.description import Ended, RunResult
 from emu.instruments.campaign.minimize import slug
-from emu.instruments.campaign.report import AXES, CampaignReport, FindingGroup, cell
+from emu.instruments.campaign.report import AXES, CampaignReport, FindingGroup, cell, unfired
 from emu.instruments.campaign.store import output_name
 
 _STYLE = """
@@ -34,7 +35,9 @@ def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[st
     yield f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{name}</title>'
     yield f"<style>{_STYLE}</style>\n<h1>Campaign {name}</h1>\n"
     runs = f"{len(report.results)} of {len(report.runs)} runs"
-    yield f"<p>{runs}, {len(report.groups)} findings{_when([*report.results.values()])}</p>\n"
+    results = [*report.results.values()]
+    idle = f"; {text}" if (text := unfired(results)) else ""
+    yield f"<p>{runs}, {counted(len(report.groups), 'finding')}{idle}{_when(results)}</p>\n"
     yield from _matrix(report, has_file)
     yield from _counts(report)
     if report.groups:
@@ -128,7 +131,7 @@ def _cells(counter: Counter[Ended]) -> str:
 
 def _group(group: FindingGroup, has_file: Callable[[str], bool]) -> Iterator[str]:
     yield f"<details><summary><b>{escape(group.title)}</b> ({group.kind.value}): "
-    yield f"{len(group.runs)} runs, kernels {escape(', '.join(group.kernels))}, "
+    yield f"{counted(len(group.runs), 'run')}, kernels {escape(', '.join(group.kernels))}, "
     yield f"plans {escape(', '.join(group.plans))}</summary>\n<ul>"
     for name in group.runs[:MAX_RUNS_SHOWN]:
         yield f"<li>{escape(name)}{_link(f'records/{name}.jsonl', 'record', has_file)}</li>\n"

@@ -92,13 +92,20 @@ class CampaignReport:
 
 
 def cell(results: Sequence[RunResult]) -> tuple[Ended, str]:
-    """Return the worst end of ``results`` (not empty), and a text: end, count, comparison."""
+    """Return the worst end of ``results`` (not empty), and a text: end, count, notes."""
     order = list(Ended)
     worst = max((one.ended for one in results), key=order.index)
     many = sum(one.ended is worst for one in results)
     of_them = f" {many} of {len(results)}" if len(results) > 1 else ""
-    compared = comparison(results)
-    return worst, f"{worst.value}{of_them}{f', {compared}' if compared else ''}"
+    notes = filter(None, (unfired(results), comparison(results)))
+    return worst, ", ".join([f"{worst.value}{of_them}", *notes])
+
+
+def unfired(results: Sequence[RunResult]) -> str:
+    """Return "no fault fired" with a count if that is so in runs with rules; else an empty text."""
+    count = sum(one.is_unfired for one in results)
+    of_them = f" in {count} of {len(results)}" if len(results) > 1 else ""
+    return f"no fault fired{of_them}" if count else ""
 
 
 def comparison(results: Sequence[RunResult]) -> str:

@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 from emu.instruments.campaign.description import Description, Ended, RunResult
+from emu.instruments.campaign.report import unfired
 
 VERSION = 2
 _MAX_BYTES = 1 << 30
@@ -178,7 +179,8 @@ def _shown(run: Description, result: RunResult) -> str:
     output = result.output if result.output.endswith("\n") else f"{result.output}\n"
     status = [] if result.status is None else [f"status {result.status}"]
     findings = [f"{one.kind.value}: {one.title}" for one in result.findings]
-    ended = ", ".join([result.ended.value, *status, *([result.why] if result.why else [])])
+    notes = filter(None, (unfired([result]), result.why))
+    ended = ", ".join([result.ended.value, *status, *notes])
     compared = {None: [], "": ["as expected"]}.get(
         result.otherwise, [f"otherwise than expected: {result.otherwise}"]
     )

@@ -15,10 +15,10 @@ from emu.cli.shared.completion import complete_point, complete_rule
 from emu.cli.shared.control import connect, console, control_option, guest_argument, named
 from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.tables import Rows
-from emu.cli.shared.units import counted
 from emu.cli.shared.words import moment, table_of
 from emu.guests.errors import LabError
 from emu.guests.named import running
+from emu.host.counted import counted
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.near import near

@@ -21,6 +21,7 @@ from emu.cli.shared.progress import display
 from emu.cli.shared.tables import Rows
 from emu.guests.conformance.results import junit, tap
 from emu.guests.machine.launch import provide
+from emu.host.counted import counted
 from emu.host.printable import one_line
 from emu.instruments.campaign.child import Child
 from emu.instruments.campaign.description import Ended, RunResult
@@ -38,6 +39,7 @@ from emu.instruments.campaign.report import (
     comparison,
     report,
     summary,
+    unfired,
 )
 from emu.instruments.campaign.store import Store, as_json, selected
 
@@ -230,7 +232,8 @@ def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | No
             bar.update(task, completed=done, total=total, description=said or "runs")
             if result is not None and (not screen.is_terminal or result.findings):
                 titles = "; ".join(one.title for one in result.findings) or result.why
-                line = one_line(f"{result.name}: {result.ended.value} {titles}".rstrip())
+                ended = ", ".join(filter(None, (result.ended.value, unfired([result]))))
+                line = one_line(f"{result.name}: {ended} {titles}".rstrip())
                 screen.print(
                     f"{done}/{total} {line}", highlight=False, markup=False, emoji=False,
                     soft_wrap=True,
@@ -329,9 +332,10 @@ def _print(screen: Console, outcome: CampaignReport) -> None:
         _show(screen, table)
     missing = f", {outcome.missing} missing" if outcome.missing else ""
     runs = f"{len(outcome.results)} of {len(outcome.runs)} runs"
-    compared = comparison([*outcome.results.values()])
-    compared = f"; {compared}" if compared else ""
-    screen.print(f"{runs}{missing}, {len(outcome.groups)} findings{compared}")
+    results = [*outcome.results.values()]
+    found = counted(len(outcome.groups), "finding")
+    notes = filter(None, (unfired(results), comparison(results)))
+    screen.print("; ".join([f"{runs}{missing}, {found}", *notes]))
 
 
 def _show(screen: Console, table: Rows) -> None:

@@ -202,6 +202,14 @@ def test_a_plan_is_there_from_the_boot_on_and_its_record_kept(guest):
     assert carry_out(one(plan="seed = 3\n")).record == ""
 
 
+def test_a_result_has_the_number_of_rules_and_of_fired_faults(guest):
+    result = carry_out(one(plan='[[rule]]\npoint = "irq"\naction = "drop"\n'))
+    assert (result.ended, result.rules, result.fired) == (Ended.PASSED, 1, 0)
+    assert result.is_unfired
+    assert not carry_out(one(plan="seed = 3\n")).is_unfired
+    assert not carry_out(one()).is_unfired
+
+
 def test_a_plan_for_a_loaded_driver_comes_by_the_control_socket(guest, monkeypatch, tmp_path):
     loaded = []
 

@@ -9,7 +9,7 @@ from helpers.instruments.fake_runs import carry_out, descriptions
 
 from emu.guests.conformance.results import junit, tap
 from emu.instruments.campaign.description import Ended, RunFinding, RunResult
-from emu.instruments.campaign.report import cases, report, summary
+from emu.instruments.campaign.report import cases, cell, report, summary
 from emu.instruments.campaign.store import Store, as_json
 from emu.instruments.outcome import Kind
 
@@ -151,3 +151,26 @@ def test_two_campaigns_of_one_matrix_make_equal_reports_but_for_one_field_of_tim
     )
     assert first == second
     assert 'message="oops: BUG in mlx5_x"' in first[0]
+
+
+def test_runs_whose_plan_never_fired_are_told(tmp_path):
+    runs = descriptions(15, kernels=("a",))
+    store = Store.create(tmp_path, "r", runs)
+    for run in runs:
+        store.put(RunResult(name=run.name, ended=Ended.PASSED, status=0, rules=2, fired=1))
+    _, _, html = reported(store)
+    assert "no fault fired" not in html
+    for number, result in ((1, Ended.PASSED), (7, Ended.PASSED), (2, Ended.ERROR)):
+        store.put(RunResult(name=runs[number].name, ended=result, rules=1))
+    _, _, html = reported(store)
+    assert "15 of 15 runs, 0 findings; no fault fired in 2 of 15<" in html
+    assert "passed 3 of 3, no fault fired in 1 of 3, 0 s" in html
+    assert f"{runs[7].name}: passed, no fault fired <a" in html
+    text = (tmp_path / f"outputs/{runs[1].name}.txt").read_text()
+    assert "[passed, no fault fired]\n" in text
+
+
+def test_a_run_without_rules_has_no_note_about_faults():
+    result = RunResult(name="a", ended=Ended.PASSED, rules=0)
+    assert cell([result]) == (Ended.PASSED, "passed")
+    assert cell([result.model_copy(update={"rules": 1})])[1] == "passed, no fault fired"
