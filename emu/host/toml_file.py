@@ -16,6 +16,15 @@ from emu.toml_lines import Place, TomlLines
 
 _MAX_BYTES = 1 << 20
 _MAX_SHOWN = 20
+_NEEDED = {
+    **dict.fromkeys(("tuple_type", "list_type"), "a list is needed"),
+    **dict.fromkeys(("string_type", "string_sub_type"), "a string is needed"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number is needed"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number is needed"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false is needed"),
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "a table is needed"),
+}
+"""Messages for pydantic's types of mistakes whose own messages name types of Python."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -106,4 +115,4 @@ def _said(error: Any, model: type[BaseModel], tables: Mapping[str, type[BaseMode
         known = inner.model_fields
         return f"no key {str(key)!r} here{near(str(key), known)}; there are {', '.join(known)}"
     names = [str(part) for part in error["loc"] if isinstance(part, str)]
-    return f"{names[-1] if names else key}: {error['msg']}"
+    return f"{names[-1] if names else key}: {_NEEDED.get(error['type']) or error['msg']}"

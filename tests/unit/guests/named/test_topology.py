@@ -89,11 +89,24 @@ out = "results/{n}"
             [
                 "topo.toml:3: name: Field required",
                 "topo.toml:4: memory: Input should be greater than or equal to 512",
-                "topo.toml:5: cpus: Input should be a valid integer",
+                "topo.toml:5: cpus: a whole number is needed",
             ],
         ),
         ('[[guest]]\nname = "a"\n[[guest]]\nname = "a"\n', ["topo.toml:3: two guests are called"]),
         ('[[guest]]\nname = "a"\ncount = 2\n', ['topo.toml:1: 2 guests need .* name = "a{n}"']),
+        ("guest = 5\n", ["topo.toml:1: guest: a list is needed"]),
+        ("guest = [5]\n", ["topo.toml:1: guest: a table is needed"]),
+        (
+            '[[guest]]\nname = 5\ndevices = "cx6"\nmemory = 1.5\n'
+            'boot_timeout = "x"\niommu = "no"\n',
+            [
+                "topo.toml:2: name: a string is needed",
+                "topo.toml:3: devices: a list is needed",
+                "topo.toml:4: memory: a whole number is needed",
+                "topo.toml:5: boot_timeout: a number is needed",
+                "topo.toml:6: iommu: true or false is needed",
+            ],
+        ),
         ('[[guest]]\nname = "../a"\n', ["topo.toml:1: '../a' is not a valid name"]),
         ('[[guest]]\nname = "a"\nsuite = "x"\n', ["topo.toml:3: suite: 'x' is not one of book"]),
         (

@@ -142,7 +142,7 @@ def test_the_shortest_matrix_is_a_command(tmp_path):
         ),
         (2, '[[workload]]\nname = "W W"\nrun = "x"', "name: String should match pattern"),
         (4, '[[workload]]\nname = "w"\nrun = "x"\n[[workload]]\nname = "w"\nrun = "y"', "another"),
-        (1, 'seeds = "x"\n[[workload]]\nname = "w"\nrun = "x"', "seeds: Input should be"),
+        (1, 'seeds = "x"\n[[workload]]\nname = "w"\nrun = "x"', "seeds: a list is needed"),
         (1, 'seeds = []\n[[workload]]\nname = "w"\nrun = "x"', "at least 1"),
         (6, '{}[[kernel]]\nname = "k"\nsuite = "woody"', "suite: 'woody' is not one of"),
         (6, '{}[[kernel]]\nname = "k"\nkernel = ["bz"]', "no kernel .*bz"),
