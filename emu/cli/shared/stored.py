@@ -8,6 +8,7 @@ import click
 
 from emu.device.trace.event import TraceEvent
 from emu.device.trace.stored import StoredTextError, TraceReader
+from emu.host.counted import counted
 from emu.host.user_error import UserError
 
 
@@ -29,7 +30,7 @@ def stored_events(file: str) -> Iterator[tuple[str, TraceEvent]]:
     if reader.broken and not reader.events:
         raise UserError(f"{file} is not a trace")
     if reader.broken > 1:
-        _warn(f"{file}: {reader.broken} lines left out in total")
+        _warn(f"{file}: {counted(reader.broken, 'line')} left out in total")
 
 
 def _warn(message: str) -> None:

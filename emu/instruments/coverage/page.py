@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from emu.host.counted import counted
 from emu.instruments.coverage.data import Coverage, CoveredModule
 from emu.instruments.coverage.report import lost, rows
 from emu.instruments.coverage.source import KernelTree
@@ -34,7 +35,7 @@ def page(coverage: Coverage, tree: KernelTree | None) -> Iterator[str]:
             )
     yield "</table>\n"
     for release, kernel in sorted(coverage.kernels.items()):
-        yield f"<h2>{escape(release)}</h2>\n<p>{kernel.runs} runs"
+        yield f"<h2>{escape(release)}</h2>\n<p>{counted(kernel.runs, 'run')}"
         yield f"; {lost(kernel)}</p>\n" if kernel.missed else "</p>\n"
         for name, module in sorted(kernel.modules.items()):
             yield from _functions(name, module, tree)

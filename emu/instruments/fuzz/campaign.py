@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from emu.device.faults.parser import dump
 from emu.device.faults.plan import Plan
 from emu.guests import GuestOptions
+from emu.host.counted import counted
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile, write_parts
 from emu.instruments.fuzz.corpus import About, Corpus, CorpusEntry, FindingAbout, blocks_of
@@ -259,10 +260,11 @@ class FuzzCampaign:
     def _report(self) -> None:
         last = self._progress[-1]
         self._say(
-            f"{last.seconds:.0f} s, {len(self._progress)} runs, {last.blocks} blocks,"
-            f" {last.kept} inputs kept, {last.findings} findings,"
-            f" {sum(one.boots for one in self._executors)} guests,"
-            f" {sum(one.stuck for one in self._executors)} times stuck"
+            f"{last.seconds:.0f} s, {counted(len(self._progress), 'run')},"
+            f" {counted(last.blocks, 'block')}, {counted(last.kept, 'input')} kept,"
+            f" {counted(last.findings, 'finding')},"
+            f" {counted(sum(one.boots for one in self._executors), 'guest')},"
+            f" {counted(sum(one.stuck for one in self._executors), 'time')} stuck"
         )
 
     def _finish(self) -> None:

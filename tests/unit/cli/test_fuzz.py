@@ -43,7 +43,7 @@ def test_show_tells_findings_inputs_and_rate(corpus):
     said = mlx5emu("show", corpus.path)
     assert said.exit_code == 0
     assert "BUG: it is [red]gone[/red]" in said.output
-    assert "6.12: 1 inputs kept" in said.output
+    assert "6.12: 1 input kept" in said.output
     assert "3 runs in 4 s, 0.75 a second; 104 blocks ran" in said.output
 
 
@@ -66,8 +66,8 @@ def test_report_of_what_is_no_finding(corpus):
 
 def test_merge_into_an_empty_corpus(corpus, tmp_path):
     empty = Corpus(tmp_path / "empty", create=True)
-    assert "1 inputs and 1 findings are new" in mlx5emu("merge", empty.path, corpus.path).output
-    assert "0 inputs and 0 findings are new" in mlx5emu("merge", empty.path, corpus.path).output
+    assert "new: 1 input, 1 finding" in mlx5emu("merge", empty.path, corpus.path).output
+    assert "new: 0 inputs, 0 findings" in mlx5emu("merge", empty.path, corpus.path).output
 
 
 @pytest.mark.hostile

@@ -238,7 +238,7 @@ def load(words: tuple[str, ...], control: Path | None) -> None:
     with connect(control, name) as client:
         count = client.load_plan(text)
         rules = client.rules()
-    click.echo(f"{count} rules")
+    click.echo(counted(count, "rule"))
     tell_idle(rules)
     if LOADING in (plan.when, plan.expect.when if plan.expect is not None else None):
         click.echo(

@@ -18,6 +18,7 @@ from emu.cli.shared.files import ExampleFile, NewFile
 from emu.cli.shared.progress import watching, working
 from emu.cli.shared.tables import Rows
 from emu.guests.options import Use
+from emu.host.counted import counted
 from emu.host.printable import one_line, printable
 from emu.host.user_error import UserError
 from emu.instruments.fuzz.corpus import Corpus, CorpusEntry
@@ -140,8 +141,8 @@ def show(corpus: Path) -> None:
     from emu.instruments.fuzz.campaign import progress_of
 
     stored = Corpus(corpus)
-    counted = ("times", "again")
-    table = Rows("finding", "kernel", "workload", *counted, numbers=counted)
+    numbers = ("times", "again")
+    table = Rows("finding", "kernel", "workload", *numbers, numbers=numbers)
     for finding in stored.findings().values():
         counts = (str(finding.times), str(finding.again))
         cells = (finding.title, finding.kernel, finding.workload, *counts)
@@ -150,12 +151,13 @@ def show(corpus: Path) -> None:
         console().print(table)
     kernels = Counter(entry.about.kernel for entry in stored.entries())
     for kernel, count in sorted(kernels.items()):
-        click.echo(f"{one_line(kernel)}: {count} inputs kept")
+        click.echo(f"{one_line(kernel)}: {counted(count, 'input')} kept")
     lines = progress_of(stored)
     if lines:
         seconds, count = lines[-1].seconds, len(lines)
         rate = f"{count / seconds:.2f} a second" if seconds else "at once"
-        click.echo(f"{count} runs in {seconds:.0f} s, {rate}; {lines[-1].blocks} blocks ran")
+        blocks = counted(lines[-1].blocks, "block")
+        click.echo(f"{counted(count, 'run')} in {seconds:.0f} s, {rate}; {blocks} ran")
 
 
 @fuzz.command(short_help="Merge one corpus into another.")
@@ -169,7 +171,7 @@ def merge(corpus: Path, other: Path) -> None:
     stored = Corpus(corpus)
     with stored.locked():
         inputs, titles = stored.merge(Corpus(other))
-    click.echo(f"{inputs} inputs and {titles} findings are new")
+    click.echo(f"new: {counted(inputs, 'input')}, {counted(titles, 'finding')}")
 
 
 @fuzz.command(short_help="Write a coverage file of a corpus.")

@@ -23,6 +23,7 @@ from emu.cli.shared.words import command_words
 from emu.device.faults.parser import dump
 from emu.device.faults.record import FaultRecord
 from emu.guests.options import Use
+from emu.host.counted import counted
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import write_outfile
@@ -109,4 +110,4 @@ def plan_text(recorded: FaultRecord, faults: Sequence[One]) -> str:
 def _tell(number: int, faults: Sequence[One], said: str) -> None:
     """Print a line about a trial."""
     names = one_line(", ".join(dict.fromkeys(rule for _, rule, _ in faults)) or "none")
-    click.echo(f"trial {number}: {len(faults)} faults ({names}): {said}", err=True)
+    click.echo(f"trial {number}: {counted(len(faults), 'fault')} ({names}): {said}", err=True)

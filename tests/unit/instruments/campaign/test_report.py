@@ -170,6 +170,15 @@ def test_runs_whose_plan_never_fired_are_told(tmp_path):
     assert "[passed, no fault fired]\n" in text
 
 
+def test_one_finding_is_singular(tmp_path):
+    runs = descriptions(1)
+    store = Store.create(tmp_path, "r", runs)
+    store.put(found(runs[0], "WARNING in x"))
+    _, _, html = reported(store)
+    assert "1 of 1 runs, 1 finding<" in html
+    assert ": 1 run, kernels" in html
+
+
 def test_a_run_without_rules_has_no_note_about_faults():
     result = RunResult(name="a", ended=Ended.PASSED, rules=0)
     assert cell([result]) == (Ended.PASSED, "passed")
