@@ -80,6 +80,10 @@ class FunctionNames:
         """Return the name of a function's guest; None if no event has named it."""
         return self._guests.get(function)
 
+    def guests(self) -> list[str]:
+        """Return the names of all guests so far, each once, in the order of their functions."""
+        return list(dict.fromkeys(name for _, name in sorted(self._guests.items())))
+
     def of(self, function: int) -> str:
         """Return the name of a function in a line: ``k`` for the kernel, ``f1`` or ``GUEST/f1``."""
         if function == KERNEL:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from emu.host.userfiles import write_parts
 from emu.instruments.traceview import page
 from emu.instruments.traceview import perfetto as perfetto_form
 from emu.instruments.traceview.queues import TracedQueues, ordered
-from emu.near import near_names
+from emu.near import near, near_names
 from layouts.enums import DeliveryStat, Op, Status, op_name
 
 _STATUSES = (
@@ -45,6 +45,10 @@ _STYLES: Mapping[str, str] = {
     TracePoint.LOG: "bold",
 }
 _FEW = 8
+_MAX_LISTED = 32
+"""Names of guests, or numbers of functions, that a message lists."""
+_MAX_FUNCTIONS = 10_000
+"""Functions of a trace that are remembered: more than a server has."""
 _NEW_FILE = NewFile()
 
 
@@ -157,6 +161,7 @@ def show(
     Example: mlx5emu trace show dev.trace --point cmd --status refused
     """
     choice, form = EventChoice(**criteria), TextForm()
+    seen: set[int] = set()
     screen = Console(highlight=False, emoji=False, markup=False)
     is_cut = sys.stdout.isatty() and not is_long
     say = _json_line if as_json else _printer(form, screen, is_cut=is_cut)
@@ -165,12 +170,30 @@ def show(
     with _reading(file) as end:
         for line, event in stored_events(file):
             form.names.learn(event)
+            if len(seen) < _MAX_FUNCTIONS:
+                seen.add(event.function)
             is_guests = guest is None or form.names.guest(event.function) == guest
             if choice.takes(event, form.origin_ns(event)) and is_guests:
                 end()
                 say(line, event)
+    _check_owner(guest, criteria["function"], form.names.guests(), seen)
     # Raises BrokenPipeError here if the reader has exited, not when the interpreter ends.
     sys.stdout.flush()
+
+
+def _check_owner(
+    guest: str | None, function: int | None, guests: Sequence[str], seen: Collection[int]
+) -> None:
+    """Raise BadParameter for a guest, or a function, that the whole trace does not have."""
+    if guest is not None and guest not in guests:
+        known = ", ".join(map(one_line, guests[:_MAX_LISTED])) or "none has a name"
+        text = f"no guest {guest!r}{near(guest, guests)}; guests of the trace: {known}"
+        raise click.BadParameter(text, param_hint="--guest")
+    if function is not None and function not in seen and len(seen) < _MAX_FUNCTIONS:
+        numbers = [str(one) for one in sorted(seen) if one >= 0]
+        known = ", ".join(numbers[:_MAX_LISTED]) or "none"
+        text = f"no function {function}; functions of the trace: {known}"
+        raise click.BadParameter(text, param_hint="--function")
 
 
 @trace.command(short_help="Count the events of a trace by kind.")

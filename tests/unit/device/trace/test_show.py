@@ -303,6 +303,13 @@ def test_functions_are_called_by_their_guest(tmp_path):
     ]
     result = CliRunner().invoke(main, ["trace", "show", "--guest", "host2", str(path)])
     assert [line.split()[1] for line in result.output.splitlines()] == ["host2/f1"] * 2
+    for words, known in [
+        (("--guest", "h3"), "guests of the trace: h1, host2"),
+        (("--function", "7"), "functions of the trace: 0, 1"),
+    ]:
+        result = CliRunner().invoke(main, ["trace", "show", *words, str(path)])
+        assert result.exit_code == 2
+        assert known in result.output
 
 
 def test_a_trace_in_text_form_with_guests_is_told_from_json():
