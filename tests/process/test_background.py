@@ -77,11 +77,25 @@ def test_the_printed_command_ends_all_that_was_started(start, tmp_path):
         os.close(process)
 
 
-def test_a_command_that_is_not_there_is_told_in_the_log(start):
-    *_, log = start("-d", "one", "--", "/no/such")
-    said = output_of("one", ["sh", "-c", UNTIL_ENDED, "sh", str(log)]).decode()
-    assert "not found" in said
-    assert said.endswith("ended with status 127\n")
+@pytest.mark.parametrize(
+    ("options", "word", "status"),
+    [
+        ([], "/no/such", 127), ([], "no-such-program", 127), ([], "no such\\n", 127),
+        ([], "umask", 127), ([], "/tmp", 126), ([], "/etc/passwd", 126), ([], "../etc", 127),
+        (["--cwd", "/no/such"], "true", 125), (["--env", "PATH=/no/such:/"], "true", 127),
+    ],
+)  # fmt: skip
+def test_a_program_that_cannot_start_is_refused(options, word, status, capfd, tmp_path):
+    result = CliRunner().invoke(main, ["exec", "-d", *options, "one", "--", word])
+    assert result.exit_code == status
+    assert "runs in one" not in result.output
+    assert (word if status != 125 else "/no/such") in result.output + capfd.readouterr().err
+
+
+def test_programs_that_start_are_found(start):
+    start("-d", "--env", "A=b", "--cwd", "/bin", "one", "--", "./true")
+    start("-d", "one", "--", "true")
+    start("-d", "one", "--", "/bin/true")
 
 
 @pytest.mark.parametrize("option", [("-t",), ("--timeout", "3")])

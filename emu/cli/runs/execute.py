@@ -11,6 +11,7 @@ import threading
 import tty
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -19,10 +20,13 @@ from emu.cli.shared.names import complete_guest
 from emu.cli.shared.output import feed, forward
 from emu.cli.shared.words import command_words
 from emu.guests.named.attach import at_command
-from emu.guests.named.background import start_in_background
+from emu.guests.named.background import program_check, start_in_background
 from emu.guests.named.placing import placed
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_TIMEOUT = 60.0
+"""Time limit of the check of a program, in seconds."""
 
 
 def command_options(function: F) -> F:
@@ -70,7 +74,8 @@ def execute(
 ) -> NoReturn:
     """Run ``words`` in the guest ``name`` and exit with its status; never return.
 
-    With ``detach`` start it in the background and exit with 0. Standard input is forwarded. Raises
+    With ``detach`` start it in the background and exit with 0, or with the status of a program that
+    the guest does not have. Standard input is forwarded. Raises
     UsageError or BadParameter for wrong options, and :class:`LabError`, also after ``timeout``
     seconds.
     """
@@ -85,8 +90,7 @@ def execute(
         if setting.find("=") < 1:
             raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--env")
     if detach:
-        _detach(name, words, placed(words, cwd=cwd, settings=settings, user=user))
-        sys.exit(0)
+        sys.exit(_detach(name, words, partial(placed, cwd=cwd, settings=settings, user=user)))
     environ = {"TERM": os.environ.get("TERM", "dumb")} if terminal else {}
     with at_command(name) as channel, _raw_terminal(terminal):
         argv = placed(words or ("bash", "-i"), cwd=cwd, settings=settings, user=user)
@@ -97,13 +101,21 @@ def execute(
     sys.exit(status)
 
 
-def _detach(name: str, words: Sequence[str], argv: Sequence[str]) -> None:
-    """Start ``argv`` in the background; print the commands that show its output and end it."""
+def _detach(name: str, words: Sequence[str], place: Callable[[Sequence[str]], list[str]]) -> int:
+    """Start ``words`` in the background; print the commands that show its output and end it.
+
+    ``place`` returns words with their directory, environment and user. Return 0, or the status of a
+    program, directory or user that the guest does not have, after its error.
+    """
     with at_command(name) as channel:
-        job = start_in_background(channel, argv, words[0])
+        check = place(program_check(words[0]))
+        if status := channel.start(words[0], check, {}, sink=forward).wait(_TIMEOUT):
+            return status
+        job = start_in_background(channel, place(words), words[0])
     click.echo(f"{shlex.join(words)} runs in {name} as process {job.group}")
     click.echo(f"output: mlx5emu exec {name} -- tail -n +1 -f {job.log}")
     click.echo(f"to end it: mlx5emu exec {name} -- kill -- -{job.group}")
+    return 0
 
 
 def _with_terminal(words: Sequence[str]) -> list[str]:

@@ -22,6 +22,18 @@ A shell without job control leads no process group, so its child does not lead o
 makes the child the leader of a session, and its process number that of the group.
 """
 
+_CHECK = r"""
+is_program() { test -f "$1" && test -x "$1"; }
+why=127:No\ such\ file\ or\ directory
+case $1 in
+*/*) is_program "$1" && exit; test -e "$1" && why=126:Permission\ denied ;;
+*) set -f; IFS=:; for folder in $PATH; do is_program "${folder:-.}/$1" && exit; done ;;
+esac
+printf '%s: %s\n' "$1" "${why#*:}" >&2
+exit "${why%%:*}"
+"""
+"""Not ``command -v``, which finds a shell's builtins as well."""
+
 
 @dataclass(frozen=True)
 class BackgroundJob:
@@ -29,6 +41,14 @@ class BackgroundJob:
 
     group: int
     log: str
+
+
+def program_check(program: str) -> list[str]:
+    """Return a command that ends with 0 if the guest can start ``program``: a path, or of its PATH.
+
+    Otherwise the error goes to standard error, and the status is 127 (missing) or 126.
+    """
+    return ["/bin/sh", "-c", _CHECK, "sh", program]
 
 
 def start_in_background(channel: GuestChannel, words: Sequence[str], title: str) -> BackgroundJob:
