@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -99,13 +100,20 @@ def _check_program(word: str, path: Path | None) -> None:
         raise CommandFileError(f"{one_line(word)}: not executable: chmod +x {path}", NOT_EXECUTABLE)
 
 
-def tell_missing(words: Sequence[str], options: GuestOptions) -> None:
-    """Print how to share the command's file.
+def tell_missing(words: Sequence[str], options: GuestOptions, cwd: str | None = None) -> None:
+    """Print how to share or name the command's file; a command line in one word needs ``sh -c``.
 
-    Do nothing for a command without a slash, or a file that the host lacks.
+    ``cwd`` is that of :func:`in_share`. Do nothing for other commands without a slash, or a file
+    that the host lacks.
     """
     path = Path(words[0])
-    if os.sep not in words[0] or not path.is_file():
+    if len(words) == 1 and len(words[0].split()) > 1 and not path.is_file():
+        _hint(f"{words[0]!r} is one word; for a command line: -- sh -c {shlex.quote(words[0])}")
+        return
+    if os.sep not in words[0]:
+        _tell_of_share(words[0], options.share, cwd)
+        return
+    if not path.is_file():
         return
     resolved = path.resolve()
     if options.share is not None and resolved.is_relative_to(options.share.resolve()):
@@ -115,6 +123,17 @@ def tell_missing(words: Sequence[str], options: GuestOptions) -> None:
             how += "; it is not executable"
     else:
         how = f"share its directory: --share {resolved.parent}"
-    click.echo(
-        f"mlx5emu: {one_line(words[0])} was not found in the guest: {one_line(how)}", err=True
-    )
+    _hint(f"{words[0]} was not found in the guest: {how}")
+
+
+def _tell_of_share(name: str, share: Path | None, cwd: str | None) -> None:
+    """Print how to run a file of the shared directory that has the name of the missing command."""
+    where = None if share is None else _of_host(os.path.join(SHARE, cwd or "", name), share)
+    if where is None or not where.is_file():
+        return
+    how = f"./{name} runs it" if os.access(where, os.X_OK) else f"not executable: chmod +x {where}"
+    _hint(f"{name} is a file of the shared directory: {how}")
+
+
+def _hint(text: str) -> None:
+    click.echo(f"mlx5emu: {one_line(text)}", err=True)

@@ -95,6 +95,24 @@ def test_how_to_share_a_file_of_the_host(tmp_path, monkeypatch, capsys, mode):
         assert not capsys.readouterr().err
 
 
+def test_how_to_name_a_program_of_the_shared_directory(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir("/")
+    options = GuestOptions(share=tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a").touch(0o755)
+    (tmp_path / "plain").touch(0o644)
+    for word, cwd, said in [
+        ("a", "sub", "a is a file of the shared directory: ./a runs it"),
+        ("plain", None, f"not executable: chmod +x {tmp_path}/plain"),
+        ("ls | wc -l", None, "-- sh -c 'ls | wc -l'"),
+    ]:
+        tell_missing([word], options, cwd)
+        assert said in capsys.readouterr().err
+    for words, cwd in [(["a"], None), (["ls | wc", "-l"], None), (["a"], "../..")]:
+        tell_missing(words, options, cwd)
+        assert not capsys.readouterr().err
+
+
 @pytest.mark.parametrize("is_writable", [False, True])
 def test_a_record_keeps_the_directory(tmp_path, is_writable):
     told = options_of(recorded(GuestOptions(share=tmp_path, share_writable=is_writable)))

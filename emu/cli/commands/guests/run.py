@@ -150,7 +150,7 @@ def run(
             if options.faults is not None:
                 tell_unfired(guest.control_socket)
             if status == NOT_FOUND:
-                tell_missing(words, options)
+                tell_missing(words, options, cwd)
     if guest.server_failure is not None and not status:
         raise guest.server_failure  # its trace, capture or record is incomplete
     sys.exit(status)
