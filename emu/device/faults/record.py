@@ -25,7 +25,7 @@ from typing import Any
 
 from emu.device.faults.functions import MAX_FUNCTIONS
 from emu.device.faults.link import PlannedLink
-from emu.device.faults.parser import PlanError, from_table, link_from_table, rule_from_table
+from emu.device.faults.parser import PlanError, from_table, link_from_table, load, rule_from_table
 from emu.device.faults.plan import MAX_LINKS, MAX_RULES, Plan
 from emu.device.faults.rule import Rule
 
@@ -160,7 +160,13 @@ def read(text: str, source: str = "record") -> FaultRecord:
     lines = text.splitlines(keepends=True)
     if not lines or len(lines) > MAX_LINES:
         raise RecordError(f"{source}: {len(lines)} lines are not a record")
-    first = _object(lines[0], source, 1)
+    try:
+        first = _object(lines[0], source, 1)
+    except RecordError:
+        if _is_plan(text):
+            why = "a fault plan, not a record: mlx5emu run --faults uses it"
+            raise RecordError(f"{source}: {why}") from None
+        raise
     if first.get("record") not in _VERSIONS:
         raise RecordError(f"{source}: not a record of version {' or '.join(map(str, _VERSIONS))}")
     if why := _wrong_head(first):
@@ -338,6 +344,15 @@ def _object(text: str, source: str, number: int) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise RecordError(f"{source}:{number}: not a JSON object")
     return values
+
+
+def _is_plan(text: str) -> bool:
+    """Return whether the text is a fault plan in TOML, with a rule or a link."""
+    try:
+        plan = load(text)
+    except PlanError:
+        return False
+    return bool(plan.rule or plan.link)
 
 
 def _fired(values: dict[str, Any], place: str) -> Fired:

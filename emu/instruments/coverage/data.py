@@ -78,8 +78,9 @@ def load(path: Path) -> Coverage:
         return Coverage.model_validate_json(read_infile(path, MAX_BYTES))
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path} is not a coverage file: {place}: {first['msg']}") from None
+        place = "".join(f"{part}." for part in first["loc"]).removesuffix(".")
+        why = ": ".join(filter(None, (place, first["msg"])))
+        raise UserError(f"{path} is not a coverage file: {why}") from None
 
 
 def save(path: Path, coverage: Coverage) -> None:

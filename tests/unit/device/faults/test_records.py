@@ -221,3 +221,11 @@ def test_a_replay_of_many_rules_at_two_functions():
     fired = [Fired(function, f"r{n}", 1, "irq", "drop") for n in range(300) for function in (0, 1)]
     read = record.read(head + "".join(one.to_line() for one in fired))
     assert len(read.replayed().rule) == 600
+
+
+def test_a_plan_is_named_as_what_it_is():
+    with pytest.raises(RecordError, match=r"^p\.toml: a fault plan, not a record: .*--faults"):
+        record.read(dump(PLAN), "p.toml")
+    for other in ("name = 1\n", "[[rule]]\n", "hello\n", "\n"):
+        with pytest.raises(RecordError, match=r"^p\.toml:1: not a JSON object"):
+            record.read(other, "p.toml")

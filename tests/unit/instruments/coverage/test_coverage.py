@@ -97,6 +97,13 @@ def test_other_files_are_refused(tmp_path, text):
         data.load(path)
 
 
+def test_text_without_json_is_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "coverage.json"
+    path.write_text("hello")
+    with pytest.raises(UserError, match=r"is not a coverage file: Invalid JSON: "):
+        data.load(path)
+
+
 def test_definitions_are_found_by_directory(tree):
     functions = [
         CoveredFunction(name=name, offset=offset, calls=1)
