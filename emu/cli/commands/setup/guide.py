@@ -9,6 +9,7 @@ import click
 from rich.markdown import Markdown
 
 from emu.cli.shared.control import console
+from emu.cli.shared.reference import with_reference
 from emu.host import shipped
 from emu.host.user_error import UserError
 from emu.near import near
@@ -44,7 +45,7 @@ def guide(page: str | None) -> None:
     path = _example(page[1:]) if page.startswith("@") else pages.get(page)
     if path is None:
         raise UserError(f"no page {page!r}{near(page, pages)}; pages are {', '.join(pages)}")
-    text = path.read_text()
+    text = with_reference(path.read_text())
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
     elif path.suffix != ".md":
