@@ -19,12 +19,15 @@ _CHECKOUT: Final = _PACKAGE.parent
 FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "plan": ("faults", "links", "findings"),
     "lab": ("lab", "subnet", "switch"),
+    "subnet": ("subnet",),
     "campaign": ("campaigns",),
     "program": ("programs",),
     "finding": ("findings",),
 }
 """Folders of ``examples/`` by the kind of their files; names are searched in this order."""
 _PROGRAMS: Final = (".py", ".c")
+_SUFFIXES: Final[Mapping[str, str]] = {"subnet": ".net"}
+"""Suffixes of files by their kind; of other kinds ``.toml``."""
 _FEW: Final = 12
 """Number of names that a message lists; for more it names the pages of the guide."""
 _NO_EXAMPLE: Final = frozenset(("findings", "fixes"))
@@ -45,14 +48,14 @@ def examples(kind: str) -> dict[str, Path]:
     """Return the examples of a kind (a key of ``FOLDERS``) by their names.
 
     KeyError for another kind. The name of a program includes its suffix (``exchange.c``); other
-    names omit ``.toml``. A name that two folders have stands for the first folder's file.
+    names omit the suffix. A name that two folders have stands for the first folder's file.
     """
     found: dict[str, Path] = {}
     for folder in FOLDERS[kind]:
         for path in sorted((root() / "examples" / folder).iterdir()):
             if kind == "program" and path.suffix in _PROGRAMS:
                 found.setdefault(path.name, path)
-            elif path.suffix == ".toml" and path.stem not in _NO_EXAMPLE:
+            elif path.suffix == _SUFFIXES.get(kind, ".toml") and path.stem not in _NO_EXAMPLE:
                 found.setdefault(path.stem, path)
     return found
 

@@ -3,7 +3,7 @@
 
     mlx5emu up node --share examples/monitor
     mlx5emu exec node -- python3 /mnt/share/node.py --seconds 60 &
-    mlx5emu fault load node examples/faults/link-flaps.toml
+    mlx5emu fault load node @link-flaps
 
 It looks at what a monitor of a cluster's nodes looks at: states and counters of ports in
 /sys/class/infiniband, devlink's health reporters, errors of mlx5_core in the kernel's log, and

@@ -44,6 +44,14 @@ def test_dead_links_are_found(tmp_path):
     assert [*dead_links(page)] == ["none.md", "#none"]
 
 
+def test_commands_of_the_guide_name_examples_as_a_wheel_has_them():
+    """By @NAME: nobody with a wheel has the folder of examples beside them."""
+    path = re.compile(r"(?:mlx5emu|--faults|--subnet) .*examples/[\w/-]+\.(?:toml|net)")
+    pages = [*ROOT.glob("share/guide/*.md"), *ROOT.glob("examples/**/*.toml")]
+    assert len(pages) > 100
+    assert not [(str(page), found) for page in pages for found in path.findall(page.read_text())]
+
+
 def test_the_readme_is_read():
     assert len(ROOT.joinpath("README.md").read_text().splitlines()) <= MAX_LINES
 

@@ -55,8 +55,13 @@ class Existing(click.Path):
         """Return the path; fail, with similar names, if it does not exist. ``-`` is not checked."""
         path = Path(value)
         if self.exists and not path.exists() and str(value) != "-":
-            self.fail(missing_text("file" if self.file_okay else "directory", path), param, ctx)
+            text = missing_text("file" if self.file_okay else "directory", path)
+            self.fail(text + self._hint(path), param, ctx)
         return super().convert(value, param, ctx)
+
+    def _hint(self, _path: Path) -> str:
+        """Return what to add to the error for a missing path."""
+        return ""
 
 
 class ExampleFile(Existing):
@@ -76,14 +81,22 @@ class ExampleFile(Existing):
         """Return the path of a file, or of the example ``@NAME``; fail for an unknown example.
 
         An existing file whose name begins with ``@`` is preferred. A missing file fails too, unless
-        ``has_names``.
+        ``has_names``; if an example has its file name, the error says so, also with ``has_names``.
         """
         if isinstance(value, str) and value.startswith("@") and not Path(value).exists():
             try:
                 return shipped.example(self._kind, value[1:])
             except UserError as error:
                 self.fail(str(error), param, ctx)
+        path = Path(value)
+        if not self.exists and not path.exists() and (hint := self._hint(path)):
+            self.fail(missing_text("file", path) + hint, param, ctx)
         return super().convert(value, param, ctx)
+
+    def _hint(self, path: Path) -> str:
+        """Return the name of the example that has this file name, in words; "" if none has."""
+        is_example = any(one.name == path.name for one in shipped.examples(self._kind).values())
+        return f"; @{path.stem} is an example of that name" if is_example else ""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

@@ -264,9 +264,9 @@ class GuestOptions:
         None,
         flag="subnet",
         group="Devices and network",
-        kind=File(),
+        kind=File(example="subnet"),
         help="Connect the InfiniBand functions to the subnet of this file, in ibnetdiscover's "
-        "format; its manager (opensm) is in the guest.",
+        "format; its manager (opensm) is in the guest. @two-leaves is an example.",
         tables=OF_SERVER,
         is_for_server=True,
         wrong=lambda o: (

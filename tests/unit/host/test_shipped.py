@@ -21,6 +21,7 @@ from emu.server.service.plan_files import read_plan
         ("plan", "no-ports", "examples/findings/no-ports.toml"),
         ("lab", "roce", "examples/lab/roce.toml"),
         ("lab", "hosts", "examples/subnet/hosts.toml"),
+        ("subnet", "two-leaves", "examples/subnet/two-leaves.net"),
         ("campaign", "refused", "examples/campaigns/refused.toml"),
         ("program", "exchange.c", "examples/programs/exchange.c"),
     ],
@@ -50,6 +51,23 @@ def test_a_file_of_that_name_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "@wan").touch()
     assert ExampleFile("plan").convert("@wan", None, None).name == "@wan"
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("lab", "up", "examples/lab/pair.toml"), "@pair"),
+        (("campaign", "list", "traffic.toml"), "@traffic"),
+        (("run", "--faults", "examples/links/wan.toml", "--", "true"), "@wan"),
+        (("run", "--subnet", "examples/subnet/two-leaves.net", "--", "true"), "@two-leaves"),
+        (("fuzz", "replay", "examples/findings/pages-overflow.toml"), "@pages-overflow"),
+    ],
+)
+def test_a_missing_file_with_the_name_of_an_example(words, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert f"{name} is an example of that name" in " ".join(result.output.split())
 
 
 def test_a_shell_completes_examples():

@@ -17,7 +17,7 @@ import cloup
 from emu.cli.options.groups import DEVICES, TRACES, grouped_option
 from emu.cli.options.net import net_option
 from emu.cli.shared.completion import complete_device
-from emu.cli.shared.files import ExampleFile, Existing, NewFile
+from emu.cli.shared.files import ExampleFile, NewFile
 from emu.device.function.function import Function
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
@@ -106,8 +106,9 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 @grouped_option(
     DEVICES,
     "--subnet",
-    type=Existing(),
-    help="Attach InfiniBand functions to the subnet of this file (output of ibnetdiscover).",
+    type=ExampleFile("subnet"),
+    help="Attach InfiniBand functions to the subnet of this file (output of ibnetdiscover);"
+    " @two-leaves is an example.",
 )
 @net_option
 @grouped_option(
