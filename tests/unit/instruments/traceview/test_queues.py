@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from emu.cli.main import main
 from emu.device.trace.event import TraceEvent
+from emu.host import shipped
 from emu.instruments.traceview import queues
 from emu.instruments.traceview.queues import TracedQueues, ordered
 
@@ -208,6 +209,12 @@ def test_the_command_shows_them(tmp_path):
     (line,) = (line for line in lines if "QP 0x41" in line)
     assert "created, INIT, RTR, ERR, destroyed" in line
     assert "1 WR_FLUSH_ERR" in line
+
+
+def test_the_page_shows_the_columns(tmp_path):
+    page = shipped.pages()["traces"].read_text()
+    heading = shown(tmp_path, LIFE, {"COLUMNS": "200"})[0].split()
+    assert heading in [line.split() for line in page.splitlines()]
 
 
 def test_a_number_is_written_in_one_way(tmp_path):
