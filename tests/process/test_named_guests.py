@@ -352,12 +352,39 @@ def test_a_shell_completes_names(open_guest, words):
             assert [item.value for item in found] == names
 
 
-def test_of_two_guests_names_are_told(open_guest, clients, tmp_path):
-    """And the socket of a server that has none; a rule is no guest."""
-    for words in (["status"], ["fault", "remove", "r1"]):
-        result = CliRunner().invoke(main, words)
-        assert result.exit_code == 1
-        assert f"choose one:\n  one\n  --control {tmp_path}/x" in result.output
+def test_the_only_named_guest_is_chosen_beside_a_server_without_a_name(open_guest, clients):
+    result = CliRunner().invoke(main, ["fault", "remove", "r1"])
+    assert (result.exit_code, clients) == (0, [Path("/nowhere/control"), "r1"])
+
+
+def test_a_server_without_a_name_is_chosen_while_no_named_guest_runs(
+    clients, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(control, "sockets", lambda: [tmp_path / "x"])
+    assert CliRunner().invoke(main, ["fault", "list"]).exit_code == 0
+    assert clients == [tmp_path / "x"]
+
+
+def test_several_servers_without_a_name_are_told_by_their_sockets(clients, tmp_path):
+    result = CliRunner().invoke(main, ["status"])
+    assert result.exit_code == 1
+    assert (
+        f"2 servers run; choose one:\n  --control /nowhere/control\n  --control {tmp_path}/x"
+        in (result.output)
+    )
+
+
+def test_of_two_guests_names_are_told(open_guest, clients, monkeypatch, tmp_path):
+    """A server without a name is not among them; a rule is no guest."""
+    paths = [Path("/nowhere/control"), tmp_path / "second", tmp_path / "x"]
+    monkeypatch.setattr(control, "sockets", lambda: paths)
+    with FakeGuest() as other, running.NameClaim("two") as claim:
+        other.control_socket = paths[1]
+        with daemon.open_exec_servers(claim, {}, {"two": other}):
+            for words in (["status"], ["fault", "remove", "r1"]):
+                result = CliRunner().invoke(main, words)
+                assert result.exit_code == 1
+                assert result.output.endswith("2 guests or labs run; choose one:\n  one\n  two\n")
     result = CliRunner().invoke(main, ["fault", "remove", "one"])
     assert (result.exit_code, "one is a guest: add the names" in result.output) == (2, True)
     result = CliRunner().invoke(main, ["status", "two"])

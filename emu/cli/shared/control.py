@@ -81,9 +81,10 @@ def function_name(about: Mapping[str, Any]) -> str:
 def connect(path: Path | None, name: str | None = None) -> Client:
     """Return a client of the server at ``path``, of the guest or lab ``name``, or the only one.
 
-    The client of a lab's guest addresses only the functions of that guest. Raises UsageError for
-    both ``path`` and ``name``, ControlError if no server answers or several run, and LabError for
-    an unknown name.
+    The client of a lab's guest addresses only the functions of that guest. Without ``path`` and
+    ``name``, a server outside `mlx5emu ps`'s names counts only while no named guest or lab runs.
+    Raises UsageError for both ``path`` and ``name``, ControlError if no server answers or several
+    run, and LabError for an unknown name.
     """
     if path is not None:
         if name is not None:
@@ -92,18 +93,22 @@ def connect(path: Path | None, name: str | None = None) -> Client:
     if name is not None:
         socket_path, guest = attach.control_of(name)
         return Client(socket_path, guest=guest)
-    alive = list(_alive())
-    if len(alive) == 1:
-        return alive[0][1]
-    for _, client in alive:
+    alive = dict(_alive())
+    known = _names() if len(alive) > 1 else {}
+    named_ones = [path for path in alive if path in known]
+    choices = named_ones or list(alive)
+    chosen = alive.pop(choices[0]) if len(choices) == 1 else None
+    for client in alive.values():
         client.close()
-    if not alive:
+    if chosen is not None:
+        return chosen
+    if not choices:
         raise ControlError(
             "no guest with emulated functions runs; start one, or use --control SOCKET"
         )
-    known = _names()
-    names = "\n  ".join(known.get(path, f"--control {path}") for path, _ in alive)
-    raise ControlError(f"{len(alive)} guests run; choose one:\n  {names}")
+    what = "guests or labs" if named_ones else "servers"
+    names = "\n  ".join(known.get(path, f"--control {path}") for path in choices)
+    raise ControlError(f"{len(choices)} {what} run; choose one:\n  {names}")
 
 
 def _alive() -> Iterator[tuple[Path, Client]]:
@@ -117,7 +122,7 @@ def nameless_servers() -> list[Path]:
     """Return the control sockets of this user's servers that serve no guest of `mlx5emu ps`.
 
     A server of that kind belongs to `boot` or to another program. Commands reach it by
-    ``--control``, or without a name while no other server runs.
+    ``--control``, or without a name while no named guest and no other server runs.
     """
     known, found = _names(), []
     for path, client in _alive():

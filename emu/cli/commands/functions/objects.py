@@ -54,7 +54,7 @@ def objects(
 ) -> None:
     """Show the objects that the driver of the guest NAME has created: queues, keys, domains.
 
-    NAME defaults to the only guest or server that runs.
+    NAME defaults to the only guest or lab of `mlx5emu ps`, or without one to the only server.
 
     The output includes page faults that wait for the driver, and fault rules. Indirect keys are
     shown as trees. Addresses that Ethernet segments have learned are last.

@@ -72,7 +72,7 @@ def status(
 ) -> None:
     """Show state, port and counts of the functions of the guest NAME, or of all guests of a lab.
 
-    NAME defaults to the only guest or server that runs.
+    NAME defaults to the only guest or lab of `mlx5emu ps`, or without one to the only server.
 
     Example: mlx5emu status dev --rate
     """

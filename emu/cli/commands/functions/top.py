@@ -57,7 +57,7 @@ _END = b"qQ"
 def top(name: str | None, control: Path | None, interval: float, times: int | None) -> None:
     """Watch the functions of the guest NAME: rates, errors, objects, memory.
 
-    NAME defaults to the only guest or server that runs.
+    NAME defaults to the only guest or lab of `mlx5emu ps`, or without one to the only server.
 
     Rates (/s) are those of the last interval; errors and faults are counts since the function's
     power-on. The key q ends the command.
