@@ -1,15 +1,21 @@
 """Coming to a fabric, leaving it, and finding it again when the process in its middle has gone."""
 
+import contextlib
 import logging
 import socket
 
 import pytest
 
 from emu.device.engine import lifecycle
-from emu.driver.transport.fabric import Fabric, port_events
+from emu.driver.transport.fabric import STEP_NS, Fabric, port_events
 from emu.driver.verbs.connect import connect
 from emu.server.net.fabric.address import FabricError, parse
-from emu.server.net.fabric.election import JOIN_TIMEOUT_NS, PATIENCE_NS
+from emu.server.net.fabric.election import (
+    ANSWER_NS,
+    JOIN_TIMEOUT_NS,
+    MAX_UNANSWERED,
+    PATIENCE_NS,
+)
 from emu.server.net.fabric.protocol import Identity
 from layouts.enums import CqeSyndrome, PortChange
 
@@ -127,6 +133,45 @@ def test_does_not_wait_for_ever(silent_port):
         fabric.loop.call_later(50_000_000, lambda: fabric.loop.skip(JOIN_TIMEOUT_NS))
         with pytest.raises(FabricError, match="Connection refused"):
             fabric.join()
+
+
+@pytest.fixture
+def foreign_port():
+    """A listening port of a program that is no hub; connections are accepted."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+def test_port_of_a_program_that_does_not_answer(foreign_port, caplog):
+    port = foreign_port.getsockname()[1]
+    with Fabric(f"tcp:127.0.0.1:{port}") as fabric:
+        fabric.loop.call_later(50_000_000, lambda: fabric.loop.skip(PATIENCE_NS))
+        fabric.loop.call_later(100_000_000 + PATIENCE_NS, lambda: fabric.loop.skip(ANSWER_NS))
+        with pytest.raises(FabricError, match=f"port {port} is held by another program"):
+            fabric.join()
+    assert "(the connection is not answered)" in caplog.text
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.0 400 Bad Request\r\n\r\n", b""])
+def test_port_of_a_program_with_another_protocol(foreign_port, answer):
+    """An answer that is no frame, or a close, ends the wait after MAX_UNANSWERED connections."""
+    accepted = []
+
+    def serve():
+        with contextlib.suppress(BlockingIOError):
+            client, _ = foreign_port.accept()
+            client.sendall(answer)
+            client.close()
+            accepted.append(client)
+        fabric.loop.call_later(STEP_NS, serve)
+
+    foreign_port.setblocking(False)
+    port = foreign_port.getsockname()[1]
+    with Fabric(f"tcp:127.0.0.1:{port}") as fabric:
+        fabric.loop.call_later(STEP_NS, serve)
+        with pytest.raises(FabricError, match=f"port {port} is held by another program"):
+            fabric.join()
+    assert len(accepted) == MAX_UNANSWERED
 
 
 # The hub goes.

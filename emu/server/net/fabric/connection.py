@@ -84,6 +84,8 @@ class FabricConnection:
         self._packet_bytes = self._other_bytes = 0
         self._has_begun = False
         """Whether the first frame of the queue is partly written."""
+        self.has_sent = False
+        """Whether queued bytes were written, so that the socket was connected."""
         self._is_due = False
         """Whether the queue is flushed in this round."""
         self._lifetime: Timer | None = None
@@ -247,6 +249,7 @@ class FabricConnection:
         """
         self._stop_lifetime()
         self._is_stuck = False
+        self.has_sent = True
         while count:
             kind, data = self._queue.popleft()
             done = min(count, len(data))

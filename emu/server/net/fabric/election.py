@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from emu.device.ports import Timer
-from emu.server.net.fabric.address import Address, FabricError, FabricListener
+from emu.server.net.fabric.address import Address, FabricError, FabricListener, TcpAddress
 from emu.server.net.fabric.directory import TakenError
 from emu.server.net.fabric.hub import Hub
 from emu.server.net.fabric.hub_host import HubHost
@@ -26,6 +26,10 @@ RETRY_NS = 200_000_000
 JOIN_TIMEOUT_NS = 15_000_000_000
 PATIENCE_NS = 3_000_000_000
 """Delay before a log message about the wait; a busy machine needs a second."""
+ANSWER_NS = 8_000_000_000
+"""Time for a hub that accepts the connection to answer HELLO; a busy machine needs seconds."""
+MAX_UNANSWERED = 5
+"""Consecutive connections that may end before WELCOME: a hub that ends closes one or two."""
 _NO_HUB = "no hub answers"
 
 
@@ -64,24 +68,30 @@ class Election:
         self._why, self._why_lost = _NO_HUB, ""
         self._is_refused = self._is_closed = False
         self._retry: Timer | None = None
+        self._tried_ns = 0
+        """Time at which the attempt in progress began."""
+        self._unanswered = 0
+        """Consecutive accepted connections that ended before WELCOME or REFUSED."""
 
     def join(self, timeout_ns: int = JOIN_TIMEOUT_NS) -> list[Identity]:
         """Run the loop until this process is hub or member; return the functions' LIDs and GUIDs.
 
-        Raises FabricError once the hub refuses, the address is unusable, or ``timeout_ns`` has
-        passed. A wait above PATIENCE_NS is logged once.
+        Raises FabricError once the hub refuses, the address is unusable, another program answers
+        there, a connection stays unanswered for ANSWER_NS, or ``timeout_ns`` has passed. A wait
+        above PATIENCE_NS is logged once.
         """
         start = self._loop.now_ns()
         says_at, end = start + PATIENCE_NS, start + timeout_ns
         self._try()
         while self.role is None:
             now = self._loop.now_ns()
+            if self._is_accepted() and now >= self._tried_ns + ANSWER_NS:
+                raise FabricError(f"fabric {self._address}: {self._held()}")
             if self._is_refused or now >= end:
                 raise FabricError(f"fabric {self._address}: {self._why}")
             if now >= says_at:
-                log.warning(
-                    "fabric %s: waiting for a hub to accept us (%s)", self._address, self._why
-                )
+                why = "the connection is not answered" if self._is_accepted() else self._why
+                log.warning("fabric %s: waiting for a hub to accept us (%s)", self._address, why)
                 says_at = end
             self._loop.step(RETRY_NS)
         return self._requested
@@ -108,6 +118,7 @@ class Election:
         except OSError:
             self._try_to_listen()
         else:
+            self._tried_ns = self._loop.now_ns()
             self._trying = Membership(self._candidate, self, sock, self._requested)
 
     def _try_later(self, delay_ns: int = RETRY_NS) -> None:
@@ -152,11 +163,21 @@ class Election:
     def _settle(self, role: Hub | Membership, identities: list[Identity]) -> None:
         """Store the role and its identities for later joins, and call ``role_taken``."""
         self.role, self._requested = role, identities
-        self._why, self._is_refused = _NO_HUB, False
+        self._why, self._is_refused, self._unanswered = _NO_HUB, False, 0
         again, self.has_joined = self.has_joined, True
         self._candidate.role_taken(again=again)
 
     # -- failing to join, and losing the hub
+
+    def _is_accepted(self) -> bool:
+        """Return whether an attempt to join has connected, and waits for the answer to HELLO."""
+        return self._trying is not None and self._trying.connection.has_sent
+
+    def _held(self) -> str:
+        """Return the reason for a connection that no hub answers."""
+        address = self._address
+        what = f"port {address.port}" if isinstance(address, TcpAddress) else str(address.path)
+        return f"{what} is held by another program, which does not answer as a fabric's hub"
 
     def refused(self, why: str) -> None:
         """Record the reason, and retry after RETRY_NS; the first :meth:`join` raises FabricError.
@@ -172,13 +193,18 @@ class Election:
     def lost(self, membership: Membership, why: str) -> None:
         """Handle a failed attempt to connect, or the loss of the hub.
 
-        A failed attempt tries to listen at once. After a loss, the other processes' numbers are
-        kept for the next hub, ``role_lost`` is called, and joining starts again.
+        A failed attempt tries to listen at once. MAX_UNANSWERED connections that end before WELCOME
+        count as a refusal, because another program has the address. After a loss, the other
+        processes' numbers are kept for the next hub, ``role_lost`` is called, and joining starts
+        again.
         """
         if membership is self._trying:
             self._trying = None
             self._why = why or self._why
+            self._unanswered = self._unanswered + 1 if membership.connection.has_sent else 0
             self._try_to_listen()
+            if self.role is None and self._unanswered >= MAX_UNANSWERED:
+                self.refused(self._held())
             return
         if not why or why != self._why_lost:
             log.warning("fabric %s: the hub is lost%s", self._address, f": {why}" if why else "")
