@@ -449,6 +449,22 @@ def test_reboot(open_guest, words, boots):
     assert re.fullmatch(r"one is up again after \d+\.\d s\n", result.stdout)
 
 
+@pytest.mark.parametrize("words", [[], ["--hard"]])
+@pytest.mark.parametrize("state", ["panicked", "off"])
+def test_a_reboot_of_a_guest_that_has_ended_says_what_to_do(open_guest, monkeypatch, words, state):
+    def reboot(*, hard=False):
+        raise GuestPanicError("the guest panicked: why")
+
+    monkeypatch.setattr(open_guest, "reboot", reboot)
+    open_guest.state = state
+    result = CliRunner().invoke(main, ["reboot", *words, "one"])
+    assert result.exit_code == 125
+    assert result.output == (
+        "mlx5emu: one: the guest panicked: why; mlx5emu dump one FILE saves its memory, "
+        "mlx5emu down one ends it\n"
+    )
+
+
 def test_a_reboot_in_a_lab_says_that_the_commands_of_its_file_have_not_run(open_guest):
     with (
         running.NameClaim("two") as claim,

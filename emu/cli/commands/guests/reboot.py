@@ -8,8 +8,9 @@ import click
 
 from emu.cli.shared.names import complete_guest
 from emu.cli.shared.progress import working
+from emu.guests.errors import GuestError
 from emu.guests.named import running
-from emu.guests.named.attach import attached
+from emu.guests.named.attach import ENDED, attached, state_of
 
 
 @click.command(short_help="Reboot a running guest.")
@@ -26,8 +27,15 @@ def reboot(name: str, hard: bool) -> None:
     """
     entry, _ = running.resolve(name)
     begun = time.monotonic()
-    with attached(name) as channel, working(f"rebooting {name}"):
-        channel.ask("reset" if hard else "reboot").wait()
+    try:
+        with attached(name) as channel, working(f"rebooting {name}"):
+            channel.ask("reset" if hard else "reboot").wait()
+    except GuestError as error:
+        if state_of(name) not in ENDED:
+            raise
+        dump = f"mlx5emu dump {name} FILE saves its memory"
+        error.args = (f"{name}: {error}; {dump}, mlx5emu down {entry.name} ends it",)
+        raise
     click.echo(f"{name} is up again after {time.monotonic() - begun:.1f} s")
     if entry.info.get("lab"):
         click.echo("the lab file's commands, such as addresses, did not run again")
