@@ -515,7 +515,7 @@ class TestLogs:
         open_guest.log_files["qemu"] = tmp_path / "not there"
         assert self.logs() == (0, "server: a\u00e4\\x1b\n")
         assert self.logs("--of", "console") == (0, "console: a\u00e4\\x1b\n")
-        assert self.logs("--of", "qemu") == (0, "")
+        assert self.logs("--of", "qemu") == (0, "mlx5emu: the log is empty\n")
 
     def test_without_functions(self, open_guest):
         status, said = self.logs()

@@ -45,6 +45,8 @@ def logs(name: str, whose: str, follow: bool) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = io.IncrementalNewlineDecoder(decoder, translate=True)  # consoles end lines with CR LF
     at = _show(files[whose], 0, text)
+    if not at and not follow:
+        click.echo("mlx5emu: the log is empty", err=True)
     while follow:
         is_last = state_of(name) in (*ENDED, SILENT)
         at = _show(files[whose], at, text)
