@@ -409,6 +409,21 @@ def test_ps_shows_states(open_guest):
     assert "h1:" not in later
 
 
+def test_ps_as_json_has_the_columns_as_keys(open_guest):
+    with FakeGuest() as other, running.NameClaim("two") as claim:
+        about = {"suite": "x", "devices": ["connectx6dx"]}
+        with daemon.open_exec_servers(claim, about, {"h1": open_guest, "h2": other}):
+            rows = json.loads(CliRunner().invoke(main, ["ps", "--json"]).output)
+            heading = CliRunner().invoke(main, ["ps"]).output.split("\n")[0]
+    assert all(list(row) == heading.split() for row in rows)
+    (two,) = [row for row in rows if row["name"] == "two"]
+    assert (two["guests"], two["state"], two["functions"]) == (["h1", "h2"], "up", ["connectx6dx"])
+
+
+def test_ps_as_json_without_guests():
+    assert CliRunner().invoke(main, ["ps", "--json"]).output == "[]\n"
+
+
 def test_where_a_command_runs_and_with_what(open_guest, tmp_path):
     words = ["exec", "--cwd", str(tmp_path), "--env", "A=b c", "--env", "D=", "one", "--"]
     result = subprocess.run(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -14,40 +16,50 @@ from emu.host.printable import one_line
 
 
 @click.command(short_help="List the running guests and their states.")
-def ps() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the list of guests as JSON.")
+def ps(as_json: bool) -> None:
     """List the guests of `up`, `lab up` and `run` that run, and their states.
 
     A guest is booting, up, panicked or off. A panicked or powered-off guest stays listed until
     `mlx5emu down`, for `dmesg` and `dump`. Servers of guests without a name, such as those of
-    `boot` and of pytest, are listed by their control socket.
+    `boot` and of pytest, are listed by their control socket; --json leaves them out.
 
     Example: mlx5emu ps
     """
-    entries = running.entries()
-    if entries:
-        _show(entries)
+    rows = [_row(entry) for entry in running.entries()]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    if rows:
+        _show(rows)
     nameless = nameless_servers()
     for path in nameless:
         click.echo(f"a server of another program runs: --control {one_line(str(path))}")
-    if not entries and not nameless:
+    if not rows and not nameless:
         click.echo("no guests run; start one with mlx5emu up NAME")
 
 
-def _show(entries: Sequence[running.RunningEntry]) -> None:
-    numbers = ("minutes", "process")
-    table = Rows("name", "guests", "state", "suite", *numbers, "functions", numbers=numbers)
-    for entry in entries:
-        since = entry.info.get("since")
-        minutes = (time.time() - since) / 60 if isinstance(since, float) else 0.0
-        guests = " ".join(entry.guests) or "starting"
-        words = (
-            entry.name,
-            guests,
-            _state(entry),
-            str(entry.info.get("suite", "")),
-        )
-        counts = (f"{minutes:.0f}", str(entry.pid))
-        table.add(*map(one_line, words), *counts, one_line(_devices(entry), UNLIMITED))
+def _row(entry: running.RunningEntry) -> dict[str, Any]:
+    """Return the cells of an entry by the names of their columns."""
+    since = entry.info.get("since")
+    return {
+        "name": entry.name,
+        "guests": entry.guests,
+        "state": _state(entry),
+        "suite": str(entry.info.get("suite", "")),
+        "minutes": round((time.time() - since) / 60) if isinstance(since, float) else 0,
+        "process": entry.pid,
+        "functions": _devices(entry),
+    }
+
+
+def _show(rows: Sequence[Mapping[str, Any]]) -> None:
+    table = Rows(*rows[0], numbers=("minutes", "process"))
+    for row in rows:
+        guests = " ".join(row["guests"]) or "starting"
+        words = map(one_line, (row["name"], guests, row["state"], row["suite"]))
+        functions = one_line(" ".join(row["functions"]), UNLIMITED)
+        table.add(*words, str(row["minutes"]), str(row["process"]), functions)
     console().print(table)
 
 
@@ -62,6 +74,6 @@ def _state(entry: running.RunningEntry) -> str:
     return ", ".join(f"{name}: {state}" for name, state in states.items())
 
 
-def _devices(entry: running.RunningEntry) -> str:
+def _devices(entry: running.RunningEntry) -> list[str]:
     devices = entry.info.get("devices")
-    return " ".join(map(str, devices)) if isinstance(devices, list) else ""
+    return [str(device) for device in devices] if isinstance(devices, list) else []

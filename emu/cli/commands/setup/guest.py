@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from typing import Any
 
 import click
 from rich.filesize import decimal
@@ -71,24 +73,43 @@ def build(suites: tuple[str, ...], arch: str, packages: tuple[str, ...]) -> None
 
 
 @guest.command("list", short_help="List the images in the cache.")
-def list_images() -> None:
-    """List the images in the cache.
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON; sizes in bytes.")
+def list_images(as_json: bool) -> None:
+    """List the images in the cache, by suite, architecture and date.
 
     Example: mlx5emu guest list
     """
-    columns = ("suite", "arch", "kernel", "rdma-core", "built", "size", "state", "packages")
-    table = Rows(*columns, numbers=("size",))
-    for entry in image.cached():
-        state = "current" if entry.is_current else "old"
-        size = decimal(cache.disk_usage(entry.path))
-        built = entry.built.partition("T")[0]
-        texts = (entry.suite, entry.arch, entry.release, entry.rdma_core)
-        words = (one_line(word) for word in texts)
-        table.add(*words, built, size, state, one_line(", ".join(entry.packages)))
-    if table:
+    images = sorted(image.cached(), key=lambda entry: (entry.suite, entry.arch, entry.built))
+    rows = [_row(entry) for entry in images]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+    elif rows:
+        table = Rows(*rows[0], numbers=("size",))
+        for row in rows:
+            about = {
+                **row,
+                "built": row["built"].partition("T")[0],
+                "size": decimal(row["size"]),
+                "packages": ", ".join(row["packages"]),
+            }
+            table.add(*map(one_line, about.values()))
         console().print(table)
     else:
         click.echo("no images; build one with mlx5emu guest build")
+
+
+def _row(entry: image.Image) -> dict[str, Any]:
+    """Return the cells of an image by the names of their columns; its size in bytes."""
+    return {
+        "suite": entry.suite,
+        "arch": entry.arch,
+        "kernel": entry.release,
+        "rdma-core": entry.rdma_core,
+        "built": entry.built,
+        "size": cache.disk_usage(entry.path),
+        "state": "current" if entry.is_current else "old",
+        "packages": list(entry.packages),
+    }
 
 
 @guest.command(short_help="Remove images and saved boots from the cache.")

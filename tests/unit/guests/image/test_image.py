@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,10 +119,24 @@ def test_the_list_tells_the_packages(mmdebstrap):
     store_base("trixie")
     image.ensure("trixie", ["bc"])
     said = CliRunner().invoke(main, ["guest", "list"]).output
-    assert [line.split()[-2:] for line in said.splitlines()[1:]] == [
-        ["kB", "current"],
+    assert sorted(line.split()[-2:] for line in said.splitlines()[1:]) == [
         ["current", "bc"],
+        ["kB", "current"],
     ]
+    rows = json.loads(CliRunner().invoke(main, ["guest", "list", "--json"]).output)
+    assert list(rows[0]) == said.splitlines()[0].split()
+    assert sorted(row["packages"] for row in rows) == [[], ["bc"]]
+
+
+def test_the_list_is_sorted_by_suite_architecture_and_date(mmdebstrap, monkeypatch):
+    store_base("trixie")
+    (one,) = image.cached()
+    about = [("trixie", "arm64", "1"), ("sid", "s390x", "3"), ("trixie", "amd64", "2")]
+    about += [("trixie", "amd64", "1")]
+    images = [replace(one, suite=suite, arch=arch, built=built) for suite, arch, built in about]
+    monkeypatch.setattr(image, "cached", lambda: images)
+    rows = json.loads(CliRunner().invoke(main, ["guest", "list", "--json"]).output)
+    assert [(row["suite"], row["arch"], row["built"]) for row in rows] == sorted(about)
 
 
 @pytest.mark.parametrize(
