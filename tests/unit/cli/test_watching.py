@@ -148,6 +148,21 @@ def test_a_function_says_what_its_driver_switch_and_lag_are(server, monkeypatch)
     assert "function 15: LAG: affinity 1 by port 1, 2 by port 1; one vPort" in lines
 
 
+def test_status_says_in_words_what_is_pure_and_why_frames_are_dropped(server, monkeypatch):
+    told = two_functions()
+    told["segments"][0]["ports"][0]["dropped"] = {"down": 3, "no room": 1234}
+    server(told)
+    out = io.StringIO()
+    monkeypatch.setattr(status_command, "console", lambda: Console(width=100, file=out))
+    assert CliRunner().invoke(main, ["status"]).exit_code == 0
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert lines[0] == "mlx5emu 1.0, device code: pure Python"
+    (heading,) = [line for line in lines if line.startswith("port ")]
+    (row,) = [line for line in lines if line.startswith('a "b')]
+    assert heading.endswith("  frames dropped")
+    assert row.endswith("  3 (port down), 1,234 (no room)")
+
+
 def test_top_shows_rates_and_what_goes_wrong():
     group = view(answer(commands=10), answer(t_ns=2 * 10**9, commands=30, error_completions=4))
     console = Console(width=200, record=True, file=io.StringIO())

@@ -22,6 +22,7 @@ from emu.cli.shared.control import (
 from emu.cli.shared.tables import Hanging, Rows
 from emu.host.printable import one_line
 from emu.server.control import prometheus
+from emu.version import COMPILED, PURE
 
 _SECOND_NS = 1e9
 _ABOUT = ("model", "state", "address", "link")
@@ -47,7 +48,17 @@ _TABLES = (_ABOUT, (*list(_UNITS)[:3], *_TROUBLE), list(_UNITS)[3:])
 """Columns of each table; each table fits 80 columns."""
 _PORT_COUNTS = ("received", "sent", "known")
 _PORT = ("port", "link", *_PORT_COUNTS, "dropped")
-_PORT_TITLES = {"known": "addresses"}
+_PORT_TITLES = {"known": "addresses", "dropped": "frames dropped"}
+_REASONS = {
+    "down": "port down",
+    "loop": "uplink blocked, loop",
+    "moved": "address moved, loop",
+    "flood": "flood limit",
+    "pause": "PAUSE frame",
+    "bad source": "bad source address",
+}
+"""Reasons of a segment's counts of dropped frames, in words; others need none."""
+_CODE = {PURE: "pure Python", COMPILED: "compiled"}
 
 
 @click.command(short_help="Show state, ports and counts of functions.")
@@ -88,7 +99,8 @@ def status(
         click.echo(json.dumps(answer, indent=1))
         return
     screen = console()
-    screen.print(f"mlx5emu {answer['mlx5emu']}, {answer['code']}")
+    code = _CODE.get(answer["code"], answer["code"])
+    screen.print(f"mlx5emu {answer['mlx5emu']}, device code: {code}")
     for names in _TABLES:
         screen.print(_functions(answer["functions"], names))
     for segment in answer["segments"]:
@@ -116,12 +128,14 @@ def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
 
 
 def _segment(segment: Mapping[str, Any]) -> Rows:
-    """Return a table of a segment's ports: link, counts, and dropped packets by reason."""
+    """Return a table of a segment's ports: link, counts, and dropped frames by reason."""
     titles = {name: _PORT_TITLES.get(name, name) for name in _PORT}
     numbers = [titles[name] for name in _PORT_COUNTS]
     table = Rows(*titles.values(), numbers=numbers, title=one_line(segment["segment"]))
     for port in segment["ports"]:
-        dropped = ", ".join(f"{count:,} {why}" for why, count in port["dropped"].items())
+        dropped = ", ".join(
+            f"{count:,} ({_REASONS.get(why, why)})" for why, count in port["dropped"].items()
+        )
         counts = (f"{port[name]:,}" for name in _PORT_COUNTS)
         up = "up" if port["up"] else "down"
         table.add(one_line(port["port"]), up, *counts, one_line(dropped) or "-")
