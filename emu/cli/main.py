@@ -70,11 +70,19 @@ class CommandGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the chosen command; convert a failure to an error message and an exit status.
 
+        For an unknown option, click's error suggests only options that the command's help lists.
         UserError exits with its own status, Ctrl-C with 130, a closed pipe and an OSError of a file
         with 1. Other exceptions pass with their traceback.
         """
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            if error.ctx is None:
+                raise
+            listed = _listed_options(error.ctx)
+            raise click.NoSuchOption(
+                error.option_name, possibilities=listed, ctx=error.ctx
+            ) from None
         except UserError as error:
             logger.debug("traceback of the failure", exc_info=True)
             _fail(str(error), error.status, error.detail())
@@ -90,6 +98,13 @@ class CommandGroup(click.Group):
             logger.debug("traceback of the failure", exc_info=True)
             path = error.filename or "a file cannot be written; mlx5emu doctor shows the cache"
             _fail(f"{path}: {error.strerror}", 1)
+
+
+def _listed_options(ctx: click.Context) -> list[str]:
+    """Return the long options that the help of the command of ``ctx`` lists."""
+    options = (param for param in ctx.command.get_params(ctx) if isinstance(param, click.Option))
+    names = (name for one in options if not one.hidden for name in one.opts + one.secondary_opts)
+    return [name for name in names if name.startswith("--")]
 
 
 def _fail(message: str, status: int, detail: str = "") -> NoReturn:

@@ -329,3 +329,12 @@ def test_a_full_disk_where_the_file_has_no_name(monkeypatch):
     assert result.exit_code == 1
     assert result.output.startswith("mlx5emu: a file cannot be written; ")
     assert result.output.endswith(": No space left on device\n")
+
+
+def test_a_misspelled_option_suggests_only_options_of_the_help():
+    said = invoke("run", "--no-devic", "--", "true")
+    assert said.exit_code == 2
+    assert "No such option '--no-devic'" in said.output
+    assert "--no-device" not in said.output.replace("'--no-devic'", "")
+    assert "--device" in invoke("run", "--devic", "--", "true").output
+    assert "--help" in invoke("ps", "--hepl").output
