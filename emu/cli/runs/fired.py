@@ -1,4 +1,4 @@
-"""Prints which faults have fired, had no effect, or have not fired."""
+"""Prints which faults have fired, had no effect, have not fired, or fired again."""
 
 from __future__ import annotations
 
@@ -70,6 +70,18 @@ def tell_fired(path: Path) -> None:
         _say(f"faults that have fired: {names}: {path}")
     else:
         _say(f"no fault has fired: {path}")
+
+
+def tell_again(again: int, recorded: int) -> None:
+    """Print how many of a record's faults fired again in its replay."""
+    if not recorded:
+        _say("the record has no fault that fired")
+        return
+    faults = counted(recorded, "fault")
+    which = f"{again} of {faults}"
+    if again >= recorded:
+        which = f"all {faults}" if recorded > 1 else "the fault"
+    _say(f"{which} fired again")
 
 
 def _say(text: str) -> None:

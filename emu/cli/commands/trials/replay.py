@@ -9,6 +9,7 @@ import click
 import cloup
 
 from emu.cli.options.place import in_share
+from emu.cli.runs.fired import tell_again
 from emu.cli.runs.replaying import (
     options_of,
     read_record,
@@ -40,7 +41,7 @@ def replay(
 
     Each fault fires at the same event: the n-th that its rule matches. Suite, kernel, functions and
     shared directory are those of the record, unless options override them. The exit status is that
-    of COMMAND. Faults that did not fire again are reported.
+    of COMMAND. The number of faults that fired again is printed.
 
     Example: mlx5emu replay faults.record -- ./reproducer
     """
@@ -50,9 +51,5 @@ def replay(
     ending = run_trial(options, recorded.replayed(), command, timeout, is_loud=True)
     if ending.why:
         click.echo(f"mlx5emu: {printable(ending.why)}", err=True)
-    if ending.fired < len(recorded.fired):
-        missing = len(recorded.fired) - ending.fired
-        click.echo(
-            f"mlx5emu: {missing} of {len(recorded.fired)} faults did not fire again", err=True
-        )
+    tell_again(ending.fired, len(recorded.fired))
     sys.exit(ending.status)

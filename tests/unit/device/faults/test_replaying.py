@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from emu.cli.main import main
 from emu.cli.runs import replaying
+from emu.cli.runs.fired import tell_again
 from emu.device.faults import record
 from emu.device.faults.parser import load
 from emu.device.faults.record import Fired
@@ -83,7 +84,18 @@ def test_replay_boots_a_guest_like_the_recorded_one(recorded, guest):
     assert [(rule.name, rule.index) for rule in tried.plan.rule] == [
         (name, [2, 4, 9]) for name in NAMES
     ]
-    assert "did not fire again" not in result.output
+    assert "mlx5emu: all 30 faults fired again" in result.output
+
+
+@pytest.mark.parametrize(
+    ("again", "of", "told"),
+    [(0, 0, "the record has no fault that fired"), (1, 1, "the fault fired again"),
+     (3, 3, "all 3 faults fired again"), (2, 3, "2 of 3 faults fired again"),
+     (0, 1, "0 of 1 fault fired again")],
+)  # fmt: skip
+def test_faults_that_fired_again_are_counted(again, of, told, capsys):
+    tell_again(again, of)
+    assert capsys.readouterr().err == f"mlx5emu: {told}\n"
 
 
 def with_run(path, **run):
