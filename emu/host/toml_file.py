@@ -43,9 +43,13 @@ class TomlFile(Generic[M]):
 
         A model's ``refused`` maps keys that users may expect in it to the reason for their absence.
 
-        Raises ``error`` with a line for each mistake, and OSError.
+        Mistakes of keys and values become :attr:`mistakes` if the rest of the file fits the model,
+        so the caller can report its own mistakes with them. Raises ``error`` with a line for each
+        mistake otherwise, and OSError.
         """
         self.path = path
+        self.mistakes: list[tuple[Place, object]] = []
+        """Mistakes whose keys ``content`` lacks; the caller must refuse a file that has any."""
         self._error = error
         text = self._text()
         self._lines = TomlLines(text)
@@ -53,11 +57,25 @@ class TomlFile(Generic[M]):
             table = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as failure:
             raise error(f"{path}: {failure or 'too deep'}") from None
+        self.content = self._checked(table, model, tables)
+
+    def _checked(
+        self, table: dict[str, Any], model: type[M], tables: Mapping[str, type[BaseModel]]
+    ) -> M:
+        """Return the table's content, without the keys of the mistakes, which are recorded.
+
+        Removes these keys from ``table``. Raises the class's ``error`` if the rest does not fit.
+        """
         try:
-            self.content: M = model.model_validate(table)
+            return model.model_validate(table)
         except ValidationError as failure:
-            mistakes = [(one["loc"], _said(one, model, tables)) for one in _causes(failure)]
-            raise self.errors_at(mistakes) from None
+            self.mistakes = [(one["loc"], _said(one, model, tables)) for one in _causes(failure)]
+        for place, _ in self.mistakes:
+            _remove(table, place)
+        try:
+            return model.model_validate(table)
+        except ValidationError:
+            raise self.errors_at(self.mistakes) from None
 
     def _text(self) -> str:
         """Return the file's text, invalid UTF-8 replaced.
@@ -90,6 +108,22 @@ class TomlFile(Generic[M]):
         texts = [f"{self.path}:{line}: {why}" for line, why in lines]
         more = [f"{self.path}: {len(texts) - _MAX_SHOWN} more"] * (len(texts) > _MAX_SHOWN)
         return self._error("\n".join(texts[:_MAX_SHOWN] + more))
+
+
+def _remove(table: dict[str, Any], place: Place) -> None:
+    """Remove the innermost key of ``table`` that is part of a place; without any, change nothing.
+
+    An element of a list is not removed alone, as the next ones would change their numbers.
+    """
+    inner: Any = table
+    holder, key = table, place[0] if place else ""
+    for part in place:
+        if isinstance(inner, dict) and part in inner:
+            holder, key = inner, part
+        elif not (isinstance(inner, list) and isinstance(part, int) and part < len(inner)):
+            break
+        inner = inner[part]
+    holder.pop(str(key), None)
 
 
 def _causes(failure: ValidationError) -> list[Any]:

@@ -129,13 +129,18 @@ def read(path: Path, checks: Checks | None = None) -> LabTopology:
     """
     file = TomlFile(path, TopologyFile, {"guest": LabGuestTable, "server": ServerTable}, LabError)
     base = path.resolve().parent
+    name = file.content.name or path.stem
+    mistakes = list(file.mistakes)
+    try:
+        running.check_name(name)
+    except LabError as error:
+        mistakes.append((("name",), error))
     named: list[_Named] = []
-    mistakes: list[tuple[Place, object]] = []
     for number, guest in enumerate(file.content.guest):
         try:
             mine = list(_named(guest, number))
+            _check_names([one.name for one in (*named, *mine)])
             named += mine
-            _check_names([one.name for one in named])
             for one in mine:
                 check_requested(one.said, base)
         except OptionError as error:
@@ -143,12 +148,10 @@ def read(path: Path, checks: Checks | None = None) -> LabTopology:
         except (LabError, OSError) as error:
             mistakes.append((("guest", number), _sentence(error)))
     if checks is not None:
-        mistakes += _of_devices(file.content, checks)
+        mistakes += _of_devices(file, checks)
         mistakes += _of_server(file.content.server, base, checks)
     if mistakes:
         raise file.errors_at(mistakes)
-    name = file.content.name or path.stem
-    running.check_name(name)
     # Kernels of the archive are fetched here, after all other checks of the file.
     nodes = [
         LabNode(
@@ -163,19 +166,22 @@ def read(path: Path, checks: Checks | None = None) -> LabTopology:
     return LabTopology(name, nodes, file.content.server, base)
 
 
-def _of_devices(file: TopologyFile, checks: Checks) -> Iterator[tuple[Place, object]]:
+def _of_devices(file: TomlFile[TopologyFile], checks: Checks) -> Iterator[tuple[Place, object]]:
     """Yield the place and reason of each guest's devices that ``checks`` refuses.
 
     Devices are checked together with those of earlier guests.
     """
     good: list[str] = []
-    for number, guest in enumerate(file.guest):
+    # A fabric of an invalid value is left out of the content, but is meant.
+    is_wrong = any(place[:2] in (("server",), ("server", "fabric")) for place, _ in file.mistakes)
+    has_fabric = is_wrong or "fabric" in file.content.server.given()
+    for number, guest in enumerate(file.content.guest):
         mine = [
             device.replace("{n}", str(one))
             for one in range(1, guest.count + 1)
             for device in guest.given().get("devices", GuestOptions.devices)
         ]
-        joined = partial(checks.devices, fabric="fabric" in file.server.given())
+        joined = partial(checks.devices, fabric=has_fabric)
         if (why := _refused(joined, [*good, *mine])) is None:
             good += mine
         else:

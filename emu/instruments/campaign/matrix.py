@@ -33,8 +33,11 @@ from emu.instruments.campaign.description import (
 from emu.instruments.campaign.expected import expected
 from emu.server.service.devicespec import parse_all as parse_devices
 from emu.server.service.plan_files import read_plan
+from emu.toml_lines import Place
 
 MAX_RUNS = 100_000
+Mistake = tuple[Place, object]
+"""Place in the file, and reason."""
 NO_PLAN = "none"
 
 Name = Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,39}$")]
@@ -161,10 +164,10 @@ def read(path: Path) -> Campaign:
     """
     file = TomlFile(path, Matrix, _TABLES)
     matrix = file.content
-    for key in ("kernel", "device", "workload"):
-        _check_names(file, key, [one.name for one in getattr(matrix, key)])
-    _check_parts(file)
-    plans = _plans(file)
+    mistakes = [*file.mistakes, *_of_names(matrix), *_of_parts(matrix, path.resolve().parent)]
+    plans = _plans(file, mistakes)
+    if mistakes:
+        raise file.errors_at(mistakes)
     axes = (matrix.kernel, matrix.device, matrix.workload, plans, matrix.seeds)
     if prod(map(len, axes)) > MAX_RUNS:
         raise UserError(f"{path}: more than {MAX_RUNS} runs")
@@ -178,19 +181,24 @@ def read(path: Path) -> Campaign:
     return Campaign(matrix.name or path.stem, tuple(runs))
 
 
-def _check_names(file: TomlFile[Matrix], key: str, names: list[str]) -> None:
-    """Raise UserError for a name that occurs twice in the tables ``key``."""
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise file.error_at((key, number), f"{name!r} is the name of another {key}")
+def _of_names(matrix: Matrix) -> Iterator[Mistake]:
+    """Yield a mistake for each name that two tables of a kind have."""
+    for key in ("kernel", "device", "workload"):
+        names = [one.name for one in getattr(matrix, key)]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                yield (key, number), f"{name!r} is the name of another {key}"
 
 
-def _check_parts(file: TomlFile[Matrix]) -> None:
-    """Raise UserError for invalid guest options, invalid or no devices, missing kernels."""
-    matrix, base = file.content, file.path.resolve().parent
+def _of_parts(matrix: Matrix, base: Path) -> Iterator[Mistake]:
+    """Yield a mistake for invalid guest options, invalid or no devices, missing kernels.
+
+    A mistake of ``[guest]``, which all parts inherit, is yielded once.
+    """
     parts: dict[str, tuple[OptionTable, ...]] = {
         "kernel": matrix.kernel, "device": matrix.device, "workload": matrix.workload,
     }  # fmt: skip
+    inherited: set[Place] = set()
     for key, tables in parts.items():
         for number, part in enumerate(tables):
             try:
@@ -198,24 +206,28 @@ def _check_parts(file: TomlFile[Matrix]) -> None:
             except OptionError as error:
                 word = option_named(error.name).word
                 is_parts = error.name in part.given()
-                place = (key, number, word) if is_parts else ("guest", word)
-                raise file.error_at(place, error) from None
+                place: Place = (key, number, word) if is_parts else ("guest", word)
+                why: UserError = error
             except UserError as error:
-                raise file.error_at(("guest",), error) from None
+                place, why = ("guest",), error
+            else:
+                continue
+            if place not in inherited:
+                yield place, why
+            if place[0] == "guest":
+                inherited.add(place)
     for number, device in enumerate(matrix.device):
         devices = device.value("devices")
         try:
             parse_devices(devices)
         except (UserError, ValueError) as error:
-            raise file.error_at(("device", number, "devices"), error) from None
+            yield ("device", number, "devices"), error
         if not devices:
-            raise file.error_at(
-                ("device", number, "devices"), "devices: empty, at least 1 is needed"
-            )
+            yield ("device", number, "devices"), "devices: empty, at least 1 is needed"
     for number, kernel in enumerate(matrix.kernel):
         for word in _placed(kernel, base).get("kernel", ()):
             if not word.startswith("debian:") and not Path(word).exists():
-                raise file.error_at(("kernel", number, "kernel"), f"no kernel {word}")
+                yield ("kernel", number, "kernel"), f"no kernel {word}"
 
 
 def _check_options(said: Mapping[str, Any]) -> None:
@@ -234,10 +246,10 @@ class _Planned(NamedTuple):
     expected: Expected | None
 
 
-def _plans(file: TomlFile[Matrix]) -> dict[str, _Planned]:
+def _plans(file: TomlFile[Matrix], mistakes: list[Mistake]) -> dict[str, _Planned]:
     """Return the plans by their names, with start and expectation.
 
-    Raises UserError for a pattern without files, a duplicate name, and an invalid plan or
+    A mistake is appended for a pattern without files, a duplicate name, and an invalid plan or
     expectation.
     """
     plans: dict[str, _Planned] = {}
@@ -249,21 +261,32 @@ def _plans(file: TomlFile[Matrix]) -> dict[str, _Planned]:
             parent, pattern = (base / table.files).parent, Path(table.files).name
             paths = [*sorted(parent.glob(pattern))]
             if not paths:
-                raise file.error_at((*place, "files"), f"no plan {table.files}")
+                mistakes.append(((*place, "files"), f"no plan {table.files}"))
             if table.name and len(paths) > 1:
-                raise file.error_at((*place, "name"), f"{len(paths)} plans have their own names")
+                mistakes.append(((*place, "name"), f"{len(paths)} plans have their own names"))
+                continue
         for path in paths:
             name = table.name or (path.stem.lower() if path is not None else NO_PLAN)
             if name in plans:
-                raise file.error_at(place, f"{name!r} is the name of another plan")
-            plan = read_plan(path) if path is not None else None
+                mistakes.append((place, f"{name!r} is the name of another plan"))
+                continue
             try:
-                wanted = expected(plan, table.expect)
-            except ValueError as error:
-                raise file.error_at(place, f"{path}: {error}") from None
-            begins = table.when or (LOADING if plan is None else plan.begins)
-            plans[name] = _Planned(plan, begins, wanted)
+                plans[name] = _planned(path, table)
+            except UserError as error:
+                mistakes.append(((*place, "files"), error))
+            except (ValueError, OSError) as error:
+                mistakes.append((place, f"{path}: {getattr(error, 'strerror', '') or error}"))
     return plans
+
+
+def _planned(path: Path | None, table: PlanTable) -> _Planned:
+    """Return the plan in a file, or none for None, with a table's start and expectation.
+
+    Raises UserError for an invalid plan, ValueError for an invalid expectation, and OSError.
+    """
+    plan = read_plan(path) if path is not None else None
+    begins = table.when or (LOADING if plan is None else plan.begins)
+    return _Planned(plan, begins, expected(plan, table.expect))
 
 
 def _runs(matrix: Matrix, plans: dict[str, _Planned], base: Path) -> Iterator[Description]:

@@ -159,6 +159,20 @@ def test_every_mistake_has_its_line(read, text, messages):
             '[[guest]]\nname = "a"\nshare = "no"\n[[guest]]\nname = "a b"\n',
             ["topo.toml:3: share: no directory .*/no", "topo.toml:4: 'a b' is not a valid name"],
         ),
+        (
+            'name = "a b"\n[[guest]]\nname = "a"\ndevices = ["connectx9"]\nmemroy = 1\n'
+            '[[guest]]\nname = "a"\n[[guest]]\nname = "b"\ncpus = "2"\n'
+            '[server]\nfaults = "none.toml"\nfabric = 3\n',
+            [
+                "topo.toml:1: 'a b' is not a valid name",
+                "topo.toml:4: unknown model 'connectx9'",
+                "topo.toml:5: no key 'memroy'",
+                "topo.toml:6: two guests are called a",
+                "topo.toml:10: cpus: a whole number is needed",
+                "topo.toml:12: no file .*none.toml",
+                "topo.toml:13: fabric: a string is needed",
+            ],
+        ),
     ],
 )
 def test_what_the_server_would_refuse_is_told_with_its_line(read, text, messages):

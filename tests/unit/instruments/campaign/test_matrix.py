@@ -166,6 +166,35 @@ def test_a_mistake_is_told_with_its_line(tmp_path, line, text, why):
         pytest.fail(str(caught.value))
 
 
+def test_all_mistakes_are_told_at_once(tmp_path):
+    text = """[[workload]]
+name = "w"
+run = "x"
+tiemout = 3
+[[device]]
+name = "d"
+devices = ["cx9"]
+[[kernel]]
+name = "k"
+kernel = ["bz"]
+[[plan]]
+files = "none.toml"
+[[plan]]
+files = "plans/late.toml"
+[guest]
+icount = 2
+cpus = 2
+"""
+    path = written(tmp_path, text)
+    (tmp_path / "plans" / "late.toml").write_text('[[rule]]\npoint = "cmd"\naction = "fly"\n')
+    with pytest.raises(UserError) as caught:
+        read(path)
+    lines = str(caught.value).splitlines()
+    assert [line.removeprefix(f"{path}:").partition(":")[0] for line in lines] == [
+        *("4", "7", "10", "12", "14", "17")
+    ], lines
+
+
 def test_a_plans_mistake_is_told_with_the_plans_line(tmp_path):
     path = written(tmp_path, '[[workload]]\nname="w"\nrun="x"\n[[plan]]\nfiles="plans/*.toml"\n')
     (tmp_path / "plans" / "late.toml").write_text('[[rule]]\npoint = "cmd"\naction = "fly"\n')
