@@ -14,7 +14,23 @@ _MAX_PARTS = 16
 _HEADER = re.compile(r"\s*\[\[?([^\[\]]*)\]")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
+_POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+"""The end of a message of tomllib."""
+
 Place = tuple[str | int, ...]
+
+
+def syntax_mistake(error: object, text: str) -> str:
+    """Return ``LINE: invalid TOML: REASON`` for an error of tomllib in a text, to follow ``FILE:``.
+
+    The line of an end of the text is that of its last character. Without a position it is 1.
+    """
+    why = str(error) or "too deep"
+    if (found := _POSITION.search(why)) is None:
+        return f"1: invalid TOML: {why}"
+    line = found[1] or text.rstrip().count("\n") + 1
+    where = f"column {found[2]}" if found[2] else "at the end"
+    return f"{line}: invalid TOML: {why[: found.start()]} ({where})"
 
 
 class TomlLines:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 from emu.near import near
-from emu.toml_lines import Place, TomlLines
+from emu.toml_lines import Place, TomlLines, syntax_mistake
 
 _MAX_BYTES = 1 << 20
 _MAX_SHOWN = 20
@@ -56,7 +56,7 @@ class TomlFile(Generic[M]):
         try:
             table = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as failure:
-            raise error(f"{path}: {failure or 'too deep'}") from None
+            raise error(f"{path}:{syntax_mistake(failure, text)}") from None
         self.content = self._checked(table, model, tables)
 
     def _checked(

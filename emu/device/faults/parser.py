@@ -16,7 +16,7 @@ from emu.device.faults.toml_limits import TooComplexError, cuts, header_name, re
 from emu.device.faults.validation import misfits, refused_keys, sound_rules, validated
 from emu.device.rounds.portions import Portions, finish
 from emu.device.rounds.sizes import CHARACTERS_PER_PORTION
-from emu.toml_lines import Place, TomlLines
+from emu.toml_lines import Place, TomlLines, syntax_mistake
 
 MAX_BYTES = 1 << 20
 _MAX_SHOWN = 20
@@ -41,18 +41,16 @@ def loading(text: str, source: str = "plan") -> Portions[Plan]:
         raise PlanError(f"{source}: more than {MAX_BYTES >> 20} MiB")
     try:
         offsets = yield from cuts(text)
-        table = yield from _parsed(text, offsets)
+        table = yield from _parsed(text, offsets, source)
     except TooComplexError as error:
         raise PlanError(f"{source}:{error.line}: {error}") from None
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise PlanError(f"{source}: invalid TOML: {error or 'too deep'}") from None
     return (yield from _made(table, source, text))
 
 
-def _parsed(text: str, offsets: Sequence[int]) -> Portions[dict[str, Any]]:
+def _parsed(text: str, offsets: Sequence[int], source: str) -> Portions[dict[str, Any]]:
     """Return the table of a text that is cut at these offsets, parsed in steps.
 
-    Raises ValueError for invalid TOML, also for a key that is declared twice.
+    Raises PlanError for invalid TOML, also for a key that is declared twice.
     """
     table: dict[str, Any] = {}
     named = {header_name(text, start) for start in offsets[1:]}
@@ -62,13 +60,19 @@ def _parsed(text: str, offsets: Sequence[int]) -> Portions[dict[str, Any]]:
         if end - start < CHARACTERS_PER_PORTION and end < len(text):
             continue
         # The empty lines make the parser's line numbers those of the whole text.
-        for key, value in tomllib.loads("\n" * lines + text[start:end]).items():
+        piece = "\n" * lines + text[start:end]
+        try:
+            values = tomllib.loads(piece)
+        except (RecursionError, ValueError) as error:
+            raise PlanError(f"{source}:{syntax_mistake(error, piece)}") from None
+        for key, value in values.items():
             if key not in table:
                 table[key] = value
             elif key in named and isinstance(value, list):
                 table[key] += value
             else:
-                raise ValueError(f"{key} is declared twice, the second time after line {lines}")
+                line = TomlLines(piece).of((key,)) or lines + 1
+                raise PlanError(f"{source}:{line}: invalid TOML: {key} is declared twice")
         lines += text.count("\n", start, end)
         start = end
         yield

@@ -135,7 +135,10 @@ MISTAKES = [
     ("[[link]]\nqqq=1", r"p:2: link\[1\].qqq: no such key; there are function, .*, loss, "),
     ("expect.stat = 1", r"p:1: expect.stat: no such key; near it: status"),
     ("rule = 3", r"p:1: rule: .*list"),
-    ("[[rule]", r"p: invalid TOML: .*line 1"),
+    ("[[rule]", r"^p:1: invalid TOML: [^(]*\(column 7\)$"),
+    ("seed = 1\nseed = 2\n", r"^p:2: invalid TOML: [^(]*\(column 9\)$"),
+    ("seed = 1\nname = \n", r"^p:2: invalid TOML: [^(]*\(column 8\)$"),
+    ("seed = 1\nname =", r"^p:2: invalid TOML: [^(]*\(at the end\)$"),
     (
         '[[rule]]\nname="a"\npoint="irq"\naction="drop"\n' * 2,
         r"p:6: rule\[2\].name: 'a' is the name of another rule",

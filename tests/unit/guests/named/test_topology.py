@@ -74,7 +74,7 @@ out = "results/{n}"
 @pytest.mark.parametrize(
     ("text", "messages"),
     [
-        ("[[guest]\n", ["topo.toml: "]),
+        ("[[guest]\n", ["topo.toml:1: invalid TOML: .* .column 8.$"]),
         ("", ["topo.toml:1: guest: Field required"]),
         (
             '[[guest]]\nname = "a"\nmemroy = 1\n',
