@@ -84,7 +84,7 @@ function showQueues() {
   }
   for (const [place, owner, kind, id, about, life, requests, done, errors] of
     meta.queues.slice(0, MAX_ROWS)) {
-    const row = body.insertRow(), name = `f${owner} ${kind} ${number(id)}`;
+    const row = body.insertRow(), name = `${meta.functions[owner]} ${kind} ${number(id)}`;
     for (const text of [name, about, life, counted(requests), done || "", counted(errors)]) {
       row.insertCell().textContent = text;
     }
@@ -99,7 +99,7 @@ function showQueues() {
   }
 }
 
-const title = (track) => `${meta.tracks[track][0] < 0 ? "" : `f${meta.tracks[track][0]} `}${meta.tracks[track][1]}`;
+const title = (track) => `${meta.tracks[track][0] < 0 ? "" : `${meta.functions[meta.tracks[track][0]]} `}${meta.tracks[track][1]}`;
 const seconds = (us) => `${(us / 1e6).toFixed(6)}`;
 
 function draw() {

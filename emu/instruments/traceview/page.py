@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from importlib import resources
 
 from emu.device.trace.event import TraceEvent
+from emu.device.trace.text import FunctionNames
 from emu.instruments.traceview.queues import TracedQueues, ordered
 from emu.instruments.traceview.tracks import Tracks, fields_of, name_of, order_of, span
 
@@ -57,6 +58,7 @@ class _Chunks:
     def __init__(self) -> None:
         self._tracks = Tracks()
         self._queues = TracedQueues()
+        self._functions = FunctionNames()
         self._orders: list[int] = []
         self._names: dict[tuple[str, str], int] = {}
         self._origin_ns: int | None = None
@@ -89,6 +91,7 @@ class _Chunks:
         lasts.append(when.duration_ns / 1000)
         tracks.append(track)
         names.append(self._name(event))
+        self._functions.learn(event)
         about, getter = self._queues.feed(event)
         abouts.append(about)
         getters.append(getter)
@@ -119,16 +122,19 @@ class _Chunks:
         self._clear()
 
     def meta(self) -> dict[str, object]:
-        """Return the data common to all chunks: event count, tracks, names, table of queues."""
+        """Return the data common to all chunks: event count, tracks, names, functions, queues."""
         tracks = [
             (function, name, order)
             for (function, name), order in zip(self._tracks.names, self._orders)
         ]
         names = list(self._names)
         queues = [[place, *queue.row()] for place, queue in ordered(self._queues.all)]
+        owners = {function for function, _ in self._tracks.names}
+        owners |= {queue.function for queue in self._queues.all}
+        functions = {str(one): self._functions.of(one) for one in sorted(owners)}
         return {
             **{"events": self._count, "chunk": CHUNK, "tracks": tracks, "names": names},
-            "queues": queues,
+            **{"functions": functions, "queues": queues},
         }
 
 

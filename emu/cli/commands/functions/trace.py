@@ -21,7 +21,7 @@ from emu.cli.shared.stored import stored_events
 from emu.cli.shared.tables import Rows
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import REFUSED, EventChoice, kind_of
-from emu.device.trace.text import LEGEND, TextForm, number
+from emu.device.trace.text import LEGEND, FunctionNames, TextForm, number
 from emu.host.printable import one_line
 from emu.host.userfiles import write_parts
 from emu.instruments.traceview import page
@@ -220,19 +220,21 @@ def count(file: str) -> None:
 def queues(file: str) -> None:
     """Show the states, requests, completions and errors of each queue, failed queues first.
 
-    FILE is a file of --trace in JSON form; - is standard input.
+    A queue's name begins with its function (f0, in a lab GUEST/f0). FILE is a file of --trace in
+    JSON form; - is standard input.
 
     Example: mlx5emu trace queues dev.trace
     """
-    seen = TracedQueues()
+    seen, names = TracedQueues(), FunctionNames()
     with working(f"reading {file}"):
         for _, event in stored_events(file):
+            names.learn(event)
             seen.feed(event)
     columns = ("queue", "attributes", "states", "completions", "requests or events", "errors")
     table = Rows(*columns, numbers=("completions",))
     for _, queue in ordered(seen.all):
         function, kind, its_number, about, life, requests, done, errors = queue.row()
-        cells = (f"f{function} {kind} {number(its_number)}", about, life, str(done or ""))
+        cells = (f"{names.of(function)} {kind} {number(its_number)}", about, life, str(done or ""))
         table.add(*cells, _counted(requests), Text(_counted(errors), "red"))
     output().print(table)
 

@@ -88,6 +88,7 @@ def test_page_holds_every_event():
     assert lasts[8] == 300
     assert meta["tracks"][lines[4]][:2] == [1, "CQEs, CQ 7"]
     assert meta["names"][names[4]] == ["cqe", "REQ_ERR FLUSH"]
+    assert meta["functions"]["1"] == "f1"
     places = {f"{row[2]} {row[3]}": row[0] for row in meta["queues"]}
     assert list(places) == ["QP 66", "CQ 7", "QP 5", "EQ 1"]  # what failed comes first
     assert (abouts[4], getters[4]) == (places["QP 66"], places["CQ 7"])

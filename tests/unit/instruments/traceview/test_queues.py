@@ -211,6 +211,12 @@ def test_the_command_shows_them(tmp_path):
     assert "1 WR_FLUSH_ERR" in line
 
 
+def test_a_function_of_a_lab_is_named_as_trace_show_names_it(tmp_path):
+    reset = ("reset", {"model": "connectx6", "guest": "h1"})
+    (line,) = (line for line in shown(tmp_path, [reset, *LIFE]) if "QP 0x41" in line)
+    assert line.startswith("h1/f0 QP 0x41")
+
+
 def test_the_page_shows_the_columns(tmp_path):
     page = shipped.pages()["traces"].read_text()
     heading = shown(tmp_path, LIFE, {"COLUMNS": "200"})[0].split()
