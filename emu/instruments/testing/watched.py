@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.trace.event import TraceEvent
 from emu.device.trace.text import TextForm
+from emu.host.printable import printable
 
 if TYPE_CHECKING:
     from emu.guests import Guest
@@ -107,15 +109,16 @@ class Watched:
     def sections(self, *, is_full: bool) -> Iterator[tuple[str, str]]:
         """Yield the sections of a report, each a name and a text.
 
-        A short report has the last :data:`MAX_LINES` lines of log and trace since the body began. A
-        full report has all since the test began, and the console.
+        A short report has the last :data:`MAX_LINES` lines of log and trace since the body began,
+        truncated at the terminal's width. A full report has all since the test began, and the
+        console.
         """
         since = self._test if is_full else self._body
         yield "findings", "\n".join(f"{one.kind}: {one.title}" for one in self.findings())
         if is_full:
             yield "console", self._console()[since.console :]
         for name, lines in (("dmesg", self._log(since)), ("trace", self._traced(since, is_full))):
-            yield name, "\n".join(lines if is_full else lines[-MAX_LINES:])
+            yield name, "\n".join(lines if is_full else map(_cut, lines[-MAX_LINES:]))
         yield "faults", "\n".join(self.fired)
         yield "files", "\n".join(f"{name}: {path}" for name, path in self._paths())
 
@@ -141,6 +144,12 @@ class Watched:
             if begin > since.trace:
                 file.readline()  # skip a partial line
             return [form(event) for event in _events(*file)]
+
+
+def _cut(line: str) -> str:
+    """Return a line as printed, truncated at the terminal's width; without a terminal at 80."""
+    shown, width = printable(line), shutil.get_terminal_size().columns
+    return shown if len(shown) <= width else f"{shown[: width - 1]}…"
 
 
 def _events(*lines: bytes) -> Iterator[TraceEvent]:
