@@ -41,8 +41,10 @@ from weakref import WeakSet
 import pytest
 
 from emu.guests.options import Option, OptionError, Use, option_named, options
-from emu.guests.options.kinds import Choice, Flag, OptionKind, Seconds, Whole, Words
+from emu.guests.options.kinds import Choice, File, Flag, OptionKind, Seconds, Whole, Words
+from emu.host import shipped
 from emu.host.printable import printable
+from emu.host.user_error import UserError
 from emu.instruments.testing.booting import boot_line
 from emu.instruments.testing.handles import Faults, Leaks
 from emu.instruments.testing.watched import MAX_LINES, Watched
@@ -114,6 +116,9 @@ def _add(group: pytest.OptionGroup, one: Option) -> None:
     elif isinstance(one.kind, Words) or one.name == "suite":
         group.addoption(flag, action="append", default=[], metavar=_metavar(one), **about)
     else:
+        if isinstance(one.kind, File) and one.kind.example:
+            # pytest reads a word that begins with @ as the name of a file of options.
+            about["help"] = one.help.replace("@", f"{flag}=@", 1)
         group.addoption(flag, type=partial(_parsed, one.kind), metavar=_metavar(one), **about)
 
 
@@ -141,8 +146,14 @@ def _command_seconds(text: str) -> float:
 def _parsed(kind: OptionKind, text: str) -> Any:
     """Return a command-line word as a value of ``kind``.
 
-    Raises ArgumentTypeError for a word that is no number, or outside choices and limits.
+    ``@NAME`` is an example where the option accepts examples, unless a file has that name. Raises
+    ArgumentTypeError for a word that is no number, outside choices and limits, or no example.
     """
+    if isinstance(kind, File) and kind.example and text.startswith("@") and not Path(text).exists():
+        try:
+            return str(shipped.example(kind.example, text[1:]))
+        except UserError as error:
+            raise ArgumentTypeError(str(error)) from None
     numbers: dict[type[OptionKind], type[float]] = {Whole: int, Seconds: float}
     try:
         value = numbers[type(kind)](text) if type(kind) in numbers else text

@@ -17,6 +17,7 @@ from emu.guests.options import Use, options, records
 from emu.guests.options.kinds import Choice, Flag, Seconds, Share, Whole, Words
 from emu.guests.options.table import markdown
 from emu.guests.requested import requested
+from emu.host import shipped
 from emu.host.user_error import UserError
 from emu.instruments.campaign import matrix
 from emu.instruments.campaign.description import Description
@@ -145,6 +146,15 @@ def pytester_options():
             return None, " ".join(str(error).split())
 
     return parse
+
+
+def test_pytest_takes_examples_by_name(pytester_options):
+    """After ``=``: pytest reads a word of its own that begins with ``@`` as a file of options."""
+    chosen, _ = pytester_options("--mlx5-faults=@command-late", "--mlx5-subnet=@two-leaves")
+    assert chosen.mlx5_faults == str(shipped.example("plan", "command-late"))
+    assert chosen.mlx5_subnet == str(shipped.example("subnet", "two-leaves"))
+    _, why = pytester_options("--mlx5-faults=@command-latte")
+    assert "no plan @command-latte; near it: command-late" in why
 
 
 def test_one_sentence_for_one_reason():
