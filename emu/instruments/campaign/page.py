@@ -67,7 +67,7 @@ def _day(when: float) -> str:
 
 
 def _matrix(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[str]:
-    """Yield a table with a row per plan and a column per kernel: worst end, count, duration.
+    """Yield a table with a row per plan and a column per kernel: ends, counts, duration.
 
     Each cell links to the outputs of its runs.
     """
@@ -81,7 +81,7 @@ def _matrix(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator
 
 
 def _cell(results: Sequence[RunResult], has_file: Callable[[str], bool]) -> str:
-    """Return a table cell: worst end, count, seconds, and links to at most 20 outputs.
+    """Return a table cell: ends, counts, seconds, and links to at most 20 outputs.
 
     Return an empty cell without results.
     """

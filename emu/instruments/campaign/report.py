@@ -92,13 +92,18 @@ class CampaignReport:
 
 
 def cell(results: Sequence[RunResult]) -> tuple[Ended, str]:
-    """Return the worst end of ``results`` (not empty), and a text: end, count, notes."""
-    order = list(Ended)
-    worst = max((one.ended for one in results), key=order.index)
-    many = sum(one.ended is worst for one in results)
-    of_them = f" {many} of {len(results)}" if len(results) > 1 else ""
+    """Return the worst end of ``results`` (not empty), and a text: ends with counts, and notes.
+
+    The ends are sorted, worst first: "found 1, failed 2 of 3".
+    """
+    counts = Counter(one.ended for one in results)
+    ends = [end for end in reversed(Ended) if counts[end]]
+    if len(results) == 1:
+        text = ends[0].value
+    else:
+        text = ", ".join(f"{end.value} {counts[end]}" for end in ends) + f" of {len(results)}"
     notes = filter(None, (unfired(results), comparison(results)))
-    return worst, ", ".join([f"{worst.value}{of_them}", *notes])
+    return ends[0], ", ".join([text, *notes])
 
 
 def unfired(results: Sequence[RunResult]) -> str:

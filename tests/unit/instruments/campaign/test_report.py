@@ -94,7 +94,7 @@ def test_the_page_has_a_table_of_plans_and_kernels(tmp_path):
     skipped = RunResult(name=runs[0].name, ended=Ended.SKIPPED, seconds=5.0, otherwise="")
     store.put(skipped)
     _, _, html = reported(store)
-    summed = "<details><summary>found 1 of 2, otherwise 1 of 2, 95 s</summary>"
+    summed = "<details><summary>found 1, skipped 1 of 2, otherwise 1 of 2, 95 s</summary>"
     assert f'<tr><td>plan0<td class="found">{summed}' in html
     assert f'{runs[0].name}: skipped, as expected <a href="outputs/{runs[0].name}.txt">' in html
     assert f"{runs[14].name}: found, otherwise: no &lt;fault&gt; <a href=" in html
@@ -183,3 +183,12 @@ def test_a_run_without_rules_has_no_note_about_faults():
     result = RunResult(name="a", ended=Ended.PASSED, rules=0)
     assert cell([result]) == (Ended.PASSED, "passed")
     assert cell([result.model_copy(update={"rules": 1})])[1] == "passed, no fault fired"
+
+
+def test_a_cell_counts_every_end_worst_first():
+    def of(*ends):
+        return cell([RunResult(name="a", ended=ended, rules=0) for ended in ends])
+
+    assert of(Ended.FAILED, Ended.FOUND) == (Ended.FOUND, "found 1, failed 1 of 2")
+    assert of(Ended.PASSED, Ended.FAILED, Ended.PASSED)[1] == "failed 1, passed 2 of 3"
+    assert of(Ended.PASSED, Ended.PASSED)[1] == "passed 2 of 2"
