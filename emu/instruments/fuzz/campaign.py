@@ -41,6 +41,7 @@ class Progress:
     blocks: int
     """Blocks that ran in this run so far."""
     kept: int
+    """Inputs of the run's kernel in the corpus, also of earlier runs."""
     findings: int
 
 
@@ -73,6 +74,10 @@ class FuzzCampaign:
         self._begun = time.monotonic() - before
         self._earlier = len(self._progress)
         self._reported_at = 0.0
+        self._reported_runs = 0
+        """Runs at the last report, also of earlier runs of the command."""
+        self._kept: set[str] = set()
+        """IDs of the kernel's inputs in the corpus; the schedule lacks those that lose a guest."""
         self._targets = targets
         self._workloads = workloads
         self._seed = f"{seed}/{self._earlier}"
@@ -168,6 +173,7 @@ class FuzzCampaign:
         for entry in self._corpus.entries():
             if entry.about.kernel == kernel:
                 loop.add_known(entry.input, blocks_of(entry))
+                self._kept.add(entry.input.id)
             else:
                 loop.try_later(entry.input)
         for name in self._corpus.findings():
@@ -196,6 +202,7 @@ class FuzzCampaign:
                     device=list(self._options.devices), parent=step.parent, new=list(step.new),
                 )  # fmt: skip
                 self._corpus.add(CorpusEntry(made, about))
+                self._kept.add(made.id)
             is_new = bool(titles) and self._note_finding(made, step.feedback)
             if is_new:
                 self._say(f"found: {titles[0]}")
@@ -247,7 +254,7 @@ class FuzzCampaign:
         """Append the progress to progress.jsonl; report it at most every 30 s."""
         seconds = time.monotonic() - self._begun
         last = Progress(
-            round(seconds, 2), len(loop.schedule.hits), len(loop.schedule),
+            round(seconds, 2), len(loop.schedule.hits), len(self._kept),
             len(self._corpus.findings()),
         )  # fmt: skip
         self._progress.append(last)
@@ -258,6 +265,10 @@ class FuzzCampaign:
             self._report()
 
     def _report(self) -> None:
+        """Print the progress, once after each input."""
+        if self._reported_runs == len(self._progress):
+            return
+        self._reported_runs = len(self._progress)
         last = self._progress[-1]
         self._say(
             f"{last.seconds:.0f} s, {counted(len(self._progress), 'run')},"

@@ -77,6 +77,25 @@ def test_a_run_leaves_inputs_findings_progress_and_a_picture(run):
     assert len(list(corpus.entries())) == 3
 
 
+def test_each_progress_is_told_once_and_counts_the_stored_inputs(run, monkeypatch):
+    """Also those that lost their guest, in this run and in the next one."""
+    told = Pretended.run
+    monkeypatch.setattr(campaign, "_REPORT_SECONDS", -1.0)
+    monkeypatch.setattr(
+        Pretended, "run", lambda self, one: dataclasses.replace(told(self, one), is_lost=True)
+    )
+    for _ in range(2):
+        corpus, said = run(5, [PLAN])
+        lines = [line for line in said if " kept, " in line]
+        assert [line.split(", ")[1].split()[0] for line in lines] == [
+            str(number) for number, _ in enumerate(progress_of(corpus), 1)
+        ][-len(lines) :]
+        assert len(lines) == 5
+        kept = len(list(corpus.entries()))
+        assert progress_of(corpus)[-1].kept == kept > 1
+        assert f", {kept} inputs kept," in lines[-1]
+
+
 def test_the_first_input_with_a_title_is_made_smaller(run):
     corpus, _ = run(4, [TWO])
     (name,) = corpus.findings()
