@@ -33,6 +33,14 @@ def test_every_line_is_run_by_the_guest_test():
     assert len(LINES) >= 15
 
 
+def test_a_command_fits_a_terminal():
+    """``mlx5emu guide`` shows the pages of examples/ in 80 columns."""
+    lines = [line for text in pages().values() for line in text.splitlines()]
+    typed = [line for line in lines if line.startswith(tuple(f"{one} " for one in PROGRAMS))]
+    assert len(typed) >= 15
+    assert [line for line in typed if len(line) > 80] == []
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Where somebody types the commands: beside examples/, with what an earlier line has made.

@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
 PROGRAMS = ("mlx5emu", "pytest")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+_CONTINUED = re.compile(r" *\\\n *")
+_COMMENT = re.compile(r"(?:^|\s+)# .*$")
 _KERNELS_WORDS = re.compile(r"^(?:CPU: \d|Call Trace:|RIP: |\S+\[\d+\]: segfault )", re.M)
 
 _PINGS = (
@@ -18,24 +20,18 @@ _PINGS = (
 )
 ENDS = {
     "driver-tests": {
-        "pytest                                       # Debian's stock driver": (0, "3 passed"),
-        "pytest --mlx5-kernel bzImage --mlx5-modules out/lib/modules/7.2.0      # your own":
-            (0, "3 passed"),
+        "pytest": (0, "3 passed"),
+        "pytest --mlx5-kernel bzImage --mlx5-modules out/lib/modules/7.2.0": (0, "3 passed"),
         "pytest --mlx5-suite bookworm --mlx5-suite sid": (0, "6 passed"),
-        "pytest --mlx5-package libfabric-bin          # guests with Debian packages of yours":
-            (0, "3 passed"),
-        "pytest --mlx5-tap results.tap                # as kernel selftests write their results":
-            (0, "3 passed"),
+        "pytest --mlx5-package libfabric-bin": (0, "3 passed"),
+        "pytest --mlx5-tap results.tap": (0, "3 passed"),
     },
     "faults": {
         "mlx5emu run --faults examples/faults/probe-create-eq-fails.toml --record record"
         " -- ibv_devinfo": (255, "faults that have fired: rule-1"),
-        "mlx5emu replay record -- ibv_devinfo        # the same faults at the same events":
-            (255, "No IB devices found"),
-        "mlx5emu minimize record -- ibv_devinfo      # a smallest plan that still makes it fail":
-            (0, "[[rule]]"),
-        "mlx5emu fault add point=load action=link ms=500        # in the guest that runs":
-            (0, "added-1"),
+        "mlx5emu replay record -- ibv_devinfo": (255, "No IB devices found"),
+        "mlx5emu minimize record -- ibv_devinfo": (0, "[[rule]]"),
+        "mlx5emu fault add point=load action=link ms=500": (0, "added-1"),
         "mlx5emu fault list": (0, "added-1"),
     },
     "findings": {
@@ -49,23 +45,18 @@ ENDS = {
     "links": {
         "mlx5emu run --faults examples/links/wan.toml --device connectx6 --device connectx6"
         f" --record record -- {_PINGS}": (0, "50 iters in"),
-        "mlx5emu replay record -- ibv_devinfo             # the same links, changed at the same"
-        " commands": (0, "mlx5_1"),
-        "mlx5emu net set function=0 direction=tx delay=10ms loss=1 rate=1gbit     # in the guest"
-        " that runs": (0, ""),
+        "mlx5emu replay record -- ibv_devinfo": (0, "mlx5_1"),
+        "mlx5emu net set function=0 direction=tx delay=10ms loss=1 rate=1gbit": (0, ""),
         "mlx5emu net show": (0, "10ms"),
         "mlx5emu net clear": (0, ""),
     },
     "switch": {
         "mlx5emu lab up switch.toml": (0, "h2"),
-        "mlx5emu lab exec h1 -- devlink port show                           # the"
-        " sub-functions": (0, "flavour pcisf"),
-        "mlx5emu lab exec h1 -- ip netns exec sf1 ping -c 5 -W 20 10.0.1.2  # within the"
-        " adapter": (0, " 0% packet loss"),
-        "mlx5emu lab exec h1 -- ip netns exec sf1 ping -c 5 -W 20 10.0.2.1  # to the other"
-        " guest": (0, " 0% packet loss"),
-        "mlx5emu lab exec h1 -- ovs-appctl dpctl/dump-flows -m type=offloaded  # the switch's"
-        " flows": (0, "offloaded:yes"),
+        "mlx5emu lab exec h1 -- devlink port show": (0, "flavour pcisf"),
+        "mlx5emu lab exec h1 -- ip netns exec sf1 ping -c 5 -W 20 10.0.1.2": (0, " 0% packet loss"),
+        "mlx5emu lab exec h1 -- ip netns exec sf1 ping -c 5 -W 20 10.0.2.1": (0, " 0% packet loss"),
+        "mlx5emu lab exec h1 -- ovs-appctl dpctl/dump-flows -m type=offloaded":
+            (0, "offloaded:yes"),
         "mlx5emu lab exec h1 -- devlink port function rate add pci/0000:01:00.0/slow tx_max 10mbit":
             (0, ""),
         "mlx5emu lab exec h1 -- devlink port function rate set pci/0000:01:00.0/32768 parent slow":
@@ -83,8 +74,10 @@ def pages() -> dict[str, str]:
 
 
 def commands(text: str) -> list[str]:
-    """The command lines in a page's blocks, in their order."""
-    return [line for block in _blocks(text) for line in block.splitlines() if line.strip()]
+    """The commands in a page's blocks, in their order, each on one line and without comments."""
+    lines = [line for block in _blocks(text) for line in _CONTINUED.sub(" ", block).splitlines()]
+    found = [_COMMENT.sub("", line) for line in lines]
+    return [line for line in found if line.strip()]
 
 
 def _blocks(text: str) -> Iterator[str]:
