@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from emu.host import shipped
+
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *ROOT.glob("*.md"),
@@ -50,6 +52,14 @@ def test_commands_of_the_guide_name_examples_as_a_wheel_has_them():
     pages = [*ROOT.glob("share/guide/*.md"), *ROOT.glob("examples/**/*.toml")]
     assert len(pages) > 100
     assert not [(str(page), found) for page in pages for found in path.findall(page.read_text())]
+
+
+def test_commands_of_the_guide_fit_a_terminal():
+    """``mlx5emu guide`` shows its pages in 80 columns."""
+    lines = [line for path in shipped.pages().values() for line in path.read_text().splitlines()]
+    typed = [line for line in lines if line.startswith("mlx5emu ")]
+    assert len(typed) > 100
+    assert [line for line in typed if len(line) > 80] == []
 
 
 def test_the_readme_is_read():
