@@ -45,9 +45,10 @@ function has run `after` of them, and removed when it has run `until`. A record 
 that were added to a running guest.
 
 ```
-mlx5emu run --faults examples/faults/probe-create-eq-fails.toml --record record -- ibv_devinfo
+mlx5emu run --faults examples/faults/probe-create-eq-fails.toml \\
+    --record record -- ibv_devinfo
 mlx5emu replay record -- ibv_devinfo        # the same faults at the same events
-mlx5emu minimize record -- ibv_devinfo      # a smallest plan that still makes it fail
+mlx5emu minimize record -- ibv_devinfo      # a smallest plan that fails
 mlx5emu fault add point=load action=link ms=500        # in the guest that runs
 mlx5emu fault list
 ```
