@@ -32,11 +32,10 @@ def ps(as_json: bool) -> None:
         return
     if rows:
         _show(rows)
-    nameless = nameless_servers()
-    for path in nameless:
-        click.echo(f"a server of another program runs: --control {one_line(str(path))}")
-    if not rows and not nameless:
+    else:
         click.echo("no guests run; start one with mlx5emu up NAME")
+    for path in nameless_servers():
+        click.echo(f"a server of another program runs: --control {one_line(str(path))}")
 
 
 def _row(entry: running.RunningEntry) -> dict[str, Any]:
