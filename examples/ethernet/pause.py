@@ -71,12 +71,21 @@ def send_bursts() -> None:
         time.sleep(0.5)
 
 
+def settle() -> None:
+    """Wait until nothing of an earlier burst is under way: its end would be lost in this one."""
+    received = None
+    while received != (now := run(*IN, "cat", f"/sys/class/net/{RECEIVER}/statistics/rx_packets")):
+        received = now
+        time.sleep(0.5)
+
+
 def main() -> int:
     """Send the bursts twice, and say what was counted."""
     set_up()
     lost = {}
     for state in ("off", "on"):
         set_pause(state)
+        settle()
         before = counts()
         send_bursts()
         now = counts()

@@ -36,13 +36,7 @@ def test_traffic_while_everything_changes(boot, request):
 def test_pause_frames(boot):
     """Lost without them, and none with them; the port has the patience that the driver sets."""
     guest = boot(devices=("connectx6dx", "connectx6dx"), share=EXAMPLES)
-    # On a busy host the sender may be too slow for a loss, or stopped for longer than a pause.
-    for _ in range(3):
-        done = guest.run("python3 /mnt/share/pause.py", timeout=MORE_SECONDS)
-        if not done.status:
-            break
-        guest.run("ip netns del receiver; sleep 1; ip address flush dev eth0").check()
-    said = done.stdout
+    said = guest.run("python3 /mnt/share/pause.py", timeout=MORE_SECONDS).check().stdout
     found = re.findall(r"^pause frames (on|off): rx_out_of_buffer (\d+)", said, re.M)
     lost = {state: int(count) for state, count in found}
     assert lost["off"] > 0
