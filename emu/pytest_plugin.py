@@ -149,11 +149,12 @@ def _parsed(kind: OptionKind, text: str) -> Any:
     ``@NAME`` is an example where the option accepts examples, unless a file has that name. Raises
     ArgumentTypeError for a word that is no number, outside choices and limits, or no example.
     """
-    if isinstance(kind, File) and kind.example and text.startswith("@") and not Path(text).exists():
+    if isinstance(kind, File) and kind.example:
         try:
-            return str(shipped.example(kind.example, text[1:]))
+            found = shipped.named_example(kind.example, text)
         except UserError as error:
             raise ArgumentTypeError(str(error)) from None
+        return text if found is None else str(found)
     numbers: dict[type[OptionKind], type[float]] = {Whole: int, Seconds: float}
     try:
         value = numbers[type(kind)](text) if type(kind) in numbers else text

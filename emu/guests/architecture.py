@@ -35,6 +35,10 @@ class Architecture:
     """The kernel's console."""
     serial: tuple[str, ...] = ("-serial", "chardev:console")
     """QEMU's arguments that connect the console."""
+    kernel_arguments: tuple[str, ...] = ()
+    """Arguments of every kernel of this architecture."""
+    notes: tuple[str, ...] = ()
+    """QEMU's devices by which the kernel and QEMU inform each other."""
     virtio: str = "pci"
     """Bus of virtio devices: pci, or ccw for channel I/O."""
     has_root_ports: bool = True
@@ -46,6 +50,11 @@ class Architecture:
 _AMD64: Final = Architecture(
     name="amd64", debian="amd64", kernel="linux-image-amd64",
     emulator="x86_64", package="qemu-system-x86", machine="q35",
+    # No panic when the timer of an emulated processor is late ("IO-APIC + timer doesn't work!").
+    kernel_arguments=("no_timer_check",),
+    # The kernel writes VMCOREINFO for a debugger of its memory; a kernel that is resumed from a
+    # saved boot reseeds its random numbers.
+    notes=("-device", "vmcoreinfo", "-device", "vmgenid,guid=auto"),
 )  # fmt: skip
 _ARM64: Final = Architecture(
     name="arm64", debian="arm64", kernel="linux-image-arm64",
@@ -86,6 +95,15 @@ NATIVE: Final = ARCHITECTURES[_HOSTS.get(platform.machine(), "amd64")]
 """The architecture of guests without ``--arch``: that of the host."""
 
 
+_ONLY_AMD64: Final = {
+    "iommu": "emulated IOMMU",
+    "dump": "dump of their memory",
+    "kernel": "kernel other than the suite's",
+    "gdb": "debugger",
+}
+"""Options of amd64 guests only, with their names in a refusal."""
+
+
 def is_native(arch: Architecture) -> bool:
     """Return whether the host's processor runs the programs of ``arch``."""
     return arch.debian == NATIVE.debian
@@ -103,12 +121,3 @@ def why_not(arch: Architecture, options: Mapping[str, Any]) -> str:
     if 0 < count < arch.min_functions:
         return f"QEMU starts {arch.name} guests with {arch.min_functions} functions or more"
     return ""
-
-
-_ONLY_AMD64: Final = {
-    "iommu": "emulated IOMMU",
-    "dump": "dump of their memory",
-    "kernel": "kernel other than the suite's",
-    "gdb": "debugger",
-}
-"""Options of amd64 guests only, with their names in a refusal."""

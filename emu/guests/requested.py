@@ -12,9 +12,9 @@ from emu.guests.errors import LabError
 from emu.guests.kernel.choice import check, choose
 from emu.guests.options import GuestOptions, Option, OptionError, option_named, options
 from emu.guests.options.checks import check_types
+from emu.guests.options.guest import unknown_option
 from emu.guests.options.kinds import Directory
 from emu.host.userfiles import why_not_made
-from emu.near import near
 
 _HERE = Path()
 
@@ -64,7 +64,7 @@ def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Seque
     known = [one.name for one in dataclasses.fields(GuestOptions)]
     for name in fields:
         if name not in known:
-            raise OptionError(name, f"no option {name!r} of a guest{near(name, known)}")
+            raise unknown_option(name, known)
     check_types(fields)
     for one in options():
         if one.name in fields:

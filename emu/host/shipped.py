@@ -73,6 +73,14 @@ def all_examples() -> dict[str, Path]:
     return found
 
 
+def named_example(kind: str, word: str) -> Path | None:
+    """Return the example that a user's word ``@NAME`` means; None for another word.
+
+    An existing file whose name begins with ``@`` is preferred. Raises UserError as :func:`example`.
+    """
+    return example(kind, word[1:]) if word.startswith("@") and not Path(word).exists() else None
+
+
 def example(kind: str, name: str) -> Path:
     """Return the file of an example of this kind.
 

@@ -83,11 +83,12 @@ class ExampleFile(Existing):
         An existing file whose name begins with ``@`` is preferred. A missing file fails too, unless
         ``has_names``; if an example has its file name, the error says so, also with ``has_names``.
         """
-        if isinstance(value, str) and value.startswith("@") and not Path(value).exists():
-            try:
-                return shipped.example(self._kind, value[1:])
-            except UserError as error:
-                self.fail(str(error), param, ctx)
+        try:
+            found = shipped.named_example(self._kind, str(value))
+        except UserError as error:
+            self.fail(str(error), param, ctx)
+        if found is not None:
+            return found
         path = Path(value)
         if not self.exists and not path.exists() and (hint := self._hint(path)):
             self.fail(missing_text("file", path) + hint, param, ctx)

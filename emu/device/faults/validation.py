@@ -30,7 +30,6 @@ from emu.toml_lines import Place
 from layouts.enums import Op
 
 _LONGEST_VALUE = 60
-_ANY_ACTION: Final = next(iter(ACTIONS))
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "rule": WholeRule,
     "link": PlannedLink,
@@ -93,11 +92,12 @@ def sound_rules(table: object, refused: Mapping[int, Set[str]]) -> Portions[dict
         if isinstance(rule, Mapping):
             without = refused.get(index, frozenset())
             kept = {key: value for key, value in rule.items() if key not in without}
-            if "action" in without:
-                kept = {key: kept[key] for key in ("point", "match") if key in kept}
-                kept["action"] = _ANY_ACTION
             with contextlib.suppress(ValidationError):
-                sound[index] = WholeRule.model_validate(kept)
+                if "action" in without:
+                    chosen = {key: kept[key] for key in ("point", "match") if key in kept}
+                    sound[index] = Rule.model_validate({**chosen, "action": ""})
+                else:
+                    sound[index] = WholeRule.model_validate(kept)
         if not (index + 1) % RULES_PER_PORTION:
             yield
     return sound
@@ -144,10 +144,11 @@ def problems(rule: Rule, refused: Set[str] = frozenset()) -> Iterator[Problem]:
     mistake that is yielded then.
     """
     given = rule.model_dump(exclude_none=True, exclude_unset=True)
-    point, action = POINTS[rule.point], ACTIONS[rule.action]
+    point = POINTS[rule.point]
     if "action" in refused:
         yield from _match(point, given.get("match", {}))
         return
+    action = ACTIONS[rule.action]
     use = action.uses.get(point.name)
     if use is None:
         yield "action", f"{action.name} is not for {point.name}; {_those_of(point)} are"

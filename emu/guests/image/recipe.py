@@ -172,6 +172,7 @@ def recipe(suite: str, packages: Sequence[str] = (), arch: Architecture = NATIVE
 
 def _foreign(base: Recipe, extra: tuple[str, ...]) -> Recipe:
     """Return the recipe of another architecture, none of whose programs may run."""
+    # pack.sh asks programs in the tree only for what an extension needs.
     finalize = _script("finalize_foreign").replace("@EXCLUDED@", " ".join(base.excluded))
     return replace(
         base,

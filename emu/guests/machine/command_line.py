@@ -30,22 +30,11 @@ KERNEL_ARGUMENTS = (
     "nowatchdog",
     "audit=0",
 )
-_OF_ARCHITECTURE = {
-    # No panic when the timer of an emulated processor is late ("IO-APIC + timer doesn't work!").
-    "amd64": ("no_timer_check",),
-}
-"""Kernel arguments of one architecture."""
 
 DISK_SERIALS = ("root", "modules")
 """Serial numbers by which the guest's init finds the disks of :attr:`Machine.disks`."""
 
 
-_NOTES = (
-    # The kernel writes VMCOREINFO here, for a debugger of its memory.
-    *("-device", "vmcoreinfo"),
-    # Makes a kernel resumed from a saved boot reseed its random numbers.
-    *("-device", "vmgenid,guid=auto"),
-)
 IOMMU_ARGUMENTS = ("intel_iommu=on", "iommu=pt")
 """Kernel arguments: addresses of devices with in-kernel drivers are not translated."""
 
@@ -112,7 +101,7 @@ def arguments(machine: Machine) -> list[str]:
         *_shares(machine),
         *_network(machine),
         *_functions(machine),
-        *(_NOTES if machine.arch.name == "amd64" else ()),
+        *machine.arch.notes,
         *(("-incoming", "defer") if machine.is_resumed else ()),
         *machine.extra,
     ]
@@ -138,7 +127,7 @@ def _platform(machine: Machine) -> list[str]:
 
 def kernel_arguments(arch: Architecture) -> tuple[str, ...]:
     """Return the arguments of every kernel of ``arch``; the console comes first."""
-    return f"console={arch.console}", *KERNEL_ARGUMENTS, *_OF_ARCHITECTURE.get(arch.name, ())
+    return f"console={arch.console}", *KERNEL_ARGUMENTS, *arch.kernel_arguments
 
 
 def _accelerator(machine: Machine) -> str:

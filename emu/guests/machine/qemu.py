@@ -184,8 +184,8 @@ def _fetch(arch: Architecture, work: Path, progress: Progress | None) -> None:
     """Unpack Debian's packages into ``work``, but only the files that guests of ``arch`` need."""
     loader, libraries = map(re.escape, _LOADERS[NATIVE.name])
     kept = re.compile(
-        rf"\./usr/(bin/{_program(arch)}|{loader}|lib64/.*|{libraries}/[^/]*\.so[^/]*"
-        rf"|lib/[^/]*/opensbi/.*|share/({'|'.join(_FIRMWARE)})/.*)"
+        rf"\./usr/(bin/{_program(arch)}|{loader}|{libraries}/[^/]*\.so[^/]*"
+        rf"|lib/[^/]*/opensbi/.*|share/({'|'.join(_FIRMWARE)})/[^/]*)"
     )
     bootstrap_files(
         [

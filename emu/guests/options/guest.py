@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -432,8 +432,12 @@ def option_named(name: str) -> Option:
     for one in options():
         if one.name == name:
             return one
-    known = [one.name for one in options()]
-    raise OptionError(name, f"no option {name!r} of a guest{near(name, known)}")
+    raise unknown_option(name, [one.name for one in options()])
+
+
+def unknown_option(name: str, known: Iterable[str]) -> OptionError:
+    """Return the error for a name that is not among the ``known`` ones; it has similar names."""
+    return OptionError(name, f"no option {name!r} of a guest{near(name, known)}")
 
 
 def server_words(values: Mapping[str, Any]) -> tuple[str, ...]:

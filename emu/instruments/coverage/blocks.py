@@ -24,6 +24,7 @@ from pathlib import Path
 from emu.guests import cache
 from emu.guests.errors import LabError
 from emu.instruments.coverage.data import Blocks
+from emu.instruments.coverage.objdump import read_listing, unreadable
 
 MODULE_AREA = (0xFFFFFFFFC0000000, 0xFFFFFFFFFF000000)
 """Address range of x86-64's modules (Documentation/arch/x86/x86_64/mm.rst)."""
@@ -127,15 +128,9 @@ def leaders(module: Path) -> list[int]:
 
     Raises LabError without objdump, and if objdump fails or finds no code.
     """
-    command = ["objdump", "-d", "-j", ".text", "--no-show-raw-insn", str(module)]
-    try:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            starts = leaders_of(process.stdout)
-    except FileNotFoundError:
-        raise LabError("coverage by block needs objdump: install the package binutils") from None
-    if process.returncode or not starts:
-        raise LabError(f"objdump cannot read {module.name}")
+    starts = read_listing(module, leaders_of, purpose="coverage by block")
+    if not starts:
+        raise unreadable(module)
     return starts
 
 

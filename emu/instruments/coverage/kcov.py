@@ -7,7 +7,6 @@ call. A function ran if its first block ran.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from emu.instruments.coverage.data import (
     CoveredKernel,
     CoveredModule,
 )
+from emu.instruments.coverage.objdump import read_listing
 from emu.instruments.coverage.session import CoverageSession
 
 _LABEL = re.compile(r"([0-9a-f]+) <(.+)>:$")
@@ -47,15 +47,7 @@ def sites(module: Path) -> Sites:
 
     Raises LabError without objdump, if objdump fails, and for a module without KCOV calls.
     """
-    command = ["objdump", "-d", "-r", "-j", ".text", "--no-show-raw-insn", str(module)]
-    try:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            result = sites_of(process.stdout)
-    except FileNotFoundError:
-        raise LabError("coverage by KCOV needs objdump: install the package binutils") from None
-    if process.returncode:
-        raise LabError(f"objdump cannot read {module.name}")
+    result = read_listing(module, sites_of, "-r", purpose="coverage by KCOV")
     if not result.blocks:
         raise LabError(f"{module.name} is not built for KCOV: set CONFIG_KCOV_INSTRUMENT_ALL")
     return result
