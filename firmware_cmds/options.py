@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from layouts.codec import View
+from layouts.prm import Prm
 
 
-def first_set(fields: View, names: Iterable[str]) -> str | None:
+def first_set(fields: Prm, names: Iterable[str]) -> str | None:
     """Return the first of ``names`` whose field is not zero; None when all are.
 
     The caller refuses the command, and states the reason as fixed text (``mlx5emu explain``). No

@@ -41,7 +41,7 @@ def _rows(commands: Mapping[int, Command]) -> Iterator[str]:
     """
     for opcode, command in sorted(commands.items()):
         place = command.handler.__module__.partition(".")[2].replace(".", "/")
-        structures = f"`{command.layout_in.prm_name}`, `{command.layout_out.prm_name}`"
+        structures = f"`{command.layout_in.__name__}`, `{command.layout_out.__name__}`"
         yield (
             f"| {opcode:#05x} | {command.name} | {command.needs.name}"
             f" | {'driver' if command.privileged else 'all'} | {structures}"

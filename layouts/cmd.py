@@ -17,24 +17,23 @@ MAILBOX_DATA_BYTES = 512
 CMD_TYPE_PCIE = 7
 """Command type of PCI functions, the only one accepted."""
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-CMD_IN = ("opcode" / bits(16), "uid" / bits(16), rsvd(16), "op_mod" / bits(16))
-CMD_IN_NO_UID = ("opcode" / bits(16), rsvd(32), "op_mod" / bits(16))
-CMD_OUT = ("status" / bits(8), rsvd(24), "syndrome" / bits(32))
+class CmdIn(Prm, abstract=True):
+    opcode = bits(16); uid = bits(16); _ = rsvd(16); op_mod = bits(16)
 
-cmd_layout = Prm(
-    "cmd_layout",
-    "type" / bits(8), rsvd(24), "inlen" / bits(32), "in_ptr" / bits(64), "in" / octets(16),
-    "out" / octets(16), "out_ptr" / bits(64), "outlen" / bits(32), "token" / bits(8),
-    "sig" / bits(8), rsvd(8), "status_own" / bits(8),
-    c_name="mlx5_cmd_layout",
-)
+class CmdInNoUid(Prm, abstract=True):
+    opcode = bits(16); _ = rsvd(32); op_mod = bits(16)
 
-cmd_prot_block = Prm(
-    "cmd_prot_block",
-    "data" / octets(512), rsvd(384), "next" / bits(64), "block_num" / bits(32), rsvd(8),
-    "token" / bits(8), "ctrl_sig" / bits(8), "sig" / bits(8),
-    c_name="mlx5_cmd_prot_block",
-)
+class CmdOut(Prm, abstract=True):
+    status = bits(8); _ = rsvd(24); syndrome = bits(32)
+
+class cmd_layout(Prm, c_name="mlx5_cmd_layout"):
+    type = bits(8); _ = rsvd(24); inlen = bits(32); in_ptr = bits(64); in_ = octets(16)
+    out = octets(16); out_ptr = bits(64); outlen = bits(32)
+    token = bits(8); sig = bits(8); _ = rsvd(8); status_own = bits(8)
+
+class cmd_prot_block(Prm, c_name="mlx5_cmd_prot_block"):
+    data = octets(512); _ = rsvd(384); next = bits(64); block_num = bits(32)
+    _ = rsvd(8); token = bits(8); ctrl_sig = bits(8); sig = bits(8)

@@ -1,66 +1,52 @@
-"""Declaration of PRM structures: once, in construct, with two methods of reading.
+"""Declaration of PRM structures: once, as classes, with two methods of reading.
 
-``Prm`` is a construct ``Struct`` over bits, in the order and with the names of mlx5_ifc.h::
+A structure is a class with the name and the fields of mlx5_ifc.h, in order::
 
-    pd_in = Prm("dealloc_pd_in", *CMD_IN, rsvd(8), "pd" / bits(24), rsvd(32))
+    class dealloc_pd_in(CmdIn):
+        _ = rsvd(8); pd = bits(24)
+        _ = rsvd(32)
 
-``parse`` and ``build`` are construct's own: complete, readable and slow (60 us for a command).
-``view`` lays the same declaration over a buffer and reads or writes one field at a time, like
-MLX5_GET and MLX5_SET, in about 0.3 us. The accessors come from ``layouts.codec``, derived from the
-declaration, so no second description has to be kept equal. A hypothesis test compares the two
-methods for every structure.
+``parse`` and ``build`` are construct's, over the same declaration: complete, readable and slow
+(60 us for a command). ``view`` lays the class over a buffer: an instance reads or writes one field
+at a time, like MLX5_GET and MLX5_SET, in about 0.3 us. A hypothesis test compares the two methods
+for every structure.
 
 All fields are big-endian and most significant bit first (PRM, "Conventions"). Reserved ranges are
-padding: never read, written as zero.
+``_``: never read, written as zero.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic
+from keyword import iskeyword
+from typing import Any, Self
 
 import construct as c
 
-from layouts import codec
+from layouts.fields import (
+    ArrayView,
+    FieldKind,
+    Items,
+    Nested,
+    Number,
+    Reserved,
+    View,
+    array,
+    bits,
+    nested,
+    octets,
+    rsvd,
+    tail,
+)
+from layouts.integer import integer
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    ViewT_co = TypeVar("ViewT_co", bound=codec.View, covariant=True, default=Any)
-else:
-    from typing import TypeVar
-
-    ViewT_co = TypeVar("ViewT_co")
+__all__ = ["Field", "Prm", "PrmType", "array", "bits", "nested", "octets", "rsvd", "tail"]
 
 _WORD_BITS = 32
-
-
-def bits(width: int) -> Any:
-    """Return an unsigned field of ``width`` bits."""
-    return c.BitsInteger(width)
-
-
-def rsvd(width: int) -> Any:
-    """Return ``width`` reserved bits."""
-    return c.Padding(width)
-
-
-def octets(length: int) -> Any:
-    """Return a field of ``length`` uninterpreted bytes (a GUID table, a union, a MAD)."""
-    return c.Bytewise(c.Bytes(length))
-
-
-def array(count: int, item: Any) -> Any:
-    """Return a field of ``count`` items, each a field or a structure."""
-    return c.Array(count, item)
-
-
-def tail(item: Any) -> Any:
-    """Return the flexible array at a structure's end: all items that fit the buffer."""
-    return c.GreedyRange(item)
+_CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,119 +55,244 @@ class Field:
 
     name: str
     offset: int
-    width: int
-    kind: Any
-    """Type of the field in construct: bits, octets, array, tail or a nested :class:`Prm`."""
+    kind: FieldKind
+
+    @property
+    def width(self) -> int:
+        """Number of bits; 0 for a tail."""
+        return self.kind.width
 
 
-class Prm(c.Struct, Generic[ViewT_co]):  # type: ignore[misc]  # construct is untyped
-    """Structure of the PRM, and the type of its views (``layouts.stubs``).
+class _Body(dict[str, Any]):
+    """Names of a class body; ``_`` may be declared any number of times, a field once."""
 
-    ``name`` is the structure's name in mlx5_ifc.h without ``mlx5_ifc_`` and ``_bits``. For a
-    structure that the driver declares in C instead, ``c_name`` is that name (``mlx5_eqe``).
+    def __init__(self, owner: str) -> None:
+        super().__init__()
+        self._owner = owner
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if isinstance(self.get(name), FieldKind):
+            raise TypeError(f"{self._owner}: field name {name} is taken")
+        super().__setitem__(f"_{len(self)}" if isinstance(value, Reserved) else name, value)
+
+
+def _placed(declared: Iterable[tuple[str, FieldKind]]) -> Iterator[Field]:
+    """Yield the named fields with their bit offsets; reserved bits only advance the offset."""
+    offset = 0
+    for attribute, kind in declared:
+        if not isinstance(kind, Reserved):
+            yield Field(_name(attribute), offset, kind)
+        offset += kind.width
+
+
+def _part(name: str, kind: FieldKind) -> Any:
+    """Return a field of construct, without a name for reserved bits."""
+    return kind.construct if isinstance(kind, Reserved) else _name(name) / kind.construct
+
+
+def _name(attribute: str) -> str:
+    """Return the field's name; a keyword of Python has an underscore behind it in the class."""
+    bare = attribute.removesuffix("_")
+    return bare if iskeyword(bare) else attribute
+
+
+def _attribute(name: str) -> str:
+    """Return the name of a field in the class."""
+    return f"{name}_" if iskeyword(name) else name
+
+
+class PrmType(type):
+    """Type of structures: what the declaration says, and what makes views.
+
+    ``c_name`` is the driver's name of a structure that the driver declares in C (``mlx5_eqe``).
+    ``abstract`` is a common beginning of structures that is none itself. Raises TypeError for parts
+    of bytes, two fields of one name, and a name that views use.
     """
 
-    def __init__(self, name: str, *fields: Any, c_name: str | None = None) -> None:
-        super().__init__(*fields)
-        self.prm_name = name
-        self.c_name = c_name
-        self.fields: tuple[Field, ...] = tuple(_walk(fields))
-        self.bit_length: int = sum(_width(field) for field in fields)
-        if self.bit_length % 8:
-            raise TypeError(f"{name}: {self.bit_length} bits are not whole bytes")
-        self.size: int = self.bit_length // 8
-        self._view: Any = codec.view_class(self)
+    _declared: tuple[tuple[str, FieldKind], ...]
+    _fields: tuple[Field, ...]
+    _construct: Any
+    _bit_length: int
+    _size: int
+    _c_name: str | None
+    _abstract: bool
 
-    def parse(self, data: bytes, **_contextkw: Any) -> Any:
+    @classmethod
+    def __prepare__(cls, name: str, bases: tuple[type, ...], /, **_: Any) -> _Body:
+        """Return the dict of a class body."""
+        return _Body(name)
+
+    def __new__(
+        metacls,
+        name: str,
+        bases: tuple[type, ...],
+        body: dict[str, Any],
+        c_name: str | None = None,
+        abstract: bool = False,
+    ) -> PrmType:
+        """Return the class, with a property in the place of each kind."""
+        own = [(key, value) for key, value in body.items() if isinstance(value, FieldKind)]
+        declared = (*getattr(bases[0], "_declared", ()), *own)
+        length = sum(kind.width for _, kind in declared)
+        if length % 8:
+            raise TypeError(f"{name}: {length} bits are not whole bytes")
+        members = {key: value for key, value in body.items() if not isinstance(value, FieldKind)}
+        fields = tuple(_placed(declared))
+        taken = set(members).union(*(vars(base) for base in bases[0].__mro__[:-1]))
+        for field in fields[len(getattr(bases[0], "_fields", ())) :]:
+            if field.name in taken:
+                raise TypeError(f"{name}: field name {field.name} is taken")
+            taken.add(field.name)
+            accessors = property(*field.kind.accessors(field.offset, length))
+            members[field.name] = members[_attribute(field.name)] = accessors
+        members |= {"__slots__": (), "_declared": declared, "_fields": fields}
+        members |= {"_bit_length": length, "_size": length // 8}
+        members |= {"_c_name": c_name, "_abstract": abstract}
+        members["_construct"] = c.Struct(*(_part(key, kind) for key, kind in declared))
+        return super().__new__(metacls, name, bases, members)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **_: Any) -> None:
+        super().__init__(name, bases, body)
+
+    @property
+    def fields(cls) -> tuple[Field, ...]:
+        """Named fields in order."""
+        return cls._fields
+
+    @property
+    def bit_length(cls) -> int:
+        """Number of bits of the fixed part."""
+        return cls._bit_length
+
+    @property
+    def size(cls) -> int:
+        """Number of bytes of the fixed part."""
+        return cls._size
+
+    @property
+    def c_name(cls) -> str | None:
+        """Name of the driver's structure in C; None for one of mlx5_ifc.h."""
+        return cls._c_name
+
+    @property
+    def construct(cls) -> Any:
+        """Structure in construct, over bits."""
+        return cls._construct
+
+    @property
+    def abstract(cls) -> bool:
+        """Whether the class is the common beginning of structures only."""
+        return cls._abstract
+
+
+class Prm(View, metaclass=PrmType, abstract=True):
+    """Structure of the PRM; an instance is a view, with one property for each field."""
+
+    @classmethod
+    def parse(cls, data: bytes) -> Any:
         """Decode with construct into a Container of every named field.
 
         Bytes behind the structure, or behind the last whole item of its tail, are ignored. Raises
         construct's StreamError for fewer bytes than the fixed part.
         """
         whole = bytes(data)
-        if step := _tail_step(self):
+        if step := _tail_step(cls):
             # Bit streams of construct must not end inside an item.
-            whole = whole[: len(whole) - (len(whole) - self.size) % step]
-        return c.Bitwise(c.Struct(*self.subcons)).parse(whole)
+            whole = whole[: len(whole) - (len(whole) - cls._size) % step]
+        return c.Bitwise(cls._construct).parse(whole)
 
-    def build(self, obj: Mapping[str, object], **_contextkw: Any) -> bytes:
+    @classmethod
+    def build(cls, obj: Mapping[str, object]) -> bytes:
         """Encode with construct, reserved bits as 0. Raises KeyError for a missing field."""
-        built: bytes = c.Bitwise(c.Struct(*self.subcons)).build(obj)
+        built: bytes = c.Bitwise(cls._construct).build(obj)
         return built
 
-    def view(self, buf: Any, offset: int = 0) -> ViewT_co:
+    @classmethod
+    def view(cls, buf: Any, offset: int = 0) -> Self:
         """Lay the structure over ``buf`` itself at ``offset`` bytes; fields become attributes.
 
         Raises ValueError when the buffer is shorter than the fixed part. Assignments need a
         writable buffer and raise ValueError for a value that does not fit.
         """
-        if len(buf) - offset < self.size:
-            raise ValueError(f"{self.prm_name}: {len(buf) - offset} bytes, wants {self.size}")
-        view: ViewT_co = self._view(buf, offset)
-        return view
+        if len(buf) - offset < cls._size:
+            raise ValueError(f"{cls.__name__}: {len(buf) - offset} bytes, wants {cls._size}")
+        return cls(buf, offset)
 
-    def new(self, extra: int = 0, **values: Any) -> ViewT_co:
+    @classmethod
+    def new(cls, extra: int = 0, **values: Any) -> Self:
         """Return a view over a new zeroed buffer, with ``values`` as fields.
 
-        ``extra`` bytes follow the fixed fields, for a tail. Raises as :meth:`View.assign` does.
+        ``extra`` bytes follow the fixed fields, for a tail. Raises as :meth:`Prm.assign` does.
         """
-        view: ViewT_co = self._view(bytearray(self.size + extra), 0)
+        view = cls(bytearray(cls._size + extra), 0)
         view.assign(values)
         return view
 
-    def named_size(self, besides: str = "") -> int:
+    @classmethod
+    def named_size(cls, besides: str = "") -> int:
         """Return the bytes up to the end of the last named field's word, or up to a tail.
 
         The bytes behind it are reserved. The field ``besides`` (``structure.field`` for a nested
         one), and all bytes behind it, are not counted.
         """
-        return -(-_named_bits(self, besides) // _WORD_BITS) * _WORD_BITS // 8
+        return -(-_named_bits(cls, besides) // _WORD_BITS) * _WORD_BITS // 8
 
-    @property
-    def has_tail(self) -> bool:
+    @classmethod
+    def has_tail(cls) -> bool:
         """Whether the structure, or its last nested structure, ends with a list of any length."""
-        return _tail_step(self) > 0
+        return _tail_step(cls) > 0
 
-    def together(self, *names: str) -> Callable[[Any], int]:
+    @classmethod
+    def together(cls, *names: str) -> Callable[[Any], int]:
         """Return a function that reads neighbouring fields of a view as one number.
 
         The first field has the highest bits. Raises TypeError for fields that are not neighbours in
         this order, KeyError for an unknown name.
         """
-        by_name = {field.name: field for field in self.fields}
-        fields = [by_name[name] for name in names]
+        fields = cls._named(names)
         for one, other in pairwise(fields):
             if one.offset + one.width != other.offset:
-                raise TypeError(f"{self.prm_name}: {other.name} does not follow {one.name}")
-        first, width = fields[0], sum(field.width for field in fields)
-        return codec.accessors(c.BitsInteger(width), first.offset, width, self.bit_length)[0]
+                raise TypeError(f"{cls.__name__}: {other.name} does not follow {one.name}")
+        width = sum(field.width for field in fields)
+        return integer(fields[0].offset, width, cls._bit_length)[0]
 
-    def packer(self, *names: str, upto: int | None = None) -> struct.Struct:
+    @classmethod
+    def packer(cls, *names: str, upto: int | None = None) -> struct.Struct:
         """Return a ``struct.Struct`` over the named fields, in their order; the others are padding.
 
         Packing writes zeros there, unpacking skips them. Raises TypeError for a field that is not
         whole bytes, and KeyError for an unknown name. ``upto`` is the size in bytes; the default is
         the whole structure.
         """
-        by_name = {field.name: field for field in self.fields}
-        end = self.size if upto is None else upto
-        return struct.Struct(codec.struct_format([by_name[name] for name in names], end))
+        return struct.Struct(_format(cls._named(names), cls._size if upto is None else upto))
+
+    @classmethod
+    def _named(cls, names: Iterable[str]) -> list[Field]:
+        """Return the fields of these names; raise KeyError for an unknown one."""
+        by_name = {field.name: field for field in cls._fields}
+        return [by_name[name] for name in names]
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.buf[self.base : self.base + type(self)._size])
+
+    def assign(self, values: Mapping[str, Any]) -> None:
+        """Set the named fields in the buffer, nested structures from mappings; others stay.
+
+        Raises AttributeError for an unknown name, ValueError or TypeError for a value that does not
+        fit. Fields before that one are already set.
+        """
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return every field by name, nested structures as nested dicts: for traces and tests."""
+        return {field.name: _plain(getattr(self, field.name)) for field in type(self)._fields}
 
     def __repr__(self) -> str:
-        return f"<Prm {self.prm_name}, {self.size} bytes>"
+        return f"<{type(self).__name__} {self.as_dict()}>"
 
 
-def _walk(fields: tuple[Any, ...]) -> Iterator[Field]:
-    """Yield the named fields with their bit offsets; padding only advances the offset."""
-    offset = 0
-    for field in fields:
-        width = _width(field)
-        if field.name:
-            yield Field(field.name, offset, width, field.subcon)
-        offset += width
-
-
-def _named_bits(prm: Prm, besides: str = "") -> int:
+def _named_bits(prm: type[Prm], besides: str = "") -> int:
     """Return the bits up to the end of the last named field, nested structures included.
 
     The field ``besides`` and all behind it do not count.
@@ -193,31 +304,54 @@ def _named_bits(prm: Prm, besides: str = "") -> int:
         if is_it and not inner:
             break
         within = inner if is_it else ""
-        width = _named_bits(field.kind, within) if isinstance(field.kind, Prm) else field.width
+        kind = field.kind
+        width = _named_bits(kind.prm, within) if isinstance(kind, Nested) else field.width
         end = max(end, field.offset + width)
         if is_it:
             break
     return end
 
 
-def _tail_step(prm: Prm) -> int:
+def _tail_step(prm: type[Prm]) -> int:
     """Return the bytes of an item of the tail of a structure, or of its last structure.
 
     Returns 0 for a structure without a tail.
     """
     last = prm.fields[-1].kind if prm.fields else None
-    if isinstance(last, Prm):
-        return _tail_step(last)
-    return _width(last.subcon) // 8 if isinstance(last, c.GreedyRange) else 0
+    if isinstance(last, Nested):
+        return _tail_step(last.prm)
+    return last.stride if isinstance(last, Items) and last.count is None else 0
 
 
-def _width(field: Any) -> int:
-    """Return the width of a field in bits; 0 for a tail, which has no fixed width."""
-    kind = field.subcon if isinstance(field, c.Renamed) else field
-    if isinstance(kind, Prm):
-        return kind.bit_length
-    if isinstance(kind, c.GreedyRange):
-        return 0
-    if isinstance(kind, c.Array):
-        return int(kind.count) * _width(kind.subcon)
-    return int(kind.sizeof())
+def _format(fields: Iterable[Field], end: int) -> str:
+    """Return the ``struct`` format of the given fields and padding, ``end`` bytes long.
+
+    Raises TypeError for a field that is not whole bytes, out of order or behind ``end``. TypeError
+    also for a number whose width ``struct`` does not have.
+    """
+    format_, at = ">", 0
+    for field in fields:
+        start, length = field.offset // 8, field.width // 8
+        if (field.offset | field.width) % 8 or start < at or start + length > end:
+            raise TypeError(f"{field.name} does not occupy whole bytes of its own")
+        code = f"{length}s"
+        if isinstance(field.kind, Number):
+            if field.width not in _CODES:
+                raise TypeError(f"{field.name}: struct has no number of {field.width} bits")
+            code = _CODES[field.width]
+        format_ += _pad(start - at) + code
+        at = start + length
+    return format_ + _pad(end - at)
+
+
+def _pad(length: int) -> str:
+    return f"{length}x" if length else ""
+
+
+def _plain(value: Any) -> Any:
+    """Return a view as a dict, an array as a list, any other value unchanged."""
+    if isinstance(value, Prm):
+        return value.as_dict()
+    if isinstance(value, ArrayView):
+        return [_plain(item) for item in value]
+    return value

@@ -23,8 +23,8 @@ def modules() -> list[ModuleType]:
     return [importlib.import_module(name) for name in names]
 
 
-def structures() -> dict[str, Prm]:
-    """Return all module-level structures of the package by ``prm_name``, in alphabetical order.
+def structures() -> dict[str, type[Prm]]:
+    """Return all module-level structures of the package by name, in alphabetical order.
 
     Structures declared inside another one belong to it and are not listed. Raises ValueError when
     two declarations have one name.
@@ -32,16 +32,16 @@ def structures() -> dict[str, Prm]:
     return collect(vars(module) for module in modules())
 
 
-def collect(namespaces: Iterable[dict[str, object]]) -> dict[str, Prm]:
-    """Return the structures among the values of ``namespaces`` by ``prm_name``, sorted.
+def collect(namespaces: Iterable[dict[str, object]]) -> dict[str, type[Prm]]:
+    """Return the structures among the values of ``namespaces`` by name, sorted.
 
     Raises ValueError for two structures of one name; the same one may occur twice.
     """
-    structures: dict[str, Prm] = {}
+    structures: dict[str, type[Prm]] = {}
     for namespace in namespaces:
         for value in namespace.values():
-            if not isinstance(value, Prm):
+            if not (isinstance(value, type) and issubclass(value, Prm)) or value.abstract:
                 continue
-            if structures.setdefault(value.prm_name, value) is not value:
-                raise ValueError(f"{value.prm_name} is declared twice")
+            if structures.setdefault(value.__name__, value) is not value:
+                raise ValueError(f"{value.__name__} is declared twice")
     return dict(sorted(structures.items()))

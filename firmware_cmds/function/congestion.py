@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _WORD = (1 << 32) - 1
 
-_LAYOUTS: Mapping[CongProtocol, Prm] = {
+_LAYOUTS: Mapping[CongProtocol, type[Prm]] = {
     CongProtocol.R_ROCE_ECN_RP: layout.cong_control_r_roce_ecn_rp,
     CongProtocol.R_ROCE_ECN_NP: layout.cong_control_r_roce_ecn_np,
 }
@@ -72,7 +72,7 @@ def _point(congestion: Congestion, protocol: CongProtocol) -> ReactionPoint | No
 
 @command(Op.QUERY_CONG_PARAMS, layout.query_cong_params_in, layout.query_cong_params_out)
 def query_cong_params(
-    hca: Hca, cmd: layout.QueryCongParamsIn, out: layout.QueryCongParamsOut
+    hca: Hca, cmd: layout.query_cong_params_in, out: layout.query_cong_params_out
 ) -> None:
     """Return the parameters of the reaction or the notification point.
 
@@ -91,7 +91,7 @@ def query_cong_params(
     privileged=True,
 )
 def modify_cong_params(
-    hca: Hca, cmd: layout.ModifyCongParamsIn, out: layout.ModifyCongParamsOut
+    hca: Hca, cmd: layout.modify_cong_params_in, out: layout.modify_cong_params_out
 ) -> None:
     """Change the selected parameters, effective from the next packet.
 
@@ -116,7 +116,7 @@ def modify_cong_params(
 
 
 def _enabled_by_priority(
-    hca: Hca, cmd: layout.QueryCongStatusIn | layout.ModifyCongStatusIn, capability: str
+    hca: Hca, cmd: layout.query_cong_status_in | layout.modify_cong_status_in, capability: str
 ) -> tuple[Congestion, list[bool]]:
     """Return the congestion control and the switches of the command's point, one for each priority.
 
@@ -132,7 +132,7 @@ def _enabled_by_priority(
 
 @command(Op.QUERY_CONG_STATUS, layout.query_cong_status_in, layout.query_cong_status_out)
 def query_cong_status(
-    hca: Hca, cmd: layout.QueryCongStatusIn, out: layout.QueryCongStatusOut
+    hca: Hca, cmd: layout.query_cong_status_in, out: layout.query_cong_status_out
 ) -> None:
     """Return whether a point is enabled for a priority.
 
@@ -150,7 +150,7 @@ def query_cong_status(
     privileged=True,
 )
 def modify_cong_status(
-    hca: Hca, cmd: layout.ModifyCongStatusIn, out: layout.ModifyCongStatusOut
+    hca: Hca, cmd: layout.modify_cong_status_in, out: layout.modify_cong_status_out
 ) -> None:
     """Enable or disable a point for a priority; ``tag_enable`` (802.1Qau) is ignored.
 
@@ -165,7 +165,7 @@ def modify_cong_status(
     Op.QUERY_CONG_STATISTICS, layout.query_cong_statistics_in, layout.query_cong_statistics_out
 )
 def query_cong_statistics(
-    hca: Hca, cmd: layout.QueryCongStatisticsIn, out: layout.QueryCongStatisticsOut
+    hca: Hca, cmd: layout.query_cong_statistics_in, out: layout.query_cong_statistics_out
 ) -> None:
     """Return marked packets and notifications sent, obeyed and ignored; ``clear`` zeroes them.
 

@@ -20,10 +20,10 @@ from layouts.function.crypto import crypto_login_obj
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.objects.general_object import CreateGeneralObjectIn
+    from layouts.objects.general_object import create_general_object_in
 
 
-def object_of(cmd: CreateGeneralObjectIn, size: int) -> bytes:
+def object_of(cmd: create_general_object_in, size: int) -> bytes:
     """Return the one object that a command carries; missing bytes are zeros.
 
     Raises LIM_ERR for log_obj_range, which requests more than one.
@@ -50,7 +50,7 @@ def need_login(hca: Hca) -> None:
         )
 
 
-def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+def create(hca: Hca, cmd: create_general_object_in) -> int:
     """Log in a caller that presents the credential; return the login's number.
 
     Raises BAD_PARAM_ERR for a wrong credential or a pointer other than 0.

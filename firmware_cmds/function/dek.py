@@ -13,7 +13,7 @@ from layouts.function.crypto import encryption_key_obj
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.objects.general_object import CreateGeneralObjectIn
+    from layouts.objects.general_object import create_general_object_in
 
 _KEY_BYTES: Final = {0: 16, 1: 32}
 """Size in bytes of each of a DEK's two keys, by key_size."""
@@ -24,7 +24,7 @@ _WRAPPING_BYTES: Final = 8
 """Bytes that AES key wrap adds."""
 
 
-def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+def create(hca: Hca, cmd: create_general_object_in) -> int:
     """Create a key for AES-XTS, in plaintext or wrapped, whichever the adapter requires.
 
     Return its number. Raises BAD_PARAM_ERR for another purpose or size, and for a key that the

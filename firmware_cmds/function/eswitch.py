@@ -59,7 +59,7 @@ def _vport(hca: Hca, cmd: NamesVport) -> EswVport:
     of_vports=True,
 )
 def query_esw_vport_context(
-    hca: Hca, cmd: layout.QueryEswVportContextIn, out: layout.QueryEswVportContextOut
+    hca: Hca, cmd: layout.query_esw_vport_context_in, out: layout.query_esw_vport_context_out
 ) -> None:
     """Return the settings of the switch for a vPort.
 
@@ -83,7 +83,7 @@ def query_esw_vport_context(
     of_vports=True,
 )
 def modify_esw_vport_context(
-    hca: Hca, cmd: layout.ModifyEswVportContextIn, out: layout.ModifyEswVportContextOut
+    hca: Hca, cmd: layout.modify_esw_vport_context_in, out: layout.modify_esw_vport_context_out
 ) -> None:
     """Choose the registers C that a vPort receives with its packets.
 
@@ -109,7 +109,7 @@ def modify_esw_vport_context(
     layout.query_esw_functions_out,
 )
 def query_esw_functions(
-    hca: Hca, cmd: layout.QueryEswFunctionsIn, out: layout.QueryEswFunctionsOut
+    hca: Hca, cmd: layout.query_esw_functions_in, out: layout.query_esw_functions_out
 ) -> None:
     """Return the number of virtual functions, which is 0; the host is the sender's.
 
@@ -136,7 +136,7 @@ def _index(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int]:
     privileged=True,
 )
 def set_l2_table_entry(
-    hca: Hca, cmd: l2_table.SetL2TableEntryIn, out: l2_table.SetL2TableEntryOut
+    hca: Hca, cmd: l2_table.set_l2_table_entry_in, out: l2_table.set_l2_table_entry_out
 ) -> None:
     """Direct frames to a unicast address to this function, one of several behind a port.
 
@@ -167,7 +167,7 @@ def _entry(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int, L2Entry]:
     privileged=True,
 )
 def query_l2_table_entry(
-    hca: Hca, cmd: l2_table.QueryL2TableEntryIn, out: l2_table.QueryL2TableEntryOut
+    hca: Hca, cmd: l2_table.query_l2_table_entry_in, out: l2_table.query_l2_table_entry_out
 ) -> None:
     """Return an entry of the L2 table unchanged.
 
@@ -187,7 +187,7 @@ def query_l2_table_entry(
     privileged=True,
 )
 def delete_l2_table_entry(
-    hca: Hca, cmd: l2_table.DeleteL2TableEntryIn, out: l2_table.DeleteL2TableEntryOut
+    hca: Hca, cmd: l2_table.delete_l2_table_entry_in, out: l2_table.delete_l2_table_entry_out
 ) -> None:
     """Remove an entry of the L2 table.
 

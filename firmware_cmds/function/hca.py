@@ -31,7 +31,7 @@ MELLANOX_OUI = 0x0002C9
     privileged=True,
     of_others=True,
 )
-def enable_hca(hca: Hca, cmd: layout.EnableHcaIn, out: layout.EnableHcaOut) -> None:
+def enable_hca(hca: Hca, cmd: layout.enable_hca_in, out: layout.enable_hca_out) -> None:
     """Enable the function; a crash kernel's command also resets what the old kernel left running.
 
     From the manager, for another function, it only allows that function's driver to start.
@@ -65,7 +65,7 @@ def enable_hca(hca: Hca, cmd: layout.EnableHcaIn, out: layout.EnableHcaOut) -> N
     privileged=True,
     of_others=True,
 )
-def disable_hca(hca: Hca, cmd: layout.DisableHcaIn, out: layout.DisableHcaOut) -> None:
+def disable_hca(hca: Hca, cmd: layout.disable_hca_in, out: layout.disable_hca_out) -> None:
     """Disable the function; refused while the HCA is initialized.
 
     From the manager, for a sub-function, it asks that function's driver to leave. A virtual
@@ -95,7 +95,7 @@ def disable_hca(hca: Hca, cmd: layout.DisableHcaIn, out: layout.DisableHcaOut) -
     newer="sw_owner_id",
     privileged=True,
 )
-def init_hca(hca: Hca, cmd: layout.InitHcaIn, out: layout.InitHcaOut) -> None:
+def init_hca(hca: Hca, cmd: layout.init_hca_in, out: layout.init_hca_out) -> None:
     """Allow objects to be created; their limits are the capabilities that the driver has set.
 
     On InfiniBand enable the port. Refuse with BAD_SYS_STATE_ERR an HCA that is already initialized.
@@ -109,7 +109,7 @@ def init_hca(hca: Hca, cmd: layout.InitHcaIn, out: layout.InitHcaOut) -> None:
 
 
 @command(Op.TEARDOWN_HCA, layout.teardown_hca_in, layout.teardown_hca_out, privileged=True)
-def teardown_hca(hca: Hca, cmd: layout.TeardownHcaIn, out: layout.TeardownHcaOut) -> None:
+def teardown_hca(hca: Hca, cmd: layout.teardown_hca_in, out: layout.teardown_hca_out) -> None:
     """Undo INIT_HCA: gracefully when the driver has destroyed its objects, or by force.
 
     A fast teardown needs no preparation: the driver writes nic_interface next, and that write shuts
@@ -127,7 +127,7 @@ def teardown_hca(hca: Hca, cmd: layout.TeardownHcaIn, out: layout.TeardownHcaOut
 
 
 @command(Op.QUERY_ISSI, layout.query_issi_in, layout.query_issi_out, needs=HcaState.ENABLED)
-def query_issi(hca: Hca, cmd: layout.QueryIssiIn, out: layout.QueryIssiOut) -> None:
+def query_issi(hca: Hca, cmd: layout.query_issi_in, out: layout.query_issi_out) -> None:
     """Return the interface step sequence ids: those supported and the current one."""
     out.current_issi = hca.issi
     out.supported_issi_dw0 = SUPPORTED_ISSI
@@ -136,7 +136,7 @@ def query_issi(hca: Hca, cmd: layout.QueryIssiIn, out: layout.QueryIssiOut) -> N
 @command(
     Op.SET_ISSI, layout.set_issi_in, layout.set_issi_out, needs=HcaState.ENABLED, privileged=True
 )
-def set_issi(hca: Hca, cmd: layout.SetIssiIn, out: layout.SetIssiOut) -> None:
+def set_issi(hca: Hca, cmd: layout.set_issi_in, out: layout.set_issi_out) -> None:
     """Choose the interface step; 1 enables RMP and XRC SRQ commands.
 
     Refuse another one with BAD_PARAM_ERR.
@@ -146,12 +146,12 @@ def set_issi(hca: Hca, cmd: layout.SetIssiIn, out: layout.SetIssiOut) -> None:
     hca.issi = cmd.current_issi
 
 
-def _group(cmd: caps.QueryHcaCapIn | caps.SetHcaCapIn) -> Prm | None:
+def _group(cmd: caps.query_hca_cap_in | caps.set_hca_cap_in) -> type[Prm] | None:
     group = cmd.op_mod >> 1
     return GROUPS[CapType(group)] if group in GROUPS else None
 
 
-def _current(hca: Hca, cmd: caps.SetHcaCapIn) -> bytes | None:
+def _current(hca: Hca, cmd: caps.set_hca_cap_in) -> bytes | None:
     group = cmd.op_mod >> 1
     return hca.caps.page(group, CapMode.CUR) if hca.caps.has(group) else None
 
@@ -164,7 +164,7 @@ def _current(hca: Hca, cmd: caps.SetHcaCapIn) -> bytes | None:
     opened=OpenField("capability", _group),
     of_others=True,
 )
-def query_hca_cap(hca: Hca, cmd: caps.QueryHcaCapIn, out: caps.QueryHcaCapOut) -> None:
+def query_hca_cap(hca: Hca, cmd: caps.query_hca_cap_in, out: caps.query_hca_cap_out) -> None:
     """Return a group of capabilities, or the head of its page; op_mod is ``group << 1 | mode``.
 
     Refuse with BAD_PARAM_ERR a number that is no group, and a group that was turned off. Groups
@@ -185,7 +185,7 @@ def query_hca_cap(hca: Hca, cmd: caps.QueryHcaCapIn, out: caps.QueryHcaCapOut) -
     privileged=True,
     of_others=True,
 )
-def set_hca_cap(hca: Hca, cmd: caps.SetHcaCapIn, out: caps.SetHcaCapOut) -> None:
+def set_hca_cap(hca: Hca, cmd: caps.set_hca_cap_in, out: caps.set_hca_cap_out) -> None:
     """Set capabilities below their maximum, before INIT_HCA only.
 
     A value that an adapter's manager sets for another function is that function's maximum. Refuse
@@ -199,7 +199,7 @@ def set_hca_cap(hca: Hca, cmd: caps.SetHcaCapIn, out: caps.SetHcaCapOut) -> None
 
 
 @command(Op.QUERY_ADAPTER, layout.query_adapter_in, layout.query_adapter_out)
-def query_adapter(hca: Hca, cmd: layout.QueryAdapterIn, out: layout.QueryAdapterOut) -> None:
+def query_adapter(hca: Hca, cmd: layout.query_adapter_in, out: layout.query_adapter_out) -> None:
     """Return the vendor id and the board id.
 
     The first is Mellanox' OUI, the second the PSID.
@@ -216,7 +216,7 @@ def query_adapter(hca: Hca, cmd: layout.QueryAdapterIn, out: layout.QueryAdapter
     privileged=True,
 )
 def set_driver_version(
-    hca: Hca, cmd: layout.SetDriverVersionIn, out: layout.SetDriverVersionOut
+    hca: Hca, cmd: layout.set_driver_version_in, out: layout.set_driver_version_out
 ) -> None:
     """Store the driver's name ("Linux,mlx5_core,6.12.107") for ``mlx5emu status``.
 

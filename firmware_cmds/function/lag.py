@@ -54,7 +54,7 @@ def _check_master(hca: Hca) -> None:
         raise CmdError(Status.BAD_OP_ERR, "only the first port's function is the master of a LAG")
 
 
-def _remap(hca: Hca, ctx: layout.Lagc) -> tuple[int, ...]:
+def _remap(hca: Hca, ctx: layout.lagc) -> tuple[int, ...]:
     """Return the port of each affinity; raise BAD_PARAM_ERR for one that does not exist.
 
     Index 0 is the port of affinity 1.
@@ -68,7 +68,7 @@ def _remap(hca: Hca, ctx: layout.Lagc) -> tuple[int, ...]:
     return remap
 
 
-def _mode(hca: Hca, ctx: layout.Lagc) -> LagPortSelect:
+def _mode(hca: Hca, ctx: layout.lagc) -> LagPortSelect:
     """Return the mode of port selection; raise BAD_PARAM_ERR for one the adapter does not have."""
     caps, mode = hca.caps.port_selection, int(ctx.port_select_mode)
     known = _MODES if caps.port_select_flow_table else _MODES[:1]
@@ -77,7 +77,7 @@ def _mode(hca: Hca, ctx: layout.Lagc) -> LagPortSelect:
     return LagPortSelect(mode)
 
 
-def _active(hca: Hca, ctx: layout.Lagc) -> int:
+def _active(hca: Hca, ctx: layout.lagc) -> int:
     """Return the active ports of the context; raise BAD_PARAM_ERR for a bit above num_lag_ports.
 
     Raises BAD_PARAM_ERR also for any bit without port_select_flow_table_bypass.
@@ -93,7 +93,7 @@ def _active(hca: Hca, ctx: layout.Lagc) -> int:
 
 
 @command(Op.CREATE_LAG, layout.create_lag_in, layout.create_lag_out, privileged=True)
-def create_lag(hca: Hca, cmd: layout.CreateLagIn, out: layout.CreateLagOut) -> None:
+def create_lag(hca: Hca, cmd: layout.create_lag_in, out: layout.create_lag_out) -> None:
     """Join the ports when the drivers of both have initialized their functions.
 
     With create_lag_when_not_master_up the sender's is enough. Refuse with BAD_OP_ERR a sender that
@@ -121,7 +121,7 @@ def create_lag(hca: Hca, cmd: layout.CreateLagIn, out: layout.CreateLagOut) -> N
 
 
 @command(Op.MODIFY_LAG, layout.modify_lag_in, layout.modify_lag_out, privileged=True)
-def modify_lag(hca: Hca, cmd: layout.ModifyLagIn, out: layout.ModifyLagOut) -> None:
+def modify_lag(hca: Hca, cmd: layout.modify_lag_in, out: layout.modify_lag_out) -> None:
     """Change the port by which each affinity's packets leave; queue pairs are unchanged.
 
     In the mode PORT_SELECT_FT change the active ports instead. Refuse another field or an unknown
@@ -141,7 +141,7 @@ def modify_lag(hca: Hca, cmd: layout.ModifyLagIn, out: layout.ModifyLagOut) -> N
 
 
 @command(Op.QUERY_LAG, layout.query_lag_in, layout.query_lag_out)
-def query_lag(hca: Hca, cmd: layout.QueryLagIn, out: layout.QueryLagOut) -> None:
+def query_lag(hca: Hca, cmd: layout.query_lag_in, out: layout.query_lag_out) -> None:
     """Return whether there is a LAG, and the port by which each affinity's packets leave.
 
     Every function of the board may query it. Without one, queue pairs have no affinity to a port.
@@ -157,7 +157,7 @@ def query_lag(hca: Hca, cmd: layout.QueryLagIn, out: layout.QueryLagOut) -> None
 
 
 @command(Op.DESTROY_LAG, layout.destroy_lag_in, layout.destroy_lag_out, privileged=True)
-def destroy_lag(hca: Hca, cmd: layout.DestroyLagIn, out: layout.DestroyLagOut) -> None:
+def destroy_lag(hca: Hca, cmd: layout.destroy_lag_in, out: layout.destroy_lag_out) -> None:
     """Separate the ports again; refused while the vPorts are joined.
 
     The refusal is BAD_RES_STATE_ERR, as without a LAG. A sender that is not the master gets
@@ -171,7 +171,9 @@ def destroy_lag(hca: Hca, cmd: layout.DestroyLagIn, out: layout.DestroyLagOut) -
 @command(
     Op.CREATE_VPORT_LAG, layout.create_vport_lag_in, layout.create_vport_lag_out, privileged=True
 )
-def create_vport_lag(hca: Hca, cmd: layout.CreateVportLagIn, out: layout.CreateVportLagOut) -> None:
+def create_vport_lag(
+    hca: Hca, cmd: layout.create_vport_lag_in, out: layout.create_vport_lag_out
+) -> None:
     """Join the vPorts: the master receives packets for its GIDs from any port.
 
     Refuse with BAD_RES_STATE_ERR if they are joined already, or without a LAG. A sender that is not
@@ -188,7 +190,7 @@ def create_vport_lag(hca: Hca, cmd: layout.CreateVportLagIn, out: layout.CreateV
     privileged=True,
 )  # fmt: skip
 def destroy_vport_lag(
-    hca: Hca, cmd: layout.DestroyVportLagIn, out: layout.DestroyVportLagOut
+    hca: Hca, cmd: layout.destroy_vport_lag_in, out: layout.destroy_vport_lag_out
 ) -> None:
     """Separate the vPorts: each port's packets are for its own function again.
 

@@ -25,7 +25,7 @@ _IGNORE_MKEY: Final = 1
 
 
 @command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)
-def mad_ifc(hca: Hca, cmd: layout.MadIfcIn, out: layout.MadIfcOut) -> None:
+def mad_ifc(hca: Hca, cmd: layout.mad_ifc_in, out: layout.mad_ifc_out) -> None:
     """Return the agent's answer; a refusal is a status in that answer, as on the wire.
 
     An Ethernet function gets BAD_OP_ERR. Bit 0 of op_mod suppresses the check of the M_Key.

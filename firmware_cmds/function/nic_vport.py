@@ -64,7 +64,7 @@ class NamesVport(Protocol):
     of_others=True,
 )
 def query_nic_vport_context(
-    hca: Hca, cmd: layout.QueryNicVportContextIn, out: layout.QueryNicVportContextOut
+    hca: Hca, cmd: layout.query_nic_vport_context_in, out: layout.query_nic_vport_context_out
 ) -> None:
     """Return the context and the chosen list, up to the output's space.
 
@@ -124,7 +124,7 @@ def _list(vport: NicVport, kind: NvprtListType) -> Sequence[int]:
     of_others=True,
 )
 def modify_nic_vport_context(
-    hca: Hca, cmd: layout.ModifyNicVportContextIn, out: layout.ModifyNicVportContextOut
+    hca: Hca, cmd: layout.modify_nic_vport_context_in, out: layout.modify_nic_vport_context_out
 ) -> None:
     """Set the selected fields: MTU, lists of addresses, promiscuous modes, RoCE, local loopback.
 
@@ -170,7 +170,7 @@ def modify_nic_vport_context(
         vport.armed = _armed(context)
 
 
-def _armed(context: layout.NicVportContext) -> int:
+def _armed(context: layout.nic_vport_context) -> int:
     """Return the changes that the manager has armed; none without arm_change_event."""
     armed = 0
     if context.arm_change_event:
@@ -220,7 +220,7 @@ def is_switched(hca: Hca, cmd: NamesVport) -> bool:
 
 
 def _permanent_address(
-    context: layout.NicVportContext, cmd: layout.ModifyNicVportContextIn
+    context: layout.nic_vport_context, cmd: layout.modify_nic_vport_context_in
 ) -> bytes:
     """Return the MAC address of the command; raise BAD_PARAM_ERR unless it is unicast.
 
@@ -235,8 +235,8 @@ def _permanent_address(
 
 def _entries(
     caps: Caps,
-    chosen: layout.ModifyNicVportFieldSelect,
-    context: layout.NicVportContext,
+    chosen: layout.modify_nic_vport_field_select,
+    context: layout.nic_vport_context,
 ) -> list[int] | None:
     """Return the entries that replace the list; None if the command replaces none.
 
@@ -287,7 +287,7 @@ def _put_list(vport: NicVport, kind: NvprtListType, entries: list[int]) -> None:
     of_others=True,
 )
 def modify_vport_state(
-    hca: Hca, cmd: layout.ModifyVportStateIn, out: layout.ModifyVportStateOut
+    hca: Hca, cmd: layout.modify_vport_state_in, out: layout.modify_vport_state_out
 ) -> None:
     """Enable or disable a virtual port, for its function or for its switch.
 

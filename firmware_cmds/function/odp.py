@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     privileged=True,
 )
 def page_fault_resume(
-    hca: Hca, cmd: layout.PageFaultResumeIn, out: layout.PageFaultResumeOut
+    hca: Hca, cmd: layout.page_fault_resume_in, out: layout.page_fault_resume_out
 ) -> None:
     """Resume the work that waits for a page, or fail it when the driver reports an error.
 

@@ -27,7 +27,7 @@ PAGE = 4096
     needs=HcaState.ENABLED,
     privileged=True,
 )
-def query_pages(hca: Hca, cmd: layout.QueryPagesIn, out: layout.QueryPagesOut) -> None:
+def query_pages(hca: Hca, cmd: layout.query_pages_in, out: layout.query_pages_out) -> None:
     """Return the number of pages that the device wants; at 0 the driver sends no MANAGE_PAGES.
 
     For boot and init the same number, for regular 0; another op_mod gets BAD_PARAM_ERR.
@@ -44,7 +44,9 @@ def query_pages(hca: Hca, cmd: layout.QueryPagesIn, out: layout.QueryPagesOut) -
     needs=HcaState.ENABLED,
     privileged=True,
 )
-def manage_pages(hca: Hca, cmd: layout.ManagePagesIn, out: layout.ManagePagesOut) -> Portions[None]:
+def manage_pages(
+    hca: Hca, cmd: layout.manage_pages_in, out: layout.manage_pages_out
+) -> Portions[None]:
     """Take pages from the driver, return them, or record that the driver has none.
 
     Refuse with BAD_PARAM_ERR another op_mod, a page outside guest memory or one given twice. A
@@ -60,7 +62,7 @@ def manage_pages(hca: Hca, cmd: layout.ManagePagesIn, out: layout.ManagePagesOut
         raise CmdError(Status.BAD_PARAM_ERR, "unknown MANAGE_PAGES op_mod", f"{cmd.op_mod}")
 
 
-def _take_pages(hca: Hca, cmd: layout.ManagePagesIn) -> Portions[None]:
+def _take_pages(hca: Hca, cmd: layout.manage_pages_in) -> Portions[None]:
     """Add the pages of the command to the firmware's, all or none.
 
     Raises BAD_INP_LEN_ERR for a short list, LIM_ERR above MAX_PAGES. Raises BAD_PARAM_ERR for a

@@ -20,7 +20,7 @@ _GROUP = 1
 _LAST_VLAN = 4094
 
 
-def _index(hca: Hca, cmd: layout.QueryRoceAddressIn | layout.SetRoceAddressIn) -> int:
+def _index(hca: Hca, cmd: layout.query_roce_address_in | layout.set_roce_address_in) -> int:
     """Return an index in the table.
 
     Raises BAD_OP_ERR without RoCE, BAD_PARAM_ERR beyond the table's end.
@@ -36,7 +36,9 @@ def _index(hca: Hca, cmd: layout.QueryRoceAddressIn | layout.SetRoceAddressIn) -
 @command(
     Op.SET_ROCE_ADDRESS, layout.set_roce_address_in, layout.set_roce_address_out, privileged=True
 )
-def set_roce_address(hca: Hca, cmd: layout.SetRoceAddressIn, out: layout.SetRoceAddressOut) -> None:
+def set_roce_address(
+    hca: Hca, cmd: layout.set_roce_address_in, out: layout.set_roce_address_out
+) -> None:
     """Write an entry of the table; an address of zeros empties it, whatever its version.
 
     The manager of a switch writes an entry without a MAC address, for messages to itself: the entry
@@ -93,7 +95,7 @@ def _check(entry: GidEntry, *, is_manager: bool) -> None:
     privileged=True,
 )
 def query_roce_address(
-    hca: Hca, cmd: layout.QueryRoceAddressIn, out: layout.QueryRoceAddressOut
+    hca: Hca, cmd: layout.query_roce_address_in, out: layout.query_roce_address_out
 ) -> None:
     """Return an entry of the table unchanged.
 

@@ -36,7 +36,7 @@ def _named(hca: Hca, number: int) -> SubFunction:
 
 
 @command(Op.ALLOC_SF, layout.alloc_sf_in, layout.alloc_sf_out, privileged=True)
-def alloc_sf(hca: Hca, cmd: layout.AllocSfIn, out: layout.AllocSfOut) -> None:
+def alloc_sf(hca: Hca, cmd: layout.alloc_sf_in, out: layout.alloc_sf_out) -> None:
     """Allocate the sub-function with this number, and its vPort; its driver cannot start yet.
 
     The manager gets VHCA_STATE_CHANGE if armed. Refuse an unknown number with BAD_PARAM_ERR, an
@@ -52,7 +52,7 @@ def alloc_sf(hca: Hca, cmd: layout.AllocSfIn, out: layout.AllocSfOut) -> None:
 
 
 @command(Op.DEALLOC_SF, layout.dealloc_sf_in, layout.dealloc_sf_out, privileged=True)
-def dealloc_sf(hca: Hca, cmd: layout.DeallocSfIn, out: layout.DeallocSfOut) -> None:
+def dealloc_sf(hca: Hca, cmd: layout.dealloc_sf_in, out: layout.dealloc_sf_out) -> None:
     """Free a sub-function that is not active.
 
     Its function ends at once. Refuse one that is active or not allocated with BAD_RES_STATE_ERR, an
@@ -73,7 +73,9 @@ def dealloc_sf(hca: Hca, cmd: layout.DeallocSfIn, out: layout.DeallocSfOut) -> N
     Op.QUERY_VHCA_STATE, layout.query_vhca_state_in, layout.query_vhca_state_out,
     privileged=True, of_vports=True,
 )  # fmt: skip
-def query_vhca_state(hca: Hca, cmd: layout.QueryVhcaStateIn, out: layout.QueryVhcaStateOut) -> None:
+def query_vhca_state(
+    hca: Hca, cmd: layout.query_vhca_state_in, out: layout.query_vhca_state_out
+) -> None:
     """Return the state of a sub-function, and the driver's own number for it.
 
     A later arming then reports only newer changes. Refuse an unknown number with BAD_PARAM_ERR.
@@ -91,7 +93,7 @@ def query_vhca_state(hca: Hca, cmd: layout.QueryVhcaStateIn, out: layout.QueryVh
     privileged=True, of_vports=True,
 )  # fmt: skip
 def modify_vhca_state(
-    hca: Hca, cmd: layout.ModifyVhcaStateIn, out: layout.ModifyVhcaStateOut
+    hca: Hca, cmd: layout.modify_vhca_state_in, out: layout.modify_vhca_state_out
 ) -> None:
     """Set the driver's own number of a sub-function, or arm the event of its next change.
 
@@ -113,7 +115,9 @@ def modify_vhca_state(
             one.armed = False
 
 
-def _checked(hca: Hca, cmd: layout.QueryVhcaStateIn | layout.ModifyVhcaStateIn) -> SubFunction:
+def _checked(
+    hca: Hca, cmd: layout.query_vhca_state_in | layout.modify_vhca_state_in
+) -> SubFunction:
     if cmd.embedded_cpu_function:
         raise CmdError(Status.BAD_PARAM_ERR, "there is no embedded CPU")
     return _named(hca, cmd.function_id)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     privileged=True,
 )
 def query_special_contexts(
-    hca: Hca, cmd: layout.QuerySpecialContextsIn, out: layout.QuerySpecialContextsOut
+    hca: Hca, cmd: layout.query_special_contexts_in, out: layout.query_special_contexts_out
 ) -> None:
     """Return the reserved lkey; the null and dump-fill keys only if their capability is set.
 

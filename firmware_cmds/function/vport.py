@@ -32,7 +32,7 @@ ALL_ENTRIES = 0xFFFF
     layout.query_hca_vport_context_out,
 )
 def query_hca_vport_context(
-    hca: Hca, cmd: layout.QueryHcaVportContextIn, out: layout.QueryHcaVportContextOut
+    hca: Hca, cmd: layout.query_hca_vport_context_in, out: layout.query_hca_vport_context_out
 ) -> None:
     """Return state, GUIDs, LIDs and the capability mask of the port.
 
@@ -67,7 +67,7 @@ def query_hca_vport_context(
     privileged=True,
 )
 def modify_hca_vport_context(
-    hca: Hca, cmd: layout.ModifyHcaVportContextIn, out: layout.ModifyHcaVportContextOut
+    hca: Hca, cmd: layout.modify_hca_vport_context_in, out: layout.modify_hca_vport_context_out
 ) -> None:
     """Set capability bits that belong to the software (hw/main.c:set_port_caps_atomic).
 
@@ -95,7 +95,7 @@ def modify_hca_vport_context(
     privileged=True,
 )
 def query_hca_vport_gid(
-    hca: Hca, cmd: layout.QueryHcaVportGidIn, out: layout.QueryHcaVportGidOut
+    hca: Hca, cmd: layout.query_hca_vport_gid_in, out: layout.query_hca_vport_gid_out
 ) -> None:
     """Return one GID, or the whole table for index 0xFFFF.
 
@@ -115,7 +115,7 @@ def query_hca_vport_gid(
     privileged=True,
 )
 def query_hca_vport_pkey(
-    hca: Hca, cmd: layout.QueryHcaVportPkeyIn, out: layout.QueryHcaVportPkeyOut
+    hca: Hca, cmd: layout.query_hca_vport_pkey_in, out: layout.query_hca_vport_pkey_out
 ) -> None:
     """Return one P_Key, or the whole table for index 0xFFFF.
 
@@ -153,7 +153,7 @@ def _indices(index: int, entries: int, room: int) -> range:
     Op.QUERY_VPORT_STATE, layout.query_vport_state_in, layout.query_vport_state_out, of_others=True
 )
 def query_vport_state(
-    hca: Hca, cmd: layout.QueryVportStateIn, out: layout.QueryVportStateOut
+    hca: Hca, cmd: layout.query_vport_state_in, out: layout.query_vport_state_out
 ) -> None:
     """Return UP while the port has a link and the driver has not disabled it.
 
@@ -174,7 +174,7 @@ def query_vport_state(
     of_others=True,
 )
 def query_vport_counter(
-    hca: Hca, cmd: layout.QueryVportCounterIn, out: layout.QueryVportCounterOut
+    hca: Hca, cmd: layout.query_vport_counter_in, out: layout.query_vport_counter_out
 ) -> None:
     """Return packets and octets since the driver last cleared them.
 

@@ -32,7 +32,7 @@ def _memic(area: MemicArea, address: int) -> Memic:
 
 
 @command(Op.ALLOC_MEMIC, layout.alloc_memic_in, layout.alloc_memic_out, privileged=True)
-def alloc_memic(hca: Hca, cmd: layout.AllocMemicIn, out: layout.AllocMemicOut) -> None:
+def alloc_memic(hca: Hca, cmd: layout.alloc_memic_in, out: layout.alloc_memic_out) -> None:
     """Allocate the range that the driver has chosen; the driver itself tracks free pages.
 
     Refused with NO_RES_ERR when a page is taken: the driver then tries the next one.
@@ -60,7 +60,7 @@ def alloc_memic(hca: Hca, cmd: layout.AllocMemicIn, out: layout.AllocMemicOut) -
 
 
 @command(Op.DEALLOC_MEMIC, layout.dealloc_memic_in, layout.dealloc_memic_out, privileged=True)
-def dealloc_memic(hca: Hca, cmd: layout.DeallocMemicIn, out: layout.DeallocMemicOut) -> None:
+def dealloc_memic(hca: Hca, cmd: layout.dealloc_memic_in, out: layout.dealloc_memic_out) -> None:
     """Free the memory; refused while a memory key covers it.
 
     The refusal is BAD_RES_STATE_ERR. An address where no memory begins gets BAD_RES_ERR. The bytes
@@ -72,7 +72,7 @@ def dealloc_memic(hca: Hca, cmd: layout.DeallocMemicIn, out: layout.DeallocMemic
 
 
 @command(Op.MODIFY_MEMIC, layout.modify_memic_in, layout.modify_memic_out, privileged=True)
-def modify_memic(hca: Hca, cmd: layout.ModifyMemicIn, out: layout.ModifyMemicOut) -> None:
+def modify_memic(hca: Hca, cmd: layout.modify_memic_in, out: layout.modify_memic_out) -> None:
     """Map or unmap the addresses of an atomic operation on the memory.
 
     op_mod 0 maps and returns the address, 1 unmaps; mapping or unmapping twice is no error. Refuse

@@ -38,7 +38,9 @@ _SW_ICM = AccessMode.SW_ICM
 
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
-def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -> Portions[None]:
+def create_mkey(
+    hca: Hca, cmd: layout.create_mkey_in, out: layout.create_mkey_out
+) -> Portions[None]:
     """Create a key over all addresses (PA), a list of pages or a list of other keys.
 
     The list may be shorter than the length that the key reserves: a key that is created free gets
@@ -75,7 +77,7 @@ def create_mkey(hca: Hca, cmd: layout.CreateMkeyIn, out: layout.CreateMkeyOut) -
     out.mkey_index = hca.mkeys.add(mkey)
 
 
-def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
+def _memic(area: MemicArea | None, ctx: layout.mkc) -> Memic:
     """Return the allocated range of device memory that contains the key's whole range.
 
     The key's start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr). Raises BAD_PARAM_ERR
@@ -91,7 +93,7 @@ def _memic(area: MemicArea | None, ctx: layout.Mkc) -> Memic:
     return owner
 
 
-def _icm(memory: IcmMemory | None, ctx: layout.Mkc) -> SwIcm:
+def _icm(memory: IcmMemory | None, ctx: layout.mkc) -> SwIcm:
     """Return the allocated range of software ICM that contains the key's whole range.
 
     Raises BAD_PARAM_ERR for any other range, with free, length64 or umr_en, and without software
@@ -107,12 +109,12 @@ def _icm(memory: IcmMemory | None, ctx: layout.Mkc) -> SwIcm:
     return owner
 
 
-def _is_fixed(ctx: layout.Mkc) -> bool:
+def _is_fixed(ctx: layout.mkc) -> bool:
     """Return whether a key is without length64, free and umr_en: no UMR may change its range."""
     return not (ctx.length64 or ctx.free or ctx.umr_en)
 
 
-def _is_over_umem(cmd: layout.CreateMkeyIn, mode: int) -> bool:
+def _is_over_umem(cmd: layout.create_mkey_in, mode: int) -> bool:
     """Return whether the key's pages are in a umem.
 
     A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address. Return
@@ -121,7 +123,7 @@ def _is_over_umem(cmd: layout.CreateMkeyIn, mode: int) -> bool:
     return mode == _MTT and bool(cmd.mkey_umem_valid)
 
 
-def _translations(hca: Hca, cmd: layout.CreateMkeyIn, ctx: layout.Mkc, mode: int) -> bytes:
+def _translations(hca: Hca, cmd: layout.create_mkey_in, ctx: layout.mkc, mode: int) -> bytes:
     """Return the list in the command, which may be shorter than what the key reserves.
 
     Return no bytes for a mode without a list, or a key over a umem. Raises LIM_ERR for too many
@@ -168,7 +170,7 @@ def _max_entries(caps: Caps, mode: int) -> int:
     return MAX_MTT_ENTRIES if mode == _MTT else MAX_KSM_ENTRIES
 
 
-def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.Mkc) -> Portions[None]:
+def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.mkc) -> Portions[None]:
     """Write entries for the umem from ``offset`` on.
 
     The key's pages may be smaller than the umem's. Raises BAD_PARAM_ERR for a page size that does
@@ -195,7 +197,7 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.Mkc) -> Porti
 
 
 @command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)
-def query_mkey(hca: Hca, cmd: layout.QueryMkeyIn, out: layout.QueryMkeyOut) -> None:
+def query_mkey(hca: Hca, cmd: layout.query_mkey_in, out: layout.query_mkey_out) -> None:
     """Return the context and the translation list, up to the output's space.
 
     Refuse an unknown index with BAD_RES_ERR. The rest of the output is zeros.
@@ -208,7 +210,7 @@ def query_mkey(hca: Hca, cmd: layout.QueryMkeyIn, out: layout.QueryMkeyOut) -> N
 
 
 @command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)
-def destroy_mkey(hca: Hca, cmd: layout.DestroyMkeyIn, out: layout.DestroyMkeyOut) -> None:
+def destroy_mkey(hca: Hca, cmd: layout.destroy_mkey_in, out: layout.destroy_mkey_out) -> None:
     """Destroy the key. Windows bound to it stay, and fail when they are used.
 
     Refuse an unknown index, or a key in use, with BAD_RES_STATE_ERR.
@@ -217,7 +219,7 @@ def destroy_mkey(hca: Hca, cmd: layout.DestroyMkeyIn, out: layout.DestroyMkeyOut
 
 
 @command(Op.CREATE_PSV, layout.create_psv_in, layout.create_psv_out)
-def create_psv(hca: Hca, cmd: layout.CreatePsvIn, out: layout.CreatePsvOut) -> None:
+def create_psv(hca: Hca, cmd: layout.create_psv_in, out: layout.create_psv_out) -> None:
     """Create one to four signature values.
 
     Refuse another number with BAD_PARAM_ERR, an unknown PD with BAD_RES_ERR, and a full table with
@@ -233,7 +235,7 @@ def create_psv(hca: Hca, cmd: layout.CreatePsvIn, out: layout.CreatePsvOut) -> N
 
 
 @command(Op.DESTROY_PSV, layout.destroy_psv_in, layout.destroy_psv_out)
-def destroy_psv(hca: Hca, cmd: layout.DestroyPsvIn, out: layout.DestroyPsvOut) -> None:
+def destroy_psv(hca: Hca, cmd: layout.destroy_psv_in, out: layout.destroy_psv_out) -> None:
     """Destroy one signature value.
 
     Refuse an unknown number with BAD_RES_STATE_ERR.

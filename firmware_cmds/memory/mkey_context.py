@@ -36,12 +36,12 @@ Relaxed ordering is not among them: it permits the adapter an order that this on
 """
 
 
-def access_mode(ctx: layout.Mkc) -> int:
+def access_mode(ctx: layout.mkc) -> int:
     """Return the five bits of the access mode, which mkc holds in two fields."""
     return int(ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0)
 
 
-def check(qps: Table[Qp], ctx: layout.Mkc, *, may_encrypt: bool) -> None:
+def check(qps: Table[Qp], ctx: layout.mkc, *, may_encrypt: bool) -> None:
     """Refuse with BAD_PARAM_ERR a context that no key can have; ``ctx`` is a view of mkc.
 
     ``may_encrypt``: the function supports encryption. A live key with a qpn of no queue pair gets
@@ -70,7 +70,7 @@ def check(qps: Table[Qp], ctx: layout.Mkc, *, may_encrypt: bool) -> None:
         _check_live(qps, ctx, mode)
 
 
-def _check_live(qps: Table[Qp], ctx: layout.Mkc, mode: int) -> None:
+def _check_live(qps: Table[Qp], ctx: layout.mkc, mode: int) -> None:
     """Check the fields that a free key gets later, by UMR.
 
     The driver's free keys have neither QPN nor page size. Raises BAD_RES_ERR for an unknown QPN,

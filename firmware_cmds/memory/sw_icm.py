@@ -15,10 +15,10 @@ from layouts.memory.sw_icm import sw_icm
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.objects.general_object import CreateGeneralObjectIn
+    from layouts.objects.general_object import create_general_object_in
 
 
-def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+def create(hca: Hca, cmd: create_general_object_in) -> int:
     """Allocate the range that the driver has chosen; the driver itself tracks free blocks.
 
     Refused with NO_RES_ERR when any block is taken. Return the object's number. Raises

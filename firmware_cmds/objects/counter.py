@@ -24,14 +24,16 @@ def counter_set(counters: Table[QCounter], number: int) -> QCounter | None:
 
 
 @command(Op.ALLOC_Q_COUNTER, layout.alloc_q_counter_in, layout.alloc_q_counter_out)
-def alloc_q_counter(hca: Hca, cmd: layout.AllocQCounterIn, out: layout.AllocQCounterOut) -> None:
+def alloc_q_counter(
+    hca: Hca, cmd: layout.alloc_q_counter_in, out: layout.alloc_q_counter_out
+) -> None:
     """Create a counter set; queue pairs name it in qpc.counter_set_id."""
     out.counter_set_id = hca.counters.add(QCounter())
 
 
 @command(Op.DEALLOC_Q_COUNTER, layout.dealloc_q_counter_in, layout.dealloc_q_counter_out)
 def dealloc_q_counter(
-    hca: Hca, cmd: layout.DeallocQCounterIn, out: layout.DeallocQCounterOut
+    hca: Hca, cmd: layout.dealloc_q_counter_in, out: layout.dealloc_q_counter_out
 ) -> None:
     """Destroy the set; refused while a queue uses it.
 
@@ -41,7 +43,9 @@ def dealloc_q_counter(
 
 
 @command(Op.QUERY_Q_COUNTER, layout.query_q_counter_in, layout.query_q_counter_out)
-def query_q_counter(hca: Hca, cmd: layout.QueryQCounterIn, out: layout.QueryQCounterOut) -> None:
+def query_q_counter(
+    hca: Hca, cmd: layout.query_q_counter_in, out: layout.query_q_counter_out
+) -> None:
     """Return the set's values; ``clear`` zeroes them.
 
     Values are cut to 32 bits. Refuse ``aggregate`` with BAD_PARAM_ERR, an unknown set with
@@ -57,7 +61,7 @@ def query_q_counter(hca: Hca, cmd: layout.QueryQCounterIn, out: layout.QueryQCou
 
 
 @command(Op.QUERY_VNIC_ENV, layout.query_vnic_env_in, layout.query_vnic_env_out, of_others=True)
-def query_vnic_env(hca: Hca, cmd: layout.QueryVnicEnvIn, out: layout.QueryVnicEnvOut) -> None:
+def query_vnic_env(hca: Hca, cmd: layout.query_vnic_env_in, out: layout.query_vnic_env_out) -> None:
     """Return overruns, refused commands, drops (core/diag/reporter_vnic.c, en_stats.c).
 
     ``invalid_command`` counts the commands that the adapter does not implement. Steering discards

@@ -20,7 +20,7 @@ from layouts.objects import cq as layout
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
-    from layouts.function.caps import CmdHcaCap
+    from layouts.function.caps import cmd_hca_cap
 
 CQE_BYTES = (64, 128, 128)
 """Bytes of a CQE by cqe_sz. The second half of a 128-byte entry has the layout of a 64-byte one."""
@@ -50,7 +50,7 @@ class ResizeCq(IntFlag):
 
 
 @command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
-def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> Portions[None]:
+def create_cq(hca: Hca, cmd: layout.create_cq_in, out: layout.create_cq_out) -> Portions[None]:
     """Create a completion ring that reports to an existing EQ.
 
     Refuse with BAD_PARAM_ERR an unsupported cqe_sz, period mode, compression layout or moderation,
@@ -82,7 +82,7 @@ def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> Port
     out.cqn = hca.cqs.add(cq)
 
 
-def _compression(caps: Caps, ctx: layout.Cqc) -> Compression | None:
+def _compression(caps: Caps, ctx: layout.cqc) -> Compression | None:
     """Return the form of compressed completions; None if completions are not compressed.
 
     cqe_comp_en permits compression and does not require it. DPDK sets it without the capability
@@ -106,7 +106,7 @@ def _compression(caps: Caps, ctx: layout.Cqc) -> Compression | None:
     return Compression(form, is_enhanced, general.cqe_compression_max_num)
 
 
-def _form(general: CmdHcaCap, ctx: layout.Cqc) -> MiniCqeFormat | None:
+def _form(general: cmd_hca_cap, ctx: layout.cqc) -> MiniCqeFormat | None:
     """Return the form of the mini CQEs; None for one without its capability.
 
     The caller then leaves completions uncompressed; no error is raised.
@@ -122,7 +122,7 @@ def _form(general: CmdHcaCap, ctx: layout.Cqc) -> MiniCqeFormat | None:
     return form if known.get(form, 1) else None
 
 
-def _size(caps: Caps, ctx: layout.Cqc, stride: int) -> int:
+def _size(caps: Caps, ctx: layout.cqc, stride: int) -> int:
     """Return the size of the ring in bytes; raise LIM_ERR above the device's limit."""
     if ctx.log_cq_size > caps.general.log_max_cq_sz:
         raise CmdError(Status.LIM_ERR, "log_cq_size above log_max_cq_sz", f"{ctx.log_cq_size}")
@@ -130,7 +130,7 @@ def _size(caps: Caps, ctx: layout.Cqc, stride: int) -> int:
 
 
 def _buffer(
-    hca: Hca, cmd: layout.CreateCqIn | layout.ModifyCqIn, ctx: layout.Cqc, stride: int
+    hca: Hca, cmd: layout.create_cq_in | layout.modify_cq_in, ctx: layout.cqc, stride: int
 ) -> Portions[PageList]:
     """Return the ring that a context and the page list behind it describe.
 
@@ -141,7 +141,7 @@ def _buffer(
     return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
 
 
-def _moderation(caps: Caps, ctx: layout.Cqc) -> Moderation | None:
+def _moderation(caps: Caps, ctx: layout.cqc) -> Moderation | None:
     """Return the moderation of the context; None where cq_period or cq_max_count is 0.
 
     Raises BAD_PARAM_ERR if both are set and the capability cq_moderation is not.
@@ -155,7 +155,7 @@ def _moderation(caps: Caps, ctx: layout.Cqc) -> Moderation | None:
 
 
 @command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
-def modify_cq(hca: Hca, cmd: layout.ModifyCqIn, out: layout.ModifyCqOut) -> Portions[None]:
+def modify_cq(hca: Hca, cmd: layout.modify_cq_in, out: layout.modify_cq_out) -> Portions[None]:
     """Change moderation or the overrun bit, or move the CQ to another ring.
 
     op_mod 0 modifies, 1 resizes; another one gets BAD_PARAM_ERR. Refuse an unknown CQ with
@@ -170,7 +170,7 @@ def modify_cq(hca: Hca, cmd: layout.ModifyCqIn, out: layout.ModifyCqOut) -> Port
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
 
 
-def _modify(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> None:
+def _modify(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> None:
     """Change the fields of the CQ that the command selects: moderation, overrun bit.
 
     A change of moderation raises a delayed event at once. Refuse with BAD_PARAM_ERR an unknown
@@ -210,7 +210,7 @@ def _check_period_mode(caps: Caps, mode: int) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "cq_period_mode not supported", f"{mode}")
 
 
-def _resize(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> Portions[None]:
+def _resize(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> Portions[None]:
     """Move the CQ to a ring of another size, after a RESIZE_CQ entry in the old ring.
 
     Refuse with BAD_PARAM_ERR a CQ over a umem, another cqe_sz, and a selection other than all three
@@ -242,7 +242,7 @@ def _resize(hca: Hca, cq: Cq, cmd: layout.ModifyCqIn) -> Portions[None]:
 
 
 @command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)
-def destroy_cq(hca: Hca, cmd: layout.DestroyCqIn, out: layout.DestroyCqOut) -> None:
+def destroy_cq(hca: Hca, cmd: layout.destroy_cq_in, out: layout.destroy_cq_out) -> None:
     """Destroy the CQ; refused while a queue reports to it.
 
     Drop held packets without a CQE, and cancel a delayed event. The refusal is BAD_RES_STATE_ERR,
@@ -254,7 +254,7 @@ def destroy_cq(hca: Hca, cmd: layout.DestroyCqIn, out: layout.DestroyCqOut) -> N
 
 
 @command(Op.QUERY_CQ, layout.query_cq_in, layout.query_cq_out)
-def query_cq(hca: Hca, cmd: layout.QueryCqIn, out: layout.QueryCqOut) -> None:
+def query_cq(hca: Hca, cmd: layout.query_cq_in, out: layout.query_cq_out) -> None:
     """Return the current context and the page list, up to the output's space.
 
     Write held CQEs into the ring first, and raise the event that is then due. Refuse an unknown CQ

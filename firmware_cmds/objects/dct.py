@@ -24,7 +24,7 @@ _EVENT = eqe_dct.packer("dctn")
 
 
 @command(Op.CREATE_DCT, layout.create_dct_in, layout.create_dct_out)
-def create_dct(hca: Hca, cmd: layout.CreateDctIn, out: layout.CreateDctOut) -> None:
+def create_dct(hca: Hca, cmd: layout.create_dct_in, out: layout.create_dct_out) -> None:
     """Create a target, which receives messages at once.
 
     Refuse with BAD_PARAM_ERR an invalid port, pkey_index, my_addr_index or MTU code, a tag matching
@@ -57,7 +57,7 @@ def create_dct(hca: Hca, cmd: layout.CreateDctIn, out: layout.CreateDctOut) -> N
 
 
 @command(Op.QUERY_DCT, layout.query_dct_in, layout.query_dct_out)
-def query_dct(hca: Hca, cmd: layout.QueryDctIn, out: layout.QueryDctOut) -> None:
+def query_dct(hca: Hca, cmd: layout.query_dct_in, out: layout.query_dct_out) -> None:
     """Return the current context.
 
     Refuse an unknown target with BAD_RES_ERR.
@@ -68,7 +68,7 @@ def query_dct(hca: Hca, cmd: layout.QueryDctIn, out: layout.QueryDctOut) -> None
 
 
 @command(Op.DRAIN_DCT, layout.drain_dct_in, layout.drain_dct_out)
-def drain_dct(hca: Hca, cmd: layout.DrainDctIn, out: layout.DrainDctOut) -> None:
+def drain_dct(hca: Hca, cmd: layout.drain_dct_in, out: layout.drain_dct_out) -> None:
     """Stop receiving messages. The driver waits for the event that none is in progress.
 
     New messages are refused from now on, but DCT_DRAINED is raised at once. Refuse an unknown
@@ -80,7 +80,9 @@ def drain_dct(hca: Hca, cmd: layout.DrainDctIn, out: layout.DrainDctOut) -> None
 
 
 @command(Op.DESTROY_DCT, layout.destroy_dct_in, layout.destroy_dct_out)
-def destroy_dct(hca: Hca, cmd: layout.DestroyDctIn, out: layout.DestroyDctOut) -> Portions[None]:
+def destroy_dct(
+    hca: Hca, cmd: layout.destroy_dct_in, out: layout.destroy_dct_out
+) -> Portions[None]:
     """Destroy the target; an initiator with an unfinished message gets no response.
 
     A target may have one responder for each initiator of all functions. Their responders are ended

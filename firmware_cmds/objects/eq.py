@@ -18,7 +18,7 @@ from layouts.rings.eqe import EQE_BYTES
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.codec import ArrayView
+    from layouts.fields import ArrayView
 
 WRITE_FAILURE = 0xA
 """eqc.status (MLX5_EQC_STATUS_EQ_WRITE_FAILURE)."""
@@ -30,7 +30,7 @@ STATE_ARMED = 0x9
 
 
 @command(Op.CREATE_EQ, layout.create_eq_in, layout.create_eq_out, privileged=True)
-def create_eq(hca: Hca, cmd: layout.CreateEqIn, out: layout.CreateEqOut) -> None:
+def create_eq(hca: Hca, cmd: layout.create_eq_in, out: layout.create_eq_out) -> None:
     """Create an event ring; ``event_bitmask`` selects its asynchronous event types.
 
     Report the current cable and slot state to the new EQ where subscribed. Refuse with LIM_ERR a
@@ -62,7 +62,7 @@ def _event_mask(words: ArrayView[int]) -> int:
 
 
 @command(Op.DESTROY_EQ, layout.destroy_eq_in, layout.destroy_eq_out, privileged=True)
-def destroy_eq(hca: Hca, cmd: layout.DestroyEqIn, out: layout.DestroyEqOut) -> Portions[None]:
+def destroy_eq(hca: Hca, cmd: layout.destroy_eq_in, out: layout.destroy_eq_out) -> Portions[None]:
     """Destroy the EQ; refused while a CQ reports to it.
 
     Fail pending page faults if no other EQ reports them. The refusal is BAD_RES_STATE_ERR, as for
@@ -72,7 +72,7 @@ def destroy_eq(hca: Hca, cmd: layout.DestroyEqIn, out: layout.DestroyEqOut) -> P
 
 
 @command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out, privileged=True)
-def query_eq(hca: Hca, cmd: layout.QueryEqIn, out: layout.QueryEqOut) -> None:
+def query_eq(hca: Hca, cmd: layout.query_eq_in, out: layout.query_eq_out) -> None:
     """Return the context with the current counters and arm state.
 
     st is ARMED or FIRED. status is EQ_WRITE_FAILURE after a failed write of an entry. Refuse an
@@ -95,7 +95,7 @@ def query_eq(hca: Hca, cmd: layout.QueryEqIn, out: layout.QueryEqOut) -> None:
     privileged=True,
 )
 def config_int_moderation(
-    hca: Hca, cmd: layout.ConfigIntModerationIn, out: layout.ConfigIntModerationOut
+    hca: Hca, cmd: layout.config_int_moderation_in, out: layout.config_int_moderation_out
 ) -> None:
     """Set or return the minimum time between two interrupts of a vector, in microseconds.
 

@@ -30,7 +30,7 @@ _PIECE_BYTES = 8
 class _Maker(Protocol):
     """Module about one type of object."""
 
-    def create(self, hca: Hca, cmd: layout.CreateGeneralObjectIn, /) -> int:
+    def create(self, hca: Hca, cmd: layout.create_general_object_in, /) -> int:
         """Create the object; return its number."""
 
     def destroy(self, hca: Hca, number: int, /) -> None:
@@ -60,7 +60,7 @@ def _check_type(caps: Caps, obj_type: int) -> None:
     Op.CREATE_GENERAL_OBJECT, layout.create_general_object_in, layout.create_general_object_out
 )
 def create_general_object(
-    hca: Hca, cmd: layout.CreateGeneralObjectIn, out: layout.CreateGeneralObjectOut
+    hca: Hca, cmd: layout.create_general_object_in, out: layout.create_general_object_out
 ) -> None:
     """Reserve one queue pair number (granularity is 0), or create an object of another type.
 
@@ -83,7 +83,7 @@ def create_general_object(
     Op.MODIFY_GENERAL_OBJECT, layout.modify_general_object_in, layout.modify_general_object_out
 )
 def modify_general_object(
-    hca: Hca, cmd: layout.ModifyGeneralObjectIn, out: layout.ModifyGeneralObjectOut
+    hca: Hca, cmd: layout.modify_general_object_in, out: layout.modify_general_object_out
 ) -> None:
     """Change a scheduling element; the other types have no field to change.
 
@@ -107,7 +107,7 @@ _READERS: Mapping[int, Callable[[Hca, int], bytes]] = {
 
 @command(Op.QUERY_GENERAL_OBJECT, layout.query_general_object_in, layout.query_general_object_out)
 def query_general_object(
-    hca: Hca, cmd: layout.QueryGeneralObjectIn, out: layout.QueryGeneralObjectOut
+    hca: Hca, cmd: layout.query_general_object_in, out: layout.query_general_object_out
 ) -> None:
     """Return the structure of an object that can be queried, up to the output's space.
 
@@ -131,7 +131,7 @@ def query_general_object(
     Op.DESTROY_GENERAL_OBJECT, layout.destroy_general_object_in, layout.destroy_general_object_out
 )
 def destroy_general_object(
-    hca: Hca, cmd: layout.DestroyGeneralObjectIn, out: layout.DestroyGeneralObjectOut
+    hca: Hca, cmd: layout.destroy_general_object_in, out: layout.destroy_general_object_out
 ) -> None:
     """Destroy an object, or free a reserved queue pair number.
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from emu.device.objects.eth.tir import Tis
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
-    from layouts.objects.rq import Rqc
-    from layouts.objects.sq import Sqc
-    from layouts.objects.srq import Wq
+    from layouts.objects.rq import rqc
+    from layouts.objects.sq import sqc
+    from layouts.objects.srq import wq
 
 
-def receive_queue(hca: Hca, ctx: Rqc, counter: QCounter | None) -> Rq:
+def receive_queue(hca: Hca, ctx: rqc, counter: QCounter | None) -> Rq:
     """Return a new hairpin receive queue in RST; the caller adds it to the table.
 
     The queue has no CQ and no memory of the driver's. Raises BAD_PARAM_ERR without the capability
@@ -43,7 +43,7 @@ def receive_queue(hca: Hca, ctx: Rqc, counter: QCounter | None) -> Rq:
     return Rq(ctx, waiting, None, counter, host_bytes=waiting.host_bytes, hairpin=waiting)
 
 
-def send_queue(hca: Hca, ctx: Sqc, tis: Tis | None) -> HairpinSq:
+def send_queue(hca: Hca, ctx: sqc, tis: Tis | None) -> HairpinSq:
     """Return a new hairpin send queue in RST; the caller adds it to the table.
 
     The kernel creates it without a TIS, DPDK with one. Raises BAD_PARAM_ERR without the capability
@@ -54,7 +54,7 @@ def send_queue(hca: Hca, ctx: Sqc, tis: Tis | None) -> HairpinSq:
     return HairpinSq(ctx, tis)
 
 
-def _check_sizes(caps: Caps, wq: Wq) -> None:
+def _check_sizes(caps: Caps, wq: wq) -> None:
     """Refuse hairpin sizes beyond the capabilities with LIM_ERR.
 
     Without the capability hairpin the refusal is BAD_PARAM_ERR.
@@ -75,7 +75,7 @@ def _check_sizes(caps: Caps, wq: Wq) -> None:
         )
 
 
-def sender_peer(hca: Hca, rq: Rq, state: RqState, ctx: Rqc) -> Peer | None:
+def sender_peer(hca: Hca, rq: Rq, state: RqState, ctx: rqc) -> Peer | None:
     """Return the send queue that a receive queue is paired with when it enters ``state``.
 
     A new peer is read from ``ctx`` only from RST to RDY; other changes keep the present one, and
@@ -96,7 +96,7 @@ def sender_peer(hca: Hca, rq: Rq, state: RqState, ctx: Rqc) -> Peer | None:
     return peer
 
 
-def receiver_peer(hca: Hca, sq: HairpinSq, state: SqState, ctx: Sqc) -> Peer | None:
+def receiver_peer(hca: Hca, sq: HairpinSq, state: SqState, ctx: sqc) -> Peer | None:
     """Return the receive queue that a send queue is paired with when it enters ``state``.
 
     A new peer is read from ``ctx`` only from RST to RDY; other changes keep the present one, and

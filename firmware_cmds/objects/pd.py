@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 @command(Op.ALLOC_PD, layout.alloc_pd_in, layout.alloc_pd_out)
-def alloc_pd(hca: Hca, cmd: layout.AllocPdIn, out: layout.AllocPdOut) -> None:
+def alloc_pd(hca: Hca, cmd: layout.alloc_pd_in, out: layout.alloc_pd_out) -> None:
     """Make a protection domain."""
     out.pd = hca.pds.add(Pd())
 
 
 @command(Op.DEALLOC_PD, layout.dealloc_pd_in, layout.dealloc_pd_out)
-def dealloc_pd(hca: Hca, cmd: layout.DeallocPdIn, out: layout.DeallocPdOut) -> None:
+def dealloc_pd(hca: Hca, cmd: layout.dealloc_pd_in, out: layout.dealloc_pd_out) -> None:
     """Destroy the domain; refused while a key or queue belongs to it.
 
     The refusal is BAD_RES_STATE_ERR, as for an unknown number.
@@ -30,13 +30,13 @@ def dealloc_pd(hca: Hca, cmd: layout.DeallocPdIn, out: layout.DeallocPdOut) -> N
 
 
 @command(Op.ALLOC_XRCD, layout.alloc_xrcd_in, layout.alloc_xrcd_out)
-def alloc_xrcd(hca: Hca, cmd: layout.AllocXrcdIn, out: layout.AllocXrcdOut) -> None:
+def alloc_xrcd(hca: Hca, cmd: layout.alloc_xrcd_in, out: layout.alloc_xrcd_out) -> None:
     """Make an XRC domain."""
     out.xrcd = hca.xrcds.add(Xrcd())
 
 
 @command(Op.DEALLOC_XRCD, layout.dealloc_xrcd_in, layout.dealloc_xrcd_out)
-def dealloc_xrcd(hca: Hca, cmd: layout.DeallocXrcdIn, out: layout.DeallocXrcdOut) -> None:
+def dealloc_xrcd(hca: Hca, cmd: layout.dealloc_xrcd_in, out: layout.dealloc_xrcd_out) -> None:
     """Destroy the domain; refused while a queue belongs to it.
 
     The refusal is BAD_RES_STATE_ERR, as for an unknown number.
@@ -48,7 +48,7 @@ def dealloc_xrcd(hca: Hca, cmd: layout.DeallocXrcdIn, out: layout.DeallocXrcdOut
     Op.ALLOC_TRANSPORT_DOMAIN, layout.alloc_transport_domain_in, layout.alloc_transport_domain_out
 )
 def alloc_transport_domain(
-    hca: Hca, cmd: layout.AllocTransportDomainIn, out: layout.AllocTransportDomainOut
+    hca: Hca, cmd: layout.alloc_transport_domain_in, out: layout.alloc_transport_domain_out
 ) -> None:
     """Make a transport domain.
 
@@ -63,7 +63,7 @@ def alloc_transport_domain(
     layout.dealloc_transport_domain_out,
 )
 def dealloc_transport_domain(
-    hca: Hca, cmd: layout.DeallocTransportDomainIn, out: layout.DeallocTransportDomainOut
+    hca: Hca, cmd: layout.dealloc_transport_domain_in, out: layout.dealloc_transport_domain_out
 ) -> None:
     """Destroy the domain.
 
@@ -73,13 +73,13 @@ def dealloc_transport_domain(
 
 
 @command(Op.ALLOC_UAR, uar_layout.alloc_uar_in, uar_layout.alloc_uar_out)
-def alloc_uar(hca: Hca, cmd: uar_layout.AllocUarIn, out: uar_layout.AllocUarOut) -> None:
+def alloc_uar(hca: Hca, cmd: uar_layout.alloc_uar_in, out: uar_layout.alloc_uar_out) -> None:
     """Assign a doorbell page of BAR 0 with log_uar_page_sz (core/uar.c: uar2pfn)."""
     out.uar = hca.uars.add(Uar())
 
 
 @command(Op.DEALLOC_UAR, uar_layout.dealloc_uar_in, uar_layout.dealloc_uar_out)
-def dealloc_uar(hca: Hca, cmd: uar_layout.DeallocUarIn, out: uar_layout.DeallocUarOut) -> None:
+def dealloc_uar(hca: Hca, cmd: uar_layout.dealloc_uar_in, out: uar_layout.dealloc_uar_out) -> None:
     """Free the doorbell page, even if a queue still uses it.
 
     Refuse an unknown number with BAD_RES_STATE_ERR.

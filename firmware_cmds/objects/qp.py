@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
     Modify = (
-        layout.Rst2initQpIn
-        | layout.Init2initQpIn
-        | layout.Init2rtrQpIn
-        | layout.Rtr2rtsQpIn
-        | layout.Rts2rtsQpIn
-        | layout.Sqerr2rtsQpIn
-        | layout.Sqd2rtsQpIn
+        layout.rst2init_qp_in
+        | layout.init2init_qp_in
+        | layout.init2rtr_qp_in
+        | layout.rtr2rts_qp_in
+        | layout.rts2rts_qp_in
+        | layout.sqerr2rts_qp_in
+        | layout.sqd2rts_qp_in
     )
 
 _EXTENSION_WORDS = Struct(f">{layout.qpc_ext.size // 8}Q")
@@ -78,7 +78,7 @@ _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 
 @command(Op.CREATE_QP, layout.create_qp_in, layout.create_qp_out)
-def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Portions[None]:
+def create_qp(hca: Hca, cmd: layout.create_qp_in, out: layout.create_qp_out) -> Portions[None]:
     """Create a queue pair in state RST; its buffer begins with the receive queue.
 
     Refuse with BAD_PARAM_ERR a service, rq_type or option without its capability, and a buffer or
@@ -116,7 +116,7 @@ def create_qp(hca: Hca, cmd: layout.CreateQpIn, out: layout.CreateQpOut) -> Port
         hca.special_qps[datagram.WELL_KNOWN[qp.st]] = qp
 
 
-def _add_underlay(hca: Hca, ctx: layout.Qpc) -> int:
+def _add_underlay(hca: Hca, ctx: layout.qpc) -> int:
     """Create a queue pair without rings, the underlay of Ethernet queues; return its number.
 
     The context has no other fields than counter_set_id (core/ipoib/ipoib.c:
@@ -147,7 +147,7 @@ def _request_scatter(caps: Caps, qp: Qp) -> int:
     return limit if limit <= SCATTER_32_BYTES or qp.scq.stride > CQE_BYTES else 0
 
 
-def _check_type(hca: Hca, ctx: layout.Qpc) -> None:
+def _check_type(hca: Hca, ctx: layout.qpc) -> None:
     """Refuse with BAD_PARAM_ERR a service, rq_type or option that is not supported.
 
     Refuse with it also a process that wants QP0, QP1, REG_UMR, ``rlky`` or ``fre``.
@@ -178,7 +178,7 @@ def _check_type(hca: Hca, ctx: layout.Qpc) -> None:
         )
 
 
-def _check_stateless_offloads(caps: Caps, ctx: layout.Qpc) -> None:
+def _check_stateless_offloads(caps: Caps, ctx: layout.qpc) -> None:
     """Refuse an unsupported ulp_stateless_offload_mode with BAD_PARAM_ERR.
 
     A mode other than 0 needs its ipoib capability and the service UD.
@@ -198,7 +198,7 @@ def _check_stateless_offloads(caps: Caps, ctx: layout.Qpc) -> None:
         )
 
 
-def _queues(hca: Hca, ctx: layout.Qpc) -> tuple[Cq | None, Cq | None, Srq | None]:
+def _queues(hca: Hca, ctx: layout.qpc) -> tuple[Cq | None, Cq | None, Srq | None]:
     """Return the send CQ, the receive CQ and the SRQ; None for each one that is not used.
 
     A DC initiator receives nothing: without a shared queue of the user's, its context names one of
@@ -213,7 +213,7 @@ def _queues(hca: Hca, ctx: layout.Qpc) -> tuple[Cq | None, Cq | None, Srq | None
     )
 
 
-def _check_tag_matching(ctx: layout.Qpc, srq: Srq | None) -> None:
+def _check_tag_matching(ctx: layout.qpc, srq: Srq | None) -> None:
     """Refuse with BAD_PARAM_ERR a wrong use of an XRQ, which matches tags.
 
     Only RC receives from such a queue, and only with such a queue is rendezvous possible.
@@ -232,7 +232,7 @@ class _Rings(NamedTuple):
     umems: tuple[Umem, ...]
 
 
-def _rings(hca: Hca, cmd: layout.CreateQpIn, ctx: layout.Qpc, pd: Pd | None) -> Portions[_Rings]:
+def _rings(hca: Hca, cmd: layout.create_qp_in, ctx: layout.qpc, pd: Pd | None) -> Portions[_Rings]:
     """Return the queue pair's buffer and the rings in it, receive ring first.
 
     A ring is None where the context has none. Raises LIM_ERR above log_max_qp_sz or max_wqe_sz_rq.
@@ -270,7 +270,7 @@ def _rings(hca: Hca, cmd: layout.CreateQpIn, ctx: layout.Qpc, pd: Pd | None) -> 
 
 
 @command(Op.DESTROY_QP, layout.destroy_qp_in, layout.destroy_qp_out)
-def destroy_qp(hca: Hca, cmd: layout.DestroyQpIn, out: layout.DestroyQpOut) -> None:
+def destroy_qp(hca: Hca, cmd: layout.destroy_qp_in, out: layout.destroy_qp_out) -> None:
     """Destroy the queue pair; the adapter no longer accesses its memory after the answer.
 
     Leave its multicast groups, detach an underlay from its flow table and cancel its page faults.
@@ -292,7 +292,7 @@ def destroy_qp(hca: Hca, cmd: layout.DestroyQpIn, out: layout.DestroyQpOut) -> N
 
 
 @command(Op.QUERY_QP, layout.query_qp_in, layout.query_qp_out)
-def query_qp(hca: Hca, cmd: layout.QueryQpIn, out: layout.QueryQpOut) -> None:
+def query_qp(hca: Hca, cmd: layout.query_qp_in, out: layout.query_qp_out) -> None:
     """Return the current context and the page list, up to the output's space.
 
     With qpc_ext the extension precedes the list; it reports the error syndrome (mlx5_ib:
@@ -317,7 +317,9 @@ def _extension(hca: Hca, qp: Qp) -> tuple[int, ...]:
     return _EXTENSION_WORDS.unpack(bytes(ext.buf))
 
 
-def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | None = None) -> None:
+def _transition(
+    op: Op, layout_in: type[Prm], layout_out: type[Prm], opened: OpenField | None = None
+) -> None:
     """Register the command of one row of the transition table.
 
     The handler refuses a wrong source state with BAD_QP_STATE_ERR, and unsupported or invalid
@@ -354,7 +356,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
         qp.state = row.target
         qp_life.apply_transition(hca, qp, source)
 
-    handler.__name__ = layout_in.prm_name.removesuffix("_in")
+    handler.__name__ = layout_in.__name__.removesuffix("_in")
     handler.__doc__ = f"From {row}."
     register: Handler[Any, Any] = handler
     command(op, layout_in, layout_out, opened=opened)(register)
@@ -418,17 +420,17 @@ QPC_EXT = layout.qpc_ext.size
 _WITH_HIGH_MASK = (layout.init2init_qp_in, layout.rts2rts_qp_in)
 
 
-def _has_high_mask(cmd: Modify) -> TypeGuard[layout.Init2initQpIn | layout.Rts2rtsQpIn]:
+def _has_high_mask(cmd: Modify) -> TypeGuard[layout.init2init_qp_in | layout.rts2rts_qp_in]:
     """Return whether the command has opt_param_mask_95_32."""
-    return cmd.prm in _WITH_HIGH_MASK
+    return type(cmd) in _WITH_HIGH_MASK
 
 
-def _has_stream(cmd: Modify) -> TypeGuard[layout.Rts2rtsQpIn]:
+def _has_stream(cmd: Modify) -> TypeGuard[layout.rts2rts_qp_in]:
     """Return whether the command has qpc_data_ext, which names a stream."""
-    return cmd.prm is layout.rts2rts_qp_in
+    return type(cmd) is layout.rts2rts_qp_in
 
 
-def _check_stream(qp: Qp, cmd: layout.Rts2rtsQpIn) -> None:
+def _check_stream(qp: Qp, cmd: layout.rts2rts_qp_in) -> None:
     """Refuse with BAD_RES_STATE_ERR to resume a stream that has not failed."""
     number = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext)).dci_stream_channel_id
     if not cmd.qpc_ext or qp.streams is None or number not in qp.streams.failed:
@@ -448,7 +450,7 @@ _transition(Op._2RST_QP, layout.qp_2rst_in, layout.qp_2rst_out)
 
 
 @command(Op.ATTACH_TO_MCG, layout.attach_to_mcg_in, layout.attach_to_mcg_out)
-def attach_to_mcg(hca: Hca, cmd: layout.AttachToMcgIn, out: layout.AttachToMcgOut) -> None:
+def attach_to_mcg(hca: Hca, cmd: layout.attach_to_mcg_in, out: layout.attach_to_mcg_out) -> None:
     """Join a datagram queue pair to the multicast group.
 
     Refuse with BAD_PARAM_ERR another service, with BAD_RES_STATE_ERR a second membership. Refuse
@@ -473,7 +475,9 @@ def attach_to_mcg(hca: Hca, cmd: layout.AttachToMcgIn, out: layout.AttachToMcgOu
 
 
 @command(Op.DETACH_FROM_MCG, layout.detach_from_mcg_in, layout.detach_from_mcg_out)
-def detach_from_mcg(hca: Hca, cmd: layout.DetachFromMcgIn, out: layout.DetachFromMcgOut) -> None:
+def detach_from_mcg(
+    hca: Hca, cmd: layout.detach_from_mcg_in, out: layout.detach_from_mcg_out
+) -> None:
     """Remove a queue pair from the multicast group.
 
     Refuse with BAD_RES_STATE_ERR one that is not a member, with BAD_RES_ERR an unknown number.

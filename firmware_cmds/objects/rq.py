@@ -48,7 +48,7 @@ from layouts.objects import rq as layout
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
-    from layouts.objects.srq import Wq
+    from layouts.objects.srq import wq
 
 LOG_DS = 4
 
@@ -79,7 +79,7 @@ _PAGE_BYTES = 4096
 
 
 @command(Op.CREATE_RQ, layout.create_rq_in, layout.create_rq_out)
-def create_rq(hca: Hca, cmd: layout.CreateRqIn, out: layout.CreateRqOut) -> Portions[None]:
+def create_rq(hca: Hca, cmd: layout.create_rq_in, out: layout.create_rq_out) -> Portions[None]:
     """Create a receive queue in state RST, with its own WQEs or those of an RMP.
 
     Without a protection domain the queue can only drop packets (core/en_main.c:
@@ -114,13 +114,13 @@ def create_rq(hca: Hca, cmd: layout.CreateRqIn, out: layout.CreateRqOut) -> Port
         raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")
 
 
-def _check_fcs(caps: Caps, ctx: layout.Rqc) -> None:
+def _check_fcs(caps: Caps, ctx: layout.rqc) -> None:
     if ctx.scatter_fcs and not caps.ethernet.scatter_fcs:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "scatter_fcs")
 
 
 def _with_own_memory(
-    hca: Hca, wq: Wq, ctx: layout.Rqc, cq: Cq, counter: QCounter | None
+    hca: Hca, wq: wq, ctx: layout.rqc, cq: Cq, counter: QCounter | None
 ) -> Portions[Rq]:
     """Return a receive queue over a ring of its own; the caller adds it to the table.
 
@@ -154,7 +154,7 @@ def _with_own_memory(
     return rq
 
 
-def _strides(caps: Caps, wq: Wq) -> Strides:
+def _strides(caps: Caps, wq: wq) -> Strides:
     """Return the strides of a striding queue's WQEs (core/en/params.c: mlx5e_build_rq_param).
 
     log_wqe_num_of_strides is signed, and counted from 9. Values below 9 have their own capability.
@@ -182,7 +182,7 @@ def _strides(caps: Caps, wq: Wq) -> Strides:
     return Strides(log_size, log_count, is_shifted=bool(wq.two_byte_shift_en))
 
 
-def _reservations(hca: Hca, ctx: layout.Rqc, wq: Wq, strides: Strides | None) -> Reservations:
+def _reservations(hca: Hca, ctx: layout.rqc, wq: wq, strides: Strides | None) -> Reservations:
     """Return the settings of header split (SHAMPO): where headers and data are written.
 
     Source: core/en/params.c: mlx5e_build_rq_param. Raises BAD_PARAM_ERR without the capability,
@@ -222,7 +222,7 @@ def _reservations(hca: Hca, ctx: layout.Rqc, wq: Wq, strides: Strides | None) ->
 
 
 @command(Op.MODIFY_RQ, layout.modify_rq_in, layout.modify_rq_out)
-def modify_rq(hca: Hca, cmd: layout.ModifyRqIn, out: layout.ModifyRqOut) -> None:
+def modify_rq(hca: Hca, cmd: layout.modify_rq_in, out: layout.modify_rq_out) -> None:
     """Change the state and the selected fields: VLAN stripping, FCS, counter set.
 
     ``rq_state`` is the state in which the driver expects the queue. Refuse another one with
@@ -251,7 +251,7 @@ def modify_rq(hca: Hca, cmd: layout.ModifyRqIn, out: layout.ModifyRqOut) -> None
 
 
 @command(Op.QUERY_RQ, layout.query_rq_in, layout.query_rq_out)
-def query_rq(hca: Hca, cmd: layout.QueryRqIn, out: layout.QueryRqOut) -> None:
+def query_rq(hca: Hca, cmd: layout.query_rq_in, out: layout.query_rq_out) -> None:
     """Return the current context.
 
     Refuse an unknown number with BAD_RES_ERR.
@@ -262,7 +262,7 @@ def query_rq(hca: Hca, cmd: layout.QueryRqIn, out: layout.QueryRqOut) -> None:
 
 
 @command(Op.DESTROY_RQ, layout.destroy_rq_in, layout.destroy_rq_out)
-def destroy_rq(hca: Hca, cmd: layout.DestroyRqIn, out: layout.DestroyRqOut) -> None:
+def destroy_rq(hca: Hca, cmd: layout.destroy_rq_in, out: layout.destroy_rq_out) -> None:
     """Destroy the RQ; refused while a TIR or an RQT refers to it.
 
     Write held CQEs and drop merge sessions first; posted WQEs are not flushed. The refusal is

@@ -19,7 +19,7 @@ _RQS = 0
 """Value of list_q_type: the table lists RQs (MLX5_RQTC_LIST_Q_TYPE_RQ)."""
 
 
-def _listed(rqs: Table[Rq], given: layout.Rqtc, limit: int) -> tuple[Rq, ...]:
+def _listed(rqs: Table[Rq], given: layout.rqtc, limit: int) -> tuple[Rq, ...]:
     """Return the receive queues that a rqtc lists; ``limit`` is its rqt_max_size.
 
     Raises BAD_PARAM_ERR for a size of 0 or above ``limit``, and for entries other than RQs. Raises
@@ -40,7 +40,7 @@ def _listed(rqs: Table[Rq], given: layout.Rqtc, limit: int) -> tuple[Rq, ...]:
 
 
 @command(Op.CREATE_RQT, layout.create_rqt_in, layout.create_rqt_out)
-def create_rqt(hca: Hca, cmd: layout.CreateRqtIn, out: layout.CreateRqtOut) -> None:
+def create_rqt(hca: Hca, cmd: layout.create_rqt_in, out: layout.create_rqt_out) -> None:
     """Create a list of rqt_actual_size RQs for indirect TIRs.
 
     Refuse with LIM_ERR an rqt_max_size above the capability, with BAD_PARAM_ERR a list that is
@@ -56,7 +56,7 @@ def create_rqt(hca: Hca, cmd: layout.CreateRqtIn, out: layout.CreateRqtOut) -> N
 
 
 @command(Op.MODIFY_RQT, layout.modify_rqt_in, layout.modify_rqt_out)
-def modify_rqt(hca: Hca, cmd: layout.ModifyRqtIn, out: layout.ModifyRqtOut) -> None:
+def modify_rqt(hca: Hca, cmd: layout.modify_rqt_in, out: layout.modify_rqt_out) -> None:
     """Replace the listed RQs from the next packet on, up to rqt_max_size.
 
     Without the bit rqn_list nothing changes. Refuse with BAD_PARAM_ERR another bit or a list that
@@ -79,7 +79,7 @@ def modify_rqt(hca: Hca, cmd: layout.ModifyRqtIn, out: layout.ModifyRqtOut) -> N
 
 
 @command(Op.QUERY_RQT, layout.query_rqt_in, layout.query_rqt_out)
-def query_rqt(hca: Hca, cmd: layout.QueryRqtIn, out: layout.QueryRqtOut) -> None:
+def query_rqt(hca: Hca, cmd: layout.query_rqt_in, out: layout.query_rqt_out) -> None:
     """Return the current context and the RQs, up to the output's space.
 
     Refuse an unknown number with BAD_RES_ERR.
@@ -91,6 +91,6 @@ def query_rqt(hca: Hca, cmd: layout.QueryRqtIn, out: layout.QueryRqtOut) -> None
 
 
 @command(Op.DESTROY_RQT, layout.destroy_rqt_in, layout.destroy_rqt_out)
-def destroy_rqt(hca: Hca, cmd: layout.DestroyRqtIn, out: layout.DestroyRqtOut) -> None:
+def destroy_rqt(hca: Hca, cmd: layout.destroy_rqt_in, out: layout.destroy_rqt_out) -> None:
     """Destroy the RQT; refused while a TIR names it."""
     hca.rqts.remove(cmd.rqtn)

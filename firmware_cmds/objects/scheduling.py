@@ -22,7 +22,7 @@ from layouts.objects import scheduling as layout
 if TYPE_CHECKING:
     from emu.device.state.eswitch import EswVport
     from emu.device.state.hca import Hca
-    from layouts.objects.general_object import CreateGeneralObjectIn, ModifyGeneralObjectIn
+    from layouts.objects.general_object import create_general_object_in, modify_general_object_in
 
 E_SWITCH, NIC = 2, 3
 """Values of scheduling_hierarchy (SCHEDULING_HIERARCHY_*)."""
@@ -40,7 +40,7 @@ _BW_SHARE, _MAX_AVERAGE_BW = 1, 2
 
 @command(Op.SET_PP_RATE_LIMIT, layout.set_pp_rate_limit_in, layout.set_pp_rate_limit_out)
 def set_pp_rate_limit(
-    hca: Hca, cmd: layout.SetPpRateLimitIn, out: layout.SetPpRateLimitOut
+    hca: Hca, cmd: layout.set_pp_rate_limit_in, out: layout.set_pp_rate_limit_out
 ) -> None:
     """Set an entry of the pacing table, or remove it (rate 0).
 
@@ -71,7 +71,7 @@ def set_pp_rate_limit(
     privileged=True,
 )
 def create_scheduling_element(
-    hca: Hca, cmd: layout.CreateSchedulingElementIn, out: layout.CreateSchedulingElementOut
+    hca: Hca, cmd: layout.create_scheduling_element_in, out: layout.create_scheduling_element_out
 ) -> None:
     """Create a scheduling element; see :func:`_create_element`.
 
@@ -84,7 +84,7 @@ def create_scheduling_element(
     )
 
 
-def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+def create(hca: Hca, cmd: create_general_object_in) -> int:
     """Create an element of the function's own tree as a general object; return its number.
 
     Processes create theirs by this command (rdma-core: mlx5dv_sched_nic_create), below elements of
@@ -97,7 +97,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
     return _create_element(hca, obj.scheduling_hierarchy, obj.sched_context)
 
 
-def modify(hca: Hca, cmd: ModifyGeneralObjectIn) -> None:
+def modify(hca: Hca, cmd: modify_general_object_in) -> None:
     """Change the fields of an element that modify_field_select names.
 
     Raises BAD_PARAM_ERR for an element of the switch's tree, and as :func:`_change`.
@@ -115,7 +115,7 @@ def destroy(hca: Hca, number: int) -> None:
     _remove(hca, NIC, number)
 
 
-def _object(given: Iterable[bytes]) -> layout.SchedElem:
+def _object(given: Iterable[bytes]) -> layout.sched_elem:
     """Return the sched_elem in a command; raise BAD_PARAM_ERR unless its hierarchy is NIC."""
     obj = layout.sched_elem.view(given_object(given, layout.sched_elem.size))
     if obj.scheduling_hierarchy != NIC:
@@ -126,7 +126,7 @@ def _object(given: Iterable[bytes]) -> layout.SchedElem:
     return obj
 
 
-def _create_element(hca: Hca, hierarchy: int, given: layout.SchedulingContext) -> int:
+def _create_element(hca: Hca, hierarchy: int, given: layout.scheduling_context) -> int:
     """Create a TSAR that shares by weight, a queue group or a vPort; return its number.
 
     Without a parent (0) the element is the root of a tree. A vPort has one element at most; its
@@ -180,7 +180,7 @@ def queue_group(hca: Hca, number: int) -> SchedulingElement | None:
     return element
 
 
-def _vport_of(hca: Hca, ctx: layout.SchedulingContext) -> EswVport:
+def _vport_of(hca: Hca, ctx: layout.scheduling_context) -> EswVport:
     """Return the vPort of a new element; raise BAD_PARAM_ERR if the adapter does not have it."""
     number = ctx.element_attributes & _VPORT_NUMBER
     assert hca.eswitch is not None  # has been checked with the hierarchy
@@ -227,7 +227,7 @@ def _repace_queues(hca: Hca, element: SchedulingElement) -> None:
         pacing.apply_to_all(node)
 
 
-def _check_share(hca: Hca, ctx: layout.SchedulingContext) -> None:
+def _check_share(hca: Hca, ctx: layout.scheduling_context) -> None:
     if ctx.bw_share > hca.caps.qos.max_tsar_bw_share:
         raise CmdError(Status.BAD_PARAM_ERR, "bw_share above its maximum", f"{ctx.bw_share}")
 
@@ -239,7 +239,7 @@ def _check_share(hca: Hca, ctx: layout.SchedulingContext) -> None:
     privileged=True,
 )
 def modify_scheduling_element(
-    hca: Hca, cmd: layout.ModifySchedulingElementIn, out: layout.ModifySchedulingElementOut
+    hca: Hca, cmd: layout.modify_scheduling_element_in, out: layout.modify_scheduling_element_out
 ) -> None:
     """Change share and limit where the bitmask selects them.
 
@@ -252,7 +252,7 @@ def modify_scheduling_element(
 
 
 def _change(
-    hca: Hca, hierarchy: int, number: int, mask: int, given: layout.SchedulingContext
+    hca: Hca, hierarchy: int, number: int, mask: int, given: layout.scheduling_context
 ) -> None:
     """Change bw_share and max_average_bw where ``mask`` selects them.
 
@@ -283,7 +283,7 @@ def _change(
     privileged=True,
 )
 def query_scheduling_element(
-    hca: Hca, cmd: layout.QuerySchedulingElementIn, out: layout.QuerySchedulingElementOut
+    hca: Hca, cmd: layout.query_scheduling_element_in, out: layout.query_scheduling_element_out
 ) -> None:
     """Return the current context.
 
@@ -302,7 +302,7 @@ def query_scheduling_element(
     privileged=True,
 )
 def destroy_scheduling_element(
-    hca: Hca, cmd: layout.DestroySchedulingElementIn, out: layout.DestroySchedulingElementOut
+    hca: Hca, cmd: layout.destroy_scheduling_element_in, out: layout.destroy_scheduling_element_out
 ) -> None:
     """Destroy the element; refused while another element or a send queue is below it.
 

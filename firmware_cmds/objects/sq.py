@@ -42,7 +42,7 @@ _REACHES_ALL = ("rlky", "fre")
 
 
 @command(Op.CREATE_SQ, layout.create_sq_in, layout.create_sq_out)
-def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Portions[None]:
+def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> Portions[None]:
     """Create a send queue in state RST; its number is unique among queue pairs too.
 
     A hairpin queue has no CQ. Refuse with BAD_PARAM_ERR another state, type or stride, and options
@@ -90,7 +90,7 @@ def create_sq(hca: Hca, cmd: layout.CreateSqIn, out: layout.CreateSqOut) -> Port
     _add(hca, sq, out)
 
 
-def _queue_group(hca: Hca, ctx: layout.Sqc) -> SchedulingElement | None:
+def _queue_group(hca: Hca, ctx: layout.sqc) -> SchedulingElement | None:
     """Return the queue group of the queue, if it has one; else None.
 
     Raises BAD_RES_ERR for an unknown group, BAD_PARAM_ERR for an empty entry of the pacing table.
@@ -100,13 +100,13 @@ def _queue_group(hca: Hca, ctx: layout.Sqc) -> SchedulingElement | None:
     return group
 
 
-def _add(hca: Hca, sq: AnySq, out: layout.CreateSqOut) -> None:
+def _add(hca: Hca, sq: AnySq, out: layout.create_sq_out) -> None:
     """Add the queue to the table, write its number into ``out`` and set its pacing."""
     out.sqn = hca.sqs.add(sq)
     pacing.apply(hca, sq)
 
 
-def _ts_cq(hca: Hca, ctx: layout.Sqc) -> Cq | None:
+def _ts_cq(hca: Hca, ctx: layout.sqc) -> Cq | None:
     """Return the CQ for the time stamps of sent packets; None if the driver wants none.
 
     Raises BAD_PARAM_ERR without the capability ts_cqe_to_dest_cqn, BAD_RES_ERR for an unknown CQ.
@@ -118,7 +118,7 @@ def _ts_cq(hca: Hca, ctx: layout.Sqc) -> Cq | None:
     return hca.cqs.need(ctx.ts_cqe_to_dest_cqn)
 
 
-def _tis(tises: Table[Tis], ctx: layout.Sqc) -> Tis | None:
+def _tis(tises: Table[Tis], ctx: layout.sqc) -> Tis | None:
     """Return the TIS of the queue; None for a queue of the driver's own WQEs (an ICOSQ).
 
     Raises BAD_PARAM_ERR for more than one TIS, BAD_RES_ERR for an unknown one.
@@ -129,7 +129,7 @@ def _tis(tises: Table[Tis], ctx: layout.Sqc) -> Tis | None:
 
 
 @command(Op.MODIFY_SQ, layout.modify_sq_in, layout.modify_sq_out)
-def modify_sq(hca: Hca, cmd: layout.ModifySqIn, out: layout.ModifySqOut) -> None:
+def modify_sq(hca: Hca, cmd: layout.modify_sq_in, out: layout.modify_sq_out) -> None:
     """Change the state and the selected fields: rate limit, queue group.
 
     ``sq_state`` is the state in which the driver expects the queue. Refuse another one with
@@ -161,7 +161,7 @@ _RATE_LIMIT, _QUEUE_GROUP = 1 << 0, 1 << 2
 """Bits of modify_bitmask (core/en_main.c: mlx5e_modify_sq)."""
 
 
-def _check_rate(hca: Hca, ctx: layout.Sqc) -> None:
+def _check_rate(hca: Hca, ctx: layout.sqc) -> None:
     """Refuse with BAD_PARAM_ERR an index whose entry of the pacing table is empty; 0 is valid."""
     index = ctx.packet_pacing_rate_limit_index
     if index and index not in hca.rate_limits:
@@ -169,7 +169,7 @@ def _check_rate(hca: Hca, ctx: layout.Sqc) -> None:
 
 
 @command(Op.QUERY_SQ, layout.query_sq_in, layout.query_sq_out)
-def query_sq(hca: Hca, cmd: layout.QuerySqIn, out: layout.QuerySqOut) -> None:
+def query_sq(hca: Hca, cmd: layout.query_sq_in, out: layout.query_sq_out) -> None:
     """Return the current context.
 
     Refuse an unknown number with BAD_RES_ERR.
@@ -180,7 +180,7 @@ def query_sq(hca: Hca, cmd: layout.QuerySqIn, out: layout.QuerySqOut) -> None:
 
 
 @command(Op.DESTROY_SQ, layout.destroy_sq_in, layout.destroy_sq_out)
-def destroy_sq(hca: Hca, cmd: layout.DestroySqIn, out: layout.DestroySqOut) -> None:
+def destroy_sq(hca: Hca, cmd: layout.destroy_sq_in, out: layout.destroy_sq_out) -> None:
     """Destroy the queue; the adapter no longer accesses its memory after the answer.
 
     Posted WQEs are not flushed. Refuse an unknown number, or a queue in use, with

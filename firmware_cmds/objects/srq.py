@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.cq import Cq
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
-    from layouts.codec import ArrayView
+    from layouts.fields import ArrayView
 
 LOG_DS = 4
 """log2 of a segment's 16 bytes. An XRC SRQ and an SRQ give their stride in segments, an RMP in
@@ -110,7 +110,7 @@ def destroy(srqs: Table[Srq], form: SrqForm, number: int) -> None:
 
 
 def queue_of(
-    hca: Hca, wq: layout.Wq, pas: ArrayView[int], pd: Pd, cq: Cq | None = None
+    hca: Hca, wq: layout.wq, pas: ArrayView[int], pd: Pd, cq: Cq | None = None
 ) -> Portions[tuple[SharedRecvQueue, tuple[Umem, ...]]]:
     """Return the queue that an RMP's or XRQ's work queue describes, and its umems.
 
@@ -135,13 +135,13 @@ def queue_of(
     return queue, umems
 
 
-def _srq_geometry(ctx: layout.Srqc | layout.XrcSrqc, log_size: int, dbr_addr: int) -> RqGeometry:
+def _srq_geometry(ctx: layout.srqc | layout.xrc_srqc, log_size: int, dbr_addr: int) -> RqGeometry:
     log_stride = ctx.log_rq_stride + LOG_DS
     return RqGeometry(log_size, log_stride, ctx.log_page_size, ctx.page_offset, dbr_addr)
 
 
 @command(Op.CREATE_RMP, layout.create_rmp_in, layout.create_rmp_out)
-def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> Portions[None]:
+def create_rmp(hca: Hca, cmd: layout.create_rmp_in, out: layout.create_rmp_out) -> Portions[None]:
     """Create a receive memory pool: a plain SRQ of the driver, or the receive ring of UCX.
 
     WQEs of a cyclic work queue without a next segment need ``basic_cyclic_rcv_wqe``. The capability
@@ -157,7 +157,7 @@ def create_rmp(hca: Hca, cmd: layout.CreateRmpIn, out: layout.CreateRmpOut) -> P
 
 
 @command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
-def modify_rmp(hca: Hca, cmd: layout.ModifyRmpIn, out: layout.ModifyRmpOut) -> None:
+def modify_rmp(hca: Hca, cmd: layout.modify_rmp_in, out: layout.modify_rmp_out) -> None:
     """Arm the limit; the driver sets no other field.
 
     When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Without the bit
@@ -169,7 +169,7 @@ def modify_rmp(hca: Hca, cmd: layout.ModifyRmpIn, out: layout.ModifyRmpOut) -> N
 
 
 @command(Op.QUERY_RMP, layout.query_rmp_in, layout.query_rmp_out)
-def query_rmp(hca: Hca, cmd: layout.QueryRmpIn, out: layout.QueryRmpOut) -> None:
+def query_rmp(hca: Hca, cmd: layout.query_rmp_in, out: layout.query_rmp_out) -> None:
     """Return the context of creation with the current limit.
 
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
@@ -180,7 +180,7 @@ def query_rmp(hca: Hca, cmd: layout.QueryRmpIn, out: layout.QueryRmpOut) -> None
 
 
 @command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
-def destroy_rmp(hca: Hca, cmd: layout.DestroyRmpIn, out: layout.DestroyRmpOut) -> None:
+def destroy_rmp(hca: Hca, cmd: layout.destroy_rmp_in, out: layout.destroy_rmp_out) -> None:
     """Destroy the queue; refused while a QP receives from it.
 
     The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
@@ -190,7 +190,7 @@ def destroy_rmp(hca: Hca, cmd: layout.DestroyRmpIn, out: layout.DestroyRmpOut) -
 
 @command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
 def create_xrc_srq(
-    hca: Hca, cmd: layout.CreateXrcSrqIn, out: layout.CreateXrcSrqOut
+    hca: Hca, cmd: layout.create_xrc_srq_in, out: layout.create_xrc_srq_out
 ) -> Portions[None]:
     """Create a shared receive queue that remote XRC senders name by its number.
 
@@ -214,7 +214,7 @@ def create_xrc_srq(
 
 
 @command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)
-def arm_xrc_srq(hca: Hca, cmd: layout.ArmXrcSrqIn, out: layout.ArmXrcSrqOut) -> None:
+def arm_xrc_srq(hca: Hca, cmd: layout.arm_xrc_srq_in, out: layout.arm_xrc_srq_out) -> None:
     """Arm the limit.
 
     When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Refuse with
@@ -224,7 +224,7 @@ def arm_xrc_srq(hca: Hca, cmd: layout.ArmXrcSrqIn, out: layout.ArmXrcSrqOut) -> 
 
 
 @command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
-def query_xrc_srq(hca: Hca, cmd: layout.QueryXrcSrqIn, out: layout.QueryXrcSrqOut) -> None:
+def query_xrc_srq(hca: Hca, cmd: layout.query_xrc_srq_in, out: layout.query_xrc_srq_out) -> None:
     """Return the context of creation with the current limit.
 
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
@@ -235,7 +235,9 @@ def query_xrc_srq(hca: Hca, cmd: layout.QueryXrcSrqIn, out: layout.QueryXrcSrqOu
 
 
 @command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
-def destroy_xrc_srq(hca: Hca, cmd: layout.DestroyXrcSrqIn, out: layout.DestroyXrcSrqOut) -> None:
+def destroy_xrc_srq(
+    hca: Hca, cmd: layout.destroy_xrc_srq_in, out: layout.destroy_xrc_srq_out
+) -> None:
     """Destroy the queue; refused while a QP receives from it.
 
     The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
@@ -244,7 +246,7 @@ def destroy_xrc_srq(hca: Hca, cmd: layout.DestroyXrcSrqIn, out: layout.DestroyXr
 
 
 @command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
-def create_srq(hca: Hca, cmd: layout.CreateSrqIn, out: layout.CreateSrqOut) -> Portions[None]:
+def create_srq(hca: Hca, cmd: layout.create_srq_in, out: layout.create_srq_out) -> Portions[None]:
     """Create a shared receive queue of ISSI 0; with an XRC domain it is an XRC SRQ.
 
     A CQ is optional (0). Sizes above the capabilities get LIM_ERR, pages outside guest memory
@@ -262,7 +264,7 @@ def create_srq(hca: Hca, cmd: layout.CreateSrqIn, out: layout.CreateSrqOut) -> P
 
 
 @command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)
-def arm_rq(hca: Hca, cmd: layout.ArmRqIn, out: layout.ArmRqOut) -> None:
+def arm_rq(hca: Hca, cmd: layout.arm_rq_in, out: layout.arm_rq_out) -> None:
     """Arm the limit; mlx5_ib sends it for an XRQ as well (hw/srq_cmd.c: arm_xrq_cmd).
 
     When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. op_mod 2 means
@@ -274,7 +276,7 @@ def arm_rq(hca: Hca, cmd: layout.ArmRqIn, out: layout.ArmRqOut) -> None:
 
 
 @command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
-def query_srq(hca: Hca, cmd: layout.QuerySrqIn, out: layout.QuerySrqOut) -> None:
+def query_srq(hca: Hca, cmd: layout.query_srq_in, out: layout.query_srq_out) -> None:
     """Return the context of creation with the current limit.
 
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
@@ -285,7 +287,7 @@ def query_srq(hca: Hca, cmd: layout.QuerySrqIn, out: layout.QuerySrqOut) -> None
 
 
 @command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
-def destroy_srq(hca: Hca, cmd: layout.DestroySrqIn, out: layout.DestroySrqOut) -> None:
+def destroy_srq(hca: Hca, cmd: layout.destroy_srq_in, out: layout.destroy_srq_out) -> None:
     """Destroy the queue; refused while a QP receives from it.
 
     The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.

@@ -35,7 +35,7 @@ _MERGING = ("packet_merge_mask", "lro_timeout_period_usecs", "lro_max_ip_payload
 _MODIFIABLE = layout.modify_tir_bitmask.new(self_lb_en=1, hash=1, packet_merge=1)
 
 
-def _check_options(caps: Caps, ctx: layout.Tirc) -> None:
+def _check_options(caps: Caps, ctx: layout.tirc) -> None:
     """Refuse with BAD_PARAM_ERR options, merges or hash fields that are not supported."""
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", name)
@@ -51,7 +51,7 @@ def _check_options(caps: Caps, ctx: layout.Tirc) -> None:
             raise CmdError(Status.BAD_PARAM_ERR, "unknown fields to hash", f"{unknown:#x}")
 
 
-def _hasher(ctx: layout.Tirc) -> FlowHash | None:
+def _hasher(ctx: layout.tirc) -> FlowHash | None:
     """Return the TIR's hash, by inner headers if it selects some of these; None for no hash."""
     inner, outer = ctx.rx_hash_field_selector_inner, ctx.rx_hash_field_selector_outer
     chosen = inner if inner.selected_fields else outer
@@ -69,7 +69,7 @@ def _hasher(ctx: layout.Tirc) -> FlowHash | None:
 
 
 @command(Op.CREATE_TIR, layout.create_tir_in, layout.create_tir_out)
-def create_tir(hca: Hca, cmd: layout.CreateTirIn, out: layout.CreateTirOut) -> None:
+def create_tir(hca: Hca, cmd: layout.create_tir_in, out: layout.create_tir_out) -> None:
     """Create a destination of flow table entries, for the RQ or RQT that it names.
 
     transport_domain 0 means none: a program that creates its own TIR leaves it out (rdma-core's
@@ -92,7 +92,7 @@ def create_tir(hca: Hca, cmd: layout.CreateTirIn, out: layout.CreateTirOut) -> N
 
 
 @command(Op.MODIFY_TIR, layout.modify_tir_in, layout.modify_tir_out)
-def modify_tir(hca: Hca, cmd: layout.ModifyTirIn, out: layout.ModifyTirOut) -> None:
+def modify_tir(hca: Hca, cmd: layout.modify_tir_in, out: layout.modify_tir_out) -> None:
     """Change hash, loopback and merging from the next packet on.
 
     Source: core/en/rss.c, core/en_common.c, core/en/tir.c. Held packets of merge sessions are
@@ -127,7 +127,7 @@ def modify_tir(hca: Hca, cmd: layout.ModifyTirIn, out: layout.ModifyTirOut) -> N
 
 
 @command(Op.QUERY_TIR, layout.query_tir_in, layout.query_tir_out)
-def query_tir(hca: Hca, cmd: layout.QueryTirIn, out: layout.QueryTirOut) -> None:
+def query_tir(hca: Hca, cmd: layout.query_tir_in, out: layout.query_tir_out) -> None:
     """Return the current context.
 
     Refuse an unknown number with BAD_RES_ERR.
@@ -136,7 +136,7 @@ def query_tir(hca: Hca, cmd: layout.QueryTirIn, out: layout.QueryTirOut) -> None
 
 
 @command(Op.DESTROY_TIR, layout.destroy_tir_in, layout.destroy_tir_out)
-def destroy_tir(hca: Hca, cmd: layout.DestroyTirIn, out: layout.DestroyTirOut) -> None:
+def destroy_tir(hca: Hca, cmd: layout.destroy_tir_in, out: layout.destroy_tir_out) -> None:
     """Destroy the TIR; refused while a flow table entry forwards to it.
 
     Deliver the packets of merge sessions. The refusal is BAD_RES_STATE_ERR, as for an unknown

@@ -25,7 +25,7 @@ _PRIO, _STRICT, _AFFINITY = 1 << 0, 1 << 1, 1 << 2
 
 
 @command(Op.CREATE_TIS, layout.create_tis_in, layout.create_tis_out)
-def create_tis(hca: Hca, cmd: layout.CreateTisIn, out: layout.CreateTisOut) -> None:
+def create_tis(hca: Hca, cmd: layout.create_tis_in, out: layout.create_tis_out) -> None:
     """Create a TIS: priority and transport domain of the send queues that name it.
 
     Every sent frame needs a TIS. A process may have one if its user context has the right to send
@@ -73,7 +73,7 @@ def _underlay(hca: Hca, number: int) -> Qp | None:
 
 
 @command(Op.MODIFY_TIS, layout.modify_tis_in, layout.modify_tis_out)
-def modify_tis(hca: Hca, cmd: layout.ModifyTisIn, out: layout.ModifyTisOut) -> None:
+def modify_tis(hca: Hca, cmd: layout.modify_tis_in, out: layout.modify_tis_out) -> None:
     """Change the priority, or the port of a LAG.
 
     Source: qp.c: modify_raw_packet_eth_prio, modify_raw_packet_tx_affinity. Refuse another field,
@@ -97,7 +97,7 @@ def modify_tis(hca: Hca, cmd: layout.ModifyTisIn, out: layout.ModifyTisOut) -> N
 
 
 @command(Op.QUERY_TIS, layout.query_tis_in, layout.query_tis_out)
-def query_tis(hca: Hca, cmd: layout.QueryTisIn, out: layout.QueryTisOut) -> None:
+def query_tis(hca: Hca, cmd: layout.query_tis_in, out: layout.query_tis_out) -> None:
     """Return the current context.
 
     Refuse an unknown number with BAD_RES_ERR.
@@ -106,6 +106,6 @@ def query_tis(hca: Hca, cmd: layout.QueryTisIn, out: layout.QueryTisOut) -> None
 
 
 @command(Op.DESTROY_TIS, layout.destroy_tis_in, layout.destroy_tis_out)
-def destroy_tis(hca: Hca, cmd: layout.DestroyTisIn, out: layout.DestroyTisOut) -> None:
+def destroy_tis(hca: Hca, cmd: layout.destroy_tis_in, out: layout.destroy_tis_out) -> None:
     """Destroy the TIS; refused while a send queue names it."""
     hca.tises.remove(cmd.tisn)

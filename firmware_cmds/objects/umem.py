@@ -47,7 +47,7 @@ A umem may have a million page entries, so their lowest bytes are checked togeth
 
 
 @command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
-def create_uctx(hca: Hca, cmd: layout.CreateUctxIn, out: layout.CreateUctxOut) -> None:
+def create_uctx(hca: Hca, cmd: layout.create_uctx_in, out: layout.create_uctx_out) -> None:
     """Create a user context with the rights ``cap``, of those in the HCA's uctx_cap.
 
     Refuse another bit with BAD_PARAM_ERR, and the command with LIM_ERR when no uid is free.
@@ -58,7 +58,7 @@ def create_uctx(hca: Hca, cmd: layout.CreateUctxIn, out: layout.CreateUctxOut) -
 
 
 @command(Op.DESTROY_UCTX, layout.destroy_uctx_in, layout.destroy_uctx_out)
-def destroy_uctx(hca: Hca, cmd: layout.DestroyUctxIn, out: layout.DestroyUctxOut) -> None:
+def destroy_uctx(hca: Hca, cmd: layout.destroy_uctx_in, out: layout.destroy_uctx_out) -> None:
     """Destroy the context; refused while it owns an object, because uids are reused.
 
     The refusal is BAD_RES_STATE_ERR, as for an unknown uid.
@@ -70,7 +70,9 @@ def destroy_uctx(hca: Hca, cmd: layout.DestroyUctxIn, out: layout.DestroyUctxOut
 
 
 @command(Op.CREATE_UMEM, layout.create_umem_in, layout.create_umem_out)
-def create_umem(hca: Hca, cmd: layout.CreateUmemIn, out: layout.CreateUmemOut) -> Portions[None]:
+def create_umem(
+    hca: Hca, cmd: layout.create_umem_in, out: layout.create_umem_out
+) -> Portions[None]:
     """Register pages with rights in their low bits; data starts at byte ``page_offset``.
 
     Refuse with BAD_INP_LEN_ERR a list shorter than num_of_mtt. Refuse with BAD_PARAM_ERR an empty
@@ -116,7 +118,7 @@ def _take_rights(pages: array[int]) -> Portions[bool]:
 
 
 @command(Op.DESTROY_UMEM, layout.destroy_umem_in, layout.destroy_umem_out)
-def destroy_umem(hca: Hca, cmd: layout.DestroyUmemIn, out: layout.DestroyUmemOut) -> None:
+def destroy_umem(hca: Hca, cmd: layout.destroy_umem_in, out: layout.destroy_umem_out) -> None:
     """Deregister the memory; refused while a queue or a key uses it."""
     hca.umems.remove(cmd.umem_id)
 

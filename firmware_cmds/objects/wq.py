@@ -20,8 +20,8 @@ from layouts.rings.cqe import SCATTER_32_BYTES, SCATTER_64_BYTES
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
-    from layouts.codec import View
-    from layouts.objects.srq import Wq
+    from layouts.objects.srq import wq
+    from layouts.prm import Prm
 
 StateT = TypeVar("StateT", RqState, SqState)
 
@@ -95,13 +95,13 @@ def real_time(ts_format: int, supported: int) -> bool:
     return ts_format == _REAL_TIME
 
 
-def refuse_set(ctx: View, names: tuple[str, ...]) -> None:
+def refuse_set(ctx: Prm, names: tuple[str, ...]) -> None:
     """Raise BAD_PARAM_ERR when the context sets one of ``names``, which are not built."""
     if name := first_set(ctx, names):
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", name)
 
 
-def refuse_to_processes(hca: Hca, ctx: View, names: tuple[str, ...]) -> None:
+def refuse_to_processes(hca: Hca, ctx: Prm, names: tuple[str, ...]) -> None:
     """Raise BAD_PARAM_ERR when a process sets a field reserved for the driver's own queues."""
     if hca.caller.uid != DRIVER_UID:
         refuse_set(ctx, names)
@@ -130,7 +130,7 @@ def check_end_padding(ctx: HasEndPadding) -> None:
         )
 
 
-def work_queue(hca: Hca, wq: Wq, *, is_sq: bool = False) -> Portions[WorkQueue]:
+def work_queue(hca: Hca, wq: wq, *, is_sq: bool = False) -> Portions[WorkQueue]:
     """Return the queue that the context and the page list behind it describe.
 
     OpenBSD's if_mcx.c gives a send queue the address of its record's second word, where it writes

@@ -27,7 +27,7 @@ _NOT_BUILT = ("rlkey", "dc")
 """Fields of xrqc that are not built: the second has a capability bit, which is not set."""
 
 
-def _check(caps: Caps, ctx: layout.Xrqc) -> None:
+def _check(caps: Caps, ctx: layout.xrqc) -> None:
     """Refuse a topology, offload or option that is not supported with BAD_PARAM_ERR.
 
     A tag list above log_tag_matching_list_sz gets LIM_ERR.
@@ -46,7 +46,7 @@ def _check(caps: Caps, ctx: layout.Xrqc) -> None:
 
 
 @command(Op.CREATE_XRQ, layout.create_xrq_in, layout.create_xrq_out)
-def create_xrq(hca: Hca, cmd: layout.CreateXrqIn, out: layout.CreateXrqOut) -> Portions[None]:
+def create_xrq(hca: Hca, cmd: layout.create_xrq_in, out: layout.create_xrq_out) -> Portions[None]:
     """Create a queue with an empty tag list: a list of WQEs (mlx5_ib), or a ring (UCX).
 
     Refuse an unsupported topology, offload or option with BAD_PARAM_ERR, sizes above the
@@ -64,7 +64,7 @@ def create_xrq(hca: Hca, cmd: layout.CreateXrqIn, out: layout.CreateXrqOut) -> P
 
 
 @command(Op.ARM_XRQ, layout.arm_xrq_in, layout.arm_xrq_out)
-def arm_xrq(hca: Hca, cmd: layout.ArmXrqIn, out: layout.ArmXrqOut) -> None:
+def arm_xrq(hca: Hca, cmd: layout.arm_xrq_in, out: layout.arm_xrq_out) -> None:
     """Arm the limit.
 
     When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Refuse with
@@ -74,7 +74,7 @@ def arm_xrq(hca: Hca, cmd: layout.ArmXrqIn, out: layout.ArmXrqOut) -> None:
 
 
 @command(Op.QUERY_XRQ, layout.query_xrq_in, layout.query_xrq_out)
-def query_xrq(hca: Hca, cmd: layout.QueryXrqIn, out: layout.QueryXrqOut) -> None:
+def query_xrq(hca: Hca, cmd: layout.query_xrq_in, out: layout.query_xrq_out) -> None:
     """Return the context of creation with the current limit and tag counts.
 
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
@@ -85,7 +85,7 @@ def query_xrq(hca: Hca, cmd: layout.QueryXrqIn, out: layout.QueryXrqOut) -> None
 
 
 @command(Op.DESTROY_XRQ, layout.destroy_xrq_in, layout.destroy_xrq_out)
-def destroy_xrq(hca: Hca, cmd: layout.DestroyXrqIn, out: layout.DestroyXrqOut) -> None:
+def destroy_xrq(hca: Hca, cmd: layout.destroy_xrq_in, out: layout.destroy_xrq_out) -> None:
     """Destroy the queue; refused while a QP receives from it, as each rendezvous does.
 
     The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.

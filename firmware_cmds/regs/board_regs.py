@@ -29,11 +29,11 @@ _NAME_BYTES = 8
 _IB_LANES = 4
 
 
-def _mtcap(_hca: Hca, reg: module_regs.MtcapReg) -> None:
+def _mtcap(_hca: Hca, reg: module_regs.mtcap_reg) -> None:
     reg.sensor_count, reg.sensor_map = 1, 1 << _ASIC
 
 
-def _mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
+def _mtmp(hca: Hca, reg: module_regs.mtmp_reg) -> None:
     """Fill in a sensor's temperatures; ``mtr`` resets its maximum.
 
     The cable has no sensor: 0. Refuse another sensor_index with BAD_PARAM_ERR.
@@ -54,7 +54,7 @@ def _mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
     reg.sensor_name_lo = int.from_bytes(name[4:], "big")
 
 
-def _set_mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
+def _set_mtmp(hca: Hca, reg: module_regs.mtmp_reg) -> None:
     """Accept ``mte`` (record the maximum temperature), which the sensor always does.
 
     Refuse a sensor other than the chip and the module with BAD_PARAM_ERR.
@@ -62,7 +62,7 @@ def _set_mtmp(hca: Hca, reg: module_regs.MtmpReg) -> None:
     _mtmp(hca, reg)
 
 
-def _mpcnt(_hca: Hca, reg: port_counters.MpcntReg) -> None:
+def _mpcnt(_hca: Hca, reg: port_counters.mpcnt_reg) -> None:
     """Fill in the PCIe counters, which are all 0.
 
     The link loses nothing, no request on it waits, and it never leaves L0. FreeBSD's mlx5en reads
@@ -75,7 +75,7 @@ def _mpcnt(_hca: Hca, reg: port_counters.MpcntReg) -> None:
     reg.counter_set = bytes(counters).ljust(len(reg.counter_set), b"\0")
 
 
-def _mpein(hca: Hca, reg: layout.MpeinReg) -> None:
+def _mpein(hca: Hca, reg: layout.mpein_reg) -> None:
     """Fill in the state of the PCIe link.
 
     The slot advertises no power (pwr_status 0).
@@ -88,7 +88,7 @@ def _mpein(hca: Hca, reg: layout.MpeinReg) -> None:
     reg.pwr_status = reg.pci_power = 0
 
 
-def _pmlp(hca: Hca, reg: module_regs.PmlpReg) -> None:
+def _pmlp(hca: Hca, reg: module_regs.pmlp_reg) -> None:
     """Fill in the lane map: all lanes of the port lead to module 0."""
     is_ethernet = hca.model.port_type is PortType.ETH
     lanes = hca.eth.modes.lanes if is_ethernet else _IB_LANES

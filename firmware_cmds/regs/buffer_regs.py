@@ -23,14 +23,14 @@ _BUFFER_BITS = 4
 _BUFFER_MASK = 0xF
 
 
-def _pptb(hca: Hca, reg: layout.PptbReg) -> None:
+def _pptb(hca: Hca, reg: layout.pptb_reg) -> None:
     """Fill in the buffer of each priority; untagged frames are priority 0."""
     table = hca.eth.buffers.of_priority
     reg.prio_x_buff = sum(number << _BUFFER_BITS * prio for prio, number in enumerate(table))
     reg.untagged_buff, reg.ctrl_buff = table[0], 0
 
 
-def _set_pptb(hca: Hca, reg: layout.PptbReg) -> None:
+def _set_pptb(hca: Hca, reg: layout.pptb_reg) -> None:
     """Set the buffers of the priorities in the mask ``pm``.
 
     Refuse a buffer that does not exist with BAD_PARAM_ERR; no priority is then changed.
@@ -46,7 +46,7 @@ def _set_pptb(hca: Hca, reg: layout.PptbReg) -> None:
     _pptb(hca, reg)
 
 
-def _pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
+def _pbmc(hca: Hca, reg: layout.pbmc_reg) -> None:
     """Fill in sizes and thresholds, in cells."""
     reg.port_buffer_size = port_buffers.CELLS
     for entry, buffer in zip(reg.buffer, hca.eth.buffers.buffers):
@@ -54,7 +54,7 @@ def _pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
         entry.xoff_threshold, entry.xon_threshold = buffer.xoff, buffer.xon
 
 
-def _set_pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
+def _set_pbmc(hca: Hca, reg: layout.pbmc_reg) -> None:
     """Set sizes and thresholds of all receive buffers, in cells; fill in the result.
 
     Refuse with BAD_PARAM_ERR more than the port's memory, and thresholds of a lossless buffer that
@@ -78,7 +78,7 @@ def _set_pbmc(hca: Hca, reg: layout.PbmcReg) -> None:
     _pbmc(hca, reg)
 
 
-def _sbcam(_hca: Hca, reg: layout.SbcamReg) -> None:
+def _sbcam(_hca: Hca, reg: layout.sbcam_reg) -> None:
     """Fill in the unit of sizes, and the size of the shared buffer."""
     reg.cap_total_buffer_size = port_buffers.CELLS
     reg.cap_cell_size = port_buffers.CELL_BYTES
@@ -86,7 +86,7 @@ def _sbcam(_hca: Hca, reg: layout.SbcamReg) -> None:
     reg.cap_num_pool_supported = port_buffers.POOLS
 
 
-def _pool_of(buffers: PortBuffers, reg: layout.SbprReg) -> Pool:
+def _pool_of(buffers: PortBuffers, reg: layout.sbpr_reg) -> Pool:
     """Return the pool of a direction and number.
 
     Descriptors (``desc``) have no pools of their own; they share those of cells. Raises
@@ -98,13 +98,13 @@ def _pool_of(buffers: PortBuffers, reg: layout.SbprReg) -> Pool:
     return pool
 
 
-def _sbpr(hca: Hca, reg: layout.SbprReg) -> None:
+def _sbpr(hca: Hca, reg: layout.sbpr_reg) -> None:
     pool = _pool_of(hca.eth.buffers, reg)
     reg.size, reg.infi_size, reg.mode = pool.size, pool.infinite, pool.mode
     reg.buff_occupancy = reg.max_buff_occupancy = reg.ext_buff_occupancy = 0
 
 
-def _set_sbpr(hca: Hca, reg: layout.SbprReg) -> None:
+def _set_sbpr(hca: Hca, reg: layout.sbpr_reg) -> None:
     """Set a pool's size, mode and infinity; refuse a size above the memory with BAD_PARAM_ERR."""
     pool = _pool_of(hca.eth.buffers, reg)
     if reg.size > port_buffers.CELLS:
@@ -115,13 +115,13 @@ def _set_sbpr(hca: Hca, reg: layout.SbprReg) -> None:
     _sbpr(hca, reg)
 
 
-def _quota_key(reg: layout.SbcmReg) -> tuple[int, int]:
+def _quota_key(reg: layout.sbcm_reg) -> tuple[int, int]:
     if reg.pg_buff >= port_buffers.NETWORK_BUFFERS or reg.dir >= port_buffers.DIRECTIONS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such receive buffer", f"{reg.pg_buff}")
     return reg.dir, reg.pg_buff
 
 
-def _sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
+def _sbcm(hca: Hca, reg: layout.sbcm_reg) -> None:
     """Fill in the quota of a receive buffer in a pool; without a setting, the default one."""
     share = hca.eth.buffers.shares.get(_quota_key(reg), BufferQuota())
     reg.pool, reg.infi_max = share.pool, share.infinite
@@ -129,7 +129,7 @@ def _sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
     reg.exc = reg.buff_occupancy = reg.max_buff_occupancy = 0
 
 
-def _set_sbcm(hca: Hca, reg: layout.SbcmReg) -> None:
+def _set_sbcm(hca: Hca, reg: layout.sbcm_reg) -> None:
     """Set a receive buffer's quota in a pool; an unknown pool or buffer gets BAD_PARAM_ERR."""
     key = _quota_key(reg)
     if reg.pool >= port_buffers.POOLS:

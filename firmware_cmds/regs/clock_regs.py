@@ -46,7 +46,7 @@ def _signed(word: int) -> int:
     return word - _WORDS if word & _SIGN else word
 
 
-def _mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
+def _mtutc(hca: Hca, reg: layout.mtutc_reg) -> None:
     """Fill in the time of day and log_max_freq_adjustment, the largest frequency adjustment.
 
     Refuse with BAD_PARAM_ERR without a real-time clock.
@@ -57,7 +57,7 @@ def _mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
     reg.utc_sec, reg.utc_nsec = seconds & 0xFFFFFFFF, rest
 
 
-def _set_mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
+def _set_mtutc(hca: Hca, reg: layout.mtutc_reg) -> None:
     """Set the time, adjust it, or change the clock's frequency.
 
     Only the manager may write it. Scheduled pulses follow the change. Refuse with BAD_PARAM_ERR an
@@ -78,7 +78,7 @@ def _set_mtutc(hca: Hca, reg: layout.MtutcReg) -> None:
     pulses.clock_changed(hca)
 
 
-def _correction(reg: layout.MtutcReg) -> int:
+def _correction(reg: layout.mtutc_reg) -> int:
     """Return the correction in units of 1 / (1000000 << 16).
 
     Raises BAD_PARAM_ERR for unknown units, and for more than 67 ms in a second.
@@ -103,7 +103,7 @@ def _pin(hca: Hca, number: int) -> Pin:
     return hca.pins[number]
 
 
-def _mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
+def _mtpps(hca: Hca, reg: layout.mtpps_reg) -> None:
     """Fill in the pins' capabilities, and the function of one pin.
 
     Refuse an unknown pin with BAD_PARAM_ERR, and any without the capability pps.
@@ -121,7 +121,7 @@ def _mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
     reg.out_pulse_duration_ns = pin.duration_ns
 
 
-def _set_mtpps(hca: Hca, reg: layout.MtppsReg) -> None:
+def _set_mtpps(hca: Hca, reg: layout.mtpps_reg) -> None:
     """Set the fields that ``field_select`` names, and start or stop the pulses.
 
     Refuse with BAD_PARAM_ERR an unknown pin or mode, and the values that _check_pulses refuses.
@@ -164,12 +164,12 @@ def _check_pulses(pin: Pin, period: int | None, duration: int | None) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "pulses longer than their period", f"{new_duration}")
 
 
-def _mtppse(hca: Hca, reg: layout.MtppseReg) -> None:
+def _mtppse(hca: Hca, reg: layout.mtppse_reg) -> None:
     pin = _pin(hca, reg.pin)
     reg.event_generation_mode, reg.event_arm = pin.events, 0
 
 
-def _set_mtppse(hca: Hca, reg: layout.MtppseReg) -> None:
+def _set_mtppse(hca: Hca, reg: layout.mtppse_reg) -> None:
     """Set whether the driver gets events of a pin's pulses: never, always, or for the next one.
 
     Refuse an unknown pin or mode with BAD_PARAM_ERR.

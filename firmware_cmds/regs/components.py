@@ -20,7 +20,7 @@ from layouts.regs.port_regs import mcam_access_reg, mcam_enhanced_features
 if TYPE_CHECKING:
     from emu.device.models import Model
     from emu.device.state.hca import Hca
-    from layouts.regs.port_regs import McamReg
+    from layouts.regs.port_regs import mcam_reg
 
 BOOT_IMAGE = 1
 """Identifier of a component (core/fw.c: MCQS_IDENTIFIER_BOOT_IMG); its index is 0, the only one."""
@@ -36,7 +36,7 @@ class InfoType(IntEnum):
     VERSION = 1
 
 
-def mcam(hca: Hca, reg: McamReg) -> None:
+def mcam(hca: Hca, reg: mcam_reg) -> None:
     """Fill in the supported management registers and features, a bit each.
 
     Other groups are left as zeros.
@@ -59,7 +59,7 @@ def mcam(hca: Hca, reg: McamReg) -> None:
         reg.mng_feature_cap_mask = bytes(features)
 
 
-def mcqs(hca: Hca, reg: layout.McqsReg) -> None:
+def mcqs(hca: Hca, reg: layout.mcqs_reg) -> None:
     """Fill in a component's state: the boot image, in use and not being updated.
 
     Refuse another component_index than 0 with BAD_PARAM_ERR.
@@ -69,7 +69,7 @@ def mcqs(hca: Hca, reg: layout.McqsReg) -> None:
     reg.identifier = BOOT_IMAGE
 
 
-def mcqi(hca: Hca, reg: layout.McqiReg) -> None:
+def mcqi(hca: Hca, reg: layout.mcqi_reg) -> None:
     """Fill in ``data_size`` bytes of information about a component.
 
     ``read_pending_component`` requests the version that the next reset activates: the same one. A
@@ -96,7 +96,7 @@ def mcqi(hca: Hca, reg: layout.McqiReg) -> None:
     reg.buf[at : at + len(data)] = data
 
 
-def mgir(hca: Hca, reg: layout.MgirReg) -> None:
+def mgir(hca: Hca, reg: layout.mgir_reg) -> None:
     """Fill in a summary of adapter and firmware, for tools (mstflint, mstlink, mstreg)."""
     model = hca.model
     reg.device_id = model.identity.device_id
@@ -107,14 +107,14 @@ def mgir(hca: Hca, reg: layout.MgirReg) -> None:
     reg.extended_sub_minor = model.fw_subminor
 
 
-def mfrl(_hca: Hca, _reg: layout.MfrlReg) -> None:
+def mfrl(_hca: Hca, _reg: layout.mfrl_reg) -> None:
     """Fill in zeros: no kind of reset activates other firmware.
 
     Linux 6.1 reads it without checking MCAM.
     """
 
 
-def _check_index(reg: layout.McqsReg | layout.McqiReg) -> None:
+def _check_index(reg: layout.mcqs_reg | layout.mcqi_reg) -> None:
     """Refuse another component than the boot image, index 0, with BAD_PARAM_ERR."""
     if reg.component_index:
         raise CmdError(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from emu.device.objects.object import Object
     from emu.device.objects.table import Numbers
     from emu.device.state.hca import Hca
-    from layouts.codec import View
+    from layouts.prm import Prm
 
 _FIRST_TYPE = 0x1000
 _PROGRESS = Struct(">II")
@@ -75,7 +75,7 @@ class Source:
 
 
 def _query(
-    handler: Callable[[Hca, InT, OutT], object], asks: Prm[InT], answers: Prm[OutT], name: str
+    handler: Callable[[Hca, InT, OutT], object], asks: type[InT], answers: type[OutT], name: str
 ) -> Callable[[Hca, int], Contents]:
     """Return a source whose bytes are the output of a query command for the object.
 
@@ -93,7 +93,7 @@ def _query(
     return read
 
 
-def _set(cmd: View, name: str, index: int) -> None:
+def _set(cmd: Prm, name: str, index: int) -> None:
     """Set a field; raise MissingError for a value wider than the field."""
     try:
         setattr(cmd, name, index)

@@ -42,14 +42,14 @@ _MODULE_NOT_SUPPORTED = 2
 """Value of mcia_reg.status: the page, address or offset does not exist (MLX5_MCIA_STATUS_*)."""
 
 
-def _pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
+def _pmtu(hca: Hca, reg: layout.pmtu_reg) -> None:
     """Fill in the hardware MTUs: frames with a VLAN tag and their check sequence."""
     port = hca.eth
     reg.max_mtu = port.max_mtu
     reg.admin_mtu = reg.oper_mtu = port.admin_mtu
 
 
-def _set_pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
+def _set_pmtu(hca: Hca, reg: layout.pmtu_reg) -> None:
     """Set admin_mtu; refuse one below 64 or above max_mtu with BAD_PARAM_ERR."""
     port = hca.eth
     if not MIN_MTU <= reg.admin_mtu <= port.max_mtu:
@@ -60,7 +60,7 @@ def _set_pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
     _pmtu(hca, reg)
 
 
-def _pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
+def _pfcc(hca: Hca, reg: port_regs.pfcc_reg) -> None:
     """Fill in whether pause frames are sent and obeyed, for all traffic (PAUSE) or by priority
     (PFC).
     """
@@ -71,7 +71,7 @@ def _pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
     reg.device_stall_minor_watermark = flow.minor_ms
 
 
-def _set_pfcc(hca: Hca, reg: port_regs.PfccReg) -> None:
+def _set_pfcc(hca: Hca, reg: port_regs.pfcc_reg) -> None:
     """Set the fields that the masks select.
 
     PAUSE and PFC exclude each other (IEEE 802.1Q 36.1), so PAUSE disables PFC. Linux writes PFC
@@ -99,7 +99,7 @@ def _masked(old: int, new: int, mask: int) -> int:
     return old & ~mask | new & mask
 
 
-def _pcam(hca: Hca, reg: port_regs.PcamReg) -> None:
+def _pcam(hca: Hca, reg: port_regs.pcam_reg) -> None:
     """Fill in the port's registers and features, a bit each; other groups are empty."""
     if reg.access_reg_group == _REGISTERS_5000:
         mask = port_regs.pcam_regs_5000_to_507f.new(ppcnt=1, pplm=1, pbmc=1, pptb=1)
@@ -114,7 +114,7 @@ def _pcam(hca: Hca, reg: port_regs.PcamReg) -> None:
         reg.feature_cap_mask = bytes(features)
 
 
-def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
+def _ppcnt(hca: Hca, reg: layout.ppcnt_reg) -> None:
     """Fill in one group of counters (``emu.device.port.eth.counter_groups``).
 
     ``clr`` zeroes them after the read. Refuse an unknown group or priority with BAD_PARAM_ERR.
@@ -129,7 +129,7 @@ def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
 
 
-def _pmaos(hca: Hca, reg: module_regs.PmaosReg) -> None:
+def _pmaos(hca: Hca, reg: module_regs.pmaos_reg) -> None:
     """Fill in whether a module is present (illumos' mlxcx: mlxcx_mac_txr_info).
 
     Refuse another module than 0 with BAD_PARAM_ERR.
@@ -140,7 +140,7 @@ def _pmaos(hca: Hca, reg: module_regs.PmaosReg) -> None:
     reg.oper_status = module_status(hca)
 
 
-def _mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
+def _mlcr(hca: Hca, reg: port_regs.mlcr_reg) -> None:
     """Fill in the number of seconds for which the port's LED still blinks.
 
     0 means that it does not blink, 0xFFFF that it blinks without end.
@@ -153,7 +153,7 @@ def _mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
         reg.beacon_remain = min(max(rest, 0), _FOREVER - 1)
 
 
-def _set_mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
+def _set_mlcr(hca: Hca, reg: port_regs.mlcr_reg) -> None:
     """Start or stop the LED.
 
     ``ethtool --identify`` writes the endless duration, then 0 (en_ethtool.c: set_phys_id). Write a
@@ -166,7 +166,7 @@ def _set_mlcr(hca: Hca, reg: port_regs.MlcrReg) -> None:
     _mlcr(hca, reg)
 
 
-def _mcia(hca: Hca, reg: module_regs.MciaReg) -> None:
+def _mcia(hca: Hca, reg: module_regs.mcia_reg) -> None:
     """Fill in bytes of the module's EEPROM; the status field reports bytes that do not exist.
 
     No access is refused: status is 2 for another module, I2C address or range. The diagnostics

@@ -27,12 +27,12 @@ _FRAME_COUNTERS = frozenset(
 )
 
 
-def _pcap(hca: Hca, reg: layout.PcapReg) -> None:
+def _pcap(hca: Hca, reg: layout.pcap_reg) -> None:
     """Fill in the InfiniBand PortInfo capability mask, in the last of four words."""
     reg.port_capability_mask[3] = hca.ib.cap_mask1
 
 
-def _set_pcap(hca: Hca, reg: layout.PcapReg) -> None:
+def _set_pcap(hca: Hca, reg: layout.pcap_reg) -> None:
     """Set the stack's capability bits, where the port has no ib_virt.
 
     The driver puts the mask into the first word (core/port.c:mlx5_set_port_caps). The mask includes
@@ -42,11 +42,11 @@ def _set_pcap(hca: Hca, reg: layout.PcapReg) -> None:
     port.cap_mask1 = port.cap_mask1 & ~SETTABLE_CAPS | given & SETTABLE_CAPS
 
 
-def _pmtu(hca: Hca, reg: layout.PmtuReg) -> None:
+def _pmtu(hca: Hca, reg: layout.pmtu_reg) -> None:
     reg.max_mtu = reg.admin_mtu = reg.oper_mtu = hca.ib.mtu
 
 
-def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
+def _ptys(hca: Hca, reg: layout.ptys_reg) -> None:
     """Fill in width and speed of the InfiniBand link (mlx5 encoding, one bit each).
 
     Leave it zero for another proto_mask. The active width and speed are 0 while the link is down.
@@ -66,7 +66,7 @@ def _speeds(model: Model) -> int:
     return sum(speed for speed in IbSpeed if speed <= model.ib_proto_oper)
 
 
-def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
+def _set_ptys(hca: Hca, reg: layout.ptys_reg) -> None:
     """Set the allowed speeds, or allow all; the link uses the fastest.
 
     iPXE requests SDR while it boots (golan.c: golan_set_link_speed). Refuse another proto_mask, or
@@ -84,12 +84,12 @@ def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
     _ptys(hca, reg)
 
 
-def _pvlc(hca: Hca, reg: layout.PvlcReg) -> None:
+def _pvlc(hca: Hca, reg: layout.pvlc_reg) -> None:
     """Fill in the virtual lanes, as code 4: VL0 to VL7."""
     reg.vl_hw_cap = reg.vl_admin = reg.vl_operational = 4
 
 
-def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
+def _ppcnt(hca: Hca, reg: layout.ppcnt_reg) -> None:
     """Fill in error counters of the link: link downs, and the errors that faults inject.
 
     ethtool of an IPoIB interface also requests frame counters (core/ipoib/ipoib.c:
@@ -112,7 +112,7 @@ def _ppcnt(hca: Hca, reg: layout.PpcntReg) -> None:
         hca.ib.ppcnt_base = hca.ib.failures()
 
 
-def _ib_port_counters(failures: Counter[str]) -> layout.IbPortCntrsGrpDataLayout:
+def _ib_port_counters(failures: Counter[str]) -> layout.ib_port_cntrs_grp_data_layout:
     """Return the counters, each of which stops at its maximum (IBTA 16.1.3.5)."""
     counters = layout.ib_port_cntrs_grp_data_layout.new()
     for field in layout.ib_port_cntrs_grp_data_layout.fields:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MBPS_PER_RATE = 100
 
 
-def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
+def _ptys(hca: Hca, reg: layout.ptys_reg) -> None:
     """Fill in the supported modes, the modes that the driver has chosen, and the active one.
 
     An extended port also reports its modes as legacy masks. Of the two masks of the choice one is
@@ -49,7 +49,7 @@ def _ptys(hca: Hca, reg: layout.PtysReg) -> None:
         reg.eth_proto_lp_advertise = extended or legacy
 
 
-def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
+def _set_ptys(hca: Hca, reg: layout.ptys_reg) -> None:
     """Set the allowed modes; an empty mask means that the port chooses.
 
     Refuse another proto_mask, or a mode that the port does not have, with BAD_PARAM_ERR.
@@ -72,7 +72,7 @@ def _set_ptys(hca: Hca, reg: layout.PtysReg) -> None:
     _ptys(hca, reg)
 
 
-def _pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
+def _pplm(hca: Hca, reg: port_regs.pplm_reg) -> None:
     """Fill in error correction: supported codes of each mode, the chosen one, the active one.
 
     The active one is 0 while the link is down.
@@ -86,7 +86,7 @@ def _pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
     reg.fec_mode_active = active if hca.vport.is_up else 0
 
 
-def _set_pplm(hca: Hca, reg: port_regs.PplmReg) -> None:
+def _set_pplm(hca: Hca, reg: port_regs.pplm_reg) -> None:
     """Set the code of each supported mode; 0 means that the port chooses.
 
     Refuse an unsupported code, or two for one mode, with BAD_PARAM_ERR.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-def _pcmr(hca: Hca, reg: port_regs.PcmrReg) -> None:
+def _pcmr(hca: Hca, reg: port_regs.pcmr_reg) -> None:
     """Fill in whether the frame check sequence is checked; nothing else can be configured."""
     reg.entropy_force_cap = reg.entropy_calc_cap = reg.entropy_gre_calc_cap = 0
     reg.entropy_force = reg.entropy_calc = reg.entropy_gre_calc = 0
@@ -25,7 +25,7 @@ def _pcmr(hca: Hca, reg: port_regs.PcmrReg) -> None:
     reg.fcs_chk = hca.eth.checks_fcs
 
 
-def _set_pcmr(hca: Hca, reg: port_regs.PcmrReg) -> None:
+def _set_pcmr(hca: Hca, reg: port_regs.pcmr_reg) -> None:
     """Set whether frames are checked; other bits have no capability and no effect."""
     hca.eth.checks_fcs = bool(reg.fcs_chk)
     _pcmr(hca, reg)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-def _paos(hca: Hca, reg: layout.PaosReg) -> None:
+def _paos(hca: Hca, reg: layout.paos_reg) -> None:
     """Fill in the driver's setting and the port's state."""
     reg.admin_status = PortStatus.UP if hca.port.admin_up else PortStatus.DOWN
     reg.oper_status = PortStatus.UP if hca.vport.is_up else PortStatus.DOWN
 
 
-def _set_paos(hca: Hca, reg: layout.PaosReg) -> None:
+def _set_paos(hca: Hca, reg: layout.paos_reg) -> None:
     """Enable or disable the port, if ``ase`` is set; the change of the link raises an event.
 
     The manager owns the port: a write from a function behind its switch has no effect. Its driver

@@ -20,7 +20,7 @@ from layouts.regs.port_regs import qcam_reg
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.regs.port_regs import QcamReg
+    from layouts.regs.port_regs import qcam_reg
 
 _REGISTERS = 0
 _BPS = {0: 0, 3: 100_000_000, 4: 1_000_000_000}
@@ -29,7 +29,7 @@ _BPS = {0: 0, 3: 100_000_000, 4: 1_000_000_000}
 _TRUSTED = (TrustState.PCP, TrustState.DSCP)
 
 
-def _qcam(_hca: Hca, reg: QcamReg) -> None:
+def _qcam(_hca: Hca, reg: qcam_reg) -> None:
     """Fill in the registers of DSCP priorities; there are no further features.
 
     Other groups are left as zeros.
@@ -39,12 +39,12 @@ def _qcam(_hca: Hca, reg: QcamReg) -> None:
         reg.qos_access_reg_cap_mask = bytes(mask)
 
 
-def _qpts(hca: Hca, reg: layout.QptsReg) -> None:
+def _qpts(hca: Hca, reg: layout.qpts_reg) -> None:
     """Fill in the source of a frame's priority: its VLAN tag or its DSCP."""
     reg.trust_state = TrustState.DSCP if hca.eth.qos.trusts_dscp else TrustState.PCP
 
 
-def _set_qpts(hca: Hca, reg: layout.QptsReg) -> None:
+def _set_qpts(hca: Hca, reg: layout.qpts_reg) -> None:
     """Set the source of a frame's priority; refuse an unknown trust_state with BAD_PARAM_ERR."""
     if reg.trust_state not in _TRUSTED:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown trust_state", f"{reg.trust_state}")
@@ -52,13 +52,13 @@ def _set_qpts(hca: Hca, reg: layout.QptsReg) -> None:
     _qpts(hca, reg)
 
 
-def _qpdpm(hca: Hca, reg: layout.QpdpmReg) -> None:
+def _qpdpm(hca: Hca, reg: layout.qpdpm_reg) -> None:
     """Fill in the priority of each DSCP."""
     for entry, priority in zip(reg.dscp, hca.eth.qos.dscp_to_priority):
         entry.e, entry.prio = 0, priority
 
 
-def _set_qpdpm(hca: Hca, reg: layout.QpdpmReg) -> None:
+def _set_qpdpm(hca: Hca, reg: layout.qpdpm_reg) -> None:
     """Set the entries that have ``e`` set.
 
     Refuse a priority above 7 with BAD_PARAM_ERR; no entry is then changed.
@@ -73,18 +73,18 @@ def _set_qpdpm(hca: Hca, reg: layout.QpdpmReg) -> None:
     _qpdpm(hca, reg)
 
 
-def _check_port(reg: layout.QtctReg | layout.QetcReg) -> None:
+def _check_port(reg: layout.qtct_reg | layout.qetc_reg) -> None:
     if reg.port_number > 1:
         raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{reg.port_number}")
 
 
-def _qtct(hca: Hca, reg: layout.QtctReg) -> None:
+def _qtct(hca: Hca, reg: layout.qtct_reg) -> None:
     """Fill in the traffic class of a priority."""
     _check_port(reg)
     reg.tclass = hca.eth.qos.priority_to_class[reg.prio]
 
 
-def _set_qtct(hca: Hca, reg: layout.QtctReg) -> None:
+def _set_qtct(hca: Hca, reg: layout.qtct_reg) -> None:
     """Set the traffic class of a priority; send queues take its rate over the next rounds."""
     _check_port(reg)
     hca.eth.qos.priority_to_class[reg.prio] = reg.tclass
@@ -92,7 +92,7 @@ def _set_qtct(hca: Hca, reg: layout.QtctReg) -> None:
         pacing.apply_to_all(node)
 
 
-def _qetcr(hca: Hca, reg: layout.QetcReg) -> None:
+def _qetcr(hca: Hca, reg: layout.qetc_reg) -> None:
     """Fill in groups, shares and limits of the traffic classes; the port has none of its own.
 
     Refuse another port_number than 0 or 1 with BAD_PARAM_ERR.
@@ -104,7 +104,7 @@ def _qetcr(hca: Hca, reg: layout.QetcReg) -> None:
         entry.max_bw_units, entry.max_bw_value = tclass.max_bw
 
 
-def _set_qetcr(hca: Hca, reg: layout.QetcReg) -> None:
+def _set_qetcr(hca: Hca, reg: layout.qetc_reg) -> None:
     """Set the fields that have their bit set: group (g), share (b), limit (r).
 
     Send queues take a new limit over the next rounds. Refuse with BAD_PARAM_ERR an unknown group,

@@ -46,19 +46,19 @@ bytes of MCIA.
 """
 
 
-def _host_endianness(hca: Hca, reg: layout.HostEndiannessReg) -> None:
+def _host_endianness(hca: Hca, reg: layout.host_endianness_reg) -> None:
     """Accept the host's byte order, and change nothing.
 
     Physical functions write it at probe; the device is always big-endian.
     """
 
 
-def _read_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
+def _read_node_description(hca: Hca, reg: layout.node_desc_reg) -> None:
     """Fill in the node description, which mlx5_ib reads on every link layer."""
     reg.desc = hca.vport.node_description
 
 
-def _write_node_description(hca: Hca, reg: layout.NodeDescReg) -> None:
+def _write_node_description(hca: Hca, reg: layout.node_desc_reg) -> None:
     """Set the node description; on InfiniBand report a change to the subnet."""
     before, hca.vport.node_description = hca.vport.node_description, reg.desc
     if before != reg.desc and hca.model.port_type is PortType.IB:
@@ -91,7 +91,7 @@ def _find(port_type: PortType, register_id: int) -> AccessRegister | None:
     return REGISTERS.get(register_id) or _PORT_REGISTERS[port_type].get(register_id)
 
 
-def _layout_of(cmd: layout.AccessRegisterIn) -> Prm | None:
+def _layout_of(cmd: layout.access_register_in) -> type[Prm] | None:
     """Return the layout of the command's register; None for a register without a model.
 
     The layout is equal on all link layers.
@@ -110,7 +110,9 @@ def _layout_of(cmd: layout.AccessRegisterIn) -> Prm | None:
     opened=OpenField("register_data", _layout_of),
     privileged=True,
 )
-def access_register(hca: Hca, cmd: layout.AccessRegisterIn, out: layout.AccessRegisterOut) -> None:
+def access_register(
+    hca: Hca, cmd: layout.access_register_in, out: layout.access_register_out
+) -> None:
     """Read or write a register; the output holds the register after the access.
 
     op_mod is 0 to write, 1 to read. Refuse with BAD_PARAM_ERR an access that the register does not

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from emu.device.cmdif.scope import resolvers
-from layouts.codec import View
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-RegT = TypeVar("RegT", bound=View)
+RegT = TypeVar("RegT", bound=Prm)
 
 Access = Callable[["Hca", RegT], None]
 """Fills (read) or applies (write) a view of the register."""
@@ -29,14 +28,14 @@ class AccessRegister:
 
     def __init__(
         self,
-        layout: Prm[RegT],
+        layout: type[RegT],
         read: Access[RegT] | None = None,
         write: Access[RegT] | None = None,
         *,
         gate: str = "",
         is_open: bool = False,
     ) -> None:
-        self.layout: Prm = layout
+        self.layout: type[Prm] = layout
         self.read: Access[Any] | None = read
         self.write: Access[Any] | None = write
         self.gate = gate

@@ -24,7 +24,6 @@ from emu.device.ports import DmaError
 from firmware_cmds.regs.dump_sources import SOURCES, Contents, MissingError, Source, made
 from firmware_cmds.regs.registers import AccessRegister
 from layouts.enums import RegId, Status
-from layouts.prm import Prm
 from layouts.regs import resource_dump as layout
 from layouts.regs.resource_dump import SegmentType
 
@@ -45,7 +44,7 @@ _MAX_SEGMENT_BYTES = 1 << 17
 """Maximum size of a segment in bytes: length_dw has 16 bits."""
 
 
-def _segment(prm: Prm, kind: int, size: int = 0, **fields: Any) -> bytes:
+def _segment(prm: Any, kind: int, size: int = 0, **fields: Any) -> bytes:
     """Return a segment's fixed part, with its length in its header; ``size`` bytes follow it."""
     view = prm.new(**fields)
     view.segment_header.segment_type = kind
@@ -61,7 +60,7 @@ def _info(model: Model) -> bytes:
     )  # fmt: skip
 
 
-def _request_segment(reg: layout.ResourceDump) -> bytes:
+def _request_segment(reg: layout.resource_dump) -> bytes:
     """Return the segment that repeats the request."""
     names = ("index1", "index2", "num_of_obj1", "num_of_obj2")
     return _segment(
@@ -96,7 +95,7 @@ def _menu() -> bytes:
     return head + records
 
 
-def _resource(hca: Hca, reg: layout.ResourceDump) -> Iterator[Contents]:
+def _resource(hca: Hca, reg: layout.resource_dump) -> Iterator[Contents]:
     """Yield the requested segments, or an error segment if the object does not exist.
 
     Memory of more than 128 KiB takes several. Raises BAD_PARAM_ERR for an unknown segment_type.
@@ -122,7 +121,7 @@ def _read_behind(contents: Contents, first: int, at: int, length: int) -> bytes:
     return contents.read(first + at, length)
 
 
-def _stream(hca: Hca, reg: layout.ResourceDump) -> list[Contents]:
+def _stream(hca: Hca, reg: layout.resource_dump) -> list[Contents]:
     """Return the whole dump of a request: information, request, menu or object, end."""
     head = made(_info(hca.model) + _request_segment(reg))
     end = made(_segment_end())
@@ -147,7 +146,7 @@ def _read_stream(stream: list[Contents], at: int, room: int) -> bytes:
     return b"".join(parts)
 
 
-def _dump(hca: Hca, reg: layout.ResourceDump) -> None:
+def _dump(hca: Hca, reg: layout.resource_dump) -> None:
     """Fill in the next chunk of a dump, or write it to memory by ``mkey``.
 
     device_opaque is the progress, 0 at the start and the end; more_dump says whether more follows.
@@ -179,7 +178,7 @@ def _dump(hca: Hca, reg: layout.ResourceDump) -> None:
     reg.seq_num = reg.seq_num + 1 & _SEQ_NUM_MASK
 
 
-def _deliver(hca: Hca, reg: layout.ResourceDump, data: bytes) -> None:
+def _deliver(hca: Hca, reg: layout.resource_dump, data: bytes) -> None:
     """Put a chunk into the register or memory; BAD_PARAM_ERR for memory that cannot be written."""
     if reg.inline_dump:
         reg.inline_data = data.ljust(layout.INLINE_BYTES, b"\0")

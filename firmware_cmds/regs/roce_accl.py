@@ -17,7 +17,7 @@ from layouts.regs.roce_accl import roce_accl_reg
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.regs.roce_accl import RoceAcclReg
+    from layouts.regs.roce_accl import roce_accl_reg
 
 _NOT_MODELLED = (
     "roce_tx_window_field_select", "roce_slow_restart_field_select",
@@ -26,7 +26,7 @@ _NOT_MODELLED = (
 )  # fmt: skip
 
 
-def _roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
+def _roce_accl(hca: Hca, reg: roce_accl_reg) -> None:
     """Fill in the current settings; both fields of the model are reported as settable."""
     recovery = hca.link.recovery
     reg.buf[:] = bytes(len(reg.buf))
@@ -35,7 +35,7 @@ def _roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
     reg.selective_repeat_forced_en = recovery.selective_repeat
 
 
-def _set_roce_accl(hca: Hca, reg: RoceAcclReg) -> None:
+def _set_roce_accl(hca: Hca, reg: roce_accl_reg) -> None:
     """Set the selected fields: adaptive retransmission, selective repeat.
 
     Refuse another selected field with BAD_PARAM_ERR; nothing is then changed.

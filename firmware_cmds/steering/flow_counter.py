@@ -28,7 +28,7 @@ _TRAFFIC: Final = Struct(">QQ")
 
 @command(Op.ALLOC_FLOW_COUNTER, layout.alloc_flow_counter_in, layout.alloc_flow_counter_out)
 def alloc_flow_counter(
-    hca: Hca, cmd: layout.AllocFlowCounterIn, out: layout.AllocFlowCounterOut
+    hca: Hca, cmd: layout.alloc_flow_counter_in, out: layout.alloc_flow_counter_out
 ) -> None:
     """Create one counter or a bulk, at zero; return the number of the first one.
 
@@ -49,7 +49,7 @@ def alloc_flow_counter(
 
 @command(Op.DEALLOC_FLOW_COUNTER, layout.dealloc_flow_counter_in, layout.dealloc_flow_counter_out)
 def dealloc_flow_counter(
-    hca: Hca, cmd: layout.DeallocFlowCounterIn, out: layout.DeallocFlowCounterOut
+    hca: Hca, cmd: layout.dealloc_flow_counter_in, out: layout.dealloc_flow_counter_out
 ) -> None:
     """Destroy the counter, or the bulk that begins with it; refused while an entry uses it.
 
@@ -60,7 +60,7 @@ def dealloc_flow_counter(
 
 @command(Op.QUERY_FLOW_COUNTER, layout.query_flow_counter_in, layout.query_flow_counter_out)
 def query_flow_counter(
-    hca: Hca, cmd: layout.QueryFlowCounterIn, out: layout.QueryFlowCounterOut
+    hca: Hca, cmd: layout.query_flow_counter_in, out: layout.query_flow_counter_out
 ) -> None:
     """Return packets and bytes; ``clear`` zeroes them.
 
@@ -92,7 +92,7 @@ def query_flow_counter(
                 counter.packets = counter.octets = 0
 
 
-def _answer(out: layout.QueryFlowCounterOut, counters: Sequence[FlowCounter | None]) -> None:
+def _answer(out: layout.query_flow_counter_out, counters: Sequence[FlowCounter | None]) -> None:
     """Write the counters into ``out``, zeros for None; a short output raises BAD_OUTP_LEN_ERR."""
     number = len(counters)
     if len(out.flow_statistics) < number:
@@ -102,7 +102,9 @@ def _answer(out: layout.QueryFlowCounterOut, counters: Sequence[FlowCounter | No
             place.packets, place.octets = counter.packets, counter.octets
 
 
-def _dump(hca: Hca, cmd: layout.QueryFlowCounterIn, counters: Sequence[FlowCounter | None]) -> None:
+def _dump(
+    hca: Hca, cmd: layout.query_flow_counter_in, counters: Sequence[FlowCounter | None]
+) -> None:
     """Write a traffic_counter for each; DPDK's mlx5_flow_query_alarm reads a whole pool.
 
     A missing counter is written as zeros. Raises BAD_PARAM_ERR without the capability or for memory

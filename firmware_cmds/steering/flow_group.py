@@ -41,7 +41,7 @@ def group_of(groups: Table[FlowGroup], table: FlowTable, number: int) -> FlowGro
     Op.CREATE_FLOW_GROUP, layout.create_flow_group_in, layout.create_flow_group_out, of_vports=True
 )
 def create_flow_group(
-    hca: Hca, cmd: layout.CreateFlowGroupIn, out: layout.CreateFlowGroupOut
+    hca: Hca, cmd: layout.create_flow_group_in, out: layout.create_flow_group_out
 ) -> None:
     """Assign a range of indices to entries with the same match fields; groups do not overlap.
 
@@ -71,7 +71,7 @@ def create_flow_group(
     steering.add_group(domain_of(hca, table), group)
 
 
-def _definer(hca: Hca, table: FlowTable, cmd: layout.CreateFlowGroupIn) -> MatchDefiner | None:
+def _definer(hca: Hca, table: FlowTable, cmd: layout.create_flow_group_in) -> MatchDefiner | None:
     """Return the match definer of a hash group; None for a group with criteria.
 
     Raises BAD_PARAM_ERR for a hash group in a table other than PORT_SEL, BAD_RES_ERR for an unknown
@@ -89,7 +89,9 @@ def _definer(hca: Hca, table: FlowTable, cmd: layout.CreateFlowGroupIn) -> Match
 
 
 @command(Op.QUERY_FLOW_GROUP, layout.query_flow_group_in, layout.query_flow_group_out)
-def query_flow_group(hca: Hca, cmd: layout.QueryFlowGroupIn, out: layout.QueryFlowGroupOut) -> None:
+def query_flow_group(
+    hca: Hca, cmd: layout.query_flow_group_in, out: layout.query_flow_group_out
+) -> None:
     """Return the group's indices and criteria.
 
     Refuse with BAD_RES_ERR an unknown table or group, or a group of another table.
@@ -104,7 +106,7 @@ def query_flow_group(hca: Hca, cmd: layout.QueryFlowGroupIn, out: layout.QueryFl
     of_vports=True,
 )  # fmt: skip
 def destroy_flow_group(
-    hca: Hca, cmd: layout.DestroyFlowGroupIn, out: layout.DestroyFlowGroupOut
+    hca: Hca, cmd: layout.destroy_flow_group_in, out: layout.destroy_flow_group_out
 ) -> None:
     """Destroy the group; refused while it has entries.
 

@@ -20,15 +20,15 @@ from layouts.steering.fte import exe_aso_ctrl_flow_meter
 if TYPE_CHECKING:
     from emu.device.objects.eth.flow import FlowTable
     from emu.device.state.hca import Hca
-    from layouts.objects.general_object import CreateGeneralObjectIn
-    from layouts.steering.fte import FlowContext
+    from layouts.objects.general_object import create_general_object_in
+    from layouts.steering.fte import flow_context
 
 _LAST_REGISTER = ModifyField.METADATA_REG_C_7 - ModifyField.METADATA_REG_C_0
 _FLOW_METER = 2
 """Value of exe_aso_ctrl_flow_meter.aso_type (MLX5_EXE_ASO_FLOW_METER)."""
 
 
-def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+def create(hca: Hca, cmd: create_general_object_in) -> int:
     """Create a range of objects with two meters each; return the number of the first.
 
     Raises LIM_ERR above log_meter_aso_max_alloc or for a full table, BAD_RES_ERR for an unknown PD.
@@ -62,7 +62,7 @@ def destroy(hca: Hca, number: int) -> None:
     objects.remove(meter.handle)
 
 
-def metering_of(hca: Hca, table: FlowTable, ctx: FlowContext) -> Metering | None:
+def metering_of(hca: Hca, table: FlowTable, ctx: flow_context) -> Metering | None:
     """Return the metering of an entry; None without the action EXECUTE_ASO.
 
     Raises BAD_PARAM_ERR for an aso_type, register or number of ASOs that is not supported. Raises

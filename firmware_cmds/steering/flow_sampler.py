@@ -17,11 +17,11 @@ from layouts.steering.sampler import sampler_obj
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.objects.general_object import CreateGeneralObjectIn
-    from layouts.steering.sampler import SamplerObj
+    from layouts.objects.general_object import create_general_object_in
+    from layouts.steering.sampler import sampler_obj
 
 
-def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+def create(hca: Hca, cmd: create_general_object_in) -> int:
     """Create a sampler; return its number.
 
     Its destination must have a higher level, unless ignore_flow_level is set. Raises LIM_ERR for
@@ -44,7 +44,7 @@ def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
     return hca.objects[Sampler].add(Sampler(default, sample, obj.sample_ratio, obj.level))
 
 
-def _table(hca: Hca, obj: SamplerObj, number: int) -> FlowTable:
+def _table(hca: Hca, obj: sampler_obj, number: int) -> FlowTable:
     """Return the flow table with this number, as a destination of the sampler.
 
     Raises BAD_RES_ERR for an unknown number or another type, BAD_PARAM_ERR for a level that is not

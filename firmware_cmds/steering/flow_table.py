@@ -106,7 +106,7 @@ def _of_type(tables: Table[FlowTable], table_type: int, number: int) -> FlowTabl
 
 def _miss(
     hca: Hca,
-    cmd: layout.CreateFlowTableIn | layout.ModifyFlowTableIn,
+    cmd: layout.create_flow_table_in | layout.modify_flow_table_in,
     level: int,
     vport: int,
 ) -> FlowTable | Miss:
@@ -134,7 +134,7 @@ def _miss(
 
 
 def _lag_next(
-    hca: Hca, cmd: layout.CreateFlowTableIn | layout.ModifyFlowTableIn, level: int
+    hca: Hca, cmd: layout.create_flow_table_in | layout.modify_flow_table_in, level: int
 ) -> FlowTable | Miss:
     """Return the next table of the master's own port, from a LAG's demux table.
 
@@ -157,7 +157,7 @@ def _lag_next(
     of_vports=True,
 )
 def create_flow_table(
-    hca: Hca, cmd: layout.CreateFlowTableIn, out: layout.CreateFlowTableOut
+    hca: Hca, cmd: layout.create_flow_table_in, out: layout.create_flow_table_out
 ) -> None:
     """Create a table for groups and entries; an empty one costs no memory.
 
@@ -200,7 +200,7 @@ def create_flow_table(
     of_vports=True,
 )
 def modify_flow_table(
-    hca: Hca, cmd: layout.ModifyFlowTableIn, out: layout.ModifyFlowTableOut
+    hca: Hca, cmd: layout.modify_flow_table_in, out: layout.modify_flow_table_out
 ) -> None:
     """Change the destination of packets that match no entry of the table.
 
@@ -235,7 +235,9 @@ def modify_flow_table(
 
 
 @command(Op.QUERY_FLOW_TABLE, layout.query_flow_table_in, layout.query_flow_table_out)
-def query_flow_table(hca: Hca, cmd: layout.QueryFlowTableIn, out: layout.QueryFlowTableOut) -> None:
+def query_flow_table(
+    hca: Hca, cmd: layout.query_flow_table_in, out: layout.query_flow_table_out
+) -> None:
     """Return the current context, with the table's ICM addresses for steering entries.
 
     Refuse with BAD_RES_ERR an unknown number, or a table of another type.
@@ -253,7 +255,7 @@ def query_flow_table(hca: Hca, cmd: layout.QueryFlowTableIn, out: layout.QueryFl
     of_vports=True,
 )  # fmt: skip
 def destroy_flow_table(
-    hca: Hca, cmd: layout.DestroyFlowTableIn, out: layout.DestroyFlowTableOut
+    hca: Hca, cmd: layout.destroy_flow_table_in, out: layout.destroy_flow_table_out
 ) -> None:
     """Destroy the table; refused while it has groups or is a destination. A root may be destroyed.
 
@@ -280,7 +282,7 @@ def destroy_flow_table(
     privileged=True, of_vports=True,
 )  # fmt: skip
 def set_flow_table_root(
-    hca: Hca, cmd: layout.SetFlowTableRootIn, out: layout.SetFlowTableRootOut
+    hca: Hca, cmd: layout.set_flow_table_root_in, out: layout.set_flow_table_root_out
 ) -> None:
     """Set the root table of a type, or of an underlay queue pair.
 
@@ -323,7 +325,7 @@ def _set_root(hca: Hca, domain: FlowDomain, table: FlowTable | None) -> None:
             hca.switch.tables_changed()
 
 
-def _set_foreign_root(hca: Hca, cmd: layout.SetFlowTableRootIn) -> None:
+def _set_foreign_root(hca: Hca, cmd: layout.set_flow_table_root_in) -> None:
     """Set the FDB of another switch of the board as the root of the sender's switch.
 
     The owning function may still change and destroy the table; its destruction removes the root
@@ -353,7 +355,7 @@ def _set_foreign_root(hca: Hca, cmd: layout.SetFlowTableRootIn) -> None:
         hca.switch.tables_changed()
 
 
-def _underlay(hca: Hca, cmd: layout.SetFlowTableRootIn) -> Qp:
+def _underlay(hca: Hca, cmd: layout.set_flow_table_root_in) -> Qp:
     """Return the queue pair whose packets the command is about (core/ipoib/ipoib.c: mlx5i_open).
 
     Raises BAD_RES_ERR for an unknown number, BAD_PARAM_ERR for a queue pair that is no underlay.

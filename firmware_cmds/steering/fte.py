@@ -29,7 +29,7 @@ _CREATE, _MODIFY = 0, 1
 _CHANGEABLE = SetFte.ACTION | SetFte.FLOW_TAG | SetFte.DESTINATION_LIST | SetFte.FLOW_COUNTERS
 
 
-def _joined(ctx: layout.FlowContext, lists: Lists) -> bytes:
+def _joined(ctx: layout.flow_context, lists: Lists) -> bytes:
     """Return the context with its lists behind it, as a query answers.
 
     Set the sizes of both lists in ``ctx``; items grow to the size of a destination.
@@ -50,7 +50,7 @@ def _entry(table: FlowTable, index: int) -> FlowEntry:
 
 
 @command(Op.SET_FLOW_TABLE_ENTRY, layout.set_fte_in, layout.set_fte_out, of_vports=True)
-def set_flow_table_entry(hca: Hca, cmd: layout.SetFteIn, out: layout.SetFteOut) -> None:
+def set_flow_table_entry(hca: Hca, cmd: layout.set_fte_in, out: layout.set_fte_out) -> None:
     """Create an entry at an index of a group, or change the actions of an entry.
 
     op_mod 0 creates, 1 modifies; another one gets BAD_PARAM_ERR, as do actions that are not
@@ -65,7 +65,7 @@ def set_flow_table_entry(hca: Hca, cmd: layout.SetFteIn, out: layout.SetFteOut) 
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
 
 
-def _create(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
+def _create(hca: Hca, cmd: layout.set_fte_in, table: FlowTable) -> None:
     """Create an entry at a free index of its group.
 
     Raises BAD_RES_ERR for an unknown group, or one of another table. Raises BAD_PARAM_ERR for an
@@ -83,7 +83,7 @@ def _create(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
     steering.add_entry(domain_of(hca, table), entry)
 
 
-def _source(table: FlowTable, ctx: layout.FlowContext) -> FlowSource:
+def _source(table: FlowTable, ctx: layout.flow_context) -> FlowSource:
     """Return the flow_source; raise BAD_PARAM_ERR for an unknown one, or outside an FDB."""
     try:
         source = FlowSource(ctx.flow_source)
@@ -94,7 +94,7 @@ def _source(table: FlowTable, ctx: layout.FlowContext) -> FlowSource:
     return source
 
 
-def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
+def _modify(hca: Hca, cmd: layout.set_fte_in, table: FlowTable) -> None:
     """Replace the fields of an entry that modify_enable_mask selects.
 
     Match values and group stay. Raises BAD_RES_ERR for no entry, BAD_PARAM_ERR for another group or
@@ -139,7 +139,7 @@ def _modify(hca: Hca, cmd: layout.SetFteIn, table: FlowTable) -> None:
 
 
 @command(Op.QUERY_FLOW_TABLE_ENTRY, layout.query_fte_in, layout.query_fte_out)
-def query_flow_table_entry(hca: Hca, cmd: layout.QueryFteIn, out: layout.QueryFteOut) -> None:
+def query_flow_table_entry(hca: Hca, cmd: layout.query_fte_in, out: layout.query_fte_out) -> None:
     """Return the current context and its lists, up to the output's space.
 
     Refuse with BAD_RES_ERR an unknown table, or an index without an entry.
@@ -154,7 +154,9 @@ def query_flow_table_entry(hca: Hca, cmd: layout.QueryFteIn, out: layout.QueryFt
 
 
 @command(Op.DELETE_FLOW_TABLE_ENTRY, layout.delete_fte_in, layout.delete_fte_out, of_vports=True)
-def delete_flow_table_entry(hca: Hca, cmd: layout.DeleteFteIn, out: layout.DeleteFteOut) -> None:
+def delete_flow_table_entry(
+    hca: Hca, cmd: layout.delete_fte_in, out: layout.delete_fte_out
+) -> None:
     """Remove an entry; its packets then match the next entry.
 
     Refuse with BAD_RES_ERR an unknown table, or an index without an entry.

@@ -79,7 +79,7 @@ class Lists:
     Each has the size of a destination; of a counter only the first 8 bytes are used.
     """
 
-    def __init__(self, table: FlowTable, ctx: layout.FlowContext) -> None:
+    def __init__(self, table: FlowTable, ctx: layout.flow_context) -> None:
         if ctx.extended_destination and table.table_type is not FlowTableType.FDB:
             raise CmdError(Status.BAD_PARAM_ERR, "extended_destination needs an FDB table")
         destinations, counters = ctx.destination_list_size, ctx.flow_counter_list_size
@@ -96,7 +96,7 @@ class Lists:
         self.counters = [item[:LIST_ITEM_BYTES] for item in items[destinations:]]
 
 
-def _check_options(ctx: layout.FlowContext, caps: Any) -> None:
+def _check_options(ctx: layout.flow_context, caps: Any) -> None:
     """Refuse unsupported options and actions with BAD_PARAM_ERR.
 
     ``caps`` are the flow properties of the table's type, without which an optional action is not
@@ -113,7 +113,7 @@ def _check_options(ctx: layout.FlowContext, caps: Any) -> None:
 
 
 def action_of(
-    hca: Hca, table: FlowTable, ctx: layout.FlowContext, lists: Lists, *, ignores_level: bool
+    hca: Hca, table: FlowTable, ctx: layout.flow_context, lists: Lists, *, ignores_level: bool
 ) -> FteAction:
     """Return the action of a context for the packets of an entry of this table.
 
@@ -161,7 +161,7 @@ def action_of(
     return action
 
 
-def _steps(hca: Hca, table: FlowTable, ctx: layout.FlowContext) -> tuple[Step, ...]:
+def _steps(hca: Hca, table: FlowTable, ctx: layout.flow_context) -> tuple[Step, ...]:
     """Return the steps applied to a packet, in the order of core/steering/dr_action.c.
 
     Raises as :func:`_modify_header` and :func:`_packet_reformat`.
@@ -197,7 +197,7 @@ def _packet_reformat(hca: Hca, table: FlowTable, number: int) -> PacketReformat:
 
 
 def _modify_header(
-    contexts: Table[ModifyHeader], table: FlowTable, ctx: layout.FlowContext
+    contexts: Table[ModifyHeader], table: FlowTable, ctx: layout.flow_context
 ) -> ModifyHeader:
     """Return the context; BAD_RES_ERR if unknown, BAD_PARAM_ERR if wrong for this table type."""
     context = contexts.need(ctx.modify_header_id)
@@ -249,7 +249,7 @@ def _max_reformats(hca: Hca) -> int:
 
 
 def _reformat(
-    hca: Hca, table: FlowTable, item: bytes, given: layout.DestFormatStruct
+    hca: Hca, table: FlowTable, item: bytes, given: layout.dest_format_struct
 ) -> PacketReformat | None:
     """Return the reformat of the packets of one destination; only a long item names one.
 
@@ -270,7 +270,7 @@ def _is_merged(hca: Hca) -> bool:
 
 
 def _vport_target(
-    hca: Hca, given: layout.DestFormatStruct, reformat: PacketReformat | None
+    hca: Hca, given: layout.dest_format_struct, reformat: PacketReformat | None
 ) -> VportTarget:
     """Return a new target for a vPort or the uplink, of this or another switch of the board.
 

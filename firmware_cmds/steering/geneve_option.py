@@ -15,10 +15,10 @@ from layouts.steering.geneve_option import geneve_tlv_option
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.objects.general_object import CreateGeneralObjectIn
+    from layouts.objects.general_object import create_general_object_in
 
 
-def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+def create(hca: Hca, cmd: create_general_object_in) -> int:
     """Add an option to the parser; return its number.
 
     The function has one option: a second raises LIM_ERR. Raises BAD_PARAM_ERR for a data length of

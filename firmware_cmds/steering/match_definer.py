@@ -18,9 +18,9 @@ from layouts.steering import match_definer as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.objects.general_object import CreateGeneralObjectIn
+    from layouts.objects.general_object import create_general_object_in
 
-_FORMATS: Mapping[int, Prm] = {
+_FORMATS: Mapping[int, type[Prm]] = {
     0: layout.match_definer_format_0,
     22: layout.match_definer_format_22,
     23: layout.match_definer_format_23,
@@ -32,7 +32,7 @@ _FORMATS: Mapping[int, Prm] = {
 """Fields by format_id: the formats that Linux uses (core/lag/port_sel.c)."""
 
 
-def create(hca: Hca, cmd: CreateGeneralObjectIn) -> int:
+def create(hca: Hca, cmd: create_general_object_in) -> int:
     """Create a match definer; return its number. Unknown formats and fields are refused.
 
     The status is BAD_PARAM_ERR, as for reserved bits. Raises LIM_ERR for more than one definer.

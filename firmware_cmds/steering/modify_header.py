@@ -25,7 +25,9 @@ _OWN = (FlowTableType.NIC_RX, FlowTableType.NIC_TX)
     layout.alloc_modify_header_context_out,
 )  # fmt: skip
 def alloc_modify_header_context(
-    hca: Hca, cmd: layout.AllocModifyHeaderContextIn, out: layout.AllocModifyHeaderContextOut
+    hca: Hca,
+    cmd: layout.alloc_modify_header_context_in,
+    out: layout.alloc_modify_header_context_out,
 ) -> None:
     """Create a list of changes for the entries of tables of one type.
 
@@ -59,7 +61,9 @@ def alloc_modify_header_context(
     layout.dealloc_modify_header_context_out,
 )  # fmt: skip
 def dealloc_modify_header_context(
-    hca: Hca, cmd: layout.DeallocModifyHeaderContextIn, out: layout.DeallocModifyHeaderContextOut
+    hca: Hca,
+    cmd: layout.dealloc_modify_header_context_in,
+    out: layout.dealloc_modify_header_context_out,
 ) -> None:
     """Destroy the context; refused while entries use it.
 

@@ -30,7 +30,9 @@ _FIXED_BYTES = layout.packet_reformat_context_in.size - 2
     layout.alloc_packet_reformat_context_out,
 )  # fmt: skip
 def alloc_packet_reformat_context(
-    hca: Hca, cmd: layout.AllocPacketReformatContextIn, out: layout.AllocPacketReformatContextOut
+    hca: Hca,
+    cmd: layout.alloc_packet_reformat_context_in,
+    out: layout.alloc_packet_reformat_context_out,
 ) -> None:
     """Create a context; one that removes headers has a size and no data.
 
@@ -68,7 +70,9 @@ def alloc_packet_reformat_context(
     layout.query_packet_reformat_context_out,
 )  # fmt: skip
 def query_packet_reformat_context(
-    hca: Hca, cmd: layout.QueryPacketReformatContextIn, out: layout.QueryPacketReformatContextOut
+    hca: Hca,
+    cmd: layout.query_packet_reformat_context_in,
+    out: layout.query_packet_reformat_context_out,
 ) -> None:
     """Return a context and its data, up to the output's space.
 
@@ -89,8 +93,8 @@ def query_packet_reformat_context(
 )  # fmt: skip
 def dealloc_packet_reformat_context(
     hca: Hca,
-    cmd: layout.DeallocPacketReformatContextIn,
-    out: layout.DeallocPacketReformatContextOut,
+    cmd: layout.dealloc_packet_reformat_context_in,
+    out: layout.dealloc_packet_reformat_context_out,
 ) -> None:
     """Destroy the context; refused while entries use it.
 

@@ -19,14 +19,14 @@ from layouts.eth_enums import FlowTableType
 if TYPE_CHECKING:
     from emu.device.objects.eth.packet_reformat import PacketReformat
     from emu.device.state.hca import Hca
-    from layouts.steering.flow_table import FlowTableContext
+    from layouts.steering.flow_table import flow_table_context
 
 _OWNABLE = (FlowTableType.NIC_RX, FlowTableType.NIC_TX, FlowTableType.FDB)
 _FORMATS = {1: 1, 2: 2}
 """Entry formats by steering_format_version (MLX5_STEERING_FORMAT_CONNECTX_6DX, _7)."""
 
 
-def check_owner(hca: Hca, table_type: int, ctx: FlowTableContext) -> None:
+def check_owner(hca: Hca, table_type: int, ctx: flow_table_context) -> None:
     """Raise BAD_PARAM_ERR for a software-owned table of a type that software cannot own.
 
     Do nothing for a table that firmware owns.

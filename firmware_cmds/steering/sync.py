@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @command(Op.SYNC_STEERING, layout.sync_steering_in, layout.sync_steering_out)
-def sync_steering(hca: Hca, cmd: layout.SyncSteeringIn, out: layout.SyncSteeringOut) -> None:
+def sync_steering(hca: Hca, cmd: layout.sync_steering_in, out: layout.sync_steering_out) -> None:
     """Drop all cached steering entries; no packet is in flight meanwhile.
 
     Refuse with BAD_OP_ERR on a function whose tables software cannot own.

@@ -29,7 +29,7 @@ def _check(hca: Hca) -> None:
     privileged=True,
 )
 def add_vxlan_udp_dport(
-    hca: Hca, cmd: layout.AddVxlanUdpDportIn, out: layout.AddVxlanUdpDportOut
+    hca: Hca, cmd: layout.add_vxlan_udp_dport_in, out: layout.add_vxlan_udp_dport_out
 ) -> None:
     """Parse VXLAN on one more port, up to ``max_vxlan_udp_ports``.
 
@@ -50,7 +50,7 @@ def add_vxlan_udp_dport(
     privileged=True,
 )
 def delete_vxlan_udp_dport(
-    hca: Hca, cmd: layout.DeleteVxlanUdpDportIn, out: layout.DeleteVxlanUdpDportOut
+    hca: Hca, cmd: layout.delete_vxlan_udp_dport_in, out: layout.delete_vxlan_udp_dport_out
 ) -> None:
     """Stop parsing VXLAN on a port.
 

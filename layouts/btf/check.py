@@ -17,10 +17,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import construct as c
-
 from layouts.btf.reader import Btf, BtfKind
 from layouts.btf.report import BtfReport, Difference, Known, What
+from layouts.fields import Items, Nested
 from layouts.prm import Field, Prm
 
 _IFC = "mlx5_ifc_"
@@ -59,7 +58,7 @@ class _Theirs:
 
 
 def check(
-    ours: Mapping[str, Prm], release: str, btfs: Iterable[Btf], known: Iterable[Known] = ()
+    ours: Mapping[str, type[Prm]], release: str, btfs: Iterable[Btf], known: Iterable[Known] = ()
 ) -> BtfReport:
     """Compare all of ``ours`` with the types of the kernel ``release``, and return the report.
 
@@ -91,7 +90,7 @@ def check(
 class _Comparison:
     """Run of the comparison over all structures."""
 
-    def __init__(self, ours: Mapping[str, Prm], btfs: tuple[Btf, ...]) -> None:
+    def __init__(self, ours: Mapping[str, type[Prm]], btfs: tuple[Btf, ...]) -> None:
         self._ours = ours
         self._btfs = btfs
         self._splits: set[str] = set()
@@ -109,13 +108,13 @@ class _Comparison:
             if theirs is None:
                 missing.append(prm)
             else:
-                yield from self._compare(prm, theirs, prm.prm_name)
+                yield from self._compare(prm, theirs, prm.__name__)
                 self.unmodelled += _unmodelled(prm, theirs)
         for prm in missing:
-            if prm.prm_name not in self._splits:
-                yield Difference(What.STRUCTURE, prm.prm_name, prm.bit_length, None)
+            if prm.__name__ not in self._splits:
+                yield Difference(What.STRUCTURE, prm.__name__, prm.bit_length, None)
 
-    def _find(self, prm: Prm) -> _Theirs | None:
+    def _find(self, prm: type[Prm]) -> _Theirs | None:
         """Return the driver's structure, from the first binary that has it; None without one."""
         name, *path = _counterpart(prm).split(".")
         for btf in self._btfs:
@@ -124,7 +123,7 @@ class _Comparison:
                 return _descend(_Theirs(btf, type_id, unit), path)
         return None
 
-    def _compare(self, prm: Prm, theirs: _Theirs, name: str) -> Iterator[Difference]:
+    def _compare(self, prm: type[Prm], theirs: _Theirs, name: str) -> Iterator[Difference]:
         """Yield the differences of a structure's fields and of its size."""
         for ours in prm.fields:
             yield from self._compare_field(ours, theirs, f"{name}.{ours.name}")
@@ -146,12 +145,12 @@ class _Comparison:
             yield Difference(What.WIDTH, name, ours.width, member.width)
             return
         kind = ours.kind
-        nested = kind.subcon if isinstance(kind, c.Array | c.GreedyRange) else kind
-        if isinstance(nested, Prm):
-            yield from self._compare_nested(nested, theirs.inner(ours.name), name)
+        inner = kind.item if isinstance(kind, Items) else kind
+        if isinstance(inner, Nested):
+            yield from self._compare_nested(inner.prm, theirs.inner(ours.name), name)
 
     def _compare_nested(
-        self, prm: Prm, theirs: _Theirs | BtfKind, name: str
+        self, prm: type[Prm], theirs: _Theirs | BtfKind, name: str
     ) -> Iterator[Difference]:
         """Yield the differences inside a field that is a structure here.
 
@@ -159,10 +158,10 @@ class _Comparison:
         compared under its own name anyway.
         """
         if isinstance(theirs, _Theirs):
-            if theirs.name != _counterpart(prm) or prm.prm_name not in self._ours:
+            if theirs.name != _counterpart(prm) or prm.__name__ not in self._ours:
                 yield from self._compare(prm, theirs, name)
         elif theirs is not BtfKind.UNION and prm.c_name is None:
-            self._splits.add(prm.prm_name)
+            self._splits.add(prm.__name__)
 
 
 def _descend(theirs: _Theirs, path: list[str]) -> _Theirs | None:
@@ -175,12 +174,12 @@ def _descend(theirs: _Theirs, path: list[str]) -> _Theirs | None:
     return theirs
 
 
-def _counterpart(prm: Prm) -> str:
+def _counterpart(prm: type[Prm]) -> str:
     """Return the driver's name for a structure; dots lead to a member's own structure."""
-    return prm.c_name or f"{_IFC}{prm.prm_name}_bits"
+    return prm.c_name or f"{_IFC}{prm.__name__}_bits"
 
 
-def _unmodelled(prm: Prm, theirs: _Theirs) -> Iterator[str]:
+def _unmodelled(prm: type[Prm], theirs: _Theirs) -> Iterator[str]:
     """Yield the driver's named fields in ranges that our structure leaves reserved."""
     modelled = [(ours.offset, ours.offset + ours.width) for ours in prm.fields]
     names = {ours.name for ours in prm.fields}
@@ -188,4 +187,4 @@ def _unmodelled(prm: Prm, theirs: _Theirs) -> Iterator[str]:
         end = member.offset + member.width
         overlaps = any(first < end and member.offset < last for first, last in modelled)
         if name not in names and not overlaps and not _RESERVED.match(name):
-            yield f"{prm.prm_name}.{name}"
+            yield f"{prm.__name__}.{name}"

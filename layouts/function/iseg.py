@@ -6,50 +6,37 @@ Words that the driver's C structure leaves whole are split here into the PRM's f
 
 from __future__ import annotations
 
-from layouts.prm import Prm, array, bits, rsvd
+from layouts.prm import Prm, array, bits, nested, rsvd
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-health_buffer = Prm(
-    "health_buffer",
-    "assert_var" / array(6, bits(32)), rsvd(64), "assert_exit_ptr" / bits(32),
-    "assert_callra" / bits(32), rsvd(32), "time" / bits(32), "fw_ver" / bits(32),
-    "hw_id" / bits(32),
-    "rfr_severity" / Prm(
-        "rfr_severity",
-        "rfr" / bits(1), "crr" / bits(1), rsvd(2), "valid" / bits(1), "severity" / bits(3),
-    ),
-    rsvd(24), "irisc_index" / bits(8), "synd" / bits(8), "ext_synd" / bits(16),
-    c_name="health_buffer",
-)
+class health_buffer(Prm, c_name="health_buffer"):
+    class rfr_severity_bits(Prm):
+        rfr = bits(1); crr = bits(1); _ = rsvd(2); valid = bits(1); severity = bits(3)
 
-init_seg = Prm(
-    "init_seg",
-    "fw_rev" / Prm("fw_rev", "fw_rev_minor" / bits(16), "fw_rev_major" / bits(16)),
-    "cmdif_rev_fw_sub" / Prm(
-        "cmdif_rev_fw_sub", "cmd_interface_rev" / bits(16), "fw_rev_subminor" / bits(16)
-    ),
-    rsvd(64),
-    "cmdq_addr_h" / bits(32),
-    "cmdq_addr_l_sz" / Prm(
-        "cmdq_addr_l_sz",
-        "cmdq_phy_addr_l" / bits(20), rsvd(1), "nic_interface" / bits(3),
-        "log_cmdq_size" / bits(4), "log_cmdq_stride" / bits(4),
-    ),
-    "cmd_dbell" / bits(32),
-    rsvd(32 * 120),
-    "initializing" / Prm(
-        "initializing",
-        "initializing" / bits(1), "fw_reset_supported" / bits(1), rsvd(3),
-        "nic_interface_supported" / bits(3), "embedded_cpu" / bits(1), rsvd(23),
-    ),
-    "health" / health_buffer,
-    rsvd(32 * 878),
-    "cmd_exec_to" / bits(32), "cmd_q_init_to" / bits(32),
-    "internal_timer_h" / bits(32), "internal_timer_l" / bits(32),
-    rsvd(64), "health_counter" / bits(32), rsvd(32 * 11),
-    "real_time_h" / bits(32), "real_time_l" / bits(32), rsvd(32 * 1006),
-    "ieee1588_clk" / bits(64), "ieee1588_clk_type" / bits(32), "clr_intx" / bits(32),
-    c_name="mlx5_init_seg",
-)
+    assert_var = array(6, bits(32)); _ = rsvd(64); assert_exit_ptr = bits(32)
+    assert_callra = bits(32); _ = rsvd(32); time = bits(32); fw_ver = bits(32); hw_id = bits(32)
+    rfr_severity = nested(rfr_severity_bits); _ = rsvd(24)
+    irisc_index = bits(8); synd = bits(8); ext_synd = bits(16)
+
+class init_seg(Prm, c_name="mlx5_init_seg"):
+    class fw_rev_bits(Prm): fw_rev_minor = bits(16); fw_rev_major = bits(16)
+
+    class cmdif_rev_fw_sub_bits(Prm): cmd_interface_rev = bits(16); fw_rev_subminor = bits(16)
+
+    class cmdq_addr_l_sz_bits(Prm):
+        cmdq_phy_addr_l = bits(20); _ = rsvd(1); nic_interface = bits(3); log_cmdq_size = bits(4)
+        log_cmdq_stride = bits(4)
+
+    class initializing_bits(Prm):
+        initializing = bits(1); fw_reset_supported = bits(1); _ = rsvd(3)
+        nic_interface_supported = bits(3); embedded_cpu = bits(1); _ = rsvd(23)
+
+    fw_rev = nested(fw_rev_bits); cmdif_rev_fw_sub = nested(cmdif_rev_fw_sub_bits); _ = rsvd(64)
+    cmdq_addr_h = bits(32); cmdq_addr_l_sz = nested(cmdq_addr_l_sz_bits); cmd_dbell = bits(32)
+    _ = rsvd(32 * 120); initializing = nested(initializing_bits); health = nested(health_buffer)
+    _ = rsvd(32 * 878); cmd_exec_to = bits(32); cmd_q_init_to = bits(32)
+    internal_timer_h = bits(32); internal_timer_l = bits(32); _ = rsvd(64)
+    health_counter = bits(32); _ = rsvd(32 * 11); real_time_h = bits(32); real_time_l = bits(32)
+    _ = rsvd(32 * 1006); ieee1588_clk = bits(64); ieee1588_clk_type = bits(32); clr_intx = bits(32)

@@ -5,68 +5,54 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 
 from __future__ import annotations
 
-from layouts.cmd import CMD_IN_NO_UID, CMD_OUT
-from layouts.prm import Prm, bits, rsvd, tail
+from layouts.cmd import CmdInNoUid, CmdOut
+from layouts.prm import Prm, bits, nested, rsvd, tail
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-mac_address_layout = Prm(
-    "mac_address_layout",
-    rsvd(16), "mac_addr_47_32" / bits(16), "mac_addr_31_0" / bits(32),
-)
-
-vlan_layout = Prm("vlan_layout", rsvd(20), "vlan" / bits(12), rsvd(32))
+class mac_address_layout(Prm): _ = rsvd(16); mac_addr_47_32 = bits(16); mac_addr_31_0 = bits(32)
+class vlan_layout(Prm): _ = rsvd(20); vlan = bits(12); _ = rsvd(32)
 
 # The list at the end holds MAC addresses (mac_address_layout) or VLANs (vlan_layout); its type is
 # allowed_list_type.
-nic_vport_context = Prm(
-    "nic_vport_context",
-    rsvd(5), "min_wqe_inline_mode" / bits(3), rsvd(21), "disable_mc_local_lb" / bits(1),
-    "disable_uc_local_lb" / bits(1), "roce_en" / bits(1), "arm_change_event" / bits(1), rsvd(26),
-    "event_on_mtu" / bits(1), "event_on_promisc_change" / bits(1), "event_on_vlan_change" / bits(1),
-    "event_on_mc_address_change" / bits(1), "event_on_uc_address_change" / bits(1),
-    "vhca_id_type" / bits(1), rsvd(11), "affiliation_criteria" / bits(4),
-    "affiliated_vhca_id" / bits(16), rsvd(161), "sd_group" / bits(3), rsvd(44), "mtu" / bits(16),
-    "system_image_guid" / bits(64), "port_guid" / bits(64), "node_guid" / bits(64), rsvd(320),
-    "qkey_violation_counter" / bits(16), rsvd(1072), "promisc_uc" / bits(1), "promisc_mc" / bits(1),
-    "promisc_all" / bits(1), rsvd(2), "allowed_list_type" / bits(3), rsvd(12),
-    "allowed_list_size" / bits(12), "permanent_address" / mac_address_layout, rsvd(32),
-    "current_uc_mac_address" / tail(bits(64)),
-)
+class nic_vport_context(Prm):
+    _ = rsvd(5); min_wqe_inline_mode = bits(3); _ = rsvd(21); disable_mc_local_lb = bits(1)
+    disable_uc_local_lb = bits(1); roce_en = bits(1)
+    arm_change_event = bits(1); _ = rsvd(26); event_on_mtu = bits(1)
+    event_on_promisc_change = bits(1); event_on_vlan_change = bits(1)
+    event_on_mc_address_change = bits(1); event_on_uc_address_change = bits(1)
+    vhca_id_type = bits(1); _ = rsvd(11); affiliation_criteria = bits(4)
+    affiliated_vhca_id = bits(16); _ = rsvd(161); sd_group = bits(3); _ = rsvd(44); mtu = bits(16)
+    system_image_guid = bits(64); port_guid = bits(64); node_guid = bits(64); _ = rsvd(320)
+    qkey_violation_counter = bits(16); _ = rsvd(1072)
+    promisc_uc = bits(1); promisc_mc = bits(1); promisc_all = bits(1); _ = rsvd(2)
+    allowed_list_type = bits(3); _ = rsvd(12); allowed_list_size = bits(12)
+    permanent_address = nested(mac_address_layout); _ = rsvd(32)
+    current_uc_mac_address = tail(bits(64))
 
-query_nic_vport_context_in = Prm(
-    "query_nic_vport_context_in",
-    *CMD_IN_NO_UID, "other_vport" / bits(1), rsvd(15), "vport_number" / bits(16), rsvd(5),
-    "allowed_list_type" / bits(3), rsvd(24),
-)
+class query_nic_vport_context_in(CmdInNoUid):
+    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16)
+    _ = rsvd(5); allowed_list_type = bits(3); _ = rsvd(24)
 
-query_nic_vport_context_out = Prm(
-    "query_nic_vport_context_out",
-    *CMD_OUT, rsvd(64), "nic_vport_context" / nic_vport_context,
-)
+class query_nic_vport_context_out(CmdOut):
+    _ = rsvd(64); nic_vport_context = nested(nic_vport_context)
 
-modify_nic_vport_field_select = Prm(
-    "modify_nic_vport_field_select",
-    rsvd(18), "affiliation" / bits(1), rsvd(1), "disable_uc_local_lb" / bits(1),
-    "disable_mc_local_lb" / bits(1), "node_guid" / bits(1), "port_guid" / bits(1),
-    "min_inline" / bits(1), "mtu" / bits(1), "change_event" / bits(1), "promisc" / bits(1),
-    "permanent_address" / bits(1), "addresses_list" / bits(1), "roce_en" / bits(1), rsvd(1),
-)
+class modify_nic_vport_field_select(Prm):
+    _ = rsvd(18); affiliation = bits(1); _ = rsvd(1); disable_uc_local_lb = bits(1)
+    disable_mc_local_lb = bits(1); node_guid = bits(1); port_guid = bits(1); min_inline = bits(1)
+    mtu = bits(1); change_event = bits(1); promisc = bits(1); permanent_address = bits(1)
+    addresses_list = bits(1); roce_en = bits(1); _ = rsvd(1)
 
-modify_nic_vport_context_in = Prm(
-    "modify_nic_vport_context_in",
-    *CMD_IN_NO_UID, "other_vport" / bits(1), rsvd(15), "vport_number" / bits(16),
-    "field_select" / modify_nic_vport_field_select, rsvd(1920),
-    "nic_vport_context" / nic_vport_context,
-)
+class modify_nic_vport_context_in(CmdInNoUid):
+    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16)
+    field_select = nested(modify_nic_vport_field_select); _ = rsvd(1920)
+    nic_vport_context = nested(nic_vport_context)
 
-modify_nic_vport_context_out = Prm("modify_nic_vport_context_out", *CMD_OUT, rsvd(64))
+class modify_nic_vport_context_out(CmdOut): _ = rsvd(64)
 
-modify_vport_state_in = Prm(
-    "modify_vport_state_in",
-    *CMD_IN_NO_UID, "other_vport" / bits(1), rsvd(15), "vport_number" / bits(16), rsvd(24),
-    "admin_state" / bits(4), rsvd(4),
-)
+class modify_vport_state_in(CmdInNoUid):
+    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16)
+    _ = rsvd(24); admin_state = bits(4); _ = rsvd(4)
 
-modify_vport_state_out = Prm("modify_vport_state_out", *CMD_OUT, rsvd(64))
+class modify_vport_state_out(CmdOut): _ = rsvd(64)

@@ -7,26 +7,19 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 
 from __future__ import annotations
 
-from layouts.cmd import CMD_IN_NO_UID, CMD_OUT
+from layouts.cmd import CmdInNoUid, CmdOut
 from layouts.prm import Prm, bits, octets, rsvd
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-trans_page_fault_info = Prm(
-    "trans_page_fault_info",
-    "error" / bits(1), rsvd(4), "page_fault_type" / bits(3), "wq_number" / bits(24), rsvd(8),
-    "fault_token" / bits(24),
-)
+class trans_page_fault_info(Prm):
+    error = bits(1); _ = rsvd(4); page_fault_type = bits(3); wq_number = bits(24)
+    _ = rsvd(8); fault_token = bits(24)
 
-mem_page_fault_info = Prm(
-    "mem_page_fault_info",
-    "error" / bits(1), rsvd(15), "fault_token_47_32" / bits(16), "fault_token_31_0" / bits(32),
-)
+class mem_page_fault_info(Prm):
+    error = bits(1); _ = rsvd(15); fault_token_47_32 = bits(16); fault_token_31_0 = bits(32)
 
-page_fault_resume_in = Prm(
-    "page_fault_resume_in",
-    *CMD_IN_NO_UID, "page_fault_info" / octets(8),  # trans_ or mem_page_fault_info
-)
-
-page_fault_resume_out = Prm("page_fault_resume_out", *CMD_OUT, rsvd(64))
+class page_fault_resume_in(CmdInNoUid):
+    page_fault_info = octets(8)  # trans_page_fault_info or mem_page_fault_info
+class page_fault_resume_out(CmdOut): _ = rsvd(64)

@@ -5,31 +5,20 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 
 from __future__ import annotations
 
-from layouts.cmd import CMD_IN_NO_UID, CMD_OUT
-from layouts.prm import Prm, bits, rsvd, tail
+from layouts.cmd import CmdInNoUid, CmdOut
+from layouts.prm import bits, rsvd, tail
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-query_pages_in = Prm(
-    "query_pages_in",
-    *CMD_IN_NO_UID, "embedded_cpu_function" / bits(1), rsvd(15), "function_id" / bits(16),
-    rsvd(32),
-)
+class query_pages_in(CmdInNoUid):
+    embedded_cpu_function = bits(1); _ = rsvd(15); function_id = bits(16); _ = rsvd(32)
 
-query_pages_out = Prm(
-    "query_pages_out",
-    *CMD_OUT, "embedded_cpu_function" / bits(1), rsvd(15), "function_id" / bits(16),
-    "num_pages" / bits(32),
-)
+class query_pages_out(CmdOut):
+    embedded_cpu_function = bits(1); _ = rsvd(15); function_id = bits(16); num_pages = bits(32)
 
-manage_pages_in = Prm(
-    "manage_pages_in",
-    *CMD_IN_NO_UID, "embedded_cpu_function" / bits(1), rsvd(15), "function_id" / bits(16),
-    "input_num_entries" / bits(32), "pas" / tail(bits(64)),
-)
+class manage_pages_in(CmdInNoUid):
+    embedded_cpu_function = bits(1); _ = rsvd(15); function_id = bits(16)
+    input_num_entries = bits(32); pas = tail(bits(64))
 
-manage_pages_out = Prm(
-    "manage_pages_out",
-    *CMD_OUT, "output_num_entries" / bits(32), rsvd(32), "pas" / tail(bits(64)),
-)
+class manage_pages_out(CmdOut): output_num_entries = bits(32); _ = rsvd(32); pas = tail(bits(64))

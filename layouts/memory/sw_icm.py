@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from layouts.prm import Prm, bits, rsvd
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-sw_icm = Prm(
-    "sw_icm",
-    "modify_field_select" / bits(64), rsvd(24), "log_sw_icm_size" / bits(8), rsvd(32),
-    "sw_icm_start_addr" / bits(64), rsvd(320),
-)
+class sw_icm(Prm):
+    modify_field_select = bits(64); _ = rsvd(24); log_sw_icm_size = bits(8); _ = rsvd(32)
+    sw_icm_start_addr = bits(64); _ = rsvd(320)

@@ -7,43 +7,20 @@ Names and widths: rdma-core's mlx5_ifc.h (there it is create_reserved_qpn_in).
 
 from __future__ import annotations
 
-from layouts.cmd import CMD_IN, CMD_OUT
-from layouts.prm import Prm, bits, octets, rsvd, tail
+from layouts.cmd import CmdIn, CmdOut
+from layouts.prm import bits, octets, rsvd, tail
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
 # The object follows it, if its type has a structure of its own.
-create_general_object_in = Prm(
-    "create_general_object_in",
-    *CMD_IN, rsvd(35), "log_obj_range" / bits(5), rsvd(24), "object" / tail(octets(8)),
-)
+class create_general_object_in(CmdIn):
+    _ = rsvd(35); log_obj_range = bits(5); _ = rsvd(24); object = tail(octets(8))
 
-create_general_object_out = Prm(
-    "create_general_object_out",
-    *CMD_OUT, "obj_id" / bits(32), rsvd(32),
-)
-
-modify_general_object_in = Prm(
-    "modify_general_object_in",
-    *CMD_IN, "obj_id" / bits(32), rsvd(32), "object" / tail(octets(8)),
-)
-
-modify_general_object_out = Prm("modify_general_object_out", *CMD_OUT, rsvd(64))
-
-query_general_object_in = Prm(
-    "query_general_object_in",
-    *CMD_IN, "obj_id" / bits(32), rsvd(32),
-)
-
-query_general_object_out = Prm(
-    "query_general_object_out",
-    *CMD_OUT, "obj_id" / bits(32), rsvd(32), "object" / tail(octets(8)),
-)
-
-destroy_general_object_in = Prm(
-    "destroy_general_object_in",
-    *CMD_IN, "obj_id" / bits(32), rsvd(32),
-)
-
-destroy_general_object_out = Prm("destroy_general_object_out", *CMD_OUT, rsvd(64))
+class create_general_object_out(CmdOut): obj_id = bits(32); _ = rsvd(32)
+class modify_general_object_in(CmdIn): obj_id = bits(32); _ = rsvd(32); object = tail(octets(8))
+class modify_general_object_out(CmdOut): _ = rsvd(64)
+class query_general_object_in(CmdIn): obj_id = bits(32); _ = rsvd(32)
+class query_general_object_out(CmdOut): obj_id = bits(32); _ = rsvd(32); object = tail(octets(8))
+class destroy_general_object_in(CmdIn): obj_id = bits(32); _ = rsvd(32)
+class destroy_general_object_out(CmdOut): _ = rsvd(64)

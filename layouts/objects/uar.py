@@ -5,13 +5,13 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 
 from __future__ import annotations
 
-from layouts.cmd import CMD_IN, CMD_OUT
-from layouts.prm import Prm, bits, rsvd
+from layouts.cmd import CmdIn, CmdOut
+from layouts.prm import bits, rsvd
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-alloc_uar_in = Prm("alloc_uar_in", *CMD_IN, rsvd(64))
-alloc_uar_out = Prm("alloc_uar_out", *CMD_OUT, rsvd(8), "uar" / bits(24), rsvd(32))
-dealloc_uar_in = Prm("dealloc_uar_in", *CMD_IN, rsvd(8), "uar" / bits(24), rsvd(32))
-dealloc_uar_out = Prm("dealloc_uar_out", *CMD_OUT, rsvd(64))
+class alloc_uar_in(CmdIn): _ = rsvd(64)
+class alloc_uar_out(CmdOut): _ = rsvd(8); uar = bits(24); _ = rsvd(32)
+class dealloc_uar_in(CmdIn): _ = rsvd(8); uar = bits(24); _ = rsvd(32)
+class dealloc_uar_out(CmdOut): _ = rsvd(64)

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from layouts.prm import Prm, bits
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-wqe_aso_ctrl_seg = Prm(
-    "wqe_aso_ctrl_seg",
-    "va_h" / bits(32), "va_l" / bits(32), "l_key" / bits(32), "data_mask_mode" / bits(8),
-    "condition_1_0_operand" / bits(8), "condition_1_0_offset" / bits(8),
-    "data_offset_condition_operand" / bits(8), "condition_0_data" / bits(32),
-    "condition_0_mask" / bits(32), "condition_1_data" / bits(32), "condition_1_mask" / bits(32),
-    "bitwise_data" / bits(64), "data_mask" / bits(64),
-    c_name="mlx5_wqe_aso_ctrl_seg",
-)
+class wqe_aso_ctrl_seg(Prm, c_name="mlx5_wqe_aso_ctrl_seg"):
+    va_h = bits(32); va_l = bits(32); l_key = bits(32)
+    data_mask_mode = bits(8); condition_1_0_operand = bits(8); condition_1_0_offset = bits(8)
+    data_offset_condition_operand = bits(8); condition_0_data = bits(32)
+    condition_0_mask = bits(32); condition_1_data = bits(32); condition_1_mask = bits(32)
+    bitwise_data = bits(64); data_mask = bits(64)
 
 # fmt: on
 

@@ -13,39 +13,29 @@ CQE_BYTES = 64
 OP_OWN = 63
 """Offset of the byte with opcode, format and owner bit."""
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-cqe64 = Prm(
-    "cqe64",
-    "tls_outer_l3_tunneled" / bits(8), rsvd(8), "wqe_id" / bits(16), rsvd(64),
-    "rss_hash_result" / bits(32), "rss_hash_type" / bits(8), "ml_path" / bits(8), rsvd(16),
-    "check_sum" / bits(16), "slid" / bits(16), "flags_rqpn" / bits(32), "hds_ip_ext" / bits(8),
-    "l4_l3_hdr_type" / bits(8), "vlan_info" / bits(16), "srqn" / bits(32),
-    "immediate" / bits(32), rsvd(32), "byte_cnt" / bits(32), "timestamp_h" / bits(32),
-    "timestamp_l" / bits(32), "sop_drop_qpn" / bits(32), "wqe_counter" / bits(16),
-    "signature" / bits(8), "op_own" / bits(8),
-    c_name="mlx5_cqe64",
-)
+class cqe64(Prm, c_name="mlx5_cqe64"):
+    tls_outer_l3_tunneled = bits(8); _ = rsvd(8); wqe_id = bits(16); _ = rsvd(64)
+    rss_hash_result = bits(32); rss_hash_type = bits(8); ml_path = bits(8); _ = rsvd(16)
+    check_sum = bits(16); slid = bits(16); flags_rqpn = bits(32)
+    hds_ip_ext = bits(8); l4_l3_hdr_type = bits(8); vlan_info = bits(16); srqn = bits(32)
+    immediate = bits(32); _ = rsvd(32); byte_cnt = bits(32); timestamp_h = bits(32)
+    timestamp_l = bits(32); sop_drop_qpn = bits(32)
+    wqe_counter = bits(16); signature = bits(8); op_own = bits(8)
 
-err_cqe = Prm(
-    "err_cqe",
-    rsvd(256), "srqn" / bits(32), rsvd(128), "hw_err_synd" / bits(8), "hw_synd_type" / bits(8),
-    "vendor_err_synd" / bits(8), "syndrome" / bits(8),
-    "s_wqe_opcode_qpn" / bits(32), "wqe_counter" / bits(16), "signature" / bits(8),
-    "op_own" / bits(8),
-    c_name="mlx5_err_cqe",
-)
+class err_cqe(Prm, c_name="mlx5_err_cqe"):
+    _ = rsvd(256); srqn = bits(32); _ = rsvd(128)
+    hw_err_synd = bits(8); hw_synd_type = bits(8); vendor_err_synd = bits(8); syndrome = bits(8)
+    s_wqe_opcode_qpn = bits(32); wqe_counter = bits(16); signature = bits(8); op_own = bits(8)
 
-sig_err_cqe = Prm(
-    "sig_err_cqe",
-    rsvd(128), "expected_trans_sig" / bits(32), "actual_trans_sig" / bits(32),
-    "expected_reftag" / bits(32), "actual_reftag" / bits(32), "syndrome" / bits(16),
-    "sig_type" / bits(8), "domain" / bits(8),
-    "mkey" / bits(32), "err_offset" / bits(64), rsvd(64), "qpn" / bits(32), rsvd(16),
-    "signature" / bits(8), "op_own" / bits(8),
-    c_name="mlx5_sig_err_cqe",
-)
+class sig_err_cqe(Prm, c_name="mlx5_sig_err_cqe"):
+    _ = rsvd(128); expected_trans_sig = bits(32); actual_trans_sig = bits(32)
+    expected_reftag = bits(32); actual_reftag = bits(32)
+    syndrome = bits(16); sig_type = bits(8); domain = bits(8); mkey = bits(32)
+    err_offset = bits(64); _ = rsvd(64); qpn = bits(32)
+    _ = rsvd(16); signature = bits(8); op_own = bits(8)
 
 # fmt: on
 

@@ -9,19 +9,25 @@ from __future__ import annotations
 from layouts.prm import Prm, bits, rsvd
 from layouts.rings.cqe import OP_OWN, cqe64
 
+# fmt: off
+
+class cqe_lro(Prm, c_name="mlx5_cqe64.lro"):
+    """Fields of a completion for packets that were merged into one (LRO)."""
+
+    tcppsh_abort_dupack = bits(8); min_ttl = bits(8); tcp_win = bits(16); ack_seq_num = bits(32)
+
+class cqe_shampo(Prm, c_name="mlx5_cqe64.shampo"):
+    """Fields of a completion for a packet with header split; flags in its first byte."""
+
+    _ = rsvd(8); header_size = bits(8); header_entry_index = bits(16); data_offset = bits(32)
+
+# fmt: on
+
 ETH_CQE = cqe64.packer(
     "wqe_id", "rss_hash_result", "rss_hash_type", "ml_path", "check_sum", "flags_rqpn",
     "hds_ip_ext", "l4_l3_hdr_type", "vlan_info", "srqn", "immediate", "byte_cnt", "timestamp_h",
     "timestamp_l", "sop_drop_qpn", "wqe_counter", upto=OP_OWN,
 )  # fmt: skip
-
-cqe_lro = Prm(
-    "cqe_lro",
-    "tcppsh_abort_dupack" / bits(8), "min_ttl" / bits(8), "tcp_win" / bits(16),
-    "ack_seq_num" / bits(32),
-    c_name="mlx5_cqe64.lro",
-)  # fmt: skip
-"""Fields of a completion for packets that were merged into one (LRO)."""
 
 HDS_IP_EXT_AT, HDR_TYPE_AT = 28, 29
 """Offsets of hds_ip_ext and l4_l3_hdr_type in a CQE."""
@@ -33,13 +39,6 @@ packets.
 LRO = cqe_lro.packer("tcppsh_abort_dupack", "min_ttl", "tcp_win", "ack_seq_num")
 LRO_PSH = 1 << 6
 """Bit of tcppsh_abort_dupack: one of the packets had PSH."""
-
-cqe_shampo = Prm(
-    "cqe_shampo",
-    rsvd(8), "header_size" / bits(8), "header_entry_index" / bits(16), "data_offset" / bits(32),
-    c_name="mlx5_cqe64.shampo",
-)  # fmt: skip
-"""Fields of a completion for a packet with header split; flags in its first byte."""
 
 SHAMPO_AT = 4
 SHAMPO = cqe_shampo.packer("header_size", "header_entry_index", "data_offset")

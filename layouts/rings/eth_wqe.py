@@ -10,7 +10,7 @@ Source: PRM "Send and receive queue WQE formats"; qp.h (``mlx5_wqe_eth_seg``) an
 
 from __future__ import annotations
 
-from layouts.prm import Prm, bits, tail
+from layouts.prm import Prm, bits, nested, tail
 from layouts.rings.wqe import wqe_data_seg, wqe_srq_next_seg
 
 INSERT_VLAN = 1 << 31
@@ -27,24 +27,18 @@ INLINE_HDR_START = 14
 START_PADDING = 1 << 31
 """Bit of a receive segment's byte_count (MLX5_HW_START_PADDING); the length is below it."""
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
 # trailer is a union. Its high half is inline_hdr.sz, the bytes of headers that follow inline; the
 # low half is their first two bytes. Without inline headers it is INSERT_VLAN and the tag, or 0.
-wqe_eth_seg = Prm(
-    "wqe_eth_seg",
-    "swp_outer_l4_offset" / bits(8), "swp_outer_l3_offset" / bits(8),
-    "swp_inner_l4_offset" / bits(8), "swp_inner_l3_offset" / bits(8), "cs_flags" / bits(8),
-    "swp_flags" / bits(8), "mss" / bits(16), "flow_table_metadata" / bits(32), "trailer" / bits(32),
-    c_name="mlx5_wqe_eth_seg",
-)
+class wqe_eth_seg(Prm, c_name="mlx5_wqe_eth_seg"):
+    swp_outer_l4_offset = bits(8); swp_outer_l3_offset = bits(8); swp_inner_l4_offset = bits(8)
+    swp_inner_l3_offset = bits(8); cs_flags = bits(8); swp_flags = bits(8); mss = bits(16)
+    flow_table_metadata = bits(32); trailer = bits(32)
 
-rx_wqe_ll = Prm(
-    "rx_wqe_ll",
-    "next" / wqe_srq_next_seg, "data" / tail(wqe_data_seg),
-    c_name="mlx5e_rx_wqe_ll",
-)
+class rx_wqe_ll(Prm, c_name="mlx5e_rx_wqe_ll"):
+    next = nested(wqe_srq_next_seg); data = tail(nested(wqe_data_seg))
 
 # fmt: on
 

@@ -14,30 +14,18 @@ PER_ARRAY = 8
 PER_BLOCK = 7
 """Number of mini CQEs in the enhanced layout, whose last bytes mark the block as valid."""
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-mini_cqe_hash = Prm(
-    "mini_cqe_hash",
-    "rx_hash_result" / bits(32), "byte_cnt" / bits(32),
-    c_name="mlx5_mini_cqe8",
-)
+class mini_cqe_hash(Prm, c_name="mlx5_mini_cqe8"): rx_hash_result = bits(32); byte_cnt = bits(32)
 
-mini_cqe_csum = Prm(
-    "mini_cqe_csum",
-    "checksum" / bits(16), "stridx" / bits(16), "byte_cnt" / bits(32),
-    c_name="mlx5_mini_cqe8",
-)
+class mini_cqe_csum(Prm, c_name="mlx5_mini_cqe8"):
+    checksum = bits(16); stridx = bits(16); byte_cnt = bits(32)
 
-mini_cqe_flow_tag = Prm(
-    "mini_cqe_flow_tag",
-    "flow_tag_low" / bits(16), "stridx" / bits(16), "flow_tag_high" / bits(8),
-    "byte_cnt" / bits(24),
-)
+class mini_cqe_flow_tag(Prm):
+    flow_tag_low = bits(16); stridx = bits(16); flow_tag_high = bits(8); byte_cnt = bits(24)
 
-mini_cqe_l3_l4 = Prm(
-    "mini_cqe_l3_l4",
-    "l4_l3_hdr_type" / bits(8), rsvd(8), "stridx" / bits(16), "byte_cnt" / bits(32),
-)
+class mini_cqe_l3_l4(Prm):
+    l4_l3_hdr_type = bits(8); _ = rsvd(8); stridx = bits(16); byte_cnt = bits(32)
 
 # fmt: on

@@ -13,17 +13,19 @@ from layouts.prm import Prm, bits, rsvd
 # Fields stand in rows, as in the library's structures.
 # fmt: off
 
-wqe_tm_seg = Prm(
-    "wqe_tm_seg",
-    "opcode" / bits(4), rsvd(4), "flags" / bits(8), "index" / bits(16), rsvd(16),
-    "sw_cnt" / bits(16), rsvd(64), "append_tag" / bits(64), "append_mask" / bits(64),
-)
+class wqe_tm_seg(Prm):
+    opcode = bits(4); _ = rsvd(4); flags = bits(8); index = bits(16)
+    _ = rsvd(16); sw_cnt = bits(16); _ = rsvd(64); append_tag = bits(64); append_mask = bits(64)
 
-tm_cqe = Prm("tm_cqe", "success" / bits(1), rsvd(31), "hw_phase_cnt" / bits(16), rsvd(80))
-"""First words of the completion of such a WQE."""
+class tm_cqe(Prm):
+    """First words of the completion of such a WQE."""
 
-cqe_app = Prm("cqe_app", "app" / bits(8), "app_op" / bits(8), "app_info" / bits(16))
-"""Word before byte_cnt, which the driver does not know."""
+    success = bits(1); _ = rsvd(31); hw_phase_cnt = bits(16); _ = rsvd(80)
+
+class cqe_app(Prm):
+    """Word before byte_cnt, which the driver does not know."""
+
+    app = bits(8); app_op = bits(8); app_info = bits(16)
 
 # fmt: on
 

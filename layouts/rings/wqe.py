@@ -7,7 +7,7 @@ of segments in units of 16 bytes (DS). A send queue's ring consists of basic blo
 
 from __future__ import annotations
 
-from layouts.prm import Prm, bits, octets, rsvd
+from layouts.prm import Prm, bits, nested, octets, rsvd
 
 DS = 16
 WQEBB = 64
@@ -25,133 +25,77 @@ EXTENDED_ATOMIC = 8
 bytes.
 """
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-wqe_ctrl_seg = Prm(
-    "wqe_ctrl_seg",
-    "opmod_idx_opcode" / bits(32), "qpn_ds" / bits(32), "signature" / bits(8), rsvd(16),
-    "fm_ce_se" / bits(8), "imm" / bits(32),
-    c_name="mlx5_wqe_ctrl_seg",
-)
+class wqe_ctrl_seg(Prm, c_name="mlx5_wqe_ctrl_seg"):
+    opmod_idx_opcode = bits(32); qpn_ds = bits(32)
+    signature = bits(8); _ = rsvd(16); fm_ce_se = bits(8); imm = bits(32)
 
-wqe_data_seg = Prm(
-    "wqe_data_seg",
-    "byte_count" / bits(32), "lkey" / bits(32), "addr" / bits(64),
-    c_name="mlx5_wqe_data_seg",
-)
+class wqe_data_seg(Prm, c_name="mlx5_wqe_data_seg"):
+    byte_count = bits(32); lkey = bits(32); addr = bits(64)
 
-wqe_raddr_seg = Prm(
-    "wqe_raddr_seg",
-    "raddr" / bits(64), "rkey" / bits(32), rsvd(32),
-    c_name="mlx5_wqe_raddr_seg",
-)
+class wqe_raddr_seg(Prm, c_name="mlx5_wqe_raddr_seg"):
+    raddr = bits(64); rkey = bits(32); _ = rsvd(32)
 
-wqe_atomic_seg = Prm(
-    "wqe_atomic_seg",
-    "swap_add" / bits(64), "compare" / bits(64),
-    c_name="mlx5_wqe_atomic_seg",
-)
+class wqe_atomic_seg(Prm, c_name="mlx5_wqe_atomic_seg"): swap_add = bits(64); compare = bits(64)
 
-wqe_masked_atomic_seg = Prm(
-    "wqe_masked_atomic_seg",
-    "swap_add" / bits(64), "compare" / bits(64), "swap_add_mask" / bits(64),
-    "compare_mask" / bits(64),
-    c_name="mlx5_wqe_masked_atomic_seg",
-)
+class wqe_masked_atomic_seg(Prm, c_name="mlx5_wqe_masked_atomic_seg"):
+    swap_add = bits(64); compare = bits(64); swap_add_mask = bits(64); compare_mask = bits(64)
 
-wqe_masked_cs4_seg = Prm(
-    "wqe_masked_cs4_seg",
-    "swap" / bits(32), "compare" / bits(32), "swap_mask" / bits(32), "compare_mask" / bits(32),
-)
+class wqe_masked_cs4_seg(Prm):
+    swap = bits(32); compare = bits(32); swap_mask = bits(32); compare_mask = bits(32)
 
-wqe_masked_fa_seg = Prm("wqe_masked_fa_seg", "add" / bits(64), "field_boundary" / bits(64))
-wqe_masked_fa4_seg = Prm(
-    "wqe_masked_fa4_seg", "add" / bits(32), "field_boundary" / bits(32), rsvd(64)
-)
+class wqe_masked_fa_seg(Prm): add = bits(64); field_boundary = bits(64)
+class wqe_masked_fa4_seg(Prm): add = bits(32); field_boundary = bits(32); _ = rsvd(64)
+class wqe_xrc_seg(Prm, c_name="mlx5_wqe_xrc_seg"): xrc_srqn = bits(32); _ = rsvd(96)
 
-wqe_xrc_seg = Prm("wqe_xrc_seg", "xrc_srqn" / bits(32), rsvd(96), c_name="mlx5_wqe_xrc_seg")
+class mmo_metadata_seg(Prm):
+    mmo_control_31_0 = bits(32); local_key = bits(32); local_address = bits(64)
 
-mmo_metadata_seg = Prm(
-    "mmo_metadata_seg",
-    "mmo_control_31_0" / bits(32), "local_key" / bits(32), "local_address" / bits(64),
-)
+class av(Prm, c_name="mlx5_av"):
+    key = bits(64); dqp_dct = bits(32); stat_rate_sl = bits(8); fl_mlid = bits(8); rlid = bits(16)
+    _ = rsvd(32); rmac = octets(6); tclass = bits(8); hop_limit = bits(8); grh_gid_fl = bits(32)
+    rgid = octets(16)
 
-av = Prm(
-    "av",
-    "key" / bits(64), "dqp_dct" / bits(32), "stat_rate_sl" / bits(8), "fl_mlid" / bits(8),
-    "rlid" / bits(16), rsvd(32), "rmac" / octets(6), "tclass" / bits(8), "hop_limit" / bits(8),
-    "grh_gid_fl" / bits(32), "rgid" / octets(16),
-    c_name="mlx5_av",
-)
+class wqe_srq_next_seg(Prm, c_name="mlx5_wqe_srq_next_seg"):
+    _ = rsvd(16); next_wqe_index = bits(16); signature = bits(8); _ = rsvd(88)
 
-wqe_srq_next_seg = Prm(
-    "wqe_srq_next_seg",
-    rsvd(16), "next_wqe_index" / bits(16), "signature" / bits(8), rsvd(88),
-    c_name="mlx5_wqe_srq_next_seg",
-)
+class wqe_umr_ctrl_seg(Prm, c_name="mlx5_wqe_umr_ctrl_seg"):
+    flags = bits(8); _ = rsvd(24); xlt_octowords = bits(16); xlt_offset = bits(16)
+    mkey_mask = bits(64); xlt_offset_47_16 = bits(32); _ = rsvd(224)
 
-wqe_umr_ctrl_seg = Prm(
-    "wqe_umr_ctrl_seg",
-    "flags" / bits(8), rsvd(24), "xlt_octowords" / bits(16), "xlt_offset" / bits(16),
-    "mkey_mask" / bits(64), "xlt_offset_47_16" / bits(32), rsvd(224),
-    c_name="mlx5_wqe_umr_ctrl_seg",
-)
+class seg_set_psv(Prm, c_name="mlx5_seg_set_psv"):
+    psv_num = bits(32); syndrome = bits(16); status = bits(16); transient_sig = bits(32)
+    ref_tag = bits(32)
 
-seg_set_psv = Prm(
-    "seg_set_psv",
-    "psv_num" / bits(32), "syndrome" / bits(16), "status" / bits(16), "transient_sig" / bits(32),
-    "ref_tag" / bits(32),
-    c_name="mlx5_seg_set_psv",
-)
+class bsf_basic(Prm, c_name="mlx5_bsf_basic"):
+    bsf_size_sbs = bits(8); check_byte_mask = bits(8); wire = bits(8); mem = bits(8)
+    raw_data_size = bits(32); w_bfs_psv = bits(32); m_bfs_psv = bits(32)
 
-bsf_basic = Prm(
-    "bsf_basic",
-    "bsf_size_sbs" / bits(8), "check_byte_mask" / bits(8), "wire" / bits(8), "mem" / bits(8),
-    "raw_data_size" / bits(32), "w_bfs_psv" / bits(32), "m_bfs_psv" / bits(32),
-    c_name="mlx5_bsf_basic",
-)
+class bsf_inl(Prm, c_name="mlx5_bsf_inl"):
+    vld_refresh = bits(16); dif_apptag = bits(16); dif_reftag = bits(32)
+    sig_type = bits(8); rp_inv_seed = bits(8); _ = rsvd(24); dif_inc_ref_guard_check = bits(8)
+    dif_app_bitmask_check = bits(16)
 
-bsf_inl = Prm(
-    "bsf_inl",
-    "vld_refresh" / bits(16), "dif_apptag" / bits(16), "dif_reftag" / bits(32),
-    "sig_type" / bits(8), "rp_inv_seed" / bits(8), rsvd(24), "dif_inc_ref_guard_check" / bits(8),
-    "dif_app_bitmask_check" / bits(16),
-    c_name="mlx5_bsf_inl",
-)
+class bsf(Prm, c_name="mlx5_bsf"):
+    basic = nested(bsf_basic); _ = rsvd(128); w_inl = nested(bsf_inl); m_inl = nested(bsf_inl)
 
-bsf = Prm(
-    "bsf",
-    "basic" / bsf_basic, rsvd(128), "w_inl" / bsf_inl, "m_inl" / bsf_inl,
-    c_name="mlx5_bsf",
-)
+class crypto_bsf(Prm, c_name="mlx5_crypto_bsf"):
+    bsf_size_type = bits(8); enc_order = bits(8); _ = rsvd(8); enc_standard = bits(8)
+    raw_data_size = bits(32); bs_pointer = bits(8); _ = rsvd(56); xts_init_tweak = octets(16)
+    rsvd_dek_ptr = bits(32); _ = rsvd(32); keytag = octets(8); _ = rsvd(128)
 
-crypto_bsf = Prm(
-    "crypto_bsf",
-    "bsf_size_type" / bits(8), "enc_order" / bits(8), rsvd(8), "enc_standard" / bits(8),
-    "raw_data_size" / bits(32), "bs_pointer" / bits(8), rsvd(56), "xts_init_tweak" / octets(16),
-    "rsvd_dek_ptr" / bits(32), rsvd(32), "keytag" / octets(8), rsvd(128),
-    c_name="mlx5_crypto_bsf",
-)
+class klm(Prm, c_name="mlx5_klm"): bcount = bits(32); key = bits(32); va = bits(64)
 
-klm = Prm(
-    "klm", "bcount" / bits(32), "key" / bits(32), "va" / bits(64), c_name="mlx5_klm"
-)
+class stride_block_ctrl_seg(Prm, c_name="mlx5_stride_block_ctrl_seg"):
+    bcount_per_cycle = bits(32); op = bits(32); repeat_count = bits(32)
+    _ = rsvd(16); num_entries = bits(16)
 
-stride_block_ctrl_seg = Prm(
-    "stride_block_ctrl_seg",
-    "bcount_per_cycle" / bits(32), "op" / bits(32), "repeat_count" / bits(32), rsvd(16),
-    "num_entries" / bits(16),
-    c_name="mlx5_stride_block_ctrl_seg",
-)
+class stride_block_entry(Prm, c_name="mlx5_stride_block_entry"):
+    stride = bits(16); bcount = bits(16); key = bits(32); va = bits(64)
 
-stride_block_entry = Prm(
-    "stride_block_entry",
-    "stride" / bits(16), "bcount" / bits(16), "key" / bits(32), "va" / bits(64),
-    c_name="mlx5_stride_block_entry",
-)
-
-mtt = Prm("mtt", "ptag" / bits(64), c_name="mlx5_mtt")
+class mtt(Prm, c_name="mlx5_mtt"): ptag = bits(64)
 
 # fmt: on
 

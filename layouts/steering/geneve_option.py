@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from layouts.prm import Prm, bits, rsvd
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-geneve_tlv_option = Prm(
-    "geneve_tlv_option",
-    "modify_field_select" / bits(64), rsvd(24), "geneve_option_fte_index" / bits(8),
-    "option_class" / bits(16), "option_type" / bits(8), rsvd(3), "option_data_length" / bits(5),
-    rsvd(384),
-)
+class geneve_tlv_option(Prm):
+    modify_field_select = bits(64); _ = rsvd(24); geneve_option_fte_index = bits(8)
+    option_class = bits(16); option_type = bits(8); _ = rsvd(3); option_data_length = bits(5)
+    _ = rsvd(384)

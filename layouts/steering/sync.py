@@ -5,12 +5,11 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 
 from __future__ import annotations
 
-from layouts.cmd import CMD_IN, CMD_OUT
-from layouts.prm import Prm, rsvd
+from layouts.cmd import CmdIn, CmdOut
+from layouts.prm import rsvd
 
-# Fields stand in rows, as in the PRM's figures.
+# Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-sync_steering_in = Prm("sync_steering_in", *CMD_IN, rsvd(192))
-
-sync_steering_out = Prm("sync_steering_out", *CMD_OUT, rsvd(64))
+class sync_steering_in(CmdIn): _ = rsvd(192)
+class sync_steering_out(CmdOut): _ = rsvd(64)

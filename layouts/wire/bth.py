@@ -15,56 +15,46 @@ from enum import IntEnum
 
 from layouts.prm import Prm, bits, octets, rsvd
 
-# Fields stand in rows, as in the specification's figures.
+# Rows end where words of 32 bits end, as in the specification's figures.
 # fmt: off
 
-lrh = Prm(
-    "lrh",
-    "vl_lver" / bits(8), "sl_lnh" / bits(8), "dlid" / bits(16), "pkt_len" / bits(16),
-    "slid" / bits(16),
-)
+class lrh(Prm):
+    vl_lver = bits(8); sl_lnh = bits(8); dlid = bits(16); pkt_len = bits(16); slid = bits(16)
 
-grh = Prm(
-    "grh",
-    "version_tclass_flow" / bits(32), "paylen" / bits(16), "next_hdr" / bits(8),
-    "hop_limit" / bits(8), "sgid" / octets(16), "dgid" / octets(16),
-    c_name="ib_grh",
-)
+class grh(Prm, c_name="ib_grh"):
+    version_tclass_flow = bits(32); paylen = bits(16); next_hdr = bits(8); hop_limit = bits(8)
+    sgid = octets(16); dgid = octets(16)
 
-bth = Prm(
-    "bth",
-    "opcode" / bits(8), "se_m_pad_tver" / bits(8), "p_key" / bits(16), "dest_qp" / bits(32),
-    "a_psn" / bits(32),
-)
+class bth(Prm):
+    opcode = bits(8); se_m_pad_tver = bits(8); p_key = bits(16); dest_qp = bits(32)
+    a_psn = bits(32)
 
-deth = Prm("deth", "q_key" / bits(32), "src_qp" / bits(32))
-reth = Prm("reth", "va" / bits(64), "r_key" / bits(32), "dma_len" / bits(32))
-aeth = Prm("aeth", "syndrome_msn" / bits(32))
+class deth(Prm): q_key = bits(32); src_qp = bits(32)
+class reth(Prm): va = bits(64); r_key = bits(32); dma_len = bits(32)
+class aeth(Prm): syndrome_msn = bits(32)
+class atomic_eth(Prm): va = bits(64); r_key = bits(32); swap_add = bits(64); compare = bits(64)
 
-atomic_eth = Prm(
-    "atomic_eth",
-    "va" / bits(64), "r_key" / bits(32), "swap_add" / bits(64), "compare" / bits(64),
-)
+class masked_atomic_eth(Prm):
+    """Our own header of masked atomics: an AtomicETH with the further fields behind it.
 
-masked_atomic_eth = Prm(
-    "masked_atomic_eth",
-    "va" / bits(64), "r_key" / bits(32), "swap_add" / bits(64), "compare" / bits(64),
-    "dma_len" / bits(32), "swap_add_mask" / bits(64), "compare_mask" / bits(64),
-)
-"""Our own header of masked atomics: an AtomicETH with the further fields behind it.
+    ConnectX's format is not public. Known is only that the masks are in the extended header and
+    that the response is an ordinary atomic's (Linux commit 5e80ba8ff0bd). ``dma_len`` is the size
+    of the operands in bytes. In a masked FETCH_ADD ``compare`` has the top bits of the fields, and
+    the masks are zero.
+    """
 
-ConnectX's format is not public. Known is only that the masks are in the extended header and that
-the response is an ordinary atomic's (Linux commit 5e80ba8ff0bd). ``dma_len`` is the size of the
-operands in bytes. In a masked FETCH_ADD ``compare`` has the top bits of the fields, and the masks
-are zero.
-"""
+    va = bits(64); r_key = bits(32); swap_add = bits(64); compare = bits(64); dma_len = bits(32)
+    swap_add_mask = bits(64); compare_mask = bits(64)
 
-atomic_ack_eth = Prm("atomic_ack_eth", "original" / bits(64))
-imm_dt = Prm("imm_dt", "immediate" / bits(32))
-ieth = Prm("ieth", "r_key" / bits(32))
-xrceth = Prm("xrceth", "xrc_srq" / bits(32))
-cnp = Prm("cnp", rsvd(128))
-"""Fields behind the BTH of a congestion notification packet (A17.9.3)."""
+class atomic_ack_eth(Prm): original = bits(64)
+class imm_dt(Prm): immediate = bits(32)
+class ieth(Prm): r_key = bits(32)
+class xrceth(Prm): xrc_srq = bits(32)
+
+class cnp(Prm):
+    """Fields behind the BTH of a congestion notification packet (A17.9.3)."""
+
+    _ = rsvd(128)
 
 # fmt: on
 

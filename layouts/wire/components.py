@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-import construct as c
-
+from layouts.fields import Items, Nested
 from layouts.prm import Field, Prm
 
 
@@ -17,7 +16,7 @@ class Components:
     handled as one big-endian number, so that a whole mask is compared at once.
     """
 
-    def __init__(self, prm: Prm) -> None:
+    def __init__(self, prm: type[Prm]) -> None:
         self.prm = prm
         self.bits: dict[str, int] = {}
         """Mask bits of each field by its name; a structure's fields have its name and a dot before
@@ -46,12 +45,12 @@ class Components:
 
 
 @cache
-def components(prm: Prm) -> Components:
+def components(prm: type[Prm]) -> Components:
     """Return the component mask of a record, computed once for each layout."""
     return Components(prm)
 
 
-def _components(prm: Prm, prefix: str, base: int) -> Iterator[tuple[str, int, int]]:
+def _components(prm: type[Prm], prefix: str, base: int) -> Iterator[tuple[str, int, int]]:
     """Yield name (empty for reserved bits), offset and width in bits of each component."""
     at = 0
     for field in prm.fields:
@@ -65,10 +64,11 @@ def _components(prm: Prm, prefix: str, base: int) -> Iterator[tuple[str, int, in
 
 def _parts(field: Field, name: str, offset: int) -> Iterator[tuple[str, int, int]]:
     """Yield the components of a field: of a structure all fields, of an array each item."""
-    if isinstance(field.kind, Prm):
-        yield from _components(field.kind, f"{name}.", offset)
+    kind = field.kind
+    if isinstance(kind, Nested):
+        yield from _components(kind.prm, f"{name}.", offset)
         return
-    count = int(field.kind.count) if isinstance(field.kind, c.Array) else 1
+    count = kind.count or 0 if isinstance(kind, Items) else 1
     width = field.width // count
     for index in range(count):
         yield name, offset + index * width, width

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
+from itertools import accumulate
 
 from layouts.prm import Prm
 from layouts.wire.bth import (
@@ -49,8 +50,10 @@ class PacketOp:
     service: Service
     kind: PacketKind
     position: Position
-    headers: tuple[Prm, ...]
+    headers: tuple[type[Prm], ...]
     """Extension headers, in the order in which they follow the BTH."""
+    placed: tuple[tuple[type[Prm], int], ...] = field(init=False)
+    """Each extension header with its offset behind the BTH in bytes."""
     header_bytes: int = field(init=False)
     """Number of bytes of the extension headers."""
     is_first: bool = field(init=False)
@@ -59,19 +62,21 @@ class PacketOp:
     """Whether the packet ends its message."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "header_bytes", sum(header.size for header in self.headers))
+        ends = tuple(accumulate(header.size for header in self.headers))
+        object.__setattr__(self, "placed", tuple(zip(self.headers, (0, *ends))))
+        object.__setattr__(self, "header_bytes", ends[-1] if ends else 0)
         object.__setattr__(self, "is_first", Position.FIRST in self.position)
         object.__setattr__(self, "is_last", Position.LAST in self.position)
 
     def __str__(self) -> str:
-        extra = "".join(f" {header.prm_name}" for header in self.headers)
+        extra = "".join(f" {header.__name__}" for header in self.headers)
         return f"{self.service.name} {self.kind.name} {self.position.name}{extra}"
 
 
 _S, _W, _R = PacketKind.SEND, PacketKind.WRITE, PacketKind.READ_RESPONSE
 _FIRST, _MIDDLE, _LAST, _ONLY = Position.FIRST, Position.MIDDLE, Position.LAST, Position.ONLY
 
-_CONNECTED: tuple[tuple[int, PacketKind, Position, tuple[Prm, ...]], ...] = (
+_CONNECTED: tuple[tuple[int, PacketKind, Position, tuple[type[Prm], ...]], ...] = (
     (0x00, _S, _FIRST, ()),
     (0x01, _S, _MIDDLE, ()),
     (0x02, _S, _LAST, ()),

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from enum import IntEnum, IntFlag
 
-from layouts.prm import Prm, array, bits, octets, rsvd
-from layouts.wire.mads import NOTICE, mad_hdr, node_info, port_info, rmpp_hdr
+from layouts.prm import Prm, array, bits, nested, octets, rsvd
+from layouts.wire.mads import Notice, mad_hdr, node_info, port_info, rmpp_hdr
 
 CLASS_VERSION = 2
 DATA_BYTES = 200
@@ -118,69 +118,52 @@ class SmTrap(IntEnum):
     MGID_DELETED = 67
 
 
-# Fields stand in rows, as in the specification's figures.
+# Rows end where words of 32 bits end, as in the specification's figures.
 # fmt: off
 
-sa_mad = Prm(
-    "sa_mad",
-    "mad_hdr" / mad_hdr, "rmpp_hdr" / rmpp_hdr, "sm_key" / bits(64), "attr_offset" / bits(16),
-    rsvd(16), "comp_mask" / bits(64), "data" / octets(DATA_BYTES),
-)
+class sa_mad(Prm):
+    mad_hdr = nested(mad_hdr); rmpp_hdr = nested(rmpp_hdr); sm_key = bits(64)
+    attr_offset = bits(16); _ = rsvd(16); comp_mask = bits(64); data = octets(DATA_BYTES)
 
-path_rec = Prm(
-    "path_rec",
-    "service_id_8msb" / bits(8), "service_id_56lsb" / bits(56), "dgid" / octets(16),
-    "sgid" / octets(16), "dlid" / bits(16), "slid" / bits(16), "raw_traffic" / bits(1), rsvd(3),
-    "flow_label" / bits(20), "hop_limit" / bits(8), "traffic_class" / bits(8),
-    "reversible" / bits(1), "numb_path" / bits(7), "pkey" / bits(16), "qos_class" / bits(12),
-    "sl" / bits(4), "mtu_selector" / bits(2), "mtu" / bits(6), "rate_selector" / bits(2),
-    "rate" / bits(6), "packet_life_time_selector" / bits(2), "packet_life_time" / bits(6),
-    "preference" / bits(8), rsvd(48),
-)
+class path_rec(Prm):
+    service_id_8msb = bits(8); service_id_56lsb = bits(56); dgid = octets(16); sgid = octets(16)
+    dlid = bits(16); slid = bits(16)
+    raw_traffic = bits(1); _ = rsvd(3); flow_label = bits(20); hop_limit = bits(8)
+    traffic_class = bits(8); reversible = bits(1); numb_path = bits(7); pkey = bits(16)
+    qos_class = bits(12); sl = bits(4); mtu_selector = bits(2); mtu = bits(6)
+    rate_selector = bits(2); rate = bits(6)
+    packet_life_time_selector = bits(2); packet_life_time = bits(6); preference = bits(8)
+    _ = rsvd(48)
 
-mcmember_rec = Prm(
-    "mcmember_rec",
-    "mgid" / octets(16), "port_gid" / octets(16), "qkey" / bits(32), "mlid" / bits(16),
-    "mtu_selector" / bits(2), "mtu" / bits(6), "traffic_class" / bits(8), "pkey" / bits(16),
-    "rate_selector" / bits(2), "rate" / bits(6), "packet_life_time_selector" / bits(2),
-    "packet_life_time" / bits(6), "sl" / bits(4), "flow_label" / bits(20), "hop_limit" / bits(8),
-    "scope" / bits(4), "join_state" / bits(4), "proxy_join" / bits(1), rsvd(23),
-)
+class mcmember_rec(Prm):
+    mgid = octets(16); port_gid = octets(16); qkey = bits(32)
+    mlid = bits(16); mtu_selector = bits(2); mtu = bits(6); traffic_class = bits(8)
+    pkey = bits(16); rate_selector = bits(2); rate = bits(6); packet_life_time_selector = bits(2)
+    packet_life_time = bits(6); sl = bits(4); flow_label = bits(20); hop_limit = bits(8)
+    scope = bits(4); join_state = bits(4); proxy_join = bits(1); _ = rsvd(23)
 
-node_rec = Prm(
-    "node_rec",
-    "lid" / bits(16), rsvd(16), "node_info" / node_info, "node_desc" / octets(64),
-)
+class node_rec(Prm):
+    lid = bits(16); _ = rsvd(16); node_info = nested(node_info); node_desc = octets(64)
 
-portinfo_rec = Prm(
-    "portinfo_rec",
-    "lid" / bits(16), "port_num" / bits(8), "options" / bits(8), "port_info" / port_info,
-)
+class portinfo_rec(Prm):
+    lid = bits(16); port_num = bits(8); options = bits(8); port_info = nested(port_info)
 
-service_rec = Prm(
-    "service_rec",
-    "service_id" / bits(64), "service_gid" / octets(16), "service_pkey" / bits(16), rsvd(16),
-    "service_lease" / bits(32), "service_key" / octets(16), "service_name" / octets(64),
-    "service_data8" / array(16, bits(8)), "service_data16" / array(8, bits(16)),
-    "service_data32" / array(4, bits(32)), "service_data64" / array(2, bits(64)),
-)
+class service_rec(Prm):
+    service_id = bits(64); service_gid = octets(16); service_pkey = bits(16); _ = rsvd(16)
+    service_lease = bits(32); service_key = octets(16); service_name = octets(64)
+    service_data8 = array(16, bits(8)); service_data16 = array(8, bits(16))
+    service_data32 = array(4, bits(32)); service_data64 = array(2, bits(64))
 
-inform_info = Prm(
-    "inform_info",
-    "gid" / octets(16), "lid_range_begin" / bits(16), "lid_range_end" / bits(16), rsvd(16),
-    "is_generic" / bits(8), "subscribe" / bits(8), "trap_type" / bits(16), "trap_num" / bits(16),
-    "qpn" / bits(24), rsvd(3), "resp_time" / bits(5), rsvd(8), "producer_type" / bits(24),
-)
+class inform_info(Prm):
+    gid = octets(16); lid_range_begin = bits(16); lid_range_end = bits(16)
+    _ = rsvd(16); is_generic = bits(8); subscribe = bits(8)
+    trap_type = bits(16); trap_num = bits(16); qpn = bits(24); _ = rsvd(3); resp_time = bits(5)
+    _ = rsvd(8); producer_type = bits(24)
 
-inform_info_rec = Prm(
-    "inform_info_rec",
-    "subscriber_gid" / octets(16), "subscriber_enum" / bits(16), rsvd(48),
-    "inform_info" / inform_info,
-)
+class inform_info_rec(Prm):
+    subscriber_gid = octets(16); subscriber_enum = bits(16); _ = rsvd(48)
+    inform_info = nested(inform_info)
 
-notice = Prm(
-    "notice", *NOTICE,
-    rsvd(48), "gid" / octets(16), rsvd(256), "issuer_gid" / octets(16),
-)
+class notice(Notice): _ = rsvd(48); gid = octets(16); _ = rsvd(256); issuer_gid = octets(16)
 
 # fmt: on

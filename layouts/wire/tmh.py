@@ -12,8 +12,8 @@ from layouts.prm import Prm, bits, rsvd
 # Fields stand in rows, as in the document's figures.
 # fmt: off
 
-tmh = Prm("tmh", "opcode" / bits(8), rsvd(24), "app_ctx" / bits(32), "tag" / bits(64))
-rvh = Prm("rvh", "va" / bits(64), "rkey" / bits(32), "len" / bits(32))
+class tmh(Prm): opcode = bits(8); _ = rsvd(24); app_ctx = bits(32); tag = bits(64)
+class rvh(Prm): va = bits(64); rkey = bits(32); len = bits(32)
 
 # fmt: on
 

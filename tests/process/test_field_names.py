@@ -14,7 +14,7 @@ from layouts.objects import cq as layout
 
 
 @command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
-def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> None:
+def create_cq(hca: Hca, cmd: layout.create_cq_in, out: layout.create_cq_out) -> None:
     ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
     out.cqn = cmd.cq_context.log_cq_size + ctx.uar_page + cmd.pas[0]
     cmd.cq_context = bytes(ctx)
@@ -23,7 +23,7 @@ def create_cq(hca: Hca, cmd: layout.CreateCqIn, out: layout.CreateCqOut) -> None
 
 
 @command(Op.QUERY_CQ, layout.query_cq_in, layout.query_cq_out)
-def query_cq(hca: Hca, cmd: layout.{given}, out: layout.QueryCqOut) -> None:
+def query_cq(hca: Hca, cmd: layout.{given}, out: layout.query_cq_out) -> None:
     """Return the context."""
 '''
 WRONG = {

@@ -37,7 +37,7 @@ def test_readme_is_current():
 def test_readme_has_a_line_for_each_command(entry):
     (line,) = [line for line in ROWS if f"| {entry.op:#05x} |" in line]
     assert f"| {entry.name} |" in line
-    assert entry.layout_in.prm_name in line
+    assert entry.layout_in.__name__ in line
 
 
 @every_command
@@ -48,7 +48,7 @@ def test_every_handler_says_what_it_does(entry):
 @every_command
 def test_structures_carry_the_opcodes_name(entry):
     name = OTHER_NAMES.get(entry.op, entry.op.name.lower())
-    assert (entry.layout_in.prm_name, entry.layout_out.prm_name) == (f"{name}_in", f"{name}_out")
+    assert (entry.layout_in.__name__, entry.layout_out.__name__) == (f"{name}_in", f"{name}_out")
 
 
 @every_command

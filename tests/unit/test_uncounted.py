@@ -47,7 +47,7 @@ def of_vports():
 
 
 GROUPS = {
-    prm.prm_name: (prm, lambda values=values: of_port(values))
+    prm.__name__: (prm, lambda values=values: of_port(values))
     for prm, values in counter_groups.GROUPS.values()
 }
 STRUCTURES = GROUPS | {

@@ -36,8 +36,8 @@ def dispatch(hca: Hca, request: CommandRequest, command: Command | None) -> Port
         raise _unknown(hca.unhandled, request.opcode)
     _check_standing(hca, request.uid, command)
     _check_lengths(request, command)
-    is_cut = len(request.out) < command.layout_out.size
-    whole = bytearray(command.layout_out.size) if is_cut else request.out
+    is_cut = len(request.out) < command.size_out
+    whole = bytearray(command.size_out) if is_cut else request.out
     out = command.layout_out.view(whole)
     given = command.layout_in.view(request.data)
     target = hca

@@ -21,7 +21,7 @@ from layouts.enums import DeliveryStat
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
-    from layouts.cmd import CmdLayout
+    from layouts.cmd import cmd_layout
 
 STATUS_OWN_OFFSET: Final = 0x3F
 """Offset of the delivery status and the ownership bit."""
@@ -33,7 +33,7 @@ _OUT_LENGTH: Final = DeliveryStat.OUT_LENGTH_ERR
 
 
 def fetch(
-    hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: CmdLayout
+    hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: cmd_layout
 ) -> Portions[CommandRequest]:
     """Return the command in a queue entry, after checks of the entry and both mailbox chains.
 
@@ -85,7 +85,7 @@ def complete(hca: Hca, request: CommandRequest, delivery: int = DeliveryStat.OK)
     write_back(hca, request.address, request.entry, delivery)
 
 
-def write_back(hca: Hca, at: int, entry: CmdLayout, delivery: int) -> None:
+def write_back(hca: Hca, at: int, entry: cmd_layout, delivery: int) -> None:
     """Write an entry's output and signature, then ``delivery`` and the cleared ownership bit.
 
     The last byte returns the slot to the driver. Signs only with ``cmdif_checksum``. Raises

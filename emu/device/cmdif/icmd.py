@@ -18,10 +18,11 @@ from emu.device.cmdif.registry import Command
 from emu.device.errors import CmdError
 from layouts.enums import Op
 from layouts.icmd import icmd_query_cap_general, operation_tlv, reg_tlv
+from layouts.regs.reg import access_register_in, access_register_out
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.icmd import OperationTlv
+    from layouts.icmd import operation_tlv
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class ToolCommands:
         operation.r = 1
         return IcmdStatus.OK
 
-    def _access(self, operation: OperationTlv, mailbox: bytearray) -> AccessStatus:
+    def _access(self, operation: operation_tlv, mailbox: bytearray) -> AccessStatus:
         """Access the register that the TLVs in the mailbox name, and return an AccessStatus.
 
         OK: the register's bytes have replaced the data. UNKNOWN_TLV for wrong types or lengths of
@@ -115,10 +116,9 @@ class ToolCommands:
         Raises the handler's CmdError. The checks of :func:`emu.device.cmdif.dispatch.dispatch` are
         skipped, so any state of the HCA is allowed.
         """
-        command = self._commands[Op.ACCESS_REG]
-        given, out = command.layout_in, command.layout_out
-        request = given.view(bytearray(given.size) + data)
+        size = access_register_in.size
+        request = access_register_in.view(bytearray(size) + data)
         request.opcode, request.op_mod, request.register_id = Op.ACCESS_REG, op_mod, register_id
-        response = out.view(bytearray(out.size + len(data)))
-        command.handler(self._hca(), request, response)
-        return bytes(response.buf[out.size :])
+        response = access_register_out.new(len(data))
+        self._commands[Op.ACCESS_REG].handler(self._hca(), request, response)
+        return bytes(response.buf[access_register_out.size :])

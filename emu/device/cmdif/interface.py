@@ -36,7 +36,7 @@ from layouts.rings.eqe import eqe_cmd
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.cmd import CmdLayout
+    from layouts.cmd import cmd_layout
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class CommandTracer(Protocol):
         Returns a function that the caller calls when the command has run, with its refusal if any.
         """
 
-    def undelivered(self, slot: int, entry: CmdLayout, error: DeliveryError) -> None:
+    def undelivered(self, slot: int, entry: cmd_layout, error: DeliveryError) -> None:
         """Record a command that was not accepted; ``entry`` is a view of its queue entry
         (cmd_layout).
         """
@@ -224,7 +224,7 @@ class CommandInterface:
         with self._hca.ledger.at_work(size):
             return (yield from self._answer(slot, address, entry))
 
-    def _answer(self, slot: int, address: int, entry: CmdLayout) -> Portions[bool]:
+    def _answer(self, slot: int, address: int, entry: cmd_layout) -> Portions[bool]:
         """Serve an entry that the device owns; return whether its completion has been written.
 
         A DeliveryError is logged, traced and written as the entry's delivery status; the command

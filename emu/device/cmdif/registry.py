@@ -15,15 +15,14 @@ from emu.device.cmdif.scope import Resolver, resolvers
 from emu.device.rounds.portions import Portions
 from emu.device.state.hca import Hca, HcaState
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES
-from layouts.codec import View
 from layouts.enums import Op, op_name
 from layouts.prm import Prm
 
 _LIST_BYTES: Final = 8
 """Unit of the lists behind a layout (pages, destinations, pairs of numbers), in bytes."""
 
-InT = TypeVar("InT", bound=View)
-OutT = TypeVar("OutT", bound=View)
+InT = TypeVar("InT", bound=Prm)
+OutT = TypeVar("OutT", bound=Prm)
 
 Handler = Callable[[Hca, InT, OutT], Portions[None] | None]
 """``handler(hca, cmd, out)``: views of the input and of the zeroed output, which mypy knows from
@@ -48,7 +47,7 @@ class OpenField:
 
     field: str
     """Name of the field, in the input's layout, the output's or both."""
-    layout: Callable[[Any], Prm | None]
+    layout: Callable[[Any], type[Prm] | None]
     """Returns the structure in the field, from a view of the input; None if no structure is known.
     """
     current: Callable[[Hca, Any], bytes | None] | None = None
@@ -62,8 +61,8 @@ class Command:
     """A firmware command: its opcode, the structures of its input and output, and its handler."""
 
     op: Op
-    layout_in: Prm
-    layout_out: Prm
+    layout_in: type[Prm]
+    layout_out: type[Prm]
     handler: Handler[Any, Any]
     needs: HcaState
     """Earliest state in which the command is allowed; before, it gets BAD_SYS_STATE_ERR."""
@@ -99,6 +98,8 @@ class Command:
     CREATE_SQ twice). The limit therefore admits structures of newer drivers and inexact lengths;
     additional bytes are ignored.
     """
+    size_out: int = field(init=False)
+    """Bytes of the output's fixed part."""
     min_out: int = field(init=False)
     """Bytes of the shortest accepted output: the inline bytes of the command queue entry.
 
@@ -118,9 +119,10 @@ class Command:
         min_in = max(self.layout_in.named_size(self.newer or opened), inline)
         object.__setattr__(self, "min_in", min_in)
         without_list = max(self.layout_in.size, INLINE_BYTES) + MAILBOX_DATA_BYTES
-        max_in = MAX_COMMAND_BYTES if self.layout_in.has_tail else without_list
+        max_in = MAX_COMMAND_BYTES if self.layout_in.has_tail() else without_list
         object.__setattr__(self, "max_in", max_in)
-        object.__setattr__(self, "min_out", min(INLINE_BYTES, self.layout_out.size))
+        object.__setattr__(self, "size_out", self.layout_out.size)
+        object.__setattr__(self, "min_out", min(INLINE_BYTES, self.size_out))
 
     def complete(self, data: bytearray) -> None:
         """Pad an accepted input in place: to its layout, and to a whole last entry of its list.
@@ -144,8 +146,8 @@ COMMANDS: Final[dict[int, Command]] = {}
 
 def command(
     op: Op,
-    layout_in: Prm[InT],
-    layout_out: Prm[OutT],
+    layout_in: type[InT],
+    layout_out: type[OutT],
     *,
     needs: HcaState = HcaState.INITIALIZED,
     opened: OpenField | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from layouts.cmd import CmdLayout
+    from layouts.cmd import cmd_layout
 
 
 class CommandRequest:
@@ -17,7 +17,7 @@ class CommandRequest:
         self,
         slot: int,
         address: int,
-        entry: CmdLayout,
+        entry: cmd_layout,
         data: bytearray,
         out: bytearray,
         in_blocks: list[int],

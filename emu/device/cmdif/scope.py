@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from emu.device.errors import CmdError
 from emu.device.state.hca import Hca
-from layouts.codec import View
 from layouts.enums import Status
 from layouts.prm import Prm
 
@@ -116,7 +115,7 @@ _BY_FIELD: Final[dict[str, Resolver]] = {
 """Fields by which a structure can name another function, with their resolvers."""
 
 
-def resolvers(layout: Prm, besides: tuple[str, ...] = ()) -> tuple[Resolver, ...]:
+def resolvers(layout: type[Prm], besides: tuple[str, ...] = ()) -> tuple[Resolver, ...]:
     """Return the resolvers for a command or register of this structure.
 
     One for each field by which it can name a function; empty: only the sender is addressed.
@@ -126,7 +125,7 @@ def resolvers(layout: Prm, besides: tuple[str, ...] = ()) -> tuple[Resolver, ...
     return tuple(resolve for name, resolve in _BY_FIELD.items() if name in names)
 
 
-def addressed(hca: Hca, view: View, by: tuple[Resolver, ...], *, of_others: bool = False) -> Hca:
+def addressed(hca: Hca, view: Prm, by: tuple[Resolver, ...], *, of_others: bool = False) -> Hca:
     """Return the function that a command or register addresses: the sender, or another one.
 
     Raises CmdError with BAD_PARAM_ERR for a function or port that does not exist, and for another

@@ -15,7 +15,6 @@ from emu.device.faults.enum_names import agrees, name_of
 from emu.device.faults.rule import Rule
 from emu.device.state.points import FaultPoint, Shown
 from emu.device.state.points import Result as Result
-from layouts.codec import View
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ class Opened:
     __slots__ = ("about", "layout", "prefix")
 
     def __init__(
-        self, about: str, layout: Callable[[Mapping[str, Any]], Prm | None], prefix: str = ""
+        self, about: str, layout: Callable[[Mapping[str, Any]], type[Prm] | None], prefix: str = ""
     ) -> None:
         """Store the fields; ``about`` names the structure for readers of the table.
 
@@ -143,7 +142,7 @@ class Event(Generic[Result]):
     def keep(self) -> None:
         """Copy the data that does not outlive the call that showed the event; empty by default."""
 
-    def views(self) -> Mapping[str, View]:
+    def views(self) -> Mapping[str, Prm]:
         """Return views of the structures that it carries, by the prefix of their fields' names."""
         return {}
 
@@ -173,7 +172,7 @@ class Event(Generic[Result]):
 def field_of(view: object, path: str) -> Any:
     """Return the value at a dotted path of a view; MISSING for a path that leads nowhere."""
     for name in path.split("."):
-        if not isinstance(view, View) or name not in {field.name for field in view.prm.fields}:
+        if not isinstance(view, Prm) or name not in {field.name for field in type(view).fields}:
             return MISSING
         view = getattr(view, name)
     return view
@@ -198,7 +197,7 @@ def set_fields(view: object, values: Mapping[str, Any]) -> list[str]:
     for path, value in values.items():
         *parents, name = path.split(".")
         holder = field_of(view, ".".join(parents)) if parents else view
-        if not isinstance(holder, View) or field_of(holder, name) is MISSING:
+        if not isinstance(holder, Prm) or field_of(holder, name) is MISSING:
             refused.append(path)
             continue
         try:

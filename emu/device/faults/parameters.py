@@ -12,6 +12,7 @@ from emu.device.faults.enum_names import number_of
 from emu.device.faults.registry import Parameter, Problem
 from emu.device.faults.rule import Assignments
 from emu.near import near
+from layouts.fields import Nested
 from layouts.prm import Prm
 
 MAX_MS = 24 * 3600 * 1000
@@ -72,21 +73,21 @@ def set_of(known: Iterable[str], is_known: Callable[[str], bool] | None = None) 
     return Parameter("set", Assignments, check)
 
 
-def set_in(prm: Prm) -> Parameter:
+def set_in(prm: type[Prm]) -> Parameter:
     """Return a parameter for new values of fields of a structure, by dotted names."""
     return set_of(names_in(prm), lambda name: has_field(prm, name))
 
 
-def has_field(prm: Prm, path: str) -> bool:
+def has_field(prm: type[Prm], path: str) -> bool:
     """Return whether a dotted path leads to a field of a structure; array items have no path."""
     name, _, rest = path.partition(".")
     for field in prm.fields:
         if field.name == name:
-            return not rest or (isinstance(field.kind, Prm) and has_field(field.kind, rest))
+            return not rest or (isinstance(field.kind, Nested) and has_field(field.kind.prm, rest))
     return False
 
 
-def names_in(prm: Prm) -> list[str]:
+def names_in(prm: type[Prm]) -> list[str]:
     """Return the names of the fields of a structure."""
     return [field.name for field in prm.fields]
 

@@ -200,7 +200,7 @@ def _match(point: DeclaredPoint, match: Mapping[str, object]) -> Iterator[Proble
 def _opened(opened: Opened, name: str, match: Mapping[str, object]) -> Iterator[str]:
     layout = opened.layout(match)
     if layout is not None and not has_field(layout, name.removeprefix(opened.prefix)):
-        yield f"no field of {layout.prm_name}{near(name, names_in(layout))}"
+        yield f"no field of {layout.__name__}{near(name, names_in(layout))}"
 
 
 def _value(field: EventField, value: object) -> Iterator[str]:

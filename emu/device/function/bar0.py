@@ -23,7 +23,7 @@ from layouts.function.iseg import init_seg
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.function.iseg import InitSeg
+    from layouts.function.iseg import init_seg
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Bar0:
         """Whether the health counter is stopped."""
 
     @property
-    def segment(self) -> InitSeg:
+    def segment(self) -> init_seg:
         """The initialization segment, as a writable view."""
         return self._seg
 

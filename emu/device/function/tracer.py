@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.ports import Buffer
     from emu.device.state.hca import Hca
-    from layouts.cmd import CmdLayout
+    from layouts.cmd import cmd_layout
     from layouts.enums import EventType
 
 
@@ -135,7 +135,7 @@ class ContainedTracer:
         known = _named(request.slot, request.opcode) | {"status": status.name}
         self._undecoded("cmd", known, request.data)
 
-    def undelivered(self, slot: int, entry: CmdLayout, error: DeliveryError) -> None:
+    def undelivered(self, slot: int, entry: cmd_layout, error: DeliveryError) -> None:
         """Forward a command that was not accepted; if the tracer raises, record it as undecoded."""
         try:
             self._tracer.undelivered(slot, entry, error)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from layouts.function.caps import CmdHcaCap
+    from layouts.function.caps import cmd_hca_cap
 
 LOG_UAR_BYTES: Final = 12
 """Log size of one UAR, in bytes (MLX5_ADAPTER_PAGE_SHIFT)."""
@@ -22,7 +22,7 @@ class UarPages:
 
     __slots__ = ("base_mask", "in_uar", "log_bytes", "per_page")
 
-    def __init__(self, general: CmdHcaCap) -> None:
+    def __init__(self, general: cmd_hca_cap) -> None:
         log_page = int(general.log_uar_page_sz)
         is_4k = bool(general.uar_4k)
         self.log_bytes = LOG_UAR_BYTES if is_4k else LOG_UAR_BYTES + log_page

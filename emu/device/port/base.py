@@ -21,7 +21,7 @@ from emu.device.port.packet import Packet
 from emu.device.port.recovery import LossRecovery
 
 if TYPE_CHECKING:
-    from layouts.objects.qp import Ads
+    from layouts.objects.qp import ads
 
 
 class Count(Protocol):
@@ -135,14 +135,14 @@ class Link(Protocol):
         without a global route. On RoCE the entry must not be empty.
         """
 
-    def check_path(self, path: Ads) -> None:
+    def check_path(self, path: ads) -> None:
         """Raise CmdError with BAD_PARAM_ERR for a path that is invalid on every subnet.
 
         On RoCE: without source GID, peer's GID or MAC address. On InfiniBand: a global route
         without a valid source GID.
         """
 
-    def destination(self, path: Ads) -> int:
+    def destination(self, path: ads) -> int:
         """Return the destination address of a path."""
 
     @property
@@ -162,16 +162,16 @@ class Link(Protocol):
     def max_payload(self) -> int:
         """Maximum payload of a packet with any opcode on this port's link, in bytes."""
 
-    def global_route(self, path: Ads) -> GlobalRoute | None:
+    def global_route(self, path: ads) -> GlobalRoute | None:
         """Return the GIDs of a path whose packets must have a global route header, else None.
 
         None also on a link layer whose addresses contain the GIDs.
         """
 
-    def marks(self, path: Ads) -> Marks | None:
+    def marks(self, path: ads) -> Marks | None:
         """Return the priority markings of a path, or None where ports do not count by priority."""
 
-    def route(self, path: Ads) -> Route:
+    def route(self, path: ads) -> Route:
         """Return the route along a path."""
 
     def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from layouts.wire.bth import ICRC_BYTES as _ICRC_BYTES
-from layouts.wire.bth import MULTICAST_LID, PERMISSIVE_LID, bth, deth, grh, lrh
+from layouts.wire.bth import LRH, MULTICAST_LID, PERMISSIVE_LID, bth, deth, grh
 
 GRH_BYTES: Final = grh.size
 """Bytes reserved in front of the payload in a receive buffer, on every link layer."""
@@ -47,7 +47,7 @@ class Destination:
     @property
     def header_bytes(self) -> int:
         """Bytes of the link layer's headers, the GRH included."""
-        return lrh.size + GRH_BYTES if self.gid is not None else lrh.size
+        return LRH.size + GRH_BYTES if self.gid is not None else LRH.size
 
 
 @dataclass(slots=True)

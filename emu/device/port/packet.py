@@ -23,7 +23,7 @@ MAX_PAYLOAD: Final = 4096
 _ECN_MASK = _CONGESTION_EXPERIENCED = 3
 """ECN field of the IP header (RFC 3168)."""
 
-SMALLEST_BYTES: Final = wire.bth.size + wire.ICRC_BYTES
+SMALLEST_BYTES: Final = wire.BTH.size + wire.ICRC_BYTES
 MAX_HEADER_BYTES: Final = SMALLEST_BYTES + max(
     op.header_bytes for op in PACKET_OPS.values() if op.kind in WITH_PAYLOAD
 )
@@ -145,15 +145,14 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
     packet.ack_request = a_psn & wire.ACK_REQUEST != 0
     packet.solicited = flags & wire.SOLICITED != 0
     packet.is_migrated = flags & wire.MIGRATED != 0
-    at += wire.bth.size
+    at += wire.BTH.size
     end = len(frame) - wire.ICRC_BYTES - (flags >> wire.PAD_SHIFT & wire.PAD_MASK)
     size = end - at - op.header_bytes
     if size < 0 or size > MAX_PAYLOAD or (size and op.kind not in WITH_PAYLOAD):
         raise BadPacketError(f"{op} with {size} bytes of payload")
-    for header in op.headers:
-        _DECODERS[header](packet, frame, at)
-        at += header.size
-    packet.payload = frame[at:end]
+    for header, offset in op.placed:
+        _DECODERS[header](packet, frame, at + offset)
+    packet.payload = frame[at + op.header_bytes : end]
     return packet
 
 
@@ -171,7 +170,7 @@ def build_transport(
     if packet.is_migrated:
         flags |= wire.MIGRATED
     a_psn = packet.psn | wire.ACK_REQUEST if packet.ack_request else packet.psn
-    return wire.bth.size + op.header_bytes + length + pad + wire.ICRC_BYTES, [
+    return wire.BTH.size + op.header_bytes + length + pad + wire.ICRC_BYTES, [
         wire.BTH.pack(op.code, flags, pkey, packet.qpn, a_psn),
         *[_ENCODERS[header](packet) for header in op.headers],
         *payload,
@@ -234,7 +233,7 @@ def _get_cnp(packet: Packet, frame: memoryview, at: int) -> None:
     """Ignore the header, which is reserved."""
 
 
-_DECODERS: Final[dict[Prm, Callable[[Packet, memoryview, int], None]]] = {
+_DECODERS: Final[dict[type[Prm], Callable[[Packet, memoryview, int], None]]] = {
     wire.reth: _get_reth,
     wire.aeth: _get_aeth,
     wire.atomic_eth: _get_atomic_eth,
@@ -247,7 +246,7 @@ _DECODERS: Final[dict[Prm, Callable[[Packet, memoryview, int], None]]] = {
     wire.cnp: _get_cnp,
 }
 
-_ENCODERS: Final[dict[Prm, Callable[[Packet], bytes]]] = {
+_ENCODERS: Final[dict[type[Prm], Callable[[Packet], bytes]]] = {
     wire.reth: lambda p: wire.RETH.pack(p.va, p.rkey, p.length),
     wire.aeth: lambda p: wire.AETH.pack(p.syndrome << wire.SYNDROME_SHIFT | p.msn),
     wire.atomic_eth: lambda p: wire.ATOMIC_ETH.pack(p.va, p.rkey, p.swap_add, p.compare),
@@ -263,13 +262,13 @@ _ENCODERS: Final[dict[Prm, Callable[[Packet], bytes]]] = {
 }
 
 
-def _ending(op: PacketOp) -> Prm | None:
+def _ending(op: PacketOp) -> type[Prm] | None:
     """Return the header of immediate data or of a key to invalidate, or None."""
     last = op.headers[-1] if op.headers else None
     return last if last in (wire.imm_dt, wire.ieth) else None
 
 
-OPS: Final[dict[tuple[Service, PacketKind, bool, bool, Prm | None], PacketOp]] = {
+OPS: Final[dict[tuple[Service, PacketKind, bool, bool, type[Prm] | None], PacketOp]] = {
     (op.service, op.kind, op.is_first, op.is_last, _ending(op)): op for op in PACKET_OPS.values()
 }
 """Opcodes by service, kind, whether first and last in the message, and ending header.

@@ -23,7 +23,7 @@ from layouts.prm import Prm
 
 PAGE_BYTES: Final = 4096
 
-GROUPS: Final[Mapping[CapType, Prm]] = {
+GROUPS: Final[Mapping[CapType, type[Prm]]] = {
     CapType.GENERAL: layout.cmd_hca_cap,
     CapType.ODP: layout.odp_cap,
     CapType.ATOMIC: layout.atomic_caps,
@@ -311,14 +311,14 @@ def _check_below(chosen: Any, maximum: Any) -> None:
     """
     if bytes(chosen) == bytes(maximum):
         return
-    for field in chosen.prm.fields:
+    for field in type(chosen).fields:
         value, limit = getattr(chosen, field.name), getattr(maximum, field.name)
         if isinstance(value, int):
             if value > limit:
                 raise CmdError(
                     Status.BAD_PARAM_ERR,
                     "capability set above its maximum",
-                    f"{chosen.prm.prm_name}.{field.name}: {value} > {limit}",
+                    f"{type(chosen).__name__}.{field.name}: {value} > {limit}",
                 )
         elif hasattr(value, "prm"):
             _check_below(value, limit)

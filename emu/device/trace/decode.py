@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from emu.device.ports import Buffer
 from emu.device.trace.event import MAX_ITEMS
-from layouts.codec import ArrayView, View
 from layouts.enums import CqeFormat, CqeOpcode, CqeSyndrome, EventType
 from layouts.eth_enums import CqeChecked
+from layouts.fields import ArrayView
 from layouts.prm import Field, Prm
 from layouts.rings.cqe import (
     CQE_BYTES,
@@ -55,7 +55,7 @@ _HEADER = frozenset({"opcode", "status", "syndrome"})
 """Fields that the trace line of a command already shows."""
 
 _PAGE_FAULTS = (eqe_page_fault_wqe, eqe_page_fault_rdma, eqe_page_fault_memory)
-_EVENT_DATA: Mapping[EventType, Prm] = {
+_EVENT_DATA: Mapping[EventType, type[Prm]] = {
     EventType.COMP: eqe_comp,
     EventType.CMD: eqe_cmd,
     EventType.CQ_ERROR: eqe_cq_err,
@@ -81,13 +81,13 @@ _EVENT_DATA: Mapping[EventType, Prm] = {
 )
 
 
-_COMPLETIONS: Mapping[CqeOpcode, tuple[Prm, str]] = {
+_COMPLETIONS: Mapping[CqeOpcode, tuple[type[Prm], str]] = {
     CqeOpcode.REQ_ERR: (err_cqe, "s_wqe_opcode_qpn"),
     CqeOpcode.RESP_ERR: (err_cqe, "s_wqe_opcode_qpn"),
     CqeOpcode.SIG_ERR: (sig_err_cqe, "qpn"),
 }
 """Layout and the field with the QP's number, for opcodes that differ from ``_COMPLETION``."""
-_COMPLETION: tuple[Prm, str] = (cqe64, "sop_drop_qpn")
+_COMPLETION: tuple[type[Prm], str] = (cqe64, "sop_drop_qpn")
 _FORMAT = 0b11
 _QPN_MASK = 0xFFFFFF
 
@@ -97,12 +97,12 @@ class Inner:
     """The structure inside a field without a fixed layout, such as ``register_data``."""
 
     field: str
-    layout: Prm
+    layout: type[Prm]
     before: bytes | None = None
     """The value that is about to be replaced; only fields that differ from it are shown."""
 
 
-def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str, object]:
+def structure(layout: type[Prm], data: Buffer, inner: Inner | None = None) -> dict[str, object]:
     """Return the fields of a command's input or output that are not zero, by their PRM names.
 
     ``opcode``, ``status`` and ``syndrome`` are left out. The field ``inner`` is shown under the
@@ -118,7 +118,7 @@ def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str
         if inner is not None and field.name == inner.field:
             fields = _inside(view, field, inner)
             if fields is not None:
-                shown[inner.layout.prm_name] = fields
+                shown[inner.layout.__name__] = fields
                 continue
         if field.name not in _HEADER and (value := _shown(view, field)):
             shown[field.name] = value
@@ -127,7 +127,7 @@ def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str
 
 def fields(view: Any) -> dict[str, object]:
     """Return the fields of a view that are not zero."""
-    return {field.name: value for field in view.prm.fields if (value := _shown(view, field))}
+    return {field.name: value for field in type(view).fields if (value := _shown(view, field))}
 
 
 def unknown(data: Buffer) -> dict[str, object]:
@@ -162,7 +162,7 @@ def raw(data: Buffer) -> str:
     return shown if len(data) <= _MAX_RAW else f"{shown}... {len(data)} bytes"
 
 
-def event_layout(event: EventType, sub_type: int) -> Prm | None:
+def event_layout(event: EventType, sub_type: int) -> type[Prm] | None:
     """Return the structure of an event's own data; None if none is declared."""
     if event is EventType.PAGE_FAULT and sub_type < len(_PAGE_FAULTS):
         return _PAGE_FAULTS[sub_type]
@@ -194,18 +194,19 @@ def completion(entry: Buffer) -> dict[str, object]:
     kind = _member(CqeOpcode, opcode)
     layout, holder = _COMPLETIONS.get(kind, _COMPLETION) if kind is not None else _COMPLETION
     view = layout.view(entry)
-    is_packet = kind is CqeOpcode.RESP_SEND and view.hds_ip_ext & CqeChecked.L2
+    success = view if isinstance(view, cqe64) else None
+    is_packet = kind is CqeOpcode.RESP_SEND and success and success.hds_ip_ext & CqeChecked.L2
     number = getattr(view, holder) & _QPN_MASK
     shown: dict[str, object] = {"flow_tag" if is_packet else "qpn": number}
     shown["type"] = opcode if kind is None else kind.name
-    if layout is err_cqe:
+    if isinstance(view, err_cqe):
         syndrome = _member(CqeSyndrome, view.syndrome)
         shown["syndrome"] = view.syndrome if syndrome is None else syndrome.name
-    if layout is cqe64 and entry[-1] >> 2 & _FORMAT == CqeFormat.COMPRESSED:
+    if success and entry[-1] >> 2 & _FORMAT == CqeFormat.COMPRESSED:
         shown["compressed"] = True
     shown["data"] = fields(view)
-    if scattered and layout is cqe64:
-        shown["scattered"] = f"0x{scattered[: view.byte_cnt].hex()}"
+    if scattered and success:
+        shown["scattered"] = f"0x{scattered[: success.byte_cnt].hex()}"
     return shown
 
 
@@ -224,7 +225,7 @@ def _member(enum: type[_Named], value: int) -> _Named | None:
     return enum(value) if value in enum._value2member_map_ else None
 
 
-def _inside(view: View, field: Field, inner: Inner) -> dict[str, object] | None:
+def _inside(view: Prm, field: Field, inner: Inner) -> dict[str, object] | None:
     """Return the inner structure's fields: with ``before``, only those that differ from it.
 
     The changed fields have their new values, zero included. Without ``before``, or if it is too
@@ -242,9 +243,9 @@ def _inside(view: View, field: Field, inner: Inner) -> dict[str, object] | None:
 def _changes(now: Any, before: Any) -> dict[str, object]:
     """Return the fields whose value has changed, with their new values, zero included."""
     shown: dict[str, object] = {}
-    for field in now.prm.fields:
+    for field in type(now).fields:
         value, was = getattr(now, field.name), getattr(before, field.name)
-        if isinstance(value, View):
+        if isinstance(value, Prm):
             if nested := _changes(value, was):
                 shown[field.name] = nested
         elif isinstance(value, ArrayView):
@@ -255,7 +256,7 @@ def _changes(now: Any, before: Any) -> dict[str, object]:
     return shown
 
 
-def _shown(view: View, field: Field) -> Any:
+def _shown(view: Prm, field: Field) -> Any:
     """Return a field's value in its shown form; a false value when all of it is zero.
 
     A list of more than ``MAX_READ`` bytes is always shown.
@@ -270,7 +271,7 @@ def _shown(view: View, field: Field) -> Any:
 
 def _plain(value: object) -> Any:
     """Return a value in its shown form: nested fields, a list, bytes as text, or a number."""
-    if isinstance(value, View):
+    if isinstance(value, Prm):
         return fields(value)
     if isinstance(value, ArrayView):
         return _list(value)
@@ -292,7 +293,7 @@ def _list(items: ArrayView[Any]) -> Any:
     return listed(len(items), lambda at: _plain(items[at]))
 
 
-def _raw(view: View, field: Field) -> bytes:
+def _raw(view: Prm, field: Field) -> bytes:
     """Return the first ``MAX_READ`` of a field's bytes; for a tail, of all bytes that follow."""
     start = view.base + field.offset // 8
     size = min(field.width // 8 or MAX_READ, MAX_READ)

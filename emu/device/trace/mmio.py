@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import construct as c
-
 from emu.device.function.doorbells import (
     PAGE,
     SEND_SPACING,
@@ -28,8 +26,10 @@ from emu.device.objects.memory.memic import AREA_BYTES
 from emu.device.ports import Buffer
 from emu.device.state.hca import MSIX_VECTORS
 from emu.device.trace import decode
+from layouts.fields import FieldKind, Items, Nested
 from layouts.function.iseg import init_seg
-from layouts.prm import Prm, bits, rsvd
+from layouts.prm import Prm
+from layouts.rings.doorbells import cq_doorbell, eq_doorbell, send_doorbell
 
 _LONGEST_NUMBER = 8
 _WIDEST_REGISTER = 64
@@ -40,22 +40,11 @@ _MEMIC = BAR0_BYTES - AREA_BYTES
 
 _MSIX_ENTRY = ("message_address", "message_upper_address", "message_data", "vector_control")
 
-_EQ_DOORBELL = Prm("eq_doorbell", "eqn" / bits(8), "ci" / bits(24))
-_CQ_DOORBELL = Prm(
-    "cq_doorbell",
-    *(rsvd(2), "sn" / bits(2), rsvd(3), "solicited_only" / bits(1), "ci" / bits(24)),
-    *(rsvd(8), "cqn" / bits(24)),
-)
-_SEND_DOORBELL = Prm(
-    "send_doorbell",
-    *("opmod" / bits(8), "wqe_index" / bits(16), "opcode" / bits(8)),
-    *("qpn" / bits(24), rsvd(2), "ds" / bits(6)),
-)
 _DOORBELLS = {
-    UAR_CQ_ARM: ("CQ_ARM", _CQ_DOORBELL),
+    UAR_CQ_ARM: ("CQ_ARM", cq_doorbell),
     UAR_CQ_ARM_CQN: ("CQ_ARM", None),
-    UAR_EQ_ARM: ("EQ_ARM", _EQ_DOORBELL),
-    UAR_EQ_CI: ("EQ_CI", _EQ_DOORBELL),
+    UAR_EQ_ARM: ("EQ_ARM", eq_doorbell),
+    UAR_EQ_CI: ("EQ_CI", eq_doorbell),
 }
 
 
@@ -66,21 +55,22 @@ class _NamedRegister:
     name: str
     offset: int
     width: int
-    kind: Any
+    kind: FieldKind
 
 
-def _registers(prm: Prm, prefix: str = "", base: int = 0) -> Iterator[_NamedRegister]:
+def _registers(prm: type[Prm], prefix: str = "", base: int = 0) -> Iterator[_NamedRegister]:
     """Yield a structure's named fields: array items one by one, large structures by field."""
     for field in prm.fields:
         name, offset = prefix + field.name, base + field.offset
-        if isinstance(field.kind, Prm) and field.width > _WIDEST_REGISTER:
-            yield from _registers(field.kind, f"{name}.", offset)
-        elif isinstance(field.kind, c.Array):
-            item = field.width // int(field.kind.count)
-            for at in range(int(field.kind.count)):
-                yield _NamedRegister(f"{name}[{at}]", offset + at * item, item, field.kind.subcon)
+        kind = field.kind
+        if isinstance(kind, Nested) and field.width > _WIDEST_REGISTER:
+            yield from _registers(kind.prm, f"{name}.", offset)
+        elif isinstance(kind, Items):
+            item = kind.item
+            for at in range(kind.count or 0):
+                yield _NamedRegister(f"{name}[{at}]", offset + at * item.width, item.width, item)
         else:
-            yield _NamedRegister(name, offset, field.width, field.kind)
+            yield _NamedRegister(name, offset, field.width, kind)
 
 
 _ISEG = tuple(_registers(init_seg))
@@ -129,21 +119,21 @@ def _in_segment(offset: int, data: Buffer) -> dict[str, object]:
     shown: dict[str, object] = {"register": "/".join(item.name for item in items)}
     first = items[0]
     inside = start <= first.offset and first.offset + first.width <= end
-    if len(items) == 1 and inside and isinstance(first.kind, Prm):
+    if len(items) == 1 and inside and isinstance(first.kind, Nested):
         at = (first.offset - start) // 8
-        if fields := decode.fields(first.kind.view(data, at)):
+        if fields := decode.fields(first.kind.prm.view(data, at)):
             shown["fields"] = fields
     return shown
 
 
-def _sent(at: int) -> tuple[str, Prm | None]:
+def _sent(at: int) -> tuple[str, type[Prm] | None]:
     """Return the name and layout of a send doorbell, its second half, or a BlueFlame copy.
 
     The layout is None for the latter two.
     """
     within = at % SEND_SPACING
     if within == 0:
-        return "SEND_DB", _SEND_DOORBELL
+        return "SEND_DB", send_doorbell
     return "SEND_DB" if within == 4 else "BF", None
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.send_queue import Wqe
 
 _RDMA = (wqe_raddr_seg,)
-_SEGMENTS: Mapping[int, tuple[Prm, ...]] = {
+_SEGMENTS: Mapping[int, tuple[type[Prm], ...]] = {
     Opcode.RDMA_WRITE: _RDMA,
     Opcode.RDMA_WRITE_IMM: _RDMA,
     Opcode.RDMA_READ: _RDMA,
@@ -56,7 +56,7 @@ _SEGMENTS: Mapping[int, tuple[Prm, ...]] = {
 }
 """Segments between the control segment and the data."""
 
-_OF_4_BYTES: Mapping[int, tuple[Prm, ...]] = {
+_OF_4_BYTES: Mapping[int, tuple[type[Prm], ...]] = {
     Opcode.ATOMIC_MASKED_CS: (wqe_raddr_seg, wqe_masked_cs4_seg),
     Opcode.ATOMIC_MASKED_FA: (wqe_raddr_seg, wqe_masked_fa4_seg),
 }
@@ -156,14 +156,14 @@ def _names(enum: type[IntFlag], bits: int) -> str:
     return "|".join([flag.name or "" for flag in known] + ([f"{rest:#x}"] if rest else []))
 
 
-def _segment(layout: Prm, body: bytes, at: int) -> dict[str, Any]:
+def _segment(layout: type[Prm], body: bytes, at: int) -> dict[str, Any]:
     """Return a segment by its name, without the driver's prefix.
 
     Empty where the WQE is too short.
     """
     if at + layout.size > len(body):
         return {}
-    return {layout.prm_name.removeprefix("wqe_"): decode.fields(layout.view(body, at))}
+    return {layout.__name__.removeprefix("wqe_"): decode.fields(layout.view(body, at))}
 
 
 def _message(opcode: int, opmod: int, body: bytes, st: QpType, is_ipoib: bool) -> dict[str, Any]:
@@ -267,12 +267,12 @@ def _entries(xlt: bytes, mode: AccessMode | None) -> Any:
 
     The entries are MTTs for access mode MTT, else KLMs.
     """
-    layout: Prm = mtt if mode is AccessMode.MTT else klm
+    layout: type[Prm] = mtt if mode is AccessMode.MTT else klm
     used = len(xlt.rstrip(b"\0"))
     count = min(-(-used // layout.size), len(xlt) // layout.size)
     return decode.listed(count, lambda at: _entry(layout, xlt, at * layout.size))
 
 
-def _entry(layout: Prm, xlt: bytes, at: int) -> dict[str, Any]:
+def _entry(layout: type[Prm], xlt: bytes, at: int) -> dict[str, Any]:
     is_repeat = layout is klm and klm.view(xlt, at).key == REPEAT_BLOCK
     return decode.fields((stride_block_ctrl_seg if is_repeat else layout).view(xlt, at))

@@ -11,7 +11,7 @@ from layouts.enums import BootPages, CapMode, CapType, Op, PageOp, RegId, Status
 from layouts.function import caps
 
 if TYPE_CHECKING:
-    from layouts.function.caps import CmdHcaCap
+    from layouts.function.caps import cmd_hca_cap
 
 NAME = b"mlx5emu,emu.driver"
 """Name of this driver in SET_DRIVER_VERSION."""
@@ -23,7 +23,7 @@ _UAR_BYTES = 4096
 class BringUp(EventQueues):
     """Brings a function up and down."""
 
-    caps: CmdHcaCap
+    caps: cmd_hca_cap
     """General capabilities that the probe has set."""
 
     def probe(self, *, is_vf: bool = False, **requested: int) -> Self:

@@ -14,12 +14,11 @@ from emu.driver.command.answer import Answer, DriverCommandError, expect
 from emu.driver.command.bar import Bar
 from emu.driver.world.memory import Memory
 from layouts import cmd
-from layouts.codec import View
 from layouts.enums import Op, RegId, Status
 from layouts.prm import Prm
 from layouts.regs import reg
 
-ViewT = TypeVar("ViewT", bound=View)
+ViewT = TypeVar("ViewT", bound=Prm)
 
 CMDIF_REV = 5
 _REV, _QUEUE_HIGH, _QUEUE_LOW, _DOORBELL, _INITIALIZING = 0x004, 0x010, 0x014, 0x018, 0x1FC
@@ -168,7 +167,7 @@ class Commands:
             Op.ACCESS_REG, op_mod=op_mod, register_id=register, extra=data, out_extra=len(data)
         )
 
-    def read_register(self, register: RegId, layout: Prm[ViewT], **fields: Any) -> ViewT:
+    def read_register(self, register: RegId, layout: type[ViewT], **fields: Any) -> ViewT:
         """Read a register by ACCESS_REG; return its view.
 
         ``fields`` select the register's instance. Raises DriverError if refused. The command's

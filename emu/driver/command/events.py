@@ -15,7 +15,7 @@ from layouts.enums import EventType, Op
 from layouts.rings.eqe import EQE_BYTES, eqe, eqe_cmd
 
 if TYPE_CHECKING:
-    from layouts.rings.eqe import Eqe
+    from layouts.rings.eqe import eqe
 
 _ARM, _UPDATE = 0x40, 0x48
 """Offsets of the doorbells in the UAR page."""
@@ -87,7 +87,7 @@ class EventQueue:
         self.log_size = log_size
         self.ci = 0
 
-    def next(self) -> Eqe | None:
+    def next(self) -> eqe | None:
         """Return the next EQE as a view, or None while the device owns it (next_eqe_sw).
 
         The consumer index in the driver advances; no doorbell is written.
@@ -99,7 +99,7 @@ class EventQueue:
         self.ci += 1
         return entry
 
-    def drain(self) -> list[Eqe]:
+    def drain(self) -> list[eqe]:
         """Return all pending EQEs; update the consumer index and arm the queue.
 
         The queue is armed even if there was none.

@@ -11,7 +11,7 @@ from layouts.enums import CqeOpcode
 from layouts.rings.cqe import cqe64
 
 if TYPE_CHECKING:
-    from layouts.rings.cqe import Cqe64
+    from layouts.rings.cqe import cqe64
 
 
 class Buffers:
@@ -38,7 +38,7 @@ class Buffers:
                 self._places(self.rq.posted)]  # fmt: skip
         self.rq.post(*sges)
 
-    def drain(self) -> list[tuple[Cqe64, bytes]]:
+    def drain(self) -> list[tuple[cqe64, bytes]]:
         """Return (the completion's fields, the packet's bytes) of all completions.
 
         Errors have no bytes. The list is empty without completions. No WQE is posted again.

@@ -105,7 +105,7 @@ class Flows:
             **self._type,
         )  # fmt: skip
         context = answer.out.flow_context
-        expect(context.prm is flow_context, "another structure than a flow context")
+        expect(type(context) is flow_context, "another structure than a flow context")
         listed = context.destination_list_size + context.flow_counter_list_size
         return context, [context.destination[n] for n in range(min(listed, room))]
 

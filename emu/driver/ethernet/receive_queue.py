@@ -18,7 +18,7 @@ from layouts.rings.eth_wqe import (
 from layouts.rings.wqe import DATA, NEXT
 
 if TYPE_CHECKING:
-    from layouts.objects.rq import Rqc
+    from layouts.objects.rq import rqc
 
 
 class ReceiveQueue:
@@ -61,9 +61,9 @@ class ReceiveQueue:
             self.posted = 0
             self.node.memory.write(self.ring.record, bytes(8))
 
-    def query(self) -> Rqc:
+    def query(self) -> rqc:
         """Return the current context."""
-        context: Rqc = self.node.driver.must(Op.QUERY_RQ, rqn=self.rqn).rq_context
+        context: rqc = self.node.driver.must(Op.QUERY_RQ, rqn=self.rqn).rq_context
         return context
 
     def post(self, *sges: Sge, update_record: bool = True) -> None:

@@ -20,7 +20,7 @@ from layouts.rings.eth_wqe import (
 from layouts.rings.wqe import CTRL, DATA, DS, WQEBB
 
 if TYPE_CHECKING:
-    from layouts.objects.sq import Sqc
+    from layouts.objects.sq import sqc
 
 
 class SendQueue:
@@ -62,9 +62,9 @@ class SendQueue:
         if state is SqState.RST:
             self.sent = 0
 
-    def query(self) -> Sqc:
+    def query(self) -> sqc:
         """Return the current context."""
-        context: Sqc = self.node.driver.must(Op.QUERY_SQ, sqn=self.sqn).sq_context
+        context: sqc = self.node.driver.must(Op.QUERY_SQ, sqn=self.sqn).sq_context
         return context
 
     def post(

@@ -16,7 +16,7 @@ from layouts.rings.cqe import cqe64
 from layouts.rings.eth_cqe import SHAMPO_AT, SHAMPO_FLUSH, SHAMPO_MATCH, cqe_shampo
 
 if TYPE_CHECKING:
-    from layouts.rings.cqe import Cqe64
+    from layouts.rings.cqe import cqe64
 
 LOG_RESERVATION_BASE, LOG_HEADER_BASE = 12, 6
 
@@ -34,7 +34,7 @@ class SplitPiece:
     offset: int
     header: bytes
     data: bytes
-    entry: Cqe64
+    entry: cqe64
 
 
 class SplitQueue(StridingQueue):
@@ -79,7 +79,7 @@ class SplitQueue(StridingQueue):
             pieces.append(self._split(cqe64.view(raw)))
         return pieces
 
-    def _split(self, entry: Cqe64) -> SplitPiece:
+    def _split(self, entry: cqe64) -> SplitPiece:
         """Return header and data of a completion; zeros and no bytes for an error.
 
         The WQE's strides count as consumed. Raises AssertionError for more strides than the WQE

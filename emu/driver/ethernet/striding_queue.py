@@ -14,7 +14,7 @@ from layouts.rings.cqe import cqe64
 from layouts.rings.wqe import DATA, NEXT
 
 if TYPE_CHECKING:
-    from layouts.rings.cqe import Cqe64
+    from layouts.rings.cqe import cqe64
 
 FILLER = 1 << 31
 LOG_COUNT_BASE, LOG_SIZE_BASE = 9, 6
@@ -30,7 +30,7 @@ class Piece:
     strides: int
     is_filler: bool
     data: bytes
-    entry: Cqe64
+    entry: cqe64
 
 
 class StridingQueue(ReceiveQueue):
@@ -107,7 +107,7 @@ class StridingQueue(ReceiveQueue):
                 completions.append(Piece(entry.wqe_id, 0, entry.byte_cnt >> 16, False, b"", entry))
         return completions
 
-    def _piece(self, entry: Cqe64) -> Piece:
+    def _piece(self, entry: cqe64) -> Piece:
         """Return the packet of a completion, and record its strides as consumed.
 
         Raises AssertionError if the strides do not follow those before, or exceed the WQE.

@@ -10,7 +10,7 @@ from layouts.enums import EventType, PageFaultSubtype
 from layouts.rings.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
 
 if TYPE_CHECKING:
-    from layouts.rings.eqe import Eqe, PftypeToken, PftypeWq
+    from layouts.rings.eqe import eqe, pftype_token, pftype_wq
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class FaultEvent:
     is_last: bool = False
 
 
-def fault_event(entry: Eqe) -> FaultEvent:
+def fault_event(entry: eqe) -> FaultEvent:
     """Return the fields of a page-fault EQE of any of the three kinds.
 
     Raises DriverError for another event type, and for pages around the requested ones.
@@ -59,6 +59,6 @@ def fault_event(entry: Eqe) -> FaultEvent:
     )  # fmt: skip
 
 
-def _type(view: PftypeToken | PftypeWq) -> int:
+def _type(view: pftype_token | pftype_wq) -> int:
     """Return the page-fault type, in the form of PAGE_FAULT_RESUME."""
     return int(view.rdma << 2 | view.write << 1 | view.requestor)

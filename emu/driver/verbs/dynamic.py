@@ -13,7 +13,7 @@ from layouts.enums import Op, QpType, RqType
 from layouts.rings.wqe import av
 
 if TYPE_CHECKING:
-    from layouts.objects.dct import Dctc
+    from layouts.objects.dct import dctc
 
 ACCESS_KEY = 0x5A5A_0000_1234_5678
 NOT_THE_USERS = 0x777
@@ -50,12 +50,12 @@ class Target:
         """Run DESTROY_DCT and return its answer. Raises DriverError if the command is refused."""
         return self.node.driver.must(Op.DESTROY_DCT, dctn=self.dctn)
 
-    def query(self) -> Dctc:
+    def query(self) -> dctc:
         """Return the current context, by QUERY_DCT.
 
         Raises DriverError if the command is refused.
         """
-        context: Dctc = self.node.driver.must(Op.QUERY_DCT, dctn=self.dctn).dct_context_entry
+        context: dctc = self.node.driver.must(Op.QUERY_DCT, dctn=self.dctn).dct_context_entry
         return context
 
 

@@ -74,7 +74,9 @@ class Gsi:
             "method": method, "attr_id": attr, "tid": self.tid,
         }  # fmt: skip
 
-    def ask_sa(self, method: int, attr: int, prm: Prm, **fields: Any) -> tuple[Any, list[Any]]:
+    def ask_sa(
+        self, method: int, attr: int, prm: type[Prm], **fields: Any
+    ) -> tuple[Any, list[Any]]:
         """Send a request to the administrator; return the answer's MAD, and its records as views.
 
         ``fields`` of a record of ``prm`` are the query, and the components of the mask. An answer
@@ -113,7 +115,9 @@ class Gsi:
         length = first.rmpp_hdr.paylen_newwin - len(segments) * sa.SA_HDR_BYTES
         return b"".join(part.data for part in segments)[:length]
 
-    def pma(self, method: int, attr: int, lid: int, prm: Prm | None = None, **fields: Any) -> Any:
+    def pma(
+        self, method: int, attr: int, lid: int, prm: type[Prm] | None = None, **fields: Any
+    ) -> Any:
         """Send a request to a port's performance management agent; return its answer as a MAD.
 
         Raises DriverError for an answer from another LID or to another request, ValueError for

@@ -8,7 +8,7 @@ from emu.driver.command.driver import Driver, Fields
 from layouts.enums import Op, QpState
 
 if TYPE_CHECKING:
-    from layouts.objects.qp import Qpc
+    from layouts.objects.qp import qpc
 
 INIT: Fields = {"rre": 1, "rwe": 1, "primary_address_path": {"pkey_index": 0, "vhca_port_num": 1}}
 RTR: Fields = {
@@ -76,7 +76,7 @@ class Parts:
             return qpc
         return {**qpc, "primary_address_path": {"fl": 1}}
 
-    def query(self, qpn: int) -> Qpc:
+    def query(self, qpn: int) -> qpc:
         """Return the current context."""
-        context: Qpc = self.driver.must(Op.QUERY_QP, qpn=qpn).qpc
+        context: qpc = self.driver.must(Op.QUERY_QP, qpn=qpn).qpc
         return context

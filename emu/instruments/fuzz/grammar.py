@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import construct as c
-
 from emu.device.cmdif.registry import Command
 from emu.device.faults.enum_names import name_of
 from emu.device.trace.decode import event_layout
 from layouts.enums import CqeOpcode, EventType, RegId
+from layouts.fields import Nested, Number
 from layouts.function.iseg import init_seg
 from layouts.prm import Prm
 from layouts.rings.cqe import cqe64
@@ -67,16 +66,16 @@ def _first(value: object) -> Any:
 _KEY_FIELDS = ("op", "op_mod", "register_id", "type", "opcode", "offset")
 
 
-def leaves(prm: Prm, prefix: str = "", start: int = 0) -> Iterator[Leaf]:
+def leaves(prm: type[Prm], prefix: str = "", start: int = 0) -> Iterator[Leaf]:
     """Yield the numbers of a structure and of nested ones; skip arrays and byte fields.
 
     Names are dotted; offsets are in bits from the outer structure's start.
     """
     for field in prm.fields:
         name, offset = prefix + field.name, start + field.offset
-        if isinstance(field.kind, Prm):
-            yield from leaves(field.kind, f"{name}.", offset)
-        elif isinstance(field.kind, c.BitsInteger):
+        if isinstance(field.kind, Nested):
+            yield from leaves(field.kind.prm, f"{name}.", offset)
+        elif isinstance(field.kind, Number):
             yield Leaf(name, field.width, offset)
 
 

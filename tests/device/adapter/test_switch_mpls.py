@@ -10,7 +10,7 @@ from emu.driver.ethernet.flow_fields import reformat_fields, to_vport
 from emu.driver.ethernet.frames import EthPacket
 from layouts.enums import Op
 from layouts.eth_enums import FlowAction, ReformatType
-from layouts.steering.flow_match import fte_match_param
+from layouts.steering.flow_match import fte_match_mpls, fte_match_param
 
 MISC_2 = 1 << 3
 PORT = 6635
@@ -30,8 +30,7 @@ def headers_of(*labels, port=PORT):
 
 def beside(shim):
     param = fte_match_param.new()
-    shape = fte_match_param.new().misc_parameters_2.outer_first_mpls_over_udp.prm
-    param.misc_parameters_2.outer_first_mpls_over_udp = shape.view(shim)
+    param.misc_parameters_2.outer_first_mpls_over_udp = fte_match_mpls.view(shim)
     return bytes(param)
 
 

@@ -166,7 +166,7 @@ def test_input_of_another_block(driver, function, op):
     before = snapshot(function.hca)
     data = int(op).to_bytes(2, "big") + bytes(max(command.layout_in.size, 16) + 511)
     assert len(data) == max(command.layout_in.size, 16) + MAILBOX_DATA_BYTES + 1
-    if command.layout_in.has_tail:
+    if command.layout_in.has_tail():
         assert command.max_in >= 1 << 20
     else:
         assert driver.execute(data, 4112)[1][0] == Status.BAD_INP_LEN_ERR

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from helpers.random.examples import examples
+from helpers.structures import structure
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +35,7 @@ from layouts.enums import (
     RegId,
     Status,
 )
-from layouts.prm import Prm, array, bits, octets
+from layouts.prm import array, bits, octets
 from layouts.rings.cqe import CQE, ERR_CQE, cqe64
 
 BOOT_PAGES = 40
@@ -217,9 +218,11 @@ class TestOpenFields:
 class TestChanges:
     """What a field that replaces a value shows: only what is different, zero or not."""
 
-    NESTED = Prm("nested", "a" / bits(8), "b" / bits(8))
-    WHOLE = Prm("whole", "nested" / NESTED, "words" / array(2, bits(16)), "name" / octets(4))
-    INPUT = Prm("input", "opcode" / bits(16), "page" / octets(12))
+    NESTED = structure("nested", ("a", bits(8)), ("b", bits(8)))
+    WHOLE = structure(
+        "whole", ("nested", NESTED), ("words", array(2, bits(16))), ("name", octets(4))
+    )
+    INPUT = structure("input", ("opcode", bits(16)), ("page", octets(12)))
     BEFORE = bytes.fromhex("0102 0003 0004 61626364")
 
     @pytest.mark.parametrize(

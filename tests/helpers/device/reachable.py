@@ -22,7 +22,6 @@ from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import RecvQueue, RecvWqe
 from emu.device.objects.queues.send_queue import SendRing
-from layouts.prm import Prm
 
 STATE = (
     Object, PageFault, Message, RecvWqe, RecvQueue, SendRing, Moderation, PacketConnection,
@@ -31,7 +30,7 @@ STATE = (
 
 _APART = (
     type, types.ModuleType, types.BuiltinFunctionType, logging.Logger,
-    str, bytes, bytearray, memoryview, int, float, array, struct.Struct, type(None), Prm,
+    str, bytes, bytearray, memoryview, int, float, array, struct.Struct, type(None),
 )  # fmt: skip
 """What leads to all of the program, or nowhere."""
 

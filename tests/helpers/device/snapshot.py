@@ -9,8 +9,8 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.queues.qp import Qp
 from emu.device.state.caps import GROUPS
-from layouts.codec import View
 from layouts.enums import CapMode
+from layouts.prm import Prm
 
 _REPORTS = {"armed", "has_write_failed", "is_losing", "overruns", "pi"}
 """What a CMD event changes in its EQ: refused commands are reported like all others."""
@@ -91,7 +91,7 @@ def _way(of):
 _AS_THEY_ARE = frozenset({int, bool, str, bytes, type(None)})
 _WAYS = (
     (Object, lambda value: (value.kind, value.handle)),
-    (View | bytearray, bytes),
+    (Prm | bytearray, bytes),
     (int | str | bytes | frozenset | type(None) | Enum, lambda value: value),
     (dict, lambda value: {freeze(key): freeze(item) for key, item in value.items()}),
     (set, lambda value: frozenset(map(freeze, value))),

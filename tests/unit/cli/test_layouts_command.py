@@ -6,15 +6,16 @@ import pytest
 from click.testing import CliRunner
 from helpers.files import kernel_files
 from helpers.files.btf_blob import Blob
+from helpers.structures import structure
 
 from emu.cli.commands.functions import layouts as command
 from emu.cli.main import main
 from emu.guests.errors import LabError
 from emu.guests.image import image
 from layouts.btf.report import Known, What
-from layouts.prm import Prm, bits, rsvd
+from layouts.prm import bits, rsvd
 
-THING = Prm("thing", "a" / bits(8), rsvd(8))
+THING = structure("thing", ("a", bits(8)), rsvd(8))
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def files(tmp_path, base):
 @pytest.fixture
 def run(monkeypatch, files):
     def runner(*arguments, ours=THING, known=()):
-        monkeypatch.setattr(command, "structures", lambda: {ours.prm_name: ours})
+        monkeypatch.setattr(command, "structures", lambda: {ours.__name__: ours})
         monkeypatch.setattr(command, "KNOWN", known)
         return CliRunner().invoke(main, ["layouts", "check", *map(str, arguments)])
 
@@ -64,7 +65,7 @@ def test_fields_not_modelled(run, given):
 
 
 def test_a_difference(run, given):
-    result = run(*given, ours=Prm("thing", "a" / bits(4), rsvd(12)))
+    result = run(*given, ours=structure("thing", ("a", bits(4)), rsvd(12)))
     assert result.exit_code == 1
     assert "do not hold: 1 differences" in result.output
     (row,) = [line.split() for line in result.output.splitlines() if "thing.a" in line]
@@ -72,14 +73,16 @@ def test_a_difference(run, given):
 
 
 def test_a_missing_field(run, given):
-    result = run(*given, ours=Prm("thing", "old" / bits(8), rsvd(8)))
+    result = run(*given, ours=structure("thing", ("old", bits(8)), rsvd(8)))
     (row,) = [line.split() for line in result.output.splitlines() if "thing.old" in line]
     assert row == ["thing.old", "missing", "field", "0x0", "-"]
 
 
 def test_a_known_difference(run, given):
     known = [Known(("6.12",), What.WIDTH, "was narrow", ("thing.a",))]
-    result = run(*given, "--explained", ours=Prm("thing", "a" / bits(4), rsvd(12)), known=known)
+    result = run(
+        *given, "--explained", ours=structure("thing", ("a", bits(4)), rsvd(12)), known=known
+    )
     assert result.exit_code == 0
     assert "1 known differences" in result.output
     assert "was narrow:\n    thing.a (width)" in result.output

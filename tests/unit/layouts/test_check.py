@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 from helpers.files.btf_blob import Blob
+from helpers.structures import structure
 
 from layouts.btf.check import check
 from layouts.btf.kernel_differences import KNOWN
 from layouts.btf.reader import Btf
 from layouts.btf.report import Difference, Known, What
-from layouts.prm import Prm, array, bits, octets, rsvd, tail
+from layouts.prm import array, bits, nested, octets, rsvd, tail
 from layouts.registry import collect, structures
 
 RELEASE = "6.12.1-test"
 
 
 def report(blob, *prms, known=()):
-    return check({prm.prm_name: prm for prm in prms}, RELEASE, [Btf(blob.data())], known)
+    return check({prm.__name__: prm for prm in prms}, RELEASE, [Btf(blob.data())], known)
 
 
 def differences(blob, *prms):
@@ -48,18 +49,18 @@ def blob():
     return blob
 
 
-inner = Prm("inner", "low" / bits(4), rsvd(4))
+inner = structure("inner", ("low", bits(4)), rsvd(4))
 
-outer = Prm(
+outer = structure(
     "outer",
-    *("a" / bits(3), rsvd(5), "b" / bits(8), "inner" / inner, "pair" / array(2, inner)),
-    *("either" / octets(2), "word" / bits(32), "late" / bits(8), "pas" / tail(bits(64))),
+    *(("a", bits(3)), rsvd(5), ("b", bits(8)), ("inner", inner), ("pair", array(2, nested(inner)))),
+    *(("either", octets(2)), ("word", bits(32)), ("late", bits(8)), ("pas", tail(bits(64)))),
 )
 
 
 def replace(**fields):
     """``outer`` with other constructs under some names."""
-    return Prm("outer", *(fields.get(sub.name, sub) for sub in outer.subcons))
+    return structure("outer", *(fields.get(name, (name, kind)) for name, kind in outer._declared))
 
 
 def test_equal_structures(blob):
@@ -70,30 +71,30 @@ def test_equal_structures(blob):
 
 class TestEachKind:
     def test_missing_structure(self, blob):
-        absent = Prm("absent", bits(16))
+        absent = structure("absent", bits(16))
         assert differences(blob, absent) == [Difference(What.STRUCTURE, "absent", 16, None)]
 
     def test_missing_field(self, blob):
-        renamed = replace(b="c" / bits(8))
+        renamed = replace(b=("c", bits(8)))
         assert differences(blob, renamed) == [Difference(What.FIELD, "outer.c", 8, None)]
 
     def test_offset(self, blob):
-        swapped = replace(a="b" / bits(8), b=rsvd(3))
+        swapped = replace(a=("b", bits(8)), b=rsvd(3))
         assert Difference(What.OFFSET, "outer.b", 0, 8) in differences(blob, swapped)
 
     def test_width(self, blob):
-        wide = Prm("inner", "low" / bits(5), rsvd(3))
+        wide = structure("inner", ("low", bits(5)), rsvd(3))
         assert differences(blob, wide) == [Difference(What.WIDTH, "inner.low", 5, 4)]
 
     @pytest.mark.parametrize(("more", "size"), [((), 8), ((rsvd(16),), 24)])
     def test_size(self, blob, more, size):
         blob.ifc("short", ("low", 8), ("reserved_at_8", 8))
-        prm = Prm("short", "low" / bits(8), *more)
+        prm = structure("short", ("low", bits(8)), *more)
         assert differences(blob, prm) == [Difference(What.SIZE, "short", size, 16)]
 
     @pytest.mark.parametrize("mine", [array(2, bits(64)), bits(8)])
     def test_their_flexible_array_is_not_one_of_ours(self, blob, mine):
-        found = differences(blob, replace(pas="pas" / mine))
+        found = differences(blob, replace(pas=("pas", mine)))
         assert [(d.what, d.name, d.theirs) for d in found] == [
             (What.WIDTH, "outer.pas", 0),
             (What.SIZE, "outer", 96),
@@ -101,7 +102,7 @@ class TestEachKind:
 
     def test_our_flexible_array_is_not_one_of_theirs(self, blob):
         blob.ifc("fixed", ("a", 8), ("pas", 64))
-        prm = Prm("fixed", "a" / bits(8), "pas" / tail(bits(64)))
+        prm = structure("fixed", ("a", bits(8)), ("pas", tail(bits(64))))
         assert differences(blob, prm) == [
             Difference(What.WIDTH, "fixed.pas", 0, 64),
             Difference(What.SIZE, "fixed", 8, 72),
@@ -109,26 +110,28 @@ class TestEachKind:
 
     def test_flexible_array_elsewhere(self, blob):
         blob.ifc("early", ("a", 8), ("pas", blob.array(blob.u8, 0), 0), ("reserved_at_8", 8))
-        prm = Prm("early", "a" / bits(8), rsvd(8), "pas" / tail(bits(64)))
+        prm = structure("early", ("a", bits(8)), rsvd(8), ("pas", tail(bits(64))))
         assert differences(blob, prm) == [Difference(What.OFFSET, "early.pas", 16, 8)]
 
 
 class TestNested:
     def test_a_structure_of_the_run_is_compared_once(self, blob):
-        wrong = Prm("inner", "high" / bits(4), rsvd(4))
+        wrong = structure("inner", ("high", bits(4)), rsvd(4))
         found = differences(
-            blob, replace(inner="inner" / wrong, pair="pair" / array(2, wrong)), wrong
+            blob, replace(inner=("inner", wrong), pair=("pair", array(2, nested(wrong)))), wrong
         )
         assert found == [Difference(What.FIELD, "inner.high", 0, None)]
 
     def test_a_structure_of_our_own_is_compared_in_place(self, blob):
-        own = Prm("inner", "high" / bits(4), rsvd(4))
-        found = differences(blob, replace(inner="inner" / own, pair="pair" / array(2, own)))
+        own = structure("inner", ("high", bits(4)), rsvd(4))
+        found = differences(
+            blob, replace(inner=("inner", own), pair=("pair", array(2, nested(own))))
+        )
         assert [d.name for d in found] == ["outer.inner.high", "outer.pair.high"]
 
     def test_another_structure_than_theirs_is_compared_in_place(self, blob):
-        other = Prm("other", "high" / bits(3), "low" / bits(5))
-        found = differences(blob, replace(inner="inner" / other), other)
+        other = structure("other", ("high", bits(3)), ("low", bits(5)))
+        found = differences(blob, replace(inner=("inner", other)), other)
         assert found == [
             Difference(What.FIELD, "outer.inner.high", 0, None),
             Difference(What.OFFSET, "outer.inner.low", 3, 0),
@@ -136,24 +139,24 @@ class TestNested:
         ]
 
     def test_items_of_another_size(self, blob):
-        wide = Prm("wide", "low" / bits(4), rsvd(12))
-        found = differences(blob, replace(pair="pair" / array(1, wide)))
+        wide = structure("wide", ("low", bits(4)), rsvd(12))
+        found = differences(blob, replace(pair=("pair", array(1, nested(wide)))))
         assert found == [Difference(What.SIZE, "outer.pair", 16, 8)]
 
     def test_a_word_that_we_split_is_compared_as_a_whole(self, blob):
-        split = Prm("split", "high" / bits(16), "low" / bits(16))
-        assert differences(blob, replace(word="word" / split), split) == []
-        short = Prm("split", "high" / bits(16), "low" / bits(8))
-        found = differences(blob, replace(word="word" / short))
+        split = structure("split", ("high", bits(16)), ("low", bits(16)))
+        assert differences(blob, replace(word=("word", split)), split) == []
+        short = structure("split", ("high", bits(16)), ("low", bits(8)))
+        found = differences(blob, replace(word=("word", short)))
         assert Difference(What.WIDTH, "outer.word", 24, 32) in found
 
     def test_a_union_is_compared_as_a_whole(self, blob):
-        arm = Prm("arm", "one" / bits(16))
-        assert differences(blob, replace(either="either" / arm)) == []
+        arm = structure("arm", ("one", bits(16)))
+        assert differences(blob, replace(either=("either", arm))) == []
 
     def test_a_union_does_not_stand_in_for_a_structure(self, blob):
-        arm = Prm("arm", "one" / bits(16))
-        found = differences(blob, replace(either="either" / arm), arm)
+        arm = structure("arm", ("one", bits(16)))
+        found = differences(blob, replace(either=("either", arm)), arm)
         assert found == [Difference(What.STRUCTURE, "arm", 16, None)]
 
 
@@ -173,10 +176,10 @@ class TestPlainC:
         return blob
 
     def test_equal(self, blob):
-        word = Prm("word", "index" / bits(16), "op" / bits(16))
-        prm = Prm(
+        word = structure("word", ("index", bits(16)), ("op", bits(16)))
+        prm = structure(
             "segment",
-            *("opcode" / word, rsvd(32), "key" / bits(32), "arm" / octets(8)),
+            *(("opcode", word), rsvd(32), ("key", bits(32)), ("arm", octets(8))),
             c_name="mlx5_segment",
         )
         found = report(blob, prm, word)
@@ -184,17 +187,17 @@ class TestPlainC:
         assert found.unmodelled == []
 
     def test_a_structure_inside_is_found_by_its_path(self, blob):
-        fields = ("va" / bits(32), "flag" / bits(8), "bit" / bits(3), rsvd(21))
-        assert differences(blob, Prm("arm", *fields, c_name="mlx5_segment.arm")) == []
+        fields = (("va", bits(32)), ("flag", bits(8)), ("bit", bits(3)), rsvd(21))
+        assert differences(blob, structure("arm", *fields, c_name="mlx5_segment.arm")) == []
 
     @pytest.mark.parametrize("path", ["none", "opcode", "arm.va", "arm.none", "none.arm"])
     def test_path_to_nowhere(self, blob, path):
-        prm = Prm("arm", bits(64), c_name=f"mlx5_segment.{path}")
+        prm = structure("arm", bits(64), c_name=f"mlx5_segment.{path}")
         assert differences(blob, prm) == [Difference(What.STRUCTURE, "arm", 64, None)]
 
     def test_a_split_that_names_a_c_structure_must_find_it(self, blob):
-        word = Prm("word", "index" / bits(32), c_name="mlx5_word")
-        prm = Prm("arm", "va" / word, rsvd(32), c_name="mlx5_segment.arm")
+        word = structure("word", ("index", bits(32)), c_name="mlx5_word")
+        prm = structure("arm", ("va", word), rsvd(32), c_name="mlx5_segment.arm")
         assert differences(blob, prm, word) == [Difference(What.STRUCTURE, "word", 32, None)]
 
 
@@ -210,7 +213,7 @@ def test_the_first_binary_that_has_a_structure_counts():
     module = Blob(vmlinux)
     module.struct("mlx5_ifc_in_module_bits", 8, ("a", module.array(1, 8), 0))
     base = Btf(vmlinux.data())
-    prms = {name: Prm(name, "a" / bits(8)) for name in ("in_kernel", "in_module")}
+    prms = {name: structure(name, ("a", bits(8))) for name in ("in_kernel", "in_module")}
     assert check(prms, RELEASE, [base, Btf(module.data(), base)]).holds
 
 
@@ -218,7 +221,7 @@ class TestKnownDifferences:
     known = Known(("6.12",), What.WIDTH, "was wider", ("inner.low",))
 
     def test_explained(self, blob):
-        wide = Prm("inner", "low" / bits(5), rsvd(3))
+        wide = structure("inner", ("low", bits(5)), rsvd(3))
         found = report(blob, wide, known=[self.known])
         assert found.holds
         assert found.explained == [(Difference(What.WIDTH, "inner.low", 5, 4), "was wider")]
@@ -229,7 +232,7 @@ class TestKnownDifferences:
         assert found.unused == [(What.WIDTH, "inner.low")]
 
     def test_one_of_another_kind_explains_nothing(self, blob):
-        wide = Prm("inner", "low" / bits(5), rsvd(3))
+        wide = structure("inner", ("low", bits(5)), rsvd(3))
         found = report(blob, wide, known=[Known(("6.12",), What.FIELD, "gone", ("inner.low",))])
         assert [d.what for d in found.differences] == [What.WIDTH]
         assert found.unused == [(What.FIELD, "inner.low")]
@@ -268,9 +271,9 @@ class TestTheTable:
     def test_each_names_what_we_declare(self):
         declared = {}
         for prm in structures().values():
-            declared[prm.prm_name] = {What.STRUCTURE, What.SIZE}
+            declared[prm.__name__] = {What.STRUCTURE, What.SIZE}
             for field in prm.fields:
-                declared[f"{prm.prm_name}.{field.name}"] = {What.FIELD, What.OFFSET, What.WIDTH}
+                declared[f"{prm.__name__}.{field.name}"] = {What.FIELD, What.OFFSET, What.WIDTH}
         wrong = [
             (entry.what, name)
             for entry in KNOWN
@@ -286,4 +289,4 @@ class TestRegistry:
 
     def test_two_structures_of_one_name_are_refused(self):
         with pytest.raises(ValueError, match="inner is declared twice"):
-            collect([{"a": inner}, {"b": Prm("inner", bits(8))}])
+            collect([{"a": inner}, {"b": structure("inner", bits(8))}])

@@ -1,6 +1,6 @@
 """Every declared structure: construct and the views read and write the same bytes.
 
-Then the codec's own edges, on structures made for them: what is refused, words at a buffer's end.
+Then the edges of fields, on structures made for them: what is refused, words at a buffer's end.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from random import Random
 import construct as c
 import pytest
 from helpers.each import for_each
+from helpers.structures import structure
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layouts.codec import ArrayView, View
-from layouts.prm import Prm, array, bits, octets, rsvd, tail
+from layouts.fields import ArrayView, Items, Nested, Number
+from layouts.prm import Prm, array, bits, nested, octets, rsvd, tail
 from layouts.registry import structures
 
 every_structure = for_each(structures())
@@ -38,17 +39,21 @@ def samples(prm, *extras):
 
     Eight hundred structures leave hypothesis little to find in each, but cost it minutes.
     """
-    noise = Random(prm.prm_name)
+    noise = Random(prm.__name__)
     for extra in extras:
         size = prm.size + extra
         yield from (bytes(size), b"\xff" * size, noise.randbytes(size))
     yield noise.randbytes(prm.size)
 
 
+def is_tail(kind):
+    return isinstance(kind, Items) and kind.count is None
+
+
 def has_tail(prm):
     """Whether a flexible array ends the structure, or the last structure in it."""
     last = prm.fields[-1].kind if prm.fields else None
-    return has_tail(last) if isinstance(last, Prm) else isinstance(last, c.GreedyRange)
+    return has_tail(last.prm) if isinstance(last, Nested) else is_tail(last)
 
 
 @every_structure
@@ -66,7 +71,7 @@ def test_views_and_construct_read_and_write_the_same(prm):
 @every_structure
 def test_what_follows_a_structure_is_not_its_own(prm):
     if not has_tail(prm):
-        raw = Random(prm.prm_name).randbytes(prm.size + 33)
+        raw = Random(prm.__name__).randbytes(prm.size + 33)
         assert prm.view(raw).as_dict() == prm.view(raw[: prm.size]).as_dict()
 
 
@@ -92,18 +97,18 @@ def test_what_does_not_fit_a_field_is_refused_and_changes_nothing(prm):
 
 def misfits(field):
     """Values that a field has no room for."""
-    if isinstance(field.kind, c.BitsInteger):
+    if isinstance(field.kind, Number):
         return [1 << field.width, -1]
-    if isinstance(field.kind, c.Array):
-        return [[0] * (field.kind.count - 1), [0] * (field.kind.count + 1)]
-    if isinstance(field.kind, c.GreedyRange):
+    if is_tail(field.kind):
         return [[0]]
+    if isinstance(field.kind, Items):
+        return [[0] * (field.kind.count - 1), [0] * (field.kind.count + 1)]
     return [bytes(field.width // 8 - 1), bytes(field.width // 8 + 1)]
 
 
 @every_structure
 def test_a_buffer_that_is_too_short_is_refused(prm):
-    with pytest.raises(ValueError, match=f"{prm.prm_name}: {prm.size - 1} bytes"):
+    with pytest.raises(ValueError, match=f"{prm.__name__}: {prm.size - 1} bytes"):
         prm.view(bytes(prm.size - 1))
     with pytest.raises(ValueError, match=f"wants {prm.size}"):
         prm.view(bytes(prm.size + 7), 8)
@@ -112,11 +117,16 @@ def test_a_buffer_that_is_too_short_is_refused(prm):
 
 
 class TestViews:
-    pair = Prm("pair", "high" / bits(4), "low" / bits(4))
-    whole = Prm(
+    pair = structure("pair", ("high", bits(4)), ("low", bits(4)))
+    whole = structure(
         "whole",
-        *("raw" / octets(2), "pair" / pair, "pairs" / array(2, pair), "word" / bits(24)),
-        "rest" / tail(bits(16)),
+        *(
+            ("raw", octets(2)),
+            ("pair", pair),
+            ("pairs", array(2, nested(pair))),
+            ("word", bits(24)),
+        ),
+        ("rest", tail(bits(16))),
     )
 
     def test_nested_structures_take_mappings_views_and_bytes(self):
@@ -151,7 +161,6 @@ class TestViews:
 
     def test_names_show_in_the_repr(self):
         assert repr(self.pair.new(low=7)) == "<pair {'high': 0, 'low': 7}>"
-        assert repr(self.whole) == "<Prm whole, 8 bytes>"
 
     def test_unknown_field(self):
         with pytest.raises(AttributeError):
@@ -170,7 +179,7 @@ class TestViews:
         for offset in range(size * 8):
             for width in range(1, size * 8 - offset + 1):
                 after = size * 8 - offset - width
-                prm = Prm("odd", rsvd(offset), "field" / bits(width), rsvd(after))
+                prm = structure("odd", rsvd(offset), ("field", bits(width)), rsvd(after))
                 ones = (1 << width) - 1
                 view = prm.view(bytearray(3 + size), 3)
                 view.field = ones
@@ -185,10 +194,10 @@ class TestViews:
 
 
 class TestPackers:
-    entry = Prm(
+    entry = structure(
         "entry",
-        *("nibble" / bits(4), "low" / bits(4), rsvd(8), "word" / bits(16), "number" / bits(64)),
-        *("mac" / octets(6), "count" / bits(24), "owner" / bits(8)),
+        *(("nibble", bits(4)), ("low", bits(4)), rsvd(8), ("word", bits(16)), ("number", bits(64))),
+        *(("mac", octets(6)), ("count", bits(24)), ("owner", bits(8))),
     )
 
     @given(contents(entry.size))
@@ -230,25 +239,25 @@ class TestPackers:
 class TestDeclarations:
     def test_half_a_byte(self):
         with pytest.raises(TypeError, match="half: 4 bits are not whole bytes"):
-            Prm("half", "a" / bits(4))
+            structure("half", ("a", bits(4)))
 
     def test_one_name_twice(self):
         with pytest.raises(TypeError, match="twice: field name a is taken"):
-            Prm("twice", "a" / bits(8), "a" / bits(8))
+            structure("twice", ("a", bits(8)), ("a", bits(8)))
 
     @pytest.mark.parametrize("name", ["buf", "as_dict"])
     def test_name_that_views_use(self, name):
         with pytest.raises(TypeError, match="is taken"):
-            Prm("own", name / bits(8))
-        assert hasattr(View, name)
+            structure("own", (name, bits(8)))
+        assert hasattr(Prm, name)
 
     def test_items_of_half_bytes(self):
         with pytest.raises(TypeError, match="whole bytes"):
-            Prm("nibbles", "a" / array(2, bits(4)))
+            structure("nibbles", ("a", array(2, bits(4))))
 
 
 class TestFieldsTogether:
-    entry = Prm("entry", rsvd(3), "a" / bits(1), "b" / bits(2), "c" / bits(5), rsvd(5))
+    entry = structure("entry", rsvd(3), ("a", bits(1)), ("b", bits(2)), ("c", bits(5)), rsvd(5))
 
     @given(a=st.integers(0, 1), b=st.integers(0, 3), c=st.integers(0, 31))
     def test_as_one_number(self, a, b, c):
@@ -264,8 +273,8 @@ class TestFieldsTogether:
 
 def test_named_size_without_what_is_newer():
     """A field and all behind it left out, also one of a structure inside."""
-    inner = Prm("inner", "old" / bits(32), "new" / bits(32))
-    outer = Prm("outer", "a" / bits(32), "one" / inner, "b" / bits(8), rsvd(56))
-    assert [outer.named_size(name) for name in ("", "b", "one", "one.new", "one.old")] == [
+    inner = structure("inner", ("old", bits(32)), ("newer", bits(32)))
+    outer = structure("outer", ("a", bits(32)), ("one", inner), ("b", bits(8)), rsvd(56))
+    assert [outer.named_size(name) for name in ("", "b", "one", "one.newer", "one.old")] == [
         16, 12, 4, 8, 4,
     ]  # fmt: skip

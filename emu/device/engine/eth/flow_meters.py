@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from emu.device.objects.eth.sq import Sq
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
-    from layouts.rings.aso_wqe import WqeAsoCtrlSeg
+    from layouts.rings.aso_wqe import wqe_aso_ctrl_seg
 
 _CTRL_AT: Final = 16
 _DATA_AT: Final = _CTRL_AT + wqe_aso_ctrl_seg.size
@@ -73,7 +73,7 @@ def access_aso(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     aso.write(wqe.imm, new)
 
 
-def _holds(ctrl: WqeAsoCtrlSeg) -> bool:
+def _holds(ctrl: wqe_aso_ctrl_seg) -> bool:
     """Return whether the two conditions, joined by AND or OR, hold.
 
     Raises BadWqeError for conditions other than always and never, and for another operator.

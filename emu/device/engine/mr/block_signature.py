@@ -19,7 +19,7 @@ from emu.device.objects.memory.psv import Psv
 from layouts.rings.wqe import bsf as bsf_layout
 
 if TYPE_CHECKING:
-    from layouts.rings.wqe import BsfInl
+    from layouts.rings.wqe import bsf_inl
 
 BSF_OCTWORDS: Final = bsf_layout.size // 16
 
@@ -190,7 +190,7 @@ class BlockSignature:
         return computed & ~self.copy_mask | source & self.copy_mask
 
 
-def _domain(selector: int, bfs_psv: int, inline: BsfInl, psv_of: PsvOf) -> Domain | None:
+def _domain(selector: int, bfs_psv: int, inline: bsf_inl, psv_of: PsvOf) -> Domain | None:
     """Return one parsed domain, or None where ``selector`` is 0: plain data. Raise BsfError."""
     if not selector:
         return None

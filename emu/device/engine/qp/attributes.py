@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
-    from layouts.objects.qp import Ads, Qpc
+    from layouts.objects.qp import ads, qpc
 
 MTU_CODES: Final = range(1, 6)
 """IBTA's codes for 256 to 4096 bytes."""
@@ -32,7 +32,7 @@ _WITH_MTU: Final = (*_WITH_PATH, QpType.DCI)
 """Services that segment messages. A datagram is one packet; iPXE's golan.c sets no MTU for UD."""
 
 
-def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Selection) -> None:
+def check(hca: Hca, op: Op, qp: Qp, given: qpc, what: Selection) -> None:
     """Refuse with BAD_PARAM_ERR an invalid value in the fields that ``what`` takes from ``given``.
 
     Checks port, P_Key index, MTU, log_msg_max, LAG affinity, the depths for READs, and for RC, UC
@@ -60,7 +60,7 @@ def check(hca: Hca, op: Op, qp: Qp, given: Qpc, what: Selection) -> None:
     _check_depths(caps, qp, given, what)
 
 
-def _check_affinity(caps: Caps, given: Qpc, what: Selection) -> None:
+def _check_affinity(caps: Caps, given: qpc, what: Selection) -> None:
     """Refuse with BAD_PARAM_ERR a LAG port affinity above num_lag_ports.
 
     Without LAG ports any value is accepted and has no effect.
@@ -74,7 +74,7 @@ def _check_affinity(caps: Caps, given: Qpc, what: Selection) -> None:
         )
 
 
-def _check_alternate(hca: Hca, qp: Qp, path: Ads) -> None:
+def _check_alternate(hca: Hca, qp: Qp, path: ads) -> None:
     """Refuse with BAD_PARAM_ERR an alternate path that is invalid or not supported.
 
     Only RC, UC and XRC have one, and only with the capability apm. Checks port, P_Key index and
@@ -114,7 +114,7 @@ def _check_mtu(op: Op, qp: Qp, code: int) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU is not one of IBTA's codes", f"{code}")
 
 
-def _check_depths(caps: Caps, qp: Qp, given: Qpc, what: Selection) -> None:
+def _check_depths(caps: Caps, qp: Qp, given: qpc, what: Selection) -> None:
     """Refuse with BAD_PARAM_ERR log_sra_max or log_rra_max above the capability.
 
     The driver compares max_rd_atomic (log_sra_max) with log_max_ra_res and max_dest_rd_atomic

@@ -20,12 +20,12 @@ from layouts.enums import EventType, PmState, Status
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.state.hca import Hca
-    from layouts.objects.qp import Qpc
+    from layouts.objects.qp import qpc
 
 log = logging.getLogger(__name__)
 
 
-def selects_migration(qp: Qp, given: Qpc, what: Selection) -> bool:
+def selects_migration(qp: Qp, given: qpc, what: Selection) -> bool:
     """Return whether a command that takes ``what`` makes the queue pair migrate.
 
     True only for MIGRATED selected in ARMED. Raises BAD_PARAM_ERR for an undefined pm_state that

@@ -15,8 +15,8 @@ from emu.device.errors import CmdError
 from layouts.enums import Op, QpState, Status
 
 if TYPE_CHECKING:
-    from layouts.codec import View
-    from layouts.objects.qp import Qpc
+    from layouts.objects.qp import qpc
+    from layouts.prm import Prm
 
 S: Final = QpState
 
@@ -211,7 +211,7 @@ def _selected(table: Mapping[int, tuple[str, ...]], mask: int) -> Iterator[str]:
     return (name for bit, names in table.items() if mask >> bit & 1 for name in names)
 
 
-def apply(ctx: Qpc, given: Qpc, what: Selection) -> None:
+def apply(ctx: qpc, given: qpc, what: Selection) -> None:
     """Copy the fields that the command takes from ``given`` into ``ctx``.
 
     mtu and log_msg_max of 0 mean "later" and are not copied. Values and state are not checked here.
@@ -222,7 +222,7 @@ def apply(ctx: Qpc, given: Qpc, what: Selection) -> None:
         ctx.secondary_address_path = bytes(given.secondary_address_path)
 
 
-def _copy(target: View, source: View, names: tuple[str, ...]) -> None:
+def _copy(target: Prm, source: Prm, names: tuple[str, ...]) -> None:
     """Copy the named fields, except mtu and log_msg_max when they are 0."""
     for name in names:
         value = getattr(source, name)

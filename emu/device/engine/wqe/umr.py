@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from emu.device.objects.ledger import Ledger
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
-    from layouts.memory.mkey import Mkc
+    from layouts.memory.mkey import mkc
 
 _CTRL_AT: Final = 16
 _MKC_AT: Final = 64
@@ -181,7 +181,7 @@ def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
     return mkey
 
 
-def _check_range(mkey: Mkey, given: Mkc, mask: int) -> None:
+def _check_range(mkey: Mkey, given: mkc, mask: int) -> None:
     """Raise BindError for an inconsistent new start, length or page size.
 
     A key's range may not wrap the 64-bit space, nor its pages be smaller than ADAPTER_PAGE_SHIFT.
@@ -197,13 +197,13 @@ def _check_range(mkey: Mkey, given: Mkc, mask: int) -> None:
         raise BindError(f"{mkey!r} would have pages smaller than {1 << SMALLEST_PAGE} bytes")
 
 
-def _new_page_size(mkey: Mkey, given: Mkc, mask: int) -> int:
+def _new_page_size(mkey: Mkey, given: mkc, mask: int) -> int:
     """Return the new log_page_size: a mask bit for its low five bits, another for the sixth."""
     bits = (0x1F if mask & _PAGE_SIZE else 0) | (0x20 if mask & _PAGE_SIZE_5 else 0)
     return int(mkey.log_page_size & ~bits | given.log_page_size & bits)
 
 
-def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: Mkc) -> Pd:
+def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: mkc) -> Pd:
     """Return the new domain; only the driver's own queue pair may move a key to another one.
 
     Raises BindError for any other move, and for an unknown PD.
@@ -275,7 +275,7 @@ def _check_ledger(ledger: Ledger, mkey: Mkey, xlt: bytes) -> None:
         raise BindError(f"{mkey!r}: {error}") from None
 
 
-def _apply(mkey: Mkey, given: Mkc, mask: int, pd: Pd) -> None:
+def _apply(mkey: Mkey, given: mkc, mask: int, pd: Pd) -> None:
     """Copy the fields that ``mask`` selects to the key's context, and move the key to ``pd``."""
     ctx = mkey.ctx
     for bit, names in _MASKED_FIELDS:

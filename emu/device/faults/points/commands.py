@@ -29,7 +29,6 @@ from emu.device.ports import DmaError
 from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
 from emu.near import near
-from layouts.codec import View
 from layouts.enums import DeliveryStat, Op, Status
 from layouts.prm import Prm
 
@@ -57,7 +56,7 @@ def _named(rule: Mapping[str, Any]) -> Command | None:
     return COMMANDS.get(Op[op]) if isinstance(op, str) and op in Op.__members__ else None
 
 
-def _layout_in(match: Mapping[str, Any]) -> Prm | None:
+def _layout_in(match: Mapping[str, Any]) -> type[Prm] | None:
     command = _named(match)
     return command.layout_in if command is not None else None
 
@@ -80,7 +79,7 @@ def _new_fields(*, is_out: bool) -> Parameter:
         for path in values:
             layout, name = _holder(command, match, path, is_out=is_out)
             if layout is not None and not has_field(layout, name):
-                why = f"no field of {layout.prm_name}{near(name, names_in(layout))}"
+                why = f"no field of {layout.__name__}{near(name, names_in(layout))}"
                 yield f"set.{path}", why
 
     return Parameter("set", Assignments, check)
@@ -88,7 +87,7 @@ def _new_fields(*, is_out: bool) -> Parameter:
 
 def _holder(
     command: Command, match: Mapping[str, Any], path: str, *, is_out: bool
-) -> tuple[Prm | None, str]:
+) -> tuple[type[Prm] | None, str]:
     """Return the structure that has a field of the command, and the field's name in it.
 
     ``capability.num_ports`` is in the group of capabilities that ``match`` selects by op_mod,
@@ -139,11 +138,11 @@ class _OfCommand(Event[Result]):
         """Slot of the command in the command queue."""
         return self.request.slot
 
-    def views(self) -> Mapping[str, View]:
+    def views(self) -> Mapping[str, Prm]:
         """Return a view of its input."""
         return self._view(is_out=False)
 
-    def _view(self, *, is_out: bool) -> dict[str, View]:
+    def _view(self, *, is_out: bool) -> dict[str, Prm]:
         """Return a view of its input or output under the prefix ""; empty for an unknown command.
 
         Empty also where the data is shorter than the declared structure.
@@ -173,7 +172,7 @@ class _OfCommand(Event[Result]):
         if len(refused) == len(rule["set"]) or not self._view(is_out=is_out):
             raise NoEffectError(f"no field {', '.join(rule['set'])} takes the value")
 
-    def _opened(self, view: View) -> tuple[str, View | None]:
+    def _opened(self, view: Prm) -> tuple[str, Prm | None]:
         """Return the prefix of the fields in the open field of a view, and a view of that field.
 
         The view is None where no structure is known, or the output is too short for it.
@@ -183,7 +182,7 @@ class _OfCommand(Event[Result]):
         if command.opened is None or asked is None:
             return "", None
         name, layout = command.opened.field, command.opened.layout(asked)
-        at = next((one.offset // 8 for one in view.prm.fields if one.name == name), None)
+        at = next((one.offset // 8 for one in type(view).fields if one.name == name), None)
         if layout is None or at is None or len(view.buf) - at < layout.size:
             return "", None
         return f"{name}.", layout.view(view.buf, at)

@@ -25,8 +25,8 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.state.hca import Hca
-from layouts.codec import View
 from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpType
+from layouts.prm import Prm
 from layouts.rings.cqe import OP_OWN, cqe64
 
 _OPCODE_SHIFT = 4
@@ -184,7 +184,7 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
     def _is_of_request(self) -> bool:
         return self.opcode is not CqeOpcode.SIG_ERR
 
-    def views(self) -> Mapping[str, View]:
+    def views(self) -> Mapping[str, Prm]:
         """Return the entry, with and without its prefix."""
         return {"cqe.": self._view, "": self._view}
 

@@ -15,8 +15,8 @@ from emu.device.objects.queues.eq import Eq
 from emu.device.ports import Buffer, Interrupts
 from emu.device.state.points import FaultPoint
 from emu.device.trace.decode import event_layout
-from layouts.codec import View
 from layouts.enums import EventType
+from layouts.prm import Prm
 
 IRQ_POINT: FaultPoint[[int, Callable[[int], None]], None] = FaultPoint("irq")
 
@@ -51,7 +51,7 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
         """Number of the event queue."""
         return self._eq.handle
 
-    def views(self) -> Mapping[str, View]:
+    def views(self) -> Mapping[str, Prm]:
         """Return a view of its data, if its type has a declared structure."""
         layout = event_layout(self.type, self.sub_type)
         return {_DATA: layout.view(self._data)} if layout is not None else {}

@@ -28,9 +28,9 @@ from emu.device.objects.object import Object
 from layouts.eth_enums import FlowSource, FlowTableType
 
 if TYPE_CHECKING:
-    from layouts.steering.flow_group import QueryFlowGroupOut
-    from layouts.steering.flow_match import FteMatchParam
-    from layouts.steering.flow_table import FlowTableContext
+    from layouts.steering.flow_group import query_flow_group_out
+    from layouts.steering.flow_match import fte_match_param
+    from layouts.steering.flow_table import flow_table_context
 
 Key = tuple[int, ...]
 """The values of a group's fields, under the group's masks."""
@@ -60,7 +60,7 @@ class Matcher(Protocol):
         None where the entry's values decide, as in all groups but those that split by hash.
         """
 
-    def values_of(self, param: FteMatchParam) -> Mapping[str, int]:
+    def values_of(self, param: fte_match_param) -> Mapping[str, int]:
         """Return an entry's values from its fte_match_param view."""
 
     def read(self, headers: Any) -> Key | None:
@@ -178,7 +178,7 @@ class FlowTable(Object):
 
     def __init__(
         self,
-        ctx: FlowTableContext,
+        ctx: flow_table_context,
         miss: FlowTable | Miss,
         table_type: FlowTableType = FlowTableType.NIC_RX,
         vport: int = 0,
@@ -302,7 +302,7 @@ class FlowGroup(Object):
         self,
         table: FlowTable,
         criteria: Matcher,
-        match: QueryFlowGroupOut,
+        match: query_flow_group_out,
         definer: MatchDefiner | None = None,
     ) -> None:
         """Create a group; ``match`` is returned by queries, ``definer`` supplies the criteria."""
@@ -327,7 +327,7 @@ class FlowGroup(Object):
     def holds(self) -> tuple[Object, ...]:
         return (self.table,) if self.definer is None else (self.table, self.definer)
 
-    def key_of(self, index: int, param: FteMatchParam) -> Key:
+    def key_of(self, index: int, param: fte_match_param) -> Key:
         """Return an entry's key: by its index if the criteria say so, else by its values."""
         key = self.criteria.key_at(index - self.first)
         return self.criteria.key_of(self.criteria.values_of(param)) if key is None else key

@@ -19,7 +19,7 @@ from layouts.eth_enums import MeterColor, MeterMode
 from layouts.objects.flow_meter import flow_meter_parameters
 
 if TYPE_CHECKING:
-    from layouts.objects.flow_meter import FlowMeterParameters
+    from layouts.objects.flow_meter import flow_meter_parameters
 
 LOG_MAX_IN_RANGE: Final = 6
 """log2 of the maximum number of objects that one command makes (log_meter_aso_max_alloc)."""
@@ -76,7 +76,7 @@ class FlowMeter:
 
     __slots__ = ("_committed", "_excess", "_mode", "_overflows", "_start", "_takes_both", "valid")
 
-    def __init__(self, given: FlowMeterParameters) -> None:
+    def __init__(self, given: flow_meter_parameters) -> None:
         self.valid = bool(given.valid)
         self._mode = MeterMode(given.meter_mode)
         self._start = MeterColor(given.start_color)

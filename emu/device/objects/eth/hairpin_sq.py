@@ -9,7 +9,7 @@ from emu.device.objects.eth.sq import AnySq
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.tir import Tis
-    from layouts.objects.sq import Sqc
+    from layouts.objects.sq import sqc
 
 
 class HairpinSq(AnySq):
@@ -17,7 +17,7 @@ class HairpinSq(AnySq):
 
     __slots__ = ("peer",)
 
-    def __init__(self, ctx: Sqc, tis: Tis | None) -> None:
+    def __init__(self, ctx: sqc, tis: Tis | None) -> None:
         super().__init__(ctx, None, tis)
         self.peer: Peer | None = None
         """The receive queue of the pair; None before the queue is in RDY."""

@@ -19,7 +19,7 @@ from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.object import Object
 
 if TYPE_CHECKING:
-    from layouts.objects.scheduling import SchedulingContext
+    from layouts.objects.scheduling import scheduling_context
 
 SLACK_NS: Final = 1_000_000
 """Nanoseconds that a limit may be ahead, as timers do not fire for every packet."""
@@ -147,7 +147,7 @@ class SchedulingElement(Object):
     BASE_BYTES = 1024
 
     def __init__(
-        self, ctx: SchedulingContext, parent: SchedulingElement | None, hierarchy: int
+        self, ctx: scheduling_context, parent: SchedulingElement | None, hierarchy: int
     ) -> None:
         """Create an element in the tree ``hierarchy`` (scheduling_hierarchy)."""
         super().__init__()

@@ -18,7 +18,7 @@ from emu.device.ports import Timer
 from layouts.eth_enums import RqState
 
 if TYPE_CHECKING:
-    from layouts.objects.rq import Rqc
+    from layouts.objects.rq import rqc
 
 
 class Rq(Queue):
@@ -55,7 +55,7 @@ class Rq(Queue):
 
     def __init__(
         self,
-        ctx: Rqc,
+        ctx: rqc,
         queue: RecvQueue,
         cq: Cq | None,
         counter: QCounter | None,

@@ -17,7 +17,7 @@ from emu.device.ports import Timer
 from layouts.eth_enums import SqState
 
 if TYPE_CHECKING:
-    from layouts.objects.sq import Sqc
+    from layouts.objects.sq import sqc
 
 ETHERNET_HEADER_BYTES: Final = 14
 """Minimum bytes of inline mode L2; mlx5e posts 18 when there is a VLAN tag."""
@@ -34,7 +34,7 @@ class AnySq(Queue):
     numbering = QUEUE_NUMBERS.at_most(lambda made: 1 << made.caps.general.log_max_sq)
     BASE_BYTES = 2048
 
-    def __init__(self, ctx: Sqc, ring: SendRing | None = None, tis: Tis | None = None) -> None:
+    def __init__(self, ctx: sqc, ring: SendRing | None = None, tis: Tis | None = None) -> None:
         super().__init__(ring)
         self.ctx = ctx
         self.tis = tis
@@ -106,7 +106,7 @@ class Sq(AnySq):
 
     def __init__(
         self,
-        ctx: Sqc,
+        ctx: sqc,
         cq: Cq,
         pd: Pd,
         ring: SendRing,

@@ -15,9 +15,9 @@ from emu.device.objects.queues.qp import Qp
 from layouts.eth_enums import PacketMerge, RxHashFn, SelfLbBlock
 
 if TYPE_CHECKING:
-    from layouts.objects.rqt import Rqtc
-    from layouts.objects.tir import Tirc
-    from layouts.objects.tis import Tisc
+    from layouts.objects.rqt import rqtc
+    from layouts.objects.tir import tirc
+    from layouts.objects.tis import tisc
 
 
 class FlowHash(Protocol):
@@ -42,7 +42,7 @@ _LOG_IP_PAYLOAD_UNIT: Final = 8
 """Unit of lro_max_ip_payload_size (core/en/params.c: 64 KiB less 256, >> 8)."""
 
 
-def _merging(ctx: Tirc) -> Merging | None:
+def _merging(ctx: tirc) -> Merging | None:
     """Return the merging rules of a TIR (LRO); None if its packets must not be merged."""
     if not ctx.packet_merge_mask:
         return None
@@ -60,7 +60,7 @@ class Tis(Object):
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tis)
     BASE_BYTES = 1024
 
-    def __init__(self, ctx: Tisc, td: TransportDomain, underlay: Qp | None = None) -> None:
+    def __init__(self, ctx: tisc, td: TransportDomain, underlay: Qp | None = None) -> None:
         super().__init__()
         self.ctx = ctx
         self.td = td
@@ -99,7 +99,7 @@ class Rqt(Object):
     BASE_BYTES = 1024
     ENTRY_BYTES: ClassVar[int] = 8
 
-    def __init__(self, ctx: Rqtc, rqs: tuple[Rq, ...]) -> None:
+    def __init__(self, ctx: rqtc, rqs: tuple[Rq, ...]) -> None:
         super().__init__()
         self.ctx = ctx
         """The rqtc without its list."""
@@ -132,7 +132,7 @@ class Tir(Object):
 
     def __init__(
         self,
-        ctx: Tirc,
+        ctx: tirc,
         td: TransportDomain | None,
         target: Rq | Rqt,
         hasher: FlowHash | None = None,
@@ -149,7 +149,7 @@ class Tir(Object):
         self.change(ctx, hasher)
         self.refresh()
 
-    def change(self, ctx: Tirc, hasher: FlowHash | None) -> None:
+    def change(self, ctx: tirc, hasher: FlowHash | None) -> None:
         """Replace context and hash function; target, transport domain and known senders stay."""
         self.ctx = ctx
         self.hasher = hasher

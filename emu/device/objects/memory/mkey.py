@@ -29,7 +29,7 @@ from layouts.memory.mkey import mkc
 from layouts.rings.wqe import KLM
 
 if TYPE_CHECKING:
-    from layouts.memory.mkey import Mkc
+    from layouts.memory.mkey import mkc
 
 ANY_QPN: Final = 0xFFFFFF
 """The qpn of a key that any queue pair of its protection domain may use."""
@@ -133,7 +133,7 @@ class Mkey(Object):
 
     def __init__(
         self,
-        ctx: Mkc,
+        ctx: mkc,
         pd: Pd,
         xlt: bytes,
         *,

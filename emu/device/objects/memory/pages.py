@@ -16,8 +16,8 @@ from emu.device.errors import CmdError
 from emu.device.ports import Buffer, DmaError, GuestMemory
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import PAGES_PER_PORTION
-from layouts.codec import ArrayView
 from layouts.enums import Status
+from layouts.fields import ArrayView
 
 ADAPTER_PAGE_SHIFT: Final = 12
 _JOINED_COST: Final = 16

@@ -15,7 +15,7 @@ from layouts.enums import CompressionLayout, CqNotification, CqStatus, MiniCqeFo
 from layouts.rings.cqe import CQE_BYTES
 
 if TYPE_CHECKING:
-    from layouts.objects.cq import Cqc
+    from layouts.objects.cq import cqc
 
 
 class Compression(NamedTuple):
@@ -61,7 +61,7 @@ class Cq(Object):
 
     def __init__(
         self,
-        ctx: Cqc,
+        ctx: cqc,
         eq: Eq,
         buffer: PageList,
         stride: int,

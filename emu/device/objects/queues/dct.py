@@ -15,7 +15,7 @@ from emu.device.objects.queues.queue import QP_NUMBERS
 from emu.device.objects.queues.srq import Srq
 
 if TYPE_CHECKING:
-    from layouts.objects.dct import Dctc
+    from layouts.objects.dct import dctc
 
 DRAINED: Final = 2
 """dctc.state of a target that takes no more messages."""
@@ -42,7 +42,7 @@ class Dct(Object):
     numbering = QP_NUMBERS
     BASE_BYTES = 1024
 
-    def __init__(self, ctx: Dctc, pd: Pd, srq: Srq, cq: Cq, counter: QCounter | None) -> None:
+    def __init__(self, ctx: dctc, pd: Pd, srq: Srq, cq: Cq, counter: QCounter | None) -> None:
         """Create a target; ``ctx`` is a view of dctc."""
         super().__init__()
         self.ctx = ctx

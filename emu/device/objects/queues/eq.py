@@ -9,7 +9,7 @@ from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 
 if TYPE_CHECKING:
-    from layouts.objects.eq import Eqc
+    from layouts.objects.eq import eqc
 
 
 class Eq(Object):
@@ -25,7 +25,7 @@ class Eq(Object):
     )
     BASE_BYTES = 1024
 
-    def __init__(self, ctx: Eqc, events: int, buffer: PageList) -> None:
+    def __init__(self, ctx: eqc, events: int, buffer: PageList) -> None:
         super().__init__()
         self.ctx = ctx
         self.events = events

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.receive_queue import RecvRing
     from emu.device.objects.queues.receive_request import ReceiveRequest
     from emu.device.objects.queues.send_queue import SendRing
-    from layouts.objects.qp import Qpc
+    from layouts.objects.qp import qpc
 
 _MTU_BYTES: Final = {code: 128 << code for code in range(1, 6)}
 """IBTA MTU codes: 1 is 256 bytes, 5 is 4096."""
@@ -190,7 +190,7 @@ class Qp(Queue):
 
     def __init__(
         self,
-        ctx: Qpc,
+        ctx: qpc,
         buffer: PageList,
         sq: SendRing | None = None,
         rq: RecvRing | None = None,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.receive_queue import SharedRecvQueue
     from emu.device.objects.queues.receive_request import ReceiveRequest
     from emu.device.objects.queues.tag_list import TagList
-    from layouts.objects.srq import Rmpc, Srqc, XrcSrqc
-    from layouts.objects.xrq import Xrqc
+    from layouts.objects.srq import rmpc, srqc, xrc_srqc
+    from layouts.objects.xrq import xrqc
 
 
 _RMPC_STATE_ERR: Final = 3
@@ -47,7 +47,7 @@ class Srq(Object):
     def __init__(
         self,
         form: SrqForm,
-        ctx: Rmpc | Srqc | XrcSrqc | Xrqc,
+        ctx: rmpc | srqc | xrc_srqc | xrqc,
         queue: SharedRecvQueue,
         pd: Pd,
         xrcd: Xrcd | None = None,
@@ -80,13 +80,13 @@ class Srq(Object):
         The state is written only for a queue in error.
         """
         if self.form in (SrqForm.RMP, SrqForm.XRQ):
-            cast("Rmpc | Xrqc", self.ctx).wq.lwm = self.lwm
+            cast("rmpc | xrqc", self.ctx).wq.lwm = self.lwm
         else:
-            cast("Srqc | XrcSrqc", self.ctx).lwm = self.lwm
+            cast("srqc | xrc_srqc", self.ctx).lwm = self.lwm
         if self.is_in_error:
             self.ctx.state = _RMPC_STATE_ERR if self.form is SrqForm.RMP else _SRQC_STATE_ERROR
         if self.tags is not None:
-            context = cast("Xrqc", self.ctx).tag_matching_topology_context
+            context = cast("xrqc", self.ctx).tag_matching_topology_context
             context.append_next_index = self.tags.next_index
             context.sw_phase_cnt = self.tags.sw_phase
             context.hw_phase_cnt = self.tags.hw_phase

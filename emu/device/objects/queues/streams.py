@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from layouts.objects.qp import Qpc
+    from layouts.objects.qp import qpc
 
 _FIRST: Final = 9
 _END: Final = 11
@@ -29,7 +29,7 @@ class DciStreams:
         self.failed: set[int] = set()
 
     @classmethod
-    def of(cls, ctx: Qpc) -> DciStreams | None:
+    def of(cls, ctx: qpc) -> DciStreams | None:
         """Return the streams that a qpc requests, none of them failed.
 
         None without stream channels.

@@ -11,13 +11,12 @@ RFC 2819, RFC 3635.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from emu.device.port.counts import Traffic
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.traffic import FCS_BYTES, Direction
 from layouts.eth_enums import CountersGroup
-from layouts.prm import Prm
 from layouts.regs import port_counters as layout
 from layouts.regs.reg import ib_port_cntrs_grp_data_layout
 
@@ -164,7 +163,7 @@ def _infiniband(port: EthPort, ways: Ways) -> dict[str, int]:
 class CounterGroup(NamedTuple):
     """A group: its layout, and a function that returns the counters that may differ from 0."""
 
-    layout: Prm
+    layout: type[Any]
     values: Callable[[EthPort, Ways], dict[str, int]]
 
 

@@ -23,16 +23,16 @@ from emu.device.port.packet import (
 from emu.device.port.train import MAX_PACKETS, Train, front_of, train_of
 from layouts.wire import bth as wire
 
-_SMALLEST: Final = wire.lrh.size + transport.SMALLEST_BYTES
+_SMALLEST: Final = wire.LRH.size + transport.SMALLEST_BYTES
 
 _DEST_QP_AT: Final = 4
 """Offset of the congestion bits, and of the destination queue pair, in a BTH."""
 _PSN_AT: Final = 8
 """Offset of the word with the PSN."""
 
-_HEAD_BYTES: Final = wire.lrh.size + wire.grh.size + wire.bth.size + 8
+_HEAD_BYTES: Final = wire.LRH.size + wire.GRH.size + wire.BTH.size + 8
 """Bytes of a train's front with all headers."""
-MAX_BYTES: Final = wire.lrh.size + wire.grh.size + transport.MAX_BYTES
+MAX_BYTES: Final = wire.LRH.size + wire.GRH.size + transport.MAX_BYTES
 """Maximum bytes of a packet's frame."""
 MAX_TRAIN_BYTES: Final = MAX_BYTES + (MAX_PACKETS - 1) * transport.MAX_PAYLOAD
 """Maximum bytes of a train's frame."""
@@ -62,7 +62,7 @@ class IbRoute:
         inner, parts = build_transport(packet, self.pkey, payload, length)
         if self.grh is not None:
             return b"".join((*_global(self, self.grh, inner), *parts))
-        words = (wire.lrh.size + inner) >> 2
+        words = (wire.LRH.size + inner) >> 2
         sl_lnh = self.sl << wire.SL_SHIFT | wire.LNH_LOCAL
         front = wire.LRH.pack(0, sl_lnh, self.dlid, words, self.slid)
         return b"".join((front, *parts))
@@ -82,10 +82,10 @@ def parse(frame: memoryview) -> Packet:
     vl_lver, sl_lnh, dlid, pkt_len, slid = wire.LRH.unpack_from(frame)
     if vl_lver & wire.LVER_MASK or (pkt_len & wire.PKT_LEN_MASK) * 4 != len(frame):
         raise BadPacketError(f"local header has a wrong version or length for {len(frame)} bytes")
-    at, grh = wire.lrh.size, None
+    at, grh = wire.LRH.size, None
     if sl_lnh & wire.LNH_MASK == wire.LNH_GLOBAL:
         grh = _parse_global(frame, at)
-        at += wire.grh.size
+        at += wire.GRH.size
     elif sl_lnh & wire.LNH_MASK != wire.LNH_LOCAL:
         raise BadPacketError("not a packet of the InfiniBand transport")
     packet = parse_transport(frame, at)
@@ -99,12 +99,12 @@ def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
 
     Raises BadPacketError for a wrong version, next header or length.
     """
-    if len(frame) < _SMALLEST + wire.grh.size:
+    if len(frame) < _SMALLEST + wire.GRH.size:
         raise BadPacketError("too short for a global header")
     word, pay_len, next_header, hop_limit, sgid, dgid = wire.GRH.unpack_from(frame, at)
     if word >> 28 != wire.GRH_VERSION or next_header != wire.GRH_NEXT_IBA:
         raise BadPacketError("global header has a wrong version or next header")
-    if pay_len != len(frame) - at - wire.grh.size:
+    if pay_len != len(frame) - at - wire.GRH.size:
         raise BadPacketError(f"payload length in the global header is wrong: {pay_len} bytes")
     return GlobalHeader(sgid, dgid, word >> 20 & 0xFF, word & 0xFFFFF, hop_limit)
 
@@ -146,7 +146,7 @@ def _own_length(frame: bytes | memoryview) -> int:
 def _transport_at(frame: bytes | bytearray) -> int:
     """Return the offset of the base transport header."""
     is_local = frame[1] & wire.LNH_MASK == wire.LNH_LOCAL
-    return wire.lrh.size + (0 if is_local else wire.grh.size)
+    return wire.LRH.size + (0 if is_local else wire.GRH.size)
 
 
 def with_fecn(frame: bytes) -> bytes:
@@ -167,7 +167,7 @@ def grh_of(datagram: Datagram, origin: Origin) -> bytes:
 
 def _global(route: IbRoute, grh: GlobalHeader, inner: int) -> tuple[bytes, bytes]:
     """Return the local and global header in front of ``inner`` bytes of transport packet."""
-    words = (wire.lrh.size + wire.grh.size + inner) >> 2
+    words = (wire.LRH.size + wire.GRH.size + inner) >> 2
     sl_lnh = route.sl << wire.SL_SHIFT | wire.LNH_GLOBAL
     first = wire.GRH_VERSION << 28 | grh.tclass << 20 | grh.flow_label
     return wire.LRH.pack(0, sl_lnh, route.dlid, words, route.slid), wire.GRH.pack(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from layouts.wire.mads import SmaTrap
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import PortInfo
+    from layouts.wire.mads import port_info
 
 SYMBOL_ERRORS: Final = "symbol_error_counter"
 RECEIVE_ERRORS: Final = "port_rcv_errors"
@@ -42,8 +42,8 @@ class LinkErrorEffect(NamedTuple):
     """The trap to the subnet manager, if any."""
 
 
-def outcome(error: LinkError, count: int, info: PortInfo) -> LinkErrorEffect:
-    """Return the effects of ``count`` errors in quick succession at a port with this PortInfo.
+def outcome(error: LinkError, count: int, info: port_info) -> LinkErrorEffect:
+    """Return the effects of ``count`` errors in quick succession at a port with this port_info.
 
     Above the port's threshold (LocalPhyErrors, OverrunErrors) one more counter grows by 1 and a
     trap is due; a watchdog error always has a trap. The caller applies the effects.

@@ -1,6 +1,6 @@
-"""The settings of a port by a subnet manager: PortInfo, P_Keys, virtual lanes.
+"""The settings of a port by a subnet manager: port_info, P_Keys, virtual lanes.
 
-Source: IBTA volume 1, 14.2.4 (M_Key), 14.2.5.6 (PortInfo: valid values), 14.2.5.7 to 14.2.5.9
+Source: IBTA volume 1, 14.2.4 (M_Key), 14.2.5.6 (port_info: valid values), 14.2.5.7 to 14.2.5.9
 (P_KeyTable, SLtoVLMappingTable, VLArbitrationTable). A function's port has such a record while a
 subnet manager configures it. Each port of a simulated node has one.
 """
@@ -15,7 +15,7 @@ from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.mads import pkey_table, port_info
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import PortInfo, Smp
+    from layouts.wire.mads import port_info, smp
 
 PKEYS_OF_A_BLOCK: Final = 32
 ARBITRATION_BLOCKS: Final = (1, 2, 3, 4)
@@ -39,7 +39,7 @@ KEPT: Final = (
     "mkey_violations", "pkey_violations", "qkey_violations", "subnet_timeout", "local_phy_errors",
     "overrun_errors",
 )  # fmt: skip
-"""The fields of PortInfo that a manager sets and that are only stored."""
+"""The fields of port_info that a manager sets and that are only stored."""
 
 
 def _lanes() -> bytes:
@@ -66,7 +66,7 @@ def pkey_block(pkeys: tuple[int, ...], entries: int, block: int) -> bytes | None
 class ManagedPort:
     """A port with its manager's settings."""
 
-    def __init__(self, info: PortInfo, pkeys: tuple[int, ...], pkey_entries: int) -> None:
+    def __init__(self, info: port_info, pkeys: tuple[int, ...], pkey_entries: int) -> None:
         """Create the record; ``pkey_entries`` is the size of the port's P_Key table."""
         self.info = info
         self.pkeys = pkeys
@@ -77,7 +77,7 @@ class ManagedPort:
         """VLArbitrationTable, by block."""
         self.on_repress: Callable[[int], None] = lambda tid: None
         """Called for the manager's TrapRepress, with its transaction number."""
-        self.on_bad_mkey: Callable[[Smp, int], None] = lambda mad, slid: None
+        self.on_bad_mkey: Callable[[smp, int], None] = lambda mad, slid: None
         """Called for an SMP with a wrong M_Key, with the SMP and its source LID."""
         self._lease_ends = 0
         """End of the M_Key's protection, in ns; 0 while its lease period is not counting."""
@@ -127,7 +127,7 @@ class ManagedPort:
         return False
 
     def info_for(self, mkey: int) -> bytes:
-        """Return PortInfo for a requester with this M_Key.
+        """Return port_info for a requester with this M_Key.
 
         The key in it is 0 for a requester with another key while the protect bits are set.
         """
@@ -137,8 +137,8 @@ class ManagedPort:
         shown.mkey = 0
         return bytes(shown)
 
-    def set_info(self, given: PortInfo, *, is_end: bool = True) -> str:
-        """Apply a PortInfo from a Set; return the error, with no change, or "".
+    def set_info(self, given: port_info, *, is_end: bool = True) -> str:
+        """Apply a port_info from a Set; return the error, with no change, or "".
 
         Errors: invalid LIDs, MTU, virtual lanes, widths, speeds and state transitions. A port that
         is set down goes to Polling or Disabled. ``is_end``: the port has LIDs, as all have except a
@@ -166,8 +166,8 @@ class ManagedPort:
         """Take the link down; the cable determines whether it trains again."""
         self.info.port_state, self.info.port_physical_state = PortState.DOWN, state
 
-    def _wrong(self, given: PortInfo, *, is_end: bool) -> str:
-        """Return the error in a PortInfo to be set, or "". A LID of 0 is valid up to INIT."""
+    def _wrong(self, given: port_info, *, is_end: bool) -> str:
+        """Return the error in a port_info to be set, or "". A LID of 0 is valid up to INIT."""
         info = self.info
         if is_end:
             is_early = info.port_state <= PortState.INIT
@@ -202,7 +202,7 @@ class ManagedPort:
         return True
 
 
-def _choose(info: PortInfo, given: PortInfo, kind: str, every: int) -> None:
+def _choose(info: port_info, given: port_info, kind: str, every: int) -> None:
     """Set the enabled widths or speeds: 0 keeps them, ``every`` enables all supported ones."""
     requested = getattr(given, f"{kind}_enabled")
     if requested:

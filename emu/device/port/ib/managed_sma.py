@@ -29,7 +29,7 @@ from layouts.wire.mads import (
 )
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import Smp
+    from layouts.wire.mads import smp
 
 EXTENDED_SPEEDS: Final = 1 << 31
 """Bit in the modifier of PortInfo: the manager supports extended speeds (14.2.5.6), as this agent
@@ -43,7 +43,7 @@ SETTABLE: Final = frozenset(
 _ENABLED: Final = ("link_width_enabled", "link_speed_enabled", "link_speed_ext_enabled")
 
 
-def port_info_of(port: ManagedPort, mad: Smp, *, is_end: bool = True) -> bytes | None:
+def port_info_of(port: ManagedPort, mad: smp, *, is_end: bool = True) -> bytes | None:
     """Return PortInfo after a Get or Set; None for a Set that is refused, without a change.
 
     A Set's ClientReregister is echoed in the response and not stored.
@@ -58,14 +58,14 @@ def port_info_of(port: ManagedPort, mad: Smp, *, is_end: bool = True) -> bytes |
     return bytes(shown)
 
 
-def pkeys_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
+def pkeys_of(port: ManagedPort, mad: smp, block: int) -> bytes | None:
     """Return a block of the P_Key table, after an optional Set; None beyond the table's end."""
     if mad.method == Method.SET and not port.set_pkeys(block, mad.data):
         return None
     return port.pkey_block(block)
 
 
-def sl_to_vl_of(port: ManagedPort, mad: Smp, entry: int) -> bytes:
+def sl_to_vl_of(port: ManagedPort, mad: smp, entry: int) -> bytes:
     """Return SLtoVLMappingTable from ingress port ``entry`` to this port, after an optional Set.
 
     SL_TO_VL before the first Set.
@@ -75,7 +75,7 @@ def sl_to_vl_of(port: ManagedPort, mad: Smp, entry: int) -> bytes:
     return port.sl_to_vl.get(entry, SL_TO_VL)
 
 
-def arbitration_of(port: ManagedPort, mad: Smp, block: int) -> bytes | None:
+def arbitration_of(port: ManagedPort, mad: smp, block: int) -> bytes | None:
     """Return a block of VLArbitrationTable, after an optional Set; None for an unknown block.
 
     Empty (zeros in the response) before the first Set.
@@ -103,7 +103,7 @@ def refreshed(port: IbPort) -> ManagedPort:
     return managed
 
 
-def _port_info(port: IbPort, mad: Smp) -> bytes | None:
+def _port_info(port: IbPort, mad: smp) -> bytes | None:
     """Return PortInfo after a Get or Set; None for a refused Set and for a port above 1.
 
     Port 0 of a channel adapter means the port that receives the SMP.

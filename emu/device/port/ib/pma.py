@@ -22,7 +22,6 @@ from emu.device.port.ib.link_errors import (
     SYMBOL_ERRORS,
 )
 from emu.device.port.ib.port import IbPort
-from layouts.prm import Prm
 from layouts.wire.mads import (
     BASE_VERSION,
     RESPONSE,
@@ -37,7 +36,7 @@ from layouts.wire.mads import (
 )
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import PmaMad
+    from layouts.wire.mads import pma_mad
 
 CLASS_VERSION: Final = 1
 RESP_TIME: Final = 18
@@ -120,7 +119,7 @@ _COUNTERS: Final[Counters] = {
         "port_multicast_rcv_packets": 1 << 7,
     },
 }
-_LAYOUTS: Final[Mapping[PmaAttr, Prm]] = {
+_LAYOUTS: Final[Mapping[PmaAttr, type[Any]]] = {
     PmaAttr.PORT_COUNTERS: pma_portcounters,
     PmaAttr.PORT_COUNTERS_EXT: pma_portcounters_ext,
 }
@@ -179,7 +178,7 @@ def respond(select: Select, counters: Counters, capability_mask: int, data: byte
     return bytes(mad)
 
 
-def _act(select: Select, counters: Counters, capability_mask: int, mad: PmaMad) -> MadStatus:
+def _act(select: Select, counters: Counters, capability_mask: int, mad: pma_mad) -> MadStatus:
     """Execute the MAD in place and return its status; on an error its data stay.
 
     Errors: BAD_VERSION, UNSUPPORTED_METHOD_ATTRIB, and INVALID_ATTRIB_VALUE for an unknown port.

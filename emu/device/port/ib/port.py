@@ -16,10 +16,10 @@ from emu.device.port.packet import GlobalHeader, Packet
 from emu.device.port.recovery import LossRecovery
 from layouts.enums import CapMask1, PhysState, PortState, Status
 from layouts.rings.wqe import av
-from layouts.wire.bth import lrh
+from layouts.wire.bth import LRH
 
 if TYPE_CHECKING:
-    from layouts.objects.qp import Ads
+    from layouts.objects.qp import ads
 
 LINK_LOCAL_PREFIX: Final = 0xFE80_0000_0000_0000
 DEFAULT_PKEY: Final = 0xFFFF
@@ -169,14 +169,14 @@ class IbPort(IbCounts):
         if index >= GID_TABLE_ENTRIES:
             raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
 
-    def check_path(self, path: Ads) -> None:
+    def check_path(self, path: ads) -> None:
         """Refuse with BAD_PARAM_ERR a global route whose source GID is not entry 0."""
         if path.grh and path.src_addr_index:  # see :meth:`gid`
             raise CmdError(
                 Status.BAD_PARAM_ERR, "no source GID at this index", f"{path.src_addr_index}"
             )
 
-    def destination(self, path: Ads) -> int:
+    def destination(self, path: ads) -> int:
         """Return the LID that a path leads to."""
         return int(path.rlid)
 
@@ -187,21 +187,21 @@ class IbPort(IbCounts):
 
     def header_bytes(self, address: int, *, is_global: bool) -> int:
         """Return the bytes of the local route header, and of the global one if used."""
-        return lrh.size + GRH_BYTES if is_global else lrh.size
+        return LRH.size + GRH_BYTES if is_global else LRH.size
 
     @property
     def max_payload(self) -> int:
         """The MTU, which does not include headers (IBTA 7.7.8)."""
         return self.mtu
 
-    def global_route(self, path: Ads) -> GlobalRoute | None:
+    def global_route(self, path: ads) -> GlobalRoute | None:
         """Return the GIDs of a path that has a global route header."""
         return GlobalRoute(self.gid(path.src_addr_index), path.rgid_rip) if path.grh else None
 
-    def marks(self, path: Ads) -> None:
+    def marks(self, path: ads) -> None:
         """Return None, as there are no counters by service level."""
 
-    def route(self, path: Ads) -> IbRoute:
+    def route(self, path: ads) -> IbRoute:
         """Return the headers of packets along a path (a view of ads), as they are now.
 
         Later changes of LID, GIDs and P_Keys do not affect the result.
@@ -215,7 +215,7 @@ class IbPort(IbCounts):
     def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
         """Return the packet in a frame, and the offset of its base transport header."""
         packet = parse(memoryview(frame))
-        return packet, lrh.size if packet.grh is None else lrh.size + GRH_BYTES
+        return packet, LRH.size if packet.grh is None else LRH.size + GRH_BYTES
 
     def seal(self, frame: bytearray) -> None:
         """Do nothing, as the invariant CRC is not checked."""

@@ -27,7 +27,7 @@ from layouts.wire.mads import (
 )
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import Smp
+    from layouts.wire.mads import smp
 
 CLASS_VERSION: Final = 1
 GUIDS_OF_A_BLOCK: Final = 8
@@ -36,21 +36,21 @@ DIRECTED: Final = MgmtClass.SUBN_DIRECTED_ROUTE
 CLASSES: Final = (MgmtClass.SUBN_LID_ROUTED, DIRECTED)
 
 NodeT = TypeVar("NodeT")
-Handler = Callable[[NodeT, "Smp"], bytes | None]
+Handler = Callable[[NodeT, "smp"], bytes | None]
 """Executes an SMP; returns the attribute's value, or None for an invalid request."""
 
 
-def node_description(port: EndPort, _mad: Smp) -> bytes | None:
+def node_description(port: EndPort, _mad: smp) -> bytes | None:
     """Return NodeDescription."""
     return port.node_description
 
 
-def node_info(port: EndPort, _mad: Smp) -> bytes | None:
+def node_info(port: EndPort, _mad: smp) -> bytes | None:
     """Return NodeInfo."""
     return port.node_info()
 
 
-def guids(port: EndPort, mad: Smp) -> bytes | None:
+def guids(port: EndPort, mad: smp) -> bytes | None:
     """Return a block of the port's GUIDs, of which the first is set; None beyond the table."""
     if mad.attr_mod >= GID_TABLE_ENTRIES // GUIDS_OF_A_BLOCK:
         return None
@@ -62,21 +62,21 @@ def port_pkeys(port: EndPort, block: int) -> bytes | None:
     return pkey_block(port.pkeys, PKEY_TABLE_ENTRIES, block)
 
 
-def _pkeys(port: EndPort, mad: Smp) -> bytes | None:
+def _pkeys(port: EndPort, mad: smp) -> bytes | None:
     return port_pkeys(port, mad.attr_mod)
 
 
-def sl_to_vl(_port: object, _mad: Smp) -> bytes | None:
+def sl_to_vl(_port: object, _mad: smp) -> bytes | None:
     """Return SLtoVLMappingTable."""
     return SL_TO_VL
 
 
-def _port_info(port: EndPort, mad: Smp) -> bytes | None:
+def _port_info(port: EndPort, mad: smp) -> bytes | None:
     """Return PortInfo; port 0 of a channel adapter means the port that receives the SMP."""
     return port.port_info() if mad.attr_mod in (0, 1) else None
 
 
-def extended_port_info(_port: EndPort, mad: Smp) -> bytes | None:
+def extended_port_info(_port: EndPort, mad: smp) -> bytes | None:
     """Return NVIDIA's vendor attribute, which reports FDR10; no model supports FDR10."""
     return b"" if mad.attr_mod in (0, 1) else None
 
@@ -120,7 +120,7 @@ def is_smp(data: bytes) -> bool:
     return len(data) == MAD_BYTES and data[1] in CLASSES
 
 
-def turn_back(mad: Smp, port_num: int) -> bool:
+def turn_back(mad: smp, port_num: int) -> bool:
     """Reverse a directed request received by a port; return whether its route ends here.
 
     False, without a change, for a response, a route that goes on, or a ``dr_dlid`` other than the
@@ -134,7 +134,7 @@ def turn_back(mad: Smp, port_num: int) -> bool:
     return True
 
 
-def note_return(mad: Smp, port_num: int) -> None:
+def note_return(mad: smp, port_num: int) -> None:
     """Write the ingress port of a directed request into its return path, in place."""
     path = bytearray(mad.return_path)
     path[mad.hop_ptr] = port_num
@@ -159,7 +159,7 @@ def respond(
 
 
 def _act(
-    handlers: Mapping[int, Handler[NodeT]], node: NodeT, mad: Smp, settable: Collection[int]
+    handlers: Mapping[int, Handler[NodeT]], node: NodeT, mad: smp, settable: Collection[int]
 ) -> MadStatus:
     """Execute the SMP in place and return its status; on an error its data stay."""
     if (mad.base_version, mad.class_version) != (BASE_VERSION, CLASS_VERSION):

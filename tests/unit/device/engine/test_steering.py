@@ -81,7 +81,7 @@ class TestFields:
         for name, field in FIELDS.items():
             part, _, name_there = name.partition(".")
             view = getattr(fte_match_param.new(), part)
-            width = next(f.width for f in view.prm.fields if f.name == name_there)
+            width = next(f.width for f in type(view).fields if f.name == name_there)
             value = field.read(headers)
             assert value is None or 0 <= value < 1 << width, name
             if field.part:

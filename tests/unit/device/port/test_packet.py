@@ -42,13 +42,13 @@ def example(op, rng):
     packet = Packet(op, rng.getrandbits(24), rng.getrandbits(24))
     packet.ack_request, packet.solicited = bool(rng.getrandbits(1)), bool(rng.getrandbits(1))
     for header in op.headers:
-        for name in EXTENSIONS[header.prm_name]:
+        for name in EXTENSIONS[header.__name__]:
             setattr(packet, name, rng.getrandbits(WIDTHS.get(name, 32)))
     return packet
 
 
 def fields(packet):
-    names = [name for header in packet.op.headers for name in EXTENSIONS[header.prm_name]]
+    names = [name for header in packet.op.headers for name in EXTENSIONS[header.__name__]]
     names += ["op", "qpn", "psn", "ack_request", "solicited", "immediate", "inv_rkey"]
     return {name: getattr(packet, name) for name in names}
 
@@ -90,7 +90,7 @@ def fields(packet):
 def test_opcodes_of_the_specification(code, service, kind, position, headers):
     op = PACKET_OPS[code]
     assert (op.service, op.kind, op.position) == (service, kind, position)
-    assert [header.prm_name for header in op.headers] == headers
+    assert [header.__name__ for header in op.headers] == headers
 
 
 def test_table_as_a_whole():

@@ -60,7 +60,7 @@ class Definer:
 
     __slots__ = ("_chosen", "_fields", "_is_deep")
 
-    def __init__(self, prm: Prm, read: Mapping[str, Read], *, is_deep: bool = False) -> None:
+    def __init__(self, prm: type[Prm], read: Mapping[str, Read], *, is_deep: bool = False) -> None:
         self._fields = tuple(
             (DEFINER_BITS - field.offset - field.width, (1 << field.width) - 1, read[field.name])
             for field in prm.fields
@@ -89,7 +89,7 @@ class Definer:
         return self.select(need).value(headers)
 
 
-def _both(outer: int, inner: int, prm: Prm, read: Mapping[str, Read]) -> dict[int, Definer]:
+def _both(outer: int, inner: int, prm: type[Prm], read: Mapping[str, Read]) -> dict[int, Definer]:
     """Return the lookup types of the outer and of the inner packet."""
     return {
         outer: Definer(prm, read),

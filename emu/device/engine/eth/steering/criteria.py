@@ -18,7 +18,7 @@ from layouts.enums import Status
 from layouts.eth_enums import MatchCriteria
 
 if TYPE_CHECKING:
-    from layouts.steering.flow_match import FteMatchParam
+    from layouts.steering.flow_match import fte_match_param
 
 PARTS: Final = {
     "outer_headers": MatchCriteria.OUTER_HEADERS,
@@ -34,7 +34,7 @@ _CVLAN: Final = "outer_headers.cvlan_tag"
 _SVLAN: Final = "outer_headers.svlan_tag"
 
 
-def fields_of(param: FteMatchParam, enable: int) -> dict[str, int]:
+def fields_of(param: fte_match_param, enable: int) -> dict[str, int]:
     """Return the nonzero fields of the enabled parts of an fte_match_param view, by name.
 
     Raises BAD_PARAM_ERR for an unknown part, and for reserved bits that are set.
@@ -47,8 +47,8 @@ def fields_of(param: FteMatchParam, enable: int) -> dict[str, int]:
     for part, bit in PARTS.items():
         if enable & bit:
             view = getattr(param, part)
-            values = {field.name: getattr(view, field.name) for field in view.prm.fields}
-            if bytes(view) != bytes(view.prm.new(**values)):
+            values = {field.name: getattr(view, field.name) for field in type(view).fields}
+            if bytes(view) != bytes(type(view).new(**values)):
                 raise CmdError(Status.BAD_PARAM_ERR, "match criteria have reserved bits set", part)
             for name, value in values.items():
                 if number := _number(value):
@@ -100,7 +100,7 @@ class Criteria:
         """Return None: an entry's index does not determine its key."""
         return None
 
-    def values_of(self, param: FteMatchParam) -> dict[str, int]:
+    def values_of(self, param: fte_match_param) -> dict[str, int]:
         """Return an entry's values from its fte_match_param view, whatever the masks are."""
         values = {}
         for name in self.masks:

@@ -19,7 +19,7 @@ from emu.device.objects.eth.flow import Key
 from emu.device.port.eth.headers import Headers
 
 if TYPE_CHECKING:
-    from layouts.steering.flow_match import FteMatchParam
+    from layouts.steering.flow_match import fte_match_param
 
 _L3_TYPE: Final = {4: 1, 6: 2}
 _ADDRESS_BYTES: Final = 16
@@ -81,7 +81,7 @@ class HashSplit:
         """Return an empty key: an entry's values do not count."""
         return ()
 
-    def values_of(self, param: FteMatchParam) -> dict[str, int]:
+    def values_of(self, param: fte_match_param) -> dict[str, int]:
         """Return no values: an entry's values do not count."""
         return {}
 

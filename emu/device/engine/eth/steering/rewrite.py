@@ -24,7 +24,7 @@ from layouts.eth_enums import FlowTableType, ModifyAction, ModifyField
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
 
 if TYPE_CHECKING:
-    from layouts.steering.modify_header import AddActionIn, CopyActionIn, SetActionIn
+    from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
 
 _HEAD_BYTES: Final = 64
 """Maximum number of bytes matched from the transport header's start on."""
@@ -186,7 +186,7 @@ def _bits_of(field: int, offset: int, length: int) -> _Field:
     return location
 
 
-def _set(action: SetActionIn) -> tuple[Change, bool, Part | None]:
+def _set(action: set_action_in) -> tuple[Change, bool, Part | None]:
     """Return the change of a SET action. Raises BAD_PARAM_ERR for data longer than its length.
 
     The other results: whether bytes of the frame change, and the key part that is read (None). A
@@ -209,7 +209,7 @@ def _set(action: SetActionIn) -> tuple[Change, bool, Part | None]:
     return change, action.field not in _REGISTERS, None
 
 
-def _add(action: AddActionIn) -> tuple[Change, bool, Part | None]:
+def _add(action: add_action_in) -> tuple[Change, bool, Part | None]:
     """Return the change of an ADD action, modulo the field, and whether bytes of the frame change.
 
     A packet that lacks the field is unchanged. Raises BAD_PARAM_ERR for a field that cannot be
@@ -226,7 +226,7 @@ def _add(action: AddActionIn) -> tuple[Change, bool, Part | None]:
     return change, action.field not in _REGISTERS, None
 
 
-def _copy(action: CopyActionIn) -> tuple[Change, bool, Part | None]:
+def _copy(action: copy_action_in) -> tuple[Change, bool, Part | None]:
     """Return the change of a COPY action, whether frame bytes change, and the source's key part.
 
     A packet that lacks either field is unchanged.

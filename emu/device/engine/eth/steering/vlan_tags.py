@@ -15,7 +15,7 @@ from emu.device.port.eth.headers import ETH_CTAG, ETH_STAG, MAX_TAGS, TAG_BYTES,
 from layouts.enums import Status
 
 if TYPE_CHECKING:
-    from layouts.steering.fte import Vlan
+    from layouts.steering.fte import vlan
 
 _MACS: Final = 12
 _TPIDS: Final = (ETH_CTAG, ETH_STAG)
@@ -38,7 +38,7 @@ def third_tag(headers: Headers) -> bytes:
 POP: Final = Reshape("pop a tag", _popped, frozenset({third_tag}))
 
 
-def push(tag: Vlan) -> Reshape:
+def push(tag: vlan) -> Reshape:
     """Return a step that inserts a tag before all others.
 
     Raises BAD_PARAM_ERR for an EtherType that is not a VLAN tag's.

@@ -12,6 +12,7 @@ from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.qp import Qp
 from emu.device.port.packet import OPS, SERVICES, Packet
+from layouts.prm import Prm
 from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK
 
@@ -57,7 +58,7 @@ def asking_for_data(qp: Qp, request: WindowRequest, psn: int) -> Packet:
 
 def _packet(qp: Qp, message: Message, psn: int, *, is_first: bool, is_last: bool) -> Packet:
     """Return a packet of a message with its header fields; immediate data only in the last one."""
-    ending = None
+    ending: type[Prm] | None = None
     if is_last and message.immediate is not None:
         ending = bth.imm_dt
     elif is_last and message.inv_rkey is not None:

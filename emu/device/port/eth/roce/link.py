@@ -41,7 +41,7 @@ from layouts.rings.wqe import av
 from layouts.wire.bth import BECN, PacketKind, Service
 
 if TYPE_CHECKING:
-    from layouts.objects.qp import Ads
+    from layouts.objects.qp import ads
 
 CQE_GRH: Final = 1 << 28
 CQE_L3_SHIFT: Final = 24
@@ -91,7 +91,7 @@ class RoceLink:
         if self.gids[index].is_empty:
             raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
 
-    def check_path(self, path: Ads) -> None:
+    def check_path(self, path: ads) -> None:
         """Refuse with BAD_PARAM_ERR a path without source GID, or the peer's GID or MAC address.
 
         A path with ``fl`` leads back to the function and needs no address (mlx5_vnet.c:
@@ -103,7 +103,7 @@ class RoceLink:
         if path.rgid_rip == NO_GID or not (path.rmac_47_32 or path.rmac_31_0):
             raise CmdError(Status.BAD_PARAM_ERR, "path without the peer's GID or MAC address")
 
-    def destination(self, path: Ads) -> int:
+    def destination(self, path: ads) -> int:
         """Return the destination address of a path, as a number; no field is checked."""
         mac = int(path.rmac_47_32) << 32 | int(path.rmac_31_0)
         gid = int.from_bytes(path.rgid_rip, "big")
@@ -119,7 +119,7 @@ class RoceLink:
         """Payload bytes of a frame of the MTU with the longest headers."""
         return self._vport.oper_mtu - _MAX_OVERHEAD
 
-    def global_route(self, path: Ads) -> None:
+    def global_route(self, path: ads) -> None:
         """Return None, as the GIDs are in the address."""
 
     def header_bytes(self, address: int, *, is_global: bool) -> int:
@@ -127,7 +127,7 @@ class RoceLink:
         source = self.gids[address >> INDEX_SHIFT]
         return header_bytes(source.version, source.gid, has_tag=source.vlan is not None)
 
-    def marks(self, path: Ads) -> Marks:
+    def marks(self, path: ads) -> Marks:
         """Return the priority markings of a path; DSCP 0 for RoCE v1, whose GRH has none.
 
         The tag's priority is 0 without a VLAN.
@@ -138,11 +138,11 @@ class RoceLink:
         made = Marks(priority, priority if source.vlan is not None else 0, dscp)
         return _UNMARKED if made == _UNMARKED else made
 
-    def route(self, path: Ads) -> RoceRoute:
+    def route(self, path: ads) -> RoceRoute:
         """Return the headers of packets along a path (a view of ads)."""
         return RoceRoute(self.gids, self.congestion, path, self.destination(path))
 
-    def notification(self, path: Ads, qpn: int) -> bytes:
+    def notification(self, path: ads, qpn: int) -> bytes:
         """Return a CNP frame for the queue pair at the end of a path; empty without source GID.
 
         DSCP and, in a VLAN unless ``cnp_prio_mode`` is set, priority are those of the notification

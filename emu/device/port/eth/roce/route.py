@@ -19,7 +19,7 @@ from emu.device.port.packet import Packet
 from layouts.eth_enums import RoceVersion
 
 if TYPE_CHECKING:
-    from layouts.objects.qp import Ads
+    from layouts.objects.qp import ads
 
 PKEY: Final = 0xFFFF
 """The only P_Key (IBTA A17.4.6)."""
@@ -54,7 +54,7 @@ class RoceRoute:
 
     __slots__ = ("_changes", "_congestion", "_framer", "_gids", "_path", "address")
 
-    def __init__(self, gids: GidTable, congestion: Congestion, path: Ads, address: int) -> None:
+    def __init__(self, gids: GidTable, congestion: Congestion, path: ads, address: int) -> None:
         """Create the route; ``path`` is a view of ads."""
         self._gids = gids
         self._congestion = congestion

@@ -28,7 +28,6 @@ from emu.server.net.ib.sa.rmpp import Key, RmppSender, abort
 from emu.server.net.ib.sa.services import Services
 from emu.server.net.ib.sa.worker import Job, Worker
 from emu.server.net.ib.sm import TRUSTED_SM_KEY, SmpSwitch
-from layouts.codec import View
 from layouts.enums import CapMask1
 from layouts.prm import Prm
 from layouts.wire.components import Components, components
@@ -62,7 +61,7 @@ from layouts.wire.sa import (
 )
 
 if TYPE_CHECKING:
-    from layouts.wire.sa import SaMad
+    from layouts.wire.sa import sa_mad
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +80,7 @@ _METHODS = (Method.GET, Method.SET, Method.GET_TABLE, Method.DELETE)
 _ONE_OF_MANY = SaAttr.PATH_REC
 """SubnAdmGet returns any of several paths; several records of other kinds are an error."""
 
-Handler = Callable[[Query[Any]], Iterable[View | None]]
+Handler = Callable[[Query[Any]], Iterable[Prm | None]]
 """Yields the matching records, and None for each record that does not match."""
 
 
@@ -93,7 +92,7 @@ class _Attribute:
     handlers: dict[Method, Handler]
 
     @property
-    def prm(self) -> Prm:
+    def prm(self) -> type[Prm]:
         return self.components.prm
 
 
@@ -149,7 +148,7 @@ class SubnetAdministrator:
     def _make_attributes(self) -> dict[int, _Attribute]:
         """Return the supported attributes with their records and methods."""
         groups, services = self.groups, self.services
-        table: dict[SaAttr, tuple[Prm, dict[Method, Handler]]] = {
+        table: dict[SaAttr, tuple[type[Prm], dict[Method, Handler]]] = {
             SaAttr.CLASS_PORTINFO: (class_port_info, {Method.GET: class_port_infos}),
             SaAttr.INFORM_INFO: (inform_info, {Method.SET: self.subscriptions.change}),
             SaAttr.INFORM_INFO_REC: (inform_info_rec, _reads(self.subscriptions.records)),
@@ -215,7 +214,7 @@ class SubnetAdministrator:
         elif key not in self._requests and not self.transfers.has(key):
             self._take_request(key, mad, answer_to(to, origin))
 
-    def _take_rmpp(self, key: Key, mad: SaMad, to: Destination) -> None:
+    def _take_rmpp(self, key: Key, mad: sa_mad, to: Destination) -> None:
         """Pass an ACK, STOP or ABORT to its transfer; answer other RMPP packets with ABORT.
 
         Another version aborts with UNV, DATA with UNSPEC: requests fit into one MAD.
@@ -228,7 +227,7 @@ class SubnetAdministrator:
         else:
             self.transfers.receive(key, mad)
 
-    def _take_request(self, key: Key, mad: SaMad, back: Destination) -> None:
+    def _take_request(self, key: Key, mad: sa_mad, back: Destination) -> None:
         """Queue a request; drop it above MAX_REQUESTS or MAX_REQUESTS_OF_A_PORT."""
         of_port = sum(1 for lid, _, _ in self._requests if lid == key[0])
         if of_port >= MAX_REQUESTS_OF_A_PORT or len(self._requests) >= MAX_REQUESTS:
@@ -237,14 +236,14 @@ class SubnetAdministrator:
         self._requests[key] = None
         self.worker.begin(self._request(key, mad, back))
 
-    def _request(self, key: Key, mad: SaMad, back: Destination) -> Job:
+    def _request(self, key: Key, mad: sa_mad, back: Destination) -> Job:
         """Answer a request in steps, and remove it from the queued ones at the end."""
         try:
             yield from self._answer(mad, back)
         finally:
             self._requests.pop(key, None)
 
-    def _answer(self, mad: SaMad, back: Destination) -> Job:
+    def _answer(self, mad: sa_mad, back: Destination) -> Job:
         """Answer a request in steps: with records, or with the status of an SaError.
 
         An unknown requester or an SM_Key other than 0 and TRUSTED_SM_KEY gets no response. Each
@@ -283,7 +282,7 @@ class SubnetAdministrator:
             answer.data = mad.data
             self._send_mad(bytes(answer), back)
 
-    def _attribute_of(self, mad: SaMad) -> tuple[_Attribute, Method]:
+    def _attribute_of(self, mad: sa_mad) -> tuple[_Attribute, Method]:
         """Return the attribute and the method of a request.
 
         Raises SaError: BAD_VERSION, UNSUPPORTED_METHOD, or UNSUPPORTED_METHOD_ATTRIB.
@@ -301,10 +300,10 @@ class SubnetAdministrator:
 
     def _send_records(
         self,
-        mad: SaMad,
+        mad: sa_mad,
         attribute: _Attribute,
         method: Method,
-        records: list[View],
+        records: list[Prm],
         back: Destination,
     ) -> None:
         """Send one record in a MAD, or a table by RMPP with records padded to 8 bytes (15.3.1).
@@ -329,7 +328,7 @@ class SubnetAdministrator:
         answer.data = bytes(records[0]).ljust(DATA_BYTES, b"\0")
         self._send_mad(bytes(answer), back)
 
-    def _need_capacity(self, mad: SaMad, back: Destination) -> Key:
+    def _need_capacity(self, mad: sa_mad, back: Destination) -> Key:
         """Return the key of a further table transfer to the requester.
 
         Raises SaError with BUSY at the limits of transfers.
@@ -344,7 +343,7 @@ class SubnetAdministrator:
         self._send(Datagram(to, [memoryview(mad)], len(mad), None, False), origin)
 
 
-def _limit(records: list[View]) -> None:
+def _limit(records: list[Prm]) -> None:
     """Raise SaError with NO_RESOURCES for more than MAX_RECORDS records."""
     if len(records) > MAX_RECORDS:
         raise SaError(SaStatus.NO_RESOURCES, f"more than {MAX_RECORDS} records")

@@ -11,7 +11,7 @@ from layouts.wire.mads import MAD_BYTES, RESPONSE, MadStatus, Method
 from layouts.wire.sa import SaStatus, sa_mad
 
 if TYPE_CHECKING:
-    from layouts.wire.sa import SaMad
+    from layouts.wire.sa import sa_mad
 
 
 def envelope_fault(data: bytes, origin: Origin) -> str:
@@ -28,7 +28,7 @@ def envelope_fault(data: bytes, origin: Origin) -> str:
     return ""
 
 
-def answer_head(mad: SaMad, status: SaStatus | MadStatus = MadStatus.SUCCESS) -> SaMad:
+def answer_head(mad: sa_mad, status: SaStatus | MadStatus = MadStatus.SUCCESS) -> sa_mad:
     """Return a response with ``status`` and without records, under the request's header.
 
     The response to SubnAdmSet is GetResp (15.2.2).

@@ -1,4 +1,4 @@
-"""Event forwarding: ports subscribe with InformInfo and receive Reports (IBTA vol. 1, 13.4.11).
+"""Event forwarding: ports subscribe with inform_info and receive Reports (IBTA vol. 1, 13.4.11).
 
 A Report is retransmitted up to MAX_TRIES times, until its receiver responds.
 """
@@ -28,7 +28,7 @@ from layouts.wire.sa import (
 )
 
 if TYPE_CHECKING:
-    from layouts.wire.sa import InformInfo, InformInfoRec
+    from layouts.wire.sa import inform_info, inform_info_rec
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Subscriptions:
         self._send = send
         self._clock = clock
         self._subscriptions: dict[tuple[int, int, bytes], Destination] = {}
-        """Subscribers by LID, QP, and the InformInfo without the fields that may differ between
+        """Subscribers by LID, QP, and the inform_info without the fields that may differ between
         subscribing and unsubscribing."""
         self._reports: dict[int, Destination] = {}
         """Receivers of Reports without a response so far, by transaction id."""
@@ -69,8 +69,8 @@ class Subscriptions:
     def __len__(self) -> int:
         return len(self._subscriptions)
 
-    def change(self, query: Query[InformInfo]) -> list[InformInfo]:
-        """Subscribe or unsubscribe, and return the confirmed record: SubnAdmSet(InformInfo).
+    def change(self, query: Query[inform_info]) -> list[inform_info]:
+        """Subscribe or unsubscribe, and return the confirmed record: SubnAdmSet(inform_info).
 
         A repeated subscription counts once. Raises SaError: REQ_INVALID for an unknown
         subscription, NO_RESOURCES above MAX_SUBSCRIPTIONS.
@@ -90,7 +90,7 @@ class Subscriptions:
         info.subscribe, info.qpn = subscribes, subscriber.qpn
         return [info]
 
-    def records(self, query: Query[InformInfoRec]) -> Iterator[InformInfoRec | None]:
+    def records(self, query: Query[inform_info_rec]) -> Iterator[inform_info_rec | None]:
         """Yield the requester's matching subscriptions, or all if trusted; None between records.
 
         Serves SubnAdmGet and SubnAdmGetTable of InformInfoRecord.
@@ -149,7 +149,7 @@ class Subscriptions:
         }
         self._reports = {tid: to for tid, to in self._reports.items() if to.lid not in lids}
 
-    def _wants(self, info: InformInfo, trap: SmTrap) -> bool:
+    def _wants(self, info: inform_info, trap: SmTrap) -> bool:
         """Return whether a subscription covers the SA's own notices of this trap.
 
         Compared are GID or LID range, generic type, trap number, notice type and producer.

@@ -15,7 +15,7 @@ from emu.server.net.ib.sa.query import Query, SaError
 from layouts.wire.sa import JoinState, SaStatus, Selector, mcmember_rec
 
 if TYPE_CHECKING:
-    from layouts.wire.sa import McmemberRec
+    from layouts.wire.sa import mcmember_rec
 
 LINK_LOCAL = 2
 SCOPES = range(1, 15)
@@ -61,7 +61,7 @@ class MulticastGroup:
 
     def record(
         self, port_gid: bytes = bytes(16), join_state: int = 0, proxy_join: int = 0
-    ) -> McmemberRec:
+    ) -> mcmember_rec:
         """Return the group's record, for a member with this GID or, by default, for none."""
         return mcmember_rec.new(
             mgid=self.mgid, port_gid=port_gid, qkey=self.qkey, mlid=self.mlid,
@@ -72,7 +72,7 @@ class MulticastGroup:
             scope=self.mgid[1] & 0xF, join_state=join_state, proxy_join=proxy_join,
         )  # fmt: skip
 
-    def fits(self, query: Query[McmemberRec]) -> bool:
+    def fits(self, query: Query[mcmember_rec]) -> bool:
         """Return whether MTU, rate and life time match a query; unselected fields match."""
         return all(quantity.fits(query, getattr(self, quantity.name)) for quantity in QUANTITIES)
 

@@ -30,7 +30,7 @@ from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.sa import SaStatus, SmTrap
 
 if TYPE_CHECKING:
-    from layouts.wire.sa import McmemberRec
+    from layouts.wire.sa import mcmember_rec
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class MulticastGroups:
             if gone:
                 self._end_if_empty(group)
 
-    def join(self, query: Query[McmemberRec]) -> list[McmemberRec]:
+    def join(self, query: Query[mcmember_rec]) -> list[mcmember_rec]:
         """Add join states to the port's membership, and return the record: SubnAdmSet.
 
         A full member's join creates an absent group with a notice. Raises SaError:
@@ -145,7 +145,7 @@ class MulticastGroups:
         log.info("%s joins %s as %#x", port.gid.hex(), group.mgid.hex(), member.join_state)
         return [group.record(port.gid, member.join_state, member.proxy_join)]
 
-    def leave(self, query: Query[McmemberRec]) -> list[McmemberRec]:
+    def leave(self, query: Query[mcmember_rec]) -> list[mcmember_rec]:
         """Remove join states from the port's membership, and return the record: SubnAdmDelete.
 
         The last full member's leave deletes the group. Raises SaError: REQ_INSUFFICIENT_COMPONENTS,
@@ -169,7 +169,7 @@ class MulticastGroups:
         self._end_if_empty(group)
         return [group.record(requested.port_gid, member.join_state, member.proxy_join)]
 
-    def records(self, query: Query[McmemberRec]) -> Iterator[McmemberRec | None]:
+    def records(self, query: Query[mcmember_rec]) -> Iterator[mcmember_rec | None]:
         """Yield matching groups, and for a trusted requester also their members; None in between.
 
         Other requesters see only groups of their partitions. Serves SubnAdmGet and SubnAdmGetTable.
@@ -183,7 +183,7 @@ class MulticastGroups:
             for record in _visible(query, group):
                 yield record if query.selects(record, but=_SELECTED) else None
 
-    def _create(self, query: Query[McmemberRec], port: EndPort) -> MulticastGroup:
+    def _create(self, query: Query[mcmember_rec], port: EndPort) -> MulticastGroup:
         """Create a group for a join, send its notice, and return the group.
 
         Raises SaError: REQ_INSUFFICIENT_COMPONENTS, NO_RESOURCES at MAX_GROUPS, and REQ_INVALID.
@@ -218,7 +218,7 @@ class MulticastGroups:
         self._notify(SmTrap.MGID_CREATED, group.mgid)
         return group
 
-    def _new_mgid(self, query: Query[McmemberRec]) -> bytes:
+    def _new_mgid(self, query: Query[mcmember_rec]) -> bytes:
         """Return an unused multicast GID for a join without one, in the requested scope.
 
         The default scope is link-local. Raises SaError with REQ_INVALID for a reserved scope.
@@ -246,7 +246,7 @@ class MulticastGroups:
         self._notify(SmTrap.MGID_DELETED, group.mgid)
 
 
-def _check_joinable(query: Query[McmemberRec], group: MulticastGroup, port: EndPort) -> None:
+def _check_joinable(query: Query[mcmember_rec], group: MulticastGroup, port: EndPort) -> None:
     """Check a join against the group's parameters, and the port's rate and MTU (15.2.5.17.2).
 
     Raises SaError with REQ_INVALID for a differing parameter, a worse port, or a port outside the
@@ -266,7 +266,7 @@ def _check_joinable(query: Query[McmemberRec], group: MulticastGroup, port: EndP
         raise SaError(SaStatus.REQ_INVALID, "port is not in the group's partition")
 
 
-def _visible(query: Query[McmemberRec], group: MulticastGroup) -> Iterator[McmemberRec]:
+def _visible(query: Query[mcmember_rec], group: MulticastGroup) -> Iterator[mcmember_rec]:
     """Yield the visible records of a group (15.4.1.2).
 
     A trusted requester sees each member, or one record of a group without members. Others see one

@@ -17,7 +17,7 @@ from emu.server.net.ib.sa.query import Query, SaError, shared_pkeys
 from layouts.wire.sa import SaStatus, Selector, path_rec
 
 if TYPE_CHECKING:
-    from layouts.wire.sa import PathRec
+    from layouts.wire.sa import path_rec
 
 MAX_PAIRS = 4096
 """Maximum pairs of ports in a query; a query that names one end stays far below."""
@@ -28,7 +28,7 @@ _GRANTED = (
 )  # fmt: skip
 
 
-def path_records(query: Query[PathRec]) -> Iterator[PathRec | None]:
+def path_records(query: Query[path_rec]) -> Iterator[path_rec | None]:
     """Yield the paths that match a query, source by source; None for each mismatch.
 
     Raises SaError: NO_RESOURCES above MAX_PAIRS pairs, REQ_INVALID_GID for an unknown GID.
@@ -43,7 +43,7 @@ def path_records(query: Query[PathRec]) -> Iterator[PathRec | None]:
 
 
 def _ends(
-    query: Query[PathRec], gid_name: str, lid_name: str
+    query: Query[path_rec], gid_name: str, lid_name: str
 ) -> Generator[None, None, list[EndPort]]:
     """Return the ports that match one end of the path and that the requester sees.
 
@@ -64,7 +64,7 @@ def _ends(
     return seen
 
 
-def _path(query: Query[PathRec], source: EndPort, destination: EndPort) -> PathRec | None:
+def _path(query: Query[path_rec], source: EndPort, destination: EndPort) -> path_rec | None:
     """Return the path between two ports; None when it does not match the query.
 
     None follows from raw traffic, no shared P_Key, or an unavailable MTU, rate or life time. The
@@ -88,7 +88,7 @@ def _path(query: Query[PathRec], source: EndPort, destination: EndPort) -> PathR
     )  # fmt: skip
 
 
-def _pkey(query: Query[PathRec], source: EndPort, destination: EndPort) -> int | None:
+def _pkey(query: Query[path_rec], source: EndPort, destination: EndPort) -> int | None:
     """Return the first P_Key that both ends can use and that matches the query, or None."""
     for pkey in shared_pkeys(source, destination):
         if not query.has("pkey") or is_same_partition(pkey, query.requested.pkey):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from emu.device.port.ib.endport import RATE_MBPS
 from emu.server.net.ib.sa.query import Query
-from layouts.codec import View
+from layouts.prm import Prm
 from layouts.wire.sa import Selector
 
 _COMPARE: dict[Selector, Callable[[int, int], bool]] = {
@@ -34,14 +34,14 @@ class Quantity:
         self._ranked = ranked
         self._size = size
 
-    def fits(self, query: Query[View], value: int) -> bool:
+    def fits(self, query: Query[Prm], value: int) -> bool:
         """Return whether ``value`` matches the query; True if the field is not selected."""
         if not query.has(*self.fields):
             return True
         asked, selector = (getattr(query.requested, name) for name in self.fields)
         return _COMPARE[Selector(selector)](self._size(value), self._size(asked))
 
-    def choose(self, query: Query[View], best: int) -> int | None:
+    def choose(self, query: Query[Prm], best: int) -> int | None:
         """Return the best value, ``best`` or worse, that matches the query; None without one.
 
         Raises ValueError if ``best`` is not among the ranked values.

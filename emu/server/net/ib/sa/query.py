@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from emu.device.port.datagram import Destination
 from emu.device.port.ib import partitions
 from emu.device.port.ib.endport import EndPort
-from layouts.codec import View
+from layouts.prm import Prm
 from layouts.wire.components import Components
 from layouts.wire.mads import MadStatus
 from layouts.wire.sa import SaStatus
@@ -44,7 +44,7 @@ class SubnetPorts:
         return {port.gid: port for port in self.ports}
 
 
-RecordT_co = TypeVar("RecordT_co", bound=View, covariant=True)
+RecordT_co = TypeVar("RecordT_co", bound=Prm, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Query(Generic[RecordT_co]):
         if not self.has(*names):
             raise SaError(SaStatus.REQ_INSUFFICIENT_COMPONENTS, f"needs {', '.join(names)}")
 
-    def selects(self, record: View, *, but: Collection[str] = ()) -> bool:
+    def selects(self, record: Prm, *, but: Collection[str] = ()) -> bool:
         """Return whether a record equals the query in each selected field not in ``but``."""
         bits = self.components.record_bits(self.comp_mask & ~self.components.mask_of(*but))
         requested, found = (int.from_bytes(bytes(view), "big") for view in (self.requested, record))

@@ -1,4 +1,4 @@
-"""Records about ports, nodes and the administrator: NodeRecord, PortInfoRecord, ClassPortInfo.
+"""Records about ports, nodes and the administrator: NodeRecord, PortInfoRecord, class_port_info.
 
 Source: IBTA volume 1, 15.2.5.1, 15.2.5.2, 13.4.8.1.
 """
@@ -13,8 +13,8 @@ from layouts.wire.mads import BASE_VERSION, class_port_info
 from layouts.wire.sa import CLASS_VERSION, SaCap, SaCap2, node_rec, portinfo_rec
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import ClassPortInfo
-    from layouts.wire.sa import NodeRec, PortinfoRec
+    from layouts.wire.mads import class_port_info
+    from layouts.wire.sa import node_rec, portinfo_rec
 
 RESP_TIME = 18
 """Code of the response time limit: 4.096 us * 2**18, about a second."""
@@ -23,7 +23,7 @@ CAP_MASK_MATCH = 1 << 31
 other ones are ignored."""
 
 
-def class_port_infos(query: Query[ClassPortInfo]) -> Iterator[ClassPortInfo]:
+def class_port_infos(query: Query[class_port_info]) -> Iterator[class_port_info]:
     """Yield the administrator's capabilities: no redirection, and traps only by subscription."""
     yield class_port_info.new(
         base_version=BASE_VERSION,
@@ -36,7 +36,7 @@ def class_port_infos(query: Query[ClassPortInfo]) -> Iterator[ClassPortInfo]:
     )
 
 
-def node_records(query: Query[NodeRec]) -> Iterator[NodeRec | None]:
+def node_records(query: Query[node_rec]) -> Iterator[node_rec | None]:
     """Yield a record for each visible and matching node, None for each other one."""
     for port in query.subnet.ports:
         record = node_rec.new(
@@ -45,7 +45,7 @@ def node_records(query: Query[NodeRec]) -> Iterator[NodeRec | None]:
         yield record if query.sees(port) and query.selects(record) else None
 
 
-def portinfo_records(query: Query[PortinfoRec]) -> Iterator[PortinfoRec | None]:
+def portinfo_records(query: Query[portinfo_rec]) -> Iterator[portinfo_rec | None]:
     """Yield a record for each visible and matching port, None for each other one.
 
     With CAP_MASK_MATCH in the attribute modifier, the queried capability bits must be set and

@@ -25,7 +25,7 @@ from layouts.wire.sa import (
 )
 
 if TYPE_CHECKING:
-    from layouts.wire.sa import SaMad
+    from layouts.wire.sa import sa_mad
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class RmppSender:
         of_port = sum(1 for lid, _, _ in self._transfers if lid == key[0])
         return len(self._transfers) < MAX_TRANSFERS and of_port < MAX_TRANSFERS_OF_A_PORT
 
-    def start(self, key: Key, answer: SaMad, data: bytes, send: Callable[[bytes], None]) -> None:
+    def start(self, key: Key, answer: sa_mad, data: bytes, send: Callable[[bytes], None]) -> None:
         """Begin to send ``data`` in segments, under the headers of ``answer`` (a view of a MAD).
 
         ``send`` receives each MAD. Segments are repeated until acknowledged, and the transfer is
@@ -90,7 +90,7 @@ class RmppSender:
         self._transfers[key] = transfer
         self._advance(transfer)
 
-    def receive(self, key: Key, mad: SaMad) -> None:
+    def receive(self, key: Key, mad: sa_mad) -> None:
         """Handle an ACK, STOP or ABORT from a receiver; ignore one without a transfer.
 
         STOP, ABORT and an ACK with a status end the transfer. An ACK beyond the sent segments
@@ -168,7 +168,7 @@ class RmppSender:
         del self._transfers[transfer.key]
 
 
-def abort(mad: SaMad, status: RmppStatus) -> bytes:
+def abort(mad: sa_mad, status: RmppStatus) -> bytes:
     """Return an RMPP ABORT packet with ``status`` under the headers of ``mad``."""
     view = sa_mad.new(mad_hdr=mad.mad_hdr)
     view.rmpp_hdr = {

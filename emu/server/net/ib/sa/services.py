@@ -12,7 +12,7 @@ from emu.server.net.ib.sa.query import Query, SaError
 from layouts.wire.sa import SaStatus, service_rec
 
 if TYPE_CHECKING:
-    from layouts.wire.sa import ServiceRec
+    from layouts.wire.sa import service_rec
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Services:
     def __len__(self) -> int:
         return len(self._services)
 
-    def announce(self, query: Query[ServiceRec]) -> list[ServiceRec]:
+    def announce(self, query: Query[service_rec]) -> list[service_rec]:
         """Register a service, or renew data and lease of a registered one: SubnAdmSet.
 
         Without a lease, the service stays for ever. Raises SaError: REQ_INSUFFICIENT_COMPONENTS,
@@ -61,7 +61,7 @@ class Services:
         log.info("service %#x at %s", record.service_id, record.service_gid.hex())
         return [record]
 
-    def withdraw(self, query: Query[ServiceRec]) -> list[ServiceRec]:
+    def withdraw(self, query: Query[service_rec]) -> list[service_rec]:
         """Remove a service and return its record: SubnAdmDelete.
 
         Raises SaError: REQ_INSUFFICIENT_COMPONENTS, NO_RECORDS for an unknown service, REQ_DENIED
@@ -77,7 +77,7 @@ class Services:
         log.info("service %#x at %s withdrawn", key[0], key[1].hex())
         return [service_rec.view(record)]
 
-    def records(self, query: Query[ServiceRec]) -> Iterator[ServiceRec | None]:
+    def records(self, query: Query[service_rec]) -> Iterator[service_rec | None]:
         """Yield the requester's matching services with their remaining leases, None in between.
 
         Service keys are zero for untrusted requesters. Serves SubnAdmGet and SubnAdmGetTable.
@@ -96,7 +96,7 @@ class Services:
         """Remove the services of ports that left the subnet."""
         self._services = {key: entry for key, entry in self._services.items() if key[1] not in gids}
 
-    def _check_key(self, query: Query[ServiceRec], key: _Key) -> None:
+    def _check_key(self, query: Query[service_rec], key: _Key) -> None:
         """Raise SaError with REQ_DENIED if the service exists and has another key, not zero."""
         if key not in self._services:
             return
@@ -114,14 +114,14 @@ class Services:
         }
 
 
-def _copy(requested: ServiceRec) -> ServiceRec:
+def _copy(requested: service_rec) -> service_rec:
     return service_rec.view(bytearray(bytes(requested)))
 
 
-def _key(record: ServiceRec) -> _Key:
+def _key(record: service_rec) -> _Key:
     return record.service_id, record.service_gid, record.service_pkey
 
 
-def _has_pkey(query: Query[ServiceRec], pkey: int) -> bool:
+def _has_pkey(query: Query[service_rec], pkey: int) -> bool:
     """Return whether the requester is in the partition of ``pkey``, or trusted."""
     return query.is_trusted or any(is_same_partition(mine, pkey) for mine in query.requester.pkeys)

@@ -23,7 +23,7 @@ from layouts.wire.mads import (
 )
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import Smp
+    from layouts.wire.mads import smp
 
 HIGHEST_PRIORITY = 15
 TRUSTED_SM_KEY = 1
@@ -111,7 +111,7 @@ def _own(fill: sma.Handler[EndPort]) -> sma.Handler[SwitchSmpRequest]:
     return lambda request, mad: fill(request.own, mad)
 
 
-def _switch_info(request: SwitchSmpRequest, _mad: Smp) -> bytes | None:
+def _switch_info(request: SwitchSmpRequest, _mad: smp) -> bytes | None:
     """Return SwitchInfo: any unicast LID is valid, and nothing changed since the last sweep."""
     info = switch_info.new(
         linear_fdb_cap=MULTICAST_LID, linear_fdb_top=request.own.lid, life_time_value=_LIFE_TIME,
@@ -121,7 +121,7 @@ def _switch_info(request: SwitchSmpRequest, _mad: Smp) -> bytes | None:
     return bytes(info)
 
 
-def _port_info(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
+def _port_info(request: SwitchSmpRequest, mad: smp) -> bytes | None:
     """Return PortInfo of a switch port; None for a number above NumPorts.
 
     A port with a connected peer has the peer's MTU, width and speed; without one it is down and
@@ -140,7 +140,7 @@ def _port_info(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
     return replace(own, lid=0, sm_lid=0, cap_mask=0).port_info()
 
 
-def _pkeys(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
+def _pkeys(request: SwitchSmpRequest, mad: smp) -> bytes | None:
     """Return a block of port 0's P_Keys; None for an invalid block or port.
 
     Other ports enforce no partitions and have none.
@@ -152,7 +152,7 @@ def _pkeys(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
     return sma.port_pkeys(own if number == 0 else replace(own, pkeys=()), block)
 
 
-def _forwarding(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
+def _forwarding(request: SwitchSmpRequest, mad: smp) -> bytes | None:
     """Return a block of 64 LIDs of the linear forwarding table; None above the unicast LIDs.
 
     LIDs without a port have entry 255.
@@ -164,7 +164,7 @@ def _forwarding(request: SwitchSmpRequest, mad: Smp) -> bytes | None:
     return bytes(linear_forw_table.new(port=[request.ports.exit_to(lid) for lid in lids]))
 
 
-def _sm_info(request: SwitchSmpRequest, _mad: Smp) -> bytes | None:
+def _sm_info(request: SwitchSmpRequest, _mad: smp) -> bytes | None:
     """Return SMInfo of the subnet's master, built here, with priority 15; count the query.
 
     The result is never None, and its act_count is the number of queries.

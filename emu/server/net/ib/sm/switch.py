@@ -23,7 +23,7 @@ from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import DIRECTION, MAD_BYTES, Method, SmpAttr, smp
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import Smp
+    from layouts.wire.mads import smp
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class SmpSwitch:
         else:
             self._forward_request(mad, entry)
 
-    def _answer(self, mad: Smp, lid: int, entry: int) -> None:
+    def _answer(self, mad: smp, lid: int, entry: int) -> None:
         """Respond to a Get or Set for the switch itself, and repress a Trap with a Notice.
 
         Other methods are ignored.
@@ -86,7 +86,7 @@ class SmpSwitch:
             mad.method = Method.TRAP_REPRESS  # an unacknowledged trap is sent again (IBTA 13.4.9)
             self._deliver(bytes(mad), lid)
 
-    def _forward_request(self, mad: Smp, entry: int) -> None:
+    def _forward_request(self, mad: smp, entry: int) -> None:
         """Forward a directed request to the end of its route, one switch away (C14-9:2).
 
         A route that starts at the switch was forwarded here by its sender's LID (C14-9:1). Drop a
@@ -104,7 +104,7 @@ class SmpSwitch:
             mad.hop_ptr = hops
             self._deliver(bytes(mad), target.lid)
 
-    def _forward_response(self, mad: Smp) -> None:
+    def _forward_response(self, mad: smp) -> None:
         """Forward a response to the start of its route (C14-13:2, C14-13:3).
 
         Drop a response with a wrong hop count or pointer, or without a port behind.

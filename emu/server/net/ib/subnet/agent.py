@@ -32,7 +32,7 @@ from layouts.wire.mads import (
 )
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import Smp
+    from layouts.wire.mads import smp
 
 LIDS_OF_A_BLOCK: Final = 64
 MLIDS_OF_A_BLOCK: Final = 32
@@ -56,7 +56,7 @@ class SmpRequest(NamedTuple):
     """Time in ns."""
 
 
-def may(request: SmpRequest, mad: Smp) -> bool:
+def may(request: SmpRequest, mad: smp) -> bool:
     """Return whether the M_Key of a request or a TrapRepress is right.
 
     A wrong key counts as a violation at the port; see ``ManagedPort.may``.
@@ -75,11 +75,11 @@ def answer(request: SmpRequest, data: bytes) -> bytes:
     return respond(_ADAPTER, request, data, SETTABLE)
 
 
-def _node_description(request: SmpRequest, mad: Smp) -> bytes:
+def _node_description(request: SmpRequest, mad: smp) -> bytes:
     return request.node.description
 
 
-def _node_info(request: SmpRequest, mad: Smp) -> bytes:
+def _node_info(request: SmpRequest, mad: smp) -> bytes:
     node, line = request.node, request.node.line
     info = node_info.new(
         base_version=BASE_VERSION, class_version=NODE_INFO_CLASS_VERSION, node_type=line.kind,
@@ -91,7 +91,7 @@ def _node_info(request: SmpRequest, mad: Smp) -> bytes:
     return bytes(info)
 
 
-def _guids(request: SmpRequest, mad: Smp) -> bytes | None:
+def _guids(request: SmpRequest, mad: smp) -> bytes | None:
     """Return a block of GUIDs with the port's own first; None for an invalid block."""
     if mad.attr_mod >= GID_TABLE_ENTRIES // GUIDS_OF_A_BLOCK:
         return None
@@ -110,7 +110,7 @@ def _port(request: SmpRequest, number: int) -> ManagedPort | None:
     return node.ports[request.entry if not (number or node.is_switch) else number]
 
 
-def _port_info(request: SmpRequest, mad: Smp) -> bytes | None:
+def _port_info(request: SmpRequest, mad: smp) -> bytes | None:
     """Return PortInfo of a port, after an optional Set; None for an invalid port or value.
 
     A Set updates link, peer and routes. The returned LocalPortNum is the port of arrival.
@@ -146,7 +146,7 @@ def _follow(request: SmpRequest, number: int, before: int, was_disabled: bool) -
             cables.retrain(node.number, number)
 
 
-def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
+def _pkeys(request: SmpRequest, mad: smp) -> bytes | None:
     """Return a block of P_Keys, after an optional Set; None for an invalid block or port.
 
     A switch's external ports are invalid: they enforce no partitions.
@@ -158,7 +158,7 @@ def _pkeys(request: SmpRequest, mad: Smp) -> bytes | None:
     return None if port is None else pkeys_of(port, mad, block)
 
 
-def _sl_to_vl(request: SmpRequest, mad: Smp) -> bytes | None:
+def _sl_to_vl(request: SmpRequest, mad: smp) -> bytes | None:
     """Return an SL-to-VL mapping, after an optional Set; None for an invalid port.
 
     A switch has a mapping for each input and output port.
@@ -170,7 +170,7 @@ def _sl_to_vl(request: SmpRequest, mad: Smp) -> bytes | None:
     return sl_to_vl_of(port, mad, entry)
 
 
-def _arbitration(request: SmpRequest, mad: Smp) -> bytes | None:
+def _arbitration(request: SmpRequest, mad: smp) -> bytes | None:
     port = _port(request, mad.attr_mod & 0xFFFF)
     return None if port is None else arbitration_of(port, mad, mad.attr_mod >> 16)
 
@@ -181,7 +181,7 @@ def _tables(request: SmpRequest) -> SwitchTables:
     return tables
 
 
-def _switch_info(request: SmpRequest, mad: Smp) -> bytes | None:
+def _switch_info(request: SmpRequest, mad: smp) -> bytes | None:
     """Return SwitchInfo, after an optional Set; None for a LinearFDBTop above the capability.
 
     A set PortStateChange bit clears that bit.
@@ -199,7 +199,7 @@ def _switch_info(request: SmpRequest, mad: Smp) -> bytes | None:
     return bytes(info)
 
 
-def _linear(request: SmpRequest, mad: Smp) -> bytes | None:
+def _linear(request: SmpRequest, mad: smp) -> bytes | None:
     """Return a block of 64 LIDs of the linear forwarding table, after an optional Set (14.2.5.10).
 
     None for a block above the unicast LIDs. LIDs that were never set have NO_PORT.
@@ -216,7 +216,7 @@ def _linear(request: SmpRequest, mad: Smp) -> bytes | None:
     return block.ljust(LIDS_OF_A_BLOCK, bytes((NO_PORT,)))
 
 
-def _multicast(request: SmpRequest, mad: Smp) -> bytes | None:
+def _multicast(request: SmpRequest, mad: smp) -> bytes | None:
     """Return 32 multicast LIDs' masks for 16 ports, after an optional Set (14.2.5.12).
 
     None for a block above MULTICAST_LIDS or for ports that the switch lacks.
@@ -237,7 +237,7 @@ def _multicast(request: SmpRequest, mad: Smp) -> bytes | None:
     return bytes(mcast_forw_table.new(port_mask=block))
 
 
-def _extended_port_info(request: SmpRequest, mad: Smp) -> bytes:
+def _extended_port_info(request: SmpRequest, mad: smp) -> bytes:
     """Return NVIDIA's own attribute without content: no link runs at FDR10."""
     return b""
 

@@ -34,7 +34,7 @@ from layouts.wire.mads import MAD_BYTES, LocalChange
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.wire.mads import Smp
+    from layouts.wire.mads import smp
 
 log = logging.getLogger(__name__)
 _PORT: Final = 1
@@ -85,7 +85,7 @@ class SubnetFabric:
         """End a function's trap that the manager repressed."""
         self._traps.repressed(plug.number, tid)
 
-    def bad_mkey(self, plug: SubnetPort, mad: Smp, slid: int) -> None:
+    def bad_mkey(self, plug: SubnetPort, mad: smp, slid: int) -> None:
         """Report to the manager that a function received an SMP with a wrong M_Key."""
         self._traps.bad_mkey(self.cables.nodes[plug.number], _PORT, mad, slid)
 

@@ -21,7 +21,7 @@ from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.mads import NodeType, port_info, switch_info
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import SwitchInfo
+    from layouts.wire.mads import switch_info
 
 PortPosition = tuple[int, int]
 """Number of a node, and number of its port."""
@@ -37,7 +37,7 @@ _ACTIVE: Final = PortState.ACTIVE
 class SwitchTables:
     """Values that a manager sets in a switch, besides those of its ports."""
 
-    info: SwitchInfo
+    info: switch_info
     linear: bytearray = field(default_factory=bytearray)
     """Output port of each LID, up to the last block that was set."""
     multicast: dict[int, int] = field(default_factory=dict)
@@ -287,7 +287,7 @@ def _nodes(
         yield node
 
 
-def _switch_info() -> SwitchInfo:
+def _switch_info() -> switch_info:
     return switch_info.new(
         linear_fdb_cap=MULTICAST_LID, multicast_fdb_cap=MULTICAST_LIDS, life_time_value=_LIFE_TIME,
         default_port=NO_PORT, default_mcast_primary=NO_PORT, default_mcast_not_primary=NO_PORT,

@@ -33,7 +33,7 @@ from layouts.wire.mads import (
 )
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import Smp
+    from layouts.wire.mads import smp
 
 _REPEAT_NS: Final = 1_000_000_000
 """Interval of repeats for a subnet timeout of 18 (IBTA 13.4.9)."""
@@ -113,7 +113,7 @@ class Traps:
         )  # fmt: skip
         self._report(_Event(node, self._own(node, port), (trap, port), bytes(notice)), is_calm=True)
 
-    def bad_mkey(self, node: SimNode, entry: int, mad: Smp, slid: int) -> None:
+    def bad_mkey(self, node: SimNode, entry: int, mad: smp, slid: int) -> None:
         """Send trap 256 about an SMP with a wrong M_Key from LID ``slid`` at a port.
 
         While the node's earlier one is unrepressed, only its content is replaced.

@@ -21,7 +21,7 @@ from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import DIRECTION, Method, smp
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import Smp
+    from layouts.wire.mads import smp
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _MAX_HOPS: Final = 63
 class SmpInFlight:
     """An SMP in flight, and the LIDs of its local route header."""
 
-    mad: Smp
+    mad: smp
     dlid: int
     slid: int
 

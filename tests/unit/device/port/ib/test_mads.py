@@ -119,7 +119,7 @@ RECORDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("prm", RECORDS, ids=lambda prm: prm.prm_name)
+@pytest.mark.parametrize("prm", RECORDS, ids=lambda prm: prm.__name__)
 def test_a_full_mask_selects_every_bit_and_an_empty_one_none(prm):
     components = Components(prm)
     assert components.record_bits(ALL_BITS) == (1 << prm.bit_length) - 1
