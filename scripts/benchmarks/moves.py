@@ -8,6 +8,7 @@ numbers do not depend on the machine. A change's effect on the length of a path 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import click
 from figures import Goal, Row, Section
@@ -25,20 +26,28 @@ from tables import json_option, show
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.port.ib.wire import IbWire
 from emu.device.state.hca import Hca
+from emu.driver.command.driver import Driver
+from emu.driver.command.words import pack64
+from emu.driver.keys.paging import PagedRegion, Pager, resume_info
+from emu.driver.keys.umr import ANY_QPN, FastRegKey
 from emu.driver.nodes.packet_wire import PacketWire
+from emu.driver.verbs.queue_pair import QueuePair
+from emu.driver.verbs.segments import PAGE
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
-from layouts.enums import Op
+from layouts.enums import AccessMode, Op
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = tuple(f"{ROOT / name}/" for name in ("emu", "layouts", "firmware_cmds"))
 DRIVER = f"{ROOT / 'emu' / 'driver'}/"
 WARM_UP = 20
 MESSAGE_BYTES = 64
+MKEY_PAGES = 16
 
-T = TypeVar("T")
-Measure = Callable[[Callable[[], object]], T]
-"""Runs an action and returns its measurement."""
+Measure = Callable[[Callable[[], object]], None]
+"""Runs an action, and counts what it enters or executes."""
+Once = Callable[[Measure], None]
+"""Sends one message, or one command, and passes its actions on the device to a measure."""
 
 
 class Entry(NamedTuple):
@@ -48,11 +57,14 @@ class Entry(NamedTuple):
     function: str
 
 
-class Goals(NamedTuple):
-    """Maximum number of modules and moves of a path; None for no goal."""
+class Counts(NamedTuple):
+    """Lengths of a path."""
 
-    modules: float | None
-    moves: float | None
+    modules: int
+    moves: int
+    calls: int
+    instructions: int | None = None
+    """None for no goal."""
 
 
 def entries(action: Callable[[], object]) -> list[Entry]:
@@ -112,38 +124,98 @@ def runs(found: list[Entry]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def write(wire: Callable[[HandClock], IbWire[Hca]], measure: Measure[T]) -> T:
-    """Measure from the doorbell of an RDMA WRITE to its completion."""
+def write(wire: Callable[[HandClock], IbWire[Hca]]) -> Once:
+    """Return an RDMA WRITE, from its doorbell to its completion."""
     pair = Pair(wire, MESSAGE_BYTES)
 
-    def send() -> None:
-        pair.qp.ring()
-        pair.left.settle()
-
-    def once() -> T:
+    def once(measure: Measure) -> None:
         pair.qp.write(pair.remote, pair.source.sge(0, MESSAGE_BYTES), ring=False)
-        found = measure(send)
-        (done,) = pair.qp.cq.drain()
-        if done.syndrome:
-            raise RuntimeError(f"the WRITE has failed: {done}")
-        return found
+        measure(pair.ring)
+        must_complete(pair.qp)
 
-    return [once() for _ in range(WARM_UP)][-1]
+    return once
 
 
-def alloc_pd(measure: Measure[T]) -> T:
-    """Measure from the doorbell of a command to its answer."""
+def alloc_pd() -> Once:
+    """Return an ALLOC_PD, from its doorbell to its answer."""
     driver = Pair(LocalFabric, MESSAGE_BYTES).left.driver
-    layout_in, layout_out = COMMANDS[Op.ALLOC_PD].layout_in, COMMANDS[Op.ALLOC_PD].layout_out
+    return lambda measure: run_command(driver, measure, Op.ALLOC_PD)
 
-    def once() -> T:
-        asked = layout_in.new(opcode=Op.ALLOC_PD).buf
-        blocks = driver.submit(asked, layout_out.size)
-        found = measure(lambda: driver.ring(1))
-        driver.collect(blocks, layout_out.size)
-        return found
 
-    return [once() for _ in range(WARM_UP)][-1]
+def create_mkey() -> Once:
+    """Return a CREATE_MKEY of 16 pages, from its doorbell to its answer."""
+    node, octwords = Pair(LocalFabric, MESSAGE_BYTES).left, MKEY_PAGES // 2
+    pages = pack64(node.memory.pages(MKEY_PAGES * PAGE))
+    entry = {
+        "pd": node.pdn, "qpn": ANY_QPN, "access_mode_1_0": AccessMode.MTT, "lr": 1, "lw": 1,
+        "len": MKEY_PAGES * PAGE, "log_page_size": 12, "translations_octword_size": octwords,
+    }  # fmt: skip
+    fields: dict[str, Any] = {
+        "memory_key_mkey_entry": entry,
+        "translations_octword_actual_size": octwords,
+    }
+    return lambda measure: run_command(node.driver, measure, Op.CREATE_MKEY, pages, **fields)
+
+
+def fast_registration() -> Once:
+    """Return a fast registration of 16 pages by UMR, from its doorbell to its completion."""
+    pair, variants = Pair(LocalFabric, MKEY_PAGES * PAGE), itertools.cycle(range(256))
+    key = FastRegKey(pair.left, MKEY_PAGES)
+
+    def once(measure: Measure) -> None:
+        length = MKEY_PAGES * PAGE
+        key.register(pair.qp, pair.source.pages, 0, length, variant=next(variants), ring=False)
+        measure(pair.ring)
+        must_complete(pair.qp)
+        key.invalidate(pair.qp)
+        pair.left.settle()
+        must_complete(pair.qp)
+
+    return once
+
+
+def page_fault() -> Once:
+    """Return an RDMA WRITE to an absent page, from its doorbell to its completion.
+
+    The driver's UMR, which makes the page present before PAGE_FAULT_RESUME, is not counted.
+    """
+    pair = Pair(LocalFabric, MESSAGE_BYTES)
+    pager = Pager(pair.right)
+    region = PagedRegion(pager, MESSAGE_BYTES)
+
+    def once(measure: Measure) -> None:
+        region.take_away(0)
+        remote = region.key, region.va
+        pair.qp.write(remote, pair.source.sge(0, MESSAGE_BYTES), ring=False)
+        measure(pair.ring)
+        event = pager.fault()
+        region.bring_in(0)
+        info = resume_info(event)
+        run_command(pair.right.driver, measure, Op.PAGE_FAULT_RESUME, page_fault_info=info)
+        must_complete(pair.qp)
+
+    return once
+
+
+def run_command(driver: Driver, measure: Measure, op: Op, data: bytes = b"", **fields: Any) -> None:
+    """Run a command; measure from its doorbell to its answer.
+
+    ``data`` follows the fixed input. Raises RuntimeError if the command is refused.
+    """
+    layout_in, layout_out = COMMANDS[op].layout_in, COMMANDS[op].layout_out
+    asked = bytes(layout_in.new(opcode=op, **fields).buf) + data
+    blocks = driver.submit(asked, layout_out.size)
+    measure(lambda: driver.ring(1))
+    _, answer = driver.collect(blocks, layout_out.size)
+    if answer[0]:
+        raise RuntimeError(f"{op.name} was refused: {answer.hex()}")
+
+
+def must_complete(qp: QueuePair) -> None:
+    """Raise RuntimeError unless the queue pair has exactly one new completion, without error."""
+    (done,) = qp.cq.drain()
+    if done.syndrome:
+        raise RuntimeError(f"the request has failed: {done}")
 
 
 class Walk(NamedTuple):
@@ -152,42 +224,73 @@ class Walk(NamedTuple):
     entries: list[Entry]
     instructions: int
 
+    @property
+    def counts(self) -> Counts:
+        """The lengths of the path."""
+        found = self.entries
+        modules, moves = len({entry.module for entry in found}), len(runs(found)) - 1
+        return Counts(modules, moves, len(found), self.instructions)
 
-def both(path: Callable[[Measure[Any]], Any]) -> Walk:
-    """Measure a path twice."""
-    return Walk(path(entries), path(instructions))
+
+def run(action: Callable[[], object]) -> None:
+    """Run an action without counting."""
+    action()
 
 
-PATHS: dict[str, tuple[Callable[[Measure[Any]], Any], Goals]] = {
-    f"RDMA WRITE of {MESSAGE_BYTES} B": (partial(write, LocalFabric), Goals(15, 25)),
-    "the same as packets": (partial(write, lambda _: PacketWire()), Goals(20, 90)),
-    "ALLOC_PD": (alloc_pd, Goals(8, None)),
+def walk(make: Callable[[], Once]) -> Walk:
+    """Return the measurements of a path that has been used before."""
+    once = make()
+    found: list[Entry] = []
+    executed = 0
+
+    def count(action: Callable[[], object]) -> None:
+        nonlocal executed
+        executed += instructions(action)
+
+    for _ in range(WARM_UP):
+        once(run)
+    once(lambda action: found.extend(entries(action)))
+    once(count)
+    return Walk(found, executed)
+
+
+PATHS: dict[str, tuple[Callable[[], Once], Counts]] = {
+    f"RDMA WRITE of {MESSAGE_BYTES} B": (partial(write, LocalFabric), Counts(15, 25, 36, 1300)),
+    "the same as packets": (partial(write, lambda _: PacketWire()), Counts(20, 80, 120, 4000)),
+    "ALLOC_PD": (alloc_pd, Counts(10, 24, 32)),
+    f"CREATE_MKEY of {MKEY_PAGES} pages": (create_mkey, Counts(15, 40, 70)),
+    f"UMR that maps {MKEY_PAGES} pages": (fast_registration, Counts(15, 30, 60)),
+    "page fault and its RESUME": (page_fault, Counts(25, 80, 130)),
 }
-_COUNTED = ("modules", "moves", "calls", "instructions")
+"""How to make each path, and its goals."""
 
 
-def rows(name: str, walk: Walk, goals: Goals) -> list[Row]:
+def rows(name: str, counts: Counts, goals: Counts) -> list[Row]:
     """Return the rows of a path."""
-    found = walk.entries
-    modules, moves = len({entry.module for entry in found}), len(runs(found)) - 1
-    counts = modules, moves, len(found), walk.instructions
     return [
-        Row(f"{name}: {what}", "", [count], goal=None if goal is None else Goal(goal))
-        for what, count, goal in zip(_COUNTED, counts, (*goals, None, None))
+        Row(f"{name}: {what}", "", [count or 0], goal=None if goal is None else Goal(goal))
+        for what, count, goal in zip(Counts._fields, counts, goals)
     ]
 
 
 @click.command(help=__doc__)
 @click.option("--path", "is_path", is_flag=True, help="Show each move in its order as well.")
+@click.option("--counts", "is_plain", is_flag=True, help="Print only a line of counts for a path.")
 @json_option
-def main(is_path: bool, as_json: bool) -> None:
+def main(is_path: bool, is_plain: bool, as_json: bool) -> None:
     """Count modules, moves and instructions."""
     logging.disable(logging.WARNING)
-    paths = {name: (both(path), goals) for name, (path, goals) in PATHS.items()}
-    for name, (walk, _) in paths.items() if is_path else ():
-        lines = (f"    {module}: {', '.join(stay)}" for module, stay in runs(walk.entries))
+    walks = {name: (walk(make), goals) for name, (make, goals) in PATHS.items()}
+    for name, (found, _) in walks.items() if is_path else ():
+        lines = (f"    {module}: {', '.join(stay)}" for module, stay in runs(found.entries))
         click.echo("\n".join([name, *lines, ""]), err=True)
-    table = [row for name, (walk, goals) in paths.items() for row in rows(name, walk, goals)]
+    if is_plain:
+        for name, (found, _) in walks.items():
+            click.echo(f"{name}: {'; '.join(map(str, found.counts))}")
+        return
+    table = [
+        row for name, (found, goals) in walks.items() for row in rows(name, found.counts, goals)
+    ]
     title = "Modules that a message passes"
     show([Section("moves", title, table, "count")], as_json=as_json)
 

@@ -82,6 +82,11 @@ class Pair:
         self.source, self.target = self.left.region(size), self.right.region(size)
         self.remote = self.target.key, self.target.va
 
+    def ring(self) -> None:
+        """Ring the queue pair's doorbell, and run both functions until they are idle."""
+        self.qp.ring()
+        self.left.settle()
+
 
 def doorbell_to_cqe(qp: QueuePair, post: Callable[[], object], count: int = 1) -> float:
     """Return microseconds per work request for the ``count`` that ``post`` puts into the ring."""

@@ -468,9 +468,10 @@ class TestMoves:
     def test_counts(self):
         found = [moves.Entry(module, "f") for module in "aabacc"]
         walk = moves.Walk(found, 70)
-        modules, steps, calls, instructions = moves.rows("x", walk, moves.Goals(3, 2))
+        goals = moves.Counts(3, 2, 6)
+        modules, steps, calls, instructions = moves.rows("x", walk.counts, goals)
         assert (modules.value, steps.value, calls.value, instructions.value) == (3, 3, 6, 70)
-        assert (modules.verdict, steps.verdict, calls.verdict) == ("met", "missed", "")
+        assert (modules.verdict, steps.verdict, calls.verdict) == ("met", "missed", "met")
 
     def test_instructions_of_ours(self):
         pages = PageList(bytes, array("Q", [4096]), 12, 8, 64)

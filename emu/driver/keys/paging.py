@@ -53,19 +53,7 @@ class Pager:
         With ``error``, the faulting request fails. ``changes`` replace fields that follow from the
         event.
         """
-        if event.subtype is PageFaultSubtype.MEMORY:
-            token = changes.get("token", event.token)
-            memory = mem_page_fault_info.new(
-                error=error, fault_token_47_32=token >> 32, fault_token_31_0=token & 0xFFFFFFFF
-            )
-            info = bytes(memory)
-        else:
-            is_wqe = event.subtype is PageFaultSubtype.WQE
-            fields = {
-                "page_fault_type": event.type, "fault_token": event.token,
-                "wq_number": event.number if is_wqe else event.token,
-            } | changes  # fmt: skip
-            info = bytes(trans_page_fault_info.new(error=error, **fields))
+        info = resume_info(event, error=error, **changes)
         answer = self.node.driver.command(Op.PAGE_FAULT_RESUME, page_fault_info=info)
         self.node.settle()
         return answer.status
@@ -95,6 +83,25 @@ class Pager:
         self.node.settle()
         (done,) = good(self.updater)
         expect(done.opcode is CqeOpcode.REQ, f"{done}")
+
+
+def resume_info(event: FaultEvent, *, error: bool = False, **changes: Any) -> bytes:
+    """Return the page_fault_info of PAGE_FAULT_RESUME for an event.
+
+    ``changes`` replace fields that follow from the event.
+    """
+    if event.subtype is PageFaultSubtype.MEMORY:
+        token = changes.get("token", event.token)
+        memory = mem_page_fault_info.new(
+            error=error, fault_token_47_32=token >> 32, fault_token_31_0=token & 0xFFFFFFFF
+        )
+        return bytes(memory)
+    is_wqe = event.subtype is PageFaultSubtype.WQE
+    fields = {
+        "page_fault_type": event.type, "fault_token": event.token,
+        "wq_number": event.number if is_wqe else event.token,
+    } | changes  # fmt: skip
+    return bytes(trans_page_fault_info.new(error=error, **fields))
 
 
 class PagedRegion(Region):
