@@ -51,7 +51,7 @@ def run(hca: Hca) -> bool:
         _stop_users_of_broken_cqs(hca)
     if not ready:
         return bool(hca.broken_cqs) or hca.stopping is not None
-    budget.gather()
+    budget.is_gathering = True
     try:
         for _ in range(min(len(ready), QUEUES_PER_ROUND)):
             if budget.steps > POLL_BUDGET:

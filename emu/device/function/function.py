@@ -121,8 +121,7 @@ class Function:
         self._commands_before = 0
         self._last_round = -1
         """Number of the round of the last :meth:`run`."""
-        self.on_work: Callable[[], None] = lambda: None
-        """See :class:`emu.device.ports.PciFunction`."""
+        self._on_work: Callable[[], None] = lambda: None
         self._power_on("start")
 
     def use_faults(self, injector: FaultInjector) -> None:
@@ -150,7 +149,7 @@ class Function:
         if self.tracer:
             self.tracer.power_on(self.model.name)
         self.hca = self._make_hca()
-        self.hca.on_work = self._has_work
+        self.hca.on_work = self._on_work
         self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)
         self.bar0 = Bar0(self.hca, self.cmdif)
         self.parts: SubFunctionSlots | None = None
@@ -164,8 +163,14 @@ class Function:
         if self._injector is not None:
             self._injector.power_on(cause)
 
-    def _has_work(self) -> None:
-        self.on_work()
+    @property
+    def on_work(self) -> Callable[[], None]:
+        """See :class:`emu.device.ports.PciFunction`."""
+        return self._on_work
+
+    @on_work.setter
+    def on_work(self, call: Callable[[], None]) -> None:
+        self._on_work = self.hca.on_work = call
 
     def _follow_command_register(self) -> None:
         """Decode the BARs and master the bus if the driver allows it (PCIe 5.0, 7.5.1.1.3).

@@ -26,14 +26,11 @@ class DeferredFree:
         self.work: deque[Iterator[int]] = deque()
         """Cleanup that precedes the tables: each iterator yields a step's cost, in objects freed.
         """
+        self.is_left = False
+        """Whether cleanup or objects are left."""
 
     def __len__(self) -> int:
         return len(self.work) + sum(map(len, self.tables))
-
-    @property
-    def is_left(self) -> bool:
-        """Whether cleanup or objects are left."""
-        return bool(self.work or self.tables)
 
     def add(self, objects: dict[int, Object]) -> None:
         """Take over the contents of a table, to free them in later rounds.
@@ -42,10 +39,12 @@ class DeferredFree:
         """
         if objects:
             self.tables.append(objects)
+            self.is_left = True
 
     def add_work(self, work: Iterator[int]) -> None:
         """Queue cleanup that runs before the objects are freed, one step at a time."""
         self.work.append(work)
+        self.is_left = True
 
     def free_some(self) -> int:
         """Clean up and free about FREED_PER_ROUND objects; return the cost in steps, at least 1.
@@ -67,4 +66,5 @@ class DeferredFree:
                 item.unlink()
             if not objects:
                 self.tables.popleft()
+        self.is_left = bool(self.work or self.tables)
         return (cost >> LOG_FREED_PER_STEP) + 1

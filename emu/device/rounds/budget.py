@@ -72,7 +72,11 @@ class Budget:
         self._later: deque[RoundWaiter] = deque()
         """Waiters that continue after these polls."""
         self.is_gathering = False
-        """Whether writes are collected, to be written together by :meth:`release`."""
+        """Whether writes are collected, to be written together by :meth:`release`.
+
+        Set by code that calls :meth:`release` afterwards. No client and no command is served in
+        between.
+        """
         self._at_end: list[Callable[[], None]] = []
         """Calls that :meth:`release` makes."""
         self._after_polls: list[Callable[[], None]] = []
@@ -106,22 +110,18 @@ class Budget:
         self.steps = 0
         self.limit = POLL_BUDGET
         if self.is_waiting:
-            self.gather()
+            self.is_gathering = True
             try:
                 self._go_on()
             finally:
                 self.release()
-
-    def gather(self) -> None:
-        """Collect writes until :meth:`release`. No client and no command is served in between."""
-        self.is_gathering = True
 
     def at_end(self, call: Callable[[], None]) -> None:
         """Have :meth:`release` make a call that does not raise. Valid while gathering only."""
         self._at_end.append(call)
 
     def release(self) -> None:
-        """End :meth:`gather` and make the calls of :meth:`at_end`, in order, once each."""
+        """End gathering and make the calls of :meth:`at_end`, in order, once each."""
         self.is_gathering = False
         if self._at_end:
             calls, self._at_end = self._at_end, []

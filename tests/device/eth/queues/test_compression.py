@@ -62,7 +62,7 @@ class Batch:
         self.budget = hca.budget
 
     def __enter__(self):
-        self.budget.gather()
+        self.budget.is_gathering = True
 
     def __exit__(self, *_):
         self.budget.release()
