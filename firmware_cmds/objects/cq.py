@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.events import cq as cq_engine
+from emu.device.engine.events.held import write_held
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PageList, queue_buffer
 from emu.device.objects.object import holding
@@ -235,6 +236,7 @@ def _resize(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> Portions[None]:
     with holding(cq):
         buffer = yield from _buffer(hca, cmd, given, cq.stride)
     hca.ledger.check(cq.kind, buffer.host_bytes - cq.buffer.host_bytes)
+    write_held(hca, cq)
     cq_engine.resize(hca, cq, buffer, given.log_cq_size)
     hca.cqs.recharge(cq)
     for name in ("log_cq_size", "page_offset", "log_page_size"):
@@ -261,7 +263,7 @@ def query_cq(hca: Hca, cmd: layout.query_cq_in, out: layout.query_cq_out) -> Non
     with BAD_RES_ERR.
     """
     cq = hca.cqs.need(cmd.cqn)
-    cq_engine.write_held(hca, cq)
+    write_held(hca, cq)
     cq.encode()
     out.cq_context = bytes(cq.ctx)
     out.pas.put_words(cq.buffer.pages[: len(out.pas)])

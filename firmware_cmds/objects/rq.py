@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import queues
-from emu.device.engine.events.cq import write_held
+from emu.device.engine.events.held import write_held
 from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd, QCounter
 from emu.device.objects.eth.reservations import Reservations

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.engine import lifecycle
-from emu.device.engine.events import entries
+from emu.device.engine.events import cq as cq_engine
 from emu.driver.command.words import pack64
 from emu.driver.verbs.completions import SOLICITED_ONLY
 from emu.driver.verbs.connect import connect
@@ -75,8 +75,8 @@ def test_full_ring_and_not_one_entry_more(pair, queue):
 
 def test_consumer_index_is_read_only_when_room_may_be_short(pair, queue, monkeypatch):
     """Each completion would cost a read of the guest's memory."""
-    reads, record = [], entries.record
-    monkeypatch.setattr(entries, "record", lambda *args: reads.append(1) or record(*args))
+    reads, record = [], cq_engine.record
+    monkeypatch.setattr(cq_engine, "record", lambda *args: reads.append(1) or record(*args))
     pair.send(16)
     assert reads == []
     assert len(queue.drain()) == 16

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import completions
 from emu.device.engine.events import eq as eq_engine
-from emu.device.engine.events.cq import write_held
 from emu.device.engine.events.error_syndromes import Cause
+from emu.device.engine.events.held import write_held
 from emu.device.engine.qp.events import break_srq
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.sq import AnySq, Sq

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.events.counters import count_error
 from emu.device.engine.events.cq import write
 from emu.device.engine.events.error_syndromes import Cause, ErrorSyndrome, error_syndrome
+from emu.device.engine.events.held import hold_or_write
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.srq import SrqForm
 from emu.device.state.points import FaultPoint
@@ -207,10 +208,12 @@ def report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited:
     An entry that is not written counts as cq_overflow at ``queue``, also if a fault plan suppressed
     it.
     """
-    if hca.faults is None:
+    if hca.faults is not None:
+        is_written = hca.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
+    elif cq.compression is None:
         is_written = write(hca, cq, entry, op_own, solicited)
     else:
-        is_written = hca.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
+        is_written = hold_or_write(hca, cq, entry, op_own, solicited)
     if not is_written:
         queue.count("cq_overflow")
 

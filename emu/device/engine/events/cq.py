@@ -1,28 +1,32 @@
-"""Completion queues: write CQEs and raise completion events.
+"""Completion queues: write CQEs into the ring and raise completion events.
 
-:mod:`~emu.device.engine.events.entries` writes the entries into the ring. One event is raised for
-each arm: at once if entries exist that no event has reported (cqc.last_notified_index), otherwise
-with the next (solicited) entry. Moderation delays an event until enough entries are written or
-enough time has passed (PRM "CQ moderation").
+The driver owns an entry when its owner bit equals the lap of the consumer index (hw/cq.c:
+sw_own_cqe), so the owner byte is written last. In the enhanced compression layout the byte before
+the owner byte counts the laps (wq.h: mlx5_cqwq_get_cqe_enahnced_comp).
+
+One event is raised for each arm: at once if entries exist that no event has reported
+(cqc.last_notified_index), otherwise with the next (solicited) entry. Moderation delays an event
+until enough entries are written or enough time has passed (PRM "CQ moderation").
+
+A queue that overruns, or whose memory is gone, takes no more entries. An event notifies its driver,
+and the queue pairs that report to it stop (IBTA 10.2.5.2, 11.6.3.2).
 """
 
 from __future__ import annotations
 
 import logging
-from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.events import compression, entries
 from emu.device.engine.events import eq as eq_engine
+from emu.device.engine.events.compression import VALIDITY
 from emu.device.engine.events.interrupts import UNMEASURED_NS
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.cq import Cq, Moderation
 from emu.device.ports import DmaError
-from emu.device.state.containment import contain
-from layouts.enums import CqeOpcode, CqNotification, EventType, Status
-from layouts.rings.cqe import OP_OWN
+from layouts.enums import CqeOpcode, CqErrorSyndrome, CqNotification, CqStatus, EventType, Status
+from layouts.rings.cqe import CQE_BYTES, OP_OWN
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -30,62 +34,120 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ARM_SOLICITED: Final = 1 << 24
+INDEX_MASK: Final = 0xFFFFFF
+OP_OWN_BYTES: Final = [bytes((value,)) for value in range(256)]
+
 _EVENT_DATA: Final = Struct(">24xI")
+_ERROR_DATA: Final = Struct(">I7xB")
+_CONSUMER: Final = Struct(">I")
 _ARMED: Final = CqNotification.ARMED
 _SOLICITED_ARMED: Final = CqNotification.SOLICITED_ARMED
-
 _FIRED: Final = CqNotification.FIRED
 _COMP: Final = EventType.COMP
+
+_STATUSES: Final = {
+    CqErrorSyndrome.CQ_OVERRUN: CqStatus.CQ_OVERFLOW,
+    CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR: CqStatus.CQ_WRITE_FAIL,
+}
 
 
 def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
     """Append an entry and raise the event that is due; return False when the entry is lost.
 
     ``entry`` is the CQE without its last byte. Data of a 128-byte CQE's first half precede it.
-    ``op_own`` is the last byte without the owner bit. A compressing CQ may hold a packet until the
-    round's gathering ends, and returns True. A full or unwritable ring breaks the CQ (CQ_ERROR).
+    ``op_own`` is the last byte without the owner bit. A full or unwritable ring breaks the CQ
+    (CQ_ERROR). No packet may be held (``held.py``) when this is called.
     """
-    if cq.compression is not None:
-        if (
-            hca.budget.is_gathering
-            and compression.is_packet(entry, op_own)
-            and entries.can_hold(hca, cq)
-        ):
-            _hold(hca, cq, entry)
-            return True
-        write_held(hca, cq)
-    if not entries.append(hca, cq, entry, op_own):
+    if not append(hca, cq, entry, op_own):
         return False
     if solicited:
         cq.solicited_pi = cq.pi
     if cq.notification is _ARMED or (solicited and cq.notification is _SOLICITED_ARMED):
-        _notify(hca, cq, 1)
+        notify(hca, cq, 1)
     return True
 
 
-def _hold(hca: Hca, cq: Cq, entry: bytes) -> None:
-    """Keep a packet until the round's gathering ends, which calls :func:`write_held`."""
-    if not cq.waiting:
-        if not hca.holding:
-            hca.budget.at_end(partial(contain, hca, partial(_settle_all, hca)))
-        hca.holding.append(cq)
-    cq.waiting.append(entry)
+def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
+    """Append an entry in the form of ``write``, without an event; return False when it is lost.
 
-
-def _settle_all(hca: Hca) -> None:
-    holding, hca.holding = hca.holding, []
-    for cq in holding:
-        write_held(hca, cq)
-
-
-def write_held(hca: Hca, cq: Cq) -> None:
-    """Write the held packets, compressed where possible, and raise the event if the CQ is armed.
-
-    Do nothing when no packet is held.
+    The entry is lost if the CQ is broken. A full ring (unless overruns are ignored) or unwritable
+    memory breaks the CQ now. No packet may be held when this is called.
     """
-    count = entries.put_held(hca, cq)
-    if count and cq.notification is _ARMED:
-        _notify(hca, cq, count)
+    if cq.status or (cq.pi - cq.ci >= cq.entries and not _make_space(hca, cq)):
+        return False
+    pi = cq.pi
+    at = (pi & cq.mask) * cq.stride + cq.last_half
+    address = cq.buffer.address(at)
+    op_own |= pi >> cq.log_size & 1
+    try:
+        last_half = entry
+        if len(entry) > OP_OWN:
+            cq.buffer.write(at - CQE_BYTES, entry[:CQE_BYTES])
+            last_half = entry[CQE_BYTES:]
+        if cq.is_enhanced:
+            write_valid(hca, cq, address, last_half, op_own)
+        else:
+            hca.memory.write(address, last_half)
+            hca.memory.write(address + OP_OWN, OP_OWN_BYTES[op_own])
+    except DmaError as error:
+        break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+        return False
+    if hca.tracer:
+        hca.tracer.cqe(cq.handle, entry, op_own)
+    cq.pi = pi + 1
+    return True
+
+
+def write_valid(hca: Hca, cq: Cq, address: int, entry: bytes, op_own: int) -> None:
+    """Write an entry of the enhanced layout. Raise DmaError."""
+    hca.memory.write(address, entry[:VALIDITY])
+    hca.memory.write(address + VALIDITY, bytes((cq.pi >> cq.log_size & 0xFF, op_own)))
+
+
+def _make_space(hca: Hca, cq: Cq) -> bool:
+    """Read the consumer index from the doorbell record; return whether an entry may be written.
+
+    Break the queue with CQ_OVERRUN if it is full, unless it ignores overruns. Break the queue with
+    CQ_ACCESS_VIOLATION_ERROR if the doorbell record is unreadable.
+    """
+    try:
+        cq.ci += newly_consumed(cq, record(hca, cq)) or 0
+    except DmaError as error:
+        break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+        return False
+    if cq.pi - cq.ci < cq.entries or cq.ignores_overrun:
+        return True
+    break_queue(hca, cq, CqErrorSyndrome.CQ_OVERRUN, f"overrun, {cq.entries} entries")
+    return False
+
+
+def record(hca: Hca, cq: Cq) -> int:
+    """Return the consumer index in the doorbell record. Raise DmaError."""
+    index: int
+    (index,) = _CONSUMER.unpack(hca.memory.read(cq.dbr_addr, _CONSUMER.size))
+    return index
+
+
+def newly_consumed(cq: Cq, index: int) -> int | None:
+    """Return the entries that the driver has read since ``cq.ci``; None for an impossible index."""
+    further = (index - cq.ci) & INDEX_MASK
+    return further if further <= cq.pi - cq.ci else None
+
+
+def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
+    """Put the CQ into an error status for good, drop its held packets, and raise CQ_ERROR.
+
+    The CQ takes no more entries. The queues that report to it stop in a later poll of the function.
+    An overrun is also counted in ``hca.cq_overruns``, which the driver reads as cq_overrun.
+    """
+    log.warning("%r: %s: no more completions; destroy the CQ and its queues", cq, why)
+    cq.status = _STATUSES[syndrome]
+    cq.waiting.clear()
+    hca.cq_overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
+    eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
+    # The queue pair that reports now is being polled: stop it afterwards.
+    hca.broken_cqs.append(cq)
+    hca.wake()
 
 
 def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
@@ -104,10 +166,10 @@ def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
     if cq.uar_page != uar_page:
         log.warning("%r: doorbell ignored: sent through UAR %#x", cq, uar_page)
         return
-    consumed = entries.newly_consumed(cq, command)
+    consumed = newly_consumed(cq, command)
     if consumed is not None:
         cq.ci += consumed
-    elif (cq.ci - command) & entries.INDEX_MASK > cq.entries:
+    elif (cq.ci - command) & INDEX_MASK > cq.entries:
         log.warning("%r: doorbell ignored: consumer index past producer index", cq)
         return
     if command & ARM_SOLICITED and cq.notification is not _ARMED:
@@ -117,10 +179,10 @@ def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
     # A consumer may arm before it polls: entries of the last event must not raise another.
     known = max(cq.ci, cq.notified_pi)
     if newest > known:
-        _notify(hca, cq, newest - known)
+        notify(hca, cq, newest - known)
 
 
-def _notify(hca: Hca, cq: Cq, count: int) -> None:
+def notify(hca: Hca, cq: Cq, count: int) -> None:
     """Raise the armed event for ``count`` new entries, now or when moderation allows it.
 
     Without moderation, at max_count entries or with a period up to 8 us the event is immediate.
@@ -176,14 +238,13 @@ def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
     """Write a RESIZE_CQ entry at the end of the old buffer and switch to the new one.
 
     The RESIZE_CQ entry takes an index of its own. The driver therefore copies its unread entries to
-    the new buffer one position further (hw/cq.c: copy_resize_cqes). No event is raised for it.
-    Raises BAD_SIZE_OUTS_CQES_ERR when the old buffer has no space for the entry, or the new one
-    none for the unread entries; BAD_RES_STATE_ERR for a broken queue; BAD_PARAM_ERR when the
-    doorbell record is not guest memory. The CQ keeps its old buffer then.
+    the new buffer one position further (hw/cq.c: copy_resize_cqes). No event is raised for it. No
+    packet may be held. Raises BAD_SIZE_OUTS_CQES_ERR when the old buffer has no space for the
+    entry, or the new one none for the unread entries; BAD_RES_STATE_ERR for a broken queue;
+    BAD_PARAM_ERR when the doorbell record is not guest memory. The CQ keeps its old buffer then.
     """
-    write_held(hca, cq)
     try:
-        consumed = entries.newly_consumed(cq, entries.record(hca, cq)) or 0
+        consumed = newly_consumed(cq, record(hca, cq)) or 0
     except DmaError as error:
         raise CmdError(
             Status.BAD_PARAM_ERR, "doorbell record is not guest memory", str(error)
@@ -192,7 +253,7 @@ def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
     if unread >= min(cq.entries, 1 << log_size):
         raise CmdError(Status.BAD_SIZE_OUTS_CQES_ERR, "more unread CQEs than entries", f"{unread}")
     cq.ci += consumed
-    if not entries.append(hca, cq, bytes(OP_OWN), CqeOpcode.RESIZE_CQ << 4):
+    if not append(hca, cq, bytes(OP_OWN), CqeOpcode.RESIZE_CQ << 4):
         raise CmdError(Status.BAD_RES_STATE_ERR, "CQ is in error", f"{cq!r}")
     cq.ci += 1
     cq.solicited_pi += 1

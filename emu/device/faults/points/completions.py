@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field as Bounds
 
 from emu.device.engine.eth import queues as eth_queues
-from emu.device.engine.events import cq as cq_engine
 from emu.device.engine.events.completions import CQE_POINT, error_entry
+from emu.device.engine.events.held import hold_or_write
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.send_requests import WQE_POINT, Failure
 from emu.device.faults.delivery_actions import Delayable, Losable, Repeatable
@@ -244,4 +244,4 @@ class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
         hca, cq = self.faults.hca, self._cq
         if hca.cqs.get(cq.handle) is not cq or not _exists(hca, self._queue):
             return True
-        return cq_engine.write(hca, cq, entry, op_own, solicited)
+        return hold_or_write(hca, cq, entry, op_own, solicited)
