@@ -92,7 +92,9 @@ def poll(hca: Hca, qp: Qp) -> bool:
             return requester.poll() or more
         else:
             node = hca.wire.node(qp.destination) if qp.destination else None
-        if qp.timer is not None or _waits_for_page(qp):
+        if qp.timer is not None or qp.held_by is not None:
+            return False
+        if qp.page_faults and Side.REQUESTER in qp.page_faults:
             return False
         if qp.pace is not None:
             return pacing.paced(hca, qp, qp.pace, partial(_send_requests, hca, qp, sq, node))
@@ -100,11 +102,6 @@ def poll(hca: Hca, qp: Qp) -> bool:
     except (BadWqeError, DmaError) as error:
         send_requests.break_queue(hca, qp, error)
         return more
-
-
-def _waits_for_page(qp: Qp) -> bool:
-    """Return whether requests wait for a page that our driver or the peer's has to map."""
-    return qp.held_by is not None or (bool(qp.page_faults) and Side.REQUESTER in qp.page_faults)
 
 
 def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
@@ -174,13 +171,7 @@ def _one(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe) -> int | None:
     # A failed queue pair that is its own peer has already flushed this request.
     if qp.state is not _RTS:
         return None
-    send_requests.complete(hca, qp, wqe, length)
-    return length if _goes_on(qp) else None
-
-
-def _goes_on(qp: Qp) -> bool:
-    """Return whether the queue pair may send; a completion can have changed its state."""
-    return qp.state is _RTS
+    return length if send_requests.complete(hca, qp, wqe, length) else None
 
 
 def _send_large(hca: Hca, qp: Qp, work: LargeSend) -> int:

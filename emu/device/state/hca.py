@@ -410,7 +410,7 @@ def _ib_port(model: Model, options: HcaOptions) -> IbPort:
         model.ib_proto_oper,
         device_id=model.identity.device_id,
         lid=options.lid,
-        pkeys=(DEFAULT_PKEY, *options.pkeys),
+        attributes=(DEFAULT_PKEY, *options.pkeys),
         node_description=_described(model),
     )
 

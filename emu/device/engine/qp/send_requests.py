@@ -33,7 +33,7 @@ from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.state.points import FaultPoint
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Opcode, QpType
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Opcode, QpState, QpType
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
@@ -44,6 +44,7 @@ CE_MASK: Final = 0b11 << 2
 CE_ALWAYS: Final = 0b10 << 2
 INFINITE_RETRIES: Final = 7
 _READ: Final = MsgOp.READ
+_RTS: Final = QpState.RTS
 _DATAGRAMS: Final = (Datagram, LargeSend)
 _BAD: Final = CqeSyndrome.LOCAL_QP_OP_ERR
 _FETCHING: Final = frozenset(
@@ -162,16 +163,17 @@ def _not_accessible(hca: Hca, qp: Qp, wqe: Wqe, error: AccessError) -> Outcome:
     return Failure.of_access(error, wqe.opcode)
 
 
-def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
+def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> bool:
     """Remove a request that is done from the ring; write its CQE if the WQE requests one.
 
-    A request of the adapter itself has no CQE: its rendezvous continues. After a signature error
-    with drain_sigerr the queue pair then moves to SQD.
+    Return whether the queue pair may send further requests. A request of the adapter itself has no
+    CQE: its rendezvous continues. After a signature error with drain_sigerr the queue pair moves to
+    SQD.
     """
     qp.moving = None
     if not wqe.blocks:
         rendezvous.done(hca, qp, wqe)
-        return
+        return qp.state is _RTS
     assert qp.sq is not None
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)
@@ -179,6 +181,7 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
         completions.complete_send(hca, qp.scq, qp, wqe, length)
     if qp.is_draining:
         qp_life.to_drained(hca, qp)
+    return qp.state is _RTS
 
 
 def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:

@@ -7,6 +7,7 @@ handles the outcome (``emu.device.engine.qp_poll``).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr.rights import SEGMENT_BYTES
@@ -17,7 +18,7 @@ from emu.device.engine.rc.receive import check_resource, set_aside
 from emu.device.engine.rc.remote import begin_rdma, check_op_valid, needs_wqe_first
 from emu.device.engine.rc.responder import complete, execute, execute_atomic
 from emu.device.objects.memory.views import copy
-from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message, MsgOp
+from emu.device.objects.queues.message import ATOMICS, WITH_RESPONSE_DATA, Message, MsgOp
 from emu.device.objects.queues.outcome import (
     NEEDS_PACKETS,
     Dropped,
@@ -31,17 +32,14 @@ from emu.device.objects.queues.page_fault import PageFaultPending
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.rounds.budget import POLL_BUDGET
+from emu.device.state.hca import Hca
 from layouts.enums import QpType
 from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK
 
 if TYPE_CHECKING:
     from emu.device.port.base import Link
-    from emu.device.state.hca import Hca
 
-_SEND: Final = MsgOp.SEND
-_WRITE: Final = MsgOp.WRITE
-_READ: Final = MsgOp.READ
 _UC: Final = QpType.UC
 
 
@@ -119,7 +117,7 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
     """Hand the responder a whole message, or one poll's segment of it; None when it is done.
 
     Returns IN_PROGRESS while segments are left; ``qp.moving`` is then the message. Other outcomes
-    are those of ``respond`` and ``segments.move``, never TooFragmented. An exception in the peer's
+    are those of ``_RESPOND`` and ``segments.move``, never TooFragmented. An exception in the peer's
     function fails that function and is Dropped here. Nak, RnrNak and LocalAccessFailed count the
     packets at both ports.
     """
@@ -128,7 +126,10 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
     outcome: Outcome | None = None
     if not message.limit:
         try:
-            outcome = respond(node, peer, message, hca.link.lid)
+            if peer.state not in ESTABLISHED or peer.page_faults:
+                outcome = segments.check_ready(node, peer)
+            if outcome is None:
+                outcome = _RESPOND[message.op](node, peer, message, hca.link.lid)
         except Exception:  # a bug in the peer stops only the peer: no response
             node.fail()
             return Dropped("the peer's function has failed")
@@ -146,31 +147,19 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
     return outcome
 
 
-def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
-    """Execute one whole message at the responder; return None when it is acknowledged.
+def _read(hca: Hca, qp: Qp, message: Message, _slid: int) -> Outcome | None:
+    """Execute a whole READ, and copy its data to the requester's memory."""
+    data = begin_rdma(hca, qp, message)
+    if isinstance(data, Outcome):
+        return segments.note_started(hca, qp, message, data)
+    if message.reply_error is not None:
+        return message.reply_error
+    copy(message.reply, data)
+    return None
 
-    Nak or RnrNak refuse it; a Nak has moved the queue pair to ERR. Dropped means no response.
-    TooFragmented: ``message.limit`` is set, and the caller continues by ``segments.move``.
-    PageFaultPending: a page is absent, and the caller repeats the message. LocalAccessFailed: the
-    request is executed, but the requester cannot store the response.
-    """
-    if qp.state not in ESTABLISHED or qp.page_faults:
-        refused = segments.check_ready(hca, qp)
-        if refused is not None:
-            return refused
-    op = message.op
-    if op is _WRITE:
-        return _write(hca, qp, message, slid)
-    if op is _SEND:
-        return check_resource(hca, qp, message) or _receive(hca, qp, message, slid)
-    if op is _READ:
-        data = begin_rdma(hca, qp, message)
-        if isinstance(data, Outcome):
-            return segments.note_started(hca, qp, message, data)
-        if message.reply_error is not None:
-            return message.reply_error
-        copy(message.reply, data)
-        return None
+
+def _atomic(hca: Hca, qp: Qp, message: Message, _slid: int) -> Outcome | None:
+    """Execute an atomic, and write the old value to the requester's memory."""
     old = execute_atomic(hca, qp, message)
     if isinstance(old, Outcome):
         return old
@@ -180,11 +169,15 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     return None
 
 
+def _send(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
+    """Execute a whole SEND, and complete its receive WQE."""
+    return check_resource(hca, qp, message) or _receive(hca, qp, message, slid)
+
+
 def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     """Execute a whole WRITE, and complete its receive WQE if it has immediate data.
 
-    Returns the outcomes of ``respond``. If only the receive WQE is missing, all packets before the
-    last one stay placed.
+    If only the receive WQE is missing, all packets before the last one stay placed.
     """
     if message.immediate is not None and needs_wqe_first(qp, message):
         refused = check_op_valid(hca, qp, message) or check_resource(hca, qp, message)
@@ -218,6 +211,20 @@ def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
         set_aside(hca, qp, message)
     return segments.note_started(hca, qp, message, refused)
 
+
+_RESPOND: Final[Mapping[MsgOp, Callable[[Hca, Qp, Message, int], Outcome | None]]] = {
+    MsgOp.SEND: _send,
+    MsgOp.WRITE: _write,
+    MsgOp.READ: _read,
+    **dict.fromkeys(ATOMICS, _atomic),
+}
+"""Functions that execute a whole message at the responder; None means that it is acknowledged.
+
+Nak or RnrNak refuse the message; a Nak has moved the queue pair to ERR. Dropped means no response.
+TooFragmented: ``message.limit`` is set, and the caller continues by ``segments.move``.
+PageFaultPending: a page is absent, and the caller repeats the message. LocalAccessFailed: the
+request is executed, but the requester cannot store the response.
+"""
 
 _BTH_AND_ICRC_BYTES: Final = bth.bth.size + bth.ICRC_BYTES
 _RETH_BYTES: Final = bth.reth.size

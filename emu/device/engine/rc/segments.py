@@ -161,9 +161,9 @@ def _take_segment(
     """Execute the next ``length`` bytes of a message; return None if done.
 
     ``local`` is the requester's memory, which gets the data of a READ. The first segment checks the
-    message and takes its receive WQE, the last one completes it. The outcomes are those of
-    ``respond``; TooFragmented when the bytes are too much for one call. A SEND whose SRQ was
-    destroyed is an invalid request.
+    message and takes its receive WQE, the last one completes it. The outcomes are those of whole
+    messages (``local.py``); TooFragmented when the bytes are too much for one call. A SEND whose
+    SRQ was destroyed is an invalid request.
     """
     refused = check_ready(hca, qp)
     if refused is None and message.begun is None:

@@ -42,6 +42,9 @@ _ALL: Final = 1 << 62
 
 _AV_EXTENDED: Final = 1 << 31
 _AV_BASE_BYTES: Final = DS
+_SEND_IMM: Final = Opcode.SEND_IMM
+_SEND_INVAL: Final = Opcode.SEND_INVAL
+_WRITE_IMM: Final = Opcode.RDMA_WRITE_IMM
 _SEND: Final = MsgOp.SEND
 _WRITE: Final = MsgOp.WRITE
 _READ: Final = MsgOp.READ
@@ -58,43 +61,38 @@ def nop(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 
 @wqe_op(Opcode.SEND, CONNECTED)
-def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Parse a SEND: ctrl, [xrc or av], data."""
-    message = Message(_SEND, 0)
-    return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
-
-
 @wqe_op(Opcode.SEND_IMM, CONNECTED)
-def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Parse a SEND with immediate data, which is in the control segment; return the message."""
-    message = Message(_SEND, 0)
-    message.immediate = wqe.imm
-    return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
-
-
 @wqe_op(Opcode.SEND_INVAL, RELIABLE)
-def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Parse a SEND with invalidate, whose rkey is in the control segment; return the message."""
+def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """Parse a SEND: ctrl, [xrc or av], data; return the message.
+
+    Immediate data, or the rkey to invalidate, are in the control segment.
+    """
     message = Message(_SEND, 0)
-    message.inv_rkey = wqe.imm
-    return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
+    if wqe.opcode == _SEND_IMM:
+        message.immediate = wqe.imm
+    elif wqe.opcode == _SEND_INVAL:
+        message.inv_rkey = wqe.imm
+    message.solicited = bool(wqe.fm_ce_se & SOLICITED)
+    at = after_receiver(hca, qp, wqe, message)
+    message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
+    return message
 
 
 @wqe_op(Opcode.RDMA_WRITE, CONNECTED)
-def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Parse an RDMA WRITE: ctrl, [xrc or av], raddr, data; return the message."""
-    message = Message(_WRITE, 0)
-    at = remote_address(hca, qp, wqe, message)
-    return outgoing(hca, qp, wqe, message, at)
-
-
 @wqe_op(Opcode.RDMA_WRITE_IMM, CONNECTED)
-def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """Parse an RDMA WRITE with immediate data, which takes a receive request of the peer."""
+def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """Parse an RDMA WRITE: ctrl, [xrc or av], raddr, data; return the message.
+
+    One with immediate data takes a receive request of the peer.
+    """
     message = Message(_WRITE, 0)
-    message.immediate = wqe.imm
+    if wqe.opcode == _WRITE_IMM:
+        message.immediate = wqe.imm
+    message.solicited = bool(wqe.fm_ce_se & SOLICITED)
     at = remote_address(hca, qp, wqe, message)
-    return outgoing(hca, qp, wqe, message, at)
+    message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
+    return message
 
 
 @wqe_op(Opcode.RDMA_READ, RELIABLE)
@@ -193,16 +191,6 @@ def inline_segment(at: int, length: int, end: int) -> tuple[Segment, int]:
     if start + length > end:
         raise BadWqeError(f"inline segment of {length} bytes exceeds the WQE")
     return (length, INLINE_KEY, start), start + length + DS - 1 & -DS
-
-
-def outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
-    """Set the common fields of SEND and WRITE: solicited, and the data from byte ``at`` on.
-
-    Returns ``message``. The errors are those of ``listed``.
-    """
-    message.solicited = bool(wqe.fm_ce_se & SOLICITED)
-    message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
-    return message
 
 
 def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> Views:

@@ -88,8 +88,19 @@ class IbPort(IbCounts):
     gid_prefix: int = LINK_LOCAL_PREFIX
     subnet_timeout: int = 18
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
-    pkeys: tuple[int, ...] = (DEFAULT_PKEY,)
+    attributes: tuple[int, ...] = (DEFAULT_PKEY,)
+    """The P_Keys (``emu.device.port.base.Link``): GIDs and MTU do not change. Each message reads
+    the attribute."""
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
+
+    @property
+    def pkeys(self) -> tuple[int, ...]:
+        """The P_Key table, without empty entries at its end."""
+        return self.attributes
+
+    @pkeys.setter
+    def pkeys(self, pkeys: tuple[int, ...]) -> None:
+        self.attributes = pkeys
 
     @property
     def congestion(self) -> None:
@@ -179,11 +190,6 @@ class IbPort(IbCounts):
     def destination(self, path: ads) -> int:
         """Return the LID that a path leads to."""
         return int(path.rlid)
-
-    @property
-    def attributes(self) -> object:
-        """The P_Keys; GIDs and MTU do not change."""
-        return self.pkeys
 
     def header_bytes(self, address: int, *, is_global: bool) -> int:
         """Return the bytes of the local route header, and of the global one if used."""
@@ -297,4 +303,5 @@ class IbPort(IbCounts):
 
     def pkey(self, index: int) -> int:
         """Return a P_Key table entry, 0 if empty."""
-        return self.pkeys[index] if index < len(self.pkeys) else 0
+        pkeys = self.attributes
+        return pkeys[index] if index < len(pkeys) else 0
