@@ -185,7 +185,8 @@ class PacketCompleter:
         except AccessError:
             return False
         copy(target, (train.payload,))
-        self._progress(train.end)
+        self.window.move(train.end)
+        self._progress()
         return True
 
     def atomic_response(self, packet: Packet) -> None:
@@ -223,7 +224,8 @@ class PacketCompleter:
                 self._fail(request, Failure.of_access(error, request.wqe.opcode))
         else:
             copy(target, (data,))
-            self._progress((self.window.una + 1) & PSN_MASK)
+            self.window.move((self.window.una + 1) & PSN_MASK)
+            self._progress()
 
     def _ask_again(self) -> None:
         """Send again from ``una`` on in the next poll: the round's budget is used up.
@@ -252,21 +254,23 @@ class PacketCompleter:
         it. The requester then sends that request again (implied NAK, 9.7.5.1.1) and counts
         implied_nak_seq_err.
         """
-        una = self.window.reach(psn)
-        if una != self.window.una:
-            self._progress(una)
+        window = self.window
+        before = window.una
+        window.acknowledge(psn)
+        una = window.una
+        if una != before:
+            self._progress()
         if una != psn and self._is_running:
             self._send_again("implied_nak_seq_err")
         return una == psn
 
-    def _progress(self, una: int) -> None:
-        """Move ``una``, reset the retry counts, and complete finished requests.
+    def _progress(self) -> None:
+        """Reset the retry counts and complete finished requests: ``una`` has moved.
 
         After a selective repeat that was in vain, all packets from ``una`` on are sent again. A
-        queue pair in RTS is scheduled.
+        queue pair in RTS that may have more to send is scheduled.
         """
-        qp = self._connection.qp
-        self.window.move(una)
+        qp, una = self._connection.qp, self.window.una
         was_retrying, self._is_retrying = self._is_retrying, False
         self._probes = 0
         qp.retries = qp.rnr_retries = 0
@@ -275,7 +279,9 @@ class PacketCompleter:
         if was_retrying and self._selective.was_in_vain(una) and self._is_running:
             self._is_retrying = True
             self._rewind()
-        if qp.state is _RTS:
+        if qp.state is _RTS and (
+            self.window.next != qp.psn or qp.is_draining or not self._connection.requester.is_idle
+        ):
             self._schedule()
 
     def retire(self) -> None:

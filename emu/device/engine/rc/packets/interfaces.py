@@ -18,6 +18,10 @@ class RequesterPart(Protocol):
     """Interface of the requester for the completer."""
 
     @property
+    def is_idle(self) -> bool:
+        """Whether the last poll has sent all posted requests."""
+
+    @property
     def is_stuck(self) -> bool:
         """Whether the requester waits for a page."""
 

@@ -15,7 +15,6 @@ from emu.device.engine.mr.rights import ABSENT_PAGE, AccessError
 from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.send_requests import AbsentPage, Failure
 from emu.device.engine.rc.packets.completer import PacketCompleter
-from emu.device.engine.rc.packets.request_packets import asking_for_data, offset_of, placing
 from emu.device.engine.rc.packets.window import SendWindow, WindowRequest
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.queues.outcome import Outcome
@@ -57,12 +56,18 @@ _UC: Final = QpType.UC
 class PacketRequester:
     """Sending side of one queue pair."""
 
-    __slots__ = ("_completer", "_connection", "_window", "is_stuck")
+    __slots__ = ("_completer", "_connection", "_posted", "_window", "is_idle", "is_stuck")
 
     def __init__(self, connection: InnerConnection, completer: PacketCompleter) -> None:
         self._connection = connection
         self._completer = completer
         self._window: SendWindow = completer.window
+        self._posted: int | None = None
+        """Blocks of the ring that are posted and not in the window; None before this poll has read
+        the doorbell record.
+        """
+        self.is_idle = False
+        """Whether the last poll has sent all posted requests: the next one follows a doorbell."""
         self.is_stuck = False
         """Whether an outstanding request waits for a page: nothing is sent until the page is
         present.
@@ -73,7 +78,10 @@ class PacketRequester:
 
         Raises BadWqeError or DmaError when the ring is broken.
         """
+        self._posted, self.is_idle = None, False
         more = self._send_packets()
+        if self._window.requests:
+            self._window.requests[-1].payload = ()
         self._completer.watch()
         return more
 
@@ -83,9 +91,12 @@ class PacketRequester:
         False when none is left, or when an RNR NAK, the wire, a page fault or the window stops
         sending.
         """
-        qp, window, budget = self._connection.qp, self._window, PACKETS_PER_POLL
-        while budget > 0 and qp.state is _RTS and not self._is_held_up:
-            if self._connection.hca.budget.steps > POLL_BUDGET:
+        connection, window, budget = self._connection, self._window, PACKETS_PER_POLL
+        hca, qp, timer = connection.hca, connection.qp, self._completer.timer
+        while qp.state is _RTS:
+            if self.is_stuck or timer.is_paused or connection.is_waiting:
+                return False
+            if budget <= 0 or hca.budget.steps > POLL_BUDGET:
                 return True
             if qp.pace is not None and self._is_ahead(qp.pace):
                 return True
@@ -96,37 +107,39 @@ class PacketRequester:
                 budget -= done
             elif not self._fetch():
                 return False
-        return budget <= 0 and not self._is_held_up
-
-    @property
-    def _is_held_up(self) -> bool:
-        """Whether an RNR NAK, the wire or a page fault stops sending for now."""
-        return self.is_stuck or self._completer.timer.is_paused or self._connection.is_waiting
+        return False
 
     # -- from the ring to the window
 
     def _fetch(self) -> bool:
         """Fetch the next request into the window; return False if none is posted or it has to wait.
 
-        A local request is executed here. A malformed or refused request enters the window as
-        failed, and fails once all before it are complete. Raises BadWqeError or DmaError when the
-        ring is broken.
+        None is fetched after a failed request, which will stop the queue pair. A local request is
+        executed here. A malformed or refused request enters the window as failed, and fails once
+        all before it are complete. Raises BadWqeError or DmaError when the ring is broken.
         """
         window, qp = self._window, self._connection.qp
-        assert qp.sq is not None
-        if qp.is_draining or not self._has_capacity() or _REQUESTER in qp.page_faults:
+        requests = window.requests
+        if requests and (len(requests) >= WINDOW_REQUESTS or requests[-1].failure is not None):
+            return False
+        if qp.is_draining or (qp.page_faults and _REQUESTER in qp.page_faults):
             return False
         own = None if qp.adapter_requests is None else qp.adapter_requests.next()
+        posted = 0
         if own is not None:
             wqe: Wqe = own
         else:
-            waiting = qp.sq.waiting() - window.ahead
-            if waiting <= 0:
+            assert qp.sq is not None
+            if self._posted is None:
+                self._posted = qp.sq.waiting() - window.ahead
+            posted = self._posted
+            if posted <= 0:
+                self.is_idle = qp.adapter_requests is None
                 return False
-            wqe = qp.sq.fetch(waiting, window.ahead)
-        if self._is_fenced(wqe):
+            wqe = qp.sq.fetch(posted, window.ahead)
+        if wqe.fm_ce_se >> _FENCE_SHIFT and self._is_fenced(wqe):
             return False
-        if not window.requests:
+        if not requests:
             window.restart(qp.psn)
         request = WindowRequest(wqe, qp.psn)
         work = send_requests.parse(self._connection.hca, qp, wqe)
@@ -139,19 +152,13 @@ class PacketRequester:
         elif isinstance(work, Message) and not self._assign_psns(request, work):
             return False
         window.append(request)
-        if own is not None and qp.adapter_requests is not None:
+        if own is None:
+            self._posted = posted - wqe.blocks
+        elif qp.adapter_requests is not None:
             qp.adapter_requests.done(own)
         if request.message is None:  # the request is done or has failed
             self._completer.retire()
         return True
-
-    def _has_capacity(self) -> bool:
-        """Return whether the window can hold one more request.
-
-        False after a failed request, which will stop the queue pair.
-        """
-        requests = self._window.requests
-        return len(requests) < WINDOW_REQUESTS and not (requests and requests[-1].failure)
 
     def _is_fenced(self, wqe: Wqe) -> bool:
         """Return whether the request has to wait for earlier ones (IBTA 10.8.3.3).
@@ -280,7 +287,7 @@ class PacketRequester:
                     break
         except AccessError as error:
             if error.violation is ABSENT_PAGE:
-                self.stall(request, error, offset_of(qp, request, self._window.next))
+                self.stall(request, error, request.offset_of(qp, self._window.next))
             else:  # the key was valid when the request was parsed
                 self.fail(request, Failure.of_access(error))
             return 0
@@ -297,7 +304,7 @@ class PacketRequester:
         as acknowledged at once. Raises AccessError before anything is sent.
         """
         hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
-        packet, payload, size = placing(hca, qp, request, psn)
+        packet, payload, size = request.placing(hca, qp, psn)
         following = (psn + 1) & PSN_MASK
         self._window.sent_up_to(following, request, request.flying + 1)
         packet.ack_request = following == request.end or is_final or psn % ACK_EVERY == 0
@@ -318,7 +325,7 @@ class PacketRequester:
         if count <= 1 or psn == request.first:
             return 0
         try:
-            packet, payload, _ = placing(hca, qp, request, psn, count)
+            packet, payload, _ = request.placing(hca, qp, psn, count)
         except AccessError:
             return 0
         following = (psn + count) & PSN_MASK
@@ -331,7 +338,7 @@ class PacketRequester:
 
     def _ask_for_data(self, request: WindowRequest) -> None:
         """Send a READ from the first missing response on, or an atomic."""
-        packet = asking_for_data(self._connection.qp, request, self._window.next)
+        packet = request.asking_for_data(self._connection.qp, self._window.next)
         self._window.sent_up_to(request.end, request, 1)
         self._connection.send(packet)
 
@@ -361,7 +368,7 @@ class PacketRequester:
             return False
         newest = self._window.newest_placing()
         if request.expects_data:
-            self._connection.send(asking_for_data(self._connection.qp, request, una))
+            self._connection.send(request.asking_for_data(self._connection.qp, una))
         elif not self._send_again(request, una):
             return False
         if newest is not None and newest[1] != una:
@@ -373,7 +380,8 @@ class PacketRequester:
 
         The request has packets and has not failed: local or failed requests are removed at once.
         """
-        return None if self._is_held_up else self._window.requests[0]
+        is_held_up = self.is_stuck or self._completer.timer.is_paused or self._connection.is_waiting
+        return None if is_held_up else self._window.requests[0]
 
     def _send_again(self, request: WindowRequest, psn: int) -> bool:
         """Send one packet of a SEND or WRITE again; return False when its data is unreadable.
@@ -381,7 +389,7 @@ class PacketRequester:
         False sends nothing and fails no request.
         """
         try:
-            packet, payload, size = placing(self._connection.hca, self._connection.qp, request, psn)
+            packet, payload, size = request.placing(self._connection.hca, self._connection.qp, psn)
         except AccessError:
             return False
         packet.ack_request = True

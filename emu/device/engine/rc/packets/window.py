@@ -1,4 +1,4 @@
-"""Outstanding requests of one queue pair, and the PSNs of their progress.
+"""Outstanding requests of one queue pair, their packets, and the PSNs of their progress.
 
     una    the oldest PSN that is not acknowledged; inside a READ, the expected response
     next   the PSN that is sent next; set back to ``una`` after a loss
@@ -12,11 +12,23 @@ completions keep the order of the queue (IBTA 9.7.5, 10.8.5.1).
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
+from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.qp.send_requests import Failure
+from emu.device.engine.rc.validation import KINDS
+from emu.device.engine.wqe.messages import memory_of
+from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message, MsgOp
+from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
+from emu.device.port.packet import OPS, SERVICES, Packet
+from layouts.prm import Prm
+from layouts.wire import bth
 from layouts.wire.bth import PSN_HALF, PSN_MASK
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
 
 
 class WindowRequest:
@@ -24,7 +36,7 @@ class WindowRequest:
 
     __slots__ = (
         "end", "expects_data", "failure", "first", "flying", "following", "length", "message",
-        "op", "wqe",
+        "op", "payload", "wqe",
     )  # fmt: skip
 
     def __init__(self, wqe: Wqe, psn: int) -> None:
@@ -35,6 +47,8 @@ class WindowRequest:
         """Message without views of guest memory; None for a local request, already done."""
         self.op: MsgOp | None = None
         self.length = 0
+        self.payload: Views = ()
+        """The data of a SEND or WRITE of one packet, until sent in the poll that has parsed it."""
         self.expects_data = False
         """Whether the request needs a response with data (READ, atomic) rather than an ACK."""
         self.failure: Failure | None = None
@@ -45,11 +59,47 @@ class WindowRequest:
     def attach(self, message: Message, end: int) -> None:
         """Attach the message, with PSNs up to ``end``, and drop its views of guest memory.
 
-        Each packet maps its own range when it is sent: memory and keys may change until then.
+        Each packet maps its own range when it is sent: memory and keys may change until then. A
+        single packet may be sent at once, so its ``payload`` is kept.
         """
+        if (end - self.first & PSN_MASK) == 1:
+            self.payload = message.data
         message.data = message.reply = ()
         self.message, self.op, self.length, self.end = message, message.op, message.length, end
         self.expects_data = message.op in WITH_RESPONSE_DATA
+
+    def offset_of(self, qp: Qp, psn: int) -> int:
+        """Return the offset in bytes of a packet's data in those of the request."""
+        return (psn - self.first & PSN_MASK) * qp.mtu_bytes
+
+    def placing(self, hca: Hca, qp: Qp, psn: int, count: int = 1) -> tuple[Packet, Views, int]:
+        """Return a packet of a SEND or a WRITE, its payload and the payload's length.
+
+        For a train of ``count`` packets, return its first packet and the payload of all. Raises
+        AccessError when the payload cannot be read, TOO_FRAGMENTED also for a train. The packet is
+        not sent.
+        """
+        message = self.message
+        assert message is not None
+        offset = (psn - self.first & PSN_MASK) * qp.mtu_bytes
+        size = min(qp.mtu_bytes * count, message.length - offset)
+        payload, self.payload = self.payload, ()
+        if not payload:
+            payload = memory_of(hca, qp, self.wqe, message, LOCAL_READ, offset, size)
+        is_last = (psn + count) & PSN_MASK == self.end
+        return _packet(qp, message, psn, is_first=not offset, is_last=is_last), payload, size
+
+    def asking_for_data(self, qp: Qp, psn: int) -> Packet:
+        """Return a READ of the response ``psn`` and all after it, or an atomic; it is not sent."""
+        message = self.message
+        assert message is not None
+        offset = self.offset_of(qp, psn)
+        packet = _packet(qp, message, psn, is_first=True, is_last=True)
+        packet.va, packet.length = message.va + offset, message.length - offset
+        packet.swap_add, packet.compare = message.swap_add, message.compare
+        packet.swap_add_mask, packet.compare_mask = message.swap_add_mask, message.compare_mask
+        packet.ack_request = True
+        return packet
 
 
 class SendWindow:
@@ -117,10 +167,11 @@ class SendWindow:
 
         ``flying`` packets of ``request`` are now in flight.
         """
-        self.next = psn
-        if self.distance(psn) > self.distance(self.sent):
+        self.next, una = psn, self.una
+        if psn - una & PSN_MASK > self.sent - una & PSN_MASK:
             self.sent = psn
-        self._count(request, flying)
+        self.flying += flying - request.flying
+        request.flying = flying
 
     def rewind(self) -> None:
         """Set ``next`` back to ``una``; no packet counts as in flight any more."""
@@ -134,24 +185,25 @@ class SendWindow:
 
     # -- responses
 
-    def reach(self, psn: int) -> int:
-        """Return the PSN to which ``una`` may move if all packets before ``psn`` are acknowledged.
+    def acknowledge(self, psn: int) -> None:
+        """Move ``una`` to ``psn``, or to a READ or atomic before it whose response is missing.
 
-        The result is ``psn``, or the first READ or atomic before it whose response is missing. The
-        window is unchanged.
+        All packets before ``psn`` are acknowledged. ``pop`` then removes the passed requests.
         """
-        end, start = self.distance(psn), 0
+        una, start = self.una, 0
+        end = psn - una & PSN_MASK
         for request in self.requests:
             if start >= end:
                 break
             if request.expects_data:
-                return self.una + start & PSN_MASK
-            start = self.distance(request.end)
-        return psn
+                psn = una + start & PSN_MASK
+                break
+            start = request.end - una & PSN_MASK
+        self.move(psn)
 
     def move(self, una: int) -> None:
         """Set ``una``, and ``next`` if it is behind; ``pop`` then removes the passed requests."""
-        if self.distance(una) > self.distance(self.next):
+        if una - self.una & PSN_MASK > self.next - self.una & PSN_MASK:
             self.next, self._current = una, None
         self.una = una
 
@@ -162,14 +214,31 @@ class SendWindow:
         """
         if not self.requests:
             return None
-        request = self.requests[0]
-        left = self.distance(request.end)
+        request, una = self.requests[0], self.una
+        left = request.end - una & PSN_MASK
         if 0 < left < PSN_HALF and request.failure is None:
             if not request.expects_data:
-                self._count(request, min(left, self.distance(self.next)))
+                self._count(request, min(left, self.next - una & PSN_MASK))
             return None
         self.requests.popleft()
-        self._count(request, 0)
+        self.flying -= request.flying
+        request.flying = 0
         self.ahead -= request.wqe.blocks
         self.expecting_data -= request.expects_data
         return request
+
+
+def _packet(qp: Qp, message: Message, psn: int, *, is_first: bool, is_last: bool) -> Packet:
+    """Return a packet of a message with its header fields; immediate data only in the last one."""
+    ending: type[Prm] | None = None
+    if is_last and message.immediate is not None:
+        ending = bth.imm_dt
+    elif is_last and message.inv_rkey is not None:
+        ending = bth.ieth
+    op = OPS[SERVICES[qp.st], KINDS[message.op], is_first, is_last, ending]
+    packet = Packet(op, qp.remote_qpn, psn)
+    packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
+    packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
+    packet.srqn = message.srqn
+    packet.solicited = message.solicited and is_last
+    return packet
