@@ -170,12 +170,12 @@ def build_transport(
     if packet.is_migrated:
         flags |= wire.MIGRATED
     a_psn = packet.psn | wire.ACK_REQUEST if packet.ack_request else packet.psn
-    return wire.BTH.size + op.header_bytes + length + pad + wire.ICRC_BYTES, [
-        wire.BTH.pack(op.code, flags, pkey, packet.qpn, a_psn),
-        *[_ENCODERS[header](packet) for header in op.headers],
-        *payload,
-        _ENDS[pad],
-    ]
+    buffers: list[Buffer] = [wire.BTH.pack(op.code, flags, pkey, packet.qpn, a_psn)]
+    for header in op.headers:
+        buffers.append(_ENCODERS[header](packet))
+    buffers.extend(payload)
+    buffers.append(_ENDS[pad])
+    return wire.BTH.size + op.header_bytes + length + pad + wire.ICRC_BYTES, buffers
 
 
 _ENDS: Final = tuple(bytes(pad + wire.ICRC_BYTES) for pad in range(4))

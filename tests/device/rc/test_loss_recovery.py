@@ -4,7 +4,7 @@ import pytest
 from helpers.device.links import World, roce
 
 from emu.device.engine import lifecycle
-from emu.device.engine.rc.packets.round_trip import MIN_NS
+from emu.device.engine.rc.packets.ack_timer import MIN_NS
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.port.ib.framing import parse
 from emu.driver.verbs.channels import Channel

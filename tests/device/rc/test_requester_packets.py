@@ -4,8 +4,8 @@ import pytest
 from helpers.device.forging import response
 
 from emu.device.engine import lifecycle
+from emu.device.engine.rc.packets.ack_timer import MIN_NS
 from emu.device.engine.rc.packets.requester import WINDOW_PACKETS
-from emu.device.engine.rc.packets.round_trip import MIN_NS
 from emu.device.engine.rc.timers import RNR_NAK_NS
 from emu.device.port.ib.framing import parse
 from emu.device.port.recovery import LossRecovery

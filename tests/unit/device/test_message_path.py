@@ -17,7 +17,7 @@ pure_only("the interpreter's calls and instructions are counted")
 
 LIMITS = {
     "RDMA WRITE of 64 B": Counts(22, 38, 53, 2162),
-    "the same as packets": Counts(37, 116, 172, 6448),
+    "the same as packets": Counts(36, 104, 156, 6326),
     "ALLOC_PD": Counts(18, 44, 59, 1570),
     "CREATE_MKEY of 16 pages": Counts(25, 80, 140, 3407),
     "UMR that maps 16 pages": Counts(21, 51, 119, 3711),

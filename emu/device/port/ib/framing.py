@@ -111,7 +111,8 @@ def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
 
 def is_train(frame: bytes | memoryview) -> bool:
     """Return whether a frame of an mlx5emu process is a train: longer than its headers say."""
-    return _own_length(frame) < len(frame)
+    words: int = wire.LRH.unpack_from(frame)[3] & wire.PKT_LEN_MASK
+    return words * 4 < len(frame)
 
 
 def parse_train(frame: memoryview) -> Train:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.errors import CmdError
 from emu.device.objects.queues.qp import GlobalRoute
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
+from emu.device.port.congestion import Congestion
 from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin
 from emu.device.port.ib.counts import IbCounts
 from emu.device.port.ib.framing import IbRoute, grh_of, parse
@@ -92,6 +93,8 @@ class IbPort(IbCounts):
     """The P_Keys (``emu.device.port.base.Link``): GIDs and MTU do not change. Each message reads
     the attribute."""
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
+    congestion: Congestion | None = None
+    """None, as no manager in the subnet enables congestion control (IBTA annex A10)."""
 
     @property
     def pkeys(self) -> tuple[int, ...]:
@@ -101,11 +104,6 @@ class IbPort(IbCounts):
     @pkeys.setter
     def pkeys(self, pkeys: tuple[int, ...]) -> None:
         self.attributes = pkeys
-
-    @property
-    def congestion(self) -> None:
-        """None, as no manager in the subnet enables congestion control (IBTA annex A10)."""
-        return
 
     @property
     def recovery(self) -> LossRecovery:

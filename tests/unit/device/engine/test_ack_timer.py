@@ -2,8 +2,7 @@
 
 import pytest
 
-from emu.device.engine.rc.packets.ack_timer import TIMEOUT_FACTOR, AckTimer
-from emu.device.engine.rc.packets.round_trip import FIRST_SHIFT, MIN_NS
+from emu.device.engine.rc.packets.ack_timer import FIRST_SHIFT, MIN_NS, TIMEOUT_FACTOR, AckTimer
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.driver.world.clock import HandClock
 from emu.server.vfio.waits.timers import TimerQueue

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.engine.rc.packets.round_trip import MIN_NS, RoundTrip
+from emu.device.engine.rc.packets.ack_timer import MIN_NS, RoundTrip
 
 MS = 1_000_000
 LAST = 0xFFFFFF

@@ -112,7 +112,10 @@ class PacketExecution:
             why = "the message's receive queue was destroyed"
             refused = invalid_request(self._connection.hca, self._connection.qp, why)
         if refused is None and op.is_last:
-            self._copy_last_headers(message, packet, self.offset + len(packet.payload))
+            message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
+            message.solicited = packet.solicited
+            if message.op is _SEND:
+                message.length = self.offset + len(packet.payload)
             if message.immediate is not None and not message.has_wqe:
                 refused = self._take_wqe(message)
         return refused or self._place(packet, message)
@@ -137,9 +140,10 @@ class PacketExecution:
             return self._not_placed(packet, message, refused)
         self.offset += size
         if op.is_last:
-            refused = complete(hca, qp, message, packet.slid)
-            if refused is not None:
-                return refused
+            if message.receive is not None:
+                refused = complete(hca, qp, message, packet.slid)
+                if refused is not None:
+                    return refused
             self.message = None
             self._responses.count_message()
         elif op.is_first:
@@ -211,7 +215,7 @@ class PacketExecution:
             return self._take_wqe(message)
         if not is_whole:
             return begin_segments(hca, qp, message)
-        if needs_wqe_first(qp, message):
+        if message.immediate is not None and needs_wqe_first(qp, message):
             refused = check_op_valid(hca, qp, message) or self._take_wqe(message)
             if refused is not None:
                 return refused
@@ -236,17 +240,6 @@ class PacketExecution:
             return check_resource(self._connection.hca, self._connection.qp, message)
         message.receive = spare
         return None
-
-    @staticmethod
-    def _copy_last_headers(message: Message, packet: Packet, length: int) -> None:
-        """Copy immediate data, rkey and solicited of the last packet to the message.
-
-        The length of a SEND is known now and set.
-        """
-        message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
-        message.solicited = packet.solicited
-        if message.op is _SEND:
-            message.length = length
 
     def read(self, packet: Packet) -> Outcome | None:
         """Execute a READ request: check its range now; later polls send its data.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from emu.device.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
-from emu.device.engine.rc.packets.responses import ResponseQueue
+from emu.device.engine.rc.packets.responses import MAX_RESPONSES, ResponseQueue
 from emu.device.engine.rc.validation import (
     EXPECTED,
     GAP,
@@ -84,10 +84,11 @@ class PacketResponder:
         Without space to hold one, the packet is dropped, and an RNR NAK or sequence error NAK
         follows. While too many responses are queued, packets are dropped uncounted.
         """
-        hca = self._connection.hca
-        if self.responses.is_full:
+        hca, faults = self._connection.hca, self._connection.qp.page_faults
+        if len(self.responses.queue) >= MAX_RESPONSES:
             return
-        if self._held.packets or self._is_waiting or hca.budget.steps > TIMER_BUDGET:
+        is_behind = self._held.packets or (faults and _RESPONDER in faults)
+        if is_behind or hca.budget.steps > TIMER_BUDGET:
             self._hold(packet)
             if not self._is_waiting:
                 hca.schedule(self._connection.qp)
@@ -124,7 +125,7 @@ class PacketResponder:
             self._held.packets
             or self._early.packets
             or self._is_waiting
-            or self.responses.is_full
+            or len(self.responses.queue) >= MAX_RESPONSES
             or self._connection.hca.budget.steps > TIMER_BUDGET
         )
 
@@ -134,9 +135,16 @@ class PacketResponder:
         False also while the responder waits for a page or the wire: their end schedules the queue
         pair.
         """
+        if self._held.packets:
+            self._execute_held()
+        more = self.responses.poll() if self.responses.queue else False
+        return more or (bool(self._held.packets) and not self._is_waiting)
+
+    def _execute_held(self) -> None:
+        """Execute some of the held packets, as far as pages and the budget allow it."""
         budget, hca = PACKETS_PER_POLL, self._connection.hca
-        while self._held.packets and budget and not self._is_waiting and not self.responses.is_full:
-            if hca.budget.exhausted(TIMER_BUDGET):
+        while self._held.packets and budget and not self._is_waiting:
+            if len(self.responses.queue) >= MAX_RESPONSES or hca.budget.exhausted(TIMER_BUDGET):
                 break
             budget -= 1
             packet = self._held.pop()
@@ -147,8 +155,6 @@ class PacketResponder:
                 self._held.put_back(packet)
                 self.resume_after(held.page_fault)
                 self._start_page_timer()
-        more = self.responses.poll()
-        return more or (bool(self._held.packets) and not self._is_waiting)
 
     def _catch_up(self) -> None:
         """Acknowledge the kept packets, and NAK the next gap, once no packet is held.
@@ -197,7 +203,7 @@ class PacketResponder:
         qp = self._connection.qp
         if qp.st is _UC:
             return self._unreliable(packet)
-        found = check_psn(qp, packet.psn)
+        found = EXPECTED if packet.psn == qp.epsn else check_psn(qp, packet.psn)
         if found is EXPECTED:
             held = self._expected(packet)
             if held is not None:

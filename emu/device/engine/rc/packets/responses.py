@@ -28,7 +28,7 @@ from layouts.wire.bth import MSN_MASK, PSN_HALF, PSN_MASK, PacketKind
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
-MOST: Final = 256
+MAX_RESPONSES: Final = 256
 """Number of queued responses from which on further requests of this requester are dropped."""
 _SILENT: Final = (QpState.RST, QpState.INIT)
 _READ: Final = PacketKind.READ
@@ -62,26 +62,22 @@ class Response:
 class ResponseQueue:
     """Queued responses of one queue pair."""
 
-    __slots__ = ("_connection", "_responses", "is_stuck", "msn")
+    __slots__ = ("_connection", "is_stuck", "msn", "queue")
 
     def __init__(self, connection: InnerConnection) -> None:
         self._connection = connection
-        self._responses: deque[Response] = deque()
+        self.queue: deque[Response] = deque()
+        """The responses in their order."""
         self.msn = 0
         """MSN: number of completed messages, modulo 2**24."""
         self.is_stuck = False
         """Whether the data of a READ wait for a page, and all responses after them."""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether too many responses are queued to accept another request."""
-        return len(self._responses) >= MOST
-
     def reads(self, *, is_replay: bool) -> list[Response]:
         """Return the READs whose data have not all been sent: duplicates, or the others."""
         return [
             response
-            for response in self._responses
+            for response in self.queue
             if response.kind is _READ and response.is_replay is is_replay
         ]
 
@@ -94,7 +90,7 @@ class ResponseQueue:
 
         If the newest response is an ACK, move that to ``psn`` instead, but never back.
         """
-        last = self._responses[-1] if self._responses else None
+        last = self.queue[-1] if self.queue else None
         if last is None or last.kind is not _ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
             self._add(Response(_ACKNOWLEDGE, psn, self.msn))
         elif psn - last.psn & PSN_MASK < PSN_HALF:
@@ -124,21 +120,23 @@ class ResponseQueue:
         return response
 
     def _add(self, response: Response) -> None:
-        self._responses.insert(self._place(response), response)
+        if response.is_replay:
+            self.queue.insert(self._place(response), response)
+        else:
+            self.queue.append(response)
         self._connection.hca.schedule(self._connection.qp)
 
     def _place(self, response: Response) -> int:
-        """Return the position of a response in the queue: the end, but a duplicate's at its PSN.
+        """Return the position of a duplicate's response in the queue, by its PSN.
 
         The requester accepts data in PSN order only, and would have to request overtaken data
         again. The queue is unchanged.
         """
-        if response.is_replay:
-            for place, other in enumerate(self._responses):
-                if precedes(response.end, other.end):
-                    # The first one may be waiting for a page.
-                    return max(place, self.is_stuck)
-        return len(self._responses)
+        for place, other in enumerate(self.queue):
+            if precedes(response.end, other.end):
+                # The first one may be waiting for a page.
+                return max(place, self.is_stuck)
+        return len(self.queue)
 
     # -- sending
 
@@ -148,33 +146,29 @@ class ResponseQueue:
         A queue pair in ERR still sends the ACKs of executed requests, and the NAK that stopped it.
         In RST and INIT all responses are dropped. False while a page or the wire blocks sending.
         """
-        if self._connection.qp.state in _SILENT:
-            self._responses.clear()
-        budget = PACKETS_PER_POLL
-        hca, pace = self._connection.hca, self._connection.qp.response_pace
-        while (
-            self._responses
-            and budget > 0
-            and not self._is_held_up
-            and (pace is None or pace.may_go_on(hca.clock.now_ns()))
-            and hca.budget.steps <= POLL_BUDGET
-        ):
+        connection, queue, budget = self._connection, self.queue, PACKETS_PER_POLL
+        hca, pace = connection.hca, connection.qp.response_pace
+        if connection.qp.state in _SILENT:
+            queue.clear()
+        while queue:
+            if self.is_stuck or connection.is_waiting:
+                return False
+            if budget <= 0 or hca.budget.steps > POLL_BUDGET:
+                return True
+            if pace is not None and not pace.may_go_on(hca.clock.now_ns()):
+                return True
             budget -= self._send_next()
-        return bool(self._responses) and not self._is_held_up
-
-    @property
-    def _is_held_up(self) -> bool:
-        return self.is_stuck or self._connection.is_waiting
+        return False
 
     def _send_next(self) -> int:
         """Send a packet of the oldest response, or a train; return its cost in packets.
 
         ACKs, NAKs and old values leave the queue here; a READ leaves it after its last packet.
         """
-        response = self._responses[0]
+        response = self.queue[0]
         if response.message is not None:
             return self._send_data(response, response.message)
-        self._responses.popleft()
+        self.queue.popleft()
         packet = self._packet(response.kind, response)
         packet.syndrome, packet.original = response.syndrome, response.value
         self._connection.send(packet)
@@ -210,7 +204,7 @@ class ResponseQueue:
             self.stop_data(data)
             return 1
         if data is None or left == 1:
-            self._responses.popleft()
+            self.queue.popleft()
         if data is None:
             return 1
         packet = self._packet(_READ_RESPONSE, response, is_first=not offset, is_last=left == 1)
@@ -230,12 +224,12 @@ class ResponseQueue:
 
         If ``outcome`` is a Nak, send that instead of all queued responses.
         """
-        first = self._responses[0]
+        first = self.queue[0]
         if isinstance(outcome, Nak):
-            self._responses.clear()
+            self.queue.clear()
             self.nak(first.psn, bth.KIND_NAK | outcome.code)
         else:
-            self._responses.popleft()
+            self.queue.popleft()
 
     def _packet(
         self, kind: PacketKind, response: Response, *, is_first: bool = True, is_last: bool = True
