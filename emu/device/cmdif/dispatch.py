@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def dispatch(hca: Hca, request: CommandRequest, command: Command | None) -> Portions[None]:
-    """Check a command and run its handler, in steps; the handler writes ``request.out``.
+def dispatch(
+    hca: Hca, request: CommandRequest, uid: int, command: Command | None
+) -> Portions[None]:
+    """Check a command of ``uid`` and run its handler, in steps; the handler writes ``request.out``.
 
     Raises CmdError: BAD_OP_ERR if ``command`` is None, as no handler exists. The checks of state,
     sender, lengths and addressed function refuse too, and the handler itself. An output shorter
@@ -34,9 +36,12 @@ def dispatch(hca: Hca, request: CommandRequest, command: Command | None) -> Port
     """
     if command is None:
         raise _unknown(hca.unhandled, request.opcode)
-    _check_standing(hca, request.uid, command)
-    _check_lengths(request, command)
-    is_cut = len(request.out) < command.size_out
+    if hca.state < command.needs or uid != DRIVER_UID:
+        _check_standing(hca, uid, command)
+    size = len(request.out)
+    if not command.min_in <= len(request.data) <= command.max_in or size < command.min_out:
+        raise _wrong_length(request, command)
+    is_cut = size < command.size_out
     whole = bytearray(command.size_out) if is_cut else request.out
     out = command.layout_out.view(whole)
     given = command.layout_in.view(request.data)
@@ -45,7 +50,7 @@ def dispatch(hca: Hca, request: CommandRequest, command: Command | None) -> Port
         target = addressed(hca, given, command.scope, of_others=command.of_others)
     work = command.handler(target, given, out)
     if work is not None:
-        yield from _in_portions(hca, request, command, work)
+        yield from _in_portions(hca, uid, command, work)
     if is_cut:
         request.out[:] = whole[: len(request.out)]
 
@@ -72,9 +77,7 @@ def _check_standing(hca: Hca, uid: int, command: Command) -> None:
         )
 
 
-def _in_portions(
-    hca: Hca, request: CommandRequest, command: Command, work: Portions[None]
-) -> Portions[None]:
+def _in_portions(hca: Hca, uid: int, command: Command, work: Portions[None]) -> Portions[None]:
     """Run a handler's steps, one per round, with the sender's uid as caller in each step only.
 
     Raises the handler's CmdError, and BAD_SYS_STATE_ERR when the HCA is torn down between two
@@ -88,8 +91,8 @@ def _in_portions(
             yield
             if hca.teardowns != teardowns:
                 raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA was torn down meanwhile")
-            _check_standing(hca, request.uid, command)
-            hca.caller.uid = request.uid
+            _check_standing(hca, uid, command)
+            hca.caller.uid = uid
     finally:
         work.close()
 
@@ -112,27 +115,26 @@ def _unknown(unhandled: Unhandled, opcode: int) -> CmdError:
     return CmdError(Status.BAD_OP_ERR, "command not supported", f"{name} {opcode:#x}")
 
 
-def _check_lengths(request: CommandRequest, command: Command) -> None:
-    """Refuse unsupported lengths of input and output with CmdError.
+def _wrong_length(request: CommandRequest, command: Command) -> CmdError:
+    """Return the refusal of an unsupported length of the input, or else of the output.
 
     BAD_INP_LEN_ERR for an input shorter than ``min_in`` or longer than ``max_in``; BAD_OUTP_LEN_ERR
     for an output shorter than ``min_out``. A longer output is accepted.
     """
     if len(request.data) < command.min_in:
-        raise CmdError(
+        return CmdError(
             Status.BAD_INP_LEN_ERR,
             "input too short",
             f"{len(request.data)} of {command.min_in} bytes",
         )
     if len(request.data) > command.max_in:
-        raise CmdError(
+        return CmdError(
             Status.BAD_INP_LEN_ERR,
             "input too long",
             f"{len(request.data)} bytes, at most {command.max_in}",
         )
-    if len(request.out) < command.min_out:
-        raise CmdError(
-            Status.BAD_OUTP_LEN_ERR,
-            "output too short",
-            f"{len(request.out)} of {command.min_out} bytes",
-        )
+    return CmdError(
+        Status.BAD_OUTP_LEN_ERR,
+        "output too short",
+        f"{len(request.out)} of {command.min_out} bytes",
+    )

@@ -8,6 +8,7 @@ signatures when the driver has enabled them (PRM "Command interface").
 from __future__ import annotations
 
 from collections.abc import Mapping
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif import mailbox
@@ -19,21 +20,23 @@ from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
 from layouts.enums import DeliveryStat
 
 if TYPE_CHECKING:
-    from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
-    from layouts.cmd import cmd_layout
 
 STATUS_OWN_OFFSET: Final = 0x3F
 """Offset of the delivery status and the ownership bit."""
 _HEADER_BYTES: Final = 8
+_IN_OFFSET: Final = 0x10
 _OUT_OFFSET: Final = 0x20
-_ENTRY: Final = cmd_layout.packer("type", "inlen", "in_ptr", "in", "out_ptr", "outlen", "token")
+_OUT_END: Final = _OUT_OFFSET + INLINE_BYTES
+_SIG_OFFSET: Final = 0x3D
+_FIELDS: Final = cmd_layout.packer("type", "inlen", "in_ptr", "out_ptr", "outlen", "token")
+_OPCODE: Final = Struct(">H")
 _IN_LENGTH: Final = DeliveryStat.IN_LENGTH_ERR
 _OUT_LENGTH: Final = DeliveryStat.OUT_LENGTH_ERR
 
 
 def fetch(
-    hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: cmd_layout
+    hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: bytearray
 ) -> Portions[CommandRequest]:
     """Return the command in a queue entry, after checks of the entry and both mailbox chains.
 
@@ -42,7 +45,7 @@ def fetch(
     bytes, and the errors of :func:`mailbox.walk`. With ``cmdif_checksum``, a wrong signature is
     SIGNAT_ERR. Raises DmaError for blocks that are unmapped meanwhile.
     """
-    kind, inlen, in_ptr, inline, out_ptr, outlen, token = _ENTRY.unpack(entry.buf)
+    kind, inlen, in_ptr, out_ptr, outlen, token = _FIELDS.unpack(entry)
     if kind != CMD_TYPE_PCIE:
         raise DeliveryError(DeliveryStat.CMD_DESCR_ERR, f"command type {kind:#x}")
     if inlen < _HEADER_BYTES:
@@ -56,19 +59,19 @@ def fetch(
         in_blocks = yield from mailbox.walk(memory, in_ptr, inlen, token, _IN_LENGTH)
     if outlen > INLINE_BYTES:
         out_blocks = yield from mailbox.walk(memory, out_ptr, outlen, token, _OUT_LENGTH)
-    if _is_signed(hca.caps):
-        if mailbox.xor8(entry.buf) != 0xFF:
+    if hca.caps.general.cmdif_checksum:
+        if mailbox.xor8(entry) != 0xFF:
             raise DeliveryError(DeliveryStat.SIGNAT_ERR, "queue entry")
         yield from mailbox.check_signatures(memory, in_blocks)
     if in_blocks:
+        inline = bytes(entry[_IN_OFFSET:_OUT_OFFSET])
         data = yield from mailbox.gather(memory, inline, in_blocks, inlen)
     else:
-        data = bytearray(inline[: min(inlen, INLINE_BYTES)])
-    request = CommandRequest(slot, address, entry, data, bytearray(outlen), in_blocks, out_blocks)
-    command = commands.get(request.opcode)
-    if command is not None:
+        data = entry[_IN_OFFSET : _IN_OFFSET + min(inlen, INLINE_BYTES)]
+    command = commands.get(_OPCODE.unpack_from(data)[0])
+    if command is not None and len(data) != command.layout_in.size:
         command.complete(data)
-    return request
+    return CommandRequest(slot, address, entry, data, bytearray(outlen), in_blocks, out_blocks)
 
 
 def complete(hca: Hca, request: CommandRequest, delivery: int = DeliveryStat.OK) -> Portions[None]:
@@ -79,26 +82,22 @@ def complete(hca: Hca, request: CommandRequest, delivery: int = DeliveryStat.OK)
     """
     if request.out_blocks:
         yield from mailbox.scatter(hca.memory, request.out_blocks, request.out)
-        if _is_signed(hca.caps):
+        if hca.caps.general.cmdif_checksum:
             yield from mailbox.sign(hca.memory, request.out_blocks)
-    request.entry.out = request.out[:INLINE_BYTES].ljust(INLINE_BYTES, b"\0")
+    request.entry[_OUT_OFFSET:_OUT_END] = request.out[:INLINE_BYTES].ljust(INLINE_BYTES, b"\0")
     write_back(hca, request.address, request.entry, delivery)
 
 
-def write_back(hca: Hca, at: int, entry: cmd_layout, delivery: int) -> None:
+def write_back(hca: Hca, at: int, entry: bytearray, delivery: int) -> None:
     """Write an entry's output and signature, then ``delivery`` and the cleared ownership bit.
 
     The last byte returns the slot to the driver. Signs only with ``cmdif_checksum``. Raises
     DmaError.
     """
-    entry.buf[STATUS_OWN_OFFSET] = delivery << 1
-    if _is_signed(hca.caps):
-        entry.sig = 0
-        entry.sig = ~mailbox.xor8(entry.buf) & 0xFF
+    entry[STATUS_OWN_OFFSET] = delivery << 1
+    if hca.caps.general.cmdif_checksum:
+        entry[_SIG_OFFSET] = 0
+        entry[_SIG_OFFSET] = ~mailbox.xor8(entry) & 0xFF
     memory = hca.memory
-    memory.write(at + _OUT_OFFSET, entry.buf[_OUT_OFFSET:STATUS_OWN_OFFSET])
-    memory.write(at + STATUS_OWN_OFFSET, entry.buf[STATUS_OWN_OFFSET:])
-
-
-def _is_signed(caps: Caps) -> bool:
-    return bool(caps.general.cmdif_checksum)
+    memory.write(at + _OUT_OFFSET, entry[_OUT_OFFSET:STATUS_OWN_OFFSET])
+    memory.write(at + STATUS_OWN_OFFSET, entry[STATUS_OWN_OFFSET:])

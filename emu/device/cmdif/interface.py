@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.cmdif.dispatch import dispatch
@@ -53,6 +54,9 @@ SHORT_BYTES = 16 << 10
 
 
 _CMD: Final = EventType.CMD
+_LENGTHS: Final = cmd_layout.packer("inlen", "outlen")
+_HEADER: Final = Struct(">HH")
+"""Opcode, and the user context for which the driver sends the command."""
 
 
 class CommandTracer(Protocol):
@@ -160,7 +164,7 @@ class CommandInterface:
             if used > ledger.used:
                 budget.charge(used - ledger.used >> LOG_FREED_BYTES_PER_STEP)
             used = ledger.used
-            if not self._waiting or budget.exhausted(POLL_BUDGET):
+            if not self._waiting or budget.steps > POLL_BUDGET:
                 break
             slot = (self._waiting & -self._waiting).bit_length() - 1
             self._waiting &= self._waiting - 1
@@ -168,7 +172,8 @@ class CommandInterface:
             budget.charge(STEPS_PER_COMMAND)
             self.begin(self._serve(slot))
         self.busy = bool(self._waiting or self.line)
-        self.report()
+        if self._finished:
+            self.report()
 
     def _first_in_line(self) -> None:
         """Charge and run one step of the first long command; remove the command once it is done."""
@@ -189,42 +194,36 @@ class CommandInterface:
         """Process a slot's command from its entry to its completion.
 
         The finished slot joins the next CMD event if the driver had the same CMD EQ before and
-        after the command. Otherwise the driver polls. A DmaError is logged, and the slot stays
-        owned by the device.
+        after the command. Otherwise the driver polls. A command of more than SHORT_BYTES first
+        queues behind the other long ones; the ledger counts its bytes. An entry that the driver
+        still owns, and a DmaError, are logged; the slot then stays as it is.
         """
-        by_event = self._hca.event_eq(_CMD)
+        hca = self._hca
+        by_event = hca.event_eq(_CMD)
         address = self._address + (slot << LOG_STRIDE)
         try:
-            is_done = yield from self._serve_entry(slot, address)
+            entry = bytearray(hca.memory.read(address, cmd_layout.size))
+            if not entry[STATUS_OWN_OFFSET] & 1:
+                log.warning(
+                    "command slot %d: doorbell ignored: the entry is still owned by the driver",
+                    slot,
+                )
+                is_done = False
+            elif (size := sum(_LENGTHS.unpack(entry))) <= SHORT_BYTES:
+                is_done = yield from self._answer(slot, address, entry)
+            else:
+                yield  # queue behind the other long commands
+                with hca.ledger.at_work(size):
+                    is_done = yield from self._answer(slot, address, entry)
         except DmaError as error:
             log.warning("command slot %d: %s", slot, error)
             is_done = False
         self._working &= ~(1 << slot)
         # The command that creates the CMD EQ, and the one that destroys it, are polled.
-        if is_done and by_event is not None and by_event is self._hca.event_eq(_CMD):
+        if is_done and by_event is not None and by_event is hca.event_eq(_CMD):
             self._finished |= 1 << slot
 
-    def _serve_entry(self, slot: int, address: int) -> Portions[bool]:
-        """Serve a slot's entry; return whether its completion has been written.
-
-        False for an entry that the driver still owns (logged), and where a fault rule defers or
-        drops the completion. A command of more than SHORT_BYTES first queues behind the other long
-        ones; the ledger counts its bytes. Raises DmaError.
-        """
-        entry = cmd_layout.view(bytearray(self._hca.memory.read(address, cmd_layout.size)))
-        if not entry.buf[STATUS_OWN_OFFSET] & 1:
-            log.warning(
-                "command slot %d: doorbell ignored: the entry is still owned by the driver", slot
-            )
-            return False
-        size = entry.inlen + entry.outlen
-        if size <= SHORT_BYTES:
-            return (yield from self._answer(slot, address, entry))
-        yield  # queue behind the other long commands
-        with self._hca.ledger.at_work(size):
-            return (yield from self._answer(slot, address, entry))
-
-    def _answer(self, slot: int, address: int, entry: cmd_layout) -> Portions[bool]:
+    def _answer(self, slot: int, address: int, entry: bytearray) -> Portions[bool]:
         """Serve an entry that the device owns; return whether its completion has been written.
 
         A DeliveryError is logged, traced and written as the entry's delivery status; the command
@@ -236,7 +235,7 @@ class CommandInterface:
         except DeliveryError as error:
             log.warning("command slot %d: %s: %s", slot, error.status.name, error)
             if self._tracer:
-                self._tracer.undelivered(slot, entry, error)
+                self._tracer.undelivered(slot, cmd_layout.view(entry), error)
             write_back(self._hca, address, entry, error.status)
             return True
         if self._hca.faults is not None:
@@ -271,21 +270,24 @@ class CommandInterface:
         """
         hca = self._hca
         self.executed += 1
-        command = self._commands.get(request.opcode)
+        opcode: int
+        uid: int
+        opcode, uid = _HEADER.unpack_from(request.data)
+        command = self._commands.get(opcode)
         traced = self._tracer.on_command(hca, request, command) if self._tracer else None
         error: CmdError | None = None
-        hca.caller.uid = request.uid
+        hca.caller.uid = uid
         try:
             if refusal is not None:
                 raise refusal
-            yield from dispatch(hca, request, command)
+            yield from dispatch(hca, request, uid, command)
         except CmdError as refused:
             error = refused.with_traceback(None)  # its frames refer to it again
             if command is not None:  # an unknown opcode has been logged and counted
-                name = op_name(request.opcode)
+                name = op_name(opcode)
                 log.warning("%s refused: %s: %s", name, refused.status.name, refused)
         except Exception:
-            log.exception("%s: internal error", op_name(request.opcode))
+            log.exception("%s: internal error", op_name(opcode))
             hca.internal_errors += 1
             error = CmdError(Status.INT_ERR, "internal error of the emulator")
         if error:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from layouts.cmd import cmd_layout
-
 
 class CommandRequest:
     """One delivered command in a slot: its input, and the buffers of its output."""
@@ -17,13 +12,13 @@ class CommandRequest:
         self,
         slot: int,
         address: int,
-        entry: cmd_layout,
+        entry: bytearray,
         data: bytearray,
         out: bytearray,
         in_blocks: list[int],
         out_blocks: list[int],
     ) -> None:
-        """Store the fields; ``address`` is the address of the slot's entry."""
+        """Store the fields; ``entry`` is a copy of the slot's entry, which is at ``address``."""
         self.slot = slot
         self.address = address
         self.entry = entry
@@ -36,11 +31,6 @@ class CommandRequest:
     def opcode(self) -> int:
         """Opcode of the command, known or not."""
         return int.from_bytes(self.data[:2], "big")
-
-    @property
-    def uid(self) -> int:
-        """User context for which the driver sends the command."""
-        return int.from_bytes(self.data[2:4], "big")
 
     @property
     def op_mod(self) -> int:

@@ -352,7 +352,7 @@ class Function:
                 budget.charge(self.deferred_free.free_some())
             return budget.is_waiting or bool(self.deferred_free.work)
         try:
-            if self.cmdif.busy and not budget.exhausted(POLL_BUDGET):
+            if self.cmdif.busy and budget.steps <= POLL_BUDGET:
                 self.cmdif.run()
             if self.deferred_free.is_left and not budget.exhausted(POLL_BUDGET):
                 budget.charge(self.deferred_free.free_some())
