@@ -5,13 +5,12 @@ from helpers.device.adapters import GUID, PF, Member, made
 
 from emu.device.adapter.adapter import MAX_VHCAS, Adapter
 from emu.device.adapter.switch import PlainSwitch
-from emu.device.engine import lifecycle
-from emu.device.engine.eth.receive import arrive
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.port.eth.wire import NoWire
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
+from emu.driver.world.cable import arrive, set_link
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
@@ -68,7 +67,7 @@ def test_they_share_the_port(adapter, members):
 
 def test_a_cable_is_pulled_for_all(members):
     for up, change in ((False, PortChange.DOWN), (True, PortChange.ACTIVE)):
-        lifecycle.set_link(members[1].hca, up=up)
+        set_link(members[1].hca, up=up)
         assert [member.port_events() for member in members] == [[change]] * 2
         states = [member.driver.must(Op.QUERY_VPORT_STATE).state for member in members]
         assert states == [up] * 2

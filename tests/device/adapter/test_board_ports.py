@@ -6,14 +6,13 @@ from helpers.device.boards import BOARD_GUID, functions_of_board
 from emu.device.adapter.adapter import Adapter
 from emu.device.adapter.board import Board
 from emu.device.adapter.switch import PlainSwitch
-from emu.device.engine import lifecycle
-from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS, MODELS
 from emu.device.models.board_ports import MAX_PORTS, with_port
 from emu.device.models.sub_functions import with_sub_functions
 from emu.device.port.eth.wire import NoWire
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
+from emu.driver.world.cable import arrive, set_link
 from layouts.enums import EventType, Op, PortType
 from layouts.function.caps import cmd_hca_cap
 
@@ -47,7 +46,7 @@ def test_they_are_of_one_board(functions, drivers):
 
 
 def test_each_is_the_manager_of_its_own_port(functions, drivers):
-    lifecycle.set_link(functions[0].hca, up=False)
+    set_link(functions[0].hca, up=False)
     assert [function.hca.vport.is_up for function in functions] == [False, True]
     told = [[len([*queue.drain()]) for queue in driver.eqs.values()] for driver in drivers]
     assert [sum(counts) for counts in told] == [1, 0]

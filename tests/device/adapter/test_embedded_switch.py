@@ -5,7 +5,6 @@ from helpers.device.adapters import Member, made_with_switch
 from helpers.device.snapshot import snapshot
 
 from emu.device.engine.eth.receive import enqueue_damaged
-from emu.device.engine.lifecycle import set_link
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
 from emu.device.port.eth.fcs import Damaged
@@ -31,6 +30,7 @@ from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_t
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.nodes.roce import ipv4, set_address
+from emu.driver.world.cable import set_link
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.tap_wire import TapWire
 from layouts.enums import EventType, Op, PortChange, PortType, Status

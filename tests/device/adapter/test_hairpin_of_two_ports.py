@@ -3,8 +3,6 @@
 import pytest
 from helpers.device.boards import functions_of_board
 
-from emu.device.engine import lifecycle
-from emu.device.engine.eth.receive import arrive
 from emu.device.port.eth.frame import Frame
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
@@ -13,6 +11,7 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.hairpin import HairpinPair, sender_of
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
+from emu.driver.world.cable import arrive
 from emu.driver.world.tap_wire import TapWire
 from layouts.enums import Op, Status
 
@@ -84,7 +83,7 @@ def test_ports_that_are_cabled_to_each_other_are_a_loop_of_turns(functions, driv
     arrive(functions[0].hca, Frame(FRAME))
     for _ in range(50):
         for function, wire in zip(functions, reversed(wires)):
-            lifecycle.run(function.hca)
+            function.run()
             for frame in wire.sent():
                 arrive(function.hca, frame)
     assert sum(function.hca.nic_vport.sent.unicast.packets for function in functions) <= 51

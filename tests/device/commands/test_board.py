@@ -3,12 +3,12 @@
 import pytest
 
 from emu.device.adapter.board import UNITS_PER_DEGREE
-from emu.device.engine import lifecycle
 from emu.device.engine.events import board
 from emu.device.engine.events.board import PCI_POWER_CHANGE, ModuleStatus
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.models import LINKS, MODELS
+from emu.driver.world.cable import set_link
 from layouts.enums import EventType, PortType, RegId, Status
 from layouts.regs import module_regs, port_counters, port_regs, reg
 from layouts.rings.eqe import eqe_port_module, eqe_temp_warning
@@ -64,7 +64,7 @@ def test_only_what_is_asked_for(events):
 def test_cable(events, driver, function):
     found = events(EventType.PORT_MODULE_EVENT)
     for up in (False, False, True):
-        lifecycle.set_link(function.hca, up=up)
+        set_link(function.hca, up=up)
     assert statuses(found()) == [
         ModuleStatus.PLUGGED, ModuleStatus.UNPLUGGED, ModuleStatus.PLUGGED,
     ]  # fmt: skip

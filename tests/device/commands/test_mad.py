@@ -2,8 +2,8 @@
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.device.state.hca import HcaOptions
+from emu.driver.world.cable import set_link
 from layouts.enums import CapMask1, Op, Status
 from layouts.wire.mads import (
     DIRECTION,
@@ -54,7 +54,7 @@ def test_port_info(driver, function):
     data = ask(driver, SmpAttr.PORT_INFO, 1).data
     assert int.from_bytes(data[16:18], "big") == 0x21
     assert data[32] & 0xF == 4
-    lifecycle.set_link(function.hca, up=False)
+    set_link(function.hca, up=False)
     assert ask(driver, SmpAttr.PORT_INFO).data[32] & 0xF == 1
 
 

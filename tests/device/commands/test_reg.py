@@ -2,8 +2,8 @@
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.device.models import MODELS
+from emu.driver.world.cable import set_link
 from firmware_cmds.regs import ib_regs
 from firmware_cmds.regs import reg as common
 from firmware_cmds.regs.components import InfoType
@@ -88,8 +88,8 @@ class TestPortThatIsDisabled:
         assert (paos.admin_status, paos.oper_status) == (DOWN, DOWN)
         port = function.hca.ib
         assert (port.state, port.phys_state) == (PortState.DOWN, PhysState.DISABLED)
-        lifecycle.set_link(function.hca, up=False)
-        lifecycle.set_link(function.hca, up=True)
+        set_link(function.hca, up=False)
+        set_link(function.hca, up=True)
         assert self.admin(driver, UP) == Status.OK
         assert (port.state, port.phys_state) == (PortState.ACTIVE, PhysState.LINK_UP)
         changes = [entry.sub_type for entry in driver.eqs[eqn].drain()]
@@ -152,11 +152,11 @@ def link_downed(driver, **fields):
 def test_failures_of_the_link_are_counted_until_they_are_cleared(driver, function):
     assert link_downed(driver) == 0
     for up in (False, False, True, False):
-        lifecycle.set_link(function.hca, up=up)
+        set_link(function.hca, up=up)
     assert link_downed(driver, clr=1) == 2
     assert link_downed(driver) == 0
-    lifecycle.set_link(function.hca, up=True)
-    lifecycle.set_link(function.hca, up=False)
+    set_link(function.hca, up=True)
+    set_link(function.hca, up=False)
     assert link_downed(driver) == 1
     physical = port_counters(driver, CountersGroup.PHYSICAL_LAYER)
     assert phys_layer_cntrs.view(physical).link_down_events == 1

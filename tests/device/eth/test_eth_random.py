@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.device.engine import lifecycle
-from emu.device.engine.eth.receive import arrive
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.device.rounds.budget import POLL_BUDGET, RX_BUDGET, STEPS_PER_ACCESS
@@ -27,6 +26,7 @@ from emu.driver.ethernet.send_queue import SendQueue, eth_segment
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.nodes.roce import on_one_segment
 from emu.driver.verbs.segments import inline
+from emu.driver.world.cable import arrive
 from emu.driver.world.clock import HandClock
 from layouts.enums import AccessMode, Opcode
 from layouts.eth_enums import RqState, SqState

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.engine.eth import receive
-from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.rx_credits import MANY, rx_credits
 from emu.device.engine.mr.special_keys import RESERVED_LKEY
 from emu.device.port.eth.frame import Frame
@@ -33,6 +32,7 @@ from emu.driver.ethernet.interfaces import (
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.world.cable import arrive
 from layouts.enums import CapMode, CapType, CqeOpcode, CqeSyndrome, EventType, Op, Opcode
 from layouts.eth_enums import (
     CqeChecked,

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from helpers.device.snapshot import snapshot
 
-from emu.device.engine import lifecycle
 from emu.device.errors import syndrome_of
 from emu.device.models import MODELS
 from emu.device.port.eth.port import MAX_MTU
 from emu.device.port.eth.traffic import BROADCAST
 from emu.device.state.hca import HcaOptions
+from emu.driver.world.cable import set_link
 from firmware_cmds.regs import eth_regs
 from firmware_cmds.regs.reg import READ, WRITE
 from layouts.enums import CapMode, CapType, EventType, Op, PortChange, PortType, RegId, Status
@@ -262,10 +262,10 @@ class TestLink:
     def test_cable(self, driver, function):
         """A cable that is plugged in while the driver has the port down is there afterwards."""
         events = self.events(driver)
-        lifecycle.set_link(function.hca, up=False)
+        set_link(function.hca, up=False)
         assert events() == [(PortChange.DOWN, 1)]
         self.admin(driver, PortStatus.DOWN)
-        lifecycle.set_link(function.hca, up=True)
+        set_link(function.hca, up=True)
         assert events() == []
         self.admin(driver, PortStatus.UP)
         assert events() == [(PortChange.ACTIVE, 1)]
@@ -347,7 +347,7 @@ class TestRegisters:
     def test_whether_a_module_is_plugged_in(self, driver, function):
         """illumos' mlxcx asks by PMAOS; the values are those of the event about it."""
         for up, status in ((True, 1), (False, 2), (True, 1)):
-            lifecycle.set_link(function.hca, up=up)
+            set_link(function.hca, up=up)
             pmaos = driver.read_register(RegId.PMAOS, module_regs.pmaos_reg)
             assert (pmaos.admin_status, pmaos.oper_status) == (1, status)
 

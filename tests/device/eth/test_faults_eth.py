@@ -2,7 +2,6 @@
 
 import pytest
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.port.eth.frame import Frame
@@ -13,6 +12,7 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.world.cable import arrive
 from layouts.enums import CqeOpcode, CqeSyndrome, Op
 from layouts.eth_enums import EthChecksum, RqState, SqState
 

@@ -3,10 +3,10 @@
 import pytest
 from helpers.device.snapshot import snapshot
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS
 from emu.device.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
 from emu.device.port.eth.frame import Frame
+from emu.driver.world.cable import arrive
 from layouts.enums import PortType, RegId, Status
 from layouts.eth_enums import CountersGroup, TrustState
 from layouts.regs import port_counters, port_regs, qos_regs, reg

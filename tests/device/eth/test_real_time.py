@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.adapter.real_time import RealTime, from_stamp
-from emu.device.engine.eth.receive import arrive
 from emu.device.objects.pins import EventMode, PinMode
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
@@ -20,6 +19,7 @@ from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.rings import rq_fields, sq_fields
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.verbs.completions import CompletionQueue
+from emu.driver.world.cable import arrive
 from emu.server.service import devicespec
 from emu.server.service.devicespec import DeviceSpecError
 from firmware_cmds.regs.reg import READ

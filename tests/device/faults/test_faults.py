@@ -6,13 +6,13 @@ import contextlib
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.device.faults import effects
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import PlanError, load
 from emu.device.faults.points.events import EventQueueEntry
 from emu.device.ports import DmaError
 from emu.driver.verbs.connect import connect
+from emu.driver.world.cable import set_link
 from layouts.enums import (
     CqeOpcode,
     CqeSyndrome,
@@ -229,7 +229,7 @@ def test_delayed_command_of_a_driver_that_has_left(driver, function, plan, clock
 
 def test_event_lost_doubled_late_and_corrupted(node, plan, clock, function):
     def link(up):
-        lifecycle.set_link(function.hca, up=up)
+        set_link(function.hca, up=up)
 
     eqn = node.driver.create_eq(events=[EventType.PORT_CHANGE])
     eq = node.driver.eqs[eqn]
@@ -253,8 +253,8 @@ def test_event_lost_doubled_late_and_corrupted(node, plan, clock, function):
 def test_events_reordered(node, plan, function):
     eqn = node.driver.create_eq(events=[EventType.PORT_CHANGE])
     plan('point="eqe"\naction="reorder"\nindex=1')
-    lifecycle.set_link(function.hca, up=False)
-    lifecycle.set_link(function.hca, up=True)
+    set_link(function.hca, up=False)
+    set_link(function.hca, up=True)
     assert [entry.sub_type for entry in node.driver.eqs[eqn].drain()] == [4, 1]
 
 
@@ -265,11 +265,11 @@ def test_a_reordered_event_is_held_until_the_next_one_or_the_end_of_its_rule(
     """Without the rule no later event is shown, so the event does not wait for one."""
     eq = node.driver.eqs[node.driver.create_eq(events=[EventType.PORT_CHANGE])]
     plan('name="behind"\npoint="eqe"\naction="reorder"\ntimes=1')
-    lifecycle.set_link(function.hca, up=False)
+    set_link(function.hca, up=False)
     assert (faults.held, faults.listing()[0]["fired"]) == (1, 1)
     assert not list(eq.drain())
     if ends == "next":
-        lifecycle.set_link(function.hca, up=True)
+        set_link(function.hca, up=True)
     elif ends == "rule":
         faults.clear()
     else:
@@ -295,9 +295,9 @@ def test_of_an_event_and_a_reordered_one_either_may_fail(
     eq = node.driver.eqs[node.driver.create_eq(events=[EventType.PORT_CHANGE])]
     monkeypatch.setattr(EventQueueEntry, "go_on", may_fail)
     plan('point="eqe"\naction="reorder"\ntimes=1')
-    lifecycle.set_link(function.hca, up=False)
+    set_link(function.hca, up=False)
     with pytest.raises(DmaError) if failing == "next" else contextlib.nullcontext():
-        lifecycle.set_link(function.hca, up=True)
+        set_link(function.hca, up=True)
     assert [entry.sub_type for entry in eq.drain()] == [5 - fails]
     assert faults.held == 0
 

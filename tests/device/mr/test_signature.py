@@ -5,7 +5,6 @@ import zlib
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.device.engine.mr import checksums as guards
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
@@ -611,7 +610,7 @@ def test_signatures_turned_off_under_a_message(packet_pair, packet_wire):
     packet_wire.room = 1
     # Three segments fill the request's 64 bytes to the end.
     left.send(store.sge(0, 1), store.sge(0, 1), (len(DATA), key.key, 0))
-    lifecycle.run(ends[0].hca)
+    ends[0].function.run()
     assert packet_wire.sent == 1
     umr(updater, key.key, flags=0, mask=BSF_EN, bsf_en=0)
     run(ends)

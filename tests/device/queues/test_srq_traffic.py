@@ -2,7 +2,6 @@
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.queue_pair import QueuePair
@@ -363,13 +362,13 @@ def test_xrc_message_that_has_begun_when_the_cq_breaks(packet_pair, packet_wire)
     channel.srq.post(region.sge())
     packet_wire.room = 1
     channel.send(left.region(4096).sge(0, 1000))
-    lifecycle.run(left.hca)
+    left.function.run()
     packet_wire.deliver()
-    lifecycle.run(right.hca)
+    right.function.run()
     cq = right.hca.cqs.get(channel.recv_cq.cqn)
     right.hca.broken_cqs.append(cq)
     cq.status = CqStatus.CQ_OVERFLOW
-    lifecycle.run(right.hca)
+    right.function.run()
     assert right.hca.qps.get(channel.receiver.qpn).state is QpState.ERR
     assert (EventType.WQ_CATAS_ERROR, channel.receiver.qpn) in right.events()
 
@@ -390,7 +389,7 @@ def test_doorbell_record_gone_when_the_limit_is_checked(packet_pair, packet_wire
     srq.post(target.sge())
     packet_wire.room = 1
     sender.send(source.sge(0, 1000))
-    lifecycle.run(left.hca)
+    left.function.run()
     packet_wire.deliver()
     receiver.to_reset()
     sender.to_reset()

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.segments import SIGNALED
@@ -373,6 +372,6 @@ def test_everybody_gets_a_turn(pair):
         busy.sender.post(Opcode.NOP, ring=False)
     busy.sender.ring()
     quick.sender.post(Opcode.NOP)
-    lifecycle.run(busy.left.hca)
+    busy.left.function.run()
     assert len(quick.sent()) == 1
     assert 0 < len(busy.sent()) < 60

@@ -2,12 +2,12 @@
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.device.state.hca import HcaOptions
 from emu.driver.nodes.roce import clear_address, on_one_segment, set_address
 from emu.driver.nodes.two_nodes import GUID
 from emu.driver.verbs.channels import QKEY, Channel
 from emu.driver.verbs.gsi import Gsi
+from emu.driver.world.cable import set_link
 from layouts.enums import CqeSyndrome, Op, QpType
 from layouts.wire.mads import Method, MgmtClass, SmpAttr, port_info, smp
 
@@ -238,11 +238,11 @@ def test_a_peer_that_stops_by_itself_takes_no_message(pair, clock):
 def test_sender_without_a_link(pair, clock):
     channel = Channel(QpType.RC, *pair, ack_timeout=8)
     region = channel.right.region(64)
-    lifecycle.set_link(pair[0].hca, up=False)
+    set_link(pair[0].hca, up=False)
     channel.write((region.key, region.va), b"data")
     channel.settle()
     assert not any(region.read())
-    lifecycle.set_link(pair[0].hca, up=True)
+    set_link(pair[0].hca, up=True)
     channel.until_sent(clock, 1, SECOND)
     assert region.read(0, 4) == b"data"
 

@@ -6,13 +6,13 @@ import pytest
 from helpers.device.links import MS, SIZE, TEXT, World, roce
 
 from emu.device.engine.eth import roce as roce_engine
-from emu.device.engine.eth.receive import arrive
 from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.models import LINKS
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.reading import network_header, parse
 from emu.device.rounds.budget import POLL_BUDGET
+from emu.driver.world.cable import arrive
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
 from layouts.enums import Op, PortType, QpState, QpType, Status

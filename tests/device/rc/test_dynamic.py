@@ -3,7 +3,6 @@
 import pytest
 from helpers.device.refusals import missing
 
-from emu.device.engine import lifecycle
 from emu.device.engine.qp.transitions import DCI_STREAM_CHANNEL_ID, QOS_QUEUE_GROUP_ID
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.driver.command.bar import FunctionBar
@@ -12,6 +11,7 @@ from emu.driver.nodes.roce import on_one_segment
 from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.completions import ERRORS
 from emu.driver.verbs.dynamic import ACCESS_KEY, Initiator, Target
+from emu.driver.world.cable import set_link
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import CqeOpcode, CqeSyndrome, CqStatus, EventType, Op, QpState, QpType, Status
 from layouts.objects.qp import qpc_ext
@@ -233,7 +233,7 @@ class TestErrors:
     def test_a_link_that_is_down(self, left, right, target, clock, whose):
         initiator = Initiator(left, target, ack_timeout=10, retry_count=0)
         place = right.region(64)
-        lifecycle.set_link({"left": left, "right": right}[whose].hca, up=False)
+        set_link({"left": left, "right": right}[whose].hca, up=False)
         initiator.write(remote(place), b"12345678")
         left.settle()
         clock.advance(ACK_TIMEOUT_UNIT_NS << 10)

@@ -3,8 +3,7 @@
 import pytest
 from helpers.device.links import World, roce
 
-from emu.device.engine import lifecycle
-from emu.device.engine.rc.packets.ack_timer import MIN_NS
+from emu.device.engine.rc.packets.round_trip import MIN_NS
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.port.ib.framing import parse
 from emu.driver.verbs.channels import Channel
@@ -54,7 +53,7 @@ def on_the_wire(wire):
 
 
 def requested(channel, wire):
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     return on_the_wire(wire)
 
 
@@ -91,7 +90,7 @@ def test_reads_that_come_twice_take_no_room_from_new_ones(channel, packet_wire, 
         read(channel, source, target, 1, at)
     requests = requested(channel, packet_wire)
     arrive(packet_wire, requests)
-    lifecycle.run(channel.right.hca)
+    channel.right.function.run()
     data = on_the_wire(packet_wire)
     assert len(data) == READS
     arrive(packet_wire, requests)  # the responder is slow to answer these
@@ -109,12 +108,12 @@ def test_read_that_comes_twice_is_answered_in_its_place(channel, packet_wire, so
     read(channel, source, target, 1)
     first = requested(channel, packet_wire)
     arrive(packet_wire, first)
-    lifecycle.run(channel.right.hca)
+    channel.right.function.run()
     on_the_wire(packet_wire)  # its data are lost
     read(channel, source, target, 8, 1)
     arrive(packet_wire, requested(channel, packet_wire))
     arrive(packet_wire, first)
-    lifecycle.run(channel.right.hca)
+    channel.right.function.run()
     answers = psns(packet_wire.frames, PacketKind.READ_RESPONSE)
     assert answers == sorted(answers)
     channel.settle()
@@ -127,12 +126,12 @@ def test_atomic_that_comes_twice_is_answered_in_its_place(channel, packet_wire, 
     channel.fetch_add((target.key, target.va), source.sge(0, 8), 1)
     first = requested(channel, packet_wire)
     arrive(packet_wire, first)
-    lifecycle.run(channel.right.hca)
+    channel.right.function.run()
     on_the_wire(packet_wire)
     read(channel, source, target, 8, 1)
     arrive(packet_wire, requested(channel, packet_wire))
     arrive(packet_wire, first)
-    lifecycle.run(channel.right.hca)
+    channel.right.function.run()
     answers = [parse(memoryview(frame)).psn for frame in packet_wire.frames]
     assert answers == sorted(answers)
     channel.settle()
@@ -147,10 +146,10 @@ def test_packet_that_comes_twice_is_acknowledged_with_all_that_came_after_it(
     channel.write((target.key, target.va), source.sge(0, 8 * MTU))
     requests = requested(channel, packet_wire)
     arrive(packet_wire, requests)
-    lifecycle.run(channel.right.hca)
+    channel.right.function.run()
     on_the_wire(packet_wire)  # the acknowledgement is lost
     arrive(packet_wire, requests[:1])
-    lifecycle.run(channel.right.hca)
+    channel.right.function.run()
     assert psns(packet_wire.frames, PacketKind.ACKNOWLEDGE) == psns(requests[-1:], PacketKind.WRITE)
     channel.settle()
     assert len(channel.sent()) == 1
@@ -165,10 +164,10 @@ def test_acknowledgement_of_what_comes_twice_does_not_stand_for_data(
     channel.write((target.key, target.va), source.sge(0, MTU))
     requests = requested(channel, packet_wire)
     arrive(packet_wire, requests)
-    lifecycle.run(channel.right.hca)
+    channel.right.function.run()
     on_the_wire(packet_wire)
     arrive(packet_wire, requests[:1])
-    lifecycle.run(channel.right.hca)
+    channel.right.function.run()
     assert psns(packet_wire.frames, PacketKind.ACKNOWLEDGE) == psns(requests[:1], PacketKind.WRITE)
 
 
@@ -335,7 +334,7 @@ def test_questions_use_up_no_attempt_at_a_receiver_that_is_not_ready(
     assert len(held) == 1 + 2  # two questions
     for frame in held:  # three times "not ready", each after the pause of the one before
         arrive(packet_wire, [frame])
-        lifecycle.run(channel.right.hca)
+        channel.right.function.run()
         arrive(packet_wire, on_the_wire(packet_wire))
         clock.advance(MS)
         requested(channel, packet_wire)

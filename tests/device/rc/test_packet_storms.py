@@ -12,7 +12,6 @@ from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine import lifecycle
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.port.ib.framing import parse
 from emu.device.port.packet import BadPacketError
@@ -179,7 +178,7 @@ def test_noise_changes_nothing(packet_pair, packet_wire, frames):
     for frame in frames:
         with contextlib.suppress(BadPacketError):
             packet_wire.arrive(frame)
-        lifecycle.run(node.hca)
+        node.function.run()
     assert node.memory.contents() == before
 
 
@@ -289,7 +288,7 @@ def test_lies_touch_only_what_is_granted(model, made_up):
         body += length.to_bytes(4, "big") + ends + payload
         with contextlib.suppress(BadPacketError):
             world.wire.arrive(framed(channel, code, psn, body))
-        lifecycle.run(node.hca)
+        node.function.run()
         assert qp.state in (QpState.RTS, QpState.ERR)
     check_untouched(
         node, before, {*granted.pages, *channel.recv_cq.pages, *channel.receiver.cq.pages}

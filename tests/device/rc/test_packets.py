@@ -9,7 +9,6 @@ import random
 import pytest
 from helpers.device.forging import OPERANDS, request, response
 
-from emu.device.engine import lifecycle
 from emu.device.engine.rc.packets import intake
 from emu.device.engine.rc.packets.requester import WINDOW_PACKETS
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
@@ -18,6 +17,7 @@ from emu.device.port.ib.framing import parse
 from emu.device.port.packet import OPS
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.segments import FENCE, SIGNALED, SOLICITED
+from emu.driver.world.cable import set_link
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType
 from layouts.wire import bth
 from layouts.wire.bth import PacketKind, Service
@@ -310,7 +310,7 @@ def test_reads_and_atomics_that_may_be_open(channel, wire, source, target):
     for number in range(5):
         channel.read((target.key, target.va), source.sge(64 * number, 64))
         channel.fetch_add((target.key, target.va + 256), source.sge(512 + 8 * number, 8), 1)
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     assert len(kinds(wire.frames)) == 2
     channel.settle()
     assert len(channel.sent()) == 10
@@ -332,7 +332,7 @@ def test_fence_waits_for_the_data_of_a_read(channel, wire, source, target):
     spare = channel.right.region(4096)
     channel.read((target.key, target.va), source.sge(0, 800))
     channel.write((spare.key, spare.va), source.sge(0, 800), flags=SIGNALED | FENCE)
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     assert kinds(wire.frames) == ["RC READ ONLY reth"]
     channel.settle()
     assert len(channel.sent()) == 2
@@ -342,14 +342,14 @@ def test_fence_waits_for_the_data_of_a_read(channel, wire, source, target):
 def test_without_a_fence_nothing_waits(channel, wire, source, target):
     channel.read((target.key, target.va), source.sge(0, 8))
     channel.write((target.key, target.va), source.sge(0, 8))
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     assert len(wire.frames) == 2
 
 
 def test_strong_fence_waits_for_everything(channel, wire, source, target):
     channel.write((target.key, target.va), source.sge(0, 8))
     channel.write((target.key, target.va), source.sge(0, 8), flags=SIGNALED | 3 << 5)
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     assert len(wire.frames) == 1
     channel.settle()
     assert len(channel.sent()) == 2
@@ -371,7 +371,7 @@ def test_acknowledgements_that_meet_become_one(channel, wire, source, target):
     tap = Tap(wire)
     for _ in range(20):
         channel.write((target.key, target.va), source.sge(0, 8))
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     assert len(wire.frames) == 20
     channel.settle()
     assert len(tap.packets(PacketKind.ACKNOWLEDGE)) < 20
@@ -398,7 +398,7 @@ def test_congested_wire_makes_senders_wait(nodes, wire, service):
     wire.room = 5
     channel.write((target.key, target.va), source.sge())
     for _ in range(20):
-        lifecycle.run(channel.left.hca)
+        channel.left.function.run()
         assert len(wire.frames) <= 5
     channel.settle()
     assert len(channel.sent()) == 1
@@ -509,7 +509,7 @@ def test_receiver_that_is_not_ready_in_the_middle(channel, wire, clock, source, 
 def test_key_that_goes_while_a_message_is_under_way(channel, wire, source, target):
     """Revoked between two packets: what was placed stays, nothing more arrives, both are told."""
     channel.write((target.key, target.va), source.sge(0, 2000))
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     for _ in range(4):
         wire.deliver()
     channel.right.driver.must(Op.DESTROY_MKEY, mkey_index=target.index)
@@ -521,7 +521,7 @@ def test_key_that_goes_while_a_message_is_under_way(channel, wire, source, targe
 def test_own_key_that_goes_while_a_message_is_under_way(channel, wire, source, target):
     wire.room = 3
     channel.write((target.key, target.va), source.sge(0, 2000))
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     channel.left.hca.mkeys.get(source.index).free = True
     assert channel.failure() == CqeSyndrome.LOCAL_PROT_ERR
     assert channel.sender.state == QpState.ERR
@@ -557,7 +557,7 @@ def test_stopping_flushes_a_receive_request_that_was_begun(nodes, wire, service)
     for _ in range(2):
         channel.post_recv(target.sge())
     channel.send(source.sge(0, 1000))
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     wire.deliver()
     channel.receiver.to_error()
     channel.settle()
@@ -814,7 +814,7 @@ def test_packet_for_nobody(channel, wire, source, target, change):
 
 
 def test_link_that_is_down(channel, wire, clock, source, target):
-    lifecycle.set_link(channel.right.hca, up=False)
+    set_link(channel.right.hca, up=False)
     channel.write((target.key, target.va), source.sge(0, 8))
     for _ in range(9):
         channel.settle()
@@ -828,7 +828,7 @@ def test_requester_that_never_reads_is_not_listened_to(channel, wire, target):
     target.write(TEXT)
     wire.room = 0
     channel.fetch_add((target.key, target.va + 256), channel.left.region(8).sge(), 1)
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     atomic = wire.frames.popleft()
     for _ in range(5000):
         wire.arrive(atomic)

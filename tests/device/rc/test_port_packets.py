@@ -2,13 +2,13 @@
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.port.eth import counter_groups
 from emu.device.port.ib import pma
 from emu.driver.nodes.roce import on_a_cable, on_one_segment, set_address
 from emu.driver.verbs.channels import Channel
+from emu.driver.world.cable import set_link
 from layouts.enums import Op, QpType
 from layouts.eth_enums import CountersGroup
 from layouts.wire.mads import Method, MgmtClass, PmaAttr, pma_mad, pma_portcounters_ext
@@ -117,7 +117,7 @@ def test_packets_that_never_leave_are_not_counted(clock, takes_trains, missing):
     channel = Channel(QpType.RC, left, right, mtu=3)
     source, target = left.region(60 * MTU), right.region(60 * MTU)
     if missing == "link":
-        lifecycle.set_link(left.hca, up=False)
+        set_link(left.hca, up=False)
     else:
         assert not set_address(left.driver, left.index, bytes(16)).status
     before = vport(left)
@@ -129,7 +129,7 @@ def test_packets_that_never_leave_are_not_counted(clock, takes_trains, missing):
 def test_packets_do_not_leave_a_link_that_is_down(packet_pair):
     left, right = packet_pair
     channel = Channel(QpType.RC, left, right)
-    lifecycle.set_link(left.hca, up=False)
+    set_link(left.hca, up=False)
     channel.write((0, 0), left.region(4096).sge())
     channel.settle()
     assert vport(left) == (0, 0, 0)

@@ -3,8 +3,6 @@
 import pytest
 from helpers.device.forging import response
 
-from emu.device.engine import lifecycle
-from emu.device.engine.rc.packets.ack_timer import MIN_NS
 from emu.device.engine.rc.packets.requester import WINDOW_PACKETS
 from emu.device.engine.rc.timers import RNR_NAK_NS
 from emu.device.port.ib.framing import parse
@@ -57,7 +55,7 @@ def sent(channel, packet_wire):
     """What the sender sends, since the last look: kind and PSN of each packet."""
 
     def look():
-        while lifecycle.run(channel.left.hca):
+        while channel.left.function.run():
             channel.left.hca.budget.begin()
         packets = [parse(memoryview(frame)) for frame in packet_wire.frames]
         packet_wire.frames.clear()
@@ -147,7 +145,7 @@ def test_request_that_has_failed_stays_so(channel, source, to, sent, answer, pac
     channel.write(to, source.sge(0, 8))
     channel.write(to, other.sge(0, 2 * MTU))
     mkey = channel.left.hca.mkeys.get(other.index)
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     mkey.free = True
     packet_wire.tap = lambda frame: []
     for _ in range(2):
@@ -270,7 +268,7 @@ def test_no_question_without_room_on_the_wire(
     before = packet_wire.sent
     channel.write(to, source.sge(0, 8 * MTU))
     packet_wire.room = 4
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     clock.advance(2 * MIN_NS)
     assert packet_wire.sent == before + 4
     assert counted("roce_adp_retrans_to") > 0

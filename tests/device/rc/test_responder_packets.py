@@ -3,7 +3,6 @@
 import pytest
 from helpers.device.forging import request
 
-from emu.device.engine import lifecycle
 from emu.device.port.ib.framing import parse
 from emu.device.rounds.budget import TIMER_BUDGET
 from emu.driver.keys.paging import PagedRegion, Pager
@@ -55,7 +54,7 @@ def answers(channel, packet_wire):
     """What the receiver has sent since the last look: kind and PSN of each packet."""
 
     def look():
-        while lifecycle.run(channel.right.hca):
+        while channel.right.function.run():
             pass
         packets = [parse(memoryview(frame)) for frame in packet_wire.frames]
         packet_wire.frames.clear()

@@ -10,7 +10,6 @@ from helpers.device.forging import request, response
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine import lifecycle
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.port.ib.framing import frames_of, is_train, parse, parse_train
 from emu.device.port.packet import BadPacketError
@@ -107,7 +106,7 @@ def test_reads_and_sends(channel, wire, source, target):
 def test_cut_into_frames_it_is_what_would_have_come_alone(channel, wire, source, target):
     """A link, a capture and a rule are given these."""
     channel.write((target.key, target.va), source.sge())
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     frames = [memoryview(frame) for frame in wire.frames]
     wire.frames.clear()
     alone = [
@@ -270,7 +269,7 @@ def test_data_that_nobody_has_asked_for(channel, wire, source, target, count, mt
     psn = channel.sender.node.hca.qps.get(channel.sender.qpn).psn
     wire.arrive(train(channel, psn, count, read, mtu, make=response))
     channel.read((target.key, target.va), source.sge(0, 5 * MTU))
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     wire.frames.clear()
     wire.arrive(train(channel, psn + 1, count, read, mtu, make=response))
     assert source.read()[5 * MTU :] == before[5 * MTU :]

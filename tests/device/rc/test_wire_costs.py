@@ -79,7 +79,7 @@ def asked(channel, packet_wire):
     """The request packet of a long READ, on its way; and the key that it reads."""
     target = LongKey(channel.right)
     channel.read((target.key, VA), LongKey(channel.left).sge())
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     (frame,) = packet_wire.frames
     return frame
 
@@ -88,7 +88,7 @@ def test_read_is_translated_as_it_is_sent(channel, packet_wire, asked, translate
     translated()
     packet_wire.deliver()
     assert translated() <= MAP_AHEAD_BYTES // PAGE
-    lifecycle.run(channel.right.hca)
+    channel.right.function.run()
     assert len(packet_wire.frames) == PACKETS_PER_POLL
     assert translated() <= PACKETS_PER_POLL + MAP_AHEAD_BYTES // PAGE
 
@@ -109,7 +109,7 @@ def test_write_is_translated_as_it_comes(packet_pair, packet_wire, translated, s
     channel = Channel(service, *packet_pair, mtu=5, log_msg_max=30)
     target = LongKey(channel.right)
     channel.write((target.key, VA), LongKey(channel.left).sge())
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     translated()
     packet_wire.deliver()
     assert translated() <= MAP_AHEAD_BYTES // PAGE + 1
@@ -120,9 +120,9 @@ def test_write_is_translated_as_it_comes(packet_pair, packet_wire, translated, s
 def test_range_of_a_long_request_is_checked_before_anything_is_moved(channel, packet_wire):
     target = LongKey(channel.right)
     channel.read((target.key, VA + PAGE), LongKey(channel.left).sge())
-    lifecycle.run(channel.left.hca)
+    channel.left.function.run()
     packet_wire.deliver()
-    lifecycle.run(channel.right.hca)
+    channel.right.function.run()
     assert len(packet_wire.frames) == 1
     assert channel.failure() == CqeSyndrome.REMOTE_ACCESS_ERR
 
@@ -249,7 +249,7 @@ def test_ack_timer_of_a_requester_that_waits(packet_pair, packet_wire, clock, mo
     packet_wire.tap = lambda frame: []
     source.bring_in(1, 2)
     channel.write((target.key, target.va), source.sge(0, 3 * PAGE))
-    lifecycle.run(left.hca)
+    left.function.run()
     source.take_away(0, 1, 2)
     timeout = 4 * (ACK_TIMEOUT_UNIT_NS << 10)
     calls = []
@@ -263,6 +263,6 @@ def test_ack_timer_of_a_requester_that_waits(packet_pair, packet_wire, clock, mo
     monkeypatch.setattr(left.hca.clock, "_call_later", counted)
     for _ in range(10):
         clock.advance(timeout)
-        lifecycle.run(left.hca)
+        left.function.run()
     assert channel.sender.state == QpState.RTS
     assert left.hca.qps.get(channel.sender.qpn).connection.requester.is_stuck

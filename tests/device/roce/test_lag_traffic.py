@@ -3,7 +3,6 @@
 import pytest
 from helpers.device.boards import BOARD_GUID, Bonded
 
-from emu.device.engine import lifecycle
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.framing import Framer, RoceHeaders
 from emu.device.port.packet import OPS, Packet
@@ -13,6 +12,7 @@ from emu.driver.ethernet.sniffer import Sniffer
 from emu.driver.nodes.roce import set_address
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.gsi import Gsi
+from emu.driver.world.cable import set_link
 from emu.server.net.eth.switch import SegmentSwitch
 from layouts.enums import Op, QpType
 from layouts.wire.bth import PacketKind, Service
@@ -100,14 +100,14 @@ def test_traffic_goes_on_while_a_port_is_down(bonded, port):
     back = Channel(QpType.RC, bonded.peer, bonded.master)
     for each in (channel.sender, back.receiver):
         bonded.give_affinity(each, port)
-    lifecycle.set_link(bonded.functions[port - 1].hca, up=False)
+    set_link(bonded.functions[port - 1].hca, up=False)
     left = 3 - port
     bonded.modify_lag(left, left)
     for each in (channel, back):
         ways = moved(bonded, each)
         assert ways[port - 1] == (0, 0)
         assert min(ways[left - 1]) > 0
-    lifecycle.set_link(bonded.functions[port - 1].hca, up=True)
+    set_link(bonded.functions[port - 1].hca, up=True)
     bonded.modify_lag(1, 2)
     assert moved(bonded, channel)[port - 1][0] > 0
 
@@ -115,7 +115,7 @@ def test_traffic_goes_on_while_a_port_is_down(bonded, port):
 def test_what_is_lost_before_the_map_changes_is_repeated(bonded, clock):
     channel = Channel(QpType.RC, bonded.master, bonded.peer)
     bonded.give_affinity(channel.sender, 2)
-    lifecycle.set_link(bonded.functions[1].hca, up=False)
+    set_link(bonded.functions[1].hca, up=False)
     source, target = channel.left.region(len(TEXT)), channel.right.region(len(TEXT))
     source.write(TEXT)
     channel.write((target.key, target.va), source.sge())
@@ -129,9 +129,9 @@ def test_what_is_lost_before_the_map_changes_is_repeated(bonded, clock):
 
 def test_with_both_ports_down_nothing_leaves_and_one_is_enough(bonded):
     for function in bonded.functions[:2]:
-        lifecycle.set_link(function.hca, up=False)
+        set_link(function.hca, up=False)
     assert not bonded.master.hca.link.is_up
-    lifecycle.set_link(bonded.functions[1].hca, up=True)
+    set_link(bonded.functions[1].hca, up=True)
     assert bonded.master.hca.link.is_up
     assert not bonded.master.hca.nic_vport.is_up
 
@@ -171,7 +171,7 @@ def test_what_is_not_the_masters(bonded, how, caplog):
     if how == "no LAG of vPorts":
         bonded.master.driver.must(Op.DESTROY_VPORT_LAG)
     elif how == "port down":
-        lifecycle.set_link(bonded.functions[1].hca, up=False)
+        set_link(bonded.functions[1].hca, up=False)
     elif how == "too long":
         bonded.functions[1].hca.eth.admin_mtu = len(frame) - 1
     elif how == "the port's own GID":

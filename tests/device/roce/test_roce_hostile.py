@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.engine.eth import roce
-from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.roce_departures import MAX_HELD
 from emu.device.port.datagram import Datagram
 from emu.device.port.eth.frame import Frame
@@ -19,6 +18,7 @@ from emu.device.port.eth.roce.reading import network_header, seal, transport_hea
 from emu.device.port.packet import OPS, Packet
 from emu.driver.nodes.roce import MODEL, functions_on, ipv4, on_a_cable, on_one_segment
 from emu.driver.verbs.channels import Channel
+from emu.driver.world.cable import arrive
 from emu.driver.world.clock import HandClock
 from layouts.enums import QpState, QpType
 from layouts.rings.wqe import av

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce import reading
@@ -16,6 +15,7 @@ from emu.device.port.packet import OPS, Packet
 from emu.driver.nodes.roce import HOP_LIMIT, V1, V2, on_a_cable, on_one_segment, set_address
 from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.connect import connect
+from emu.driver.world.cable import arrive
 from emu.driver.world.clock import HandClock
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType
 from layouts.eth_enums import CqeRoceL3

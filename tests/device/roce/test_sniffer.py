@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS
 from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.frame import Frame
@@ -30,6 +29,7 @@ from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.sniffer import RX, TX, Sniffer
 from emu.driver.nodes.roce import on_a_cable, on_one_segment
 from emu.driver.verbs.channels import Channel
+from emu.driver.world.cable import arrive
 from layouts.enums import Op, Opcode, PortType, QpType, Status
 from layouts.eth_enums import FlowAction, FlowTableType, ReformatType, RqState
 from layouts.wire.bth import PacketKind

@@ -2,7 +2,6 @@
 
 import pytest
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
@@ -20,6 +19,7 @@ from emu.driver.keys.signatures import Crc, Dif, SignatureKey
 from emu.driver.keys.umr import INLINE, OFFSET, FastRegKey, MemoryWindow, umr
 from emu.driver.verbs.outcomes import settle
 from emu.driver.verbs.segments import data_segments
+from emu.driver.world.cable import arrive
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, Opcode, PortType, QpType
 from layouts.eth_enums import EthChecksum

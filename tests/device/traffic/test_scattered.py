@@ -7,7 +7,6 @@ counted in steps of a round.
 import pytest
 
 from emu.device.engine import lifecycle
-from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.steering import domain
 from emu.device.engine.mr.rights import PACKET_BYTES, TOO_FRAGMENTED, AccessError
 from emu.device.engine.rc import duplicates
@@ -32,6 +31,7 @@ from emu.driver.keys.by_command import indirect_key
 from emu.driver.nodes.roce import on_one_segment
 from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.gsi import joined
+from emu.driver.world.cable import arrive
 from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import AccessMode, CqeSyndrome, Op, Opcode, QpState, QpType
@@ -155,7 +155,7 @@ def full_of_steps(channel, packet_wire, most_steps):
     """Let everything happen, all packets of the wire in one round."""
     for _ in range(10_000):
         channel.left.hca.budget.begin()
-        busy = [lifecycle.run(node.hca) for node in (channel.left, channel.right)]
+        busy = [node.function.run() for node in (channel.left, channel.right)]
         if not packet_wire.run() and not any(busy):
             return max(most_steps(channel.left), most_steps(channel.right))
     raise AssertionError("it never ends")

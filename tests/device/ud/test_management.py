@@ -2,10 +2,10 @@
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.device.port.datagram import GSI_QKEY
 from emu.device.port.ib.port import SM_LID
 from emu.driver.verbs.gsi import GRH_BYTES, Gsi, joined
+from emu.driver.world.cable import set_link
 from layouts.enums import (
     CqeOpcode,
     EventType,
@@ -97,9 +97,9 @@ def test_reset_and_pulled_cable_end_memberships(gsis, pair, wire):
     for gsi, node in zip(gsis, pair, strict=True):
         join(gsi, node)
     pair[1].function.reset()
-    lifecycle.set_link(pair[0].hca, up=False)
+    set_link(pair[0].hca, up=False)
     assert not wire.sa.groups._groups[BROADCAST].members
-    lifecycle.set_link(pair[0].hca, up=True)
+    set_link(pair[0].hca, up=True)
     assert not is_member(gsis[0], pair[0])
 
 
@@ -232,28 +232,28 @@ def port_events(node, eqn):
 
 def test_cable_is_pulled_and_plugged_in_again(node):
     eqn = node.driver.create_eq(events=[EventType.PORT_CHANGE])
-    lifecycle.set_link(node.hca, up=True)
-    lifecycle.set_link(node.hca, up=False)
-    lifecycle.set_link(node.hca, up=False)
+    set_link(node.hca, up=True)
+    set_link(node.hca, up=False)
+    set_link(node.hca, up=False)
     assert port_events(node, eqn) == [(PortChange.DOWN, 1)]
     context = node.driver.must(Op.QUERY_HCA_VPORT_CONTEXT).hca_vport_context
     assert (context.vport_state, context.port_state) == (PortState.DOWN, PortState.DOWN)
     assert context.port_physical_state == PhysState.POLLING
     assert node.driver.must(Op.QUERY_VPORT_STATE).state == 0
-    lifecycle.set_link(node.hca, up=True)
+    set_link(node.hca, up=True)
     assert port_events(node, eqn) == [(PortChange.ACTIVE, 1)]
     context = node.driver.must(Op.QUERY_HCA_VPORT_CONTEXT).hca_vport_context
     assert (context.vport_state, context.lid) == (PortState.ACTIVE, node.lid)
 
 
 def test_nobody_hears_of_the_link_without_an_eq_for_it(node):
-    lifecycle.set_link(node.hca, up=False)
+    set_link(node.hca, up=False)
     assert node.driver.must(Op.QUERY_VPORT_STATE).state == 0
 
 
 def test_port_that_is_down_is_not_on_the_subnet(gsis, pair):
     one, two = pair
-    lifecycle.set_link(two.hca, up=False)
+    set_link(two.hca, up=False)
     _, records = gsis[0].ask_sa(GET_TABLE, SaAttr.NODE_REC, sa.node_rec)
     assert [record.lid for record in records] == [one.lid, SM_LID]
     sent = two.hca.vport.counters()

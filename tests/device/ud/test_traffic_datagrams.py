@@ -2,10 +2,10 @@
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.device.rounds.backlog import MAX_WAITING
 from emu.driver.verbs.channels import GRH_BYTES, QKEY, Channel
 from emu.driver.verbs.gsi import joined
+from emu.driver.world.cable import set_link
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType
 from layouts.rings.wqe import DATA, av
@@ -311,7 +311,7 @@ class TestWaiting:
     def frame(self, channel, packet_wire):
         """A datagram on its way."""
         channel.send(TEXT)
-        lifecycle.run(channel.left.hca)
+        channel.left.function.run()
         return packet_wire.frames.popleft()
 
     @pytest.fixture
@@ -335,15 +335,15 @@ class TestWaiting:
 
     def test_link_goes_down_meanwhile(self, channel, come):
         come()
-        lifecycle.set_link(channel.right.hca, up=False)
+        set_link(channel.right.hca, up=False)
         channel.right.hca.budget.begin()
         assert channel.received() == []
 
     def test_link_was_down(self, channel, come):
         """It is gone, and does not come when the link is up again."""
-        lifecycle.set_link(channel.right.hca, up=False)
+        set_link(channel.right.hca, up=False)
         come()
-        lifecycle.set_link(channel.right.hca, up=True)
+        set_link(channel.right.hca, up=True)
         channel.right.hca.budget.begin()
         assert channel.received() == []
 

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.driver.transport.fabric import STEP_NS, Fabric, port_events
 from emu.driver.verbs.connect import connect
+from emu.driver.world.cable import set_link
 from emu.server.net.fabric.address import FabricError, parse
 from emu.server.net.fabric.election import (
     ANSWER_NS,
@@ -211,7 +211,7 @@ def test_port_goes_down_with_the_fabric_and_comes_back(fabric, caplog):
 
 def test_port_that_was_down_before_stays_down(fabric):
     hub, member = fabric.join(), fabric.join()
-    lifecycle.set_link(member.node.hca, up=False)
+    set_link(member.node.hca, up=False)
     hub.leave()
     fabric.until(lambda: member.wire.is_hub)
     assert port_events(member.node) == [PortChange.DOWN, PortChange.CLIENT_REREG]
@@ -285,12 +285,12 @@ def test_cable_is_pulled_and_plugged_in_again(fabric, mine):
     one, two = fabric.join(), fabric.join()
     qp, _, region = linked(one, two, retry_count=1)
     pulled = one.node if mine else two.node
-    lifecycle.set_link(pulled.hca, up=False)
+    set_link(pulled.hca, up=False)
     qp.write((region.key, region.va), TEXT)
     (done,) = fabric.completions(qp)
     assert done.syndrome == CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
     assert not any(region.read())
-    lifecycle.set_link(pulled.hca, up=True)
+    set_link(pulled.hca, up=True)
     assert port_events(pulled) == [PortChange.DOWN, PortChange.ACTIVE]
     assert passes(fabric, one, two)
 

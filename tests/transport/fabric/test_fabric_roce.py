@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from emu.device.engine import lifecycle
 from emu.device.faults.link import PlannedLink
 from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
@@ -68,7 +67,7 @@ class Lab:
         while not (found := condition()):
             assert time.monotonic() < end, "the condition does not become true"
             self.loop.budget.begin()
-            busy = [lifecycle.run(one.function.hca) for one in self.processes]
+            busy = [one.function.run() for one in self.processes]
             self.loop.step(0 if any(busy) else STEP_NS)
         return found
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.rx_credits import MAX_UNCONFIRMED_PACKETS, POLL_NS, emptiest
 from emu.device.faults.link import PlannedLink
 from emu.device.port.eth.frame import Frame
@@ -16,6 +15,7 @@ from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_t
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.nodes.roce import on_one_segment
+from emu.driver.world.cable import arrive
 from emu.driver.world.tap_wire import TapWire
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.link.direction import LinkDirection

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.eth.receive import arrive
-from emu.device.engine.lifecycle import set_link
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.models import MODELS
@@ -21,6 +19,7 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import UDP, EthPacket, ones_complement_sum
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.world.cable import arrive, set_link
 from layouts.enums import Op, RegId, Status
 from layouts.eth_enums import CountersGroup, CqeChecked, ModifyRq, RqState
 from layouts.regs import port_counters, port_regs, reg

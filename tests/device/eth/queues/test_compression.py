@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
@@ -27,6 +26,7 @@ from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.nodes.roce import on_one_segment
+from emu.driver.world.cable import arrive
 from layouts.enums import (
     CompressionLayout,
     CqeFormat,

@@ -3,7 +3,6 @@
 import pytest
 
 from emu.device.engine import lifecycle
-from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.rx_credits import MANY, rx_credits
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
@@ -21,6 +20,7 @@ from emu.driver.ethernet.hairpin import (
 from emu.driver.ethernet.interfaces import create_direct_tir, create_tis
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.segments import PAGE
+from emu.driver.world.cable import arrive
 from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import ModifyRq, RqState, SqState
 

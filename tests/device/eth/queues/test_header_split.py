@@ -6,7 +6,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.models import LINKS
@@ -18,6 +17,7 @@ from emu.driver.ethernet.frames import MACS, TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.ethernet.split_queue import SplitQueue
+from emu.driver.world.cable import arrive
 from layouts.enums import CapMode, CapType, CqeOpcode, Op, PortType, Status
 from layouts.eth_enums import RqState, ShampoAlignment, ShampoMatch, WqType
 from layouts.function.eth_caps import shampo_cap

@@ -2,7 +2,6 @@
 
 import pytest
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.port.eth.frame import Frame
 from emu.driver.command.words import pack64
 from emu.driver.ethernet.flow_fields import to_tir
@@ -13,6 +12,7 @@ from emu.driver.ethernet.rings import sq_fields
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.keys import umr
+from emu.driver.world.cable import arrive
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, Status
 from layouts.eth_enums import SqState
 from layouts.memory.mkey import mkc

@@ -5,7 +5,6 @@ from struct import pack_into, unpack_from
 
 import pytest
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import segment, unsegmented
 from emu.driver.ethernet.flow_fields import to_tir
@@ -14,6 +13,7 @@ from emu.driver.ethernet.frames import UDP, EthPacket, checksum, ones_complement
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
+from emu.driver.world.cable import arrive
 from layouts.enums import CqeOpcode, Op, Status
 from layouts.eth_enums import PacketMerge, RqState
 from layouts.rings.eth_cqe import LRO_PSH, cqe_lro

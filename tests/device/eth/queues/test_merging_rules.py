@@ -8,7 +8,6 @@ from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import to_tir
@@ -17,6 +16,7 @@ from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.split_queue import SplitQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
+from emu.driver.world.cable import arrive
 from layouts.enums import PortType
 
 ACK, PSH, FIN, SYN, CWR, URG = 0x10, 0x08, 0x01, 0x02, 0x80, 0x20

@@ -2,7 +2,6 @@
 
 import pytest
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
@@ -10,6 +9,7 @@ from emu.driver.ethernet.frames import MACS
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
+from emu.driver.world.cable import arrive
 from layouts.enums import EventType
 from layouts.eth_enums import RqState, SqState, WqType
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
@@ -23,6 +22,7 @@ from emu.driver.ethernet.interfaces import (
 from emu.driver.ethernet.split_queue import SplitQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.verbs.completions import CompletionQueue
+from emu.driver.world.cable import arrive
 from layouts.enums import Op, PortType
 from layouts.eth_enums import RqState
 

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.rx_credits import rx_credits
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import to_tir
@@ -13,6 +12,7 @@ from emu.driver.ethernet.frames import MACS, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.rings import rq_fields
 from emu.driver.ethernet.striding_queue import StridingQueue
+from emu.driver.world.cable import arrive
 from layouts.enums import CqeOpcode, EventType, Op, Status
 from layouts.eth_enums import RqState, WqType
 

@@ -6,7 +6,6 @@ it: pages, ranges of one size, a frame and something behind it that nobody reads
 
 import pytest
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.port.eth.frame import Frame
 from emu.driver.command.words import pack64
 from emu.driver.ethernet.flow_fields import to_tir
@@ -16,6 +15,7 @@ from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.striding_queue import StridingQueue
 from emu.driver.keys import umr
+from emu.driver.world.cable import arrive
 from layouts.enums import AccessMode, CqeOpcode, Op, Opcode
 from layouts.memory.mkey import mkc
 from layouts.rings.wqe import DATA, KLM, NEXT, wqe_umr_ctrl_seg

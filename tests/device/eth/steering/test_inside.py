@@ -5,7 +5,6 @@ from helpers.net.tunnels import ADDRESSES, KINDS, tunnelled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.steering.fields import FIELDS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
@@ -21,6 +20,7 @@ from emu.driver.ethernet.interfaces import (
     rss,
 )
 from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.world.cable import arrive
 from layouts.eth_enums import CqeChecked, CqeHeader
 
 GRE = 47

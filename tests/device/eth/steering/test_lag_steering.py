@@ -3,7 +3,6 @@
 import pytest
 from helpers.device.boards import Bonded
 
-from emu.device.engine import lifecycle
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_tir
@@ -12,6 +11,7 @@ from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.sniffer import Sniffer
+from emu.driver.world.cable import set_link
 from layouts.enums import Op
 from layouts.eth_enums import FlowAction, FlowTableType
 
@@ -166,7 +166,7 @@ def test_what_no_table_sees(ends, what):
     if what == "too long":
         hca.eth.admin_mtu = 60
     elif what == "port down":
-        lifecycle.set_link(hca, up=False)
+        set_link(hca, up=False)
     elif what == "too short":
         one = Frame(one.data[:5])
     else:

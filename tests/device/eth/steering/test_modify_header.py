@@ -5,7 +5,6 @@ from helpers.random.packets import packets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.engine.eth.steering.domain import MAX_CHANGES
 from emu.device.engine.eth.steering.fields import FIELDS
 from emu.device.port.eth.checksum import verify
@@ -24,6 +23,7 @@ from emu.driver.ethernet.flow_fields import (
 from emu.driver.ethernet.frames import TCP, UDP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.world.cable import arrive
 from layouts.enums import Op, Status
 from layouts.eth_enums import CqeChecked, FlowTableType, ModifyField, SetFte
 from layouts.steering.flow_match import fte_match_param

@@ -2,7 +2,6 @@
 
 import pytest
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
@@ -13,6 +12,7 @@ from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.hairpin import HairpinPair
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
+from emu.driver.world.cable import arrive
 from layouts.enums import Opcode, PortType
 from layouts.eth_enums import EthChecksum, FlowTableType, ModifyField
 

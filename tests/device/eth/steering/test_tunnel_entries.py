@@ -4,7 +4,6 @@ from struct import pack
 
 import pytest
 
-from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS
 from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.frame import Frame
@@ -23,6 +22,7 @@ from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, UDP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.world.cable import arrive
 from layouts.enums import Op, Opcode, PortType, Status
 from layouts.eth_enums import EthChecksum, FlowAction, FlowTableType, ModifyField, ReformatType
 from layouts.steering.flow_match import fte_match_param
