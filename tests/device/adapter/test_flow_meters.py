@@ -15,7 +15,6 @@ from helpers.device.meters import (
 from helpers.device.snapshot import snapshot
 from helpers.device.switches import UPLINK, Switch
 
-from emu.device.engine.eth.steering.domain import MAX_METERS
 from emu.device.objects.eth.flow_meter import FlowMeter, FlowMeterAso
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import entry_fields, match_misc, to_table, to_vport
@@ -30,6 +29,8 @@ RED, YELLOW, GREEN, UNDEFINED = MeterColor
 FRAME = EthPacket(payload=bytes(146)).frame()
 LENGTH = 200
 MISC_2 = 1 << 3
+MAX_METERS = 8
+"""How many meters one packet may pass, as emu/device/engine/eth/README.md says."""
 SECOND_NS = 1_000_000_000
 EXECUTE = FlowAction.EXECUTE_ASO
 AT_1_KBYTE = (1, 20)

@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 from helpers.device.switches import UPLINK, Switch
 
-from emu.device.engine.eth.steering.domain import FIELDS_PER_DESTINATION, MAX_TABLES
 from emu.device.objects.eth.flow import DECISIONS, FlowEntry
 from emu.device.port.eth.headers import parse
 from emu.device.rounds.budget import POLL_BUDGET
@@ -43,6 +42,10 @@ TABLES, CHANGES, PACKETS, MSS = 15, 32, 300, 100
 ONE_PACKET = 1024
 """Steps of a packet's changes, at most; the round ends behind it."""
 GROUPS, FIELDS = 100, 8
+MAX_TABLES = 256
+"""How many tables one packet visits before it is lost."""
+FIELDS_PER_DESTINATION = 4
+"""What a destination is charged at least, in fields read of a packet."""
 VXLAN = bytes.fromhex(
     "020000000001 020000000002 0800 4500 0000 0000 0000 4011 0000 0a000001 0a000002"
     "0000 12b5 0000 0000 08000000 00424200"

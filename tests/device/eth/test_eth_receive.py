@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from emu.device.engine.eth import receive
 from emu.device.engine.eth.rx_credits import MANY, rx_credits
-from emu.device.engine.mr.special_keys import RESERVED_LKEY
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
 from emu.device.port.eth.plain import plain
@@ -137,7 +136,7 @@ def test_by_the_reserved_lkey(hca, node, counter, lead, rlky):
     rq = ReceiveQueue(node, log_stride=4, counter_set_id=counter, rlky=rlky)
     lead(rq.rqn)
     (address,) = node.memory.pages(4096)
-    rq.post((2048, RESERVED_LKEY, address))
+    rq.post((2048, node.driver.must(Op.QUERY_SPECIAL_CONTEXTS).resd_lkey, address))
     arrive(hca, Frame(ARP))
     (done,) = rq.cq.drain()
     assert done.syndrome == (0 if rlky else CqeSyndrome.LOCAL_PROT_ERR)

@@ -7,7 +7,6 @@ from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.mr.special_keys import RESERVED_LKEY
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import MAX_BYTES
 from emu.device.port.eth.plain import plain
@@ -75,7 +74,8 @@ def test_by_the_reserved_lkey(node, driver, sent):
     (address,) = node.memory.pages(PAGE)
     frame = EthPacket(payload=bytes(range(200))).frame()
     node.memory.write(address + 16, frame[16:])
-    sq.send((len(frame) - 16, RESERVED_LKEY, address + 16), headers=frame[:16])
+    key = driver.must(Op.QUERY_SPECIAL_CONTEXTS).resd_lkey
+    sq.send((len(frame) - 16, key, address + 16), headers=frame[:16])
     assert data_of(sent()) == [frame]
 
 
@@ -289,6 +289,7 @@ LOCAL_QP_OP, LOCAL_LENGTH, LOCAL_PROT = (
     CqeSyndrome.LOCAL_QP_OP_ERR, CqeSyndrome.LOCAL_LENGTH_ERR, CqeSyndrome.LOCAL_PROT_ERR,
 )  # fmt: skip
 TCP_HEADER = EthPacket(payload=b"").frame()
+RESERVED = "the reserved lkey"
 
 
 @pytest.mark.hostile
@@ -302,7 +303,7 @@ TCP_HEADER = EthPacket(payload=b"").frame()
         ({"sges": [(40000, None, 0), (40000, None, 0)]}, LOCAL_LENGTH),
         ({"sges": [(MAX_BYTES, None, 0), b"x"]}, LOCAL_LENGTH),
         ({"sges": [(60, 0x100, 0)]}, LOCAL_PROT),
-        ({"sges": [(60, RESERVED_LKEY, 0)]}, LOCAL_PROT),
+        ({"sges": [(60, RESERVED, 0)]}, LOCAL_PROT),
         ({"sges": [(60, None, 1 << 40)]}, LOCAL_PROT),
         ({"sges": [(60, None, 1 << 18)]}, LOCAL_PROT),
         ({"sges": [(1 << 31 | 200).to_bytes(4, "big")]}, None),
@@ -327,9 +328,11 @@ TCP_HEADER = EthPacket(payload=b"").frame()
 def test_bad_request(node, sq, region, sent, request_, syndrome):
     """Completes in error, and nothing of it leaves; the next one waits for the driver."""
     options = dict(request_)
+    reserved = node.driver.must(Op.QUERY_SPECIAL_CONTEXTS).resd_lkey
+    keys = {None: region.key, RESERVED: reserved}
     sges = [
         sge if isinstance(sge, bytes)
-        else (sge[0], region.key if sge[1] is None else sge[1], region.va + sge[2])
+        else (sge[0], keys.get(sge[1], sge[1]), region.va + sge[2])
         for sge in options.pop("sges")
     ]  # fmt: skip
     if syndrome is None:  # an inline segment that leaves the WQE

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from emu.device.engine.mr.special_keys import NULL_MKEY
 from emu.driver.command.words import pack64
 from emu.driver.keys.by_command import dma_key, indirect_key
 from emu.driver.keys.umr import LEN, MTT_ALL, OFFSET, PAGE_SIZE, PAGE_SIZE_5, FastRegKey, umr
@@ -168,7 +167,8 @@ class TestWholeAddressSpace:
     def test_child_at_the_end_of_it(self, node, qps, key, everything, region, room, stride):
         """Filled with entries that say "absent", a child in the midst of them."""
         at = self.ENTRIES - self.UMR
-        absent = [(0, NULL_MKEY, n * stride) for n in range(at, self.ENTRIES)]
+        null = node.driver.must(Op.QUERY_SPECIAL_CONTEXTS).null_mkey
+        absent = [(0, null, n * stride) for n in range(at, self.ENTRIES)]
         self.fill(node, qps[1], key, everything, at, absent)
         settle(node)
         held = node.hca.ledger.accounts["mkey"]

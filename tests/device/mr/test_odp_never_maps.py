@@ -8,7 +8,6 @@ import logging
 import pytest
 from helpers.device.paging import IN_BOTH_SCHEMES
 
-from emu.device.engine.mr.page_faults import MAX_RESUMES
 from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.driver.keys.paging import PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
@@ -17,6 +16,8 @@ from layouts.enums import Op, QpType, Status
 
 RC = QpType.RC
 MILLISECOND = 1_000_000
+MAX_RESUMES = 1000
+"""How often the same fault is resumed before the log says so once."""
 
 pytestmark = [pytest.mark.hostile, pytest.mark.usefixtures("scheme"), IN_BOTH_SCHEMES]
 

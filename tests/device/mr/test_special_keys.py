@@ -5,13 +5,14 @@ The null key's tests stand with on-demand paging.
 
 import pytest
 
-from emu.device.engine.mr.special_keys import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
 from emu.device.objects.memory.mkey import FIRST_MKEY_INDEX
 from emu.driver.keys.umr import MemoryWindow
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, Op, QpType, Status
 
 PAGE = 4096
+NULL_MKEY, DUMP_FILL_MKEY, RESERVED_LKEY = 0x200, 0x300, 0x400
+"""What QUERY_SPECIAL_CONTEXTS answers where the adapter has all three."""
 TEXT = bytes(range(1, 251)) * 40
 PROT, REMOTE = CqeSyndrome.LOCAL_PROT_ERR, CqeSyndrome.REMOTE_ACCESS_ERR
 SERVICES = (QpType.RC, QpType.UC, QpType.UD, QpType.XRC)

@@ -1,10 +1,9 @@
 """DC: initiators that send to any target, what targets take, and streams that fail alone."""
 
 import pytest
+from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS
 from helpers.device.refusals import missing
 
-from emu.device.engine.qp.transitions import DCI_STREAM_CHANNEL_ID, QOS_QUEUE_GROUP_ID
-from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.nodes.roce import on_one_segment
@@ -17,6 +16,8 @@ from layouts.enums import CqeOpcode, CqeSyndrome, CqStatus, EventType, Op, QpSta
 from layouts.objects.qp import qpc_ext
 
 MIB = 1 << 20
+DCI_STREAM_CHANNEL_ID, QOS_QUEUE_GROUP_ID = 1 << 0, 1 << 1
+"""Bits of opt_param_mask_95_32 (rdma-core, providers/mlx5/mlx5_ifc.h)."""
 TEXT = bytes(range(256)) * 16
 
 

@@ -6,8 +6,8 @@ again alone.
 """
 
 import pytest
+from helpers.device.ibta import RNR_NAK_NS
 
-from emu.device.engine.rc.timers import RNR_NAK_NS
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.dynamic import Initiator, Target
 from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType

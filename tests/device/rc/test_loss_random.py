@@ -8,12 +8,12 @@ retries allow.
 from typing import NamedTuple
 
 import pytest
+from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS
 from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.engine.rc.packets.connection import connection_of
-from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.driver.nodes.packet_wire import PacketWire
 from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.channels import Channel

@@ -1,10 +1,9 @@
 """What a lost or late packet costs a reliable connection: packets, and simulated time."""
 
 import pytest
+from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS
 from helpers.device.links import World, roce
 
-from emu.device.engine.rc.packets.round_trip import MIN_NS
-from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.port.ib.framing import parse
 from emu.driver.verbs.channels import Channel
 from emu.server.service.fault_options import FaultOptions
@@ -15,6 +14,8 @@ from layouts.wire.bth import PacketKind
 CODE = 14
 TIMEOUT = 4 * (ACK_TIMEOUT_UNIT_NS << CODE)
 MTU, MS = 1024, 1_000_000
+MIN_NS = 10 * MS
+"""How soon a requester sends again by what it has measured, at the earliest."""
 PACKETS = 20
 READS = 16
 """How many a queue pair may have open, on either side."""

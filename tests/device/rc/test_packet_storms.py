@@ -8,11 +8,11 @@ import contextlib
 from random import Random
 
 import pytest
+from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.port.ib.framing import parse
 from emu.device.port.packet import BadPacketError
 from emu.driver.nodes.packet_wire import PacketWire

@@ -8,10 +8,9 @@ import random
 
 import pytest
 from helpers.device.forging import OPERANDS, request, response
+from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 
 from emu.device.engine.rc.packets import intake
-from emu.device.engine.rc.packets.requester import WINDOW_PACKETS
-from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.port import counts
 from emu.device.port.ib.framing import parse
 from emu.device.port.packet import OPS
@@ -28,6 +27,8 @@ TIMEOUT = 4 * (ACK_TIMEOUT_UNIT_NS << 10)
 SIZE = 1 << 16
 TEXT = random.Random(2).randbytes(SIZE)
 IMM = 0x5566_7788
+WINDOW_PACKETS = 128
+"""How many packets are sent before the first is acknowledged."""
 
 
 def sizes(mtu):

@@ -2,9 +2,8 @@
 
 import pytest
 from helpers.device.forging import response
+from helpers.device.ibta import RNR_NAK_NS
 
-from emu.device.engine.rc.packets.requester import WINDOW_PACKETS
-from emu.device.engine.rc.timers import RNR_NAK_NS
 from emu.device.port.ib.framing import parse
 from emu.device.port.recovery import LossRecovery
 from emu.driver.keys.by_command import indirect_key
@@ -15,6 +14,10 @@ from layouts.wire import bth
 from layouts.wire.bth import PacketKind
 
 MTU, PSN = 256, 0x10
+WINDOW_PACKETS = 128
+"""How many packets are sent before the first is acknowledged."""
+MIN_NS = 10_000_000
+"""How soon a requester sends again by what it has measured, at the earliest."""
 SIZE = 1 << 16
 TEXT = bytes(range(256)) * (SIZE // 256)
 RNR, GAP = bth.KIND_RNR | 9, bth.KIND_NAK

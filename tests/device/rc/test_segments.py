@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from emu.device.engine.mr.rights import PACKET_BYTES
 from emu.device.rounds.budget import POLL_BUDGET, STEPS_PER_ACCESS
 from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.paging import PagedRegion, Pager
@@ -27,6 +26,8 @@ pytestmark = pytest.mark.hostile
 
 A_ROUND = POLL_BUDGET + STEPS_PER_ACCESS
 """What a round may cost: what it begins, and one access that has begun by then."""
+PACKET_BYTES = 4096 + 64
+"""The largest MTU, and headers: a list of single bytes costs a step for each."""
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import random
 
 import pytest
 from helpers.device.forging import request, response
+from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.port.ib.framing import frames_of, is_train, parse, parse_train
 from emu.device.port.packet import BadPacketError
 from emu.device.port.train import MAX_PACKETS, TRAIN_PACKETS

@@ -4,6 +4,7 @@ Work is counted, in entries translated, packets sent and packets kept.
 """
 
 import pytest
+from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS
 
 from emu.device.engine import lifecycle
 from emu.device.engine.mr import access as memory
@@ -12,7 +13,6 @@ from emu.device.engine.mr.entries import page_runs
 from emu.device.engine.rc.packets import responder
 from emu.device.engine.rc.packets.responder import PAGE_TIMEOUT_NS, UC_PAGE_TIMEOUT_NS
 from emu.device.engine.rc.remote import MAP_AHEAD_BYTES
-from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.rounds.sizes import PACKETS_PER_POLL
 from emu.device.state import held
 from emu.driver.command.words import pack64

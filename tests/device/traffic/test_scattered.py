@@ -5,12 +5,12 @@ counted in steps of a round.
 """
 
 import pytest
+from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS
 
 from emu.device.engine import lifecycle
 from emu.device.engine.eth.steering import domain
 from emu.device.engine.mr.rights import PACKET_BYTES, TOO_FRAGMENTED, AccessError
 from emu.device.engine.rc import duplicates
-from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.device.rounds.budget import (

@@ -1,8 +1,8 @@
 """Receivers that are not ready and peers that do not answer, by a clock moved by hand."""
 
 import pytest
+from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 
-from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from layouts.enums import CqeSyndrome, QpState, QpType

@@ -2,7 +2,6 @@
 
 import pytest
 
-from emu.device.engine.mr.special_keys import RESERVED_LKEY
 from emu.device.models import LINKS
 from emu.device.port.eth.headers import ETHERNET_BYTES
 from emu.device.port.eth.port import MAX_MTU
@@ -148,13 +147,15 @@ def test_what_is_before_a_bad_segment_has_left(sq, put, sent):
     [
         ([], CqeSyndrome.LOCAL_QP_OP_ERR),
         ([bytes(13)], CqeSyndrome.LOCAL_QP_OP_ERR),
-        ([(0, RESERVED_LKEY, 0)], CqeSyndrome.LOCAL_LENGTH_ERR),
-        ([(1 << 20, RESERVED_LKEY, 0)], CqeSyndrome.LOCAL_LENGTH_ERR),
+        ([0], CqeSyndrome.LOCAL_LENGTH_ERR),
+        ([1 << 20], CqeSyndrome.LOCAL_LENGTH_ERR),
         ([b""], CqeSyndrome.LOCAL_LENGTH_ERR),
     ],
 )
-def test_segments_that_make_no_frame(sq, put, sent, segments, syndrome):
-    sq.send(*segments, opcode=MPW)
+def test_segments_that_make_no_frame(driver, sq, put, sent, segments, syndrome):
+    """A number stands for so many bytes by the reserved lkey."""
+    key = driver.must(Op.QUERY_SPECIAL_CONTEXTS).resd_lkey
+    sq.send(*[(one, key, 0) if isinstance(one, int) else one for one in segments], opcode=MPW)
     assert sent() == []
     assert failed(sq) == (CqeOpcode.REQ_ERR, syndrome)
 
