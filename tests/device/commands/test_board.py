@@ -2,9 +2,6 @@
 
 import pytest
 
-from emu.device.adapter.board import UNITS_PER_DEGREE
-from emu.device.engine.events import board
-from emu.device.engine.events.board import PCI_POWER_CHANGE, ModuleStatus
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.models import LINKS, MODELS
@@ -15,6 +12,10 @@ from layouts.rings.eqe import eqe_port_module, eqe_temp_warning
 
 BOTH = [LINKS["connectx6"][link] for link in (PortType.IB, PortType.ETH)]
 ASIC, MODULE = 0, 64
+PLUGGED, UNPLUGGED = 1, 2
+"""core/lib/events.h: port_module_event_status_type."""
+PCI_POWER_CHANGE = 5
+"""device.h: MLX5_GENERAL_SUBTYPE_PCI_POWER_CHANGE_EVENT."""
 ALL = (EventType.PORT_MODULE_EVENT, EventType.TEMP_WARN_EVENT, EventType.GENERAL_EVENT)
 
 
@@ -41,9 +42,16 @@ def mtmp(driver, sensor, **fields):
     return driver.read_register(RegId.MTMP, module_regs.mtmp_reg, sensor_index=sensor, **fields)
 
 
+def warm(function, celsius):
+    """A plan sets the chip's temperature."""
+    injector = Injector(function)
+    function.use_faults(injector)
+    injector.load(load(f'[[rule]]\npoint="load"\naction="temperature"\ncelsius={celsius}'))
+
+
 def statuses(found):
     return [
-        ModuleStatus(eqe_port_module.view(data).module_status)
+        eqe_port_module.view(data).module_status
         for kind, _, data in found
         if kind is EventType.PORT_MODULE_EVENT
     ]
@@ -53,7 +61,7 @@ def test_each_boot_tells_of_cable_and_power(events):
     cable, power = events(*ALL)()
     assert cable[0] is EventType.PORT_MODULE_EVENT
     module = eqe_port_module.view(cable[2])
-    assert (module.module, module.module_status) == (0, ModuleStatus.PLUGGED)
+    assert (module.module, module.module_status) == (0, PLUGGED)
     assert power[:2] == (EventType.GENERAL_EVENT, PCI_POWER_CHANGE)
 
 
@@ -66,7 +74,7 @@ def test_cable(events, driver, function):
     for up in (False, False, True):
         set_link(function.hca, up=up)
     assert statuses(found()) == [
-        ModuleStatus.PLUGGED, ModuleStatus.UNPLUGGED, ModuleStatus.PLUGGED,
+        PLUGGED, UNPLUGGED, PLUGGED,
     ]  # fmt: skip
 
 
@@ -100,8 +108,8 @@ class TestTemperature:
         assert driver.write_register(RegId.MTMP, view, 1).status == Status.BAD_PARAM_ERR
 
     def test_highest(self, driver, function):
-        board.warm(function.hca, 60 * UNITS_PER_DEGREE)
-        board.warm(function.hca, 40 * UNITS_PER_DEGREE)
+        warm(function, 60)
+        warm(function, 40)
         found = mtmp(driver, ASIC)
         assert (found.temperature, found.max_temperature) == (320, 480)
         assert mtmp(driver, ASIC, mtr=1).max_temperature == 320
@@ -110,14 +118,12 @@ class TestTemperature:
     def test_too_hot(self, driver, function, events):
         """The effect of a plan; the driver hears of it once."""
         found = events(EventType.TEMP_WARN_EVENT)
-        injector = Injector(function)
-        function.use_faults(injector)
-        injector.load(load('[[rule]]\npoint="load"\naction="temperature"\ncelsius=110'))
+        warm(function, 110)
         ((kind, _, data),) = found()
         assert kind is EventType.TEMP_WARN_EVENT
         assert eqe_temp_warning.view(data).sensor_warning_lsb == 1
         assert mtmp(driver, ASIC).temperature == 880
-        board.warm(function.hca, 106 * UNITS_PER_DEGREE)
+        warm(function, 106)
         assert found() == []
 
 

@@ -1,10 +1,10 @@
 """Counter sets of queue pairs, and the vnic diagnostics."""
 
 import pytest
+from helpers.device.port_events import port_event_queue
 from helpers.device.refusals import missing
 
-from emu.device.engine.events import eq as eq_engine
-from layouts.enums import EventType, Op, Status
+from layouts.enums import Op, Status
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def test_every_set_fits_into_the_contexts_eight_bits(driver, refused):
 
 def test_diagnostics_tell_overruns_of_both_kinds(driver, function):
     """devlink health diagnose shows these (core/diag/reporter_vnic.c)."""
-    asynchronous = driver.create_eq(log_size=2, events=[EventType.PORT_CHANGE])
+    asynchronous = port_event_queue(driver, function, log_size=2)
     completion = function.hca.eqs.get(driver.create_eq(log_size=2))
     for _ in range(6):
-        eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, bytes(8))
+        asynchronous.raise_one()
     completion.overruns = 7
-    assert function.hca.eqs.get(asynchronous).overruns == 2
+    assert function.hca.eqs.get(asynchronous.eqn).overruns == 2
     env = driver.must(Op.QUERY_VNIC_ENV).vport_env
     assert (env.async_eq_overrun, env.comp_eq_overrun) == (2, 7)
 

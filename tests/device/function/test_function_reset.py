@@ -4,12 +4,12 @@ import logging
 
 import pytest
 
-from emu.device.engine.events import eq as eq_engine
 from emu.device.function.msix import MSIX_TABLE
 from emu.device.pci import Correctable
 from emu.device.state.hca import HcaOptions, HcaState
 from emu.driver.command.bar import MEMORY_SPACE, enable
 from emu.driver.verbs.parts import Parts
+from emu.driver.world.cable import set_link
 from layouts.enums import CapMask1, EventType, NicInterface, Op, RegId
 from layouts.function.iseg import init_seg
 from layouts.regs import reg
@@ -57,7 +57,7 @@ def reset(request):
     return reset_and_enable
 
 
-def test_no_object_survives(driver, function, reset):
+def test_no_object_survives(driver, function, irqs, reset):
     pdn = driver.alloc_pd()
     cqn = driver.create_cq(driver.create_eq(events=[EventType.PORT_CHANGE]))
     qpn = driver.create_qp(pdn, cqn)
@@ -67,7 +67,12 @@ def test_no_object_survives(driver, function, reset):
     assert not any(function.hca.tables)
     assert len(function.hca.fwpages) == 0
     assert function.hca.state is HcaState.DISABLED
-    assert not eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, bytes(8))
+    enable(function)
+    irqs.fired.clear()
+    before = driver.memory.contents()
+    set_link(function.hca, up=False)
+    assert driver.memory.contents() == before
+    assert irqs.fired == []
 
 
 def test_flushing_queue_pair_stops(driver, function, reset, clock):

@@ -4,18 +4,17 @@ import pytest
 from helpers.device.snapshot import snapshot
 
 from emu.device.cmdif.registry import COMMANDS
-from emu.device.engine.events import eq as eq_engine
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions, HcaState
 from emu.driver.verbs.parts import Parts
+from emu.driver.world.cable import set_link
 from emu.driver.world.interrupts import IrqList
 from firmware_cmds import TABLE
 from layouts.enums import (
     CapMode,
     CapType,
     DeliveryStat,
-    EventType,
     NicInterface,
     Op,
     QpState,
@@ -174,7 +173,7 @@ def test_after_a_hurried_teardown_nothing_is_touched(
     before = driver.memory.contents()
     queue.arm()
     driver.bar.write(driver.uar * 4096 + 0x800, (ringing << 8).to_bytes(8, "big"))
-    assert not eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, bytes(8))
+    set_link(function.hca, up=False)
     clock.advance(1_000_000_000)
     driver.bar.settle()
     assert driver.memory.contents() == before

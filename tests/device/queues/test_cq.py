@@ -3,8 +3,8 @@
 import pytest
 from helpers.device.refusals import missing
 
-from emu.device.engine.events import eq as eq_engine
 from emu.driver.command.words import pack64
+from emu.driver.world.cable import set_link
 from layouts.enums import EventType, Op, Status
 
 
@@ -70,7 +70,8 @@ def test_refused_eq_keeps_its_events(driver, function, refused):
     eqn = driver.create_eq(events=[EventType.PORT_CHANGE])
     driver.create_cq(eqn)
     refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_EQ, eq_number=eqn)
-    assert eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, bytes(8))
+    set_link(function.hca, up=False)
+    assert [entry.type for entry in driver.eqs[eqn].drain()] == [EventType.PORT_CHANGE]
 
 
 @pytest.mark.parametrize(
