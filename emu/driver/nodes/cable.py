@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from emu.device.engine.eth.roce import arrive_train
 from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.wire import NO_LIMIT
 from emu.device.ports import Buffer, CarryTrain
 from emu.device.state.hca import Hca
+from emu.driver.world.cable import arrive, arrive_train
 from emu.driver.world.clock import HandClock
 
 
@@ -103,7 +103,7 @@ class Cable:
             for data in source.tap(frame.data):
                 for cable in self.cables:
                     if cable is not source and cable.hca is not None:
-                        cable.hca.switch.receive(replace(frame, data=data))
+                        arrive(cable.hca, replace(frame, data=data))
         for cable in self.cables:
             callbacks, cable.waiting = cable.waiting, []
             for callback in callbacks:

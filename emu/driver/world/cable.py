@@ -1,8 +1,9 @@
-"""Cable of a function's port: plugged, pulled, and frames that come by it."""
+"""Cable of a function's port: plugged, pulled, and frames and trains that come by it."""
 
 from __future__ import annotations
 
 from emu.device.engine import lifecycle
+from emu.device.engine.eth import roce
 from emu.device.port.eth.frame import Frame
 from emu.device.state.hca import Hca
 
@@ -13,6 +14,14 @@ def arrive(hca: Hca, frame: Frame) -> None:
     Never raises. A plain switch passes it to the function; a frame for a failed function is lost.
     """
     hca.switch.receive(frame)
+
+
+def arrive_train(hca: Hca, train: memoryview) -> None:
+    """Deliver a train of RoCE packets from the cable (``emu.device.port.train``).
+
+    Never raises: a malformed train is lost.
+    """
+    roce.arrive_train(hca, train)
 
 
 def set_link(hca: Hca, *, up: bool) -> None:

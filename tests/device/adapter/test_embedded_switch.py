@@ -4,10 +4,10 @@ import pytest
 from helpers.device.adapters import Member, made_with_switch
 from helpers.device.snapshot import snapshot
 
-from emu.device.engine.eth.receive import enqueue_damaged
+from emu.device.faults.injector import Injector
+from emu.device.faults.parser import load
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
-from emu.device.port.eth.fcs import Damaged
 from emu.device.port.eth.frame import Frame
 from emu.device.rounds.backlog import MAX_WAITING
 from emu.driver.command.bar import FunctionBar
@@ -30,7 +30,7 @@ from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_t
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.nodes.roce import ipv4, set_address
-from emu.driver.world.cable import set_link
+from emu.driver.world.cable import arrive, set_link
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.tap_wire import TapWire
 from layouts.enums import EventType, Op, PortChange, PortType, Status
@@ -421,13 +421,16 @@ def test_errors_of_the_cable_are_counted_once(manager, wire, fdb):
         received = manager.hca.switch.port_traffic()[1]
         return received.errors, received.fcs_errors
 
-    enqueue_damaged(manager.hca, Damaged(FRAME))
+    injector = Injector(manager.function)
+    manager.function.use_faults(injector)
+    injector.load(load('[[rule]]\npoint="frame.rx"\naction="damage"'))
+    arrive(manager.hca, Frame(FRAME))
     assert errors() == (1, 1)
     by_source(fdb, (MANAGER, to_vport(VPORT)))
     assert errors() == (1, 1)
     fdb.disconnect()
     assert errors() == (1, 1)
-    enqueue_damaged(manager.hca, Damaged(FRAME))
+    arrive(manager.hca, Frame(FRAME))
     assert errors() == (2, 2)
 
 

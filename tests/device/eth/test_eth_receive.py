@@ -3,17 +3,17 @@
 from dataclasses import replace
 
 import pytest
+from helpers.device.credits import credits_of
 from helpers.random.examples import examples
 from helpers.random.packets import packets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.eth import receive
-from emu.device.engine.eth.rx_credits import MANY, rx_credits
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
 from emu.device.port.eth.plain import plain
 from emu.device.port.eth.segment import unsegmented
+from emu.device.port.eth.wire import NO_LIMIT
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import STEPS_PER_DELIVERY
 from emu.driver.ethernet.buffers import Buffers
@@ -215,23 +215,23 @@ def test_a_checksum_that_is_filled_in_is_believed(hca, rq):
     assert right_sum(entry, frame)
 
 
-def test_room_for_frames(hca, node, lead, counter):
+def test_room_for_frames(hca, node, lead, counter, clock):
     """Of queues that a network interface has, and that are in use."""
-    assert rx_credits(hca) == MANY
+    assert credits_of(hca, clock) == NO_LIMIT
     ReceiveQueue(node, log_size=10, wq={"pd": 0})  # mlx5e's, which only drops
     small, large = ReceiveQueue(node, log_size=4), ReceiveQueue(node, log_size=6)
     lead(large.rqn)
     Buffers(small, count=2)
     buffers = Buffers(large, count=3)
-    assert rx_credits(hca) == MANY
+    assert credits_of(hca, clock) == NO_LIMIT
     arrive(hca, Frame(ARP))
-    assert rx_credits(hca) == 2
+    assert credits_of(hca, clock) == 2
     arrive(hca, Frame(ARP))
     arrive(hca, Frame(ARP))
-    assert rx_credits(hca) == 0
+    assert credits_of(hca, clock) == 0
     assert len(buffers.drain()) == 3
     large.modify(RqState.ERR)
-    assert rx_credits(hca) == MANY
+    assert credits_of(hca, clock) == NO_LIMIT
 
 
 def test_drop_queue_counts(hca, node, driver, counter, lead):
@@ -864,13 +864,15 @@ def many_queues(node, driver, td):
 
 @pytest.mark.unobserved("it counts the steps of rounds, of which observers take their part")
 @pytest.mark.hostile
-def test_copies_of_a_super_frame_are_bounded(hca, many_queues, monkeypatch):
-    monkeypatch.setattr(receive, "MAX_COPIES", 300)
+def test_copies_of_a_super_frame_are_bounded(hca, node, many_queues):
+    """2048 packets may be cut from one, over all queues that it goes to."""
+    packets, queues = 64, 2048 // 64
     header = EthPacket(payload=b"").frame()
-    arrive(hca, Frame(unsegmented(header, bytes(10000), 100), 100, checked=True))
+    arrive(hca, Frame(unsegmented(header, bytes(packets * 100), 100), 100, checked=True))
+    node.settle()
     counts = [len(rq.cq.drain()) for rq in many_queues]
-    assert counts == [100, 100, 100] + [0] * 61
-    assert hca.nic_vport.received.discards == 61 * 100
+    assert counts == [packets] * queues + [0] * (64 - queues)
+    assert hca.nic_vport.received.discards == (64 - queues) * packets
 
 
 @pytest.mark.hostile

@@ -2,7 +2,6 @@
 
 import pytest
 
-from emu.device.engine.eth import receive
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.containment import RESTART_NS
@@ -126,16 +125,24 @@ def test_shutdown_by_the_register(ends):
     assert not any(len(table) for table in right.function.hca.tables)
 
 
-def test_mistake_of_ours_stops_the_receiver_only(ends, monkeypatch, caplog, clock):
+class Mistaken:
+    """An injector of faults that has one of its own."""
+
+    is_gone = wants_packets = False
+
+    def show(self, point, frame):
+        raise ZeroDivisionError("a mistake")
+
+    def forget_objects(self):
+        """All of them are stopped."""
+
+
+def test_mistake_of_ours_stops_the_receiver_only(ends, caplog, clock):
     """Its link goes down, frames to it are lost, the sender goes on, and it starts anew."""
     left, right = ends
 
-    def mistaken(hca, frame):
-        raise ZeroDivisionError("a mistake")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(receive, "take", mistaken)
-        left.send()
+    right.function.hca.faults = Mistaken()
+    left.send()
     assert right.function.hca.has_failed
     assert not right.function.hca.nic_vport.is_up
     assert not left.function.hca.has_failed

@@ -5,8 +5,6 @@ from dataclasses import replace
 import pytest
 from helpers.device.links import MS, SIZE, TEXT, World, roce
 
-from emu.device.engine.eth import roce as roce_engine
-from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.models import LINKS
 from emu.device.port.eth.congestion import with_mark
 from emu.device.port.eth.frame import Frame
@@ -64,8 +62,7 @@ def notifications(world):
 
 
 def limited(qp, node):
-    hca_qp = node.hca.qps.get(qp.qpn)
-    return connection_of(node.hca, hca_qp).rate
+    return node.hca.qps.get(qp.qpn).connection.rate
 
 
 class TestMarks:
@@ -188,7 +185,8 @@ class TestReaction:
         frame = peer.roce.notification(receiver.ctx.primary_address_path, channel.sender.qpn)
         for _ in range(2000):
             world.clock.ns += 5000
-            assert roce_engine.take(hca, frame)
+            world.clock.budget.begin()
+            arrive(hca, Frame(frame))
         assert world.sender.counts["rp_cnp_handled"] == 2000
         assert limited(channel.sender, world.nodes[0]).rate == 1_000_000
         target = write(2000)
@@ -222,7 +220,7 @@ class TestReaction:
             node.driver.must(Op.MODIFY_CONG_STATUS, enable=0, **off)
         else:
             qp.state = QpState.RTR
-        assert roce_engine.take(node.hca, peer.hca.roce.notification(path, qp.handle))
+        arrive(node.hca, Frame(peer.hca.roce.notification(path, qp.handle)))
         assert world.sender.counts == {"rp_cnp_ignored": 1}
         assert world.sender.flows == 0
 
@@ -238,7 +236,7 @@ class TestReaction:
         else:
             world.nodes[0].driver.must(Op._2ERR_QP, qpn=qpn)
             assert hca.qps.get(qpn).state is QpState.ERR
-        assert roce_engine.take(hca, peer.roce.notification(path, qpn))
+        arrive(hca, Frame(peer.roce.notification(path, qpn)))
         assert world.sender.counts == {"rp_cnp_ignored": 1}
         assert world.sender.flows == 0
 

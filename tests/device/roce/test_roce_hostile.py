@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.device.engine.eth import roce
-from emu.device.engine.eth.roce_departures import MAX_HELD
 from emu.device.port.datagram import Datagram
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.framing import MAPPED_PREFIX as MAPPED
@@ -27,6 +25,8 @@ from layouts.wire.bth import AETH, BTH, RETH, PacketKind, Service
 pytestmark = pytest.mark.hostile
 
 STRANGER = bytes.fromhex("020000000099")
+MAX_HELD = 1024
+"""How many frames wait for a path that is full before the next ones are lost."""
 
 
 @pytest.fixture
@@ -318,8 +318,11 @@ def test_datagrams_to_a_gid_that_nobody_has():
 def test_a_frame_that_has_a_gid_and_the_port_by_chance(target):
     """It is for the network interface, and no RoCE frame that is damaged."""
     frame = target.node.mac + STRANGER + b"\x88\xb5" + bytes(10) + target.node.gids[1]
-    assert not roce.take(target.node.hca, frame + b"\x12\xb7" + bytes(60))
+    received = target.node.hca.nic_vport.received
+    target.take(frame + b"\x12\xb7" + bytes(60))
     assert not target.node.hca.roce.dropped
+    assert (received.packets, received.errors) == (1, 0)
+    assert target.node.hca.nic_vport.steering_discards == 1, "it has no queues"
 
 
 class TestAFullWay:

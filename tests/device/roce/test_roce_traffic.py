@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from emu.device.engine.eth import receive
-from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce import framing, reading
 from emu.device.rounds.backlog import MAX_WAITING
@@ -22,6 +20,7 @@ from emu.driver.nodes.roce import (
 from emu.driver.verbs.channels import GRH_BYTES, Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.gsi import Gsi
+from emu.driver.world.cable import arrive
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType, Status
 from layouts.eth_enums import CqeRoceL3
 from layouts.wire.bth import aeth, reth
@@ -330,9 +329,8 @@ def test_looped_frames_that_the_line_has_no_room_for(clock):
     hca = left.hca
     clock.budget.steps = clock.budget.limit + 1
     for _ in range(MAX_WAITING):
-        receive.enqueue(hca, Frame(bytes(60)))
+        arrive(hca, Frame(bytes(60)))
     (mac, *_) = hca.gids.macs
-    assert isinstance(hca.wire, RoceWire)
     hca.wire._deliver(hca, mac + bytes(60))
     assert hca.roce.dropped["queue full"] == 1
 

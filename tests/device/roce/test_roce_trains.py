@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.eth.roce import arrive_train
 from emu.device.port.eth.roce.reading import network_header, parse
 from emu.device.port.eth.roce.trains import frames_of, parse_train
 from emu.device.port.packet import BadPacketError
 from emu.driver.nodes.roce import on_a_cable
 from emu.driver.verbs.channels import Channel
+from emu.driver.world.cable import arrive_train
 from layouts.enums import QpState, QpType
 
 MTU = 1024

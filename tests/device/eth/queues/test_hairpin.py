@@ -1,12 +1,12 @@
 """Hairpin queues of one function: pairs, states, what passes, what is refused (core/transobj.c)."""
 
 import pytest
+from helpers.device.credits import credits_of
 
-from emu.device.engine import lifecycle
-from emu.device.engine.eth.rx_credits import MANY, rx_credits
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
+from emu.device.port.eth.wire import NO_LIMIT
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.hairpin import (
@@ -58,12 +58,12 @@ def through(hca, driver, eth_wire):
     return bring
 
 
-def test_a_packet_is_sent_on_as_it_is(pair, lead, through, hca):
+def test_a_packet_is_sent_on_as_it_is(pair, lead, through, hca, clock):
     lead(pair.rqn)
     tagged = EthPacket(tags=((0x8100, 5),)).frame()
     assert through(FRAME, tagged) == [FRAME, tagged]
     assert hca.nic_vport.sent.unicast.packets == 2
-    assert rx_credits(hca) == MANY
+    assert credits_of(hca, clock) == NO_LIMIT
 
 
 def test_a_packet_to_the_functions_own_address_leaves_as_well(pair, lead, through, hca):
@@ -207,12 +207,12 @@ def test_options_of_queues_that_tell_the_driver_do_nothing(driver, pair, lead, t
 
 
 @pytest.mark.hostile
-def test_a_loop_takes_turns(driver, td, pair, lead, hca, eth_wire):
+def test_a_loop_takes_turns(driver, td, pair, lead, function, hca, eth_wire):
     """A packet that comes back again and again: each turn of it is a bounded one."""
     lead(pair.rqn)
     arrive(hca, Frame(FRAME))
     for _ in range(100):
-        lifecycle.run(hca)
+        function.run()
         for frame in eth_wire.sent():
             arrive(hca, frame)
     assert hca.nic_vport.sent.unicast.packets <= 101

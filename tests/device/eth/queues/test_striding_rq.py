@@ -1,10 +1,10 @@
 """Striding receive queues: strides, fillers, states (core/en_rx.c: mlx5e_handle_rx_cqe_mpwrq)."""
 
 import pytest
+from helpers.device.credits import credits_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.eth.rx_credits import rx_credits
 from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.flows import Flows
@@ -220,12 +220,12 @@ def test_a_link_out_of_the_ring(hca, node, make):
     assert rq.query().state == ERR
 
 
-def test_room_for_frames(hca, make):
+def test_room_for_frames(hca, make, clock):
     """What pause frames tell the other side of a cable: frames, not requests."""
     rq = make(log_size=3, log_count=7, log_stride_size=11)
     rq.post_more(4)
     arrive(hca, Frame(frame_of(60)))
-    assert rx_credits(hca) == 3 * 128 + 127
+    assert credits_of(hca, clock) == 3 * 128 + 127
 
 
 @pytest.mark.parametrize("limits", [{"striding_rq": 0}])
