@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from emu.device.engine.eth.steering.criteria import Criteria
 from emu.device.engine.eth.steering.criteria import fields_of as fields_of_param
-from emu.device.engine.eth.steering.domain import MAX_DELIVERIES, MAX_GROUPS
+from emu.device.engine.eth.steering.domain import MAX_DELIVERIES, MAX_FIELDS, MAX_GROUPS
 from emu.device.engine.eth.steering.fields import FIELDS, cvlan_tag_alone
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import (
@@ -462,6 +462,24 @@ class TestWhatDriversRelyOn:
         decision = decide(steering, EthPacket())
         assert (decision.deliveries, decision.missed) == ((), True)
         steering.destroy_group(table.groups[0])
+        assert decide(steering, EthPacket()).deliveries == (("far", 0),)
+
+    def test_fields_that_are_read_of_a_packet_are_bounded(self, steering):
+        """Each group reads all that it matches, before it finds no entry."""
+        names = fields_of(EthPacket())
+        table = steering.create_table(1, 13, Miss.DEFAULT)
+        steering.groups.limit = steering.groups.numbers.limit = 1 << 14
+        first = steering.create_group(table, 0, 0, outer(**dict.fromkeys(names, 1)))
+        count = -(-MAX_FIELDS // first.criteria.cost)
+        assert count < MAX_GROUPS
+        for index in range(1, count):
+            steering.create_group(table, index, index, outer(**dict.fromkeys(names, 1)))
+        group = steering.create_group(table, count, count, {})
+        steering.create_entry(group, count, {}, to("far"))
+        steering.set_root(table)
+        decision = decide(steering, EthPacket())
+        assert (decision.deliveries, decision.missed) == ((), True)
+        steering.destroy_group(first)
         assert decide(steering, EthPacket()).deliveries == (("far", 0),)
 
     def test_room_of_kept_decisions_is_bounded(self, steering):
