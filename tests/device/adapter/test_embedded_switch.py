@@ -769,13 +769,13 @@ def test_a_reset_ends_the_tables(members, manager, wire, fdb):
     assert received(manager) == 1
 
 
-def test_trains_take_the_cable_while_no_table_decides(adapter, members, wire, fdb, monkeypatch):
+def test_trains_take_the_cable_while_no_table_decides(adapter, members, wire, fdb):
     """Where one does, each packet is a frame of its own; so it is for other functions, always."""
 
     def carry(pieces):
         return True
 
-    monkeypatch.setattr(wire, "train_to", lambda mac: carry)
+    wire.train_to = lambda mac: carry
     segments = [adapter.switch.segment_of(member.hca.vhca) for member in members]
     assert [segment.train_to(bytes(6)) for segment in segments] == [carry, None]
     fdb.set_root(fdb.table(0))

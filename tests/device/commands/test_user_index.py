@@ -77,13 +77,9 @@ def test_shared_queue_of_a_queue_pair(node, index, told):
         ({"user_index": 0x77, "user_index_equal_xrc_srqn": 1}, None),
     ],
 )
-def test_xrc_messages_name_the_shared_queue(node, entry, told, monkeypatch):
+def test_xrc_messages_name_the_shared_queue(node, entry, told):
     plain = node.driver.xrc_srq_fields
-
-    def fields(*args, **context):
-        return plain(*args, **context | entry)
-
-    monkeypatch.setattr(node.driver, "xrc_srq_fields", fields)
+    node.driver.xrc_srq_fields = lambda *args, **context: plain(*args, **context | entry)
     channel = Channel(QpType.XRC, node, node)
     channel.post_recv(node.region(64).sge())
     channel.send(b"message")

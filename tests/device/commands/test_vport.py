@@ -5,6 +5,7 @@ import pytest
 from emu.device.models import MODELS
 from emu.device.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES
 from emu.device.state.hca import HcaOptions
+from emu.server.net.ib.local import LocalFabric
 from layouts.enums import CapMask1, Op, PhysState, PortState, Status
 
 GUID = 0x0002_C903_00AB_CD01
@@ -39,10 +40,26 @@ def test_port_is_up_and_knows_who_it_is(driver):
     assert port.sm_lid
 
 
-def test_new_capabilities_are_told_to_the_subnet(driver, function, monkeypatch):
+class Watched(LocalFabric):
+    """A subnet that says which ports it has been told of."""
+
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.told = []
+
+    def port_changed(self, node):
+        self.told.append(node)
+        super().port_changed(node)
+
+
+@pytest.fixture
+def wire(clock):
+    return Watched(clock)
+
+
+def test_new_capabilities_are_told_to_the_subnet(driver, function, wire):
     """Managers and SRP's initiators look for them in the records of other guests' ports."""
-    told = []
-    monkeypatch.setattr(function.hca.wire, "port_changed", told.append)
+    wire.told.clear()
     for _ in range(2):
         driver.must(
             Op.MODIFY_HCA_VPORT_CONTEXT,
@@ -50,7 +67,7 @@ def test_new_capabilities_are_told_to_the_subnet(driver, function, monkeypatch):
                 "cap_mask1": CapMask1.SM, "cap_mask1_field_select": CapMask1.SM,
             },
         )  # fmt: skip
-    assert told == [function.hca]
+    assert wire.told == [function.hca]
 
 
 @pytest.mark.parametrize(("name", "has_smi"), [("connectx6", 1), ("connectx6-vf", 0)])

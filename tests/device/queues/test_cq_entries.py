@@ -2,8 +2,8 @@
 
 import pytest
 
-from emu.device.engine import lifecycle
-from emu.device.engine.events import cq as cq_engine
+from emu.device.rounds.budget import POLL_BUDGET
+from emu.device.rounds.costs import STEPS_PER_STOP
 from emu.driver.command.words import pack64
 from emu.driver.verbs.completions import SOLICITED_ONLY
 from emu.driver.verbs.connect import connect
@@ -73,15 +73,20 @@ def test_full_ring_and_not_one_entry_more(pair, queue):
     assert pair.node.events() == []
 
 
-def test_consumer_index_is_read_only_when_room_may_be_short(pair, queue, monkeypatch):
+def test_consumer_index_is_read_only_when_room_may_be_short(pair, queue, node):
     """Each completion would cost a read of the guest's memory."""
-    reads, record = [], cq_engine.record
-    monkeypatch.setattr(cq_engine, "record", lambda *args: reads.append(1) or record(*args))
+    reads = []
+
+    def look(address, _length, is_write):
+        if address == queue.record and not is_write:
+            reads.append(address)
+
+    node.memory.watch(look)
     pair.send(16)
     assert reads == []
     assert len(queue.drain()) == 16
     pair.send()
-    assert reads == [1]
+    assert len(reads) == 1
 
 
 @pytest.mark.parametrize("cqe_sz", [1, 2])
@@ -662,17 +667,19 @@ def test_data_segment_cannot_reach_the_ring(pair, queue, node):
 
 @pytest.mark.unobserved("it counts the steps of rounds, of which observers take their part")
 @pytest.mark.hostile
-def test_many_queue_pairs_of_a_queue_that_breaks(node, function, monkeypatch):
+def test_many_queue_pairs_of_a_queue_that_breaks(node, function):
     """A share of them stops in each round, and one that is destroyed meanwhile is left out."""
-    monkeypatch.setattr(lifecycle, "POLL_BUDGET", 100)
+    at_once = POLL_BUDGET // STEPS_PER_STOP + 1
     cq = node.completion_queue()
-    users = [node.queue_pair(cq=cq).init() for _ in range(40)]
+    users = [
+        node.queue_pair(cq=cq, log_sq_size=1, log_rq_size=1).init() for _ in range(3 * at_once)
+    ]
     node.hca.broken_cqs.append(node.hca.cqs.need(cq.cqn))
     inside, stopped = list(node.hca.qps), []
     for _ in range(2):
         assert function.run()
         stopped.append(sum(qp.state is QpState.ERR for qp in inside))
-    assert stopped == [7, 14]
+    assert stopped == [at_once, 2 * at_once]
     users.pop().destroy()  # it runs the function to its end
     assert all(qp.state is QpState.ERR for qp in users)
     assert not function.run()

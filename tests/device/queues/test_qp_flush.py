@@ -1,11 +1,11 @@
 """What becomes of requests when a queue pair stops: flush, drain, restart (IBTA 10.3.1)."""
 
-import pytest
+from itertools import chain
 
-from emu.device.cmdif.registry import COMMANDS
-from emu.device.engine.qp import flush as flushing
-from emu.device.engine.qp.flush import FIRST_FLUSH_POLL_NS, LAST_FLUSH_POLL_NS
-from emu.device.rounds.sizes import QUEUES_PER_ROUND
+import pytest
+from helpers.device.unawaited import begin, by_round
+
+from emu.device.rounds.sizes import FLUSHED_PER_POLL, QUEUES_PER_ROUND
 from emu.device.state import error_queue_poller
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
@@ -13,6 +13,8 @@ from emu.driver.verbs.segments import SIGNALED
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType, RqType
 
 FLUSHED = CqeSyndrome.WR_FLUSH_ERR
+FIRST_FLUSH_POLL_NS, LAST_FLUSH_POLL_NS = 1_000_000, 1_000_000_000
+"""How often a queue pair in ERR is looked at, first and after a long time."""
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 
 
@@ -42,25 +44,23 @@ def test_everything_posted_is_flushed_in_order(node, qps, target):
 
 
 @pytest.mark.hostile
-def test_a_long_queue_is_flushed_bit_by_bit(node, qps, clock, target, monkeypatch):
-    monkeypatch.setattr(flushing, "FLUSHED_PER_POLL", 4)
-    left, _ = qps
-    for _ in range(40):
+def test_a_long_queue_is_flushed_bit_by_bit(node, clock, target):
+    count = 2 * FLUSHED_PER_POLL + 10
+    left = node.queue_pair(log_sq_size=10, log_rq_size=10, log_cq_size=11)
+    connect(left, node.queue_pair())
+    for _ in range(count):
         left.post_recv(target.sge())
         left.post(Opcode.NOP, ring=False)
-    cq = node.hca.cqs.need(left.cq.cqn)
-    entry = COMMANDS[Op._2ERR_QP]
-    node.driver.submit(entry.layout_in.new(opcode=Op._2ERR_QP, qpn=left.qpn).buf, 16)
-    node.driver.write32(0x018, 1)
-    most = before = 0
-    while node.function.run():
-        most, before = max(most, cq.pi - before), cq.pi
-    assert 0 < most <= 16
+    begin(node.driver, (Op._2ERR_QP, {"qpn": left.qpn}))
+    rounds = by_round(node, left.cq)
+    assert 0 < max(map(len, rounds)) <= 4 * FLUSHED_PER_POLL, "two polls of two queues"
+    assert len(rounds[0]) < 2 * count
     clock.advance(10 * FIRST_FLUSH_POLL_NS)
     node.settle()
-    found = flushed(left.cq)
-    assert [index for opcode, index in found if opcode == CqeOpcode.REQ_ERR] == [*range(40)]
-    assert [index for opcode, index in found if opcode == CqeOpcode.RESP_ERR] == [*range(40)]
+    found = [*chain(*rounds), *left.cq.drain()]
+    assert {done.syndrome for done in found} == {FLUSHED}
+    for opcode in (CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR):
+        assert [done.wqe_counter for done in found if done.opcode == opcode] == [*range(count)]
 
 
 def test_requests_are_flushed_whether_signalled_or_not(node, qps):
@@ -335,13 +335,9 @@ class TestManyInError:
 
     @pytest.fixture
     def looked(self, monkeypatch):
-        """The numbers of the queue pairs that have been looked at."""
-        found, posted = [], flushing._has_receives
+        """The numbers of the queue pairs whose doorbell records have been read."""
         monkeypatch.setattr(error_queue_poller, "POLLS_PER_INTERVAL", self.AT_ONCE)
-        monkeypatch.setattr(
-            flushing, "_has_receives", lambda qp: found.append(qp.handle) or posted(qp)
-        )
-        return found
+        return []
 
     @pytest.fixture
     def many(self, node, clock, looked):
@@ -350,7 +346,13 @@ class TestManyInError:
         for qp in found:
             qp.to_error()
         clock.advance(3 * LAST_FLUSH_POLL_NS)
-        looked.clear()
+        records = {qp.record: qp.qpn for qp in found}
+
+        def look(address, _length, is_write):
+            if address in records and not is_write:
+                looked.append(records[address])
+
+        node.memory.watch(look)
         return found
 
     def test_each_has_its_turn(self, many, clock, looked):

@@ -22,18 +22,27 @@ RP, NP = CongProtocol.R_ROCE_ECN_RP, CongProtocol.R_ROCE_ECN_NP
 LAYOUTS = {RP: layout.cong_control_r_roce_ecn_rp, NP: layout.cong_control_r_roce_ecn_np}
 
 
+class Sent:
+    """Notes the frames that a port's function sends."""
+
+    def __init__(self, frames):
+        self.frames = frames
+
+    def sent(self, port, frame, carry):
+        self.frames.append(frame.data)
+        carry()
+
+    def received(self, hca, frame, carry):
+        carry()
+
+
 @pytest.fixture
-def world(model, clock, wire, monkeypatch):
+def world(model, clock, wire):
     nodes, cabling, ports = roce(model, clock, wire)
     session = FaultSession([node.function for node in nodes], FaultOptions(), cabling)
     frames = []
-    forward = ports[1]._switch.forward
-
-    def seen(port, frame):
-        frames.append(frame.data)
-        forward(port, frame)
-
-    monkeypatch.setattr(ports[1]._switch, "forward", seen)
+    for port in ports:
+        port.watcher = Sent(frames)
     found = World(nodes=nodes, session=session, clock=clock, ports=ports, frames=frames)
     found.sender, found.receiver = (node.hca.roce.congestion for node in nodes)
     return found

@@ -252,9 +252,9 @@ class TestErrors:
         assert syndromes(initiator) == [CqeSyndrome.TRANSPORT_RETRY_EXC_ERR]
         assert not any(place.read())
 
-    def test_nobody_at_the_address(self, left, target, clock, monkeypatch):
+    def test_nobody_at_the_address(self, left, target, clock):
         nobody = left.vector_to(target.node) | {"rlid": 0x55, "rmac": bytes([2] * 6)}
-        monkeypatch.setattr(left, "vector_to", lambda node: nobody)
+        left.vector_to = lambda node: nobody
         initiator = Initiator(left, target, ack_timeout=10, retry_count=0)
         initiator.write((0x100, 0), left.region(64).sge())
         left.settle()

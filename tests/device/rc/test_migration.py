@@ -362,7 +362,7 @@ class TestRefused:
         path = alternate(node, node)
         refused(Status.BAD_PARAM_ERR, Op.RTS2RTS_QP, **modify(qp, ALT_PATH, path=path))
 
-    def test_a_capability(self, qp, node, refused, monkeypatch):
-        monkeypatch.setattr(node.hca.caps.general, "apm", 0)
+    @pytest.mark.parametrize("limits", [{"apm": 0}])
+    def test_a_capability(self, qp, node, refused):
         path = alternate(node, node)
         refused(Status.BAD_PARAM_ERR, Op.RTS2RTS_QP, **modify(qp, ALT_PATH, path=path))

@@ -1,9 +1,9 @@
 """RoCE packets in flow tables of their own, as the driver's optional counters use them."""
 
 import pytest
+from helpers.device.rounds import Costs
 
 from emu.device.adapter.adapter import MANAGER
-from emu.device.engine.eth.steering import rdma as rdma_steering
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
 from emu.device.port.eth.headers import UPLINK
@@ -257,7 +257,7 @@ class TestRefused:
 
 @pytest.mark.hostile
 @pytest.mark.parametrize("kind", [RX, TX])
-def test_the_round_is_charged_for_what_packets_are_compared_with(ends, kind, monkeypatch):
+def test_the_round_is_charged_for_what_packets_are_compared_with(ends, kind):
     """So that the turns of queue pairs, and what arrives, end when it has done enough."""
     channel, groups = Channel(QpType.UC, *ends), 400
     node = channel.right if kind is RX else channel.left
@@ -269,15 +269,14 @@ def test_the_round_is_charged_for_what_packets_are_compared_with(ends, kind, mon
         group = must(Op.CREATE_FLOW_GROUP, table_type=kind, **fields).group_id
         fields = entry_fields(number, index, group, action=FlowAction.ALLOW)
         must(Op.SET_FLOW_TABLE_ENTRY, table_type=kind, **fields)
-    must(Op.SET_FLOW_TABLE_ROOT, table_type=kind, table_id=number)
-    seen, steered = [], getattr(rdma_steering, "send" if kind is TX else "receive")
-
-    def watched(hca, *packet):
-        before = hca.budget.steps
-        passage = steered(hca, *packet)
-        seen.append(hca.budget.steps - before)
-        return passage
-
-    monkeypatch.setattr(rdma_steering, steered.__name__, watched)
-    assert write(channel, 64).read(0, 64) == TEXT[:64]
-    assert max(seen) >= 2 * groups >> LOG_STEERED_PER_STEP
+    source, target = channel.left.region(64), channel.right.region(64)
+    source.write(TEXT[:64])
+    costs, most = Costs(*dict.fromkeys((channel.left, channel.right))), []
+    for root in ({"op_mod": 1}, {"table_id": number}):
+        must(Op.SET_FLOW_TABLE_ROOT, table_type=kind, **root)
+        costs.most()
+        channel.write((target.key, target.va), source.sge())
+        channel.settle()
+        most.append(costs.most())
+    assert target.read(0, 64) == TEXT[:64]
+    assert most[0] < 2 * groups >> LOG_STEERED_PER_STEP <= most[1]

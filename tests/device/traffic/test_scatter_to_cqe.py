@@ -227,9 +227,8 @@ def test_many_in_a_ring_that_wraps(ends, source, target):
         assert received.scattered == TEXT[number % 100 :][: 1 + number % 64]
 
 
-def test_a_capability(ends, source, target, monkeypatch):
-    for node in ends:
-        monkeypatch.setattr(node.function.hca.caps.general, "sctr_data_cqe", 0)
+@pytest.mark.parametrize("limits", [{"sctr_data_cqe": 0}])
+def test_a_capability(limits, ends, source, target):
     received, _ = one_send(ends, source, target, 20, cs_res=1, cs_req=0x11)
     assert received.scattered is None
     one, _ = connected(ends, cs_req=0x11)
@@ -272,9 +271,9 @@ def test_dc(pair, cqe_sz, cs_res, is_scattered):
     assert read.scattered == TEXT[::-1][:8]
 
 
-def test_dc_requests_have_a_capability_of_their_own(pair, monkeypatch):
+@pytest.mark.parametrize("limits", [{"dc_req_scat_data_cqe": 0}])
+def test_dc_requests_have_a_capability_of_their_own(pair):
     left, right = pair
-    monkeypatch.setattr(left.function.hca.caps.general, "dc_req_scat_data_cqe", 0)
     source, memory = left.region(256), right.region(256)
     memory.write(TEXT)
     initiator = Initiator(left, Target(right), cs_req=0x11)

@@ -145,14 +145,11 @@ class Changing(Sequence):
 
 
 @pytest.mark.hostile
-def test_the_checksums_are_those_of_the_bytes_that_were_written(link, monkeypatch):
-    wire = link.left.hca.wire
+def test_the_checksums_are_those_of_the_bytes_that_were_written(link, wire):
     carry = wire.datagram
-
-    def carry_changing(hca, packet, origin):
-        carry(hca, replace(packet, data=Changing(packet.data)), origin)
-
-    monkeypatch.setattr(wire, "datagram", carry_changing)
+    wire.datagram = lambda hca, packet, origin: carry(
+        hca, replace(packet, data=Changing(packet.data)), origin
+    )
     for data in (whole := packet_of(EthPacket())), whole[:-1] + bytes((whole[-1] ^ 1,)):
         link.send(data)
         ((written, told),) = link.received()

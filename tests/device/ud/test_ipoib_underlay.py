@@ -334,8 +334,8 @@ def test_its_state_is_a_queue_pairs(node):
     node.driver.must(Op._2RST_QP, qpn=one.qpn)
 
 
-def test_a_function_without_them(node, refused, monkeypatch):
-    monkeypatch.setattr(node.hca.caps.general, "ipoib_enhanced_offloads", 0)
+@pytest.mark.parametrize("limits", [{"ipoib_enhanced_offloads": 0}])
+def test_a_function_without_them(node, refused):
     refused(Status.BAD_PARAM_ERR, Op.CREATE_QP, qpc=underlay_context())
 
 

@@ -116,12 +116,11 @@ def test_privileged_queue_key_is_the_senders_own(channel, target):
         (0xFFFF, 0x8001, False),
     ],
 )  # fmt: skip
-def test_partition_keys(channel, target, monkeypatch, mine, its, meet):
+def test_partition_keys(channel, target, mine, its, meet):
     """The numbers must be equal, and one of the two a full member (IBTA 10.9.1.1)."""
     if channel.left is channel.right:
         pytest.skip("one port has one table")
-    monkeypatch.setattr(type(channel.left.hca.port), "pkey", lambda port, index: keys[id(port)])
-    keys = {id(channel.left.hca.port): mine, id(channel.right.hca.port): its}
+    channel.left.hca.port.pkeys, channel.right.hca.port.pkeys = (mine,), (its,)
     assert arrives(channel, target) == meet
 
 

@@ -21,7 +21,8 @@ class Costs:
         return False
 
     def most(self):
-        """The steps of the most expensive round since the last call."""
+        """The steps of the most expensive round since the last call; a round begins."""
         self.run()
+        self._budget.begin()
         most, self._most = self._most, 0
         return most

@@ -1,16 +1,23 @@
 """Ethernet receive queues: what CREATE_RQ takes and refuses, states, flush (core/en_main.c)."""
 
 import pytest
+from helpers.device.unawaited import begin, by_round
 
-from emu.device.engine.eth import queues
-from emu.device.engine.eth.queues import MAX_POLL_NS, MIN_POLL_NS
+from emu.device.port.eth.frame import Frame
+from emu.device.rounds.sizes import FLUSHED_PER_POLL
+from emu.driver.ethernet.flow_fields import to_tir
+from emu.driver.ethernet.frames import EthPacket
+from emu.driver.ethernet.interfaces import create_direct_tir
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.rings import rq_fields
+from emu.driver.world.cable import arrive
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, Status
 from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
 
 LIST_STRIDING, CYCLIC_STRIDING = WqType.LINKED_LIST_STRIDING_RQ, WqType.CYCLIC_STRIDING_RQ
 RST, RDY, ERR = RqState.RST, RqState.RDY, RqState.ERR
+MIN_POLL_NS, MAX_POLL_NS = 1_000_000, 1_000_000_000
+"""How often a queue in ERR is looked at, first and after a long time."""
 
 
 @pytest.fixture
@@ -199,24 +206,27 @@ def test_flush(node, clock, wq_type):
 
 
 @pytest.mark.hostile
-def test_a_long_flush_is_bounded(node, clock, monkeypatch):
-    monkeypatch.setattr(queues, "FLUSHED_PER_POLL", 4)
-    rq = ReceiveQueue(node, log_size=6)
-    cq = node.hca.cqs.need(rq.cq.cqn)
-    for _ in range(40):
+def test_a_long_flush_is_bounded(node):
+    count = 2 * FLUSHED_PER_POLL + 10
+    rq = ReceiveQueue(node, log_size=10, cq=node.completion_queue(10))
+    for _ in range(count):
         rq.post((64, 0x100, 0))
-    queues.stop_rq(node.hca, rq.object)
-    most = before = 0
-    while node.function.run():
-        most, before = max(most, cq.pi - before), cq.pi
-    assert most == 4
-    assert len(rq.cq.drain()) == 40
+    fields = {"rqn": rq.rqn, "rq_state": RDY, "ctx": {"state": ERR}}
+    begin(node.driver, (Op.MODIFY_RQ, fields))
+    flushed = by_round(node, rq.cq)
+    assert max(map(len, flushed)) == FLUSHED_PER_POLL
+    assert sum(map(len, flushed)) == count
 
 
-def test_the_state_that_it_is_in_changes_nothing(node, rq):
+def test_the_state_that_it_is_in_changes_nothing(node, flows, td, rq):
     """Nor does a queue that has stopped by itself forget that: its completions tell."""
+    table = flows.table(0, log_size=0)
+    tir = create_direct_tir(node.driver, td, rq.rqn)
+    flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tir))
+    flows.set_root(table)
     rq.post((64, 0x100, 0))
-    queues.stop_rq(node.hca, rq.object)
+    arrive(node.hca, Frame(EthPacket().frame()))
+    assert rq.query().state == ERR
     rq.state = ERR
     rq.modify(ERR)
     assert rq.object.has_failed

@@ -1,8 +1,11 @@
 """Ethernet send queues: what CREATE_SQ takes and refuses, states, NOPs, flush (core/en_main.c)."""
 
-import pytest
+from itertools import pairwise
 
-from emu.device.engine.eth import queues, send
+import pytest
+from helpers.device.unawaited import begin, by_round
+
+from emu.device.rounds.sizes import FLUSHED_PER_POLL, FRAMES_PER_POLL
 from emu.driver.command.words import pack64
 from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.rings import rq_fields, sq_fields
@@ -237,9 +240,11 @@ def test_old_counter_in_the_record_after_a_recovery(node, sq, rung):
     sq.cq.drain()
     if rung:  # and the queue waits for its turn
         sq.ring_doorbell()
-    hca = node.hca
-    for state in (ERR, RST, RDY):
-        queues.enter_sq(hca, sq.object, state)
+    states = pairwise((RDY, ERR, RST, RDY))
+    begin(node.driver, *[
+        (Op.MODIFY_SQ, {"sqn": sq.sqn, "sq_state": before, "ctx": {"state": state}})
+        for before, state in states
+    ])  # fmt: skip
     node.settle()
     assert sq.cq.drain() == []
     sq.sent = 0
@@ -255,18 +260,15 @@ def test_one_doorbell_for_many(node, sq):
     assert [done.wqe_counter for done in sq.cq.drain()] == indices
 
 
-def test_a_turn_is_bounded(node, monkeypatch):
-    monkeypatch.setattr(send, "FRAMES_PER_POLL", 4)
-    sq = SendQueue(node)
-    cq = node.hca.cqs.need(sq.cq.cqn)
-    for _ in range(40):
+def test_a_turn_is_bounded(node):
+    count = 3 * FRAMES_PER_POLL + 10
+    sq = SendQueue(node, log_size=8)
+    for _ in range(count):
         sq.nop(ring=False)
     sq.ring_doorbell()
-    most = before = 0
-    while node.function.run():
-        most, before = max(most, cq.pi - before), cq.pi
-    assert most == 4
-    assert len(sq.cq.drain()) == 40
+    done = by_round(node, sq.cq)
+    assert max(map(len, done)) == FRAMES_PER_POLL
+    assert sum(map(len, done)) == count
 
 
 @pytest.mark.parametrize(
@@ -318,19 +320,16 @@ def test_flush_only_if_wanted(node):
 
 
 @pytest.mark.hostile
-def test_a_long_flush_is_bounded(node, monkeypatch):
-    monkeypatch.setattr(queues, "FLUSHED_PER_POLL", 4)
-    sq = SendQueue(node)
-    cq = node.hca.cqs.need(sq.cq.cqn)
-    for _ in range(40):
+def test_a_long_flush_is_bounded(node):
+    count = 2 * FLUSHED_PER_POLL + 10
+    sq = SendQueue(node, log_size=10, cq=node.completion_queue(10))
+    sq.modify(ERR)
+    for _ in range(count):
         sq.nop(ring=False)
-    sq.object.state = ERR
     sq.ring_doorbell()
-    most = before = 0
-    while node.function.run():
-        most, before = max(most, cq.pi - before), cq.pi
-    assert most == 4
-    assert len(sq.cq.drain()) == 40
+    flushed = by_round(node, sq.cq)
+    assert max(map(len, flushed)) == FLUSHED_PER_POLL
+    assert sum(map(len, flushed)) == count
 
 
 @pytest.mark.hostile
