@@ -16,6 +16,7 @@ from emu.driver.keys.by_command import indirect_key
 from emu.driver.keys.crypto import WIRE_SIGNATURE, CryptoKey, create_dek
 from emu.driver.keys.signatures import CRC64, Crc, SignatureKey
 from emu.driver.keys.umr import ANY_QPN
+from emu.driver.verbs.connect import connect
 from layouts.enums import AccessMode
 
 pytestmark = pytest.mark.hostile
@@ -33,6 +34,14 @@ def model():
 @pytest.fixture
 def ends(node):
     return node, node
+
+
+@pytest.fixture
+def sides(ends):
+    """Two connected queue pairs with small packets."""
+    left, right = (end.queue_pair() for end in ends)
+    connect(left, right, mtu=1)
+    return left, right
 
 
 @pytest.fixture

@@ -1,0 +1,64 @@
+"""Fixtures of an Ethernet function: the function, its cable, the objects that most tests need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from emu.device.models import LINKS
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.interfaces import alloc_td, create_rq, create_tis
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.world.tap_wire import TapWire
+from layouts.enums import Op, PortType
+
+
+@pytest.fixture
+def model(limits):
+    full = LINKS["connectx6"][PortType.ETH]
+    return replace(full, general={**full.general, **limits}) if limits else full
+
+
+@pytest.fixture
+def eth_wire():
+    return TapWire()
+
+
+@pytest.fixture
+def hca(function, driver):
+    """The function's state after the driver's probe."""
+    assert driver
+    return function.hca
+
+
+@pytest.fixture
+def td(driver):
+    return alloc_td(driver)
+
+
+@pytest.fixture
+def counter(driver):
+    return driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
+
+
+@pytest.fixture
+def rqns(driver):
+    """Numbers of four receive queues."""
+    return [create_rq(driver) for _ in range(4)]
+
+
+@pytest.fixture
+def flows(driver):
+    return Flows(driver)
+
+
+@pytest.fixture
+def cq(node):
+    return node.completion_queue()
+
+
+@pytest.fixture
+def sq(node, driver):
+    """A send queue whose frames leave through a TIS of its own."""
+    return SendQueue(node, tisn=create_tis(driver, alloc_td(driver)))
