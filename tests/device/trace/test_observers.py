@@ -332,12 +332,3 @@ def test_no_structure_is_longer_than_what_is_read():
     """Otherwise what is in a field that the layout leaves open would not be decoded."""
     sizes = [max(one.layout_in.size, one.layout_out.size) for one in TABLE.values()]
     assert max(sizes) <= decode.MAX_READ
-
-
-def test_few_translations_of_a_long_request_are_decoded(monkeypatch):
-    decoded = []
-    monkeypatch.setattr(decode, "fields", lambda view: decoded.append(view) or {"key": 1})
-    wqe = Wqe(CTRL.pack(Opcode.UMR, 63, 0x80, 0x100) + b"\xff" * 1008)
-    shown = work.request(wqe, QpType.RC, AccessMode.KLMS)
-    assert shown["list"]["count"] == 55
-    assert len(decoded) <= 6

@@ -6,16 +6,13 @@ copies them to where the work request says; hw/qp.c for the fields of the contex
 
 import pytest
 
-from emu.device.engine.events.completions import with_data
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.objects.queues.qp import Qp
-from emu.device.trace import decode
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.dynamic import Initiator, Target
 from emu.driver.verbs.segments import SIGNALED
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType, RqType
-from layouts.rings.cqe import CQE
 
 RES, REQ = (0, 1, 2), (0, 0x11, 0x22)
 """cs_res and cs_req, for no bytes, 32 and 64."""
@@ -314,16 +311,3 @@ def test_faults(node, function, clock, cqe_sz, cs_res):
     assert (corrupted.srqn, corrupted.scattered) == (5, TEXT[:20])
     assert late.scattered == TEXT[:20]
     assert failed.opcode == CqeOpcode.RESP_ERR
-
-
-@pytest.mark.parametrize("room", [32, 64])
-def test_trace(room):
-    """Data are shown apart from the fields that they hide."""
-    plain = CQE.pack(0, 0, 0, 7, 0, 20, 0, 0, 0x123, 9)
-    entry, form = with_data(plain, TEXT[:20].ljust(room, b"\xff"))
-    shown = decode.completion(entry + bytes([CqeOpcode.RESP_SEND << 4 | form]))
-    assert shown["qpn"] == 0x123
-    assert shown["scattered"] == f"0x{TEXT[:20].hex()}"
-    fields = shown["data"]
-    assert isinstance(fields, dict)
-    assert set(fields) == {"srqn", "byte_cnt", "sop_drop_qpn", "wqe_counter", "op_own"}

@@ -2,13 +2,15 @@
 
 import pytest
 
-from emu.device.engine.eth.steering.domain import decide
-from emu.device.port.eth.headers import parse
+from emu.device.port.eth.frame import Frame
+from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import entry_fields, group_fields, to_tir
 from emu.driver.ethernet.frames import TCP, EthPacket
 from emu.driver.ethernet.interfaces import create_direct_tir
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.world.cable import arrive
 from layouts.enums import Op, Status
-from layouts.eth_enums import FlexProtocol, FlowTableType
+from layouts.eth_enums import FlexProtocol
 from layouts.steering.flow_match import fte_match_param
 
 OUTER, MISC_3 = 1 << 0, 1 << 4
@@ -53,18 +55,26 @@ def entry(flows, driver, tir):
 
 
 @pytest.fixture
-def tir(driver, td, rqns):
-    return create_direct_tir(driver, td, rqns[0])
+def rq(node):
+    return ReceiveQueue(node)
 
 
 @pytest.fixture
-def comes(hca):
-    """Whether a packet comes to a TIR."""
+def tir(driver, td, rq):
+    return create_direct_tir(driver, td, rq.rqn)
+
+
+@pytest.fixture
+def comes(hca, rq):
+    """Whether a packet comes to the TIR's queue."""
+    buffers = Buffers(rq)
 
     def find(packet):
-        frame = packet.frame()
-        domain = hca.flow_domains[FlowTableType.NIC_RX]
-        return bool(decide(domain, parse(frame), len(frame)).deliveries)
+        arrive(hca, Frame(packet.frame()))
+        found = buffers.drain()
+        for _ in found:
+            buffers.post()
+        return bool(found)
 
     return find
 

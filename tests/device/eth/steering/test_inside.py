@@ -5,9 +5,7 @@ from helpers.net.tunnels import ADDRESSES, KINDS, tunnelled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.engine.eth.steering.fields import FIELDS
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.headers import parse
 from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_table, to_tir
 from emu.driver.ethernet.flows import Flows
@@ -32,20 +30,6 @@ def packet(version, protocol=TCP, **fields):
         version=version, protocol=protocol, chain=protocol,
         **{**ADDRESSES[version], "payload": bytes(range(100)), **fields},
     )  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("version", [4, 6])
-@pytest.mark.parametrize("protocol", [TCP, UDP])
-def test_fields_are_those_of_the_packet_alone(kind, version, protocol):
-    inner = packet(version, protocol)
-    alone, inside = parse(inner.frame()), parse(tunnelled(kind, 4, inner)[0])
-    for name in FIELDS:
-        part, _, field = name.partition(".")
-        if part == "inner_headers":
-            outer = f"outer_headers.{field}"
-            assert FIELDS[name].read(inside) == FIELDS[outer].read(alone), name
-            assert FIELDS[name].read(alone) is None
 
 
 class TestTables:

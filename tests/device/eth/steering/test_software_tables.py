@@ -6,27 +6,18 @@ import struct
 import pytest
 from helpers.device.reachable import still_reached
 
-from emu.device.engine.eth.ste.walk import (
-    FIELDS_PER_ACTION,
-    FIELDS_PER_DECODED,
-    FIELDS_PER_ENTRY,
-    MAX_REASONS,
-    OTHER_REASONS,
-)
-from emu.device.engine.eth.steering.egress import Leaving, steered
-from emu.device.engine.eth.steering.inside import INNER_COST
-from emu.device.engine.eth.steering.route import route
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
-from emu.device.objects.memory.sw_icm import DECODED, HEADER_MODIFY, STEERING, SwIcm
+from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STEERING, SwIcm
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import GRE, parse
-from emu.device.rounds.portions import finish
+from emu.driver.ethernet.buffers import Buffers
 from emu.driver.ethernet.flow_fields import to_table, to_tir
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, UDP, EthPacket
-from emu.driver.ethernet.interfaces import alloc_td, create_rq
+from emu.driver.ethernet.interfaces import alloc_td
+from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.steering_entries import (
     SoftwareTables,
     always_miss,
@@ -34,11 +25,14 @@ from emu.driver.ethernet.steering_entries import (
     index_of,
     make_icm,
 )
+from emu.driver.world.cable import arrive
 from emu.server.service.adapter_view import adapter
 from layouts.enums import AccessMode, GeneralObject, Op, PortType, Status
 from layouts.eth_enums import DispType, FlowTableType, ReformatType
 
 L2_SRC, IPV4_5_TUPLE, INNER_5_TUPLE, REGISTERS_0 = 0x0005, 0x0007, 0x0008, 0x010F
+MAX_REASONS, OTHER_REASONS = 64, "other reasons"
+"""How many reasons are counted by name, and what the others are together."""
 SMAC_MASK = bytes(4) + b"\xff" * 6
 RX_DROP, TX_DROP, TX_ALLOW = (
     icm_address(kind) for kind in (IcmKind.RX_DROP, IcmKind.TX_DROP, IcmKind.TX_ALLOW)
@@ -62,39 +56,47 @@ def tables(node):
 
 
 @pytest.fixture
-def tir(driver, td):
+def buffers(node):
+    return Buffers(ReceiveQueue(node))
+
+
+@pytest.fixture
+def tir(driver, td, buffers):
     """A receive queue, and the address that entries lead to it by."""
-    rqn = create_rq(driver)
+    rqn = buffers.rq.rqn
     ctx = {"disp_type": DispType.DIRECT, "transport_domain": td, "inline_rqn": rqn}
     made = driver.must(Op.CREATE_TIR, ctx=ctx)
     return rqn, made.icm_address_39_32 << 32 | made.icm_address_31_0
 
 
 @pytest.fixture
-def received(driver, tables, function, flows):
-    """Where a frame goes from a table of software: (RQ number, flow tag, steps) each."""
+def received(node, tables, buffers, flows):
+    """Where a frame goes from a table of software: (RQ number, flow tag) each."""
 
     def find(root, packet=None, frame=None):
         if root:
             flows.set_root(tables.table(root))
-        data = frame or (packet or EthPacket()).frame()
-        found = route(function.hca, parse(data), len(data))
-        return [(one.rq.handle, one.flow_tag) for one in found]
+        arrive(node.hca, Frame(frame or (packet or EthPacket()).frame()))
+        node.settle()
+        found = [(buffers.rq.rqn, entry.sop_drop_qpn) for entry, _ in buffers.drain()]
+        for _ in found:
+            buffers.post()
+        return found
 
     return find
 
 
 @pytest.fixture
-def sent(driver, tables, function):
+def sent(node, driver, tables, sq, eth_wire):
     """What leaves of a frame by a table of software."""
 
     def find(root, frame):
         table = tables.table(root, FlowTableType.NIC_TX)
         Flows(driver, FlowTableType.NIC_TX).set_root(table)
-        leaving = Leaving(Frame(frame), 1, len(frame), len(frame))
-        found = []
-        finish(steered(function.hca, leaving, found.append))
-        return [bytes(one.frame.data) for one in found]
+        eth_wire.sent()
+        sq.send(frame)
+        node.settle()
+        return [bytes(one.data) for one in eth_wire.sent()]
 
     return find
 
@@ -371,72 +373,6 @@ def test_circles_end(received, tables, hca, caplog):
     assert received(0) == []
     assert hca.flow_domains[FlowTableType.NIC_RX].steps - before < 4 * 6000
     caplog.clear()
-
-
-@pytest.mark.hostile
-def test_lists_are_bounded(received, tables, hca):
-    """An entry with a long list that does nothing counts for its actions, also when it misses."""
-    at = tables.place(bytes(64))
-    for made in (entry(hit=at, action=b"\x0f\xff\0\0"), always_miss(at)):
-        tables.write(at, made[:24] + b"\x0f\xff\0\0" + made[28:])
-        before = len(hca.icm.decoded)
-        assert received(at) == []
-        assert len(hca.icm.decoded) - before <= 1
-    table = hca.flow_domains[FlowTableType.NIC_RX].root
-    walked = table.software.walk(table, parse(EthPacket().frame()), 1000)
-    assert walked.cost <= 1000 + FIELDS_PER_ENTRY + 256 * FIELDS_PER_ACTION
-
-
-def listed(tables, count):
-    """An action that makes as many changes; each adds to the time to live."""
-    tables.write(HEADER_MODIFY.start, b"\x07\x0e\x28\x08\0\0\0\xff" * count, HEADER_MODIFY)
-    return bytes((0x0F, count, 0, 0))
-
-
-@pytest.mark.hostile
-def test_decoded_entries_are_in_the_ledger(received, tables, hca, driver, monkeypatch):
-    """Until they are written again, and no more of them than there is room for."""
-    action, ledger = listed(tables, 255), hca.ledger
-    places = [tables.place(entry(hit=RX_DROP, action=action)) for _ in range(8)]
-    assert received(places[0]) == []
-    one = ledger.accounts[DECODED]
-    assert one > 255 * 436, "as much as tracemalloc has found"
-    for place in places[1:4]:
-        assert received(place) == []
-    assert ledger.accounts[DECODED] == 4 * one
-    tables.write(places[1], entry(hit=RX_DROP))
-    assert ledger.accounts[DECODED] == 3 * one
-    monkeypatch.setattr("emu.device.objects.memory.sw_icm.MAX_DECODED_BYTES", 3 * one)
-    for place in places[4:]:
-        assert received(place) == []
-        assert ledger.accounts[DECODED] <= 3 * one
-    monkeypatch.setattr(ledger, "limit", ledger.used + one // 2)
-    assert received(places[0]) == []
-    assert places[0] not in hca.icm.decoded
-    driver.must(Op.TEARDOWN_HCA)
-    assert DECODED not in ledger.accounts
-
-
-@pytest.mark.hostile
-def test_reading_an_entry_for_the_first_time_is_charged(received, tables, hca):
-    action = listed(tables, 100)
-    number = tables.table(tables.place(entry(hit=RX_DROP, action=action)))
-    walk = hca.flow_tables.need(number).software.walk
-    table, packet = hca.flow_tables.need(number), parse(EthPacket().frame())
-    costs = [walk(table, packet, 1 << 15).cost for _ in range(2)]
-    assert costs[0] - costs[1] >= 100 * FIELDS_PER_DECODED
-
-
-@pytest.mark.hostile
-def test_fields_inside_tunnels_cost_more(received, tables, hca):
-    """Where they are is found anew for each."""
-    costs = []
-    for lookup in (IPV4_5_TUPLE, INNER_5_TUPLE):
-        ones = b"\xff" * 16
-        number = tables.table(tables.place(entry(lookup, mask=ones, tag=ones, miss=RX_DROP)))
-        table = hca.flow_tables.need(number)
-        costs.append(table.software.walk(table, parse(EthPacket().frame()), 1 << 15).cost)
-    assert costs[1] >= costs[0] + 18 * (INNER_COST - 1)
 
 
 @pytest.mark.hostile

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.cmdif.registry import COMMANDS
-from emu.device.engine.eth.steering.route import route
-from emu.device.port.eth.headers import parse
+from emu.device.port.eth.frame import Frame
 from emu.driver.ethernet import flow_fields, interfaces
 from emu.driver.ethernet.flow_fields import (
     entry_fields,
@@ -21,11 +20,12 @@ from emu.driver.ethernet.flow_fields import (
 )
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
+from emu.driver.world.cable import arrive
 from layouts.enums import Op, Status
 
 pytestmark = pytest.mark.hostile
 
-FRAME = parse(EthPacket().frame())
+FRAME = Frame(EthPacket().frame())
 HEADER_BYTES = 8
 RQT, RQT_ENTRIES = interfaces.rqt_context([1, 2])
 BASES: dict[Op, dict[str, Any]] = {
@@ -102,4 +102,5 @@ def test_any_fields(furnished, function, op, spoiled, cut):
     if status != Status.OK:
         assert int.from_bytes(raw[4:8], "big"), "no syndrome"
         assert snapshot(function.hca) == before
-    route(function.hca, FRAME, len(FRAME.frame))
+    arrive(function.hca, FRAME)
+    assert not function.hca.has_failed
