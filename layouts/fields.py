@@ -171,7 +171,10 @@ class Nested(FieldKind, Generic[PrmT]):
         prm, start, size = self.prm, offset // 8, self.width // 8
 
         def get(view: View) -> PrmT:
-            return prm(view.buf, view.base + start)
+            inner = prm.__new__(prm)
+            inner.buf = view.buf
+            inner.base = view.base + start
+            return inner
 
         def put(view: View, value: Any) -> None:
             if isinstance(value, Mapping):

@@ -216,7 +216,10 @@ class Prm(View, metaclass=PrmType, abstract=True):
         """
         if len(buf) - offset < cls._size:
             raise ValueError(f"{cls.__name__}: {len(buf) - offset} bytes, wants {cls._size}")
-        return cls(buf, offset)
+        view = cls.__new__(cls)
+        view.buf = buf
+        view.base = offset
+        return view
 
     @classmethod
     def new(cls, extra: int = 0, **values: Any) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.mr.checks import bind_to_owner
@@ -35,6 +35,9 @@ _PHYSICAL = (AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC, AccessMode.SW_ICM)
 _WITHOUT_LIST = (AccessMode.PA, AccessMode.MEMIC, AccessMode.SW_ICM)
 _MTT, _KLMS, _MEMIC = AccessMode.MTT, AccessMode.KLMS, AccessMode.MEMIC
 _SW_ICM = AccessMode.SW_ICM
+
+
+_CREATE_BYTES: Final = layout.create_mkey_in.size
 
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
@@ -152,7 +155,7 @@ def _translations(hca: Hca, cmd: layout.create_mkey_in, ctx: layout.mkc, mode: i
             )
         return b""
     actual = cmd.translations_octword_actual_size * OCTWORD
-    given = cmd.buf[layout.create_mkey_in.size :]
+    given = cmd.buf[_CREATE_BYTES:]
     if actual > len(given):
         raise CmdError(
             Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{len(given)} of {actual}"

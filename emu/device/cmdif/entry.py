@@ -69,7 +69,7 @@ def fetch(
     else:
         data = entry[_IN_OFFSET : _IN_OFFSET + min(inlen, INLINE_BYTES)]
     command = commands.get(_OPCODE.unpack_from(data)[0])
-    if command is not None and len(data) != command.layout_in.size:
+    if command is not None and len(data) != command.size_in:
         command.complete(data)
     return CommandRequest(slot, address, entry, data, bytearray(outlen), in_blocks, out_blocks)
 

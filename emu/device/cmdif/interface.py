@@ -54,6 +54,7 @@ SHORT_BYTES = 16 << 10
 
 
 _CMD: Final = EventType.CMD
+_ENTRY_BYTES: Final = cmd_layout.size
 _LENGTHS: Final = cmd_layout.packer("inlen", "outlen")
 _HEADER: Final = Struct(">HH")
 """Opcode, and the user context for which the driver sends the command."""
@@ -202,7 +203,7 @@ class CommandInterface:
         by_event = hca.event_eq(_CMD)
         address = self._address + (slot << LOG_STRIDE)
         try:
-            entry = bytearray(hca.memory.read(address, cmd_layout.size))
+            entry = bytearray(hca.memory.read(address, _ENTRY_BYTES))
             if not entry[STATUS_OWN_OFFSET] & 1:
                 log.warning(
                     "command slot %d: doorbell ignored: the entry is still owned by the driver",

@@ -21,6 +21,7 @@ MAX_COMMAND_BYTES: Final = 8 << 20
 """Longest accepted input or output, in bytes: twice the largest page list of CREATE_MKEY."""
 
 
+_BLOCK_BYTES: Final = cmd_prot_block.size
 _LINK: Final = cmd_prot_block.packer("next", "block_num", "token")
 _CTRL_OFFSET: Final = MAILBOX_DATA_BYTES
 _ALIGNMENT: Final = MAILBOX_DATA_BYTES
@@ -141,7 +142,7 @@ def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Portions[Non
         if first:
             yield
         for address in blocks[first : first + BLOCKS_PER_PORTION]:
-            block = memory.read(address, cmd_prot_block.size)
+            block = memory.read(address, _BLOCK_BYTES)
             if xor8(block[_CTRL_OFFSET:-1]) != 0xFF or xor8(block) != 0xFF:
                 raise DeliveryError(DeliveryStat.SIGNAT_ERR, f"mailbox block at {address:#x}")
 
@@ -152,7 +153,7 @@ def sign(memory: GuestMemory, blocks: Sequence[int]) -> Portions[None]:
         if first:
             yield
         for address in blocks[first : first + BLOCKS_PER_PORTION]:
-            block = cmd_prot_block.view(bytearray(memory.read(address, cmd_prot_block.size)))
+            block = cmd_prot_block.view(bytearray(memory.read(address, _BLOCK_BYTES)))
             block.ctrl_sig = block.sig = 0
             block.ctrl_sig = ~xor8(block.buf[_CTRL_OFFSET:-1]) & 0xFF
             block.sig = ~xor8(block.buf) & 0xFF

@@ -98,6 +98,8 @@ class Command:
     CREATE_SQ twice). The limit therefore admits structures of newer drivers and inexact lengths;
     additional bytes are ignored.
     """
+    size_in: int = field(init=False)
+    """Bytes of the input's fixed part."""
     size_out: int = field(init=False)
     """Bytes of the output's fixed part."""
     min_out: int = field(init=False)
@@ -115,10 +117,11 @@ class Command:
         not_functions = ("other_vport", "embedded_cpu_function") if self.of_vports else ()
         object.__setattr__(self, "scope", resolvers(self.layout_in, not_functions))
         opened = self.opened.field if self.opened is not None else ""
-        inline = min(INLINE_BYTES, self.layout_in.size)
+        object.__setattr__(self, "size_in", self.layout_in.size)
+        inline = min(INLINE_BYTES, self.size_in)
         min_in = max(self.layout_in.named_size(self.newer or opened), inline)
         object.__setattr__(self, "min_in", min_in)
-        without_list = max(self.layout_in.size, INLINE_BYTES) + MAILBOX_DATA_BYTES
+        without_list = max(self.size_in, INLINE_BYTES) + MAILBOX_DATA_BYTES
         max_in = MAX_COMMAND_BYTES if self.layout_in.has_tail() else without_list
         object.__setattr__(self, "max_in", max_in)
         object.__setattr__(self, "size_out", self.layout_out.size)
@@ -132,7 +135,7 @@ class Command:
         table entry.
         """
         if self.min_in <= len(data):
-            missing = self.layout_in.size - len(data)
+            missing = self.size_in - len(data)
             data.extend(bytes(missing if missing > 0 else -len(data) % _LIST_BYTES))
 
     @property

@@ -331,7 +331,8 @@ def test_looped_frames_that_the_line_has_no_room_for(clock):
     for _ in range(MAX_WAITING):
         arrive(hca, Frame(bytes(60)))
     (mac, *_) = hca.gids.macs
-    hca.wire._deliver(hca, mac + bytes(60))
+    wire: Any = hca.wire
+    wire._deliver(hca, mac + bytes(60))
     assert hca.roce.dropped["queue full"] == 1
 
 
