@@ -10,6 +10,7 @@ key: its variant byte is the new one in a registration, the old one in a window'
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events.error_syndromes import Cause
@@ -68,28 +69,42 @@ _BSF_EN: Final = int(MkeyMask.BSF_EN)
 _PHYSICAL: Final = (AccessMode.PA, AccessMode.MTT)
 _KNOWN_MASK: Final = sum(map(int, MkeyMask))
 
-_MASKED_FIELDS: Final = tuple(
-    (int(flag), names)
-    for flag, names in (
-        (MkeyMask.LEN, ("len", "length64")),
-        (MkeyMask.START_ADDR, ("start_addr",)),
-        (MkeyMask.EN_RINVAL, ("en_rinval",)),
-        (MkeyMask.EN_SIGERR, ("expected_sigerr_count",)),
-        (MkeyMask.BSF_EN, ("bsf_en",)),
-        (MkeyMask.KEY, ("mkey_7_0",)),
-        (MkeyMask.QPN, ("qpn",)),
-        (MkeyMask.LR, ("lr",)),
-        (MkeyMask.LW, ("lw",)),
-        (MkeyMask.RR, ("rr",)),
-        (MkeyMask.RW, ("rw",)),
-        (MkeyMask.A, ("a",)),
-        (MkeyMask.SMALL_FENCE, ("small_fence_on_rdma_read_response",)),
-        (MkeyMask.RELAXED_ORDERING_WRITE, ("relaxed_ordering_write",)),
-        (MkeyMask.FREE, ("free",)),
-        (MkeyMask.RELAXED_ORDERING_READ, ("relaxed_ordering_read",)),
-    )
-)
-"""Bits of the mask, and the fields of mkc that each replaces, except page size and domain."""
+_FIELDS: Final[Mapping[MkeyMask, tuple[str, ...]]] = {
+    MkeyMask.LEN: ("len", "length64"),
+    MkeyMask.START_ADDR: ("start_addr",),
+    MkeyMask.EN_RINVAL: ("en_rinval",),
+    MkeyMask.EN_SIGERR: ("expected_sigerr_count",),
+    MkeyMask.BSF_EN: ("bsf_en",),
+    MkeyMask.KEY: ("mkey_7_0",),
+    MkeyMask.QPN: ("qpn",),
+    MkeyMask.LR: ("lr",),
+    MkeyMask.LW: ("lw",),
+    MkeyMask.RR: ("rr",),
+    MkeyMask.RW: ("rw",),
+    MkeyMask.A: ("a",),
+    MkeyMask.SMALL_FENCE: ("small_fence_on_rdma_read_response",),
+    MkeyMask.RELAXED_ORDERING_WRITE: ("relaxed_ordering_write",),
+    MkeyMask.FREE: ("free",),
+    MkeyMask.RELAXED_ORDERING_READ: ("relaxed_ordering_read",),
+}
+"""Fields of mkc that each bit of the mask replaces, except page size and domain."""
+_SIXTH_BIT: Final = 1 << 5
+
+
+def _bits_by_flag() -> dict[int, int]:
+    """Return the bits of mkc, as one big-endian number, that each bit of the mask replaces."""
+    bits = {
+        field.name: ((1 << field.width) - 1) << mkc.size * 8 - field.offset - field.width
+        for field in mkc.fields
+    }
+    found = {int(flag): sum([bits[name] for name in names]) for flag, names in _FIELDS.items()}
+    page_size = bits["log_page_size"]
+    sixth = (page_size & -page_size) * _SIXTH_BIT
+    found[_PAGE_SIZE], found[_PAGE_SIZE_5] = page_size & ~sixth, sixth
+    return found
+
+
+_BITS: Final = _bits_by_flag()
 
 
 @wqe_op(Opcode.UMR, SERVICES)
@@ -277,13 +292,15 @@ def _check_ledger(ledger: Ledger, mkey: Mkey, xlt: bytes) -> None:
 
 def _apply(mkey: Mkey, given: mkc, mask: int, pd: Pd) -> None:
     """Copy the fields that ``mask`` selects to the key's context, and move the key to ``pd``."""
-    ctx = mkey.ctx
-    for bit, names in _MASKED_FIELDS:
-        if mask & bit:
-            for name in names:
-                setattr(ctx, name, getattr(given, name))
-    if mask & _ANY_PAGE_SIZE:
-        ctx.log_page_size = _new_page_size(mkey, given, mask)
+    ctx, selected = mkey.ctx, 0
+    for flag, bits in _BITS.items():
+        if mask & flag:
+            selected |= bits
+    if selected:
+        start, end = ctx.base, ctx.base + mkc.size
+        kept = int.from_bytes(ctx.buf[start:end], "big") & ~selected
+        new = int.from_bytes(given.buf[given.base : given.base + mkc.size], "big") & selected
+        ctx.buf[start:end] = (kept | new).to_bytes(mkc.size, "big")
     if pd is not mkey.pd:
         mkey.pd.refs -= 1
         pd.refs += 1
