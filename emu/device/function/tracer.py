@@ -95,6 +95,13 @@ class ContainedTracer:
         except Exception:
             self._failed("cqe", {"cqn": cqn}, entry + bytes((op_own & 0xFF,)))
 
+    def nak(self, qpn: int, check: str, why: str) -> None:
+        """Forward a refused request; if the tracer raises, record the event as undecoded."""
+        try:
+            self._tracer.nak(qpn, check, why)
+        except Exception:
+            self._failed("nak", {"qpn": qpn, "check": check})
+
     def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
         """Forward the end of a page fault; if the tracer raises, record the event as undecoded."""
         try:

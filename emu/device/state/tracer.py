@@ -46,6 +46,9 @@ class DeviceTracer(Protocol):
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
         """Record a CQE that was written: all bytes but the last, and the last one (``op_own``)."""
 
+    def nak(self, qpn: int, check: str, why: str) -> None:
+        """Record that a responder's ``check`` has refused a request of a connected service."""
+
     def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
         """Record the end of a page fault, ``took_ns`` after it was raised.
 

@@ -26,6 +26,8 @@ cqe    ``cqn``, ``qpn`` (of a received Ethernet packet: ``flow_tag``), ``type`` 
        name), ``syndrome`` (name) when it is an error, ``compressed`` when it shares an entry with
        others, ``data`` (fields of the entry, of a compressed one in uncompressed form),
        ``scattered`` (the message's bytes in the entry)
+nak    a responder refuses a request, on UC without a NAK: ``qpn``, ``check`` (rxe's name:
+       CHK_PSN, CHK_OP_SEQ, CHK_OP_VALID, CHK_RESOURCE, CHK_LENGTH, CHK_RKEY, EXECUTE), ``reason``
 fault  a page fault is over: ``token``, ``qpn``, ``side`` (requester, responder), ``kind`` (name),
        ``outcome`` (resumed, error, cancelled), ``duration_us`` since its event, ``key``, ``va`` and
        ``length`` of the absent bytes
@@ -72,6 +74,7 @@ class TracePoint(StrEnum):
     IRQ = "irq"
     WQE = "wqe"
     CQE = "cqe"
+    NAK = "nak"
     FAULT = "fault"
     LOG = "log"
     CALL = "call"

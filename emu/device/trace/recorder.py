@@ -215,6 +215,10 @@ class Recorder:
         """Record a CQE, decoded by its opcode."""
         self._record(TracePoint.CQE, {"cqn": cqn} | decode.completion(entry + bytes((op_own,))))
 
+    def nak(self, qpn: int, check: str, why: str) -> None:
+        """Record a refused request, with the check that has refused it and the reason."""
+        self._record(TracePoint.NAK, {"qpn": qpn, "check": check, "reason": why})
+
     def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
         """Record a page fault at its end, with outcome, duration and the absent page."""
         fields = {

@@ -41,6 +41,7 @@ LEGEND = """\
 # cqe    CQ cqn gets a completion
 # eqe    EQ eqn gets an event
 # irq    an interrupt is raised
+# nak    the responder of queue qpn refuses a request: the check, the reason
 # fault  a page fault is over
 # reset  the function is in its power-on state
 # log    a line of the log of the guest's kernel
@@ -211,6 +212,12 @@ def _cqe(fields: Mapping[str, object]) -> Iterator[str]:
     yield from _pairs({name: fields[name] for name in ("scattered",) if name in fields})
 
 
+def _nak(fields: Mapping[str, object]) -> Iterator[str]:
+    """Yield queue pair, check and reason of a refused request."""
+    yield f"qpn {_value('', fields.get('qpn'))} {_word(fields.get('check'))}:"
+    yield _word(fields.get("reason"))
+
+
 def _fault(fields: Mapping[str, object]) -> Iterator[str]:
     """Yield token, queue pair, outcome, duration and absent page of a page fault."""
     yield f"token {_value('', fields.get('token'))} qpn {_value('', fields.get('qpn'))}"
@@ -236,6 +243,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, object]], Iterator[str]]] = {
     TracePoint.IRQ: _irq,
     TracePoint.WQE: _wqe,
     TracePoint.CQE: _cqe,
+    TracePoint.NAK: _nak,
     TracePoint.FAULT: _fault,
     TracePoint.LOG: _log,
     TracePoint.CALL: _call,

@@ -43,11 +43,13 @@ def span(event: TraceEvent) -> TrackSpan:
 def name_of(event: TraceEvent) -> str:
     """Return the event's name: its kind with any error, or else its point.
 
-    A command's kind is the opcode. Page faults have their outcome; kernel messages are "log". Names
-    are cut at 120 characters.
+    A command's kind is the opcode. Page faults have their outcome, refused requests the check;
+    kernel messages are "log". Names are cut at 120 characters.
     """
     if event.point == TracePoint.FAULT:
         return f"page fault, {event.fields.get('outcome')}"[:_MAX_NAME_CHARS]
+    if event.point == TracePoint.NAK:
+        return str(event.fields.get("check"))[:_MAX_NAME_CHARS]
     if event.point == TracePoint.LOG:
         return "log"
     point, kind = kind_of(event)
@@ -98,6 +100,7 @@ _TRACKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     TracePoint.CQE: lambda fields: f"CQEs, CQ {number(fields.get('cqn'))}",
     TracePoint.EQE: lambda fields: f"events, EQ {number(fields.get('eqn'))}",
     TracePoint.IRQ: lambda fields: f"interrupts, vector {fields.get('vector')}",
+    TracePoint.NAK: lambda fields: f"refused requests, queue {number(fields.get('qpn'))}",
     TracePoint.FAULT: lambda fields: f"page faults, queue {number(fields.get('qpn'))}",
     TracePoint.LOG: lambda fields: "kernel log",
     TracePoint.CALL: lambda fields: f"calls, processor {fields.get('cpu')}",

@@ -10,6 +10,7 @@ from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.function.bar0 import HEALTH_SYNDROME
 from emu.device.function.msix import MSIX_PBA
+from emu.device.objects.queues.message import MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.state.containment import RESTART_NS, RESTART_WHEN_SEEN_NS
 from emu.device.state.polls import POLLS
@@ -159,7 +160,7 @@ def test_peer_in_the_process(pair, blunder, told, clock):
     """What goes wrong at the receiver is the receiver's; the sender finds nobody there."""
     left, right = pair
     channel = Channel(QpType.RC, left, right)
-    blunder(local, "respond", right.function)
+    blunder(local.RESPOND, MsgOp.SEND, right.function)
     channel.send(left.region(64).sge())
     channel.settle()
     told()

@@ -209,6 +209,8 @@ def traffic(node):
         pair[0].send()
         settle(node)
     assert [len(qp.cq.drain()) for qp in pair] == [3, 3]
+    pair[0].send()
+    settle(node)  # no receive WQE
 
 
 @pytest.mark.parametrize("point", [p for p in POINTS if p is not TracePoint.FAULT], ids=str)
@@ -283,11 +285,12 @@ def test_every_call_of_a_tracer_is_contained(expected):
     tracer.irq(0, 1)
     tracer.wqe(None, SimpleNamespace(handle=1), Wqe(bytes(64)))
     tracer.cqe(1, bytes(63), 1)
+    tracer.nak(1, "CHK_RKEY", "no such key")
     tracer.page_fault(fault, "resumed", 1)
     tracer.undelivered(1, entry, status)
     tracer.undecoded("wqe", {}, b"")
     tracer.on_command(None, request, None)(None)
-    assert [*tracer.summary()] == ["20 events could not be decoded"]
+    assert [*tracer.summary()] == ["22 events could not be decoded"]
     assert len(expected()) == 2 * len(POINTS) + 1
 
 

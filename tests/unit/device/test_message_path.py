@@ -17,7 +17,7 @@ pure_only("the interpreter's calls and instructions are counted")
 
 LIMITS = {
     "RDMA WRITE of 64 B": Counts(22, 38, 53, 2162),
-    "the same as packets": Counts(36, 104, 156, 6326),
+    "the same as packets": Counts(36, 104, 156, 6348),
     "ALLOC_PD": Counts(17, 33, 40, 1324),
     "CREATE_MKEY of 16 pages": Counts(25, 69, 122, 3215),
     "UMR that maps 16 pages": Counts(21, 48, 82, 2935),

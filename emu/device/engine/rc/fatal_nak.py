@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import raise_qp_event
+from emu.device.engine.rc.checks import RxCheck, trace_refusal
 from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome
 from emu.device.objects.queues.qp import Qp
 from layouts.enums import EventType, QpType
@@ -23,20 +24,22 @@ def access_violation(hca: Hca, qp: Qp, why: str, cause: Cause = Cause.ANY) -> Ou
 
     The NAK is REMOTE_ACCESS_ERROR. The event WQ_ACCESS_ERROR with ``cause`` is raised, and
     resp_remote_access_errors counted, except for a DC target. On UC the state is unchanged and the
-    result is Dropped. Only the log has ``why``.
+    result is Dropped. Only log and trace have ``why``.
     """
     log.log(_level(qp), "%r: remote access refused: %s", qp, why)
+    trace_refusal(hca, qp, RxCheck.RKEY, why)
     return _refuse(hca, qp, EventType.WQ_ACCESS_ERROR, NakCode.REMOTE_ACCESS_ERROR, cause)
 
 
-def invalid_request(hca: Hca, qp: Qp, why: str) -> Outcome:
-    """Move the queue pair to ERR for a malformed request; return its NAK.
+def invalid_request(hca: Hca, qp: Qp, check: RxCheck, why: str) -> Outcome:
+    """Move the queue pair to ERR for a request that ``check`` refuses; return its NAK.
 
     The NAK is INVALID_REQUEST. The event WQ_INVAL_REQ_ERROR is raised, and
     resp_remote_invalid_request counted, except for a DC target. On UC the state is unchanged and
-    the result is Dropped. Only the log has ``why``.
+    the result is Dropped. Only log and trace have ``why``.
     """
-    log.log(_level(qp), "%r: invalid request: %s", qp, why)
+    log.log(_level(qp), "%r: %s: invalid request: %s", qp, check.value, why)
+    trace_refusal(hca, qp, check, why)
     return _refuse(hca, qp, EventType.WQ_INVAL_REQ_ERROR, NakCode.INVALID_REQUEST)
 
 

@@ -117,7 +117,7 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
     """Hand the responder a whole message, or one poll's segment of it; None when it is done.
 
     Returns IN_PROGRESS while segments are left; ``qp.moving`` is then the message. Other outcomes
-    are those of ``_RESPOND`` and ``segments.move``, never TooFragmented. An exception in the peer's
+    are those of ``RESPOND`` and ``segments.move``, never TooFragmented. An exception in the peer's
     function fails that function and is Dropped here. Nak, RnrNak and LocalAccessFailed count the
     packets at both ports.
     """
@@ -129,7 +129,7 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
             if peer.state not in ESTABLISHED or peer.page_faults:
                 outcome = segments.check_ready(node, peer)
             if outcome is None:
-                outcome = _RESPOND[message.op](node, peer, message, hca.link.lid)
+                outcome = RESPOND[message.op](node, peer, message, hca.link.lid)
         except Exception:  # a bug in the peer stops only the peer: no response
             node.fail()
             return Dropped("the peer's function has failed")
@@ -212,7 +212,7 @@ def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     return segments.note_started(hca, qp, message, refused)
 
 
-_RESPOND: Final[Mapping[MsgOp, Callable[[Hca, Qp, Message, int], Outcome | None]]] = {
+RESPOND: Final[Mapping[MsgOp, Callable[[Hca, Qp, Message, int], Outcome | None]]] = {
     MsgOp.SEND: _send,
     MsgOp.WRITE: _write,
     MsgOp.READ: _read,

@@ -23,6 +23,7 @@ from emu.device.engine.mr.rights import (
 )
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import check_shared, check_srq_limit, take_shared
+from emu.device.engine.rc.checks import RxCheck, trace_refusal
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.tm import matching
 from emu.device.objects.domains import Pd
@@ -80,7 +81,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     queue = qp.rq if srq is None else srq.queue
     cq = qp.rcq if srq is None or srq.cq is None else srq.cq
     if queue is None or cq is None:
-        return invalid_request(hca, qp, "no receive queue")
+        return invalid_request(hca, qp, RxCheck.RESOURCE, "no receive queue")
     srqn = srq.handle if srq is not None else 0
     kept = qp.waiting_receive
     if kept is not None and kept.wqe is not None and kept.srqn == srqn:
@@ -100,6 +101,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
         return _NO_NAK if qp.st is _UC else Nak(NakCode.REMOTE_OPERATIONAL_ERROR)
     if wqe is None:
         qp.count("out_of_buffer")
+        trace_refusal(hca, qp, RxCheck.RESOURCE, "no receive WQE")
         return Dropped("UC without a receive WQE") if qp.st is _UC else RnrNak(qp.min_rnr_nak)
     if srq is not None:
         check_srq_limit(hca, srq)
@@ -155,7 +157,7 @@ def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:
         return qp.srq
     srq = named_queue(hca, qp, message)
     return (
-        invalid_request(hca, qp, f"no XRC SRQ {message.srqn:#x} in the domain")
+        invalid_request(hca, qp, RxCheck.RESOURCE, f"no XRC SRQ {message.srqn:#x} in the domain")
         if srq is None
         else srq
     )
@@ -189,11 +191,13 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
             return TooFragmented(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
             return _wait_for_page(hca, qp, receive, offset, length, error)
+        trace_refusal(hca, qp, RxCheck.EXECUTE, str(error))
         return fail_receive_and_nak(hca, qp, receive, *_PROTECTION, str(error), error.cause)
     if left:
         if qp.st is _UC and not receive.srqn:
             return _TOO_LONG
         why = f"message of {offset + length} bytes or more is {left} too long"
+        trace_refusal(hca, qp, RxCheck.LENGTH, why)
         return fail_receive_and_nak(
             hca, qp, receive, CqeSyndrome.LOCAL_LENGTH_ERR, NakCode.INVALID_REQUEST, why
         )

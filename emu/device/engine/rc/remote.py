@@ -23,6 +23,7 @@ from emu.device.engine.mr.rights import (
     AccessError,
 )
 from emu.device.engine.qp.transitions import RECEIVING
+from emu.device.engine.rc.checks import RxCheck, trace_refusal
 from emu.device.engine.rc.fatal_nak import access_violation, invalid_request
 from emu.device.engine.rc.receive import fail_receive_and_nak, shared_queue
 from emu.device.objects.domains import Pd
@@ -110,7 +111,9 @@ def check_op_valid(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """
     op = message.op
     if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):
-        return invalid_request(hca, qp, "the queue pair does not allow this operation")
+        return invalid_request(
+            hca, qp, RxCheck.OP_VALID, "the queue pair does not allow this operation"
+        )
     return None
 
 
@@ -211,6 +214,7 @@ def refuse_access(
     if receive is None or receive.wqe is None or qp.st is _UC:
         return access_violation(hca, qp, why, cause)
     code = NakCode.REMOTE_ACCESS_ERROR
+    trace_refusal(hca, qp, RxCheck.RKEY, why)
     return fail_receive_and_nak(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, code, why, cause)
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.rc.checks import RxCheck
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.receive import (
     check_resource,
@@ -129,7 +130,7 @@ def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -
     the outcomes are those of ``map_segment``.
     """
     if not qp.rre:
-        return invalid_request(hca, qp, "the queue pair does not allow READs")
+        return invalid_request(hca, qp, RxCheck.OP_VALID, "the queue pair does not allow READs")
     return map_next_segment(hca, qp, message, offset, length)
 
 
@@ -142,7 +143,8 @@ def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int | Outcome:
     """
     if message.va % message.length:
         qp.count(REMOTE[message.op].counter)
-        return invalid_request(hca, qp, f"atomic at unaligned address {message.va:#x}")
+        why = f"atomic at unaligned address {message.va:#x}"
+        return invalid_request(hca, qp, RxCheck.EXECUTE, why)
     views = begin_rdma(hca, qp, message)
     if isinstance(views, Outcome):
         return views

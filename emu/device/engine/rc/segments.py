@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.events import establish
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
+from emu.device.engine.rc.checks import RxCheck
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.receive import check_resource, set_aside
 from emu.device.engine.rc.responder import begin_segments, complete, execute, execute_read
@@ -174,7 +175,8 @@ def _take_segment(
     if refused is not None:
         return refused
     if message.op is _SEND and not message.has_wqe:
-        return invalid_request(hca, qp, "the message's receive queue was destroyed")
+        why = "the message's receive queue was destroyed"
+        return invalid_request(hca, qp, RxCheck.RESOURCE, why)
     if message.op is _READ:
         data = execute_read(hca, qp, message, message.done, length)
         if isinstance(data, Outcome):

@@ -1,15 +1,17 @@
 """Validation of request packets: PSN, opcode sequence, opcode and length (IBTA 9.7.4.1).
 
 The checks need neither a memory key nor a receive WQE. A message of this process runs the checks
-that can fail; ``agreement.py`` excludes the others. A failed check sends the NAK of the
-specification and stops the responder (``emu.device.engine.rc.fatal_nak``).
+that can fail; ``agreement.py`` excludes the others. For a failed check the caller sends the NAK of
+the specification and stops the responder (``emu.device.engine.rc.fatal_nak``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from emu.device.engine.rc.checks import RxCheck
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.objects.queues.message import MASKED_ATOMIC_SIZES, Message, MsgOp
 from emu.device.objects.queues.outcome import Outcome
@@ -71,16 +73,14 @@ def check_psn(qp: Qp, psn: int) -> PsnCheck:
     return DUPLICATE
 
 
-def check_op_seq(hca: Hca, qp: Qp, packet: Packet, message: Message | None) -> Outcome | None:
-    """Return None if a packet continues its message, else the outcome of ``invalid_request``.
+def op_seq_error(qp: Qp, packet: Packet, message: Message | None, _before: int) -> str:
+    """Return "" if a packet continues its message, else the reason for the refusal.
 
     ``message`` is the message whose last packet is still missing: the packet must be a middle or
-    last one of the same operation. Without a message it must be a first packet. A refusal moves an
-    RC responder to ERR. IBTA 9.7.4.1.2; rxe_resp.c: check_op_seq.
+    last one of the same operation. Without a message it must be a first packet. IBTA 9.7.4.1.2;
+    rxe_resp.c: check_op_seq.
     """
-    if not follows(packet, message):
-        return invalid_request(hca, qp, f"{packet!r} does not continue the message before it")
-    return None
+    return "" if follows(packet, message) else f"{packet!r} does not continue the message before it"
 
 
 def follows(packet: Packet, message: Message | None) -> bool:
@@ -94,53 +94,63 @@ def follows(packet: Packet, message: Message | None) -> bool:
     return not op.is_first and MSG_OPS[op.kind] is message.op
 
 
-def check_length(
-    hca: Hca, qp: Qp, packet: Packet, message: Message | None, before: int
-) -> Outcome | None:
-    """Return None if the packet's length is valid, else the outcome of ``invalid_request``.
+def length_error(qp: Qp, packet: Packet, message: Message | None, before: int) -> str:
+    """Return "" if the packet's length is valid, else the reason for the refusal.
 
     All packets but the last must be a full MTU, and a WRITE must match its RETH. SENDs and READs
     must be possible by log_msg_max, and a masked atomic's operands must fit their size. ``before``
-    is the number of bytes of ``message`` received so far. A refusal moves an RC responder to ERR.
-    IBTA 9.7.4.1.6, C9-92 to C9-94; rxe_resp.c: rxe_resp_check_length.
+    is the number of bytes of ``message`` received so far. IBTA 9.7.4.1.6, C9-92 to C9-94;
+    rxe_resp.c: rxe_resp_check_length.
     """
     op, size = packet.op, len(packet.payload)
     if op.kind is _READS and not is_possible(qp, packet.length):
-        return invalid_request(hca, qp, f"READ of {packet.length} bytes is too long")
+        return f"READ of {packet.length} bytes is too long"
     if op.kind in _MASKED_ATOMICS:
-        return _check_operands(hca, qp, packet)
+        return _operands_error(packet)
     if op.kind not in (_SENDS, _WRITES):
-        return None
+        return ""
     is_too_short = size < qp.mtu_bytes if not op.is_last else not (size or op.is_first)
     if size > qp.mtu_bytes or is_too_short:
-        return invalid_request(hca, qp, f"{packet!r} has a payload of {size} bytes")
+        return f"{packet!r} has a payload of {size} bytes"
     total = size if op.is_first else before + size
     if op.kind is _SENDS:
         is_wrong = not is_possible(qp, total)
     else:
         announced = packet.length if op.is_first or not message else message.length
         is_wrong = total != announced if op.is_last else total >= announced
-    if is_wrong:
-        return invalid_request(hca, qp, f"{packet!r} makes a message of {total} bytes")
-    return None
+    return f"{packet!r} makes a message of {total} bytes" if is_wrong else ""
 
 
-def _check_operands(hca: Hca, qp: Qp, packet: Packet) -> Outcome | None:
-    """Return None if a masked atomic's operands fit the size in its header.
+def _operands_error(packet: Packet) -> str:
+    """Return "" if a masked atomic's operands fit the size in its header, else the reason.
 
-    Otherwise, or for a size that no atomic has, return the outcome of ``invalid_request``.
+    A size that no atomic has is refused as well.
     """
     size = packet.length
     largest = max(packet.swap_add, packet.compare, packet.swap_add_mask, packet.compare_mask)
     if size not in MASKED_ATOMIC_SIZES or largest >> 8 * size:
-        return invalid_request(hca, qp, f"{packet!r} has operands of {size} bytes, {largest:#x}")
-    return None
+        return f"{packet!r} has operands of {size} bytes, {largest:#x}"
+    return ""
+
+
+PACKET_CHECKS: Final[
+    tuple[tuple[RxCheck, Callable[[Qp, Packet, Message | None, int], str]], ...]
+] = (
+    (RxCheck.OP_SEQ, op_seq_error),
+    (RxCheck.LENGTH, length_error),
+)
+"""Checks of a packet with the expected PSN, in the order of the specification.
+
+Each returns "" or the reason for the refusal, and has no effect. The arguments are the queue pair,
+the packet, the message that it continues, and the bytes of that message so far. The checks that
+follow are part of the execution, as their effects depend on the operation.
+"""
 
 
 def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> Outcome | None:
     """Check the length of a whole message by the first of its packets of ``mtu_bytes`` each.
 
-    Returns None or the refusal, like ``check_length``. No packet is received or sent.
+    Returns None, or the outcome of ``invalid_request``. No packet is received or sent.
     """
     kind = KINDS[message.op]
     is_placing = kind in (_SENDS, _WRITES)
@@ -149,7 +159,8 @@ def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> Ou
     packet.length = message.length
     packet.swap_add = packet.compare = packet.swap_add_mask = packet.compare_mask = 0
     packet.payload = _SOME_BYTES[: min(message.length, mtu_bytes) if is_placing else 0]
-    return check_length(hca, qp, packet, None, 0)
+    why = length_error(qp, packet, None, 0)
+    return invalid_request(hca, qp, RxCheck.LENGTH, why) if why else None
 
 
 def is_possible(qp: Qp, length: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.flush import fail_receive
+from emu.device.engine.rc.checks import RxCheck
 from emu.device.engine.rc.duplicates import may_read_again
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.packets.responses import ResponseQueue
@@ -110,7 +111,9 @@ class PacketExecution:
                 self.offset = 0
         elif message.op is _SEND and not message.has_wqe:
             why = "the message's receive queue was destroyed"
-            refused = invalid_request(self._connection.hca, self._connection.qp, why)
+            refused = invalid_request(
+                self._connection.hca, self._connection.qp, RxCheck.RESOURCE, why
+            )
         if refused is None and op.is_last:
             message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
             message.solicited = packet.solicited
@@ -254,7 +257,7 @@ class PacketExecution:
             return refused
         # Duplicates do not count: their requester may have all its data by now.
         if len(self._responses.reads(is_replay=False)) >= 1 << qp.ctx.log_rra_max:
-            return invalid_request(hca, qp, "more READs than log_rra_max allows")
+            return invalid_request(hca, qp, RxCheck.RESOURCE, "more READs than log_rra_max allows")
         self._responses.count_message()
         qp.epsn = self._after_data = self._responses.data(packet.psn, message).end
         return None

@@ -12,15 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from emu.device.engine.rc.checks import RxCheck, trace_refusal
+from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
 from emu.device.engine.rc.packets.responses import MAX_RESPONSES, ResponseQueue
 from emu.device.engine.rc.validation import (
     EXPECTED,
     GAP,
-    check_length,
-    check_op_seq,
+    PACKET_CHECKS,
     check_psn,
     follows,
+    length_error,
 )
 from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak, TooFragmented
 from emu.device.objects.queues.page_fault import PageFault, PageFaultPending, Side
@@ -297,11 +299,14 @@ class PacketResponder:
         Any other refusal sends its NAK and returns None.
         """
         hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
-        outcome = (
-            check_op_seq(hca, qp, packet, execution.message)
-            or check_length(hca, qp, packet, execution.message, execution.offset)
-            or EXECUTE[packet.op.kind](execution, packet)
-        )
+        outcome: Outcome | None = None
+        for check, objection in PACKET_CHECKS:
+            why = objection(qp, packet, execution.message, execution.offset)
+            if why:
+                outcome = invalid_request(hca, qp, check, why)
+                break
+        else:
+            outcome = EXECUTE[packet.op.kind](execution, packet)
         if outcome is not None:
             return _ANSWERS[type(outcome)](self, packet, outcome)
         self._has_naked = self._is_not_ready = False
@@ -333,7 +338,9 @@ class PacketResponder:
         """Send a PSN sequence error NAK, if no NAK for the expected PSN was sent (9.7.5.1.1)."""
         if not self._has_naked:
             self._has_naked = True
-            self.responses.nak(self._connection.qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
+            hca, qp = self._connection.hca, self._connection.qp
+            trace_refusal(hca, qp, RxCheck.PSN, f"packets from psn {qp.epsn:#x} on are missing")
+            self.responses.nak(qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
 
     def _keep(self, packet: Packet) -> None:
         """Keep a SEND or WRITE packet after a gap, for selective repeat.
@@ -375,9 +382,11 @@ class PacketResponder:
         if not packet.op.is_first and (packet.psn != qp.epsn or not follows(packet, message)):
             execution.break_off()
             return None
-        outcome = check_length(hca, qp, packet, message, execution.offset) or (
-            EXECUTE[packet.op.kind](execution, packet)
-        )
+        why = length_error(qp, packet, message, execution.offset)
+        if why:
+            outcome: Outcome | None = invalid_request(hca, qp, RxCheck.LENGTH, why)
+        else:
+            outcome = EXECUTE[packet.op.kind](execution, packet)
         return None if outcome is None else _ANSWERS[type(outcome)](self, packet, outcome)
 
 
