@@ -175,7 +175,7 @@ class Doorbells:
         queue = self._hca.queues.holders.get(number)
         ring = queue.send_ring if isinstance(queue, Queue) else None
         if isinstance(queue, Queue) and isinstance(ring, DoorbellRing):
-            ring.posted = index
+            ring.posted, ring.is_rung = index, True
             self._hca.schedule(queue)
         else:
             log.warning("doorbell for %#x ignored: no such queue without a doorbell record", number)
@@ -191,6 +191,7 @@ class Doorbells:
         if isinstance(queue, Queue):
             ring = queue.send_ring
             if ring is not None:
+                ring.is_rung = True
                 if ring.posted is not None:
                     ring.follow_record()
                 memic = hca.memic

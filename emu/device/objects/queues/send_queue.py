@@ -72,6 +72,8 @@ class SendRing:
         counter in the record (core/en/reporter_tx.c: mlx5e_reset_txqsq_cc_pc; UCX's
         uct_ib_mlx5_txwq_reset).
         """
+        self.is_rung = False
+        """Whether a doorbell has arrived since the packet requester last read the record."""
         self.rung: int | None = None
         """The block behind the WQE of the last doorbell, where execution stops.
 

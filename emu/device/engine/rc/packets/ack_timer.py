@@ -163,12 +163,13 @@ class AckTimer:
         """
         if not code:
             return
+        now = self._clock.now_ns()
         if psn != self.round_trip.newest:
-            self.round_trip.sent(psn, self._clock.now_ns())
+            self.round_trip.sent(psn, now)
         if not self._is_due:
             self._is_due = True
             self._timeout_ns = TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << code)
-            self.restart()
+            self._since_ns, self._has_moved = now, True
         if self._has_moved:
             self._set()
 

@@ -76,8 +76,14 @@ class PacketRequester:
     def poll(self) -> bool:
         """Send some of the pending packets and start the ACK timer; return True if there are more.
 
-        Raises BadWqeError or DmaError when the ring is broken.
+        Do nothing if the last poll has sent all and no doorbell has arrived since, as in polls for
+        responses only. Raises BadWqeError or DmaError when the ring is broken.
         """
+        qp = self._connection.qp
+        assert qp.sq is not None
+        if self.is_idle and not qp.sq.is_rung and self._window.next == qp.psn:
+            return False
+        qp.sq.is_rung = False
         self._posted, self.is_idle = None, False
         more = self._send_packets()
         if self._window.requests:
@@ -180,7 +186,7 @@ class PacketRequester:
         packets = -(-message.length // qp.mtu_bytes) or 1
         if message.op in WITH_RESPONSE_DATA and window.expecting_data >= 1 << qp.ctx.log_sra_max:
             return False
-        if window.distance(qp.psn) + packets > PSN_HALF:
+        if (qp.psn - window.una & PSN_MASK) + packets > PSN_HALF:
             return False
         qp.psn = (qp.psn + packets) & PSN_MASK
         request.attach(message, qp.psn)
