@@ -5,18 +5,20 @@ Neither end counts a retry for them: the queue pairs here have none to give.
 
 import pytest
 from helpers.device.paging import IN_BOTH_SCHEMES
+from helpers.device.unawaited import begin
 
-from emu.device.engine.qp.lifecycle import to_error
-from emu.device.engine.rc.packets.responder import PAGE_TIMEOUT_NS
-from emu.device.engine.rc.remote import MAP_AHEAD_BYTES
 from emu.device.models.capabilities import ALL_TRANSPORT_ODP
 from emu.device.port.ib.framing import parse
 from emu.device.state.held import MAX_HELD
 from emu.driver.keys.paging import READ, PagedRegion, Pager
 from emu.driver.verbs.channels import Channel
-from layouts.enums import CqeSyndrome, PageFaultSubtype, QpState, QpType
+from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpState, QpType
 from layouts.wire.bth import PacketKind
 
+PAGE_TIMEOUT_NS = 100_000_000
+"""How long a responder waits for a page before it asks to come again."""
+MAP_AHEAD_BYTES = 1 << 18
+"""How much of a long message is translated at a time."""
 MTU = 1024
 SIZE = 16 * MTU
 TEXT = bytes(range(1, 252)) * 66
@@ -199,8 +201,8 @@ def test_a_queue_pair_that_has_failed_waits_for_no_page(
     """It still sends the data that it has promised, as far as they are there."""
 
     def fail():
-        hca = channel.right.hca
-        to_error(hca, hca.qps.get(channel.receiver.qpn))
+        begin(channel.right.driver, (Op._2ERR_QP, {"qpn": channel.receiver.qpn}))
+        channel.right.function.run()
         zap(far, 2)
 
     when(PacketKind.READ_RESPONSE, 6, fail)

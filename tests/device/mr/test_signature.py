@@ -4,8 +4,8 @@ import struct
 import zlib
 
 import pytest
+from helpers.models import guards
 
-from emu.device.engine.mr import checksums as guards
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.driver.keys.by_command import indirect_key
