@@ -4,26 +4,28 @@ import pytest
 from helpers.device.adapters import Member, made_with_switch
 from helpers.device.meters import create, set_meter
 
-from emu.device.engine.esw.fdb_pipeline import forward
 from emu.device.models import LINKS
 from emu.device.models.software_steering import with_software_steering
 from emu.device.models.switching import with_switch
 from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.tunnel import GENEVE_PORT
-from emu.device.rounds.portions import finish
-from emu.driver.ethernet.flow_fields import to_table, to_vport
+from emu.driver.ethernet.buffers import Buffers
+from emu.driver.ethernet.flow_fields import to_table, to_tir, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, UDP, EthPacket
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
+from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.ethernet.steering_entries import SoftwareTables, entry
+from emu.driver.world.cable import arrive
 from emu.driver.world.tap_wire import TapWire
 from layouts.enums import GeneralObject, Op, PortType
 from layouts.eth_enums import FlowTableType
 from layouts.steering.geneve_option import geneve_tlv_option
 from layouts.steering.sampler import sampler_obj
 
-UPLINK = 0xFFFF
+UPLINK, VPORT = 0xFFFF, 5
 FDB = FlowTableType.FDB
 SOURCE, REGISTERS_1, FLEX_PARSER_0 = 0x0104, 0x0110, 0x0111
 MODEL = with_switch(with_software_steering(LINKS["connectx6dx"][PortType.ETH]))
@@ -35,16 +37,26 @@ class Fdb:
     """Its manager, and where entries lead."""
 
     def __init__(self, clock):
-        self.manager = Member(made_with_switch(TapWire(), MODEL).manager, clock)
+        self.wire = TapWire()
+        self.manager = Member(made_with_switch(self.wire, MODEL).manager, clock)
         self.driver, self.node = self.manager.driver, self.manager.node
+        td = alloc_td(self.driver)
+        self.sq = SendQueue(self.node, tisn=create_tis(self.driver, td))
+        self.buffers = Buffers(ReceiveQueue(self.node))
+        own = Flows(self.driver)
+        table = own.table(0, log_size=0)
+        tir = to_tir(create_direct_tir(self.driver, td, self.buffers.rq.rqn))
+        own.entry(table, 0, own.group(table, 0, 0), tir)
+        own.set_root(table)
         self.tables = SoftwareTables(self.node)
         self.flows = Flows(self.driver, FDB)
         caps = self.manager.hca.caps.eswitch_tables
         self.to_cable = caps.sw_steering_uplink_icm_address_tx
         self.from_cable = self.vport(0).sw_steering_vport_icm_address_rx
 
-    def vport(self, number):
-        return self.driver.must(Op.QUERY_ESW_VPORT_CONTEXT, vport_number=number).esw_vport_context
+    def vport(self, number, **fields):
+        answer = self.driver.must(Op.QUERY_ESW_VPORT_CONTEXT, vport_number=number, **fields)
+        return answer.esw_vport_context
 
     def root(self, rx, tx):
         """Entries for the cable's packets, and for vPorts'."""
@@ -52,16 +64,16 @@ class Fdb:
         self.flows.set_root(self.tables.table(places[0], FDB, places[1]))
 
     def passes(self, source_port, frame=FRAME):
-        """The vPorts that get a frame, and what they get."""
-        found = []
-
-        def give(target, one):
-            found.append((target.number, bytes(one.data)))
-
-        others = forward(self.manager.hca, source_port, Frame(frame), give)
-        if others is not None:
-            finish(others)
-        return found
+        """The vPorts that get a frame of the cable or of the manager, and what they get."""
+        if source_port == UPLINK:
+            arrive(self.manager.hca, Frame(frame))
+        else:
+            self.sq.send(frame)
+        self.node.settle()
+        to_manager = [(0, data) for _, data in self.buffers.drain()]
+        for _ in to_manager:
+            self.buffers.post()
+        return [*((UPLINK, one.data) for one in self.wire.sent()), *to_manager]
 
 
 @pytest.fixture
@@ -146,9 +158,11 @@ def test_metered(fdb, clock):
     assert fdb.passes(0) == []
 
 
-def test_sampled(fdb):
+def test_sampled(fdb, clock):
     """Each second packet goes another way as well; the driver asks where a sampler is."""
-    roots = [fdb.tables.place(entry(hit=to)) for to in (fdb.to_cable, fdb.from_cable)]
+    other = Member(fdb.manager.function.adapter.add(VPORT), clock)
+    to_other = fdb.vport(VPORT, other_vport=1).sw_steering_vport_icm_address_rx
+    roots = [fdb.tables.place(entry(hit=to)) for to in (fdb.to_cable, to_other)]
     default, sample = (fdb.tables.table(0, FDB, root) for root in roots)
     given = bytes(
         sampler_obj.new(
@@ -164,5 +178,6 @@ def test_sampled(fdb):
     found = sampler_obj.view(b"".join(answer.object).ljust(sampler_obj.size, b"\0"))
     assert (found.sample_ratio, found.default_table_id) == (2, default)
     fdb.root(entry(hit=fdb.from_cable), entry(hit=found.sw_steering_icm_address_tx))
-    passed = [[vport for vport, _ in fdb.passes(0)] for _ in range(4)]
-    assert [sorted(one) for one in passed] == [[UPLINK], [0, UPLINK]] * 2
+    for copies in (0, 1, 1, 2):
+        assert fdb.passes(0) == [(UPLINK, FRAME)]
+        assert other.hca.nic_vport.received.packets == copies
