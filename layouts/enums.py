@@ -481,6 +481,22 @@ class TeardownProfile(IntEnum):
     PREPARE_FAST_TEARDOWN = 2
 
 
+class VportPolicy(IntEnum):
+    """vport_state_policy of an InfiniBand vPort (MLX5_POLICY_*)."""
+
+    DOWN = 0
+    UP = 1
+    FOLLOW = 2
+
+
+class HcaVportField(IntFlag):
+    """field_select of MODIFY_HCA_VPORT_CONTEXT (MLX5_HCA_VPORT_SEL_*)."""
+
+    PORT_GUID = 1 << 0
+    NODE_GUID = 1 << 1
+    STATE_POLICY = 1 << 2
+
+
 class PortState(IntEnum):
     """Logical state of an InfiniBand port (IBTA PortInfo.PortState)."""
 

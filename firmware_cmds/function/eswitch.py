@@ -111,11 +111,14 @@ def modify_esw_vport_context(
 def query_esw_functions(
     hca: Hca, cmd: layout.query_esw_functions_in, out: layout.query_esw_functions_out
 ) -> None:
-    """Return the number of virtual functions, which is 0; the host is the sender's.
+    """Return how many virtual functions the sender has on the bus, and how many it can have.
 
-    Refuse with BAD_OP_ERR a sender that manages no switch. The output stays zero.
+    Refuse with BAD_OP_ERR a sender that manages no switch.
     """
     eswitch_of(hca)
+    vhcas, host = hca.adapter.virtual_functions(), out.host_params_context
+    host.host_num_of_vfs = sum(vhca.vf_enabled for vhca in vhcas)
+    host.host_total_vfs = len(vhcas)
 
 
 def _index(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int]:

@@ -42,7 +42,7 @@ def enable_hca(hca: Hca, cmd: layout.enable_hca_in, out: layout.enable_hca_out) 
     one = hca.sub_function
     if cmd.function_id:
         if one is None:
-            hca.vhca.may_begin = True
+            lifecycle.set_enabled(hca.vhca, enabled=True)
         else:
             vhca_state.enable(one, hca.managed_by)
         return
@@ -52,6 +52,9 @@ def enable_hca(hca: Hca, cmd: layout.enable_hca_in, out: layout.enable_hca_out) 
         raise CmdError(Status.BAD_SYS_STATE_ERR, "function is disabled by its manager")
     if hca.state is not HcaState.DISABLED:
         lifecycle.shut_down(hca)
+    if hca.vhca.is_virtual and hca.model.port_type is PortType.IB:
+        hca.ib.take_guids()
+        lifecycle.announce(hca)
     hca.state = HcaState.ENABLED
     if one is not None:
         vhca_state.driver_started(one, hca.managed_by)
@@ -75,8 +78,7 @@ def disable_hca(hca: Hca, cmd: layout.disable_hca_in, out: layout.disable_hca_ou
     one = hca.sub_function
     if cmd.function_id:
         if one is None:
-            hca.vhca.may_begin = False
-            lifecycle.shut_down(hca)
+            lifecycle.disable(hca.vhca)
         else:
             vhca_state.disable(one, hca.managed_by)
         return

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
+from emu.device.engine import lifecycle
 from emu.device.errors import CmdError
 from emu.device.port import counts
 from emu.device.port.ib.port import (
@@ -14,13 +15,17 @@ from emu.device.port.ib.port import (
     PKEY_TABLE_ENTRIES,
     SETTABLE_CAPS,
 )
+from emu.device.port.ib.vport import HcaVport
 from firmware_cmds.function.nic_vport import is_switched
-from layouts.enums import Op, PortType, Status
+from layouts.enums import HcaVportField, Op, PortType, Status, VportPolicy
 from layouts.eth_enums import VportStateOpMod
 from layouts.function import vport as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+
+_GIVEN = int(HcaVportField.PORT_GUID | HcaVportField.NODE_GUID | HcaVportField.STATE_POLICY)
+"""Fields that the manager sets for a virtual function."""
 
 ALL_ENTRIES = 0xFFFF
 """Index that asks for the whole table (core/vport.c:mlx5_query_hca_vport_gid)."""
@@ -30,15 +35,18 @@ ALL_ENTRIES = 0xFFFF
     Op.QUERY_HCA_VPORT_CONTEXT,
     layout.query_hca_vport_context_in,
     layout.query_hca_vport_context_out,
+    of_others=True,
 )
 def query_hca_vport_context(
     hca: Hca, cmd: layout.query_hca_vport_context_in, out: layout.query_hca_vport_context_out
 ) -> None:
     """Return state, GUIDs, LIDs and the capability mask of the port.
 
-    has_smi is 0 for a VF. An Ethernet function gets BAD_OP_ERR.
+    has_smi is 0 for a VF. The manager may ask about a virtual function, and reads the GUIDs that
+    it has set (hw/mlx5/ib_virt.c). An Ethernet function gets BAD_OP_ERR.
     """
     port = hca.ib
+    given = port.given if cmd.other_vport else HcaVport()
     out.hca_vport_context.assign(
         {
             # Only the physical function has subnet management, on a real adapter as well.
@@ -46,9 +54,10 @@ def query_hca_vport_context(
             "port_physical_state": port.phys_state,
             "port_state": port.state,
             "vport_state": port.state,
+            "vport_state_policy": port.given.policy,
             "system_image_guid": hca.adapter.guid,
-            "port_guid": port.guid,
-            "node_guid": port.guid,
+            "port_guid": given.port_guid or port.port_guid,
+            "node_guid": given.node_guid or port.node_guid,
             "cap_mask1": port.cap_mask1,
             "cap_mask1_field_select": SETTABLE_CAPS,
             "lid": port.lid,
@@ -65,26 +74,40 @@ def query_hca_vport_context(
     layout.modify_hca_vport_context_in,
     layout.modify_hca_vport_context_out,
     privileged=True,
+    of_others=True,
 )
 def modify_hca_vport_context(
     hca: Hca, cmd: layout.modify_hca_vport_context_in, out: layout.modify_hca_vport_context_out
 ) -> None:
     """Set capability bits that belong to the software (hw/main.c:set_port_caps_atomic).
 
-    A change is reported to the subnet. Refuse other fields and bits with BAD_PARAM_ERR. An Ethernet
-    function gets BAD_OP_ERR.
+    A change is reported to the subnet. The manager sets policy and GUIDs of a virtual function; the
+    function has the GUIDs from its next ENABLE_HCA on. Refuse other fields, bits and policies with
+    BAD_PARAM_ERR. An Ethernet function gets BAD_OP_ERR.
     """
-    context = cmd.hca_vport_context
-    if context.field_select:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "field is not settable", f"field_select {context.field_select:#x}"
-        )
+    context, port = cmd.hca_vport_context, hca.ib
+    fields = context.field_select
+    if fields & ~_GIVEN or (fields and not cmd.other_vport):
+        raise CmdError(Status.BAD_PARAM_ERR, "field is not settable", f"field_select {fields:#x}")
+    policy = port.given.policy
+    if fields & HcaVportField.STATE_POLICY:
+        if context.vport_state_policy not in tuple(VportPolicy):
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "unknown policy of a vPort", f"{context.vport_state_policy}"
+            )
+        policy = VportPolicy(context.vport_state_policy)
     selected = context.cap_mask1_field_select
     if selected & ~SETTABLE_CAPS:
         raise CmdError(Status.BAD_PARAM_ERR, "capability bit is not settable", f"{selected:#x}")
-    before = hca.ib.cap_mask1
-    hca.ib.cap_mask1 = before & ~selected | context.cap_mask1 & selected
-    if hca.ib.cap_mask1 != before:
+    if fields & HcaVportField.PORT_GUID:
+        port.given.port_guid = context.port_guid
+    if fields & HcaVportField.NODE_GUID:
+        port.given.node_guid = context.node_guid
+    if policy is not port.given.policy:
+        lifecycle.set_policy(hca, policy)
+    before = port.cap_mask1
+    port.cap_mask1 = before & ~selected | context.cap_mask1 & selected
+    if port.cap_mask1 != before:
         hca.wire.port_changed(hca)  # the subnet's administrator reports it as well
 
 
@@ -93,6 +116,7 @@ def modify_hca_vport_context(
     layout.query_hca_vport_gid_in,
     layout.query_hca_vport_gid_out,
     privileged=True,
+    of_others=True,
 )
 def query_hca_vport_gid(
     hca: Hca, cmd: layout.query_hca_vport_gid_in, out: layout.query_hca_vport_gid_out
@@ -113,6 +137,7 @@ def query_hca_vport_gid(
     layout.query_hca_vport_pkey_in,
     layout.query_hca_vport_pkey_out,
     privileged=True,
+    of_others=True,
 )
 def query_hca_vport_pkey(
     hca: Hca, cmd: layout.query_hca_vport_pkey_in, out: layout.query_hca_vport_pkey_out

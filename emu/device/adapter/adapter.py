@@ -1,7 +1,8 @@
 """An adapter: its functions, and the state that they share.
 
 A function has a vhca id, by which the firmware knows it, and a vPort number, which is also the
-``function_id`` in the manager's commands. The manager is the physical function, with vPort 0. A
+``function_id`` in the manager's commands. The manager is the physical function, with vPort 0. Its
+virtual functions (VF) have the vPorts from 1 on, its sub-functions those from 0x8000 on. A
 function that is served alone, including a virtual one, is the manager of its own adapter. A board
 with two ports has two adapters (``emu.device.adapter.board``).
 
@@ -16,14 +17,15 @@ from typing import TYPE_CHECKING, Final, Generic
 from emu.device.adapter.board import Board
 from emu.device.adapter.lag import MASTER_PORT, ForwardedTraffic
 from emu.device.adapter.switch import Switch
+from emu.device.models.sub_functions import FIRST_NUMBER
 from emu.device.port.base import Port
 from emu.device.port.eth.headers import UPLINK
 from emu.device.port.eth.physical.speed import LinkModes
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.traffic import Direction
 from emu.device.port.eth.vport import NicVport
+from emu.device.port.ib.vport import HcaVport
 from emu.device.ports import NodeT
-from layouts.enums import PortType
 
 if TYPE_CHECKING:
     from emu.device.models import Model
@@ -38,15 +40,24 @@ MAX_VHCAS: Final = 1 << 10
 class Vhca(Generic[NodeT]):
     """A function's identity in its adapter, kept over resets."""
 
-    __slots__ = ("adapter", "may_begin", "nic_vport", "node", "number", "vport_number")
+    __slots__ = (
+        "adapter", "hca_vport", "may_begin", "nic_vport", "node", "number", "vf_enabled",
+        "vport_number",
+    )  # fmt: skip
 
     def __init__(self, adapter: Adapter[NodeT], number: int, vport_number: int) -> None:
         self.adapter = adapter
         self.number = number
         """The vhca id."""
         self.vport_number = vport_number
-        self.may_begin = True
-        """Whether the manager lets the driver of a virtual function start (core/sriov.c)."""
+        self.may_begin = not self.is_virtual
+        """Whether the driver may start: of a virtual function, whether its manager has enabled it
+        (core/sriov.c: mlx5_device_enable_sriov).
+        """
+        self.vf_enabled = False
+        """Whether VF Enable of its physical function has put a virtual function on the bus."""
+        self.hca_vport = HcaVport()
+        """Settings of a virtual function's InfiniBand vPort by its physical function."""
         self.node: NodeT | None = None
         """State of the function since its last reset; None before power-on."""
         self.nic_vport: NicVport | None = None
@@ -56,6 +67,11 @@ class Vhca(Generic[NodeT]):
     def is_manager(self) -> bool:
         """Whether the function may name other functions of the adapter and their vPorts."""
         return self.vport_number == MANAGER
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether the function is a virtual function of the adapter's manager."""
+        return MANAGER < self.vport_number < FIRST_NUMBER
 
     def other(self, vport_number: int) -> NodeT | None:
         """Return the function of another vPort of the adapter if it has power, else None.
@@ -72,15 +88,12 @@ class Vhca(Generic[NodeT]):
     def start_ethernet(self, guid: int, mac: bytes, node_description: bytes) -> NicVport:
         """Create the function's vPort anew, with counters at 0, and return it.
 
-        An only function also restarts the physical port. The manager resets ``forwarded`` and lets
-        all drivers of virtual functions start. The MAC address of a managed function survives its
-        resets: the manager may have set it.
+        An only function also restarts the physical port. The manager resets ``forwarded``. The MAC
+        address of a managed function survives its resets: the manager may have set it.
         """
         port = self.adapter.start_port()
         if self.is_manager:
             self.adapter.forwarded = ForwardedTraffic()
-            for one in self.adapter.vhcas.values():
-                one.may_begin = True
         if self.nic_vport is not None and not self.is_manager:
             mac = self.nic_vport.permanent_address
         self.nic_vport = NicVport(port, guid, mac, node_description)
@@ -132,11 +145,10 @@ class Adapter(Generic[NodeT]):
     def add(self, vport_number: int) -> Vhca[NodeT]:
         """Add a function with a vPort of this number, and return its Vhca, without power so far.
 
-        The vhca id is the lowest free one of the board. Raises ValueError for a number that is in
-        use, for too many functions, and with an InfiniBand port, which belongs to one function.
+        The vhca id is the lowest free one of the board. On InfiniBand each function has an end port
+        of its own behind the physical port. Raises ValueError for a number that is in use, and for
+        too many functions.
         """
-        if self.model.port_type is not PortType.ETH:
-            raise ValueError("an InfiniBand port belongs to one function")
         if self.by_vport(vport_number) is not None:
             raise ValueError(f"vPort {vport_number} belongs to another function")
         free = (number for number in range(MAX_VHCAS) if not self.board.is_taken(number))
@@ -170,6 +182,10 @@ class Adapter(Generic[NodeT]):
     def nodes(self) -> Iterator[NodeT]:
         """Return the functions that have power."""
         return (vhca.node for vhca in self.vhcas.values() if vhca.node is not None)
+
+    def virtual_functions(self) -> list[Vhca[NodeT]]:
+        """Return the manager's virtual functions, on the bus or not, in no order."""
+        return [vhca for vhca in self.vhcas.values() if vhca.is_virtual]
 
     def port_traffic(self) -> tuple[Direction, Direction]:
         """Return the physical port's traffic, sent and received, without what was only looped back.

@@ -12,6 +12,7 @@ from itertools import chain
 from pkgutil import walk_packages
 
 from emu.device import engine
+from emu.device.adapter.adapter import Vhca
 from emu.device.engine import vhca_state
 from emu.device.engine.esw import sharing
 from emu.device.engine.eth import queues as eth_queues
@@ -30,7 +31,7 @@ from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.device.state.hca import Hca, HcaState
 from emu.device.state.polls import POLLS
-from layouts.enums import EventType, PortChange
+from layouts.enums import EventType, PortChange, PortType, VportPolicy
 from layouts.eth_enums import VportAdminState
 from layouts.rings.eqe import eqe_port_state
 
@@ -113,16 +114,26 @@ def shut_down(hca: Hca) -> None:
         vhca_state.driver_ended(hca.sub_function, hca.managed_by)
 
 
+def disable(vhca: Vhca[Hca]) -> None:
+    """Shut a virtual function down for its manager; its driver cannot start until it is enabled."""
+    if vhca.node is not None and not vhca.node.has_failed:
+        shut_down(vhca.node)
+    set_enabled(vhca, enabled=False)
+
+
 def quiesce(hca: Hca) -> None:
     """Stop all access to guest memory, whatever doorbells or timers are pending; keep the objects.
 
-    End the function's sub-functions and the LAG that it is master of. Unset its flow tables as
-    roots of other switches. Cancel page faults, copies and pulses. Drop all ready queues and
-    backlogs.
+    End the function's virtual functions, its sub-functions and the LAG that it is master of. Unset
+    its flow tables as roots of other switches. Cancel page faults, copies and pulses. Drop all
+    ready queues and backlogs.
     A function may have 250,000 queues, each with pending callbacks. ``Hca.end_lifetime`` disables
     the callbacks; ``Object.cancel_work`` cancels a few in each round, when the objects are freed.
     """
     hca.adapter.board.end_lag_of(hca.vhca)
+    if hca.vhca.is_manager:
+        for vhca in hca.adapter.virtual_functions():
+            disable(vhca)
     if hca.eswitch is not None:
         sharing.detach_slaves(hca)
     if hca.sub_functions is not None:
@@ -184,6 +195,7 @@ def set_link(hca: Hca, *, up: bool) -> None:
     before = _links(hca)
     had_cable = hca.port.has_cable
     hca.port.set_link(up=up)
+    _follow_physical(hca)
     _follow_link(before)
     manager = hca.adapter.manager.node
     if up != had_cable and manager is not None:
@@ -199,6 +211,7 @@ def set_admin(hca: Hca, *, up: bool) -> None:
     """
     before = _links(hca)
     hca.port.set_admin(up=up)
+    _follow_physical(hca)
     _follow_link(before)
 
 
@@ -223,14 +236,49 @@ def set_switch_state(hca: Hca, state: VportAdminState) -> None:
     _follow_link(before)
 
 
+def set_enabled(vhca: Vhca[Hca], *, enabled: bool) -> None:
+    """Let a virtual function's driver start, or forbid it, on request of the function's manager.
+
+    On InfiniBand its end port gets or loses the link.
+    """
+    vhca.may_begin = enabled
+    node = vhca.node
+    if node is not None and node.model.port_type is PortType.IB:
+        before = _links(node)
+        node.ib.is_enabled = enabled
+        node.ib.follow_link()
+        _follow_link(before)
+
+
+def set_policy(hca: Hca, policy: VportPolicy) -> None:
+    """Set the policy for the link of a virtual function's InfiniBand end port, for its manager.
+
+    If the end port goes up or down thereby, the function gets PORT_CHANGE and notifies the wire.
+    """
+    before = _links(hca)
+    hca.vhca.hca_vport.policy = policy
+    hca.ib.follow_link()
+    _follow_link(before)
+
+
+def _follow_physical(hca: Hca) -> None:
+    """Update the end ports of virtual functions after a change of the InfiniBand physical port."""
+    if hca.model.port_type is PortType.IB and hca.vhca.is_manager:
+        for node in hca.adapter.nodes():
+            if node is not hca:
+                node.ib.follow_link()
+
+
 def take_down(hca: Hca) -> None:
     """Take down a failed function's link, and notify the wire and the switch; raise no event.
 
-    The only function of an adapter pulls the cable. Otherwise only the function's vPort is
-    disabled, and the other functions of its adapter keep the port.
+    The only function of an adapter pulls the cable, and so does an InfiniBand function, whose end
+    port is its own. Otherwise only the function's vPort is disabled, and the other functions of its
+    adapter keep the port.
     """
-    if len(hca.adapter.vhcas) == 1:
+    if len(hca.adapter.vhcas) == 1 or hca.model.port_type is PortType.IB:
         hca.port.set_link(up=False)
+        _follow_physical(hca)
     else:
         hca.nic_vport.admin_up = False
     announce(hca)

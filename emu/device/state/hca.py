@@ -143,9 +143,7 @@ class Hca(ObjectTables):
         self.tracer = tracer
         self.faults: FaultPoints | None = None
         self.state = HcaState.DISABLED
-        self._ib = _ib_port(model, options) if model.port_type is PortType.IB else None
-        if self._ib is not None:
-            vhca.adapter.ports = [self._ib]
+        self._ib = _ib_port(model, options, vhca) if model.port_type is PortType.IB else None
         is_eth = model.port_type is PortType.ETH
         self._nic_vport = _nic_vport(model, options, vhca) if is_eth else None
         self.gids = GidTable(self.caps.roce.roce_address_table_size)
@@ -402,9 +400,14 @@ class Hca(ObjectTables):
             self.on_work()
 
 
-def _ib_port(model: Model, options: HcaOptions) -> IbPort:
-    """Return a new InfiniBand port with the model's link; ``options`` give GUID, LID and P_Keys."""
-    return IbPort(
+def _ib_port(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> IbPort:
+    """Return a new InfiniBand port with the model's link; ``options`` give GUID, LID and P_Keys.
+
+    A manager's is the physical port of its adapter. The end ports of virtual functions are behind
+    it, and lose the settings that a former manager has made.
+    """
+    physical = vhca.adapter.manager.node if vhca.is_virtual else None
+    port = IbPort(
         options.guid,
         model.ib_link_width_oper,
         model.ib_proto_oper,
@@ -412,7 +415,17 @@ def _ib_port(model: Model, options: HcaOptions) -> IbPort:
         lid=options.lid,
         attributes=(DEFAULT_PKEY, *options.pkeys),
         node_description=_described(model),
+        behind=physical.ib if physical is not None else None,
+        given=vhca.hca_vport,
+        is_enabled=vhca.may_begin,
     )
+    if vhca.is_manager:
+        vhca.adapter.ports = [port]
+        for other in vhca.adapter.virtual_functions():
+            other.hca_vport.clear()
+            if other.node is not None:
+                other.node.ib.behind = port
+    return port
 
 
 def _nic_vport(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> NicVport:

@@ -3,8 +3,8 @@
 import pytest
 from helpers.device.adapters import GUID, PF, Member, made
 
-from emu.device.adapter.adapter import MAX_VHCAS, Adapter
-from emu.device.adapter.switch import PlainSwitch
+from emu.device.adapter.adapter import MAX_VHCAS
+from emu.device.engine import lifecycle
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.port.eth.wire import NoWire
@@ -135,11 +135,6 @@ def test_a_function_is_an_adapter_of_its_own(name, clock):
     assert [*adapter.nodes()] == [function.hca]
     assert (adapter.guid, adapter.ports) == (GUID, [function.hca.port])
     assert function.hca.caps.general.vhca_id == 0
-
-
-def test_an_infiniband_port_is_one_functions():
-    with pytest.raises(ValueError, match="InfiniBand"):
-        Adapter(MODELS["connectx6"], GUID, PlainSwitch(NoWire(), arrive)).add(1)
 
 
 def test_places_come_and_go(adapter):

@@ -146,11 +146,11 @@ def test_a_virtual_function_begins_when_it_is_enabled(members, manager):
     assert other.hca.state is HcaState.ENABLED, "nothing new to it"
 
 
-def test_a_disabled_function_stays_so_over_its_resets_only(members, manager):
-    own, other = members
-    manager.must(Op.DISABLE_HCA, function_id=VPORT)
-    for reset, may_begin in ((other, False), (own, True)):
-        reset.function.reset()
+def test_a_reset_of_a_function_leaves_it_enabled_or_disabled(members, manager):
+    _, other = members
+    for op, may_begin in ((Op.DISABLE_HCA, False), (Op.ENABLE_HCA, True)):
+        manager.must(op, function_id=VPORT)
+        other.function.reset()
         assert other.hca.vhca.may_begin is may_begin
 
 

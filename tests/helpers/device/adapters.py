@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
 from emu.device.adapter.adapter import Adapter
 from emu.device.adapter.switch import PlainSwitch
 from emu.device.engine.esw.switch import EmbeddedSwitch
@@ -9,6 +12,7 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
+from emu.device.port.eth.wire import NoWire
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
@@ -16,10 +20,10 @@ from emu.driver.verbs.node import Node
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from firmware_cmds import TABLE
-from layouts.enums import EventType, PortType
+from layouts.enums import EventType, Op, PortType
 
 GUID = 0x0002_C903_00AD_0000
-PF, VF = (LINKS[name][PortType.ETH] for name in ("connectx6", "connectx6-vf"))
+PF = LINKS["connectx6"][PortType.ETH]
 
 
 SWITCHING = with_switch(PF)
@@ -35,17 +39,33 @@ def made_with_switch(wire, model=SWITCHING):
     return Adapter(model, GUID, EmbeddedSwitch(wire, arrive))
 
 
-class Member:
-    """A function of the adapter, and its driver after a probe."""
+MANAGERS = WeakKeyDictionary()
+"""The driver of each adapter's manager, which has probed first."""
 
-    def __init__(self, vhca, clock):
+
+def made_infiniband():
+    """An adapter with an InfiniBand port."""
+    model = LINKS["connectx6"][PortType.IB]
+    model = replace(model, general={**model.general, "vport_group_manager": 1})
+    return Adapter(model, GUID, PlainSwitch(NoWire(), arrive))
+
+
+class Member:
+    """A function of the adapter, and its driver after a probe; the manager has enabled it."""
+
+    def __init__(self, vhca, clock, wire=None, **options):
         self.memory, irqs = Memory(), IrqList()
-        options = HcaOptions(guid=GUID + vhca.number + 1)
+        options = HcaOptions(guid=GUID + vhca.number + 1, lid=vhca.number + 1, **options)
+        model = vhca.adapter.model
         self.function = Function(
-            vhca.adapter.model if vhca.is_manager else VF, options, TABLE, self.memory, irqs, clock,
-            None, vhca=vhca,
+            model if vhca.is_manager else LINKS["connectx6-vf"][model.port_type], options, TABLE,
+            self.memory, irqs, clock, wire, vhca=vhca,
         )  # fmt: skip
         self.driver = Driver(FunctionBar(self.function), self.memory, irqs)
+        if vhca.is_manager:
+            MANAGERS[vhca.adapter] = self.driver
+        elif vhca.adapter in MANAGERS:
+            MANAGERS[vhca.adapter].must(Op.ENABLE_HCA, function_id=vhca.vport_number)
         self.driver.probe(is_vf=not vhca.is_manager)
         self.node = Node(self.function, self.driver)
         self.eqn = self.driver.create_eq(events=[EventType.PORT_CHANGE])

@@ -138,8 +138,8 @@ def end_port(port: IbPort) -> EndPort:
     """Return the current subnet attributes of the function's port."""
     return EndPort(
         lid=port.lid,
-        port_guid=port.guid,
-        node_guid=port.guid,
+        port_guid=port.port_guid,
+        node_guid=port.node_guid,
         pkeys=port.pkeys,
         node_description=port.node_description,
         mtu=port.mtu,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
@@ -13,9 +13,10 @@ from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin
 from emu.device.port.ib.counts import IbCounts
 from emu.device.port.ib.framing import IbRoute, grh_of, parse
 from emu.device.port.ib.managed import ManagedPort
+from emu.device.port.ib.vport import HcaVport
 from emu.device.port.packet import GlobalHeader, Packet
 from emu.device.port.recovery import LossRecovery
-from layouts.enums import CapMask1, PhysState, PortState, Status
+from layouts.enums import CapMask1, PhysState, PortState, Status, VportPolicy
 from layouts.rings.wqe import av
 from layouts.wire.bth import LRH
 
@@ -61,7 +62,8 @@ SETTABLE_CAPS: Final = int(
 class IbPort(IbCounts):
     """Port 1: both an ``emu.device.port.base.Port`` and the function's ``Link``.
 
-    ``guid`` is port and node GUID; the fabric assigns the LID and other numbers.
+    ``guid`` is port and node GUID unless a physical function has set others for its virtual one;
+    the fabric assigns the LID and other numbers.
     """
 
     guid: int
@@ -71,6 +73,14 @@ class IbPort(IbCounts):
     """Active link speed in PTYS encoding, one bit: 32 EDR, 64 HDR, 128 NDR."""
     proto_admin: int = 0
     """Speeds that the driver allows, in PTYS encoding; 0: all that the adapter supports."""
+    behind: IbPort | None = None
+    """The physical port of a virtual function's end port; None for the physical port itself."""
+    given: HcaVport = field(default_factory=HcaVport)
+    """Settings that the physical function has made for a virtual one."""
+    is_enabled: bool = True
+    """Whether the function is enabled; the end port of a disabled virtual function has no link."""
+    port_guid: int = 0
+    node_guid: int = 0
     device_id: int = 0
     """The PCI device ID of its function, for NodeInfo."""
     mtu: int = 4096
@@ -96,6 +106,16 @@ class IbPort(IbCounts):
     congestion: Congestion | None = None
     """None, as no manager in the subnet enables congestion control (IBTA annex A10)."""
 
+    def __post_init__(self) -> None:
+        self.take_guids()
+        if self.behind is not None and not self.has_link:
+            self.is_up, self.state = False, PortState.DOWN
+
+    def take_guids(self) -> None:
+        """Set port and node GUID to those given by the physical function, if any."""
+        self.port_guid = self.given.port_guid or self.guid
+        self.node_guid = self.given.node_guid or self.guid
+
     @property
     def pkeys(self) -> tuple[int, ...]:
         """The P_Key table, without empty entries at its end."""
@@ -112,9 +132,18 @@ class IbPort(IbCounts):
 
     @property
     def phys_state(self) -> PhysState:
-        """Physical state: DISABLED by driver or manager, POLLING without cable, else LINK_UP."""
+        """Physical state: DISABLED by driver or manager, POLLING without cable, else LINK_UP.
+
+        A virtual function's policy determines whether its end port has a link, or whether the
+        physical port decides.
+        """
         if not self.admin_up or (self.managed is not None and self.managed.is_disabled):
             return PhysState.DISABLED
+        if self.behind is not None:
+            policy = self.given.policy
+            follows = policy is VportPolicy.FOLLOW and self.behind.has_link
+            has_link = self.is_enabled and (follows or policy is VportPolicy.UP)
+            return PhysState.LINK_UP if has_link else PhysState.POLLING
         return PhysState.LINK_UP if self.has_cable else PhysState.POLLING
 
     @property
@@ -123,16 +152,16 @@ class IbPort(IbCounts):
         return self.phys_state is PhysState.LINK_UP
 
     def set_link(self, *, up: bool) -> None:
-        """Plug the cable in, or pull it, and change the port state accordingly (``_follow``)."""
+        """Plug the cable in, or pull it, and update the port state (:meth:`follow_link`)."""
         self.has_cable = up
-        self._follow()
+        self.follow_link()
 
     def set_admin(self, *, up: bool) -> None:
         """Enable or disable the port for the driver, and change the port state accordingly."""
         self.admin_up = up
-        self._follow()
+        self.follow_link()
 
-    def _follow(self) -> None:
+    def follow_link(self) -> None:
         """Update the port state after a link change, and count a link that failed.
 
         ACTIVE or DOWN where the fabric configures the port; INIT or DOWN where a manager has to
@@ -296,7 +325,7 @@ class IbPort(IbCounts):
         Linux takes the prefix from the entry that it reads last (cache.c:
         config_non_roce_gid_cache), so the unused entries need it as well.
         """
-        guid = self.guid if index == 0 else 0
+        guid = self.port_guid if index == 0 else 0
         return self.gid_prefix.to_bytes(8, "big") + guid.to_bytes(8, "big")
 
     def pkey(self, index: int) -> int:
