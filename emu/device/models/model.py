@@ -97,6 +97,8 @@ class Model:
     """
     bar0_size: int = BAR0_BYTES
     """Bytes of BAR 0: UAR pages of 4 KiB each, up to the device memory at the end, if any."""
+    total_vfs: int = 0
+    """Number of virtual functions that a physical function can enable (SR-IOV)."""
 
     def __post_init__(self) -> None:
         if not self.psid.isascii() or len(self.psid) > BOARD_ID_BYTES:

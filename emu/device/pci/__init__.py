@@ -4,6 +4,7 @@ from emu.device.pci.aer import Correctable, Uncorrectable
 from emu.device.pci.config import ConfigSpace
 from emu.device.pci.identity import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
 from emu.device.pci.registers import SPACE_BYTES
+from emu.device.pci.sriov import SriovLayout
 from emu.device.pci.vsc import CrSpaceAccess
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "CrSpaceAccess",
     "LinkSpeed",
     "PciIdentity",
+    "SriovLayout",
     "Uncorrectable",
 ]

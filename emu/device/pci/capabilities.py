@@ -109,8 +109,8 @@ def header(identity: PciIdentity, bar0_size: int, bar2_size: int, first_capabili
             ),
             # Kept for old software; has no effect on a PCI Express function (7.5.1.1.7).
             Register("cache_line_size", 0x0C, 1, (rw("size", 0, 8),)),
-            *_bar_pair(bar0_size, 0),
-            *(_bar_pair(bar2_size, 2) if bar2_size else ()),
+            *bar_pair(bar0_size, 0),
+            *(bar_pair(bar2_size, 2) if bar2_size else ()),
             word("subsystem_vendor", 0x2C, ro("id", 0, 16, identity.subsystem_vendor_id)),
             word("subsystem", 0x2E, ro("id", 0, 16, identity.subsystem_id)),
             Register("capabilities", 0x34, 1, (ro("pointer", 0, 8, first_capability),)),
@@ -119,23 +119,24 @@ def header(identity: PciIdentity, bar0_size: int, bar2_size: int, first_capabili
     )
 
 
-def _bar_pair(size: int, number: int) -> tuple[Register, Register]:
+def bar_pair(size: int, number: int, first: int = 0x10) -> tuple[Register, Register]:
     """Return a 64-bit prefetchable memory BAR: its lower and its upper half.
 
     Address bits below the size are hardwired to 0; software computes the size from them. ``size``
-    is a power of two, ``number`` that of the lower half.
+    is a power of two, ``number`` that of the lower half, ``first`` the offset of BAR 0 in the
+    block.
     """
     shift = size.bit_length() - 1
     low, high = min(shift, 32), max(shift - 32, 0)
     return (
         dword(
             f"bar{number}",
-            0x10 + 4 * number,
+            first + 4 * number,
             ro("type", 1, 2, 2),
             ro("prefetchable", 3),
             rw("address", low, 32 - low),
         ),
-        dword(f"bar{number + 1}", 0x14 + 4 * number, rw("address", high, 32 - high)),
+        dword(f"bar{number + 1}", first + 4 + 4 * number, rw("address", high, 32 - high)),
     )
 
 

@@ -28,7 +28,15 @@ from emu.device.pci.capabilities import (
 from emu.device.pci.express import express_capability
 from emu.device.pci.icmd import Icmd
 from emu.device.pci.identity import PciIdentity
-from emu.device.pci.registers import Bank
+from emu.device.pci.registers import SPACE_BYTES, Bank
+from emu.device.pci.sriov import (
+    SriovLayout,
+    decodes_vf_memory,
+    enabled_vfs,
+    holds_sizing_pattern,
+    sriov_capability,
+    vf_bar,
+)
 from emu.device.pci.vpd import build_image, vpd_capability
 from emu.device.pci.vsc import CrSpaceAccess, Vsc
 from emu.device.ports import Buffer
@@ -41,6 +49,12 @@ _MSIX_ENTRY_BYTES: Final = 16
 _PBA_WORD_BYTES: Final = 8
 _PBA_WORD_VECTORS: Final = 64
 _SMALLEST_BAR: Final = 4096
+
+_ARI_AT: Final = 0x150
+_SRIOV_AT: Final = 0x180
+_VENDOR_SPECIFIC: Final = (0x000B).to_bytes(2, "little")
+_IDS_BYTES: Final = 4
+"""Bytes of vendor id and device id, at the start of the space."""
 
 
 class ConfigSpace:
@@ -63,14 +77,24 @@ class ConfigSpace:
         on_flr: Callable[[], None],
         crspace: CrSpaceAccess,
         icmd: Icmd,
+        sriov: SriovLayout | None = None,
+        is_sriov_vf: bool = False,
     ) -> None:
         """Build the registers; ``bar2_size`` is 0 or a power of two of at least 4 KiB.
+
+        ``sriov`` gives a physical function the SR-IOV capability. ``is_sriov_vf`` marks a virtual
+        function that such a capability enables: its ids read as all-ones (9.3.4.1.1). A read of all
+        4096 bytes shows the ids of a VF, and SR-IOV and ARI as vendor-specific. QEMU makes such a
+        read once, for its own device, and drops both capabilities by their ids (hw/vfio/pci.c:
+        vfio_add_ext_cap). The guest's reads are shorter and pass through.
 
         Raises ValueError for an invalid BAR 0 size, or MSI-X structures that do not fit in it.
         """
         _check_bar0(bar0_size, msix_vectors, msix_table_offset, msix_pba_offset)
         self._on_flr = on_flr
         self._flr_requested = False
+        self._sriov = sriov
+        self._is_sriov_vf = is_sriov_vf
         self._vsc = None if identity.is_vf else Vsc(crspace, icmd)
         express = express_capability(identity, self._request_flr)
         capabilities: list[tuple[int, Capability]] = [(0x60, express)]
@@ -82,7 +106,8 @@ class ConfigSpace:
         capabilities.append((0x40, power_management()))
         extended: list[tuple[int, ExtendedCapability]] = [
             (0x100, aer_capability()),
-            (0x150, alternative_routing()),
+            (_ARI_AT, alternative_routing()),
+            *([(_SRIOV_AT, sriov_capability(sriov))] if sriov else ()),
             (0x1C0, secondary_express(identity.link_width)),
             (0x230, access_control()),
         ]
@@ -98,7 +123,21 @@ class ConfigSpace:
     def read(self, offset: int, length: int) -> bytes:
         """Read ``length`` bytes; bytes beyond the space are all-ones."""
         inside = self._bank.read(offset, length)
+        if not offset and length == SPACE_BYTES:
+            return self._as_whole(inside)
+        if self._is_sriov_vf and offset < _IDS_BYTES:
+            ids = min(_IDS_BYTES - offset, length)
+            inside = b"\xff" * ids + inside[ids:]
         return inside + b"\xff" * (length - len(inside))
+
+    def _as_whole(self, space: bytes) -> bytes:
+        """Return the space of a PF with VFs with SR-IOV and ARI as vendor-specific capabilities."""
+        if self._sriov is None:
+            return space
+        shown = bytearray(space)
+        for at in (_ARI_AT, _SRIOV_AT):
+            shown[at : at + len(_VENDOR_SPECIFIC)] = _VENDOR_SPECIFIC
+        return bytes(shown)
 
     def write(self, offset: int, data: Buffer) -> None:
         """Write the writable bits; bytes beyond the space are ignored.
@@ -139,6 +178,27 @@ class ConfigSpace:
             correctable=correctable,
             status_bit=status_bit,
         )
+
+    @property
+    def enabled_vfs(self) -> int:
+        """Number of virtual functions on the bus; 0 without the SR-IOV capability."""
+        return enabled_vfs(self._bank["sriov"]) if self._sriov else 0
+
+    @property
+    def decodes_vf_memory(self) -> bool:
+        """Whether the BARs of virtual functions are decoded."""
+        return self._sriov is not None and decodes_vf_memory(self._bank["sriov"])
+
+    @property
+    def vf_bar(self) -> int:
+        """Address of the first virtual function's BAR 0; 0 for none so far."""
+        return vf_bar(self._bank["sriov"]) if self._sriov else 0
+
+    @property
+    def is_sizing_vf_bar(self) -> bool:
+        """Whether the VF BAR holds the ones by which software sizes it."""
+        sriov = self._sriov
+        return sriov is not None and holds_sizing_pattern(self._bank["sriov"], sriov)
 
     @property
     def power_state(self) -> int:
