@@ -63,6 +63,7 @@ class Eswitch:
         """The forwarding database. Without a root it connects only the manager's vPort and the
         cable.
         """
+        self.fdb.forwards_misses = True
         self.foreign_root: ForeignRoot | None = None
         """Replaces the root of the own FDB, when switches share an FDB."""
         self._vports: dict[int, EswVport] = {}

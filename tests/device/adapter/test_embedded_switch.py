@@ -141,13 +141,43 @@ def test_a_packet_goes_where_its_source_says(members, manager, other, wire, fdb)
     assert [received(member) for member in members] == [0, 2]
 
 
-def test_what_no_entry_matches_is_lost(members, manager, other, wire, fdb):
+def test_what_no_entry_matches_passes_between_vports_and_the_cable(
+    members, manager, other, wire, fdb
+):
+    """What vPorts send leaves by the cable, what comes by it is the manager's (Linux 81848731ff40:
+    the FDB of legacy mode has entries for addresses of vPorts only)."""
     by_source(fdb)
-    send(manager, sender(manager))
-    send(other, sender(other))
-    manager.hca.switch.receive(Frame(FRAME))
+    for count, member in enumerate(members):
+        send(member, sender(member))
+        assert [frame.data for frame in wire.sent()] == [FRAME]
+        assert [received(one) for one in members] == [count, 0]
+        manager.hca.switch.receive(Frame(FRAME))
+    assert [received(member) for member in members] == [2, 0]
+
+
+def test_an_entry_drops_what_no_other_matches(members, manager, other, wire, fdb):
+    table = fdb.table(0)
+    fdb.entry(table, 0, fdb.group(table, 0, 0), action=FlowAction.DROP)
+    fdb.set_root(table)
+    for member in members:
+        send(member, sender(member))
+        manager.hca.switch.receive(Frame(FRAME))
     assert not wire.sent()
     assert [received(member) for member in members] == [0, 0]
+
+
+def test_a_miss_behind_changes_and_beside_other_destinations(manager, other, wire, fdb):
+    """Each path through the tables ends by itself, with the changes that its entries have made."""
+    empty, root = fdb.table(1), fdb.table(0)
+    group = fdb.group(root, 0, 15)
+    beside = {"push_vlan": {"ethtype": 0x8100, "vid": 7}}
+    push = {"also": FlowAction.VLAN_PUSH, "beside": beside}
+    fdb.entry(root, 0, group, to_table(empty), to_vport(VPORT), **push)
+    fdb.set_root(root)
+    send(manager, sender(manager))
+    tagged = FRAME[:12] + bytes.fromhex("81000007") + FRAME[12:]
+    assert [frame.data for frame in wire.sent()] == [tagged]
+    assert received(other) == 1
 
 
 def test_all_destinations_get_a_packet(members, manager, wire, fdb):

@@ -61,6 +61,7 @@ def match(switch, data=DATA, mask=0xFFFFFFFF):
     fdb, table = switch.fdb, switch.first
     group = fdb.group(table, 0, 3, enable=MISC_3, match_criteria=beside(mask))
     fdb.entry(table, 0, group, to_vport(UPLINK), value=beside(data))
+    switch.drop_rest()
 
 
 def test_a_packet_with_the_option_is_matched_by_its_data(switch):

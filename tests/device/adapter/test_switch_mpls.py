@@ -100,6 +100,7 @@ def test_a_label_is_matched(switch):
     fdb.set_root(table)
     group = fdb.group(table, 0, 3, enable=MISC_2, match_criteria=beside(pack(">I", 0xFFFFF << 12)))
     fdb.entry(table, 0, group, to_vport(UPLINK), value=beside(label(ttl=0, bottom=0)))
+    switch.drop_rest(table)
     for one, passes in ((packet, True), (other, False), (INNER, False), (packet, True)):
         assert switch.passes(one) == [one] * passes
 

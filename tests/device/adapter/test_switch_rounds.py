@@ -91,6 +91,7 @@ class Busy(Switch):
     def sampled(self, flows, ratios, *to):
         """The first of tables that each lead to a sampler; nothing comes of samples."""
         table, nobody = flows.table(0, log_size=0), flows.table(0, log_size=0)
+        flows.entry(nobody, 0, flows.group(nobody, 0, 0), action=FlowAction.DROP)
         flows.entry(table, 0, flows.group(table, 0, 0), *to)
         for ratio in ratios:
             given = sampler_obj.new(

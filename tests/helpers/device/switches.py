@@ -8,9 +8,11 @@ from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.world.tap_wire import TapWire
 from helpers.device.adapters import Member, made_with_switch
-from layouts.eth_enums import FlowTableType
+from layouts.eth_enums import FlowAction, FlowTableType
 
 UPLINK = 0xFFFF
+LAST = 15
+"""Index of the last entry of a table."""
 
 
 class Switch:
@@ -32,6 +34,11 @@ class Switch:
         table = table or self.first
         group = self.fdb.group(table, 0, 0)
         self.fdb.entry(table, 0, group, *(to or [to_vport(UPLINK)]), **options)
+
+    def drop_rest(self, table=None):
+        """Drop what no other entry matches, which else leaves by the cable."""
+        table = table or self.first
+        self.fdb.entry(table, LAST, self.fdb.group(table, LAST, LAST), action=FlowAction.DROP)
 
     def passes(self, frame):
         """What leaves by the cable when the manager has sent a frame."""

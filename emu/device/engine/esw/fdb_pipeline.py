@@ -1,7 +1,8 @@
 """The table pipeline of an embedded switch: ingress ACL, forwarding database (FDB), egress ACL.
 
 The ingress ACL belongs to the sending vPort, the egress ACL to a receiving one. A packet that
-misses in an ACL passes unchanged; a packet that misses in the FDB is dropped. Registers C stay with
+misses in an ACL passes unchanged. A packet of a vPort that misses in the FDB leaves by the uplink;
+one of the uplink goes to the manager (Linux 81848731ff40). Registers C stay with
 the packet: later tables match what earlier entries have written. ``EswVport.reg_c_id`` selects the
 registers that the receiving vPort's own tables see.
 
@@ -15,8 +16,10 @@ Source: PRM "E-Switch"; core/esw/acl/ingress_ofld.c, core/eswitch_offloads.c.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from emu.device.adapter.adapter import MANAGER
 from emu.device.engine.esw.sharing import switch_behind
 from emu.device.engine.esw.uplinks import first_tables
 from emu.device.engine.eth.steering.domain import MAX_DELIVERIES
@@ -28,7 +31,13 @@ from emu.device.engine.eth.steering.packet_context import (
     each_of,
     through,
 )
-from emu.device.objects.eth.flow import Decision, FlowDomain, FlowTable, VportTarget
+from emu.device.objects.eth.flow import (
+    FDB_DEFAULT,
+    Decision,
+    FlowDomain,
+    FlowTable,
+    VportTarget,
+)
 from emu.device.port.eth.frame import MAX_BYTES, Frame
 from emu.device.port.eth.headers import UPLINK, FrameError, Marked, source_of
 from emu.device.port.eth.vlan import pad
@@ -89,22 +98,32 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
         ):
             target = deliveries[0][0]
             assert isinstance(target, VportTarget)  # the FDB leads to tables and vPorts only
+            if target is FDB_DEFAULT:
+                target = _default_of(source_port == UPLINK, adapter.number)
             changed = after(headers, steps, budget)
             for to, what in _arrivals(manager, adapter.number, packet, target, changed):
                 give(to, what)
             return None
     except FrameError:
         return None
-    return _forward_to_many(manager, (fdb, root), packet, headers, decision, give)
+    default = _default_of(source_port == UPLINK, adapter.number)
+    return _forward_to_many(manager, (fdb, root), packet, headers, decision, default, give)
+
+
+@cache
+def _default_of(is_from_uplink: bool, port: int) -> VportTarget:
+    """Return the receiver of packets that miss in the FDB of a physical port's switch."""
+    return VportTarget(MANAGER if is_from_uplink else UPLINK, port)
 
 
 def _forward_to_many(
     manager: Hca, tables: tuple[FlowDomain, FlowTable | None], packet: PacketContext,
-    headers: Marked, decision: Decision, give: Give,
+    headers: Marked, decision: Decision, default: VportTarget, give: Give,
 ) -> Portions[None]:  # fmt: skip
     """Forward a frame that has several receivers or that stands for several packets.
 
     ``tables`` are the FDB and its root table for this frame; ``decision`` is their decision so far.
+    ``default`` receives packets that miss.
     Yields while the round's budget is used up. Copies beyond MAX_DELIVERIES, and packets beyond
     MAX_SEGMENTED_PACKETS, are dropped.
     """
@@ -121,6 +140,8 @@ def _forward_to_many(
                 decision = decision_on(fdb, one, before, budget, root, manager.clock)
             for at, (target, _) in enumerate(decision.deliveries):
                 assert isinstance(target, VportTarget)
+                if target is FDB_DEFAULT:
+                    target = default
                 steps = decision.rewrites[at] if decision.rewrites else None
                 packets: Iterable[tuple[PacketContext, Marked]] = ((one, before),)
                 if steps is not None and steps.needs_whole:

@@ -165,6 +165,12 @@ class VportTarget(Object):
         return f"vPort {self.number:#x}{of}"
 
 
+FDB_DEFAULT: Final = VportTarget(0, 0)
+"""Destination of packets that no entry of an FDB matches. The packet's source determines the vPort:
+the uplink for packets of vPorts, the manager for packets of the uplink.
+"""
+
+
 class FlowTable(Object):
     """A flow table; a miss continues only in a table of a higher level."""
 
@@ -481,6 +487,8 @@ class FlowDomain:
         """Packet fields that groups match or entries copy, with the number of their users."""
         self.key_cost = 0
         """Cost of reading these fields from a packet, in fields."""
+        self.forwards_misses = False
+        """Whether packets that miss in a table without a next one go to FDB_DEFAULT."""
         self.decisions: dict[Hashable, Decision] = {}
         self._items = self._held = 0
         self.software: Any = None

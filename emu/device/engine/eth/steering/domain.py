@@ -16,6 +16,7 @@ from emu.device.engine.eth.steering.match_field import COSTS, Part
 from emu.device.engine.eth.steering.rewrite import marked, rewrite
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import (
+    FDB_DEFAULT,
     Decision,
     FlowDomain,
     FlowEntry,
@@ -211,6 +212,9 @@ _new: Final = tuple.__new__
 """Constructs a named tuple in a fifth of the time."""
 
 
+_TO_DEFAULT: Final = FteAction(FteVerdict.FORWARD, (FDB_DEFAULT,))
+
+
 class _Visit(NamedTuple):
     """A pending table visit, and the packet's state there."""
 
@@ -273,8 +277,12 @@ def _walk(
             if isinstance(table.miss, FlowTable):
                 pending.append(_onto(visit, table.miss))
             switched |= table.miss is Miss.SWITCH_DOMAIN
-            missed |= table.miss is Miss.DEFAULT
-            continue
+            if table.miss is not Miss.DEFAULT:
+                continue
+            missed = True
+            if not domain.forwards_misses:
+                continue
+            action = _TO_DEFAULT
         counters += action.counters
         if action.tag:
             visit = visit._replace(tag=action.tag)
