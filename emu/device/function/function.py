@@ -24,6 +24,7 @@ from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
 from emu.device.function.sub_functions import SubFunctionSlots, bar2_size
 from emu.device.function.tracer import ContainedTracer, Tracer
+from emu.device.function.virtual_functions import SriovState, VirtualFunctions, sriov_layout
 from emu.device.objects.deferred_free import DeferredFree
 from emu.device.pci import ConfigSpace
 from emu.device.port.eth.wire import EthWire, NoWire
@@ -65,21 +66,28 @@ class Function:
         eth_wire: EthWire[Hca] | None = None,
         vhca: Vhca[Hca] | None = None,
         board: Board[Hca] | None = None,
+        pf: Function | None = None,
     ) -> None:
         """Create the function; only an Ethernet function may have no ``wire``.
 
         ``vhca`` is its identity in an adapter; without one the function gets an adapter of its own,
         as the next port of ``board`` if that is given. ``eth_wire`` is the wire of that adapter's
-        Ethernet port.
+        Ethernet port. With ``pf`` the function is the next virtual function of that adapter, which
+        the SR-IOV capability of ``pf`` enables.
         """
         self.model = model
+        self.virtual_functions = VirtualFunctions()
+        """Virtual functions that the SR-IOV capability of a physical function enables."""
+        if pf is not None:
+            vhca = pf.adapter.add(len(pf.virtual_functions) + 1)
         if vhca is None:
             uplink: EthWire[Hca] = eth_wire if eth_wire is not None else NoWire()
             has_tables = model.general.get("eswitch_manager", 0)
             deliver = arrive if board is None else arrive_at_board
             switch = (EmbeddedSwitch if has_tables else PlainSwitch)(uplink, deliver)
             vhca = Adapter(model, options.guid, switch, board).manager
-        self.adapter = vhca.adapter
+        self.vhca = vhca
+        self.adapter: Adapter[Hca] = vhca.adapter
         self.tracer = contained = ContainedTracer(tracer) if tracer is not None else None
         self.memory = memory
         self.interrupts = interrupts
@@ -114,7 +122,11 @@ class Function:
             on_flr=self._on_flr,
             crspace=CrSpace(lambda offset, length: self.bar0.read(offset, length), model.hw_id),
             icmd=ToolCommands(commands, lambda: self.hca),
+            sriov=sriov_layout(model),
+            is_sriov_vf=pf is not None,
         )
+        self._sriov = SriovState() if pf is not None else None
+        """State of a virtual function that SR-IOV enables; None for other functions."""
         self._decoded = self._decoded2 = 0
         """Decoded bytes of BAR 0 and BAR 2; 0 while Memory Space Enable is off."""
         self._mastering: bool | None = None
@@ -123,6 +135,8 @@ class Function:
         """Number of the round of the last :meth:`run`."""
         self._on_work: Callable[[], None] = lambda: None
         self._power_on("start")
+        if pf is not None:
+            pf.virtual_functions.add(self)
 
     def use_faults(self, injector: FaultInjector) -> None:
         """Enable fault injection by ``injector``, for this HCA and those after each reset."""
@@ -143,8 +157,8 @@ class Function:
     def _power_on(self, cause: str) -> None:
         """Create a new HCA, its command interface, BAR 0, sub-functions and MSI-X table.
 
-        Clears pending interrupts and reports ``cause`` (start, reset, flr, bus or firmware) to the
-        fault injector. The former HCA must already be stopped.
+        Clears pending interrupts and reports ``cause``, as :meth:`restart`, to the fault
+        injector. The former HCA must already be stopped.
         """
         if self.tracer:
             self.tracer.power_on(self.model.name)
@@ -178,9 +192,11 @@ class Function:
         While it does not, the decoded size is 0, all DMA raises DmaError, and interrupts are
         latched. Individual accesses therefore need no check.
         """
-        self._decoded = self.model.bar0_size if self.config.memory_enabled else 0
-        self._decoded2 = self._bar2_size if self.config.memory_enabled else 0
-        mastering = self.config.bus_master_enabled
+        config, sriov = self.config, self._sriov
+        has_memory = config.memory_enabled if sriov is None else sriov.has_memory and config.in_d0
+        self._decoded = self.model.bar0_size if has_memory else 0
+        self._decoded2 = self._bar2_size if has_memory else 0
+        mastering = config.bus_master_enabled and (sriov is None or sriov.is_enabled)
         if mastering != self._mastering:
             self._mastering = mastering
             self.memory.permit(mastering)
@@ -218,6 +234,7 @@ class Function:
             if not self._is_gone:
                 self.config.write(offset, bytes(data))
                 self._follow_command_register()
+                self.virtual_functions.follow(self.config)
         except Exception:
             self.hca.fail()
 
@@ -310,6 +327,27 @@ class Function:
         try:
             self.config.reset()
             self.restart("reset")
+            self.virtual_functions.follow(self.config)
+        except Exception:
+            self.hca.fail()
+
+    def show_on_bus(self, is_enabled: bool, has_memory: bool) -> None:
+        """Follow the SR-IOV capability that enables this virtual function, and decodes its BAR.
+
+        A function that leaves the bus is reset. An unexpected exception fails it.
+        """
+        sriov = self._sriov
+        assert sriov is not None
+        leaves = sriov.is_enabled and not is_enabled
+        sriov.is_enabled, sriov.has_memory = is_enabled, is_enabled and has_memory
+        self.vhca.vf_enabled = is_enabled
+        try:
+            if leaves:
+                log.info("%s: virtual function disabled", self.model.name)
+                self.config.reset()
+                self.restart("vf_disable")
+            else:
+                self._follow_command_register()
         except Exception:
             self.hca.fail()
 
@@ -322,7 +360,8 @@ class Function:
         """Stop the HCA, drop its objects and commands, and start with a new HCA.
 
         Configuration space stays unchanged, and ``commands`` continues its count. A pending restart
-        after a failure is cancelled. ``cause`` is start, reset, flr, bus or firmware.
+        after a failure is cancelled. ``cause`` is start, reset, flr, vf_disable, bus or
+        firmware.
         """
         if not self.hca.has_failed:
             lifecycle.quiesce(self.hca)

@@ -208,12 +208,12 @@ class ConfigSpace:
     @property
     def memory_enabled(self) -> bool:
         """Whether BAR 0 is decoded: Memory Space Enable, in D0."""
-        return self._in_d0(self._bank["header"]["command"] & 1 << 1)
+        return self.in_d0 and bool(self._bank["header"]["command"] & 1 << 1)
 
     @property
     def bus_master_enabled(self) -> bool:
         """Whether the function may do DMA and raise interrupts: Bus Master Enable, in D0."""
-        return self._in_d0(self._bank["header"]["command"] & 1 << 2)
+        return self.in_d0 and bool(self._bank["header"]["command"] & 1 << 2)
 
     @property
     def msix_enabled(self) -> bool:
@@ -225,8 +225,10 @@ class ConfigSpace:
         """Function Mask: whether every vector is masked."""
         return bool(self._bank["msix"]["control"] & 1 << 14)
 
-    def _in_d0(self, enabled: int) -> bool:
-        return bool(enabled) and self.power_state == D0
+    @property
+    def in_d0(self) -> bool:
+        """Whether the function is in power state D0."""
+        return self.power_state == D0
 
 
 def _check_bar0(size: int, vectors: int, table: int, pba: int) -> None:

@@ -56,7 +56,9 @@ class RuleLoaded(Event[None]):
 
 @point(
     POWER_ON_POINT, "the function is powered on or reset",
-    EventField("cause", ("start", "reset", "flr", "bus", "firmware"), is_recorded=True),
+    EventField(
+        "cause", ("start", "reset", "flr", "vf_disable", "bus", "firmware"), is_recorded=True,
+    ),
 )  # fmt: skip
 class PowerOn(Event[None]):
     """The function is in its power-on state."""
