@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import OpenField, command
 from emu.device.engine import lifecycle, vhca_state
+from emu.device.engine.events import page_request
 from emu.device.errors import CmdError
 from emu.device.state.caps import GROUPS
 from emu.device.state.hca import HcaState
@@ -37,12 +38,13 @@ def enable_hca(hca: Hca, cmd: layout.enable_hca_in, out: layout.enable_hca_out) 
     From the manager, for another function, it only allows that function's driver to start.
 
     The reset frees all objects and firmware pages. Refuse with BAD_SYS_STATE_ERR a function that
-    its manager has not enabled.
+    its manager has not enabled or not given its pages yet, with NO_RES_ERR one whose manager has
+    none.
     """
     one = hca.sub_function
     if cmd.function_id:
         if one is None:
-            lifecycle.set_enabled(hca.vhca, enabled=True)
+            _enable_virtual(hca)
         else:
             vhca_state.enable(one, hca.managed_by)
         return
@@ -50,6 +52,10 @@ def enable_hca(hca: Hca, cmd: layout.enable_hca_in, out: layout.enable_hca_out) 
         vhca_state.check_entry(one)
     if not hca.vhca.may_begin:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "function is disabled by its manager")
+    if hca.given_pages.is_waiting:
+        raise CmdError(Status.BAD_SYS_STATE_ERR, "function waits for firmware pages")
+    if hca.given_pages.is_refused:
+        raise CmdError(Status.NO_RES_ERR, "physical function has no pages for this function")
     if hca.state is not HcaState.DISABLED:
         lifecycle.shut_down(hca)
     if hca.vhca.is_virtual and hca.model.port_type is PortType.IB:
@@ -58,6 +64,15 @@ def enable_hca(hca: Hca, cmd: layout.enable_hca_in, out: layout.enable_hca_out) 
     hca.state = HcaState.ENABLED
     if one is not None:
         vhca_state.driver_started(one, hca.managed_by)
+
+
+def _enable_virtual(hca: Hca) -> None:
+    """Let a virtual function's driver start, once the manager's driver has given its pages."""
+    lifecycle.set_enabled(hca.vhca, enabled=True)
+    pages = hca.given_pages
+    pages.want(hca.fwpages.boot_pages)
+    if pages.is_waiting:
+        page_request.request(hca, pages.wanted - len(pages))
 
 
 @command(
@@ -73,12 +88,15 @@ def disable_hca(hca: Hca, cmd: layout.disable_hca_in, out: layout.disable_hca_ou
 
     From the manager, for a sub-function, it asks that function's driver to leave. A virtual
     function is disabled at once: its driver has left by then, or its machine has ended
-    (core/sriov.c: mlx5_device_disable_sriov). The refusal is BAD_SYS_STATE_ERR.
+    (core/sriov.c: mlx5_device_disable_sriov). The manager's driver is asked to take back the pages
+    of a virtual function. The refusal is BAD_SYS_STATE_ERR.
     """
     one = hca.sub_function
     if cmd.function_id:
         if one is None:
             lifecycle.disable(hca.vhca)
+            if surplus := hca.given_pages.surplus:
+                page_request.request(hca, -surplus)
         else:
             vhca_state.disable(one, hca.managed_by)
         return

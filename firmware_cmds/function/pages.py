@@ -9,7 +9,7 @@ from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import check_pages
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import PAGES_PER_PORTION
-from emu.device.state.fwpages import MAX_PAGES
+from emu.device.state.fwpages import MAX_PAGES, FirmwarePages
 from emu.device.state.hca import HcaState
 from layouts.enums import BootPages, Op, PageOp, Status
 from layouts.function import pages as layout
@@ -30,11 +30,13 @@ PAGE = 4096
 def query_pages(hca: Hca, cmd: layout.query_pages_in, out: layout.query_pages_out) -> None:
     """Return the number of pages that the device wants; at 0 the driver sends no MANAGE_PAGES.
 
-    For boot and init the same number, for regular 0; another op_mod gets BAD_PARAM_ERR.
+    For boot and init the same number, for regular 0; another op_mod gets BAD_PARAM_ERR. A virtual
+    function wants none of its own driver.
     """
     if cmd.op_mod not in (BootPages.BOOT, BootPages.INIT, BootPages.REGULAR):
         raise CmdError(Status.BAD_PARAM_ERR, "unknown QUERY_PAGES op_mod", f"{cmd.op_mod}")
-    out.num_pages = hca.fwpages.boot_pages if cmd.op_mod != BootPages.REGULAR else 0
+    is_asked = cmd.op_mod != BootPages.REGULAR and not hca.vhca.is_virtual
+    out.num_pages = hca.fwpages.boot_pages if is_asked else 0
 
 
 @command(
@@ -43,46 +45,65 @@ def query_pages(hca: Hca, cmd: layout.query_pages_in, out: layout.query_pages_ou
     layout.manage_pages_out,
     needs=HcaState.ENABLED,
     privileged=True,
+    of_others=True,
 )
 def manage_pages(
     hca: Hca, cmd: layout.manage_pages_in, out: layout.manage_pages_out
 ) -> Portions[None]:
     """Take pages from the driver, return them, or record that the driver has none.
 
+    The manager gives and takes the pages of its virtual functions; those in use are not returned.
     Refuse with BAD_PARAM_ERR another op_mod, a page outside guest memory or one given twice. A
-    short list gets BAD_INP_LEN_ERR, more than MAX_PAGES LIM_ERR.
+    short list gets BAD_INP_LEN_ERR, more than MAX_PAGES LIM_ERR, and pages for a virtual function
+    that is disabled BAD_RES_STATE_ERR.
     """
+    giver = hca.managed_by if cmd.function_id else hca
+    held = giver.pages_of(cmd.function_id)
     if cmd.op_mod == PageOp.GIVE:
-        yield from _take_pages(hca, cmd)
+        yield from _take_pages(giver, hca, held, cmd)
     elif cmd.op_mod == PageOp.TAKE:
-        pages = hca.fwpages.reclaim(min(cmd.input_num_entries, len(out.pas)))
+        pages = held.reclaim(min(cmd.input_num_entries, len(out.pas), held.surplus))
         out.pas.put_words(pages)
         out.output_num_entries = len(pages)
-    elif cmd.op_mod != PageOp.CANT_GIVE:
+    elif cmd.op_mod == PageOp.CANT_GIVE:
+        held.refuse()
+    else:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown MANAGE_PAGES op_mod", f"{cmd.op_mod}")
 
 
-def _take_pages(hca: Hca, cmd: layout.manage_pages_in) -> Portions[None]:
-    """Add the pages of the command to the firmware's, all or none.
+def _take_pages(
+    giver: Hca, hca: Hca, held: FirmwarePages, cmd: layout.ManagePagesIn
+) -> Portions[None]:
+    """Add the pages of the command to those ``held`` for ``hca``, all or none.
 
     Raises BAD_INP_LEN_ERR for a short list, LIM_ERR above MAX_PAGES. Raises BAD_PARAM_ERR for a
-    page that is not guest memory or was given before.
+    page that is not memory of ``giver`` or was given before, for any function. Raises
+    BAD_RES_STATE_ERR for a disabled function: its driver has given too late and keeps the pages
+    (core/pagealloc.c: give_pages).
     """
+    _check_enabled(hca)
     count = cmd.input_num_entries
     if count > len(cmd.pas):
         raise CmdError(
             Status.BAD_INP_LEN_ERR, "input is too short for its list of pages", f"{count}"
         )
-    if len(hca.fwpages) + count > MAX_PAGES:
+    if len(held) + count > MAX_PAGES:
         raise CmdError(Status.LIM_ERR, "more pages than firmware takes", f"{count}")
     pages = cmd.pas.words(count)
-    yield from check_pages(hca.memory, pages, PAGE, count * PAGE)
+    yield from check_pages(giver.memory, pages, PAGE, count * PAGE)
     different: dict[int, None] = {}
     for first in range(0, count, PAGES_PER_PORTION):
         different.update(dict.fromkeys(pages[first : first + PAGES_PER_PORTION]))
         yield
     if len(different) != count:
         raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
-    if hca.fwpages.holds_any(different):
+    if any(given.holds_any(different) for given in (giver.fwpages, *giver.vf_pages.values())):
         raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
-    hca.fwpages.accept(different)
+    _check_enabled(hca)
+    held.accept(different)
+
+
+def _check_enabled(hca: Hca) -> None:
+    """Raise BAD_RES_STATE_ERR for a virtual function that is disabled."""
+    if not hca.vhca.may_begin:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "pages for a function that is disabled")

@@ -109,29 +109,36 @@ def shut_down(hca: Hca) -> None:
     quiesce(hca)
     hca.drop_objects()
     hca.fwpages.forget()
+    for pages in hca.vf_pages.values():
+        pages.forget()
     hca.state = HcaState.DISABLED
     if hca.sub_function is not None:
         vhca_state.driver_ended(hca.sub_function, hca.managed_by)
 
 
 def disable(vhca: Vhca[Hca]) -> None:
-    """Shut a virtual function down for its manager; its driver cannot start until it is enabled."""
-    if vhca.node is not None and not vhca.node.has_failed:
-        shut_down(vhca.node)
+    """Shut a virtual function down for its manager; its driver cannot start until it is enabled.
+
+    Its firmware pages are not in use any more.
+    """
+    if vhca.node is not None:
+        vhca.node.given_pages.want(0)
+        if not vhca.node.has_failed:
+            shut_down(vhca.node)
     set_enabled(vhca, enabled=False)
 
 
 def quiesce(hca: Hca) -> None:
     """Stop all access to guest memory, whatever doorbells or timers are pending; keep the objects.
 
-    End the function's virtual functions, its sub-functions and the LAG that it is master of. Unset
-    its flow tables as roots of other switches. Cancel page faults, copies and pulses. Drop all
-    ready queues and backlogs.
+    End the function's virtual functions, unless it has failed, its sub-functions and the LAG that
+    it is master of. Unset its flow tables as roots of other switches. Cancel page faults, copies
+    and pulses. Drop all ready queues and backlogs.
     A function may have 250,000 queues, each with pending callbacks. ``Hca.end_lifetime`` disables
     the callbacks; ``Object.cancel_work`` cancels a few in each round, when the objects are freed.
     """
     hca.adapter.board.end_lag_of(hca.vhca)
-    if hca.vhca.is_manager:
+    if hca.vhca.is_manager and not hca.has_failed:
         for vhca in hca.adapter.virtual_functions():
             disable(vhca)
     if hca.eswitch is not None:

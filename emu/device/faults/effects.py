@@ -68,7 +68,7 @@ class Effects:
         End the wait once the driver has given them.
         """
         pages = self.wanted_pages
-        if pages is not None and len(self.faults.hca.fwpages) >= pages:
+        if pages is not None and len(self.faults.hca.given_pages) >= pages:
             self.wanted_pages = None
         return self.wanted_pages is not None
 

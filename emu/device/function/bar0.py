@@ -37,6 +37,7 @@ HEALTH_TICK_NS: Final = 10_000_000
 CMDQ_ADDR_H: Final = 0x010
 CMDQ_ADDR_L: Final = 0x014
 CMD_DBELL: Final = 0x018
+INITIALIZING: Final = 0x1FC
 INTERNAL_TIMER_H: Final = 0x1000
 HEALTH_COUNTER: Final = 0x1010
 CLOCKS_END: Final = 0x1048
@@ -96,12 +97,15 @@ class Bar0:
         """Return bytes of the initialization segment or of device memory; zeros elsewhere.
 
         UAR pages read as zero. A read that includes timers or the health counter updates them
-        first.
+        first. A virtual function initializes until it has its firmware pages (core/main.c:
+        wait_fw_init).
         """
         if offset >= self._memic_first and self._hca.memic is not None:
             return self._hca.memic.read(offset, length)
         if offset < CLOCKS_END and offset + length > INTERNAL_TIMER_H:
             self._tick()
+        elif offset <= INITIALIZING < offset + length:
+            self._seg.initializing.initializing = int(self._hca.given_pages.is_waiting)
         data = bytes(self._seg.buf[offset : offset + length])
         return data.ljust(length, b"\0")
 

@@ -24,11 +24,33 @@ class FirmwarePages:
     def __init__(self, boot_pages: int, ledger: Ledger) -> None:
         self.boot_pages = boot_pages
         """Pages requested at boot, and the same number again at init."""
+        self.wanted = 0
+        """Pages without which a virtual function's driver cannot start."""
+        self.is_refused = False
+        """Whether the driver has reported that it cannot give them."""
         self._given: dict[int, None] = {}
         self._ledger = ledger
 
     def __len__(self) -> int:
         return len(self._given)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether pages are missing that the driver has not refused."""
+        return len(self._given) < self.wanted and not self.is_refused
+
+    @property
+    def surplus(self) -> int:
+        """Number of pages that are not in use, so that the driver can take them back."""
+        return max(len(self._given) - self.wanted, 0)
+
+    def want(self, count: int) -> None:
+        """Set the number of pages in use; a refusal of the driver is forgotten."""
+        self.wanted, self.is_refused = count, False
+
+    def refuse(self) -> None:
+        """Record that the driver cannot give the pages in use that are missing, if any are."""
+        self.is_refused = len(self._given) < self.wanted
 
     def holds_any(self, pages: dict[int, None]) -> bool:
         """Return whether the device holds any of the pages."""
@@ -41,6 +63,7 @@ class FirmwarePages:
         """
         self._ledger.take(_KIND, len(pages) * _BYTES)
         self._given.update(pages)
+        self.is_refused = self.is_refused and len(self._given) < self.wanted
 
     def reclaim(self, count: int) -> list[int]:
         """Remove and return up to ``count`` pages for the driver, the newest first.
@@ -52,6 +75,7 @@ class FirmwarePages:
         return pages
 
     def forget(self) -> None:
-        """Drop all pages without a return to the driver, and close their account in the ledger."""
+        """Drop all pages without a return to the driver."""
+        self._ledger.give_back(_KIND, len(self._given) * _BYTES)
         self._given.clear()
-        self._ledger.close(_KIND)
+        self.want(0)

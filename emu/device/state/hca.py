@@ -159,6 +159,8 @@ class Hca(ObjectTables):
         """Wire behind the switch, as the function sees it."""
         self.deferred_free = deferred_free if deferred_free is not None else DeferredFree()
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
+        self.vf_pages: dict[int, FirmwarePages] = {}
+        """Pages that the driver of a physical function has given for virtual ones, by vPort."""
         self.issi = 0
         self.driver = ""
         """Version string of the driver (SET_DRIVER_VERSION); empty before that command."""
@@ -256,6 +258,21 @@ class Hca(ObjectTables):
         node = self.adapter.manager.node
         assert node is not None  # its sub-functions have no power without it
         return node
+
+    def pages_of(self, vport_number: int) -> FirmwarePages:
+        """Return the pages given for a virtual function, or the function's own for number 0."""
+        if not vport_number:
+            return self.fwpages
+        pages = self.vf_pages.get(vport_number)
+        if pages is None:
+            pages = self.vf_pages[vport_number] = FirmwarePages(0, self.ledger)
+        return pages
+
+    @property
+    def given_pages(self) -> FirmwarePages:
+        """Pages of the function, which for a virtual one its physical function's driver gives."""
+        vhca = self.vhca
+        return self.managed_by.pages_of(vhca.vport_number) if vhca.is_virtual else self.fwpages
 
     @property
     def eth_wire(self) -> EthWire[Hca]:

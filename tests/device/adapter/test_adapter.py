@@ -4,13 +4,12 @@ import pytest
 from helpers.device.adapters import GUID, PF, Member, made
 
 from emu.device.adapter.adapter import MAX_VHCAS
-from emu.device.engine import lifecycle
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.port.eth.wire import NoWire
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
-from emu.driver.world.cable import arrive, set_link
+from emu.driver.world.cable import set_link
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric

@@ -5,6 +5,7 @@ from helpers.device.adapters import GUID, Member, made, made_infiniband, made_wi
 
 from emu.device.engine import lifecycle
 from emu.device.port.eth.wire import NoWire
+from emu.device.state.containment import RESTART_NS
 from emu.device.state.hca import HcaState
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
@@ -16,6 +17,7 @@ from layouts.enums import (
     PortChange,
     PortState,
     Status,
+    TeardownProfile,
     VportPolicy,
 )
 
@@ -55,22 +57,33 @@ def test_a_virtual_function_waits_until_it_is_enabled(clock):
     assert driver.command(Op.ENABLE_HCA).status == Status.BAD_SYS_STATE_ERR
 
 
-@pytest.mark.parametrize("end", ["teardown", "reset", "failure"])
-def test_a_physical_function_ends_its_virtual_ones(members, end, caplog):
+@pytest.mark.parametrize("end", ["teardown", "forced", "reset"])
+def test_a_physical_function_ends_its_virtual_ones(members, end):
     pf, vf = members
-    if end == "teardown":
-        pf.driver.must(Op.TEARDOWN_HCA)
-    elif end == "reset":
+    if end == "reset":
         pf.function.reset()
     else:
-        try:
-            raise RuntimeError("planned")
-        except RuntimeError:
-            pf.hca.fail()
-        caplog.clear()
+        pf.driver.must(Op.TEARDOWN_HCA, profile=TeardownProfile.FORCE_CLOSE * (end == "forced"))
     assert vf.hca.state is HcaState.DISABLED
     assert not any(map(len, vf.hca.tables))
     assert vf.driver.command(Op.ENABLE_HCA).status == Status.BAD_SYS_STATE_ERR
+
+
+def test_a_failure_of_the_physical_function_is_its_own(members, clock, caplog):
+    """Its driver recovers and enables them again (core/sriov.c: mlx5_sriov_attach)."""
+    pf, vf = members
+    try:
+        raise RuntimeError("planned")
+    except RuntimeError:
+        pf.hca.fail()
+    caplog.clear()
+    vf.driver.must(Op.ALLOC_PD)
+    clock.advance(RESTART_NS)
+    driver = Driver(FunctionBar(pf.function), pf.memory, pf.driver.irqs).probe()
+    driver.must(Op.ENABLE_HCA, function_id=VF)
+    assert vf.hca.state is HcaState.INITIALIZED
+    assert vf.hca.vport.is_up
+    vf.driver.must(Op.ALLOC_PD)
 
 
 def test_a_reset_of_a_virtual_function_is_its_own(members):

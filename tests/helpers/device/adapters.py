@@ -53,9 +53,11 @@ def made_infiniband():
 class Member:
     """A function of the adapter, and its driver after a probe; the manager has enabled it."""
 
-    def __init__(self, vhca, clock, wire=None, **options):
+    def __init__(self, vhca, clock, wire=None, boot_pages=0):
         self.memory, irqs = Memory(), IrqList()
-        options = HcaOptions(guid=GUID + vhca.number + 1, lid=vhca.number + 1, **options)
+        options = HcaOptions(
+            guid=GUID + vhca.number + 1, lid=vhca.number + 1, boot_pages=boot_pages
+        )
         model = vhca.adapter.model
         self.function = Function(
             model if vhca.is_manager else LINKS["connectx6-vf"][model.port_type], options, TABLE,
@@ -66,7 +68,12 @@ class Member:
             MANAGERS[vhca.adapter] = self.driver
         elif vhca.adapter in MANAGERS:
             MANAGERS[vhca.adapter].must(Op.ENABLE_HCA, function_id=vhca.vport_number)
-        self.driver.probe(is_vf=not vhca.is_manager)
+        if not boot_pages:
+            self.probe()
+
+    def probe(self):
+        """Start the function's driver; a function with ``boot_pages`` waits for them first."""
+        self.driver.probe(is_vf=not self.hca.vhca.is_manager)
         self.node = Node(self.function, self.driver)
         self.eqn = self.driver.create_eq(events=[EventType.PORT_CHANGE])
 

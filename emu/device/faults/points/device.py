@@ -15,7 +15,7 @@ from pydantic import StrictBool, StrictStr
 
 from emu.device.adapter.board import UNITS_PER_DEGREE
 from emu.device.engine import lifecycle
-from emu.device.engine.events import board
+from emu.device.engine.events import board, page_request
 from emu.device.engine.events import eq as eq_engine
 from emu.device.faults.effects import Effects, Ending
 from emu.device.faults.enum_names import number_of
@@ -36,7 +36,6 @@ from emu.device.trace.decode import event_layout
 from layouts.enums import EventType
 from layouts.function.caps import cmd_hca_cap
 from layouts.function.iseg import init_seg
-from layouts.rings.eqe import eqe_page_req
 
 log = logging.getLogger(__name__)
 
@@ -279,14 +278,14 @@ def interrupt(effects: Effects, rule: Rule) -> None:
 def pages(effects: Effects, rule: Rule) -> Ending:
     """Raise PAGE_REQUEST for ``count`` pages, or for the return of pages if negative.
 
+    Pages of a virtual function are requested at its physical function.
     With ``starve`` create commands fail (NO_RES_ERR) until the driver has given the pages; the
     ending ends that. Otherwise raises NoEffectError without an EQ for the event.
     """
     hca, count = effects.faults.hca, rule["count"]
-    data = eqe_page_req.new(num_pages=count & 0xFFFFFFFF)
-    is_asked = eq_engine.raise_event(hca, EventType.PAGE_REQUEST, bytes(data))
+    is_asked = page_request.request(hca, count)
     if rule["starve"]:
-        effects.wanted_pages = len(hca.fwpages) + max(count, 0)
+        effects.wanted_pages = len(hca.given_pages) + max(count, 0)
     elif not is_asked:
         raise NoEffectError("no event queue for PAGE_REQUEST: its driver is not up")
 

@@ -1,0 +1,31 @@
+"""Request of firmware pages at the driver that gives them (PRM "Page Request Event").
+
+A physical function's driver gives the pages of its virtual functions, too.
+
+Source: core/pagealloc.c: req_pages_handler.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.events import eq as eq_engine
+from layouts.enums import EventType
+from layouts.rings.eqe import eqe_page_req
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+def request(hca: Hca, count: int) -> bool:
+    """Request ``count`` pages for a function, or the return of its pages if negative.
+
+    Return False without an event queue for the event, and if the function that has it has failed.
+    """
+    is_virtual = hca.vhca.is_virtual
+    function_id = hca.vhca.vport_number if is_virtual else 0
+    data = eqe_page_req.new(func_id=function_id, num_pages=count & 0xFFFFFFFF)
+    giver = hca.managed_by if is_virtual else hca
+    return not giver.has_failed and eq_engine.raise_event(
+        giver, EventType.PAGE_REQUEST, bytes(data)
+    )
