@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
-from emu.device.engine.events import eq as eq_engine
+from emu.device.engine.events import vport_change
 from emu.device.errors import CmdError
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.port.eth.vport import NicVport, VportChange
 from firmware_cmds.options import first_set
-from layouts.enums import EventType, Op, Status
+from layouts.enums import Op, Status
 from layouts.eth_enums import (
     InlineMode,
     InlineModeCap,
@@ -25,7 +25,6 @@ from layouts.eth_enums import (
     VportStateOpMod,
 )
 from layouts.function import nic_vport as layout
-from layouts.rings.eqe import eqe_vport_change
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
@@ -144,7 +143,7 @@ def modify_nic_vport_context(
     address = _permanent_address(context, cmd) if chosen.permanent_address else b""
     kind, entries = _list_type(context.allowed_list_type), _entries(hca.caps, chosen, context)
 
-    before, lists = (vport.permanent_address, vport.uc_list), _reported(vport)
+    before, lists = (vport.permanent_address, vport.uc_list), vport_change.reported(vport)
     if chosen.mtu:
         vport.mtu = int(context.mtu)
     if chosen.roce_en:
@@ -165,7 +164,7 @@ def modify_nic_vport_context(
         vport.node_guid = int(context.node_guid)
     if (vport.permanent_address, vport.uc_list) != before:
         lifecycle.announce(hca)
-    _report(hca, lists)
+    vport_change.report(hca, lists)
     if chosen.change_event:
         vport.armed = _armed(context)
 
@@ -178,35 +177,6 @@ def _armed(context: layout.nic_vport_context) -> int:
             if getattr(context, name):
                 armed |= change
     return armed
-
-
-def _reported(vport: NicVport) -> dict[VportChange, object]:
-    """Return the state that the manager can be notified of, by the kind of change."""
-    return {
-        VportChange.UC_ADDRESS: vport.uc_list,
-        VportChange.MC_ADDRESS: vport.mc_list,
-        VportChange.VLAN: vport.vlan_list,
-        VportChange.PROMISC: (vport.promisc_uc, vport.promisc_mc, vport.promisc_all),
-        VportChange.MTU: vport.mtu,
-    }
-
-
-def _report(hca: Hca, before: dict[VportChange, object]) -> None:
-    """Raise NIC_VPORT_CHANGE at the manager if a change of the context is armed.
-
-    ``before`` is the state before the change. The event disarms: the manager then queries the
-    context and arms again (core/eswitch.c: esw_vport_change_handle_locked).
-    """
-    vport = hca.nic_vport
-    if not vport.armed:
-        return
-    after = _reported(vport)
-    if any(vport.armed & change and after[change] != before[change] for change in after):
-        vport.armed = 0
-        manager = hca.adapter.manager.node
-        if manager is not None and not manager.has_failed:
-            event = eqe_vport_change.new(vport_num=hca.vhca.vport_number)
-            eq_engine.raise_event(manager, EventType.NIC_VPORT_CHANGE, bytes(event))
 
 
 def is_switched(hca: Hca, cmd: NamesVport) -> bool:

@@ -72,7 +72,7 @@ def manage_pages(
 
 
 def _take_pages(
-    giver: Hca, hca: Hca, held: FirmwarePages, cmd: layout.ManagePagesIn
+    giver: Hca, hca: Hca, held: FirmwarePages, cmd: layout.manage_pages_in
 ) -> Portions[None]:
     """Add the pages of the command to those ``held`` for ``hca``, all or none.
 

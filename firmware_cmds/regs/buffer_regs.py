@@ -140,10 +140,10 @@ def _set_sbcm(hca: Hca, reg: layout.sbcm_reg) -> None:
 
 
 REGISTERS: dict[int, AccessRegister] = {
-    RegId.PPTB: AccessRegister(layout.pptb_reg, _pptb, _set_pptb, gate="sbcam_reg"),
-    RegId.PBMC: AccessRegister(layout.pbmc_reg, _pbmc, _set_pbmc, gate="sbcam_reg"),
+    RegId.PPTB: AccessRegister(layout.pptb_reg, _pptb, _set_pptb, gate="sbcam_reg", is_shared=True),
+    RegId.PBMC: AccessRegister(layout.pbmc_reg, _pbmc, _set_pbmc, gate="sbcam_reg", is_shared=True),
     RegId.SBCAM: AccessRegister(layout.sbcam_reg, _sbcam, gate="sbcam_reg"),
-    RegId.SBPR: AccessRegister(layout.sbpr_reg, _sbpr, _set_sbpr, gate="sbcam_reg"),
-    RegId.SBCM: AccessRegister(layout.sbcm_reg, _sbcm, _set_sbcm, gate="sbcam_reg"),
+    RegId.SBPR: AccessRegister(layout.sbpr_reg, _sbpr, _set_sbpr, gate="sbcam_reg", is_shared=True),
+    RegId.SBCM: AccessRegister(layout.sbcm_reg, _sbcm, _set_sbcm, gate="sbcam_reg", is_shared=True),
 }
 """Registers of an Ethernet function."""

@@ -184,7 +184,9 @@ def _set_mtppse(hca: Hca, reg: layout.mtppse_reg) -> None:
 
 
 REGISTERS: dict[int, AccessRegister] = {
-    RegId.MTUTC: AccessRegister(layout.mtutc_reg, _mtutc, _set_mtutc, gate="mcam_reg"),
+    RegId.MTUTC: AccessRegister(
+        layout.mtutc_reg, _mtutc, _set_mtutc, gate="mcam_reg", is_shared=True
+    ),
     RegId.MTPPS: AccessRegister(layout.mtpps_reg, _mtpps, _set_mtpps, gate="mcam_reg"),
     RegId.MTPPSE: AccessRegister(layout.mtppse_reg, _mtppse, _set_mtppse, gate="mcam_reg"),
 }

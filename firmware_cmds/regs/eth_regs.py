@@ -50,13 +50,16 @@ def _pmtu(hca: Hca, reg: layout.pmtu_reg) -> None:
 
 
 def _set_pmtu(hca: Hca, reg: layout.pmtu_reg) -> None:
-    """Set admin_mtu; refuse one below 64 or above max_mtu with BAD_PARAM_ERR."""
+    """Set admin_mtu, the largest one that a function of the adapter has requested.
+
+    Refuse one below 64 or above max_mtu with BAD_PARAM_ERR.
+    """
     port = hca.eth
     if not MIN_MTU <= reg.admin_mtu <= port.max_mtu:
         raise CmdError(
             Status.BAD_PARAM_ERR, "MTU below 64, or above the port's maximum", f"{reg.admin_mtu}"
         )
-    port.admin_mtu = int(reg.admin_mtu)
+    port.request_mtu(hca.vhca.vport_number, int(reg.admin_mtu))
     _pmtu(hca, reg)
 
 
@@ -117,14 +120,16 @@ def _pcam(hca: Hca, reg: port_regs.pcam_reg) -> None:
 def _ppcnt(hca: Hca, reg: layout.ppcnt_reg) -> None:
     """Fill in one group of counters (``emu.device.port.eth.counter_groups``).
 
-    ``clr`` zeroes them after the read. Refuse an unknown group or priority with BAD_PARAM_ERR.
+    ``clr`` of the manager zeroes them after the read. Refuse an unknown group or priority with
+    BAD_PARAM_ERR.
     """
     if reg.grp not in counter_groups.GROUPS:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
     if reg.prio_tc >= PRIORITIES:
         raise CmdError(Status.BAD_PARAM_ERR, "no such priority", f"{reg.prio_tc}")
+    clear = bool(reg.clr) and hca.vhca.is_manager
     counters = counter_groups.read(
-        hca.eth, hca.adapter.port_traffic(), reg.grp, reg.prio_tc, clear=bool(reg.clr)
+        hca.eth, hca.adapter.port_traffic(), reg.grp, reg.prio_tc, clear=clear
     )
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
 
@@ -192,11 +197,13 @@ REGISTERS: dict[int, AccessRegister] = {
     **link_regs.REGISTERS,
     **buffer_regs.REGISTERS,
     RegId.PMTU: AccessRegister(layout.pmtu_reg, _pmtu, _set_pmtu),
-    RegId.PFCC: AccessRegister(port_regs.pfcc_reg, _pfcc, _set_pfcc),
+    RegId.PFCC: AccessRegister(port_regs.pfcc_reg, _pfcc, _set_pfcc, is_shared=True),
     RegId.PPCNT: AccessRegister(layout.ppcnt_reg, _ppcnt),
     RegId.PCAM: AccessRegister(port_regs.pcam_reg, _pcam, gate="pcam_reg"),
     RegId.PMAOS: AccessRegister(module_regs.pmaos_reg, _pmaos),
-    RegId.MLCR: AccessRegister(port_regs.mlcr_reg, _mlcr, _set_mlcr, gate="beacon_led"),
+    RegId.MLCR: AccessRegister(
+        port_regs.mlcr_reg, _mlcr, _set_mlcr, gate="beacon_led", is_shared=True
+    ),
     RegId.MCIA: AccessRegister(module_regs.mcia_reg, _mcia),
 }
 """Registers of a function with this link layer."""

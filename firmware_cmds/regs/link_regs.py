@@ -101,7 +101,9 @@ def _set_pplm(hca: Hca, reg: port_regs.pplm_reg) -> None:
 
 
 REGISTERS: dict[int, AccessRegister] = {
-    RegId.PTYS: AccessRegister(layout.ptys_reg, _ptys, _set_ptys),
-    RegId.PPLM: AccessRegister(port_regs.pplm_reg, _pplm, _set_pplm, gate="pcam_reg"),
+    RegId.PTYS: AccessRegister(layout.ptys_reg, _ptys, _set_ptys, is_shared=True),
+    RegId.PPLM: AccessRegister(
+        port_regs.pplm_reg, _pplm, _set_pplm, gate="pcam_reg", is_shared=True
+    ),
 }
 """Registers of an Ethernet function."""

@@ -32,6 +32,8 @@ def _set_pcmr(hca: Hca, reg: port_regs.pcmr_reg) -> None:
 
 
 REGISTERS: dict[int, AccessRegister] = {
-    RegId.PCMR: AccessRegister(port_regs.pcmr_reg, _pcmr, _set_pcmr, gate="ports_check")
+    RegId.PCMR: AccessRegister(
+        port_regs.pcmr_reg, _pcmr, _set_pcmr, gate="ports_check", is_shared=True
+    )
 }
 """Registers of an Ethernet function."""

@@ -139,9 +139,11 @@ def _set_qetcr(hca: Hca, reg: layout.qetc_reg) -> None:
 
 REGISTERS: dict[int, AccessRegister] = {
     RegId.QCAM: AccessRegister(qcam_reg, _qcam, gate="qcam_reg"),
-    RegId.QPTS: AccessRegister(layout.qpts_reg, _qpts, _set_qpts, gate="qcam_reg"),
-    RegId.QPDPM: AccessRegister(layout.qpdpm_reg, _qpdpm, _set_qpdpm, gate="qcam_reg"),
-    RegId.QTCT: AccessRegister(layout.qtct_reg, _qtct, _set_qtct, gate="ets"),
-    RegId.QETCR: AccessRegister(layout.qetc_reg, _qetcr, _set_qetcr, gate="ets"),
+    RegId.QPTS: AccessRegister(layout.qpts_reg, _qpts, _set_qpts, gate="qcam_reg", is_shared=True),
+    RegId.QPDPM: AccessRegister(
+        layout.qpdpm_reg, _qpdpm, _set_qpdpm, gate="qcam_reg", is_shared=True
+    ),
+    RegId.QTCT: AccessRegister(layout.qtct_reg, _qtct, _set_qtct, gate="ets", is_shared=True),
+    RegId.QETCR: AccessRegister(layout.qetc_reg, _qetcr, _set_qetcr, gate="ets", is_shared=True),
 }
 """Registers of an Ethernet function."""

@@ -115,7 +115,8 @@ def access_register(
 ) -> None:
     """Read or write a register; the output holds the register after the access.
 
-    op_mod is 0 to write, 1 to read. Refuse with BAD_PARAM_ERR an access that the register does not
+    op_mod is 0 to write, 1 to read. A write of a function behind the manager's switch leaves what
+    all functions share unchanged. Refuse with BAD_PARAM_ERR an access that the register does not
     allow. A register without a model or capability is counted and refused likewise. Fewer than 4
     bytes get BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR.
     """
@@ -123,7 +124,10 @@ def access_register(
     if register is None or (register.gate and not getattr(hca.caps.general, register.gate)):
         hca.unhandled.registers[cmd.register_id] += 1
         raise CmdError(Status.BAD_PARAM_ERR, "register not supported", f"{cmd.register_id:#x}")
-    access = {WRITE: register.write, READ: register.read}.get(cmd.op_mod)
+    write = register.write
+    if register.is_shared and not hca.vhca.is_manager:
+        write = register.read
+    access = {WRITE: write, READ: register.read}.get(cmd.op_mod)
     if access is None:
         raise CmdError(
             Status.BAD_PARAM_ERR, "register does not allow this access", f"op_mod {cmd.op_mod}"

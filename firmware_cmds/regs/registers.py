@@ -24,7 +24,7 @@ class AccessRegister:
     access.
     """
 
-    __slots__ = ("gate", "is_open", "layout", "read", "scope", "write")
+    __slots__ = ("gate", "is_open", "is_shared", "layout", "read", "scope", "write")
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class AccessRegister:
         *,
         gate: str = "",
         is_open: bool = False,
+        is_shared: bool = False,
     ) -> None:
         self.layout: type[Prm] = layout
         self.read: Access[Any] | None = read
@@ -42,5 +43,9 @@ class AccessRegister:
         """General capability without which the register does not exist."""
         self.is_open = is_open
         """Whether data of any length follow the layout, up to the output's space."""
+        self.is_shared = is_shared
+        """Whether a write changes what all functions of the adapter share. A write of a function
+        behind the manager's switch then has no effect.
+        """
         self.scope = resolvers(layout)
         """Functions that resolve the function whose register is accessed."""

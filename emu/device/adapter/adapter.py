@@ -88,16 +88,25 @@ class Vhca(Generic[NodeT]):
     def start_ethernet(self, guid: int, mac: bytes, node_description: bytes) -> NicVport:
         """Create the function's vPort anew, with counters at 0, and return it.
 
-        An only function also restarts the physical port. The manager resets ``forwarded``. The MAC
-        address of a managed function survives its resets: the manager may have set it.
+        A manager also restarts the physical port, unless another function is enabled, and resets
+        ``forwarded``. Settings of another function's vPort by the manager survive that function's
+        resets; the MAC address also survives the manager's.
         """
-        port = self.adapter.start_port()
+        adapter, before = self.adapter, self.nic_vport
+        others = [vhca for vhca in adapter.vhcas.values() if vhca is not self]
+        port = adapter.start_port(is_new=not any(vhca.may_begin for vhca in others))
+        vport = self.nic_vport = NicVport(port, guid, mac, node_description)
         if self.is_manager:
-            self.adapter.forwarded = ForwardedTraffic()
-        if self.nic_vport is not None and not self.is_manager:
-            mac = self.nic_vport.permanent_address
-        self.nic_vport = NicVport(port, guid, mac, node_description)
-        return self.nic_vport
+            adapter.forwarded = ForwardedTraffic()
+            for other in others:
+                if other.nic_vport is not None:
+                    other.nic_vport.plug(port)
+                    other.nic_vport.forget_manager()
+        else:
+            port.request_mtu(self.vport_number, 0)
+            if before is not None:
+                vport.inherit(before)
+        return vport
 
 
 class Adapter(Generic[NodeT]):
@@ -200,13 +209,13 @@ class Adapter(Generic[NodeT]):
             return sent.without(self.forwarded.sent), received.without(self.forwarded.received)
         return sent + self.forwarded.sent, received + self.forwarded.received
 
-    def start_port(self) -> EthPort:
+    def start_port(self, *, is_new: bool) -> EthPort:
         """Return the Ethernet port for a function that starts.
 
-        An only function gets a new port, with default settings and counters at 0. Several functions
-        keep the port, whose link stays up while one of them starts.
+        With ``is_new`` the port has default settings and counters at 0. Otherwise other functions
+        use it, and its link stays up.
         """
-        if self._eth is None or len(self.vhcas) == 1:
+        if self._eth is None or is_new:
             modes = LinkModes.of(self.model.eth_speed, is_extended=self.model.eth_is_extended)
             self._eth = EthPort(modes)
             self.ports = [self._eth]

@@ -16,7 +16,7 @@ from emu.device.adapter.adapter import Vhca
 from emu.device.engine import vhca_state
 from emu.device.engine.esw import sharing
 from emu.device.engine.eth import queues as eth_queues
-from emu.device.engine.events import board, interrupts
+from emu.device.engine.events import board, interrupts, vport_change
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp import lifecycle as qp_life
@@ -133,11 +133,14 @@ def quiesce(hca: Hca) -> None:
 
     End the function's virtual functions, unless it has failed, its sub-functions and the LAG that
     it is master of. Unset its flow tables as roots of other switches. Cancel page faults, copies
-    and pulses. Drop all ready queues and backlogs.
+    and pulses. Drop all ready queues and backlogs. The manager of another function's switch learns
+    that its vPort wants no addresses any more.
     A function may have 250,000 queues, each with pending callbacks. ``Hca.end_lifetime`` disables
     the callbacks; ``Object.cancel_work`` cancels a few in each round, when the objects are freed.
     """
     hca.adapter.board.end_lag_of(hca.vhca)
+    if not hca.vhca.is_manager and hca.model.port_type is PortType.ETH:
+        vport_change.driver_ended(hca)
     if hca.vhca.is_manager and not hca.has_failed:
         for vhca in hca.adapter.virtual_functions():
             disable(vhca)

@@ -92,16 +92,47 @@ def test_a_vport_is_disabled_alone(members):
     assert [member.hca.vport.is_up for member in members] == [True, False]
 
 
+def request_mtu(member, mtu):
+    data = reg.pmtu_reg.new(local_port=1, admin_mtu=mtu)
+    assert member.driver.write_register(RegId.PMTU, bytes(data)).status == 0
+
+
 def test_the_port_goes_on_while_a_function_is_reset(adapter, members):
-    port = members[0].hca.port
-    port.admin_mtu = 9000
-    for member in members:
-        before = member.hca
-        member.function.reset()
-        assert member.hca is not before
-        assert member.hca.port is port
-    assert [*adapter.nodes()] == [member.hca for member in members]
+    one, two = members
+    port = one.hca.port
+    request_mtu(one, 9000)
+    before = two.hca
+    two.function.reset()
+    assert two.hca is not before
+    assert [*adapter.nodes()] == [one.hca, two.hca]
+    assert two.hca.port is one.hca.port is port
     assert port.admin_mtu == 9000
+
+
+def test_the_port_starts_anew_with_its_manager(members):
+    """Its reset has ended the virtual functions."""
+    one, two = members
+    port, counts = one.hca.port, two.hca.nic_vport.sent
+    request_mtu(one, 9000)
+    one.function.reset()
+    assert one.hca.port is two.hca.port is not port
+    assert one.hca.port.admin_mtu == 1522
+    assert two.hca.nic_vport.sent is counts
+    assert counts.qos is one.hca.eth.qos
+
+
+def test_the_mtu_of_the_port_is_the_largest_requested(members):
+    """A virtual function's driver starts with 1500 while the physical one's has set 9000."""
+    one, two = members
+    port = one.hca.eth
+    for member, mtu, port_mtu in (
+        (one, 9000, 9000), (two, 1522, 9000), (two, 9500, 9500), (one, 1522, 9500),
+        (two, 1522, 1522), (two, 9600, 9600),
+    ):  # fmt: skip
+        request_mtu(member, mtu)
+        assert port.admin_mtu == port_mtu
+    two.function.reset()
+    assert port.admin_mtu == 1522
 
 
 def test_the_only_functions_port_starts_anew_with_it(function):

@@ -11,6 +11,7 @@ from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import (
+    EventType,
     HcaVportField,
     Op,
     PhysState,
@@ -20,6 +21,8 @@ from layouts.enums import (
     TeardownProfile,
     VportPolicy,
 )
+from layouts.eth_enums import VportAdminState, VportStateOpMod
+from layouts.rings.eqe import eqe_vport_change
 
 VF = 2
 OTHER = {"other_vport": 1, "vport_number": VF, "port_num": 1}
@@ -210,3 +213,66 @@ def test_what_of_a_vport_cannot_be_set(ib, fields, context):
     for driver in (pf.driver, vf.driver):
         answer = driver.command(Op.MODIFY_HCA_VPORT_CONTEXT, hca_vport_context=own)
         assert answer.status == Status.BAD_PARAM_ERR
+
+
+def modify_vport(driver, select, **context):
+    return driver.must(
+        Op.MODIFY_NIC_VPORT_CONTEXT, field_select={select: 1}, nic_vport_context=context
+    )
+
+
+@pytest.mark.parametrize("end", ["flr", "teardown", "disable"])
+def test_the_manager_learns_that_a_driver_has_ended(clock, end):
+    """Entries of the FDB for its addresses go (core/eswitch.c: esw_vport_change_handle_locked)."""
+    adapter = made_with_switch(NoWire())
+    pf, vf = (Member(place, clock) for place in (adapter.manager, adapter.add(VF)))
+    eqn = pf.driver.create_eq(events=[EventType.NIC_VPORT_CHANGE])
+    armed = {"arm_change_event": 1, "event_on_uc_address_change": 1, "event_on_promisc_change": 1}
+    other = {"other_vport": 1, "vport_number": VF}
+
+    def arm():
+        pf.driver.must(
+            Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"change_event": 1},
+            nic_vport_context=armed, **other,
+        )  # fmt: skip
+
+    modify_vport(vf.driver, "promisc", promisc_all=1)
+    arm()
+    if end == "flr":
+        vf.function.reset()
+    elif end == "teardown":
+        vf.driver.must(Op.TEARDOWN_HCA)
+    else:
+        pf.driver.must(Op.DISABLE_HCA, function_id=VF)
+    (event,) = pf.driver.eqs[eqn].drain()
+    assert eqe_vport_change.view(bytearray(event.data)).vport_num == VF
+    context = pf.driver.must(Op.QUERY_NIC_VPORT_CONTEXT, **other).nic_vport_context
+    assert context.promisc_all == 0
+    arm()
+    vf.function.reset()
+    assert not pf.driver.eqs[eqn].drain(), "nothing has changed"
+    pf.driver.must(Op.ENABLE_HCA, function_id=VF)
+    driver = Driver(FunctionBar(vf.function), vf.memory, vf.driver.irqs).probe(is_vf=True)
+    modify_vport(driver, "promisc", promisc_uc=1)
+    assert len(pf.driver.eqs[eqn].drain()) == 1, "armed before the reset"
+
+
+def test_what_the_manager_has_set_stays_over_resets_of_a_function(clock):
+    adapter = made_with_switch(NoWire())
+    pf, vf = (Member(place, clock) for place in (adapter.manager, adapter.add(VF)))
+    other = {"other_vport": 1, "vport_number": VF}
+    mac = {"mac_addr_47_32": 0x0200, "mac_addr_31_0": 7}
+    pf.driver.must(
+        Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"permanent_address": 1, "node_guid": 1},
+        nic_vport_context={"permanent_address": mac, "node_guid": NODE_GUID}, **other,
+    )  # fmt: skip
+    down = {"op_mod": VportStateOpMod.ESW_VPORT, "admin_state": VportAdminState.DOWN}
+    pf.driver.must(Op.MODIFY_VPORT_STATE, **down, **other)
+    vf.function.reset()
+    driver = Driver(FunctionBar(vf.function), vf.memory, vf.driver.irqs).probe(is_vf=True)
+    context = driver.must(Op.QUERY_NIC_VPORT_CONTEXT).nic_vport_context
+    assert (context.permanent_address.mac_addr_31_0, context.node_guid) == (7, NODE_GUID)
+    assert driver.must(Op.QUERY_VPORT_STATE).state == 0
+    pf.function.reset()
+    assert vf.hca.nic_vport.switch_state is VportAdminState.AUTO
+    assert vf.hca.nic_vport.node_guid == 0

@@ -12,6 +12,7 @@ from emu.device.engine.eth.receive import arrive
 from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
+from emu.device.models.virtual_functions import virtual_function_of
 from emu.device.port.eth.wire import NoWire
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
@@ -60,7 +61,7 @@ class Member:
         )
         model = vhca.adapter.model
         self.function = Function(
-            model if vhca.is_manager else LINKS["connectx6-vf"][model.port_type], options, TABLE,
+            model if vhca.is_manager else virtual_function_of(model), options, TABLE,
             self.memory, irqs, clock, wire, vhca=vhca,
         )  # fmt: skip
         self.driver = Driver(FunctionBar(self.function), self.memory, irqs)

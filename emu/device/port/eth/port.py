@@ -29,7 +29,9 @@ class EthPort:
     """Its link modes, and the one in use (PTYS)."""
     max_mtu: int = MAX_MTU
     admin_mtu: int = DEFAULT_MTU
-    """Hardware MTU set by the driver (PMTU)."""
+    """Hardware MTU set by the drivers (PMTU): the largest of ``requested_mtus``."""
+    requested_mtus: dict[int, int] = field(default_factory=dict)
+    """Hardware MTU that the driver of each function has set, by vPort."""
     admin_up: bool = True
     """Whether the driver has enabled the port (PAOS)."""
     has_cable: bool = True
@@ -63,6 +65,16 @@ class EthPort:
     def is_up(self) -> bool:
         """Whether the link is up."""
         return self.admin_up and self.has_cable
+
+    def request_mtu(self, vport_number: int, mtu: int) -> None:
+        """Set the hardware MTU that a function needs; 0 drops its request.
+
+        The last request that is dropped leaves ``admin_mtu`` unchanged.
+        """
+        self.requested_mtus.pop(vport_number, None)
+        if mtu:
+            self.requested_mtus[vport_number] = mtu
+        self.admin_mtu = max(self.requested_mtus.values(), default=self.admin_mtu)
 
     def set_link(self, *, up: bool) -> None:
         """Plug the cable in, or pull it; count a link that goes down. No event is sent."""

@@ -81,6 +81,27 @@ class NicVport:
     looped_in: Direction = field(init=False)
     """Frames in ``received`` that the function itself has sent."""
 
+    def plug(self, port: EthPort) -> None:
+        """Move the vPort to another physical port; its counters continue."""
+        self.port = port
+        for direction in (self.sent, self.received, self.looped_out, self.looped_in):
+            direction.qos = port.qos
+
+    def inherit(self, before: NicVport) -> None:
+        """Take over what the switch's manager has set; a reset of the function leaves it."""
+        self.permanent_address, self.node_guid = before.permanent_address, before.node_guid
+        self.switch_state, self.armed = before.switch_state, before.armed
+
+    def forget_driver(self) -> None:
+        """Drop the lists and modes of a driver that has stopped."""
+        self.uc_list = self.mc_list = ()
+        self.vlan_list, self.own = (), frozenset()
+        self.promisc_uc = self.promisc_mc = self.promisc_all = False
+
+    def forget_manager(self) -> None:
+        """Drop what a manager has set that has been reset, apart from the MAC address."""
+        self.switch_state, self.armed, self.node_guid = _AUTO, 0, 0
+
     def __post_init__(self) -> None:
         qos = self.port.qos
         self.sent, self.received = Direction(qos=qos), Direction(qos=qos)

@@ -44,6 +44,7 @@ def test_no_res_err_is_for_pages_and_places_alone(reasons):
     found = {reason.text for reason in reasons if reason.status == Status.NO_RES_ERR.name}
     assert found == {
         "firmware has too few pages", "device memory is not free", "software ICM is not free",
+        "physical function has no pages for this function",
     }  # fmt: skip
 
 

@@ -1,0 +1,55 @@
+"""Event of a vPort's changed context, at the manager of its switch (PRM "NIC_VPORT_CHANGE").
+
+Source: core/eswitch.c: esw_vport_change_handle_locked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.events import eq as eq_engine
+from emu.device.port.eth.vport import NicVport, VportChange
+from layouts.enums import EventType
+from layouts.rings.eqe import eqe_vport_change
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+def reported(vport: NicVport) -> dict[VportChange, object]:
+    """Return the state that the manager can be notified of, by the kind of change."""
+    return {
+        VportChange.UC_ADDRESS: vport.uc_list,
+        VportChange.MC_ADDRESS: vport.mc_list,
+        VportChange.VLAN: vport.vlan_list,
+        VportChange.PROMISC: (vport.promisc_uc, vport.promisc_mc, vport.promisc_all),
+        VportChange.MTU: vport.mtu,
+    }
+
+
+def report(hca: Hca, before: dict[VportChange, object]) -> None:
+    """Raise NIC_VPORT_CHANGE at the manager if a change of the context is armed.
+
+    ``before`` is the state before the change. The event disarms: the manager then queries the
+    context and arms again.
+    """
+    vport = hca.nic_vport
+    if not vport.armed:
+        return
+    after = reported(vport)
+    if any(vport.armed & change and after[change] != before[change] for change in after):
+        vport.armed = 0
+        manager = hca.adapter.manager.node
+        if manager is not None and not manager.has_failed:
+            event = eqe_vport_change.new(vport_num=hca.vhca.vport_number)
+            eq_engine.raise_event(manager, EventType.NIC_VPORT_CHANGE, bytes(event))
+
+
+def driver_ended(hca: Hca) -> None:
+    """Drop the addresses and modes of a function's driver, and report that to the manager.
+
+    The vPort of a manager keeps them until its driver replaces them.
+    """
+    before = reported(hca.nic_vport)
+    hca.nic_vport.forget_driver()
+    report(hca, before)
