@@ -150,6 +150,11 @@ class Function:
         return faults is not None and faults.is_gone
 
     @property
+    def shares_port(self) -> bool:
+        """Whether the function has only a vPort, behind the Ethernet port of a physical one."""
+        return self.vhca.is_virtual and self.model.port_type is PortType.ETH
+
+    @property
     def commands(self) -> int:
         """Number of commands run since the function was created, across all resets."""
         return self._commands_before + self.cmdif.executed

@@ -14,6 +14,9 @@ scheme as well; the default is the model's. With ``real_time=1`` time stamps hav
 With ``switch=1`` a physical function with an Ethernet port manages the adapter's embedded switch,
 with ``sfs=N`` also up to N sub-functions.
 
+With ``vfs=N`` a physical function can enable up to N virtual functions by SR-IOV. With an Ethernet
+port it then has the switch.
+
 With ``smfs=0`` only the firmware owns flow tables. The default also lets software own some, on
 models whose real adapters permit it (ConnectX-6 Dx and later): drivers write the entries into the
 adapter's memory.
@@ -56,6 +59,11 @@ from emu.device.models.software_steering import (
 )
 from emu.device.models.sub_functions import MAX_SUB_FUNCTIONS, with_sub_functions
 from emu.device.models.switching import with_switch
+from emu.device.models.virtual_functions import (
+    MAX_VFS,
+    virtual_function_of,
+    with_virtual_functions,
+)
 from emu.device.objects.memory.aes import HAS_AES
 from emu.device.port.ib.partitions import PKEY_NUMBER
 from emu.device.port.ib.port import BASE_GUID, PKEY_TABLE_ENTRIES, SM_LID
@@ -66,6 +74,9 @@ from layouts.enums import PortType
 
 MAX_LID = SM_LID - 1
 MAX_BOARD = 255
+VF_GUIDS_APART = 1 << 11
+"""Distance between the default GUIDs of a physical function and its virtual ones. The distance
+leaves GUIDs for 128 functions of a server, and is below that of sub-functions."""
 MAX_BOOT_PAGES = 512
 """Far above the device's need; each page costs the guest 4 KiB."""
 
@@ -86,6 +97,8 @@ class DeviceSpec:
     """Segment of an Ethernet port."""
     board: int = 0
     """Number of the board that the port shares with another function's; 0 for none."""
+    vfs: tuple[DeviceSpec, ...] = ()
+    """The virtual functions that the function can enable; :func:`parse_all` sets them."""
 
 
 def parse(text: str, index: int = 0) -> DeviceSpec:
@@ -129,6 +142,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "sfs": 0,
         "board": 0,
         "port_select": 0,
+        "vfs": 0,
         **chosen,
     }
     windows_2a = bool(values["mw_2a"])
@@ -156,6 +170,8 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         model = _software_steering(model, chosen["smfs"])
     if values["switch"] or values["sfs"]:
         model = _with_switch(model, values["sfs"])
+    if values["vfs"]:
+        model = _with_virtual_functions(model, values["vfs"])
     if values["port_select"]:
         model = _port_selection(model, values["board"])
     return DeviceSpec(model, options, frozenset(chosen), values["segment"], values["board"])
@@ -170,6 +186,17 @@ def _with_switch(model: Model, sub_functions: int) -> Model:
         return with_sub_functions(model, sub_functions) if sub_functions else with_switch(model)
     except ValueError as error:
         raise DeviceSpecError(f"switch, sfs: {error}") from None
+
+
+def _with_virtual_functions(model: Model, total: int) -> Model:
+    """Return the model of a physical function with ``total`` virtual ones.
+
+    Raises :class:`DeviceSpecError` for a model that can have none.
+    """
+    try:
+        return with_virtual_functions(model, total)
+    except ValueError as error:
+        raise DeviceSpecError(f"vfs: {error}") from None
 
 
 def _port_selection(model: Model, board: int) -> Model:
@@ -238,10 +265,11 @@ def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]
     and for a board without exactly two functions of one model. A ``fabric`` assigns the LIDs and
     GUIDs that a specification omits, which are not compared then.
     """
-    specs = _with_ports([parse(text, index) for index, text in enumerate(texts)])
+    specs = _with_vfs(_with_ports([parse(text, index) for index, text in enumerate(texts)]))
+    functions = [(at, one) for at, device in enumerate(specs) for one in (device, *device.vfs)]
     for key in ("lid", "guid"):
         holders: dict[int, int] = {}
-        for number, spec in enumerate(specs):
+        for number, spec in functions:
             has_none = key == "lid" and spec.model.port_type is not PortType.IB
             if has_none or (fabric and key not in spec.chosen):
                 continue
@@ -253,6 +281,22 @@ def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]
                 )
             holders[value] = number
     return specs
+
+
+def _with_vfs(specs: list[DeviceSpec]) -> list[DeviceSpec]:
+    """Return the specifications with those of virtual functions, which get the LIDs left over."""
+    taken = {spec.options.lid for spec in specs if spec.model.port_type is PortType.IB}
+    free = (lid for lid in range(1, MAX_LID + 1) if lid not in taken)
+    made = []
+    for spec in specs:
+        vfs = []
+        for number in range(1, spec.model.total_vfs + 1):
+            guid = spec.options.guid + number * VF_GUIDS_APART
+            options = HcaOptions(guid, next(free), pkeys=spec.options.pkeys)
+            model = virtual_function_of(spec.model)
+            vfs.append(DeviceSpec(model, options, segment=spec.segment))
+        made.append(replace(spec, vfs=tuple(vfs)))
+    return made
 
 
 def _with_ports(specs: list[DeviceSpec]) -> list[DeviceSpec]:
@@ -324,6 +368,7 @@ SETTINGS = {
     "sfs": "sfs=N",
     "board": "board=N",
     "port_select": "port_select=N",
+    "vfs": "vfs=N",
 }
 """Syntax of each setting."""
 _OF_LINK = {
@@ -359,6 +404,7 @@ _LIMITS = {
     "sfs": (0, MAX_SUB_FUNCTIONS),
     "board": (0, MAX_BOARD),
     "port_select": (0, 1),
+    "vfs": (0, MAX_VFS),
 }
 
 

@@ -45,15 +45,27 @@ class Links:
         self.seed = seed
 
     def check(self, link: PlannedLink) -> None:
-        """Raise ValueError if the entry names a function that does not exist; change nothing."""
+        """Raise ValueError if the entry names a function without a port of its own.
+
+        A function has none if it does not exist, or is virtual with Ethernet. Changes nothing.
+        """
         check_functions(link.functions, len(self._functions))
+        for index in link.functions or ():
+            if self._functions[index].shares_port:
+                raise ValueError(
+                    f"function {index} is a virtual one: set the link of its physical function"
+                )
 
     def existing_functions(self, link: PlannedLink) -> Iterable[int]:
-        """Return the indices of the existing functions that an entry applies to.
+        """Return the indices of the functions with a port of their own that an entry applies to.
 
         Missing ones are ignored.
         """
-        return [index for index in range(len(self._functions)) if link.applies_to(index)]
+        return [
+            index
+            for index, function in enumerate(self._functions)
+            if link.applies_to(index) and not function.shares_port
+        ]
 
     def set(self, link: PlannedLink, index: int) -> None:
         """Set the links of an entry at a function, one or both directions, from the next packet on.

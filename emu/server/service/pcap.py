@@ -46,7 +46,7 @@ class Capture:
         """Capture the functions' ports from now on. Raises OSError for the file.
 
         ``cables`` are the ports of Ethernet functions; ``names`` are the functions', and become
-        those of the file's interfaces.
+        those of the file's interfaces. An Ethernet port's virtual functions have its interface.
         """
         self._path = options.path
         self._file = PcapFile(options.path, clock, f"mlx5emu {version()}", options.most_mib)
@@ -55,7 +55,11 @@ class Capture:
         self._fabric = fabric
         self._interfaces: list[CaptureInterface] = []
         subnet = SubnetWatcher(wants_messages=options.messages)
+        ethernets: dict[int, EthernetInterface] = {}
         for index, (function, cable) in enumerate(zip(functions, cables)):
+            if function.shares_port:
+                self._interfaces.append(ethernets[id(function.adapter)])
+                continue
             name, vport = names[index], function.hca.vport
             if cable is not None:
                 mac = function.hca.nic_vport.permanent_address
@@ -64,6 +68,7 @@ class Capture:
                 cable.watcher = ethernet = EthernetInterface(self._file, number)
                 cable.shows_messages = options.messages
                 self._interfaces.append(ethernet)
+                ethernets[id(function.adapter)] = ethernet
             else:
                 guid, lid = vport.guid.to_bytes(8, "big"), function.hca.ib.lid
                 about = f"{function.model.title}, LID {lid}"

@@ -12,7 +12,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from emu.device.adapter.board import Board
@@ -33,26 +33,22 @@ from emu.server.net.ib.sockets import SocketFabric
 from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.net.ib.subnet.topology import SubnetTopology
 from emu.server.service.devicespec import DeviceSpec
+from emu.server.service.endpoints import ServedDevice
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
 from emu.server.service.links import Cabling
 from emu.server.service.methods import methods
 from emu.server.service.pcap import Capture, PcapOptions
 from emu.server.service.transports import make_transport
+from emu.server.service.vf_placement import VfPlacement
+from emu.server.vfio.base import Transport
 from emu.server.vfio.kinds import DEFAULT_KIND
 from emu.server.vfio.loop import Loop
+from emu.server.vfio.vfio_user import VfioUserServer
 from firmware_cmds import TABLE
 from layouts.enums import PortType
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ServedDevice:
-    """A device, and its socket."""
-
-    socket: Path
-    spec: DeviceSpec
 
 
 class Server:
@@ -72,7 +68,9 @@ class Server:
         subnet: SubnetTopology | None = None,
         guests: Sequence[str] = (),
     ) -> None:
-        """Create all sockets; ``tracer`` returns the tracer of a function by index and clock.
+        """Create all sockets, with virtual functions after all others (:func:`with_vfs`).
+
+        ``tracer`` returns the tracer of a function by index and clock.
 
         ``fabric`` names a fabric shared with other processes, which assigns each LID or GUID that a
         specification does not set. Raises :class:`FabricError` when the fabric cannot be joined.
@@ -94,7 +92,9 @@ class Server:
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
             specs = [endpoint.spec for endpoint in endpoints]
-            names = [*map(_function_name, range(len(specs)), guests or [""] * len(specs))]
+            names = [
+                *map(_function_name, range(len(specs)), endpoints, guests or [""] * len(specs))
+            ]
             if fabric is not None:
                 uplinks = Uplinks(self._segments)
                 requested = [*map(_identity, specs)]
@@ -105,8 +105,10 @@ class Server:
             plugs = self._subnet.plugs if self._subnet else {}
             cables: list[FunctionPort | None] = []
             boards: dict[int, Board[Hca]] = {}
+            transports: list[Transport] = []
             for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
-                cables.append(self._cable(names[index], spec))
+                pf = None if endpoint.pf is None else self.functions[endpoint.pf]
+                cables.append(self._cable(names[index], spec) if pf is None else None)
                 served = make_transport(transport, endpoint.socket, socket_mode=socket_mode)
                 function = Function(
                     spec.model,
@@ -119,10 +121,13 @@ class Server:
                     tracer(index, self.loop) if tracer else None,
                     cables[-1],
                     board=_board(boards, spec),
+                    pf=pf,
                 )
                 served.listen(function)
                 self.loop.add_transport(served)
                 self.functions.append(function)
+                transports.append(served)
+            _place_vfs(endpoints, transports, self.functions)
             self._segments.open(nets, socket_mode)
             wired = self._subnet or wire
             cabling = Cabling(self.loop, wired, cables)
@@ -193,9 +198,27 @@ class Server:
                     log.info("%s: trace: %s", function.model.name, line)
 
 
-def _function_name(index: int, guest: str) -> str:
-    """Return the name of a function in captures and tables: its index, after its guest's name."""
-    return f"{guest} function {index}" if guest else f"function {index}"
+def _function_name(index: int, endpoint: ServedDevice, guest: str) -> str:
+    """Return the name of a function in captures and tables: its index, after its guest's name.
+
+    A virtual function has its physical one's index and its own number as well.
+    """
+    vf = f" (function {endpoint.pf} vf {endpoint.vf})" if endpoint.pf is not None else ""
+    return f"{guest} function {index}{vf}" if guest else f"function {index}{vf}"
+
+
+def _place_vfs(
+    endpoints: Sequence[ServedDevice],
+    transports: Sequence[Transport],
+    functions: Sequence[Function],
+) -> None:
+    """Let the transport of each physical function place its virtual functions."""
+    for index, (served, function) in enumerate(zip(transports, functions)):
+        vfs = [one for one, endpoint in zip(functions, endpoints) if endpoint.pf == index]
+        if vfs:
+            assert isinstance(served, VfioUserServer)
+            name = _function_name(index, endpoints[index], "")
+            served.observe(VfPlacement(name, served, function.config, vfs))
 
 
 def _guids(specs: Sequence[DeviceSpec]) -> list[int]:

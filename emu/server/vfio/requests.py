@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from emu.device.ports import PciFunction
 from emu.server.vfio.interrupts import IrqTable
@@ -49,6 +49,19 @@ _MAX_CONFIG_WRITES: Final = 64
 _Handler = Callable[[bytes, list[int]], bytes]
 
 
+class ConfigObserver(Protocol):
+    """Learns of a client's accesses to configuration space, and of resets."""
+
+    def forget(self) -> None:
+        """Note that another client has connected."""
+
+    def config_read(self, offset: int, length: int) -> None:
+        """Note a read, which follows."""
+
+    def follow(self) -> None:
+        """Note that a write or a reset has taken place."""
+
+
 class Requests:
     """The commands after VERSION, for a function."""
 
@@ -56,6 +69,7 @@ class Requests:
         self._function = function
         self._memory = memory
         self._interrupts = interrupts
+        self.observer: ConfigObserver | None = None
         self.region_sizes: Final = region_sizes(function)
         self._handlers: Final[dict[int, _Handler]] = {
             VfioCommand.DMA_MAP: self._dma_map,
@@ -179,6 +193,8 @@ class Requests:
         offset, region, count = REGION_ACCESS.unpack(payload)
         self._expect_inside(region, offset, count)
         if region == RegionIndex.CONFIG:
+            if self.observer is not None:
+                self.observer.config_read(offset, count)
             data = self._function.config_read(offset, count)
         else:
             data = self._function.bar_read(region, offset, count)
@@ -232,11 +248,15 @@ class Requests:
         _expect(payload, 0)
         self._interrupts.clear_pending()
         self._function.reset()
+        if self.observer is not None:
+            self.observer.follow()
         return b""
 
     def _write(self, region: int, offset: int, data: bytes) -> None:
         if region == RegionIndex.CONFIG:
             self._function.config_write(offset, data)
+            if self.observer is not None:
+                self.observer.follow()
         else:
             self._function.bar_write(region, offset, data)
 

@@ -15,11 +15,13 @@ import logging
 import os
 import socket
 from array import array
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from emu.device.ports import PciFunction
 from emu.device.rounds.sizes import REQUEST_BYTES_PER_POLL
 from emu.server.vfio.negotiate import negotiate
+from emu.server.vfio.own_requests import OwnRequests, Request
 from emu.server.vfio.protocol import (
     HEADER,
     MAX_DATA_XFER_SIZE,
@@ -53,6 +55,7 @@ _READ: Final = int(VfioCommand.REGION_READ)
 _WRITE: Final = int(VfioCommand.REGION_WRITE)
 _MAX_DATA: Final = MAX_DATA_XFER_SIZE
 _REPLY: Final = int(MessageFlag.REPLY)
+_TYPE: Final = int(MessageFlag.TYPE_MASK)
 _NO_REPLY: Final = int(MessageFlag.NO_REPLY)
 _WRITES: Final = (0, _NO_REPLY)
 
@@ -80,6 +83,7 @@ class VfioSession:
         self._filled = 0
         self._head = 0
         self._fds: dict[int, list[int]] = {}
+        self._own = OwnRequests()
 
     def fileno(self) -> int:
         """Return the descriptor of the client's socket."""
@@ -190,9 +194,15 @@ class VfioSession:
 
         Return False, unhandled, when it is incomplete. Closes the message's descriptors that no
         request kept. Raises :class:`VfioProtocolError` for an invalid size or flags, and after the
-        error reply to a refused VERSION.
+        error reply to a refused VERSION. Raises it also for a reply to no request of ours.
         """
         msg_id, cmd, size, flags, _ = HEADER.unpack_from(self._buffer, head)
+        if flags & _TYPE == _REPLY and HEADER.size <= size <= MAX_MSG_SIZE:
+            if end > self._filled:
+                return False
+            _close_all(self._fds.pop(head, []))
+            self._own.replied(msg_id, cmd, flags)
+            return True
         if flags & ~_NO_REPLY or not HEADER.size <= size <= MAX_MSG_SIZE:
             raise VfioProtocolError(f"a header that is no request's: size {size}, flags {flags:#x}")
         if end > self._filled:
@@ -212,6 +222,13 @@ class VfioSession:
         finally:
             _close_all(fds)
         return True
+
+    def send_requests(self, requests: Sequence[Request], on_end: Callable[[int], None]) -> None:
+        """Send a batch of requests, as :meth:`OwnRequests.batch`, while one of the client's runs.
+
+        Raises OSError when the connection is lost.
+        """
+        self._send(self._own.batch(requests, on_end))
 
     def _answer(self, cmd: int, payload: bytes, fds: list[int]) -> bytes:
         """Return the reply's payload; the first message, and only the first, must be VERSION.

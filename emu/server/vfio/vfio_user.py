@@ -1,7 +1,7 @@
 """Our own vfio-user server, the default transport.
 
-Specification: vfio-user protocol 0.9.2. Not offered: migration, mappable regions, server-to-client
-messages (memory granted without a descriptor is inaccessible).
+Specification: vfio-user protocol 0.9.2. Not offered: migration, mappable regions. Messages from
+server to client only place virtual functions; memory granted without a descriptor is inaccessible.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import select
 import socket
+from collections.abc import Callable, Sequence
 
 from emu.device.ports import PciFunction
 from emu.host.listening import OWNER_ONLY
 from emu.server.vfio.interrupts import IrqTable
-from emu.server.vfio.requests import Requests
+from emu.server.vfio.own_requests import Request
+from emu.server.vfio.requests import ConfigObserver, Requests
 from emu.server.vfio.server import VfioServer
 from emu.server.vfio.session import VfioSession
 
@@ -48,12 +50,27 @@ class VfioUserServer(VfioServer[VfioSession]):
             return select.POLLIN
         return select.POLLOUT if session.is_stuck else 0
 
+    def observe(self, observer: ConfigObserver) -> None:
+        """Show each client's accesses to configuration space, and resets, to an observer.
+
+        Call after :meth:`listen`, once.
+        """
+        assert self._requests is not None
+        self._requests.observer = observer
+
+    def send_requests(self, requests: Sequence[Request], on_end: Callable[[int], None]) -> None:
+        """Send a batch to the client; do nothing without one."""
+        if self._client is not None:
+            self._client.send_requests(requests, on_end)
+
     def _open(self, function: PciFunction) -> None:
         self._requests = Requests(function, self.memory, self._irqs)
         self._listener.open()
 
     def _meet(self, sock: socket.socket) -> VfioSession:
         assert self._requests is not None
+        if self._requests.observer is not None:
+            self._requests.observer.forget()
         return VfioSession(sock, self._name, self.function, self._requests)
 
     def _handle(self, client: VfioSession, timeout_ns: int | None) -> None:

@@ -15,7 +15,8 @@ from emu.server.control.protocol import MAX_REQUEST
 from emu.server.control.server import MAX_CLIENTS, MAX_PER_SECOND
 from emu.server.service import views
 from emu.server.service.devicespec import parse
-from emu.server.service.server import ServedDevice, Server
+from emu.server.service.endpoints import ServedDevice
+from emu.server.service.server import Server
 from emu.server.vfio.memory import READ, WRITE, DmaMap
 from emu.server.vfio.protocol import MAX_DMA_MAPS, PAGE_SIZE
 from layouts.enums import Op

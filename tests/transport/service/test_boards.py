@@ -3,7 +3,8 @@
 import pytest
 
 from emu.server.service.devicespec import parse_all
-from emu.server.service.server import ServedDevice, Server
+from emu.server.service.endpoints import ServedDevice
+from emu.server.service.server import Server
 
 
 @pytest.fixture

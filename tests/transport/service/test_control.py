@@ -22,8 +22,9 @@ from emu.driver.transport.vfio_client import VfioClient
 from emu.server.control import Client, ControlError, protocol
 from emu.server.control.server import MAX_CLIENTS
 from emu.server.service.devicespec import parse
+from emu.server.service.endpoints import ServedDevice
 from emu.server.service.fault_options import FaultOptions
-from emu.server.service.server import ServedDevice, Server
+from emu.server.service.server import Server
 from emu.server.service.trace_file import TraceFile
 from emu.version import code, version
 

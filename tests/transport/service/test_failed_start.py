@@ -9,9 +9,10 @@ import pytest
 from emu.host.user_error import UserError
 from emu.server.net.eth.spec import parse as parse_net
 from emu.server.service.devicespec import parse_all
+from emu.server.service.endpoints import ServedDevice
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.pcap import PcapOptions
-from emu.server.service.server import ServedDevice, Server
+from emu.server.service.server import Server
 from emu.server.vfio.base import TransportError
 
 

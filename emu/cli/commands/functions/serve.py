@@ -26,11 +26,17 @@ from emu.server.net.eth.spec import parse as parse_net
 from emu.server.net.pcap.file import DEFAULT_MIB
 from emu.server.service.collector import short_collections
 from emu.server.service.devicespec import DeviceSpecError, parse_all
+from emu.server.service.endpoints import (
+    ServedDevice,
+    check_vfs,
+    names_of_guests,
+    with_vfs,
+)
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.listening import check_uplinks
 from emu.server.service.pcap import PcapOptions
 from emu.server.service.repeats import summed_up
-from emu.server.service.server import ServedDevice, Server
+from emu.server.service.server import Server
 from emu.server.service.subnet_file import read_topology
 from emu.server.service.trace_file import DEFAULT_FORM, FORMS, Trace
 from emu.server.service.trace_file import DEFAULT_MIB as DEFAULT_TRACE_MIB
@@ -255,16 +261,19 @@ def serve(
             uplinks = [*map(parse_net, nets)]
             check_uplinks(uplinks)
             given = [*devices, *[""] * (len(sockets) - len(devices))]
-            endpoints = [*map(ServedDevice, sockets, parse_all(given, fabric=fabric is not None))]
+            specs = parse_all(given, fabric=fabric is not None)
+            check_vfs(specs, transport, has_subnet=subnet is not None)
+            endpoints = with_vfs([*map(ServedDevice, sockets, specs)])
+            names = names_of_guests(endpoints, guests)
             if trace is not None:
-                tracing = Trace(trace, trace_format, trace_limit, guests)
+                tracing = Trace(trace, trace_format, trace_limit, names)
                 stack.callback(tracing.close)
             options = FaultOptions(faults, record, devices, json.loads(run_json))
             server = Server(
                 endpoints, transport, tracing.recorder if tracing else None, fabric, options,
                 control, socket_mode, uplinks,
                 PcapOptions(pcap, pcap_limit, pcap_messages) if pcap is not None else None,
-                read_topology(subnet) if subnet is not None else None, guests,
+                read_topology(subnet) if subnet is not None else None, names,
             )  # fmt: skip
         except (DeviceSpecError, TransportError, UserError, OSError) as error:
             raise _RefusedError(_sentence(error)) from error

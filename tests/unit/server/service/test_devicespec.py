@@ -100,6 +100,31 @@ def test_more_sub_functions_than_there_can_be():
         parse("connectx6dx,sfs=257")
 
 
+def test_virtual_functions_have_addresses_of_their_own():
+    first, second, third = parse_all(["connectx6,vfs=2,lid=4", "connectx6dx,vfs=31", "connectx6"])
+    assert [vf.model.name for vf in first.vfs] == ["connectx6-vf"] * 2
+    assert [vf.options.lid for vf in first.vfs] == [1, 2], "lid 3 is the third device's"
+    assert {vf.model.port_type for vf in second.vfs} == {PortType.ETH}
+    assert second.model.general["eswitch_manager"]
+    assert not third.vfs
+    every = [one for spec in (first, second, third) for one in (spec, *spec.vfs)]
+    assert len({one.options.guid for one in every}) == len(every) == 36
+
+
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [
+        (["connectx6dx-vf,vfs=1"], "vfs: connectx6dx-vf is a virtual function itself"),
+        (["connectx4lx,vfs=1"], "vfs: connectx4lx has no embedded switch"),
+        (["connectx6,vfs=32"], "vfs=0x20 is not between 0x0 and 0x1f"),
+        (["connectx6,vfs=1,guid=0x10", "connectx6,guid=0x810"], "functions 0 and 1 both have guid"),
+    ],
+)
+def test_virtual_functions_that_cannot_be(texts, complaint):
+    with pytest.raises(DeviceSpecError, match=complaint):
+        parse_all(texts)
+
+
 def test_partitions():
     assert parse("connectx6,pkeys=0x8001:2").options.pkeys == (0x8001, 2)
     assert parse("connectx6").options.pkeys == ()
