@@ -158,6 +158,9 @@ def action_of(
     if sum(bool(target.holds()) for target in action.vports) > _max_reformats(hca):
         raise CmdError(Status.LIM_ERR, "more reformats than log_max_fdb_encap_uplink")
     steering.check_action(table, action, ignores_level=ignores_level)
+    may_return = bool(ctx.uplink_hairpin_en or table.ctx.termination_table)
+    for target in action.vports:
+        target.may_return = may_return
     return action
 
 

@@ -204,12 +204,16 @@ class EmbeddedSwitch:
         """Deliver ``what``, the changed ``frame``, to a vPort or the uplink of any switch.
 
         A frame for the sender's own vPort is dropped, because a sender loops its frames back
-        itself. A vPort without a function drops the frame.
+        itself. A frame of the uplink returns to it only by entries that permit it: broadcasts of
+        legacy mode lead to all vPorts and to the uplink (core/eswitch.c: esw_add_mc_addr). A vPort
+        without a function drops the frame.
         """
         adapter = manager.adapter
         number, port = target.number, target.port
         if number == UPLINK:
             port = leaves_by(manager, source_port, port, frame, what)
+            if source_port == UPLINK and port == adapter.number and not target.may_return:
+                return
         if port != adapter.number:
             adapter.board.adapters[port - 1].switch.give(number, what)
         elif number == UPLINK:

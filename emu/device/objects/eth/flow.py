@@ -138,7 +138,7 @@ class FteAction:
 class VportTarget(Object):
     """A vPort, the uplink included, as a destination of an entry in a switch's tables."""
 
-    __slots__ = ("number", "port", "reformat")
+    __slots__ = ("may_return", "number", "port", "reformat")
     kind = "vPort"
 
     def __init__(self, number: int, port: int, reformat: PacketReformat | None = None) -> None:
@@ -151,6 +151,8 @@ class VportTarget(Object):
         self.number = number
         self.port = port
         self.reformat = reformat
+        self.may_return = False
+        """Whether packets of the uplink may return to it."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
