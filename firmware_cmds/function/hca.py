@@ -208,14 +208,19 @@ def query_hca_cap(hca: Hca, cmd: caps.query_hca_cap_in, out: caps.query_hca_cap_
 def set_hca_cap(hca: Hca, cmd: caps.set_hca_cap_in, out: caps.set_hca_cap_out) -> None:
     """Set capabilities below their maximum, before INIT_HCA only.
 
-    A value that an adapter's manager sets for another function is that function's maximum. Refuse
+    A value that an adapter's manager sets for another function is that function's maximum, also
+    after the function's resets. Refuse
     an initialized HCA with BAD_SYS_STATE_ERR, an unknown group or a value above the maximum with
     BAD_PARAM_ERR.
     """
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities can only be set before INIT_HCA")
-    choose = hca.caps.grant if cmd.other_function else hca.caps.set
-    choose(cmd.op_mod >> 1, cmd.capability)
+    group, page = cmd.op_mod >> 1, bytes(cmd.capability)
+    if cmd.other_function:
+        hca.caps.grant(group, page)
+        hca.vhca.granted[group] = page
+    else:
+        hca.caps.set(group, page)
 
 
 @command(Op.QUERY_ADAPTER, layout.query_adapter_in, layout.query_adapter_out)

@@ -41,7 +41,7 @@ class Vhca(Generic[NodeT]):
     """A function's identity in its adapter, kept over resets."""
 
     __slots__ = (
-        "adapter", "hca_vport", "may_begin", "nic_vport", "node", "number", "vf_enabled",
+        "adapter", "granted", "hca_vport", "may_begin", "nic_vport", "node", "number", "vf_enabled",
         "vport_number",
     )  # fmt: skip
 
@@ -56,6 +56,8 @@ class Vhca(Generic[NodeT]):
         """
         self.vf_enabled = False
         """Whether VF Enable of its physical function has put a virtual function on the bus."""
+        self.granted: dict[int, bytes] = {}
+        """Capability pages that its manager has set, by group; they survive its resets."""
         self.hca_vport = HcaVport()
         """Settings of a virtual function's InfiniBand vPort by its physical function."""
         self.node: NodeT | None = None
@@ -85,6 +87,13 @@ class Vhca(Generic[NodeT]):
         """Return whether the adapter has a vPort of this number that the function may name."""
         return self.is_manager and self.adapter.has_vport(vport_number)
 
+    def forget_manager(self) -> None:
+        """Drop what a manager has set that has been reset, apart from the MAC address."""
+        self.granted.clear()
+        self.hca_vport.clear()
+        if self.nic_vport is not None:
+            self.nic_vport.forget_manager()
+
     def start_ethernet(self, guid: int, mac: bytes, node_description: bytes) -> NicVport:
         """Create the function's vPort anew, with counters at 0, and return it.
 
@@ -101,7 +110,6 @@ class Vhca(Generic[NodeT]):
             for other in others:
                 if other.nic_vport is not None:
                     other.nic_vport.plug(port)
-                    other.nic_vport.forget_manager()
         else:
             port.request_mtu(self.vport_number, 0)
             if before is not None:

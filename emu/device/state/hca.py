@@ -123,6 +123,11 @@ class Hca(ObjectTables):
         super().__init__(model, vhca.number, host)
         self.vhca = vhca
         vhca.node = self
+        if vhca.is_manager:
+            for other in vhca.adapter.virtual_functions():
+                other.forget_manager()
+        for group, page in vhca.granted.items():
+            self.caps.grant(group, page)
         self.options = options
         self.memory = memory
         self.interrupts = interrupts
@@ -421,7 +426,7 @@ def _ib_port(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> IbPort:
     """Return a new InfiniBand port with the model's link; ``options`` give GUID, LID and P_Keys.
 
     A manager's is the physical port of its adapter. The end ports of virtual functions are behind
-    it, and lose the settings that a former manager has made.
+    it.
     """
     physical = vhca.adapter.manager.node if vhca.is_virtual else None
     port = IbPort(
@@ -439,7 +444,6 @@ def _ib_port(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> IbPort:
     if vhca.is_manager:
         vhca.adapter.ports = [port]
         for other in vhca.adapter.virtual_functions():
-            other.hca_vport.clear()
             if other.node is not None:
                 other.node.ib.behind = port
     return port

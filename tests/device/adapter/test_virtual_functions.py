@@ -22,6 +22,7 @@ from layouts.enums import (
     VportPolicy,
 )
 from layouts.eth_enums import VportAdminState, VportStateOpMod
+from layouts.function.caps import cmd_hca_cap
 from layouts.rings.eqe import eqe_vport_change
 
 VF = 2
@@ -276,3 +277,22 @@ def test_what_the_manager_has_set_stays_over_resets_of_a_function(clock):
     pf.function.reset()
     assert vf.hca.nic_vport.switch_state is VportAdminState.AUTO
     assert vf.hca.nic_vport.node_guid == 0
+
+
+def test_capabilities_that_the_manager_has_set(members):
+    """`devlink port function set roce disable`: also for the next driver of the function."""
+    pf, vf = members
+    vf.driver.must(Op.TEARDOWN_HCA)
+    other = {"other_function": 1, "function_id": VF}
+    page = bytearray(pf.driver.must(Op.QUERY_HCA_CAP, **other).capability)
+    field = "atomic" if cmd_hca_cap.view(page).atomic else "sho"
+    setattr(cmd_hca_cap.view(page), field, 0)
+    pf.driver.must(Op.SET_HCA_CAP, capability=bytes(page), **other)
+    for _ in range(2):
+        vf.function.reset()
+        driver = Driver(FunctionBar(vf.function), vf.memory, vf.driver.irqs).probe(is_vf=True)
+        found = driver.must(Op.QUERY_HCA_CAP).capability
+        assert getattr(cmd_hca_cap.view(found), field) == 0
+    pf.function.reset()
+    vf.function.reset()
+    assert getattr(vf.hca.caps.general, field) == 1
