@@ -4,16 +4,19 @@ from random import Random
 
 import pytest
 from helpers.device.adapters import Member, made_infiniband, made_with_switch
+from helpers.device.shared_fdb import VPORT, SharedBoard
 from helpers.device.snapshot import snapshot
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.objects.object import Object
 from emu.device.port.eth.wire import NoWire
+from emu.device.state.hca import HcaState
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds.regs.eth_regs import REGISTERS as ETHERNET
 from firmware_cmds.regs.ib_regs import REGISTERS as INFINIBAND
 from firmware_cmds.regs.reg import REGISTERS
 from layouts.enums import Op, PortType, RegId
+from layouts.function.caps import cmd_hca_cap
 
 pytestmark = pytest.mark.hostile
 VF = 2
@@ -107,3 +110,23 @@ def test_commands_with_random_fields(pair):
             data[:8] = int(op).to_bytes(2, "big") + bytes(6)
             pair.vf.driver.execute(bytes(data), command.layout_out.size + 64)
     assert differences(before, pair.shared()) == {}
+
+
+def test_a_physical_function_reaches_only_its_own(clock):
+    """Both ports of a board have virtual functions of the same number."""
+    board = SharedBoard(clock)
+    first, second = board.ports
+    before = snapshot(second.other.hca)
+    mac = {"mac_addr_47_32": 0x0200, "mac_addr_31_0": 7}
+    other = {"other_vport": 1, "vport_number": VPORT}
+    first.driver.must(
+        Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"permanent_address": 1},
+        nic_vport_context={"permanent_address": mac}, **other,
+    )  # fmt: skip
+    page = first.driver.must(Op.QUERY_HCA_CAP, other_function=1, function_id=VPORT).capability
+    assert cmd_hca_cap.view(page).vhca_id == first.other.hca.vhca.number
+    first.driver.must(Op.DISABLE_HCA, function_id=VPORT)
+    assert first.other.hca.state is HcaState.DISABLED
+    assert snapshot(second.other.hca) == before
+    first.driver.must(Op.TEARDOWN_HCA)
+    assert second.other.hca.state is HcaState.INITIALIZED
