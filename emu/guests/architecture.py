@@ -95,6 +95,9 @@ NATIVE: Final = ARCHITECTURES[_HOSTS.get(platform.machine(), "amd64")]
 """The architecture of guests without ``--arch``: that of the host."""
 
 
+WITH_VFS: Final = _AMD64.name
+"""Architecture of guests with virtual functions: the server knows the machine's addresses."""
+
 _ONLY_AMD64: Final = {
     "iommu": "emulated IOMMU",
     "dump": "dump of their memory",

@@ -13,6 +13,7 @@ from pathlib import Path
 from emu.guests.architecture import NATIVE, Architecture
 from emu.guests.inside.runner import PORT_NAME
 from emu.guests.machine.qemu import Qemu
+from emu.guests.machine.routing import address_option, window_option
 
 REPLY_TIMEOUT_MS = 60_000
 """Milliseconds that QEMU waits for the server.
@@ -69,6 +70,7 @@ class Machine:
     kernel_arguments: tuple[str, ...] = ()
     disks: tuple[Path, ...] = ()  # raw; never written
     functions: tuple[Path, ...] = ()  # sockets of vfio-user servers
+    vfs: tuple[tuple[Path, ...], ...] = ()  # sockets of each function's virtual functions
     shares: tuple[SharedDirectory, ...] = ()
     network: bool = False  # a virtio card, the host's network behind it
     iommu: bool = False
@@ -202,20 +204,32 @@ def _virtio(machine: Machine, kind: str) -> str:
 def _functions(machine: Machine) -> list[str]:
     words = []
     for number, socket in enumerate(machine.functions):
-        port = f"port{number}"
-        device = {
-            "driver": "vfio-user-pci",
-            "id": f"function{number}",
-            "socket": {"type": "unix", "path": str(socket)},
-            "x-msg-timeout": REPLY_TIMEOUT_MS,
-        }
+        port, name = f"port{number}", f"function{number}"
+        vfs = machine.vfs[number] if machine.vfs else ()
+        device = _function(name, socket)
         if machine.arch.has_root_ports:
             device["bus"] = port
             # Numbered from 1: slot 0 of a chassis is not valid for a port that can hot-plug.
             slot = number + 1
-            words += ["-device", f"pcie-root-port,id={port},chassis={slot},slot={slot}"]
+            root_port = f"pcie-root-port,id={port},chassis={slot},slot={slot}"
+            words += ["-device", root_port + window_option(len(vfs))]
+        if vfs:
+            device |= address_option(0)
         words += ["-device", json.dumps(device)]
+        for at, vf in enumerate(vfs):
+            device = _function(f"{name}vf{at}", vf) | {"bus": port} | address_option(at + 1)
+            words += ["-device", json.dumps(device)]
     return words
+
+
+def _function(name: str, socket: Path) -> dict[str, object]:
+    """Return the options of a device that QEMU reaches on ``socket``."""
+    return {
+        "driver": "vfio-user-pci",
+        "id": name,
+        "socket": {"type": "unix", "path": str(socket)},
+        "x-msg-timeout": REPLY_TIMEOUT_MS,
+    }
 
 
 def _quoted(path: Path) -> str:

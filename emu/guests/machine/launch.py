@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -76,6 +76,7 @@ def machine_for(
         kernel_arguments=(f"loglevel={level}", *fixed, *options.kernel_arguments),
         disks=tuple(filter(None, (root.root_disk, kernel.module_disk))),
         functions=functions,
+        vfs=_vf_sockets(options, functions),
         shares=_shares(options),
         network=options.network,
         iommu=options.iommu,
@@ -89,6 +90,18 @@ def machine_for(
         gdb=gdb,
         extra=options.qemu_arguments,
         settings=initramfs.settings(config),
+    )
+
+
+def _vf_sockets(options: GuestOptions, functions: Sequence[Path]) -> tuple[tuple[Path, ...], ...]:
+    """Return the sockets of each function's virtual functions."""
+    from emu.server.service.devicespec import parse_all
+    from emu.server.service.endpoints import vf_socket
+
+    specs = parse_all(options.devices, fabric=True) if functions else []
+    return tuple(
+        tuple(vf_socket(socket, number) for number in range(len(spec.vfs)))
+        for socket, spec in zip(functions, specs, strict=True)
     )
 
 

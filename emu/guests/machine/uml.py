@@ -109,6 +109,8 @@ def command(
 
 def check(options: GuestOptions) -> None:
     """Raise :class:`LabError` for options that User-Mode Linux lacks and more than 8 functions."""
+    from emu.server.service.devicespec import parse_all
+
     lacks = {
         "network": options.network,
         "hugepages": options.hugepages > 0,
@@ -125,6 +127,8 @@ def check(options: GuestOptions) -> None:
         raise LabError(f"{', '.join(said)}: not supported with User-Mode Linux")
     if options.stays:
         raise LabError("a User-Mode Linux guest supports one command, a campaign or a test")
+    if any(spec.vfs for spec in parse_all(options.devices, fabric=True)):
+        raise LabError("vfs: not supported with User-Mode Linux")
     if len(options.devices) > MAX_FUNCTIONS:
         raise LabError(
             f"{len(options.devices)} functions: User-Mode Linux has at most {MAX_FUNCTIONS}"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from emu.guests.architecture import NATIVE, WITH_VFS
 from emu.guests.options.guest import OptionError, option_named, options
 from emu.host.user_error import UserError
 from emu.near import near
@@ -34,7 +35,7 @@ def check_options(choices: Mapping[str, Any]) -> None:
     check_types(choices)
     fabric = choices.get("fabric")
     if devices := choices.get("devices"):
-        _checked("devices", partial(_devices, devices, has_fabric=fabric is not None))
+        _checked("devices", partial(_devices, devices, choices))
     if nets := choices.get("nets"):
         _checked("nets", partial(_nets, nets))
     if fabric is not None:
@@ -55,10 +56,18 @@ def _checked(name: str, check: Callable[[], None]) -> None:
         raise OptionError(name, f"{option.word}: {text}") from None
 
 
-def _devices(devices: tuple[str, ...], *, has_fabric: bool) -> None:
+def _devices(devices: tuple[str, ...], choices: Mapping[str, Any]) -> None:
+    """Refuse devices with mistakes, and virtual functions where the machine cannot have any."""
     from emu.server.service.devicespec import parse_all
+    from emu.server.service.endpoints import check_vfs
+    from emu.server.vfio.kinds import DEFAULT_KIND
 
-    parse_all(devices, fabric=has_fabric)
+    specs = parse_all(devices, fabric=choices.get("fabric") is not None)
+    has_subnet = choices.get("subnet") is not None
+    check_vfs(specs, choices.get("transport") or DEFAULT_KIND, has_subnet=has_subnet)
+    arch = choices.get("arch") or NATIVE.name
+    if any(spec.vfs for spec in specs) and arch != WITH_VFS:
+        raise ValueError(f"vfs: only {WITH_VFS} guests can have virtual functions, not {arch}")
 
 
 def _nets(texts: Sequence[str]) -> None:

@@ -101,6 +101,20 @@ def test_a_value_of_another_type_is_refused(name, value, why):
             call({name: value})
 
 
+@pytest.mark.parametrize(
+    ("choices", "why"),
+    [
+        ({"transport": "libvfio-user"}, "vfs: not supported with --transport libvfio-user"),
+        ({"arch": "s390x"}, "vfs: only amd64 guests can have virtual functions, not s390x"),
+        ({"subnet": "two-leaves"}, "vfs: InfiniBand functions with --subnet have none"),
+        ({"devices": ["connectx6,vfs=99"]}, "vfs=0x63 is not between"),
+    ],
+)
+def test_virtual_functions_are_refused_where_there_are_none(choices, why):
+    with pytest.raises(OptionError, match=f"devices: {why}"):
+        check_options({"devices": ["connectx6,vfs=2"]} | choices)
+
+
 def test_the_constructor_refuses_a_string_for_a_list():
     with pytest.raises(OptionError, match="devices: a list is needed"):
         GuestOptions(devices="connectx6")

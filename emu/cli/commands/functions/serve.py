@@ -19,6 +19,7 @@ from emu.cli.options.net import net_option
 from emu.cli.shared.completion import complete_device
 from emu.cli.shared.files import ExampleFile, NewFile
 from emu.device.function.function import Function
+from emu.guests.machine.routing import address_option, window_option
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
 from emu.host.user_error import UserError
@@ -83,7 +84,8 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     multiple=True,
     required=True,
     type=click.Path(path_type=Path),
-    help="Socket to listen on; repeat for each function.",
+    help="Socket to listen on; repeat for each device. Virtual functions listen beside it, on"
+    " SOCKET.vf0, SOCKET.vf1 ...",
 )
 @grouped_option(
     DEVICES,
@@ -92,8 +94,8 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     multiple=True,
     metavar="SPEC",
     shell_complete=complete_device,
-    help="MODEL[,guid=N][,lid=N][,pages=N][,link=ib|eth][,mac=ADDRESS][,segment=N], in order "
-    "of the sockets.  [default: connectx6]",
+    help="MODEL[,guid=N][,lid=N][,pages=N][,link=ib|eth][,mac=ADDRESS][,segment=N][,vfs=N], in "
+    "order of the sockets.  [default: connectx6]",
 )
 @grouped_option(
     DEVICES,
@@ -280,10 +282,10 @@ def serve(
         stack.callback(server.close)
         stack.enter_context(summed_up(server.loop))
         functions += server.functions
-        for socket in sockets:
-            click.echo(_attached(transport, socket))
+        for device in endpoints:
+            click.echo(_attached(transport, device))
         if sys.stdout.isatty() and transport != VHOST_USER:
-            click.echo(f"for example:\n{example(sockets)}", err=True)
+            click.echo(f"for example:\n{example(endpoints)}", err=True)
         server.run()
     missing = [*server.complaints(), *filter(None, [tracing.complaint if tracing else ""])]
     if missing:
@@ -297,11 +299,11 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-def _attached(transport: str, socket: Path) -> str:
+def _attached(transport: str, device: ServedDevice) -> str:
     """Return the option that attaches a function to QEMU, or to a User-Mode Linux kernel."""
     if transport == VHOST_USER:
-        return f"virtio_uml.device={socket.absolute()}:{DEVICE_ID}"
-    return f"-device '{_qemu_option(socket)}'"
+        return f"virtio_uml.device={device.socket.absolute()}:{DEVICE_ID}"
+    return f"-device '{_qemu_option(device)}'"
 
 
 def _check_begin(path: Path) -> None:
@@ -319,10 +321,11 @@ def _check_begin(path: Path) -> None:
         )
 
 
-def example(sockets: Sequence[Path]) -> str:
-    """Return a command line of QEMU with a function for each of ``sockets``, for display.
+def example(devices: Sequence[ServedDevice]) -> str:
+    """Return a command line of QEMU with ``devices``, for display.
 
-    The program is the suitable QEMU that is installed or cached, else ``"$(mlx5emu qemu)"``.
+    Virtual functions are behind the root port of their physical one. The program is the suitable
+    QEMU that is installed or cached, else ``"$(mlx5emu qemu)"``.
     """
     from emu.guests.machine import qemu
 
@@ -336,15 +339,24 @@ def example(sockets: Sequence[Path]) -> str:
         else shlex.quote(str(qemu.program_path(system_qemu)))
     )
     memory = f"-m {_MEMORY} -object memory-backend-memfd,id=ram,size={_MEMORY},share=on"
-    ports = [
-        f"-device pcie-root-port,id=port{number},chassis={number},slot={number}"
-        f" -device '{_qemu_option(socket, f'port{number}')}'"
-        for number, socket in enumerate(sockets, start=1)
-    ]
+    ports = []
+    for number, device in enumerate(devices):
+        port = f"port{(number if device.pf is None else device.pf) + 1}"
+        if device.pf is None:
+            root_port = f"pcie-root-port,id={port},chassis={number + 1},slot={number + 1}"
+            ports.append(f"-device {root_port}{window_option(len(device.spec.vfs))}")
+        ports.append(f"-device '{_qemu_option(device, port)}'")
     return " ".join([program, "-machine q35,memory-backend=ram", memory, *ports, "..."])
 
 
-def _qemu_option(socket: Path, bus: str = "") -> str:
-    address = {"type": "unix", "path": str(socket.absolute())}
-    option = {"driver": "vfio-user-pci", "socket": address, "x-msg-timeout": REPLY_TIMEOUT_MS}
-    return json.dumps(option | ({"bus": bus} if bus else {}))
+def _qemu_option(device: ServedDevice, bus: str = "") -> str:
+    """Return the options of QEMU's device; the address only where virtual functions need it."""
+    socket = {"type": "unix", "path": str(device.socket.absolute())}
+    option: dict[str, object] = {
+        "driver": "vfio-user-pci", "socket": socket, "x-msg-timeout": REPLY_TIMEOUT_MS,
+    }  # fmt: skip
+    if bus:
+        option["bus"] = bus
+    if device.pf is not None or device.spec.vfs:
+        option |= address_option(0 if device.pf is None else device.vf + 1)
+    return json.dumps(option)

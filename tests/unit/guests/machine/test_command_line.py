@@ -110,6 +110,25 @@ def test_every_function_has_a_root_port_of_its_own(line):
         }
 
 
+def test_virtual_functions_are_behind_the_root_port_of_their_physical_one(line):
+    vfs = tuple(Path(f"/w/function0.vf{number}") for number in range(9))
+    words = line(functions=(Path("/w/function0"), Path("/w/function1")), vfs=(vfs, ()))
+    *devices, _, _ = after(words, "-device")
+    ports = [word for word in devices if word.startswith("pcie-root-port")]
+    assert ports == [
+        "pcie-root-port,id=port0,chassis=1,slot=1,pref64-reserve=320M",
+        "pcie-root-port,id=port1,chassis=2,slot=2",
+    ]
+    made = [json.loads(word) for word in devices if word.startswith("{")]
+    assert [one["id"] for one in made[:3]] == ["function0", "function0vf0", "function0vf1"]
+    assert [one["bus"] for one in made] == ["port0"] * 10 + ["port1"]
+    assert [one.get("addr") for one in made] == [
+        *(f"0.{function}" for function in range(8)), "1.0", "1.1", None,
+    ]  # fmt: skip
+    assert [at for at, one in enumerate(made) if "multifunction" in one] == [0, 8]
+    assert made[9]["socket"]["path"] == "/w/function0.vf8"
+
+
 def test_disks_are_never_written(line):
     drives = after(line(disks=(Path("/c/a,b.ext4"), Path("/w/m.ext4"))), "-drive")
     assert all("snapshot=on" in drive and "format=raw" in drive for drive in drives)

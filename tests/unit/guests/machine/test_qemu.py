@@ -17,6 +17,8 @@ from emu.guests.errors import GuestError, LabError
 from emu.guests.guest import console
 from emu.guests.machine import qemu
 from emu.guests.machine.qmp import Qmp
+from emu.server.service.devicespec import parse_all
+from emu.server.service.endpoints import ServedDevice, with_vfs
 
 
 @pytest.fixture(autouse=True)
@@ -99,14 +101,29 @@ def test_it_is_printed(install):
 
 
 def test_serve_shows_it_in_an_example(install, tmp_path):
-    said = serve.example([tmp_path / "a", tmp_path / "b"])
+    specs = parse_all(["connectx6", "connectx6dx"])
+    served = [*map(ServedDevice, (tmp_path / "a", tmp_path / "b"), specs)]
+    said = serve.example(served)
     assert said.startswith('"$(mlx5emu qemu)" -machine q35')
     path = install("10.1.0")
-    said = serve.example([tmp_path / "a", tmp_path / "b"])
+    said = serve.example(served)
     words = shlex.split(said)
     assert words[0] == str(path)
     devices = [json.loads(word) for word in words if word.startswith("{")]
     assert [device["bus"] for device in devices] == ["port1", "port2"]
+    assert not any("addr" in device for device in devices)
+
+
+def test_serve_shows_virtual_functions_behind_their_physical_one(tmp_path):
+    specs = parse_all(["connectx6", "connectx6dx,vfs=2"])
+    served = with_vfs([*map(ServedDevice, (tmp_path / "a", tmp_path / "b"), specs)])
+    said = serve.example(served)
+    assert "id=port2,chassis=2,slot=2,pref64-reserve=96M" in said
+    devices = [json.loads(word) for word in shlex.split(said) if word.startswith("{")]
+    assert [(one["bus"], one.get("addr")) for one in devices] == [
+        ("port1", None), ("port2", "0.0"), ("port2", "0.1"), ("port2", "0.2"),
+    ]  # fmt: skip
+    assert devices[3]["socket"]["path"] == str(tmp_path / "b.vf1")
 
 
 class FakeQemu:

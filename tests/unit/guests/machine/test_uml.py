@@ -124,6 +124,7 @@ def test_a_directory_that_mount_would_take_apart(command, tmp_path):
         ({"gdb": True}, "--gdb: not"),
         ({"transport": "libvfio-user"}, "--transport: not"),
         ({"stays": True}, "supports one command"),
+        ({"devices": ("connectx6,vfs=1",)}, "vfs: not supported with User-Mode Linux"),
         ({"devices": ("connectx6",) * 9}, "9 functions: User-Mode Linux has at most 8"),
     ],
 )
