@@ -204,6 +204,12 @@ class Adapter(Generic[NodeT]):
         """Return the manager's virtual functions, on the bus or not, in no order."""
         return [vhca for vhca in self.vhcas.values() if vhca.is_virtual]
 
+    def disarm(self) -> None:
+        """Let no vPort raise an event at the manager, until it arms the event again."""
+        for vhca in self.vhcas.values():
+            if vhca.nic_vport is not None:
+                vhca.nic_vport.armed = 0
+
     def port_traffic(self) -> tuple[Direction, Direction]:
         """Return the physical port's traffic, sent and received, without what was only looped back.
 

@@ -141,6 +141,8 @@ def quiesce(hca: Hca) -> None:
     hca.adapter.board.end_lag_of(hca.vhca)
     if not hca.vhca.is_manager and hca.model.port_type is PortType.ETH:
         vport_change.driver_ended(hca)
+    if hca.vhca.is_manager:
+        hca.adapter.disarm()  # the ends below write no event into memory that may be unmapped
     if hca.vhca.is_manager and not hca.has_failed:
         for vhca in hca.adapter.virtual_functions():
             disable(vhca)

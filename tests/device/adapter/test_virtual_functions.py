@@ -258,6 +258,23 @@ def test_the_manager_learns_that_a_driver_has_ended(clock, end):
     assert len(pf.driver.eqs[eqn].drain()) == 1, "armed before the reset"
 
 
+def test_no_event_while_the_manager_itself_ends(clock):
+    """Its memory may be gone."""
+    adapter = made_with_switch(NoWire())
+    pf, vf = (Member(place, clock) for place in (adapter.manager, adapter.add(VF)))
+    eqn = pf.driver.create_eq(events=[EventType.NIC_VPORT_CHANGE])
+    modify_vport(vf.driver, "promisc", promisc_all=1)
+    pf.driver.must(
+        Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"change_event": 1}, other_vport=1,
+        nic_vport_context={"arm_change_event": 1, "event_on_promisc_change": 1}, vport_number=VF,
+    )  # fmt: skip
+    queue = pf.hca.eqs.need(eqn)
+    before = queue.pi
+    pf.function.reset()
+    assert not vf.hca.nic_vport.promisc_all
+    assert queue.pi == before
+
+
 def test_what_the_manager_has_set_stays_over_resets_of_a_function(clock):
     adapter = made_with_switch(NoWire())
     pf, vf = (Member(place, clock) for place in (adapter.manager, adapter.add(VF)))
