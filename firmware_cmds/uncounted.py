@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 _NO_NOISE = "the link has no bit errors, and corrects none"
 _FULL_DUPLEX = "a full-duplex link has no collisions and never defers"
-_NO_SWITCH = "its readers are functions with an embedded switch, for their virtual functions"
 _NO_QUEUE = "no frame waits in the port: paused send queues keep frames in their rings"
 _NO_BUFFER = "no frame waits in the port: the receive queue gets it at once, or it is dropped"
 _NO_LANES = "there are no virtual lanes, and no credits to wait for"
@@ -27,7 +26,6 @@ UNCOUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "quota_exceeded_command", "internal_rq_out_of_buffer", "generated_pkt_steering_fail",
             "handled_pkt_steering_fail",
         ),
-        _NO_SWITCH: ("receive_discard_vport_down", "transmit_discard_vport_down"),
     },
     "query_vport_counter_out": {
         "packets with errors end at the physical port, which counts them": (

@@ -64,9 +64,9 @@ def query_q_counter(
 def query_vnic_env(hca: Hca, cmd: layout.query_vnic_env_in, out: layout.query_vnic_env_out) -> None:
     """Return overruns, refused commands, drops (core/diag/reporter_vnic.c, en_stats.c).
 
-    ``invalid_command`` counts the commands that the adapter does not implement. Steering discards
-    and too small WQEs are reported on Ethernet ports only. Counters are not cleared. The adapter's
-    manager may ask about another function.
+    ``invalid_command`` counts the commands that the adapter does not implement. Steering discards,
+    drops of a vPort that is down and too small WQEs are reported on Ethernet ports only. Counters
+    are not cleared. The adapter's manager may ask about another function.
     """
     env = out.vport_env
     env.comp_eq_overrun = sum(eq.overruns for eq in hca.eqs if not eq.events)
@@ -75,4 +75,6 @@ def query_vnic_env(hca: Hca, cmd: layout.query_vnic_env_in, out: layout.query_vn
     env.invalid_command = hca.unhandled.commands.total()
     if hca.model.port_type is PortType.ETH:
         env.nic_receive_steering_discard = hca.nic_vport.steering_discards
+        env.receive_discard_vport_down = hca.nic_vport.received_while_down
+        env.transmit_discard_vport_down = hca.nic_vport.sent_while_down
         env.eth_wqe_too_small = hca.nic_vport.wqe_too_small & 0xFFFFFFFF

@@ -25,6 +25,10 @@ SWITCH_GENERAL: Capabilities = MappingProxyType(
         "vhca_resource_manager": 1,
         "log_max_l2_table": 9,
         "nic_vport_change_event": 1,
+        # Drops of a vPort that is down are part of `ip -s link show` (core/esw/legacy.c:
+        # mlx5_esw_query_vport_drop_stats).
+        "receive_discard_vport_down": 1,
+        "transmit_discard_vport_down": 1,
     }
 )
 """General capabilities of the function that manages the switch."""

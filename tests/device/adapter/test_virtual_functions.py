@@ -4,11 +4,18 @@ import pytest
 from helpers.device.adapters import GUID, Member, made, made_infiniband, made_with_switch
 
 from emu.device.engine import lifecycle
+from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.wire import NoWire
 from emu.device.state.containment import RESTART_NS
 from emu.device.state.hca import HcaState
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
+from emu.driver.ethernet.flow_fields import match_misc, to_vport
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import EthPacket
+from emu.driver.ethernet.interfaces import alloc_td, create_tis
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.world.tap_wire import TapWire
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import (
     EventType,
@@ -21,7 +28,7 @@ from layouts.enums import (
     TeardownProfile,
     VportPolicy,
 )
-from layouts.eth_enums import VportAdminState, VportStateOpMod
+from layouts.eth_enums import FlowTableType, VportAdminState, VportStateOpMod
 from layouts.function.caps import cmd_hca_cap
 from layouts.rings.eqe import eqe_vport_change
 
@@ -273,6 +280,31 @@ def test_no_event_while_the_manager_itself_ends(clock):
     pf.function.reset()
     assert not vf.hca.nic_vport.promisc_all
     assert queue.pi == before
+
+
+def test_packets_of_a_vport_that_is_down_are_counted(clock):
+    wire = TapWire()
+    adapter = made_with_switch(wire)
+    pf, vf = (Member(place, clock) for place in (adapter.manager, adapter.add(VF)))
+    sq = SendQueue(vf.node, tisn=create_tis(vf.driver, alloc_td(vf.driver)))
+    fdb = Flows(pf.driver, FlowTableType.FDB)
+    table = fdb.table(0)
+    value = match_misc(source_port=0xFFFF)
+    group = fdb.group(table, 0, 0, enable=2, match_criteria=value)
+    fdb.entry(table, 0, group, to_vport(VF), value=value)
+    fdb.set_root(table)
+    other = {"other_vport": 1, "vport_number": VF}
+    frame = EthPacket(payload=b"nobody").frame()
+    for state, dropped in ((VportAdminState.DOWN, 1), (VportAdminState.AUTO, 1)):
+        pf.driver.must(
+            Op.MODIFY_VPORT_STATE, op_mod=VportStateOpMod.ESW_VPORT, admin_state=state, **other
+        )
+        sq.send(frame)
+        vf.node.settle()
+        pf.hca.switch.receive(Frame(frame))
+        env = pf.driver.must(Op.QUERY_VNIC_ENV, **other).vport_env
+        assert env.receive_discard_vport_down == env.transmit_discard_vport_down == dropped
+    assert len(wire.sent()) == 1
 
 
 def test_what_the_manager_has_set_stays_over_resets_of_a_function(clock):

@@ -110,12 +110,13 @@ def _loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
 def take(hca: Hca, frame: Frame) -> None:
     """Take a frame from the wire now, without the planned faults of :func:`arrive`.
 
-    Do nothing while the vPort is down. A frame beyond the MTU counts as too_long and errors, one
-    with malformed headers as errors, one that no queue takes as steering_discards. Pause frames go
-    to the port's flow control, RoCE frames to the transport.
+    While the vPort is down only count the frame. A frame beyond the MTU counts as too_long and
+    errors, one with malformed headers as errors, one that no queue takes as steering_discards.
+    Pause frames go to the port's flow control, RoCE frames to the transport.
     """
     vport = hca.nic_vport
     if not vport.is_up:
+        vport.received_while_down += 1
         return
     received, data = vport.received, frame.data
     try:

@@ -193,6 +193,7 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
     by = _port_of(hca, tis.affinity) if tis is not None and tis.affinity else hca
     if not by.nic_vport.is_up:
         vport.sent.discards += packets
+        vport.sent_while_down += packets
     elif longest + FCS_BYTES > vport.oper_mtu:
         vport.sent.too_long += packets
         vport.sent.errors += packets

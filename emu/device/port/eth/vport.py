@@ -70,6 +70,10 @@ class NicVport:
     qkey_violations: int = 0
     steering_discards: int = 0
     """Number of received packets without a destination in the flow tables."""
+    received_while_down: int = 0
+    """Number of frames to the vPort that were dropped because it was down."""
+    sent_while_down: int = 0
+    """Number of packets of the vPort that were dropped because it was down."""
     wqe_too_small: int = 0
     """Number of received packets longer than the receive WQE."""
     cleared: dict[str, Traffic] = field(default_factory=dict)
