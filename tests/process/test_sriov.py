@@ -14,8 +14,10 @@ import time
 import pytest
 from helpers.guest.stopped_qemu import ROOT_PORT, StoppedQemu, option
 
+from emu.cli.shared.control import function_name
 from emu.guests.machine import qemu
 from emu.host.process_identity import module_command
+from emu.server.control.client import Client
 from emu.server.service.endpoints import vf_socket
 
 VFS = 9
@@ -44,6 +46,7 @@ def served(folder, device):
     """A server of one device; the path of its socket."""
     log = folder / "server.log"
     words = ["serve", "-v", "--socket", folder / "f", "--device", device]
+    words += ["--control", folder / "control"]
     with (
         log.open("wb") as stderr,
         subprocess.Popen(
@@ -78,6 +81,7 @@ class Machine(StoppedQemu):
     """The machine and its PF on bus ``bus``."""
 
     bus = 0
+    control = None
 
     def begin(self, ecam, bus, vf_bar=VF_BAR):
         """The work of the firmware."""
@@ -139,6 +143,7 @@ def machine(program, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sriov")
     with served(folder, f"connectx6dx,vfs={VFS}") as socket:
         made = Machine(program, folder, devices(socket, VFS))
+        made.control = folder / "control"
         yield made
         made.close()
 
@@ -240,3 +245,19 @@ def test_a_bus_that_changes_its_number(machine):
     machine.begin(SEABIOS, 9, OTHER_VF_BAR)
     machine.enable()
     machine.wait_for(OTHER_VF_BAR)
+
+
+def test_status_and_objects_name_them(machine):
+    machine.enable()
+    machine.wait_for(VF_BAR)
+    with Client(machine.control) as control:
+        functions = control.status()["functions"]
+        objects = control.objects()["functions"]
+    assert [one.get("vf") for one in functions] == [
+        None,
+        *({"function": 0, "number": number, "enabled": True} for number in range(VFS)),
+    ]
+    assert functions[0]["vfs"] == {"total": VFS, "enabled": VFS}
+    assert [one.get("vf") for one in objects] == [one.get("vf") for one in functions]
+    assert function_name(functions[0]) == "0"
+    assert function_name(functions[2]) == "2 (0.vf1)"

@@ -73,9 +73,14 @@ def console() -> Console:
 
 
 def function_name(about: Mapping[str, Any]) -> str:
-    """Return the name of a function for tables: its guest's name, if any, and its index."""
+    """Return the name of a function for tables: its guest's name, if any, and its index.
+
+    A virtual function also has its physical one's index and its own number, as in ``2 (0.vf1)``.
+    """
     guest = one_line(str(about.get("guest", "")))
-    return f"{guest} {about['function']}" if guest else str(about["function"])
+    name = f"{guest} {about['function']}" if guest else str(about["function"])
+    vf = about.get("vf")
+    return f"{name} ({vf['function']}.vf{vf['number']})" if vf else name
 
 
 def connect(path: Path | None, name: str | None = None) -> Client:

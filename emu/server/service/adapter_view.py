@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from layouts.eth_enums import VhcaState
 
 if TYPE_CHECKING:
+    from emu.device.function.function import Function
     from emu.device.state.hca import Hca
+
+
+def virtual(functions: Sequence[Function], index: int) -> dict[str, Any]:
+    """Return the place of a virtual function that SR-IOV enables; empty for other functions.
+
+    ``vf`` has the index of its physical function, its number there from 0 on, and whether the
+    physical function has enabled it.
+    """
+    vhca = functions[index].vhca
+    if not vhca.is_virtual:
+        return {}
+    physical = next(
+        at
+        for at, one in enumerate(functions)
+        if one.adapter is vhca.adapter and one.vhca.is_manager
+    )
+    number = vhca.vport_number - 1
+    return {"vf": {"function": physical, "number": number, "enabled": vhca.vf_enabled}}
 
 
 def adapter(hca: Hca) -> dict[str, Any]:
     """Return the objects that a function manages, as plain values; empty if it manages none.
 
-    ``switch`` (of an E-Switch manager) has the sub-functions. ``lag`` appears at the board's master
+    ``vfs`` counts the virtual functions of a physical one, all and those enabled. ``switch`` (of an
+    E-Switch manager) has the sub-functions. ``lag`` appears at the board's master
     only, while the LAG exists. ``steering_entries`` counts, by reason, the packets that invalid
     entries of software's tables have dropped; absent while all counts are 0.
     """
     view: dict[str, Any] = {}
+    if hca.model.total_vfs:
+        enabled = sum(vhca.vf_enabled for vhca in hca.adapter.vhcas.values())
+        view["vfs"] = {"total": hca.model.total_vfs, "enabled": enabled}
     if hca.eswitch is not None:
         view["switch"] = {"decides": hca.eswitch.decides, "sfs": _sub_functions(hca)}
     board = hca.adapter.board

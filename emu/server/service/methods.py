@@ -14,6 +14,7 @@ from emu.server.control.server import ControlRequestError, Method, Streamed
 from emu.server.net.eth.segments import Segments
 from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.service import subnet_methods, views
+from emu.server.service.adapter_view import virtual
 from emu.server.service.fault_session import FaultSession
 from emu.version import code, version
 
@@ -93,7 +94,7 @@ class _Methods:
         _only(params, "guest")
         indices = self._indices(params)
         states = [
-            views.status(function, index, self._guests[index])
+            views.status(function, index, self._guests[index]) | virtual(self._functions, index)
             for index, function in enumerate(self._functions)
             if indices is None or index in indices
         ]
@@ -132,7 +133,8 @@ class _Methods:
         """Yield the JSON text of the functions' objects in segments, then that of ``segments``."""
         yield b'{"functions":['
         for number, index in enumerate(indices):
-            head = json.dumps({"function": index, "guest": self._guests[index]})[:-1].encode()
+            about = {"function": index, "guest": self._guests[index]}
+            head = json.dumps(about | virtual(self._functions, index))[:-1].encode()
             yield b'%s%s,"objects":' % (b"," * bool(number), head)
             yield from views.objects(self._functions[index], kind, limit)
             yield b"}"

@@ -143,9 +143,11 @@ def _segment(segment: Mapping[str, Any]) -> Rows:
 
 
 def _adapter(function: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines about a function's driver, switch, sub-functions, steering drops and LAG."""
+    """Yield lines about a function's driver, VFs, switch, SFs, steering drops and LAG."""
     if driver := function.get("driver"):
         yield f"driver: {one_line(driver)}"
+    if vfs := function.get("vfs"):
+        yield f"virtual functions: {vfs['enabled']} of {vfs['total']} enabled"
     if switch := function.get("switch"):
         yield ("switchdev: the FDB forwards" if switch["decides"] else "legacy switch: no FDB")
         for sf in switch["sfs"]:
