@@ -26,6 +26,11 @@ class CmdIn(Prm, abstract=True):
 class CmdInNoUid(Prm, abstract=True):
     opcode = bits(16); _ = rsvd(32); op_mod = bits(16)
 
+class VportIn(CmdInNoUid, abstract=True):
+    """Head of a command about a vPort: the sender's own, or another one."""
+
+    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16)
+
 class CmdOut(Prm, abstract=True):
     status = bits(8); _ = rsvd(24); syndrome = bits(32)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -52,15 +52,8 @@ def _congestion(hca: Hca, capability: str) -> Congestion:
     return hca.roce.congestion
 
 
-class NamesProtocol(Protocol):
-    """Command about the reaction or the notification point (CongProtocol)."""
-
-    cong_protocol: int
-
-
-def _protocol(cmd: NamesProtocol) -> CongProtocol:
-    """Return the command's protocol; raise BAD_PARAM_ERR unless it is R_ROCE_ECN_RP or _NP."""
-    protocol = cmd.cong_protocol
+def _protocol(protocol: int) -> CongProtocol:
+    """Return cong_protocol as its member; raise BAD_PARAM_ERR unless R_ROCE_ECN_RP or _NP."""
     if protocol not in _LAYOUTS:
         raise CmdError(Status.BAD_PARAM_ERR, "cong_protocol not supported", f"{protocol}")
     return CongProtocol(protocol)
@@ -78,7 +71,7 @@ def query_cong_params(
 
     Refuse with BAD_OP_ERR without cc_query_allowed, and another cong_protocol with BAD_PARAM_ERR.
     """
-    congestion, protocol = _congestion(hca, "cc_query_allowed"), _protocol(cmd)
+    congestion, protocol = _congestion(hca, "cc_query_allowed"), _protocol(cmd.cong_protocol)
     point = _point(congestion, protocol)
     values = {field.name: getattr(point, field.name) for field in fields(point)}
     out.congestion_parameters = bytes(_LAYOUTS[protocol].new(**values).buf)
@@ -98,7 +91,7 @@ def modify_cong_params(
     Refuse with BAD_OP_ERR without cc_modify_allowed. Refuse with BAD_PARAM_ERR another
     cong_protocol, and a value above its limit before any is changed.
     """
-    congestion, protocol = _congestion(hca, "cc_modify_allowed"), _protocol(cmd)
+    congestion, protocol = _congestion(hca, "cc_modify_allowed"), _protocol(cmd.cong_protocol)
     given = _LAYOUTS[protocol].view(bytearray(cmd.congestion_parameters))
     changes = {
         name: int(getattr(given, name))
@@ -123,7 +116,7 @@ def _enabled_by_priority(
     Raises BAD_OP_ERR without ``capability``, BAD_PARAM_ERR for another cong_protocol or a priority
     above 7.
     """
-    congestion, protocol = _congestion(hca, capability), _protocol(cmd)
+    congestion, protocol = _congestion(hca, capability), _protocol(cmd.cong_protocol)
     if cmd.priority >= PRIORITIES:
         raise CmdError(Status.BAD_PARAM_ERR, "priority above 7", f"{cmd.priority}")
     is_rp = protocol is CongProtocol.R_ROCE_ECN_RP

@@ -5,14 +5,13 @@ Source: PRM "E-Switch"; core/eswitch.c, core/eswitch_offloads.c, core/lib/mpfs.c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
 from emu.device.objects.eth.icm_addresses import IcmKind, vport_address
 from emu.device.port.eth.traffic import MAC_BYTES
 from emu.device.state.eswitch import Eswitch, EswVport, L2Entry
-from firmware_cmds.function.nic_vport import NamesVport
 from firmware_cmds.options import first_set
 from layouts.enums import Op, Status
 from layouts.function import esw_vport as layout
@@ -20,17 +19,12 @@ from layouts.steering import l2_table
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from layouts.cmd import VportIn
 
 _NOT_BUILT = (
     "vport_cvlan_insert", "vport_svlan_insert", "vport_cvlan_strip", "vport_svlan_strip",
 )  # fmt: skip
 """Fields whose features have capability bits, none of which is set."""
-
-
-class NamesEntry(Protocol):
-    """Command about an entry of the L2 table."""
-
-    table_index: int
 
 
 def eswitch_of(hca: Hca) -> Eswitch:
@@ -40,7 +34,7 @@ def eswitch_of(hca: Hca) -> Eswitch:
     return hca.eswitch
 
 
-def _vport(hca: Hca, cmd: NamesVport) -> EswVport:
+def _vport(hca: Hca, cmd: VportIn) -> EswVport:
     """Return the vPort that a command names; by default the sender's own.
 
     Raises BAD_PARAM_ERR for a vPort that the sender does not see, BAD_OP_ERR if the sender manages
@@ -121,7 +115,7 @@ def query_esw_functions(
     host.host_total_vfs = len(vhcas)
 
 
-def _index(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int]:
+def _index(hca: Hca, cmd: l2_table.L2TableEntryIn) -> tuple[Eswitch, int]:
     """Return the switch that the sender manages, and the index in its L2 table.
 
     Raises BAD_OP_ERR without a switch, BAD_PARAM_ERR for an index beyond log_max_l2_table.
@@ -154,7 +148,7 @@ def set_l2_table_entry(
     eswitch.l2_table[index] = L2Entry(mac.to_bytes(MAC_BYTES, "big"), vlan)
 
 
-def _entry(hca: Hca, cmd: NamesEntry) -> tuple[Eswitch, int, L2Entry]:
+def _entry(hca: Hca, cmd: l2_table.L2TableEntryIn) -> tuple[Eswitch, int, L2Entry]:
     """Return switch, index and entry; raise as :func:`_index`, and BAD_RES_ERR for an empty one."""
     eswitch, index = _index(hca, cmd)
     entry = eswitch.l2_table.get(index)

@@ -7,7 +7,7 @@ which packets are received (core/en_fs.c: mlx5e_fs_set_rx_mode_work).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
@@ -29,6 +29,7 @@ from layouts.function import nic_vport as layout
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from layouts.cmd import VportIn
 
 _GROUP_BIT = 1 << 40
 _MAC_MASK = (1 << 48) - 1
@@ -47,13 +48,6 @@ _EVENTS = {
     "event_on_promisc_change": VportChange.PROMISC,
     "event_on_mtu": VportChange.MTU,
 }
-
-
-class NamesVport(Protocol):
-    """Command about a vPort: the sender's own, or another one."""
-
-    other_vport: int
-    vport_number: int
 
 
 @command(
@@ -179,7 +173,7 @@ def _armed(context: layout.nic_vport_context) -> int:
     return armed
 
 
-def is_switched(hca: Hca, cmd: NamesVport) -> bool:
+def is_switched(hca: Hca, cmd: VportIn) -> bool:
     """Return whether a command comes from the manager of the switch behind a function's vPort.
 
     The manager is a sender that names another vPort, or its own.

@@ -51,8 +51,8 @@ def create_dct(hca: Hca, cmd: layout.create_dct_in, out: layout.create_dct_out) 
         cq=hca.cqs.need(ctx.cqn),
         counter=hca.counters.need(number) if number else None,
     )
-    dct.uidx = user_index(hca.caps, ctx)
-    dct.cs_res = response_scatter(hca.caps, ctx)
+    dct.uidx = user_index(hca.caps, ctx.user_index)
+    dct.cs_res = response_scatter(hca.caps, ctx.cs_res)
     out.dctn = hca.dcts.add(dct)
 
 

@@ -105,9 +105,9 @@ def create_qp(hca: Hca, cmd: layout.create_qp_in, out: layout.create_qp_out) -> 
         ctx, buffer, sq, rq,
         pd=pd, scq=scq, rcq=rcq, srq=srq, xrcd=xrcd, counter=counter, umems=umems,
     )  # fmt: skip
-    qp.uidx = user_index(hca.caps, ctx)
+    qp.uidx = user_index(hca.caps, ctx.user_index)
     qp.is_ipoib = ctx.ulp_stateless_offload_mode == UlpStatelessOffloadMode.BASIC
-    qp.cs_res = response_scatter(hca.caps, ctx) if qp.st in _SCATTERING else 0
+    qp.cs_res = response_scatter(hca.caps, ctx.cs_res) if qp.st in _SCATTERING else 0
     qp.cs_req = _request_scatter(hca.caps, qp)
     qp.has_real_time = has_real_time
     out.qpn = hca.qps.add(qp)
@@ -162,7 +162,7 @@ def _check_type(hca: Hca, ctx: layout.qpc) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "rq_type not supported", f"{ctx.rq_type}")
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "queue pair option not supported", name)
-    check_end_padding(ctx)
+    check_end_padding(ctx.end_padding_mode)
     _check_stateless_offloads(hca.caps, ctx)
     if ctx.send_dbr_mode and not (
         ctx.send_dbr_mode == _NO_DBR_EXT and hca.caps.general_2.send_dbr_mode_no_dbr_ext

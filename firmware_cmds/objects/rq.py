@@ -103,7 +103,7 @@ def create_rq(hca: Hca, cmd: layout.create_rq_in, out: layout.create_rq_out) -> 
     if ctx.mem_rq_type == MemRqType.RMP:
         rmp = srq_of(hca.srqs, SrqForm.RMP, ctx.rmpn)
         rq = Rq(ctx, rmp.queue, cq, counter, rmp=rmp)
-        rq.uidx = user_index(hca.caps, ctx)
+        rq.uidx = user_index(hca.caps, ctx.user_index)
         rq.has_real_time = has_real_time
         out.rqn = hca.rqs.add(rq)
     elif ctx.mem_rq_type == MemRqType.INLINE:
@@ -150,7 +150,7 @@ def _with_own_memory(
         pd=pd, umems=wq_memory.umems, host_bytes=lists, strides=strides,
         reservations=reservations,
     )  # fmt: skip
-    rq.uidx = user_index(hca.caps, ctx)
+    rq.uidx = user_index(hca.caps, ctx.user_index)
     return rq
 
 

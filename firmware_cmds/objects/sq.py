@@ -85,7 +85,7 @@ def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> 
     ring = SendRing(hca.memory, queue.buffer, 0, wq.log_wq_sz, queue.geometry.dbr_addr)
     sq = Sq(ctx, cq, pd, ring, queue.buffer, tis, queue.umems, ts_cq)
     sq.has_real_time = has_real_time
-    sq.uidx = user_index(hca.caps, ctx)
+    sq.uidx = user_index(hca.caps, ctx.user_index)
     sq.group = group
     _add(hca, sq, out)
 

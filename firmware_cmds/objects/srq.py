@@ -209,7 +209,7 @@ def create_xrc_srq(
         queue = yield from shared_queue(hca, geometry, pd, cmd.pas)
     srq = Srq(SrqForm.XRC_SRQ, ctx, queue, pd, xrcd, cq)
     if not ctx.user_index_equal_xrc_srqn:
-        srq.uidx = user_index(hca.caps, ctx)
+        srq.uidx = user_index(hca.caps, ctx.user_index)
     out.xrc_srqn = hca.srqs.add(srq)
 
 

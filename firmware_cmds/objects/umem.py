@@ -9,7 +9,7 @@ pages.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
@@ -32,6 +32,9 @@ from layouts.objects import umem as layout
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from layouts.objects.cq import cqc
+    from layouts.objects.qp import qpc
+    from layouts.objects.srq import wq
 
 ENTRY_BYTES = 64
 """Size in bytes of the entries of rings: WQEBBs, CQEs."""
@@ -152,20 +155,12 @@ def buffer_in(
     return buffer, umem
 
 
-class NamesRecord(Protocol):
-    """Context with a doorbell record (cqc, qpc or wq): with ``dbr_umem_valid`` its ``dbr_addr`` is
-    an offset.
-    """
-
-    dbr_addr: int
-    dbr_umem_valid: int
-    dbr_umem_id: int
-
-
 def record_in(
-    hca: Hca, ctx: NamesRecord, *, is_rounded: bool = False
+    hca: Hca, ctx: cqc | qpc | wq, *, is_rounded: bool = False
 ) -> tuple[int, tuple[Umem, ...]]:
     """Return the address of a queue's doorbell record, and the umem that contains it.
+
+    With ``dbr_umem_valid`` the context's ``dbr_addr`` is an offset in the umem.
 
     ``is_rounded``: the address may be that of any word of the record.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PageList, queue_buffer
@@ -36,39 +36,25 @@ _DEFAULT_UIDX = 0xFFFFFF
 """User index of queues whose owner finds them by number (MLX5_IB_DEFAULT_UIDX)."""
 
 
-class HasUserIndex(Protocol):
-    """Context of a queue that completions may name by an index."""
-
-    user_index: int
-
-
-def user_index(caps: Caps, ctx: HasUserIndex) -> int | None:
+def user_index(caps: Caps, index: int) -> int | None:
     """Return the index by which completions name the queue; None for its number.
 
     A process chooses its indices, and finds its queues by them (version 1 of completions). The
     kernel, and libraries that know only version 0, find queues by number. No error is raised.
     """
-    if not caps.general.cqe_version or ctx.user_index == _DEFAULT_UIDX:
-        return None
-    return ctx.user_index
+    return index if caps.general.cqe_version and index != _DEFAULT_UIDX else None
 
 
 _RESPONSE_SCATTER = {1: SCATTER_32_BYTES, 2: SCATTER_64_BYTES}
 """Bytes of scattered data by cs_res (MLX5_RES_SCAT_DATA32_CQE and 64)."""
 
 
-class HasScatter(Protocol):
-    """Context of a queue whose receive completions may contain data."""
-
-    cs_res: int
-
-
-def response_scatter(caps: Caps, ctx: HasScatter) -> int:
+def response_scatter(caps: Caps, cs_res: int) -> int:
     """Return the bytes of a message that its completion may contain (cs_res of a qpc or a dctc).
 
     Return 0 for none: without the capability sctr_data_cqe, or for an unknown cs_res.
     """
-    return _RESPONSE_SCATTER.get(ctx.cs_res, 0) if caps.general.sctr_data_cqe else 0
+    return _RESPONSE_SCATTER.get(cs_res, 0) if caps.general.sctr_data_cqe else 0
 
 
 class WorkQueue(NamedTuple):
@@ -107,26 +93,20 @@ def refuse_to_processes(hca: Hca, ctx: Prm, names: tuple[str, ...]) -> None:
         refuse_set(ctx, names)
 
 
-class HasEndPadding(Protocol):
-    """Context of a queue that may request padding: wq or qpc."""
-
-    end_padding_mode: int
-
-
 _ALIGN = 1
 """Value of end_padding_mode: a packet's end may be padded to a cache line
 (MLX5_WQ_END_PAD_MODE_ALIGN).
 """
 
 
-def check_end_padding(ctx: HasEndPadding) -> None:
+def check_end_padding(end_padding_mode: int) -> None:
     """Raise BAD_PARAM_ERR for an unknown mode.
 
     The adapter pads in neither mode: writing behind a packet is allowed, not required.
     """
-    if ctx.end_padding_mode > _ALIGN:
+    if end_padding_mode > _ALIGN:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "end_padding_mode not supported", f"{ctx.end_padding_mode}"
+            Status.BAD_PARAM_ERR, "end_padding_mode not supported", f"{end_padding_mode}"
         )
 
 
@@ -141,7 +121,7 @@ def work_queue(hca: Hca, wq: wq, *, is_sq: bool = False) -> Portions[WorkQueue]:
     the guest.
     """
     refuse_set(wq, _NOT_BUILT)
-    check_end_padding(wq)
+    check_end_padding(wq.end_padding_mode)
     if wq.log_wq_sz > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "log_wq_sz above log_max_qp_sz", f"{wq.log_wq_sz}")
     size = 1 << wq.log_wq_sz + wq.log_wq_stride

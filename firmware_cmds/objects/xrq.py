@@ -59,7 +59,7 @@ def create_xrq(hca: Hca, cmd: layout.create_xrq_in, out: layout.create_xrq_out) 
     tags = TagList(log_size, has_rendezvous=ctx.offload == layout.OFFLOAD_RNDV)
     queue, umems = yield from queue_of(hca, ctx.wq, cmd.xrq_context.wq.pas, pd, cq)
     xrq = Srq(SrqForm.XRQ, ctx, queue, pd, cq=cq, umems=umems, tags=tags)
-    xrq.uidx = user_index(hca.caps, ctx)
+    xrq.uidx = user_index(hca.caps, ctx.user_index)
     out.xrqn = hca.srqs.add(xrq)
 
 

@@ -5,7 +5,7 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 
 from __future__ import annotations
 
-from layouts.cmd import CmdInNoUid, CmdOut
+from layouts.cmd import CmdInNoUid, CmdOut, VportIn
 from layouts.prm import Prm, bits, nested, rsvd
 
 # Rows end where words of 32 bits end, as in the PRM's figures.
@@ -19,8 +19,8 @@ class esw_vport_context(Prm):
     cvlan_pcp = bits(3); cvlan_id = bits(12); _ = rsvd(1824)
     sw_steering_vport_icm_address_rx = bits(64); sw_steering_vport_icm_address_tx = bits(64)
 
-class query_esw_vport_context_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16); _ = rsvd(32)
+class query_esw_vport_context_in(VportIn):
+    _ = rsvd(32)
 
 class query_esw_vport_context_out(CmdOut):
     _ = rsvd(64); esw_vport_context = nested(esw_vport_context)
@@ -29,8 +29,7 @@ class esw_vport_context_fields_select(Prm):
     _ = rsvd(27); fdb_to_vport_reg_c_id = bits(1); vport_cvlan_insert = bits(1)
     vport_svlan_insert = bits(1); vport_cvlan_strip = bits(1); vport_svlan_strip = bits(1)
 
-class modify_esw_vport_context_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16)
+class modify_esw_vport_context_in(VportIn):
     field_select = nested(esw_vport_context_fields_select)
     esw_vport_context = nested(esw_vport_context)
 

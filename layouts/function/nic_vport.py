@@ -5,7 +5,7 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 
 from __future__ import annotations
 
-from layouts.cmd import CmdInNoUid, CmdOut
+from layouts.cmd import CmdOut, VportIn
 from layouts.prm import Prm, bits, nested, rsvd, tail
 
 # Rows end where words of 32 bits end, as in the PRM's figures.
@@ -31,8 +31,7 @@ class nic_vport_context(Prm):
     permanent_address = nested(mac_address_layout); _ = rsvd(32)
     current_uc_mac_address = tail(bits(64))
 
-class query_nic_vport_context_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16)
+class query_nic_vport_context_in(VportIn):
     _ = rsvd(5); allowed_list_type = bits(3); _ = rsvd(24)
 
 class query_nic_vport_context_out(CmdOut):
@@ -44,15 +43,13 @@ class modify_nic_vport_field_select(Prm):
     mtu = bits(1); change_event = bits(1); promisc = bits(1); permanent_address = bits(1)
     addresses_list = bits(1); roce_en = bits(1); _ = rsvd(1)
 
-class modify_nic_vport_context_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16)
+class modify_nic_vport_context_in(VportIn):
     field_select = nested(modify_nic_vport_field_select); _ = rsvd(1920)
     nic_vport_context = nested(nic_vport_context)
 
 class modify_nic_vport_context_out(CmdOut): _ = rsvd(64)
 
-class modify_vport_state_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16)
+class modify_vport_state_in(VportIn):
     _ = rsvd(24); admin_state = bits(4); _ = rsvd(4)
 
 class modify_vport_state_out(CmdOut): _ = rsvd(64)

@@ -5,7 +5,7 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 
 from __future__ import annotations
 
-from layouts.cmd import CmdInNoUid, CmdOut
+from layouts.cmd import CmdInNoUid, CmdOut, VportIn
 from layouts.prm import Prm, bits, nested, octets, rsvd, tail
 
 # Rows end where words of 32 bits end, as in the PRM's figures.
@@ -49,8 +49,8 @@ class query_hca_vport_pkey_in(CmdInNoUid):
 class pkey(Prm): _ = rsvd(16); pkey = bits(16)
 class query_hca_vport_pkey_out(CmdOut): _ = rsvd(64); pkey = tail(nested(pkey))
 
-class query_vport_state_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16); _ = rsvd(32)
+class query_vport_state_in(VportIn):
+    _ = rsvd(32)
 
 class query_vport_state_out(CmdOut): _ = rsvd(56); admin_state = bits(4); state = bits(4)
 class traffic_counter(Prm): packets = bits(64); octets = bits(64)

@@ -5,7 +5,7 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 
 from __future__ import annotations
 
-from layouts.cmd import CmdIn, CmdInNoUid, CmdOut
+from layouts.cmd import CmdIn, CmdInNoUid, CmdOut, VportIn
 from layouts.prm import Prm, bits, nested, rsvd
 
 # Rows end where words of 32 bits end, as in the PRM's figures.
@@ -16,8 +16,8 @@ class alloc_q_counter_out(CmdOut): _ = rsvd(24); counter_set_id = bits(8); _ = r
 class dealloc_q_counter_in(CmdInNoUid): _ = rsvd(24); counter_set_id = bits(8); _ = rsvd(32)
 class dealloc_q_counter_out(CmdOut): _ = rsvd(64)
 
-class query_q_counter_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16); _ = rsvd(96)
+class query_q_counter_in(VportIn):
+    _ = rsvd(96)
     clear = bits(1); aggregate = bits(1); _ = rsvd(54); counter_set_id = bits(8)
 
 class query_q_counter_out(CmdOut):
@@ -49,7 +49,7 @@ class vnic_diagnostic_statistics(Prm):
     _ = rsvd(192); generated_pkt_steering_fail = bits(64); handled_pkt_steering_fail = bits(64)
     _ = rsvd(3200)
 
-class query_vnic_env_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16); _ = rsvd(32)
+class query_vnic_env_in(VportIn):
+    _ = rsvd(32)
 
 class query_vnic_env_out(CmdOut): _ = rsvd(64); vport_env = nested(vnic_diagnostic_statistics)

@@ -5,7 +5,7 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 
 from __future__ import annotations
 
-from layouts.cmd import CmdIn, CmdInNoUid, CmdOut
+from layouts.cmd import CmdIn, CmdInNoUid, CmdOut, VportIn
 from layouts.prm import Prm, bits, nested, rsvd
 
 # Rows end where words of 32 bits end, as in the PRM's figures.
@@ -25,8 +25,7 @@ class create_flow_table_in(CmdIn):
 class create_flow_table_out(CmdOut):
     icm_address_39_32 = bits(8); table_id = bits(24); icm_address_31_0 = bits(32)
 
-class modify_flow_table_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16)
+class modify_flow_table_in(VportIn):
     _ = rsvd(16); modify_field_select = bits(16)
     table_type = bits(8); _ = rsvd(32); table_id = bits(24)
     flow_table_context = nested(flow_table_context)
@@ -38,14 +37,14 @@ class query_flow_table_in(CmdInNoUid):
 
 class query_flow_table_out(CmdOut): _ = rsvd(128); flow_table_context = nested(flow_table_context)
 
-class destroy_flow_table_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16); _ = rsvd(32)
+class destroy_flow_table_in(VportIn):
+    _ = rsvd(32)
     table_type = bits(8); _ = rsvd(32); table_id = bits(24); _ = rsvd(320)
 
 class destroy_flow_table_out(CmdOut): _ = rsvd(64)
 
-class set_flow_table_root_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16); _ = rsvd(32)
+class set_flow_table_root_in(VportIn):
+    _ = rsvd(32)
     table_type = bits(8); _ = rsvd(7); table_of_other_vport = bits(1); table_vport_number = bits(16)
     _ = rsvd(8); table_id = bits(24); _ = rsvd(8); underlay_qpn = bits(24)
     table_eswitch_owner_vhca_id_valid = bits(1); _ = rsvd(15)

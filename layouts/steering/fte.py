@@ -5,7 +5,7 @@ Names and widths: mlx5_ifc.h of Linux 6.12.
 
 from __future__ import annotations
 
-from layouts.cmd import CmdInNoUid, CmdOut
+from layouts.cmd import CmdInNoUid, CmdOut, VportIn
 from layouts.prm import Prm, array, bits, nested, octets, rsvd, tail
 from layouts.steering.flow_match import fte_match_param
 
@@ -43,8 +43,8 @@ class flow_context(Prm):
     _ = rsvd(192); match_value = nested(fte_match_param)
     execute_aso = array(4, nested(execute_aso)); _ = rsvd(1280); destination = tail(octets(8))
 
-class set_fte_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16); _ = rsvd(32)
+class set_fte_in(VportIn):
+    _ = rsvd(32)
     table_type = bits(8); _ = rsvd(32); table_id = bits(24)
     ignore_flow_level = bits(1); _ = rsvd(23); modify_enable_mask = bits(8); _ = rsvd(32)
     flow_index = bits(32); _ = rsvd(224); flow_context = nested(flow_context)
@@ -57,8 +57,8 @@ class query_fte_in(CmdInNoUid):
 
 class query_fte_out(CmdOut): _ = rsvd(448); flow_context = nested(flow_context)
 
-class delete_fte_in(CmdInNoUid):
-    other_vport = bits(1); _ = rsvd(15); vport_number = bits(16); _ = rsvd(32)
+class delete_fte_in(VportIn):
+    _ = rsvd(32)
     table_type = bits(8); _ = rsvd(32); table_id = bits(24); _ = rsvd(64); flow_index = bits(32)
     _ = rsvd(224)
 

@@ -12,17 +12,18 @@ from layouts.prm import bits, nested, rsvd
 # Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-class set_l2_table_entry_in(CmdInNoUid):
-    _ = rsvd(104); table_index = bits(24)
+class L2TableEntryIn(CmdInNoUid, abstract=True): _ = rsvd(104); table_index = bits(24)
+
+class set_l2_table_entry_in(L2TableEntryIn):
     _ = rsvd(48); silent_mode_valid = bits(1); silent_mode = bits(1); _ = rsvd(1)
     vlan_valid = bits(1); vlan = bits(12); mac_address = nested(mac_address_layout); _ = rsvd(192)
 
 class set_l2_table_entry_out(CmdOut): _ = rsvd(64)
-class query_l2_table_entry_in(CmdInNoUid): _ = rsvd(104); table_index = bits(24); _ = rsvd(320)
+class query_l2_table_entry_in(L2TableEntryIn): _ = rsvd(320)
 
 class query_l2_table_entry_out(CmdOut):
     _ = rsvd(179); vlan_valid = bits(1); vlan = bits(12); mac_address = nested(mac_address_layout)
     _ = rsvd(192)
 
-class delete_l2_table_entry_in(CmdInNoUid): _ = rsvd(104); table_index = bits(24); _ = rsvd(320)
+class delete_l2_table_entry_in(L2TableEntryIn): _ = rsvd(320)
 class delete_l2_table_entry_out(CmdOut): _ = rsvd(64)
