@@ -86,6 +86,12 @@ KNOWN: tuple[Known, ...] = (
     Known(
         (),
         What.STRUCTURE,
+        "the driver makes these words by shifts (cq.h, core/eq.c)",
+        _names("cq_doorbell eq_doorbell send_doorbell"),
+    ),
+    Known(
+        (),
+        What.STRUCTURE,
         "tools read these, mstflint's and iPXE's; no driver does",
         _names("icmd_query_cap_general mgir_reg operation_tlv reg_tlv roce_accl_reg"),
     ),
