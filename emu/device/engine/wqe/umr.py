@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _CTRL_AT: Final = 16
 _MKC_AT: Final = 64
+_MKC_BYTES: Final = mkc.size
 _DATA_AT: Final = 128
 
 
@@ -297,10 +298,10 @@ def _apply(mkey: Mkey, given: mkc, mask: int, pd: Pd) -> None:
         if mask & flag:
             selected |= bits
     if selected:
-        start, end = ctx.base, ctx.base + mkc.size
+        start, end = ctx.base, ctx.base + _MKC_BYTES
         kept = int.from_bytes(ctx.buf[start:end], "big") & ~selected
-        new = int.from_bytes(given.buf[given.base : given.base + mkc.size], "big") & selected
-        ctx.buf[start:end] = (kept | new).to_bytes(mkc.size, "big")
+        new = int.from_bytes(given.buf[given.base : given.base + _MKC_BYTES], "big") & selected
+        ctx.buf[start:end] = (kept | new).to_bytes(_MKC_BYTES, "big")
     if pd is not mkey.pd:
         mkey.pd.refs -= 1
         pd.refs += 1

@@ -71,8 +71,13 @@ def translation_bytes(mode: int, octwords: int) -> int:
     return _COPIES.get(mode, 1) * octwords * (OCTWORD + OCTWORD // 16)
 
 
-_RIGHTS: Final = mkc.together("a", "rw", "rr", "lw", "lr")
-"""Reads a key's rights as one number (``emu.device.engine.mr.rights``)."""
+_FLAGS: Final = mkc.together("umr_en", "a", "rw", "rr", "lw", "lr", "access_mode_1_0")
+"""Reads these fields as one number; the rights are those of ``emu.device.engine.mr.rights``."""
+_LOG_UMR_EN: Final = 7
+_LOG_RIGHTS: Final = 2
+_RIGHTS: Final = 0x1F
+_MODE_1_0: Final = 3
+_WIDE: Final = mkc.packer("mkey_7_0", "start_addr", "len", "translations_octword_size")
 _NAMES: Final = ("lr", "lw", "rr", "rw", "a")
 """Names of these rights, from bit 0 on."""
 _MODES: Final[dict[int, AccessMode]] = {mode.value: mode for mode in AccessMode}
@@ -194,20 +199,27 @@ class Mkey(Object):
         """
         ctx = self.ctx
         self.free = bool(ctx.free)
-        self.variant: int = ctx.mkey_7_0
-        self.mode = _MODES[ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0]
-        self.rights: int = _RIGHTS(ctx)
+        self.variant: int
+        start: int
+        length: int
+        octwords: int
+        self.variant, start, length, octwords = _WIDE.unpack_from(ctx.buf, ctx.base)
+        flags = _FLAGS(ctx)
+        self.umr_en = bool(flags >> _LOG_UMR_EN)
+        self.mode = _MODES[ctx.access_mode_4_2 << 2 | flags & _MODE_1_0]
+        self.rights: int = flags >> _LOG_RIGHTS & _RIGHTS
         if ctx.crypto_en and (self.signature is None or not self.signature.encrypts):
             self.rights = 0  # a key for encryption exposes no plaintext
-        self.qpn: int = ANY_QPN if ctx.qpn == ANY_QPN else ctx.qpn  # one object for nearly all keys
+        qpn: int = ctx.qpn
+        self.qpn = ANY_QPN if qpn == ANY_QPN else qpn  # one object for nearly all keys
         self.en_rinval = bool(ctx.en_rinval)
         self.log_page_size: int = ctx.log_page_size
         # Addresses in the adapter's memory count from the start of the key, which is zero-based.
-        self.start: int = 0 if self.mode in _ZERO_BASED else ctx.start_addr
-        length = ctx.len if self.signature is None else self.signature.wire_length(ctx.len)
+        self.start = 0 if self.mode in _ZERO_BASED else start
+        if self.signature is not None:
+            length = self.signature.wire_length(length)
         self.end: int = 1 << 64 if ctx.length64 else self.start + length
-        self.umr_en = bool(ctx.umr_en)
-        self.xlt_capacity: int = ctx.translations_octword_size * OCTWORD
+        self.xlt_capacity = octwords * OCTWORD
         self.forget_views()
 
     def forget_views(self) -> None:
