@@ -259,10 +259,12 @@ def _rings(hca: Hca, cmd: layout.create_qp_in, ctx: layout.qpc, pd: Pd | None) -
     sq: SendRing | None = None
     rq = None
     if ctx.no_sq and ctx.offload_type:
-        sq = NoSendRing(hca.memory, buffer, 0, 0, 0)  # for what the adapter sends by itself
+        sq = NoSendRing(
+            hca.memory, hca.ring_pages, buffer, 0, 0, 0
+        )  # for what the adapter sends by itself
     if sq_bytes:
         kind = DoorbellRing if ctx.send_dbr_mode else SendRing
-        sq = kind(hca.memory, buffer, rq_bytes, ctx.log_sq_size, dbr_addr)
+        sq = kind(hca.memory, hca.ring_pages, buffer, rq_bytes, ctx.log_sq_size, dbr_addr)
     if rq_bytes and pd is not None:
         geometry = RqGeometry(ctx.log_rq_size, log_stride, ctx.log_page_size, 0, dbr_addr)
         rq = RecvRing(hca.memory, buffer, pd, geometry)

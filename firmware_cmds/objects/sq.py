@@ -82,7 +82,9 @@ def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> 
     hca.sqs.check_space()
     with holding(cq, pd, tis, ts_cq, group):
         queue = yield from work_queue(hca, wq, is_sq=True)
-    ring = SendRing(hca.memory, queue.buffer, 0, wq.log_wq_sz, queue.geometry.dbr_addr)
+    ring = SendRing(
+        hca.memory, hca.ring_pages, queue.buffer, 0, wq.log_wq_sz, queue.geometry.dbr_addr
+    )
     sq = Sq(ctx, cq, pd, ring, queue.buffer, tis, queue.umems, ts_cq)
     sq.has_real_time = has_real_time
     sq.uidx = user_index(hca.caps, ctx.user_index)

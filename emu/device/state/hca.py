@@ -22,6 +22,7 @@ from emu.device.errors import CmdError
 from emu.device.objects.deferred_free import DeferredFree
 from emu.device.objects.eth.pacing import Pacing, RateLimit
 from emu.device.objects.ledger import Ledger
+from emu.device.objects.memory.ring_page import RingPages
 from emu.device.objects.pins import pins
 from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.cq import Cq
@@ -213,6 +214,8 @@ class Hca(ObjectTables):
         """Whether a rate has changed since ``repacing`` started."""
         self.roce_pacing: Pacing | None = None
         """Rate limits of its RoCE; None while its vPort has no scheduling element."""
+        self.ring_pages = RingPages(memory, lambda: self.faults is None)
+        """Views of the pages of rings."""
         self.kept_views = 0
         """Number of views that keys have cached since all views were last dropped."""
         self.keys_with_views: set[int] = set()
@@ -330,7 +333,7 @@ class Hca(ObjectTables):
         self.state = HcaState.INITIALIZED
 
     def forget_views(self) -> None:
-        """Drop the cached views of guest memory of every key; the next access translates again.
+        """Drop the cached views of guest memory of keys and rings; the next access takes new ones.
 
         The cost is at most that of creating the views: only keys in ``keys_with_views`` are
         visited.
@@ -340,6 +343,7 @@ class Hca(ObjectTables):
                 mkey.forget_views()
         self.keys_with_views.clear()
         self.kept_views = 0
+        self.ring_pages.forget()
 
     def end_lifetime(self) -> None:
         """Disable all timers and pending calls of the current objects; later ones get a new clock.
@@ -360,6 +364,7 @@ class Hca(ObjectTables):
         before.
         """
         self.teardowns += 1
+        self.ring_pages.forget()
         self._event_eqs.clear()
         self.dumped.clear()
         self.gids.clear()

@@ -77,7 +77,7 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
         return False
     pi = cq.pi
     at = (pi & cq.mask) * cq.stride + cq.last_half
-    address = cq.buffer.address(at)
+    page = cq.page
     op_own |= pi >> cq.log_size & 1
     try:
         last_half = entry
@@ -85,8 +85,15 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
             cq.buffer.write(at - CQE_BYTES, entry[:CQE_BYTES])
             last_half = entry[CQE_BYTES:]
         if cq.is_enhanced:
-            write_valid(hca, cq, address, last_half, op_own)
+            write_valid(hca, cq, cq.buffer.address(at), last_half, op_own)
+        elif (
+            page.start <= at < page.limit and page.generation == hca.memory.generation
+        ) or hca.ring_pages.turn(page, cq.buffer, at, CQE_BYTES, writable=True):
+            start = at - page.start
+            page.view[start : start + OP_OWN] = last_half
+            page.view[start + OP_OWN] = op_own
         else:
+            address = cq.buffer.address(at)
             hca.memory.write(address, last_half)
             hca.memory.write(address + OP_OWN, OP_OWN_BYTES[op_own])
     except DmaError as error:

@@ -81,6 +81,17 @@ class PageList:
         at += self._offset
         return self._pages[at >> self._shift] + (at & self._mask)
 
+    def page_of(self, at: int) -> tuple[int, int, int]:
+        """Return the part of the buffer that lies in the same page as byte ``at``.
+
+        The first offset, the offset behind the last one, and the IOVA of the first byte.
+        """
+        place = at + self._offset
+        first = at - (place & self._mask)
+        start = max(first, 0)
+        end = min(first + self._mask + 1, self.length)
+        return start, end, self._pages[place >> self._shift] + start - first
+
     def part(self, at: int, length: int) -> PageList:
         """Return a sub-range as a buffer with the same page list.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.objects.memory.pages import PageList
+from emu.device.objects.memory.ring_page import RingPage
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
@@ -47,6 +48,7 @@ class Cq(Object):
         "moderation",
         "notification",
         "notified_pi",
+        "page",
         "pi",
         "solicited_pi",
         "status",
@@ -98,6 +100,8 @@ class Cq(Object):
         """Producer index after the newest solicited completion."""
         self.notified_pi = 0
         """Producer index at the last event."""
+        self.page = RingPage()
+        """The page of the last entry."""
         self.move(buffer, int(ctx.log_cq_size))
 
     @property
@@ -109,6 +113,7 @@ class Cq(Object):
 
         Copy nothing.
         """
+        self.page.forget()
         self.buffer = buffer
         self.log_size = log_size
         self.entries = 1 << log_size

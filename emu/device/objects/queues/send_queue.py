@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Final
 
 from emu.device.objects.memory.pages import PageList
+from emu.device.objects.memory.ring_page import RingPage, RingPages
 from emu.device.ports import DmaError, GuestMemory
 from layouts.rings.wqe import CTRL, DS, WQEBB
 
@@ -55,9 +56,18 @@ class SendRing:
     """The send queue of one queue pair."""
 
     def __init__(
-        self, memory: GuestMemory, buffer: PageList, offset: int, log_size: int, dbr_addr: int
+        self,
+        memory: GuestMemory,
+        pages: RingPages,
+        buffer: PageList,
+        offset: int,
+        log_size: int,
+        dbr_addr: int,
     ) -> None:
         self._memory = memory
+        self._pages = pages
+        self._page = RingPage()
+        """The page of the last WQE."""
         self._buffer = buffer
         self._offset = offset
         self._size = 1 << log_size
@@ -133,7 +143,14 @@ class SendRing:
             self._copied = None  # used only once
             if copied.blocks <= waiting:
                 return copied
-        buf = self._buffer.read(self._offset + (at & self._size - 1) * WQEBB, WQEBB)
+        place, page = self._offset + (at & self._size - 1) * WQEBB, self._page
+        if (
+            page.start <= place < page.limit and page.generation == self._memory.generation
+        ) or self._pages.turn(page, self._buffer, place, WQEBB, writable=False):
+            start = place - page.start
+            buf = bytes(page.view[start : start + WQEBB])
+        else:
+            buf = self._buffer.read(place, WQEBB)
         wqe = Wqe(buf)
         if 1 < wqe.blocks <= waiting:
             wqe.buf = buf + self._read(at + 1, wqe.blocks - 1)
@@ -210,9 +227,15 @@ class DoorbellRing(SendRing):
     """
 
     def __init__(
-        self, memory: GuestMemory, buffer: PageList, offset: int, log_size: int, dbr_addr: int
+        self,
+        memory: GuestMemory,
+        pages: RingPages,
+        buffer: PageList,
+        offset: int,
+        log_size: int,
+        dbr_addr: int,
     ) -> None:
-        super().__init__(memory, buffer, offset, log_size, dbr_addr)
+        super().__init__(memory, pages, buffer, offset, log_size, dbr_addr)
         self.posted = 0
 
     def follow_record(self) -> None:
