@@ -1,1 +1,1 @@
-"""Memory, interrupts, time and a wire that a test controls."""
+"""Memory, interrupts, time, a wire and a cable that a test controls."""

@@ -19,7 +19,7 @@ def arrive(hca: Hca, frame: Frame) -> None:
 def arrive_train(hca: Hca, train: memoryview) -> None:
     """Deliver a train of RoCE packets from the cable (``emu.device.port.train``).
 
-    Never raises: a malformed train is lost.
+    A malformed train is lost.
     """
     roce.arrive_train(hca, train)
 
