@@ -201,6 +201,22 @@ def test_port_that_is_not_its_own(fabric, hub, honest, caplog):
     assert hub.wire.needs_packets(2)
 
 
+def test_a_guid_that_a_physical_function_has_set(fabric, hub, honest, caplog):
+    """`ip link set ib0 vf 0 port_guid`, also to the GUID of another function."""
+    peer = RawPeer.member(fabric)
+    (own,) = peer.identities
+    guids = []
+    for guid in (0x1122_3344_5566_7788, honest.node.hca.ib.guid, hub.node.hca.ib.guid):
+        peer.say(FrameKind.PORT, port_of(honest, lid=own.lid, port_guid=guid))
+        fabric.settle()
+        guids += [one.port_guid for one in hub.wire.end_ports() if one.lid == own.lid]
+    assert guids == [0x1122_3344_5566_7788] * 3
+    assert [line.split(" ", 2)[2] for line in warnings(caplog)] == [
+        f"of LID {own.lid:#x} belongs to another port"
+    ] * 2
+    peer.close()
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

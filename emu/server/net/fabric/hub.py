@@ -201,14 +201,27 @@ class Hub:
     def _take_port(self, member: _HubMember, port: EndPort) -> None:
         """Store a member's port, and schedule a report to the others if it changed.
 
-        Raises FabricProtocolError unless the LID and GUID are assigned to that member.
+        The GUID of a virtual function's port is the one that its physical function has set, if any.
+        The GUID of another function is ignored with a warning. Raises FabricProtocolError unless
+        the LID is assigned to that member.
         """
-        if Identity(port.lid, port.port_guid) not in member.identities:
+        if not any(one.lid == port.lid and not one.is_ethernet for one in member.identities):
             raise FabricProtocolError(f"port with LID {port.lid:#x} of another process")
+        if self._is_taken(port):
+            log.warning("GUID %#x of LID %#x belongs to another port", port.port_guid, port.lid)
+            return
         if member.ports.get(port.lid) != port:
             member.ports[port.lid] = port
             member.packed.pop(port.lid, None)
             self._changed()
+
+    def _is_taken(self, port: EndPort) -> bool:
+        """Return whether a function or a port with another LID has the port's GUID."""
+        return any(
+            one.guid == port.port_guid and one.lid != port.lid for one in self._used()
+        ) or any(
+            other.port_guid == port.port_guid and other.lid != port.lid for other in self.ports()
+        )
 
     def _greet(self, connection: FabricConnection, member: _HubMember, body: memoryview) -> None:
         """Answer HELLO with WELCOME and assigned numbers, or with REFUSED and a closed connection.
