@@ -1,0 +1,94 @@
+"""InfiniBand virtual functions: each has a LID, and GUIDs and a state of the physical one's."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.guest.guests import FEW_KEYS, no_complaints, run
+from helpers.guest.managed_vfs import PF, bind, enable
+
+from emu.guests import GuestOptions
+
+pytestmark = pytest.mark.guest
+
+NODE_GUID = "00:11:22:33:44:55:66:77"
+PORT_GUID = "00:11:22:33:44:55:66:78"
+
+
+@pytest.fixture(scope="module")
+def guest(lab, suite):
+    options = GuestOptions(
+        suite=suite, devices=("connectx6,vfs=2",), memory_mib=2048, kernel_arguments=FEW_KEYS
+    )
+    guest = lab.get(options)
+    run(guest, "modprobe ib_ipoib; until ip link show ib0; do sleep 0.1; done")
+    enable(guest, 2)
+    yield guest
+    if guest.is_running:
+        enable(guest, 0)
+
+
+@pytest.fixture(autouse=True)
+def quiet(guest):
+    with no_complaints(guest):
+        yield
+
+
+def rdma(guest, number):
+    """The RDMA device of a virtual function."""
+    return run(
+        guest,
+        f"until ls {PF}/virtfn{number}/infiniband; do sleep 0.1; done >/dev/null 2>&1; "
+        f"ls {PF}/virtfn{number}/infiniband",
+    ).strip()
+
+
+def sysfs(guest, device, name):
+    return run(guest, f"cat /sys/class/infiniband/{device}/{name}").strip()
+
+
+def wait_for_state(guest, device, state):
+    run(
+        guest,
+        f"until grep -q {state} /sys/class/infiniband/{device}/ports/1/state; do sleep 0.1; done",
+    )
+
+
+def pingpong(guest, one, two):
+    run(
+        guest,
+        f"ibv_rc_pingpong -d {one} -n 50 >/dev/null & "
+        "until ss -Hltn sport = :18515 | grep -q LISTEN; do sleep 0.1; done; "
+        f"ibv_rc_pingpong -d {two} -n 50 127.0.0.1; wait",
+    )
+
+
+def test_each_has_a_port_of_its_own(guest):
+    devices = ["mlx5_0", rdma(guest, 0), rdma(guest, 1)]
+    for device in devices:
+        wait_for_state(guest, device, "ACTIVE")
+    lids = {sysfs(guest, device, "ports/1/lid") for device in devices}
+    guids = {sysfs(guest, device, "node_guid") for device in devices}
+    assert len(lids) == len(guids) == 3
+    pingpong(guest, "mlx5_0", devices[1])
+    pingpong(guest, devices[1], devices[2])
+
+
+def test_the_state_of_a_port(guest):
+    device = rdma(guest, 0)
+    for state, seen in (("disable", "DOWN"), ("auto", "ACTIVE"), ("enable", "ACTIVE")):
+        run(guest, f"ip link set ib0 vf 0 state {state}")
+        wait_for_state(guest, device, seen)
+        assert f"link-state {state}" in run(guest, "ip link show ib0 | grep 'vf 0'")
+    run(guest, "ip link set ib0 vf 0 state auto")
+
+
+def test_guids(guest):
+    run(guest, f"ip link set ib0 vf 1 node_guid {NODE_GUID}")
+    run(guest, f"ip link set ib0 vf 1 port_guid {PORT_GUID}")
+    bind(guest, 1, "unbind")
+    bind(guest, 1)
+    device = rdma(guest, 1)
+    assert sysfs(guest, device, "node_guid") == "0011:2233:4455:6677"
+    assert sysfs(guest, device, "ports/1/gids/0").endswith("0011:2233:4455:6678")
+    wait_for_state(guest, device, "ACTIVE")
+    pingpong(guest, rdma(guest, 0), device)

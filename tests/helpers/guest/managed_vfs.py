@@ -1,0 +1,78 @@
+"""Virtual functions of a guest's physical function, each in a network namespace of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from helpers.guest.guests import run
+
+PF = "/sys/bus/pci/devices/0000:01:00.0"
+DEV = "pci/0000:01:00.0"
+HERE, PEER = "10.0.7.100", "10.0.7.200"
+"""Addresses of the physical function, and of what is behind its cable."""
+SAYS = re.compile(
+    r"MPFS/FDB active|Dropping C-tag|S-tagged traffic|Disabling|not supported in switchdev"
+)
+"""Lines of the driver about its tables, and about offloads that switchdev mode lacks."""
+
+
+def enable(guest, number):
+    run(guest, f"echo {number} > {PF}/sriov_numvfs")
+
+
+def bind(guest, number, to="bind"):
+    """Bind or unbind the driver of a virtual function."""
+    name = f"$(basename $(readlink {PF}/virtfn{number}))"
+    run(guest, f"echo {name} > /sys/bus/pci/drivers/mlx5_core/{to}")
+
+
+def told(guest):
+    """What `ip link` tells of each virtual function."""
+    (link,) = json.loads(run(guest, "ip -j link show eth0"))
+    return link["vfinfo_list"]
+
+
+def reaches(guest, space, address, *, times=3):
+    """Whether packets from a namespace, or from the guest's own for "", arrive at an address."""
+    there = f"ip netns exec {space} " if space else ""
+    command = f"{there}ping -c {times} -i 0.2 -W 2 {address} >/dev/null && echo yes || echo no"
+    return run(guest, command).strip() == "yes"
+
+
+class Vf:
+    """A virtual function with an interface."""
+
+    def __init__(self, guest, number):
+        self.guest, self.number = guest, number
+        self.space, self.mac = f"vf{number}", f"02:00:00:00:77:{number:02x}"
+        self.address = f"10.0.7.{number + 1}"
+
+    def start(self):
+        """Give it an address and its driver, and put its interface into the namespace."""
+        guest, space = self.guest, self.space
+        run(guest, f"ip link set eth0 vf {self.number} mac {self.mac}")
+        bind(guest, self.number, "unbind")
+        bind(guest, self.number)
+        run(guest, f"until ls {PF}/virtfn{self.number}/net; do sleep 0.1; done")
+        self.name = run(guest, f"ls {PF}/virtfn{self.number}/net").strip()
+        run(guest, f"ip netns add {space}; ip link set {self.name} netns {space}")
+        run(guest, f"ip -n {space} address add {self.address}/24 dev {self.name}")
+        run(guest, f"ip -n {space} link set lo up; ip -n {space} link set {self.name} up")
+        self.wait_for("LOWER_UP")
+        return self
+
+    def run(self, command):
+        return run(self.guest, f"ip netns exec {self.space} {command}")
+
+    def wait_for(self, flag):
+        run(
+            self.guest,
+            f"until ip -n {self.space} link show {self.name} | grep -q {flag}; do sleep 0.1; done",
+        )
+
+    def set(self, setting):
+        run(self.guest, f"ip link set eth0 vf {self.number} {setting}")
+
+    def reaches(self, address, **options):
+        return reaches(self.guest, self.space, address, **options)
