@@ -1,0 +1,133 @@
+"""InfiniBand end ports of virtual functions, and what the physical function sets of them."""
+
+import pytest
+from helpers.device.adapters import GUID, Member, made_infiniband
+
+from emu.device.engine import lifecycle
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.server.net.ib.local import LocalFabric
+from layouts.enums import (
+    HcaVportField,
+    Op,
+    PhysState,
+    PortChange,
+    PortState,
+    Status,
+    VportPolicy,
+)
+
+VF = 2
+OTHER = {"other_vport": 1, "vport_number": VF, "port_num": 1}
+NODE_GUID, PORT_GUID = 0x1122_3344_5566_7788, 0x1122_3344_5566_7799
+
+
+@pytest.fixture
+def ib(clock):
+    adapter, wire = made_infiniband(), LocalFabric(clock)
+    return [Member(place, clock, wire) for place in (adapter.manager, adapter.add(VF))]
+
+
+def test_end_ports_of_infiniband(ib):
+    pf, vf = ib
+    assert pf.hca.adapter.ports == [pf.hca.ib]
+    assert (pf.hca.ib.lid, vf.hca.ib.lid) == (1, 2)
+    context = vf.driver.must(Op.QUERY_HCA_VPORT_CONTEXT).hca_vport_context
+    assert (context.lid, context.has_smi) == (2, 0)
+    assert context.port_guid == context.node_guid == GUID + 2
+    assert context.vport_state_policy == VportPolicy.FOLLOW
+
+
+def test_an_end_port_follows_the_physical_port(ib):
+    pf, vf = ib
+    for up in (False, True):
+        lifecycle.set_link(pf.hca, up=up)
+        assert pf.hca.ib.is_up is vf.hca.ib.is_up is up
+    assert vf.port_events() == [PortChange.DOWN, PortChange.ACTIVE]
+    lifecycle.set_admin(vf.hca, up=False)
+    assert pf.hca.ib.is_up
+    assert not vf.hca.ib.is_up
+
+
+def test_an_end_port_has_a_link_while_its_function_is_enabled(ib):
+    pf, vf = ib
+    pf.driver.must(Op.DISABLE_HCA, function_id=VF)
+    assert vf.hca.ib.state is PortState.DOWN
+    vf.function.reset()
+    assert (vf.hca.ib.state, vf.hca.ib.link_downed) == (PortState.DOWN, 0)
+    pf.driver.must(Op.ENABLE_HCA, function_id=VF)
+    assert vf.hca.ib.state is PortState.ACTIVE
+
+
+def modify(driver, fields, **context):
+    return driver.command(
+        Op.MODIFY_HCA_VPORT_CONTEXT, hca_vport_context={"field_select": fields, **context}, **OTHER
+    )
+
+
+def test_policies_of_a_vport(ib):
+    pf, vf = ib
+    for policy, cable, is_up in (
+        (VportPolicy.DOWN, True, False), (VportPolicy.DOWN, False, False),
+        (VportPolicy.UP, False, True), (VportPolicy.UP, True, True),
+        (VportPolicy.FOLLOW, False, False), (VportPolicy.FOLLOW, True, True),
+    ):  # fmt: skip
+        lifecycle.set_link(pf.hca, up=cable)
+        fields = HcaVportField.STATE_POLICY
+        assert modify(pf.driver, fields, vport_state_policy=policy).status == Status.OK
+        assert vf.hca.ib.is_up is is_up
+        assert (vf.hca.ib.phys_state is PhysState.LINK_UP) is is_up
+        context = pf.driver.must(Op.QUERY_HCA_VPORT_CONTEXT, **OTHER).hca_vport_context
+        assert (context.vport_state_policy, context.port_state == PortState.ACTIVE) == (
+            policy, is_up,
+        )  # fmt: skip
+    down, active = PortChange.DOWN, PortChange.ACTIVE
+    assert vf.port_events() == [down, active, down, active]
+
+
+def test_guids_of_a_vport(ib):
+    """As ``ip link set ib0 vf 0 node_guid`` sets them: from the next start of its driver on."""
+    pf, vf = ib
+    fields = HcaVportField.PORT_GUID | HcaVportField.NODE_GUID
+    given = {"port_guid": PORT_GUID, "node_guid": NODE_GUID}
+    assert modify(pf.driver, fields, **given).status == Status.OK
+    context = pf.driver.must(Op.QUERY_HCA_VPORT_CONTEXT, **OTHER).hca_vport_context
+    assert (context.port_guid, context.node_guid) == (PORT_GUID, NODE_GUID)
+    own = vf.driver.must(Op.QUERY_HCA_VPORT_CONTEXT).hca_vport_context
+    assert own.port_guid == GUID + 2, "its driver has read it"
+    for _ in range(2):
+        vf.function.reset()
+        driver = Driver(FunctionBar(vf.function), vf.memory, vf.driver.irqs)
+        driver.probe(is_vf=True)
+        own = driver.must(Op.QUERY_HCA_VPORT_CONTEXT).hca_vport_context
+        assert (own.port_guid, own.node_guid) == (PORT_GUID, NODE_GUID)
+        gid = driver.must(Op.QUERY_HCA_VPORT_GID, out_extra=16).gid[0]
+        assert bytes(gid)[8:] == PORT_GUID.to_bytes(8, "big")
+    pf.function.reset()
+    assert vf.hca.vhca.hca_vport.port_guid == 0
+
+
+def test_tables_of_another_vport(ib):
+    pf, _ = ib
+    gid = pf.driver.must(Op.QUERY_HCA_VPORT_GID, out_extra=16, **OTHER).gid[0]
+    assert bytes(gid)[8:] == (GUID + 2).to_bytes(8, "big")
+    assert pf.driver.must(Op.QUERY_HCA_VPORT_PKEY, out_extra=4, **OTHER).pkey[0].pkey == 0xFFFF
+
+
+@pytest.mark.parametrize(
+    ("fields", "context"),
+    [
+        (1 << 3, {}),
+        (1 << 31, {}),
+        (HcaVportField.STATE_POLICY, {"vport_state_policy": 3}),
+        (HcaVportField.NODE_GUID, {"node_guid": 5, "cap_mask1_field_select": 1}),
+    ],
+)
+def test_what_of_a_vport_cannot_be_set(ib, fields, context):
+    pf, vf = ib
+    assert modify(pf.driver, fields, **context).status == Status.BAD_PARAM_ERR
+    assert vf.hca.vhca.hca_vport.node_guid == 0
+    own = {"field_select": HcaVportField.NODE_GUID, "node_guid": 5}
+    for driver in (pf.driver, vf.driver):
+        answer = driver.command(Op.MODIFY_HCA_VPORT_CONTEXT, hca_vport_context=own)
+        assert answer.status == Status.BAD_PARAM_ERR
