@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from importlib import metadata, util
 
+from emu.compiled.sources import DEVICE
+
 UNKNOWN = "unknown"
 PURE, COMPILED = "pure", "compiled"
 _DEVICE = "emu.device.rounds.budget"
-"""One of the modules that setup.py compiles; setup.py compiles all of them or none."""
+"""One of the modules that emu.compiled compiles: all of them are compiled, or none."""
 
 
 def version() -> str:
@@ -23,3 +25,8 @@ def code() -> str:
     spec = util.find_spec(_DEVICE)
     is_pure = spec is None or spec.origin is None or spec.origin.endswith(".py")
     return PURE if is_pure else COMPILED
+
+
+def code_line() -> str:
+    """Return the form of the device code for users, with the hash of compiled code's sources."""
+    return f"compiled ({DEVICE.key()})" if code() == COMPILED else "pure Python"

@@ -11,8 +11,13 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
+from emu.compiled.loading import SETTING
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
 from emu.version import COMPILED, code
+
+# Programs that tests start neither use nor make compiled code, unless all is to be compiled.
+if os.environ.setdefault(SETTING, "0") == "1" and code() != COMPILED:
+    raise pytest.UsageError(f"{SETTING}=1, but nothing is compiled: run scripts/setup compiled")
 
 pytest.register_assert_rewrite("helpers")  # an assert in there shows its values, too
 

@@ -21,10 +21,12 @@ from typing import Any, NoReturn
 import click
 
 from emu.cli import commands
+from emu.compiled import loading
 from emu.host.user_error import UserError
 
 logger = logging.getLogger(__name__)
 
+loading.install()  # before a command imports the device
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INTERRUPTED = 130  # a shell's status for a command that Ctrl-C ended
 
@@ -143,9 +145,9 @@ def _leave(number: int, _frame: object) -> NoReturn:
 
 def _say_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
     if is_wanted and not ctx.resilient_parsing:
-        from emu.version import code, version  # slow to import
+        from emu.version import code_line, version  # slow to import
 
-        click.echo(f"mlx5emu, version {version()}, {code()}")
+        click.echo(f"mlx5emu, version {version()}, {code_line()}")
         ctx.exit()
 
 

@@ -1,4 +1,4 @@
-"""The user's cache directory: guest images, an unpacked QEMU, logs of past runs, small answers.
+"""The user's cache directory: guest images, an unpacked QEMU, compiled code, logs of runs, answers.
 
 Its location follows the XDG base directory specification. Every file in it can be rebuilt, so
 deleting any of it is safe while no guest runs.
@@ -12,13 +12,13 @@ import json
 import logging
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from emu.guests.errors import LabError
+from emu.host.cache_root import cache_root, untrusted
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +31,7 @@ def cache_dir() -> Path:
     A relative XDG_CACHE_HOME is ignored. Raises :class:`LabError` when the directory cannot be
     made, belongs to another user, or when group or others may write to it.
     """
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification says to ignore a relative path here.
-    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    return _trusted(_made(root / "mlx5emu"))
+    return _trusted(_made(cache_root()))
 
 
 def subdir(name: str) -> Path:
@@ -43,20 +40,9 @@ def subdir(name: str) -> Path:
 
 
 def _trusted(path: Path) -> Path:
-    """Return ``path``; raise :class:`LabError` if others could place kernels and programs there.
-
-    Refused are a directory that group or others may write, and one of another user. Root may use
-    any user's directory, and every user one of root's.
-    """
-    about = path.stat()
-    # Root may use another user's, as in a container with that user's directory mounted.
-    if os.getuid() not in (about.st_uid, 0) and about.st_uid != 0:
-        raise LabError(f"the cache directory {path} belongs to another user, {about.st_uid}")
-    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise LabError(
-            f"others may write to the cache directory {path}: `chmod -R go-w {path}` prevents it,"
-            " if you trust its contents"
-        )
+    """Return ``path``; raise :class:`LabError` if others could place kernels and programs there."""
+    if problem := untrusted(path):
+        raise LabError(problem)
     return path
 
 

@@ -12,6 +12,9 @@ from importlib import metadata
 
 from rich.filesize import decimal
 
+from emu.compiled import building
+from emu.compiled.loading import NEVER, SETTING
+from emu.compiled.sources import DEVICE
 from emu.guests import cache
 from emu.guests.archive.mirror import KEYRING, debian_mirror
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
@@ -21,7 +24,7 @@ from emu.guests.image.image import Image
 from emu.guests.machine import accel, qemu
 from emu.guests.machine.qemu import Qemu
 from emu.host import shipped
-from emu.version import COMPILED, code
+from emu.version import COMPILED, code, code_line
 
 _PACKAGES = ("click", "construct", "pyelftools", "pytest", "rich", "zstandard")
 _ROOM = 3_000_000_000  # bytes: QEMU, one image, and the image's tree during its build
@@ -93,10 +96,14 @@ def _python() -> Check:
 def _code() -> Check:
     """Report whether the emulated device's code is compiled; pure Python is a NOTE, never BAD."""
     if code() == COMPILED:
-        return Check("device's code", State.GOOD, "compiled")
-    faster = "; scripts/setup compiled makes a faster one" if shipped.is_checkout() else ""
-    result = f"pure Python{faster}"
-    return Check("device's code", State.NOTE, result)
+        return Check("device's code", State.GOOD, code_line())
+    if os.environ.get(SETTING) == NEVER:
+        why = f"as {SETTING}={NEVER} says"
+    elif failed := building.failure(DEVICE.key()):
+        why = f"the last build failed: {failed}"
+    else:
+        why = building.missing() or "mlx5emu doctor --compile makes it faster"
+    return Check("device's code", State.NOTE, f"{code_line()}; {why}")
 
 
 def _builders(needed: State) -> list[Check]:

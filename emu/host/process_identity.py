@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import emu
+_PACKAGE = Path(__file__).parents[1] / "__init__.py"
 
 
 def module_command(name: str) -> list[str]:
@@ -15,5 +15,5 @@ def module_command(name: str) -> list[str]:
     folder first, and another copy of our sources there must not run.
     """
     here = Path("emu/__init__.py")
-    is_from_here = here.exists() and here.samefile(emu.__file__)
+    is_from_here = here.exists() and here.samefile(_PACKAGE)
     return [sys.executable, *([] if is_from_here else ["-P"]), "-m", name]

@@ -1,6 +1,6 @@
 """Gain of compiled code: the parts in process, compiled and in pure Python, alternately.
 
-The program needs both environments (scripts/setup, scripts/setup compiled). The load of the machine
+The program needs the compiled code in the cache (scripts/setup compiled). The load of the machine
 varies from sample to sample, so compare the ratios. Prints a table for each part, or JSON with
 --json.
 """
@@ -8,7 +8,9 @@ varies from sample to sample, so compare the ratios. Prints a table for each par
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +19,11 @@ import click
 from figures import Report, Row, Section, ratio_at_least, ratio_at_most
 from tables import json_option, show
 
-ROOT = Path(__file__).resolve().parents[2]
-COMPILED, PURE = ".venv-compiled", ".venv"
+from emu.compiled.loading import SETTING, entry
+from emu.compiled.sources import DEVICE
+
+COMPILED, PURE = "1", "0"
+"""Values of MLX5EMU_COMPILED."""
 LEAST = {"engine": 2.2, "ethernet": 2.5}
 """Minimum speed of a part's rows, relative to pure Python."""
 PARTS = (*LEAST, "doorbell", "fabric")
@@ -26,17 +31,17 @@ PARTS = (*LEAST, "doorbell", "fabric")
 Samples = dict[tuple[str, str], list[float]]
 
 
-def run(environment: str, part: str) -> list[Section]:
-    """Return the results of a part's program in one of the environments."""
-    python = ROOT / environment / "bin" / "python"
-    if not python.exists():
-        raise click.ClickException(
-            f"no {environment}: run scripts/setup and scripts/setup compiled"
-        )
+def run(setting: str, part: str) -> list[Section]:
+    """Return the results of a part's program, with ``setting`` as MLX5EMU_COMPILED."""
     program = Path(__file__).with_name(f"{part}.py")
-    done = subprocess.run([python, program, "--json"], stdout=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        [sys.executable, program, "--json"],
+        env={**os.environ, SETTING: setting},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
     if done.returncode != 0:
-        raise click.ClickException(f"{part} in {environment}: status {done.returncode}")
+        raise click.ClickException(f"{part} with {SETTING}={setting}: status {done.returncode}")
     return list(Report.from_json(json.loads(done.stdout)).sections)
 
 
@@ -86,6 +91,8 @@ def gather(turns: Sequence[Sequence[Section]]) -> Samples:
 @json_option
 def main(parts: tuple[str, ...], turns: int, as_json: bool) -> None:
     """Measure PARTS (default: all that there are)."""
+    if entry(DEVICE.key()) is None:
+        raise click.ClickException("no compiled code: run scripts/setup compiled")
     sections = []
     for part in parts or PARTS:
         taken = [(run(COMPILED, part), run(PURE, part)) for _ in range(turns)]

@@ -1,4 +1,4 @@
-"""The compiled package: mypyc takes the rooms that setup.py names, and the result runs."""
+"""The compiled device: mypyc takes all of its modules, and the result runs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from emu.compiled.loading import SETTING
+from emu.compiled.sources import DEVICE
 from emu.version import COMPILED
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("emu", "layouts", "firmware_cmds")
-FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
 
 TRANSLATE = """
-import runpy, sys
-setup = runpy.run_path("setup.py")
-sys.argv = ["setup.py", "build_ext"]
-print(len(setup["compiled_modules"]()))
+from emu.compiled.sources import DEVICE
+from emu.compiled.translate import extensions
+print(len(extensions(DEVICE.paths(), DEVICE.group)))
 """
 
 TRAFFIC = """
@@ -42,39 +41,41 @@ print(code(), [entry.syndrome for entry in qp.cq.drain()])
 """
 
 
-@pytest.fixture
-def project(tmp_path):
-    """A copy of what the package is built from."""
-    for name in SOURCES:
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in FILES:
-        shutil.copy(ROOT / name, tmp_path / name)
-    return tmp_path
-
-
-def test_the_compiler_takes_every_room(project):
+def test_the_compiler_takes_every_module(tmp_path):
     """Half a minute for its translation to C; that is not compiled here."""
     pytest.importorskip("mypyc", reason="comes with mypy, as scripts/setup dev installs it")
+    for name in DEVICE.files():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(DEVICE.root / name, tmp_path / name)
     done = subprocess.run(
-        [sys.executable, "-c", TRANSLATE], cwd=project, capture_output=True, text=True, check=False
+        [sys.executable, "-c", TRANSLATE], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout.splitlines()[-1]) > 200
+    assert int(done.stdout.splitlines()[-1]) == len(DEVICE.paths()) + 1
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_the_compiled_package_runs(project):
-    shutil.copytree(ROOT / "scripts", project / "scripts")
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(["scripts/setup", "compiled"], cwd=project, env=environ, check=True)
-    binaries = project / ".venv-compiled" / "bin"
-    told = subprocess.run(
-        [binaries / "mlx5emu", "--version"], capture_output=True, text=True, check=True, env=environ
-    )
-    assert told.stdout.endswith(f", {COMPILED}\n")
-    sent = subprocess.run(
-        [binaries / "python", "-c", TRAFFIC],
-        cwd="/", capture_output=True, text=True, check=True, env=environ,
-    )  # fmt: skip
-    assert sent.stdout == f"{COMPILED} [0]\n"
+def test_the_compiled_device_runs(tmp_path):
+    """Some minutes for the build; then its first messages, and tests of the device."""
+    pytest.importorskip("mypyc", reason="comes with mypy, as scripts/setup dev installs it")
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    environ.pop(SETTING)
+
+    def output(*words, **changed):
+        done = subprocess.run(
+            [sys.executable, *words], cwd=ROOT, env={**environ, **changed}, text=True,
+            stdout=subprocess.PIPE, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    form = f"{COMPILED} ({DEVICE.key()})"
+    made = output("-m", "emu", "doctor", "--compile")
+    assert made == f"device code: {form}, used from now on\n"
+    assert output("-m", "emu", "--version").endswith(f", {form}\n")
+    assert output("-m", "emu", "--version", **{SETTING: "0"}).endswith(", pure Python\n")
+    assert output("-c", TRAFFIC, **{SETTING: "1"}) == f"{COMPILED} [0]\n"
+    assert output("-c", TRAFFIC) == "pure [0]\n"
+    tests = ("tests/device/rc", "tests/device/eth/queues", "tests/transport/loop")
+    told = output("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, **{SETTING: "1"})
+    assert " passed" in told

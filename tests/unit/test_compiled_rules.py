@@ -5,23 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from emu.compiled.sources import DEVICE
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("layouts", "emu", "firmware_cmds")
-
-
-def constant(name):
-    """A constant of setup.py."""
-    for node in ast.parse((ROOT / "setup.py").read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            return ast.literal_eval(node.value)
-    raise LookupError(name)
-
-
-PACKAGES, MODULES, LEFT_OUT = map(constant, ("PACKAGES", "MODULES", "LEFT_OUT"))
-COMPILED = {
-    *(ROOT / name for name in MODULES),
-    *(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")),
-} - {ROOT / name for name in LEFT_OUT}
+COMPILED = {ROOT / name for name in DEVICE.paths()}
 
 
 def bindings(source):
@@ -103,8 +91,8 @@ def slices(source):
 
 
 def test_what_is_compiled_is_there():
-    assert all((ROOT / name).is_dir() for name in PACKAGES)
-    assert all((ROOT / name).is_file() for name in (*MODULES, *LEFT_OUT))
+    assert all((ROOT / name).is_dir() for name in DEVICE.packages)
+    assert all((ROOT / name).is_file() for name in (*DEVICE.modules, *DEVICE.left_out))
 
 
 def test_an_exception_of_another_type_has_a_name_of_its_own():

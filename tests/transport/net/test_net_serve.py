@@ -9,6 +9,7 @@ import pytest
 from helpers.net.segment import Peer, ethernet
 
 from emu.host.process_identity import module_command
+from emu.version import code_line
 
 DEVICE = "connectx6dx,link=eth"
 
@@ -33,7 +34,7 @@ def test_a_stream(tmp_path):
         peer.close()
         process.terminate()
         assert process.wait(20) == 0
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == f"device code: {code_line()}\n"
     assert not path.exists()
 
 

@@ -14,9 +14,12 @@ from click.testing import CliRunner
 
 from emu.cli import main as cli
 from emu.cli.shared.files import NewFile
+from emu.compiled import building
+from emu.compiled.sources import DEVICE
 from emu.guests import GuestPanicError, LabError, cache
 from emu.guests.doctor import Check, State
-from emu.version import code, version
+from emu.host.user_error import UserError
+from emu.version import code_line, version
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +60,10 @@ def test_every_command_has_help(name):
 
 def test_the_version_tells_the_code_that_runs():
     result = invoke("--version")
-    assert (result.exit_code, result.output) == (0, f"mlx5emu, version {version()}, {code()}\n")
+    assert (result.exit_code, result.output) == (
+        0,
+        f"mlx5emu, version {version()}, {code_line()}\n",
+    )
 
 
 def test_nothing_heavy_is_imported_before_a_command_is_chosen():
@@ -70,7 +76,11 @@ def test_nothing_heavy_is_imported_before_a_command_is_chosen():
         "emu.cli",
         "emu.cli.commands",
         "emu.cli.main",
+        "emu.compiled",
+        "emu.compiled.loading",
+        "emu.compiled.sources",
         "emu.host",
+        "emu.host.cache_root",
         "emu.host.user_error",
     ]
     assert output.stdout.strip() == str(loaded)
@@ -174,6 +184,36 @@ def test_clean_removes_what_can_be_made_again_but_no_ssh_key(home):
     assert left() == {"qemu", "plugins", "runs", "ssh"}
     assert invoke("guest", "clean", "--all").exit_code == 0
     assert left() == {"ssh"}
+
+
+def test_clean_removes_compiled_code_of_other_sources(home):
+    current, other = DEVICE.key(), "0123456789ab"
+    for key in (current, other):
+        (cache.subdir("compiled") / key).mkdir()
+
+    def left():
+        return {path.name for path in cache.subdir("compiled").iterdir()}
+
+    for words in (("--kernels",), ("--suite", "sid")):
+        assert invoke("guest", "clean", *words).exit_code == 0
+        assert left() == {current, other}
+    assert invoke("guest", "clean", "--old").exit_code == 0
+    assert left() == {current}
+    assert invoke("guest", "clean", "--all").exit_code == 0
+    assert left() == set()
+
+
+def test_doctor_compiles_when_it_is_asked_to(home, monkeypatch):
+    monkeypatch.setattr(building, "build", lambda on_wait: "0123456789ab")
+    result = invoke("doctor", "--compile")
+    assert result.output.endswith("device code: compiled (0123456789ab), used from now on\n")
+
+    def fails(on_wait):
+        raise UserError("no compiled code: gcc: error")
+
+    monkeypatch.setattr(building, "build", fails)
+    result = invoke("doctor", "--compile")
+    assert (result.exit_code, result.output) == (1, "mlx5emu: no compiled code: gcc: error\n")
 
 
 @pytest.mark.parametrize(

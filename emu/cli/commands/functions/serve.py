@@ -18,6 +18,7 @@ from emu.cli.options.groups import DEVICES, TRACES, grouped_option
 from emu.cli.options.net import net_option
 from emu.cli.shared.completion import complete_device
 from emu.cli.shared.files import ExampleFile, NewFile
+from emu.compiled import building
 from emu.device.function.function import Function
 from emu.guests.machine.routing import address_option, window_option
 from emu.host.listening import OWNER_ONLY
@@ -44,6 +45,7 @@ from emu.server.service.trace_file import DEFAULT_MIB as DEFAULT_TRACE_MIB
 from emu.server.service.transports import DEVICE_ID, TRANSPORTS, VHOST_USER
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.kinds import DEFAULT_KIND
+from emu.version import PURE, code, code_line
 
 REPLY_TIMEOUT_MS = 60_000
 _MEMORY = "2G"
@@ -285,7 +287,10 @@ def serve(
         for device in endpoints:
             click.echo(_attached(transport, device))
         if sys.stdout.isatty() and transport != VHOST_USER:
-            click.echo(f"for example:\n{example(endpoints)}", err=True)
+            click.echo(f"for example:\n{example(sockets)}", err=True)
+        click.echo(f"device code: {code_line()}", err=True)
+        if code() == PURE and building.start():
+            click.echo("compiling the device code in the background, for later runs", err=True)
         server.run()
     missing = [*server.complaints(), *filter(None, [tracing.complaint if tracing else ""])]
     if missing:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from emu.cli.shared.control import console as output
 from emu.cli.shared.tables import Rows
+from emu.compiled import building
 from emu.guests.doctor import Check, State, examine
 from emu.host.printable import one_line
 
@@ -17,7 +18,13 @@ _STYLES = {State.GOOD: "green", State.NOTE: "yellow", State.BAD: "bold red"}
 
 
 @click.command(short_help="Check whether guests can run on this host.")
-def doctor() -> None:
+@click.option(
+    "--compile",
+    "is_build",
+    is_flag=True,
+    help="Compile the device code into the cache, which takes minutes; later runs use it.",
+)
+def doctor(is_build: bool) -> None:
     """Check the host for everything that guests need, and print how to install missing parts.
 
     The status is 0 if guests can run on this host.
@@ -25,6 +32,9 @@ def doctor() -> None:
     Example: mlx5emu doctor
     """
     console = Console(emoji=False)
+    if is_build:
+        _compile(console)
+        return
     with console.status("checking the host; the first check of KVM boots a kernel"):
         checks = examine()
     output().print(_table(checks))
@@ -35,6 +45,13 @@ def doctor() -> None:
         click.echo("guests cannot run here yet")
         sys.exit(1)
     click.echo("guests can run here")
+
+
+def _compile(console: Console) -> None:
+    """Compile the device code unless the cache has it. Raises UserError if that fails."""
+    with console.status("compiling the device code; this takes minutes") as status:
+        key = building.build(on_wait=lambda: status.update("another process compiles"))
+    click.echo(f"device code: compiled ({key}), used from now on")
 
 
 def _table(checks: list[Check]) -> Rows:

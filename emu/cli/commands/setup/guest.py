@@ -13,6 +13,8 @@ from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.tables import Rows
+from emu.compiled import building
+from emu.compiled.sources import DEVICE
 from emu.guests import cache
 from emu.guests.architecture import ARCHITECTURES, NATIVE
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages
@@ -127,11 +129,11 @@ def _row(entry: image.Image) -> dict[str, Any]:
 )  # fmt: skip
 @click.option(
     "--all", "everything", is_flag=True,
-    help="Remove kernels, headers, QEMU and logs of past runs, too. The SSH key stays, as running "
-    "guests accept it.",
+    help="Remove kernels, headers, QEMU, compiled code and logs of past runs, too. The SSH key "
+    "stays, as running guests accept it.",
 )  # fmt: skip
 def clean(suites: tuple[str, ...], old: bool, kernels: bool, everything: bool) -> None:
-    """Remove images and saved boots from the cache; running guests keep theirs.
+    """Remove images, saved boots and unused compiled code; running guests keep theirs.
 
     Example: mlx5emu guest clean --old
     """
@@ -141,10 +143,12 @@ def clean(suites: tuple[str, ...], old: bool, kernels: bool, everything: bool) -
         raise click.UsageError("--kernels removes no images: drop --suite and --old")
     with working("removing"):
         freed = 0 if kernels else _remove_images(suites, old)
+        if not (kernels or suites):
+            freed += building.remove(kept=0, current=DEVICE.key())
         if kernels or everything:
             freed += _remove_directories("kernels", "headers")
         if everything:
-            freed += _remove_directories("images", "qemu", "plugins", "runs")
+            freed += _remove_directories("compiled", "images", "qemu", "plugins", "runs")
             accel.forget()
     click.echo(f"{decimal(freed)} freed")
 
