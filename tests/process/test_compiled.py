@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,43 @@ def test_the_compiled_device_runs(tmp_path):
     tests = ("tests/device/rc", "tests/device/eth/queues", "tests/transport/loop")
     told = output("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, **{SETTING: "1"})
     assert " passed" in told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_compiled_wheel_runs(tmp_path):
+    """As cibuildwheel makes it (pyproject.toml), with the tools of this environment."""
+    pytest.importorskip("mypyc", reason="comes with mypy, as scripts/setup dev installs it")
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file() and not name.startswith("tests/"):
+            (tmp_path / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, tmp_path / "src" / name)
+    environ = {**os.environ, **settings["environment"]}
+    subprocess.run(
+        [
+            sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+            "-w", tmp_path, tmp_path / "src",
+        ],
+        env=environ, check=True,
+    )  # fmt: skip
+    (path,) = tmp_path.glob("*.whl")
+    assert "linux" in path.name
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "site")
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    environ["XDG_CACHE_HOME"] = str(tmp_path / "none")
+
+    def sent(**changed):
+        return subprocess.run(
+            [sys.executable, "-P", "-c", TRAFFIC], cwd=tmp_path, env={**environ, **changed},
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+
+    environ.pop(SETTING)
+    assert sent() == f"{COMPILED} [0]\n"
+    assert sent(**{SETTING: "0"}) == "pure [0]\n"
+    assert not (tmp_path / "none").exists()

@@ -13,13 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli import main as cli
+from emu.cli.commands.setup import doctor
 from emu.cli.shared.files import NewFile
 from emu.compiled import building
 from emu.compiled.sources import DEVICE
 from emu.guests import GuestPanicError, LabError, cache
 from emu.guests.doctor import Check, State
 from emu.host.user_error import UserError
-from emu.version import code_line, version
+from emu.version import COMPILED, PURE, code_line, version
 
 
 @pytest.fixture(autouse=True)
@@ -204,6 +205,7 @@ def test_clean_removes_compiled_code_of_other_sources(home):
 
 
 def test_doctor_compiles_when_it_is_asked_to(home, monkeypatch):
+    monkeypatch.setattr(doctor, "code", lambda: PURE)
     monkeypatch.setattr(building, "build", lambda on_wait: "0123456789ab")
     result = invoke("doctor", "--compile")
     assert result.output.endswith("device code: compiled (0123456789ab), used from now on\n")
@@ -214,6 +216,8 @@ def test_doctor_compiles_when_it_is_asked_to(home, monkeypatch):
     monkeypatch.setattr(building, "build", fails)
     result = invoke("doctor", "--compile")
     assert (result.exit_code, result.output) == (1, "mlx5emu: no compiled code: gcc: error\n")
+    monkeypatch.setattr(doctor, "code", lambda: COMPILED)
+    assert invoke("doctor", "--compile").output == f"device code: {code_line()}\n"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from emu.cli.shared.tables import Rows
 from emu.compiled import building
 from emu.guests.doctor import Check, State, examine
 from emu.host.printable import one_line
+from emu.version import COMPILED, code, code_line
 
 _STYLES = {State.GOOD: "green", State.NOTE: "yellow", State.BAD: "bold red"}
 
@@ -48,7 +49,10 @@ def doctor(is_build: bool) -> None:
 
 
 def _compile(console: Console) -> None:
-    """Compile the device code unless the cache has it. Raises UserError if that fails."""
+    """Compile the device code unless this process runs it. Raises UserError if that fails."""
+    if code() == COMPILED:
+        click.echo(f"device code: {code_line()}")
+        return
     with console.status("compiling the device code; this takes minutes") as status:
         key = building.build(on_wait=lambda: status.update("another process compiles"))
     click.echo(f"device code: compiled ({key}), used from now on")
