@@ -46,11 +46,11 @@ class _BusyError(Exception):
 def missing() -> str:
     """Return what a build needs and this machine lacks, with the remedy; empty if nothing."""
     if not all(map(importlib.util.find_spec, ("mypyc", "setuptools"))):
-        return "to compile it, pip install 'mlx5emu[compiled]'"
+        return "compiled code needs mypy: pip install 'mlx5emu[compiled]'"
     if _compiler() is None:
-        return "to compile it, apt-get install gcc libc6-dev"
+        return "compiled code needs a C compiler: apt-get install gcc libc6-dev"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
-        return "to compile it, apt-get install python3-dev"
+        return "compiled code needs Python.h: apt-get install python3-dev"
     return ""
 
 
@@ -70,10 +70,11 @@ def start() -> bool:
     if os.environ.get(SETTING) == NEVER or missing():
         return False
     with suppress(UserError, OSError, RuntimeError):  # RuntimeError: no home directory
+        if is_checkout() and time.time() - DEVICE.changed() < _EDITED:
+            return False
         key, folder = DEVICE.key(), cache.subdir(FOLDER)
-        is_edited = is_checkout() and time.time() - DEVICE.changed() < _EDITED
         is_full = shutil.disk_usage(folder).free < _ROOM
-        if is_edited or is_full or failure(key) or entry(key) is not None:
+        if is_full or failure(key) or entry(key) is not None:
             return False
         words = ["sh", "-c", _DETACHED, str(_log()), *module_command("emu.compiled.building")]
         done = subprocess.run(words, env={**os.environ, SETTING: NEVER}, check=False)

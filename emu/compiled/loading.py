@@ -136,12 +136,22 @@ def _library_of(sources: Sources) -> ModuleType | None:
     """Open and return the cache's library of ``sources``; None without one that can be used."""
     if (sources.root / f"{sources.library}{EXTENSION_SUFFIXES[0]}").exists():
         return None  # a compiled wheel: Python finds the modules itself
+    if not _is_used():
+        return None  # the hash of the sources takes 20 ms
     path = entry(sources.key())
     try:
         return None if path is None else _opened(path, sources)
     except ImportError as error:
         logger.warning("pure Python, because %s cannot be loaded: %s", path, error)
         return None
+
+
+def _is_used() -> bool:
+    """Return whether the cache has a folder for compiled code."""
+    try:
+        return (cache_root() / FOLDER).is_dir()
+    except RuntimeError:  # no home directory
+        return False
 
 
 def _opened(path: Path, sources: Sources) -> ModuleType:

@@ -33,14 +33,14 @@ def test_all_are_there(tools, monkeypatch):
 
 def test_no_mypyc(tools, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "setuptools")
-    assert building.missing() == "to compile it, pip install 'mlx5emu[compiled]'"
+    assert building.missing() == "compiled code needs mypy: pip install 'mlx5emu[compiled]'"
 
 
 def test_no_compiler(tools):
     (tools / "cc").unlink()
-    assert building.missing() == "to compile it, apt-get install gcc libc6-dev"
+    assert building.missing() == "compiled code needs a C compiler: apt-get install gcc libc6-dev"
 
 
 def test_no_headers(tools):
     (tools / "Python.h").unlink()
-    assert building.missing() == "to compile it, apt-get install python3-dev"
+    assert building.missing() == "compiled code needs Python.h: apt-get install python3-dev"

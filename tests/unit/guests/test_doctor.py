@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from emu.compiled import building
+from emu.compiled.loading import SETTING
+from emu.compiled.sources import DEVICE
 from emu.guests import cache, doctor
 from emu.guests.doctor import State
 from emu.guests.image import recipe
 from emu.guests.machine import accel
+from emu.version import COMPILED, PURE
 
 
 @pytest.fixture
@@ -57,3 +61,30 @@ def test_with_all_in_the_cache_nothing_else_is_needed(bare):
     assert checks["mmdebstrap"].state is State.NOTE
     assert checks["guest trixie"].state is State.GOOD
     assert checks["KVM"].state is State.NOTE
+
+
+def test_pure_python_comes_with_its_reason(bare, monkeypatch):
+    monkeypatch.setattr(doctor, "code", lambda: PURE)
+    monkeypatch.setattr(doctor, "code_line", lambda: "pure Python")
+
+    def line():
+        check = examined()["device's code"]
+        assert check.state is State.NOTE
+        return check.result
+
+    monkeypatch.setenv(SETTING, "0")
+    assert line() == "pure Python; as MLX5EMU_COMPILED=0 says"
+    monkeypatch.delenv(SETTING)
+    monkeypatch.setattr(building, "missing", lambda: "no compiler")
+    assert line() == "pure Python; no compiler"
+    monkeypatch.setattr(building, "missing", lambda: "")
+    assert line() == "pure Python; mlx5emu doctor --compile makes it faster"
+    cache.save_text(cache.subdir("compiled") / f"{DEVICE.key()}.failed", "gcc: error")
+    assert line() == "pure Python; the last build failed: gcc: error"
+
+
+def test_compiled_code_has_the_hash_of_its_sources(bare, monkeypatch):
+    monkeypatch.setattr(doctor, "code", lambda: COMPILED)
+    monkeypatch.setattr(doctor, "code_line", lambda: "compiled (0123456789ab)")
+    check = examined()["device's code"]
+    assert (check.state, check.result) == (State.GOOD, "compiled (0123456789ab)")
