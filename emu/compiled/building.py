@@ -36,6 +36,7 @@ _EDITED = 600.0  # seconds
 _LOCK = "compiled"
 _FAILED = ".failed"
 _LOG = "build-compiled.log"
+_AUTOGROUP = Path("/proc/self/autogroup")
 _DETACHED = 'nice -n 19 setsid "$@" >> "$0" 2>&1 < /dev/null &'
 
 
@@ -200,6 +201,9 @@ def main() -> None:
     """Build on processors that nothing else uses; leave at once if another process builds."""
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        # A session has a share of the processors, whatever the policy of its processes (sched(7)).
+        if os.getsid(0) == os.getpid():
+            _AUTOGROUP.write_text("19")
     try:
         build(on_wait=_leave)
     except _BusyError:

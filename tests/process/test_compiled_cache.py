@@ -109,8 +109,9 @@ def test_a_server_begins_a_build_and_serves_in_pure_python(environ, tmp_path):
     (tmp_path / "stubs" / "sitecustomize.py").write_text(
         "import os\nos.sched_setscheduler = lambda *_: None\n"
     )
-    (tmp_path / "stubs" / "nice").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
-    (tmp_path / "stubs" / "nice").chmod(0o755)
+    for name, skipped in (("nice", 2), ("setsid", 0)):
+        (tmp_path / "stubs" / name).write_text(f'#!/bin/sh\nshift {skipped}\nexec "$@"\n')
+        (tmp_path / "stubs" / name).chmod(0o755)
     environ["PATH"] = os.pathsep.join((str(tmp_path / "stubs"), environ["PATH"]))
     environ["PYTHONPATH"] = os.pathsep.join((str(tmp_path / "stubs"), environ["PYTHONPATH"]))
     words = ["serve", "--socket", str(tmp_path / "socket")]

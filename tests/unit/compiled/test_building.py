@@ -184,14 +184,19 @@ def test_two_builds_at_a_time_are_one(tiny, runs):
     assert len(runs) == 1
 
 
-def test_the_background_leaves_when_another_process_builds(tiny, runs, monkeypatch):
-    monkeypatch.setattr(os, "sched_setscheduler", lambda *_: None)
+def test_the_background_leaves_when_another_process_builds(tiny, runs, monkeypatch, tmp_path):
+    policies = []
+    monkeypatch.setattr(os, "sched_setscheduler", lambda _, policy, param: policies.append(policy))
+    monkeypatch.setattr(building, "_AUTOGROUP", tmp_path / "autogroup")
+    monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
     monkeypatch.setattr(building.build, "__defaults__", (tiny, None))
     with cache.lock(building._LOCK):
         building.main()
     assert not runs
     building.main()
     assert len(runs) == 1
+    assert policies == [os.SCHED_IDLE] * 2
+    assert (tmp_path / "autogroup").read_text() == "19"
 
 
 def test_a_build_keeps_the_last_used_entries(tiny, runs, home):
