@@ -34,7 +34,7 @@ timeout or if the guest hangs, 123 if the device server ended, 122 for a failure
 Other commands: 0, 1 for a failure, 2 for a wrong command line.
 .SH FILES
 .I ~/.cache/mlx5emu
-holds guest images and the logs of the last runs; XDG_CACHE_HOME replaces ~/.cache.
+holds guest images, compiled code and the logs of the last runs; XDG_CACHE_HOME replaces ~/.cache.
 .SH SHELL COMPLETION
 Bash: eval "$(_MLX5EMU_COMPLETE=bash_source mlx5emu)" in ~/.bashrc. Zsh: use zsh_source in
 ~/.zshrc. Fish: _MLX5EMU_COMPLETE=fish_source mlx5emu > ~/.config/fish/completions/mlx5emu.fish.

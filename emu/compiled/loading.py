@@ -138,11 +138,11 @@ def _library_of(sources: Sources) -> ModuleType | None:
         return None  # a compiled wheel: Python finds the modules itself
     if not _is_used():
         return None  # the hash of the sources takes 20 ms
-    path = entry(sources.key())
     try:
+        path = entry(sources.key())
         return None if path is None else _opened(path, sources)
-    except ImportError as error:
-        logger.warning("pure Python, because %s cannot be loaded: %s", path, error)
+    except (ImportError, OSError) as error:
+        logger.warning("pure Python, because compiled code cannot be loaded: %s", error)
         return None
 
 

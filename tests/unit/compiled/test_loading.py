@@ -11,6 +11,7 @@ from helpers.files.tiny_sources import tiny_sources
 
 from emu.compiled import loading
 from emu.compiled.loading import SETTING
+from emu.guests import cache
 
 
 @pytest.fixture
@@ -65,6 +66,15 @@ def test_an_intact_file_that_is_no_library_is_reported_once(tiny, caplog):
         assert sys.meta_path[0].find_spec(name, None) is None
     assert caplog.text.count("pure Python, because") == 1
     assert tiny.library not in sys.modules
+
+
+def test_sources_that_cannot_be_read_are_reported(tiny, caplog):
+    cache.subdir("compiled")
+    (tiny.root / "tiny" / "plain.py").unlink()
+    (tiny.root / "tiny" / "plain.py").symlink_to("nowhere")
+    loading.install(tiny)
+    assert sys.meta_path[0].find_spec("tiny.sub.add", None) is None
+    assert "pure Python, because" in caplog.text
 
 
 def test_pure_and_compiled_modules_do_not_mix(tiny, monkeypatch):
