@@ -12,15 +12,12 @@ import click
 
 from emu.cli.options.groups import COMMAND, GUEST, grouped_option
 from emu.guests import GuestOptions
-from emu.guests.named.placing import placed
+from emu.guests.named.placing import NOT_FOUND, SHARE, how_found, of_host, placed
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SHARE = "/mnt/share"
-NOT_FOUND = 127
-"""Status of a command that the guest does not have, the same as a shell's."""
 NOT_EXECUTABLE = 126
 """Status of a command that is not executable, the same as a shell's."""
 
@@ -77,18 +74,12 @@ def in_share(words: Sequence[str], cwd: str | None, options: GuestOptions) -> li
     if options.share is None:
         return placed(words, cwd=cwd)
     where = os.path.join(SHARE, cwd) if cwd else SHARE
-    directory = _of_host(where, options.share)
+    directory = of_host(where, options.share)
     if directory is not None and not directory.is_dir():
         raise CommandFileError(f"--cwd: no directory {one_line(str(directory))}", NOT_FOUND)
     if words[0].startswith(("./", "../")):
-        _check_program(words[0], _of_host(os.path.join(where, words[0]), options.share))
+        _check_program(words[0], of_host(os.path.join(where, words[0]), options.share))
     return placed(words, cwd=where)
-
-
-def _of_host(path: str, share: Path) -> Path | None:
-    """Return the host's path of a path in the guest; None outside the shared directory."""
-    inside = Path(os.path.normpath(path))
-    return share / inside.relative_to(SHARE) if inside.is_relative_to(SHARE) else None
 
 
 def _check_program(word: str, path: Path | None) -> None:
@@ -110,29 +101,8 @@ def tell_missing(words: Sequence[str], options: GuestOptions, cwd: str | None = 
     if len(words) == 1 and len(words[0].split()) > 1 and not path.is_file():
         _hint(f"{words[0]!r} is one word; for a command line: -- sh -c {shlex.quote(words[0])}")
         return
-    if os.sep not in words[0]:
-        _tell_of_share(words[0], options.share, cwd)
-        return
-    if not path.is_file():
-        return
-    resolved = path.resolve()
-    if options.share is not None and resolved.is_relative_to(options.share.resolve()):
-        inside = Path(SHARE) / resolved.relative_to(options.share.resolve())
-        how = f"the guest sees it as {inside}"
-        if not os.access(resolved, os.X_OK):
-            how += "; it is not executable"
-    else:
-        how = f"share its directory: --share {resolved.parent}"
-    _hint(f"{words[0]} was not found in the guest: {how}")
-
-
-def _tell_of_share(name: str, share: Path | None, cwd: str | None) -> None:
-    """Print how to run a file of the shared directory that has the name of the missing command."""
-    where = None if share is None else _of_host(os.path.join(SHARE, cwd or "", name), share)
-    if where is None or not where.is_file():
-        return
-    how = f"./{name} runs it" if os.access(where, os.X_OK) else f"not executable: chmod +x {where}"
-    _hint(f"{name} is a file of the shared directory: {how}")
+    if how := how_found(words[0], options.share, cwd):
+        _hint(how)
 
 
 def _hint(text: str) -> None:

@@ -178,17 +178,19 @@ class Guest:
         timeout: float | None = None,
         stdin: bytes = b"",
         environ: Mapping[str, str] | None = None,
+        cwd: str | None = None,
         sink: Sink | None = None,
     ) -> Result:
         """Run a command as root, wait until it ends, and return its status and output.
 
         A nonzero status is no error (:meth:`Result.check` raises it). A string is run by ``sh -c``;
-        a list of words is run unchanged. ``sink`` receives the output while the command runs; the
-        result then has none. Raises :class:`CommandTimeoutError` after ``timeout`` seconds, by
-        default :attr:`command_timeout`; the command is killed and the guest stays usable. Raises
-        GuestError when the guest is booting, has ended or hangs.
+        a list of words is run unchanged. ``cwd`` is the command's directory; status 125 if it is
+        missing. ``sink`` receives the output while the command runs; the result then has none.
+        Raises :class:`CommandTimeoutError` after ``timeout`` seconds, by default
+        :attr:`command_timeout`; the command is killed and the guest stays usable. Raises GuestError
+        when the guest is booting, has ended or hangs.
         """
-        job = self.popen(command, has_input=bool(stdin), environ=environ, sink=sink)
+        job = self.popen(command, has_input=bool(stdin), environ=environ, cwd=cwd, sink=sink)
         with self._diagnosed():
             if stdin:
                 job.write(stdin, timeout)
@@ -203,6 +205,7 @@ class Guest:
         *,
         has_input: bool = False,
         environ: Mapping[str, str] | None = None,
+        cwd: str | None = None,
         sink: Sink | None = None,
     ) -> GuestJob:
         """Start a command without waiting for it; return its job. Parameters as in :meth:`run`.
@@ -214,6 +217,8 @@ class Guest:
         if not words:
             raise GuestError("no command")
         name = command if isinstance(command, str) else shlex.join(words)
+        if cwd is not None:
+            words = ["env", f"--chdir={cwd}", *words]
         with self._diagnosed():
             channel = self._running
             if self.state == BOOTING:

@@ -61,6 +61,9 @@ _BESIDE = {"suite": "suite", "kernels": "kernel", "devices": "devices", "probe":
 class Description(_Value):
     """One run: the guest, the command, the faults.
 
+    ``directory``, that of the campaign's file, is shared read-only and the command begins there,
+    unless ``guest`` shares another. Older versions stored none.
+
     ``plan`` is a fault plan as TOML, or empty; ``seed`` is the plan's seed and the command's $SEED.
     The plan starts before the guest boots or, if ``when`` is ``loaded``, once its driver is up.
     With ``repeat`` the command runs that many more times. Slab caches must not grow and device
@@ -79,6 +82,7 @@ class Description(_Value):
     plan: StrictStr = ""
     when: When = LOADING
     guest: GuestPart = GuestPart()
+    directory: StrictStr | None = None
     expected: Expected | None = None
 
     @model_validator(mode="before")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from emu.device.faults.plan import LOADED, LOADING
 from emu.device.faults.record import RecordError, read
 from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, GuestPanicError
 from emu.guests.conformance.results import KSFT_SKIP
+from emu.guests.named.placing import NOT_FOUND, SHARE, how_found
 from emu.guests.requested import requested
 from emu.guests.workdir import work_directory
 from emu.host.printable import one_line, printable
@@ -99,6 +102,8 @@ def carry_out(run: Description) -> RunResult:
 def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
     """Return the guest's options; write a plan that starts with the boot to ``directory``."""
     said = run.guest.given()
+    if "share" not in said and run.directory is not None and Path(run.directory).is_dir():
+        said |= {"share": Path(run.directory), "share_optional": True}
     if run.plan and run.when == LOADING:
         said["faults"] = directory / "plan.toml"
         said["faults"].write_text(run.plan)
@@ -142,8 +147,28 @@ def _census(guest: Guest) -> dict[str, int]:
 def _once(guest: Guest, run: Description, trial: _Trial) -> int:
     """Run the command once; return its status. CommandTimeoutError after ``run.timeout``."""
     environ = {"SEED": str(run.seed)}
-    job = guest.popen(["sh", "-c", run.command], environ=environ, sink=trial.take)
-    return guest.wait(job, run.timeout)
+    share = guest.options.share
+    cwd = None if share is None else SHARE
+    job = guest.popen(["sh", "-c", run.command], environ=environ, cwd=cwd, sink=trial.take)
+    status = guest.wait(job, run.timeout)
+    if status == NOT_FOUND:
+        trial.why = _how_found(run, share, trial.output.decode(errors="replace"))
+    return status
+
+
+def _how_found(run: Description, share: Path | None, output: str) -> str:
+    """Return how the guest finds the file that the shell's last message names, or "".
+
+    The file's name is relative to the campaign's directory.
+    """
+    missing = re.search(r"^sh: \d+: (.{1,200}): not found\s*\Z", output, re.MULTILINE)
+    if missing is None:
+        return ""
+    if share is None and run.directory is not None:
+        return f"the campaign's directory {run.directory} does not exist on this host"
+    word = missing[1]
+    path = os.path.join(run.directory or "", word) if os.sep in word else word
+    return how_found(path, share, option='share = "{}"')
 
 
 def _read(guest: Guest, command: str) -> str:

@@ -316,6 +316,7 @@ def _runs(matrix: Matrix, plans: dict[str, _Planned], base: Path) -> Iterator[De
             repeat=workload.repeat,
             plan=texts[plan, seed],
             when=plans[plan].begins,
+            directory=str(base),
             expected=plans[plan].expected,
             guest=GuestPart.model_validate(
                 {

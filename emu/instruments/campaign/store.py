@@ -29,6 +29,8 @@ from emu.instruments.campaign.description import Description, Ended, RunResult
 from emu.instruments.campaign.report import unfired
 
 VERSION = 2
+_NEWER = ("expected", "directory")
+"""Parts of a run that older versions do not store."""
 _MAX_BYTES = 1 << 30
 _MAX_RESULT = 32 << 20
 
@@ -193,11 +195,10 @@ def _shown(run: Description, result: RunResult) -> str:
 def _are_same(there: Sequence[Description], asked: Sequence[Description]) -> bool:
     """Return whether the stored runs equal the requested ones.
 
-    Campaigns of older versions have no expectations; those are ignored then.
+    Campaigns of older versions have no expectations or directories; those are ignored then.
     """
-    has_none = all(run.expected is None for run in there)
-    update = {"expected": None}
-    return there == [one.model_copy(update=update) if has_none else one for one in asked]
+    absent = [name for name in _NEWER if all(getattr(run, name) is None for run in there)]
+    return there == [one.model_copy(update=dict.fromkeys(absent)) for one in asked]
 
 
 def as_json(value: object) -> str:

@@ -29,7 +29,7 @@ devices = ["connectx6-vf"]
 
 [[workload]]
 name = "wait"
-run = "ibv_devinfo; echo seed $SEED; [ ! -e /tmp/x ]"
+run = "ibv_devinfo; ./beside && [ ! -e /tmp/x ]"
 
 [[plan]]
 
@@ -44,6 +44,8 @@ files = "{PLAN}"
 def test_findings_come_with_a_title_and_a_record(tmp_path, suite):
     path = tmp_path / "matrix.toml"
     path.write_text(MATRIX)
+    (tmp_path / "beside").write_text("#!/bin/sh\necho seed $SEED\n")
+    (tmp_path / "beside").chmod(0o755)
     campaign = read(path)
     store = Store.create(tmp_path / "out", campaign.name, campaign.runs)
     drive(store, Local(1, NAME), lambda done, total, result: None)

@@ -32,7 +32,6 @@ from emu.cli.options.guest import (
     to_options,
 )
 from emu.cli.options.place import (
-    NOT_FOUND,
     in_share,
     place_options,
     tell_missing,
@@ -46,6 +45,7 @@ from emu.cli.shared.output import feed
 from emu.cli.shared.progress import display
 from emu.guests import Guest
 from emu.guests.named import daemon, running
+from emu.guests.named.placing import NOT_FOUND
 from emu.guests.options import Use
 from emu.instruments.outcome import FailOn
 from emu.instruments.outcome.objects import MIN_REPETITIONS

@@ -52,5 +52,5 @@ def test_a_campaign_that_an_older_version_began_goes_on(tmp_path):
     """Its file says nothing of what is expected."""
     runs = descriptions(3)
     Store.create(tmp_path, "many", runs)
-    asked = [run.model_copy(update={"expected": DMESG}) for run in runs]
+    asked = [run.model_copy(update={"expected": DMESG, "directory": "/"}) for run in runs]
     assert len(Store.create(tmp_path, "many", asked).pending()) == 3

@@ -30,6 +30,7 @@ class FakeGuest:
 
     def __init__(self):
         self.asked = []
+        self.end = b"the end\x1b[2J"
         self.statuses = [0]
         self.fails = None
         self.log = ""
@@ -50,9 +51,10 @@ class FakeGuest:
         if isinstance(self.fails, ServerError):
             raise self.fails
 
-    def popen(self, words, *, environ, sink):
+    def popen(self, words, *, environ, cwd, sink):
         self.asked.append((words[-1], environ))
-        sink(1, b"x" * 100_000 + b"the end\x1b[2J")
+        self.cwd = cwd
+        sink(1, b"x" * 100_000 + self.end)
         return None
 
     def wait(self, job, timeout):
@@ -239,3 +241,54 @@ def test_the_guests_options_are_those_of_the_description(guest):
     assert guest.options == GuestOptions(
         memory_mib=1024, icount=3, cpus=1, probe=False, devices=("connectx7",)
     )
+
+
+def test_the_command_begins_in_the_campaigns_directory(guest, tmp_path):
+    """`run = "./repro"` beside the campaign's file, as with `mlx5emu run`."""
+    carry_out(one(directory=str(tmp_path)))
+    options = guest.options
+    assert (options.share, options.share_writable, options.share_optional) == (tmp_path, 0, 1)
+    assert guest.cwd == "/mnt/share"
+    (tmp_path / "other").mkdir()
+    part = GuestPart.model_validate({"share": f"{tmp_path}/other:rw"})
+    carry_out(one(directory=str(tmp_path), guest=part))
+    options = guest.options
+    assert (options.share, options.share_writable) == (tmp_path / "other", True)
+    assert (options.share_optional, guest.cwd) == (False, "/mnt/share")
+    carry_out(one())  # a stored run of an older version
+    assert (guest.options.share, guest.cwd) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("repro", "repro is a file of the shared directory: ./repro runs it"),
+        (
+            "{0}/repro",
+            "{0}/repro was not found in the guest: the guest sees it as /mnt/share/repro",
+        ),
+        ("./none", ""),
+        ("none", ""),
+        (
+            "../beside",
+            '{0}/../beside was not found in the guest: share its directory: share = "{1}"',
+        ),
+    ],
+)
+def test_a_file_that_is_not_found_in_the_guest(guest, tmp_path, word, why):
+    directory = tmp_path / "in"
+    directory.mkdir()
+    for file in (directory / "repro", tmp_path / "beside"):
+        file.touch(0o755)
+    guest.statuses, guest.end = [127], f"\nsh: 1: {word.format(directory)}: not found\n".encode()
+    result = carry_out(one(directory=str(directory)))
+    assert (result.ended, result.status) == (Ended.FAILED, 127)
+    assert result.why == why.format(directory, tmp_path)
+
+
+def test_a_worker_without_the_campaigns_directory_says_so(guest, tmp_path):
+    guest.statuses, guest.end = [127], b"\nsh: 1: ./repro: not found\n"
+    why = carry_out(one(directory=f"{tmp_path}/none")).why
+    assert (why, guest.cwd) == (
+        f"the campaign's directory {tmp_path}/none does not exist on this host", None,
+    )  # fmt: skip

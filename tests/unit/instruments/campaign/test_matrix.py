@@ -91,6 +91,7 @@ def test_a_description_holds_all_that_a_run_needs(tmp_path):
         10,
     )
     assert guest.memory == 1024
+    assert run.directory == str(tmp_path)
     plan = load(run.plan)
     assert (plan.seed, plan.rule[0].action) == (2, "fail")
     assert runs["trixie.pair.ping.none.1"].plan == ""
