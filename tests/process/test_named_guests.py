@@ -343,6 +343,56 @@ def test_a_guest_s_name_alone_where_it_is_unique():
             output_of("roce/h3", ["true"])
 
 
+@pytest.fixture
+def roce(open_guest):
+    """A lab of two guests beside the guest ``one``."""
+    guests = {"h1": open_guest, "h2": open_guest}
+    with running.NameClaim("roce") as claim, daemon.open_exec_servers(claim, {}, guests):
+        yield guests
+
+
+@pytest.mark.parametrize("name", ["h2", "roce/h2"])
+@pytest.mark.parametrize("command", ["down", "lab down"])
+@pytest.mark.usefixtures("roce")
+def test_one_guest_of_a_lab_is_not_stopped(monkeypatch, command, name):
+    ended = []
+    monkeypatch.setattr(daemon, "end", ended.append)
+    result = CliRunner().invoke(main, [*command.split(), name])
+    said = f"{name} is a guest of the lab roce: mlx5emu down roce stops the whole lab"
+    assert (result.exit_code, said in result.output, ended) == (1, True, [])
+    result = CliRunner().invoke(main, ["down", "one/one"])  # the only guest of its name
+    assert (result.output, [entry.name for entry in ended]) == ("one is down\n", ["one"])
+
+
+@pytest.mark.parametrize("command", ["lab status", "lab cp :/x /tmp", "lab exec h1 -- true"])
+@pytest.mark.usefixtures("roce")
+def test_a_guest_is_not_a_lab(command):
+    lab, verb, *words = command.split()
+    result = CliRunner().invoke(main, [lab, verb, "--lab", "h2", *words])
+    assert "h2 is a guest of the lab roce: give roce" in result.output
+    result = CliRunner().invoke(main, [lab, verb, "--lab", "rocce", *words])
+    assert "no guest or lab named rocce is running; near it: roce" in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "exec {} -- true", "cp {}:/x .", "dmesg {}", "logs {}", "dump {} file", "reboot {}",
+        "ssh {}",
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("roce")
+def test_a_lab_is_not_a_guest(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, said in (
+        ("roce", "roce is a lab: choose one of roce/h1, roce/h2"),
+        ("roce/h3", "no guest roce/h3: choose one of roce/h1, roce/h2"),
+        ("mylab/h2", "no guest or lab named mylab is running; running: one, roce"),
+    ):
+        result = CliRunner().invoke(main, words.format(name).split())
+        assert (result.exit_code, said in result.output) == (1, True), result.output
+
+
 @pytest.mark.parametrize("words", [["status"], ["exec"], ["dmesg"], ["fault", "list"]])
 def test_a_shell_completes_names(open_guest, words):
     two = {"h1": open_guest, "h2": open_guest}

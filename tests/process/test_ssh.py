@@ -91,7 +91,10 @@ def test_a_guest_without_sshd_says_how_to_get_it(open_guest):
     open_guest("sh", "exit 127")
     done = mlx5emu("one/one")
     assert done.returncode == 1
-    assert b"one/one: the guest has no sshd: start it with --package openssh-server" in done.stderr
+    assert (
+        b"one/one: the guest has no sshd: start it with --package openssh-server (in a lab file, "
+        in done.stderr
+    )
 
 
 def test_ssh_gets_its_own_options(open_guest, tmp_path):

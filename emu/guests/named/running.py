@@ -178,12 +178,22 @@ def entries() -> list[RunningEntry]:
     return result
 
 
-def find(name: str) -> RunningEntry:
-    """Return the running entry of that name. Raises :class:`LabError`, which lists the others."""
+def find(name: str, advice: str = "give {}") -> RunningEntry:
+    """Return the running entry of that name, or of the name of its only guest.
+
+    Raises :class:`LabError`, which lists the others. For a guest of a lab with several, ``advice``
+    says what to do with the lab's name.
+    """
     running = entries()
     for entry in running:
         if entry.name == name:
             return entry
+    if "/" in name or any(name in entry.guests for entry in running):
+        entry, _ = resolve(name)
+        if len(entry.guests) == 1:
+            return entry
+        how = advice.format(entry.name)
+        raise LabError(f"{name} is a guest of the lab {entry.name}: {how}")
     names = [entry.name for entry in running]
     known = f"running: {', '.join(names)}" if names else "no guest runs"
     raise LabError(f"no guest or lab named {name} is running{near(name, names)}; {known}")

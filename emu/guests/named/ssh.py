@@ -24,7 +24,7 @@ _CONFIG = "config"
 _CHECK_TIMEOUT = 60.0
 MISSING = (
     "the guest has no sshd: start it with --package openssh-server"
-    ' (in a topology, packages = ["openssh-server"])'
+    ' (in a lab file, packages = ["openssh-server"])'
 )
 _SCRIPT = r"""
 sshd=$(command -v sshd) || { echo "mlx5emu: $2" >&2; exit 127; }

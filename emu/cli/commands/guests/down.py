@@ -24,7 +24,12 @@ def down(names: tuple[str, ...], everything: bool) -> None:
     """
     if bool(names) == everything:
         raise click.UsageError("give the names of guests or labs, or --all")
-    end_all(running.entries() if everything else [running.find(name) for name in names])
+    end_all(running.entries() if everything else [find_whole(name) for name in names])
+
+
+def find_whole(name: str) -> running.RunningEntry:
+    """Return the guest or lab to stop. Raises LabError for one guest of a lab with several."""
+    return running.find(name, "mlx5emu down {} stops the whole lab")
 
 
 def end_all(entries: Iterable[running.RunningEntry]) -> None:

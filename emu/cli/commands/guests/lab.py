@@ -1,4 +1,4 @@
-"""``mlx5emu lab``: several guests from one topology file."""
+"""``mlx5emu lab``: several guests from one file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from emu.cli.commands.guests.cp import max_size_option, warn
-from emu.cli.commands.guests.down import end_all
+from emu.cli.commands.guests.down import end_all, find_whole
 from emu.cli.options.guest import prepare, tell_begin
 from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console
@@ -35,13 +35,13 @@ def lab() -> None:
     """
 
 
-@lab.command(short_help="Start the guests of a topology file.")
+@lab.command(short_help="Start the guests of a lab file.")
 @click.option(
     "--keep", is_flag=True, help="Keep the guests running if one of their commands fails."
 )
 @click.argument("file", type=_FILE)
 def up(file: Path, keep: bool) -> None:
-    """Start the guests of a topology (TOML) and run their commands.
+    """Start the guests of a lab file (TOML) and run their commands.
 
     One server has the functions of all guests. FILE may be @NAME, an example. If a command fails,
     the remaining commands of its guest are skipped and all guests stop; with --keep they stay.
@@ -135,7 +135,7 @@ def down(name: str | None) -> None:
 
     Example: mlx5emu lab down roce
     """
-    end_all([_lab(name)])
+    end_all([_lab(None) if name is None else find_whole(name)])
 
 
 def _copy_in(name: str, sources: Sequence[str], target: str) -> None:
