@@ -53,16 +53,31 @@ def test_a_key_ends_a_long_interval_at_once(control):
         assert terminal.current() == terminal.settings
 
 
-@pytest.mark.parametrize("stdin", [subprocess.DEVNULL, subprocess.PIPE])
-def test_without_a_terminal_it_only_waits(control, stdin):
-    words = ["top", "--control", control, "--interval", "0.1", "--times", "2"]
-    done = subprocess.run(
+def piped(control, *words, stdin=subprocess.DEVNULL):
+    """``mlx5emu top`` with its output in a pipe."""
+    words = ["top", "--control", control, "--interval", "0.1", *words]
+    return subprocess.Popen(
         [*module_command("emu"), *map(str, words)],
         stdin=stdin,
-        capture_output=False,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        check=True,
         text=True,
     )
-    assert "commands/s" in done.stdout
+
+
+@pytest.mark.parametrize("stdin", [subprocess.DEVNULL, subprocess.PIPE])
+def test_each_interval_is_a_view_in_a_pipe(control, stdin):
+    with piped(control, "--times", "2", stdin=stdin) as process:
+        said = process.stdout.read()
+    assert (process.returncode, said.count("commands/s")) == (0, 2)
+    assert said.endswith("\n\n")  # an empty line follows each view
+
+
+def test_a_reader_of_some_lines_ends_it(control):
+    """`mlx5emu top | head`: lines come while the command runs."""
+    with piped(control) as process:
+        assert "commands/s" in process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1

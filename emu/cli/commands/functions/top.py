@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -60,7 +61,7 @@ def top(name: str | None, control: Path | None, interval: float, times: int | No
     NAME defaults to the only guest or lab of `mlx5emu ps`, or without one to the only server.
 
     Rates (/s) are those of the last interval; errors and faults are counts since the function's
-    power-on. The key q ends the command.
+    power-on. The key q ends the command. In a pipe or a file each interval adds a view.
 
     Example: mlx5emu top dev
     """
@@ -68,7 +69,7 @@ def top(name: str | None, control: Path | None, interval: float, times: int | No
     with (
         connect(control, name) as client,
         key_pressed(_END) as is_ended,
-        Live(console=screen, auto_refresh=False) as live,
+        _views(screen) as show,
     ):
         before = client.status()
         done = 0
@@ -78,10 +79,20 @@ def top(name: str | None, control: Path | None, interval: float, times: int | No
             try:
                 now = client.status()
             except ControlError:
-                live.update(Text("the server has ended"), refresh=True)
+                show(Text("the server has ended"))
                 return
-            live.update(view(before, now), refresh=True)
+            show(view(before, now))
             before, done = now, done + 1
+
+
+@contextlib.contextmanager
+def _views(screen: Console) -> Iterator[Callable[[RenderableType], None]]:
+    """Yield a function that replaces the view on a terminal, or else prints another, at once."""
+    if not screen.is_terminal:
+        yield screen.print
+        return
+    with Live(console=screen, auto_refresh=False) as live:
+        yield lambda shown: live.update(shown, refresh=True)
 
 
 def view(before: Mapping[str, Any], now: Mapping[str, Any]) -> Group:
@@ -101,7 +112,7 @@ def view(before: Mapping[str, Any], now: Mapping[str, Any]) -> Group:
         trouble.add(words[0], *(_alarming(count) for count in counts))
     shown = (working, traffic, trouble)
     parts = [part for table in shown for part in (table, Text())]
-    return Group(*parts, *map(_objects, now["functions"]))
+    return Group(*parts, *map(_objects, now["functions"]), Text())
 
 
 def _moved(name: str, number: float) -> str:
