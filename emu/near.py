@@ -1,8 +1,8 @@
-"""Finds known names that are similar to an unknown one, for error messages."""
+"""Known names in error messages: those similar to an unknown one, and the first of many."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 _MAX_NEAR: Final = 5
@@ -28,3 +28,9 @@ def near(name: str, known: Iterable[str]) -> str:
     """Return the similar names as the end of a sentence; empty if there are none."""
     names = near_names(name, known)
     return f"; near it: {', '.join(names)}" if names else ""
+
+
+def listed(names: Sequence[str], limit: int) -> str:
+    """Return up to ``limit`` names for a message, and the number of the others."""
+    others = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {others} others" if others > 0 else "")

@@ -364,6 +364,13 @@ def test_one_guest_of_a_lab_is_not_stopped(monkeypatch, command, name):
     assert (result.output, [entry.name for entry in ended]) == ("one is down\n", ["one"])
 
 
+def test_states_of_a_lab_as_json(roce):
+    result = CliRunner().invoke(main, ["lab", "status", "--lab", "roce", "--json"])
+    rows = json.loads(result.output)
+    assert [row["guest"] for row in rows] == [*roce]
+    assert set(rows[0]) == {"guest", "state", "kernel", "memory used"}
+
+
 @pytest.mark.parametrize("command", ["lab status", "lab cp :/x /tmp", "lab exec h1 -- true"])
 @pytest.mark.usefixtures("roce")
 def test_a_guest_is_not_a_lab(command):

@@ -13,6 +13,7 @@ from emu.cli.options.groups import grouped_option
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.completion import Complete, complete_device, complete_kernel
 from emu.cli.shared.files import ExampleFile, Existing, NewFile
+from emu.cli.shared.numbers import RealNumber, WholeNumber
 from emu.guests.options import Option
 from emu.guests.options.kinds import (
     Choice,
@@ -61,9 +62,9 @@ def click_type(kind: OptionKind) -> Any:
     if isinstance(kind, Choice):
         return NearChoice(kind.among)
     if isinstance(kind, Whole):
-        return click.IntRange(kind.least, kind.most)
+        return WholeNumber(kind.least, kind.most)
     if isinstance(kind, Seconds):
-        return click.FloatRange(0, min_open=True)
+        return RealNumber(0, min_open=True)
     if isinstance(kind, Share):
         return _Shared()
     if isinstance(kind, Directory):

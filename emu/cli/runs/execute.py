@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from emu.cli.shared.names import complete_guest
+from emu.cli.shared.numbers import RealNumber
 from emu.cli.shared.output import feed, forward
 from emu.cli.shared.words import command_words
 from emu.guests.named.attach import at_command
@@ -34,7 +35,12 @@ def command_options(function: F) -> F:
     for decorate in (
         click.argument("words", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED),
         click.argument("name", shell_complete=complete_guest),
-        click.option("--timeout", type=float, metavar="S", help="End COMMAND after S seconds."),
+        click.option(
+            "--timeout",
+            type=RealNumber(min=0, min_open=True),
+            metavar="S",
+            help="End COMMAND after S seconds.",
+        ),
         click.option(
             "-d",
             "--detach",
@@ -79,8 +85,6 @@ def execute(
     UsageError or BadParameter for wrong options, and :class:`LabError`, also after ``timeout``
     seconds.
     """
-    if timeout is not None and timeout <= 0:
-        raise click.BadParameter("more than 0 s", param_hint="--timeout")
     words = command_words(words, "NAME")
     if not words and not terminal:
         raise click.UsageError("give a command, or -t for a shell")

@@ -17,6 +17,7 @@ import click
 
 from emu.cli.options.groups import RESULTS, grouped_option
 from emu.cli.options.results import write_results
+from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.output import forward
 from emu.guests import CommandTimeoutError, Guest, GuestError
 from emu.guests.conformance.results import KSFT_SKIP, Case, Verdict, of_status
@@ -54,7 +55,7 @@ def judge_options(function: F) -> F:
         grouped_option(
             RESULTS,
             "--repeat",
-            type=click.IntRange(0, 1000),
+            type=WholeNumber(0, 1000),
             metavar="N",
             help=f"Repeat COMMAND N times.  [default: 0; with --check-leaks {MIN_REPETITIONS}]",
         ),

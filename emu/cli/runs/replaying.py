@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.options.place import place_options, with_share
 from emu.cli.shared.files import Existing
+from emu.cli.shared.numbers import RealNumber
 from emu.cli.shared.output import forward
 from emu.cli.shared.progress import display, working
 from emu.device.faults import record
@@ -33,7 +34,7 @@ COMMANDLINE = ParameterSource.COMMANDLINE
 _ARGUMENTS = (
     click.option(
         "--timeout",
-        type=click.FloatRange(min=0.1),
+        type=RealNumber(min=0.1),
         metavar="S",
         help="End COMMAND after S seconds, as a failure.",
     ),

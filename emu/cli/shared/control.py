@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from emu.cli.shared.names import complete_guest
+from emu.cli.shared.numbers import RealNumber
 from emu.guests.errors import LabError
 from emu.guests.named import attach, running
 from emu.host.printable import one_line
@@ -55,7 +56,7 @@ def interval_option(what: str) -> Callable[[F], F]:
     """Return a decorator that adds --interval, in seconds; ``what`` is its help."""
     return click.option(
         "--interval",
-        type=click.FloatRange(0.1, 3600),
+        type=RealNumber(0.1, 3600),
         default=1.0,
         show_default=True,
         metavar="S",

@@ -194,13 +194,18 @@ def _match(point: DeclaredPoint, match: Mapping[str, object]) -> Iterator[Proble
         elif point.opened is None:
             yield f"match.{name}", f"{point.name} has {', '.join(point.fields) or 'no fields'}"
         else:
-            yield from ((f"match.{name}", why) for why in _opened(point.opened, name, match))
+            yield from ((f"match.{name}", why) for why in _opened(point, point.opened, name, match))
 
 
-def _opened(opened: Opened, name: str, match: Mapping[str, object]) -> Iterator[str]:
+def _opened(
+    point: DeclaredPoint, opened: Opened, name: str, match: Mapping[str, object]
+) -> Iterator[str]:
+    """Yield the mistake of a name that neither the point nor the structure has."""
     layout = opened.layout(match)
     if layout is not None and not has_field(layout, name.removeprefix(opened.prefix)):
-        yield f"no field of {layout.__name__}{near(name, names_in(layout))}"
+        known = [*point.fields, *(opened.prefix + one for one in names_in(layout))]
+        structure = layout.c_name or layout.__name__
+        yield f"no field of the point {point.name}, nor of {structure}{near(name, known)}"
 
 
 def _value(field: EventField, value: object) -> Iterator[str]:

@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from emu.cli import main as cli
 from emu.cli.commands.setup import doctor
 from emu.cli.shared.files import NewFile
-from emu.compiled import building
-from emu.compiled.sources import DEVICE
+from emu.cli.shared.numbers import RealNumber, WholeNumber
 from emu.guests import GuestPanicError, LabError, cache
 from emu.guests.doctor import Check, State
 from emu.host.user_error import UserError
@@ -110,7 +109,9 @@ def test_exec_loads_nothing_that_boots_a_guest():
         (["nosuch"], "No such command"),
         (["run"], "Missing argument"),
         (["run", "--suite", "buster", "true"], "'buster' is not one of"),
-        (["run", "--timeout", "0", "true"], "more than 0 s"),
+        (["run", "--timeout", "0", "true"], "0.0 is not in the range x>0"),
+        (["run", "--memory", "lots", "true"], "'lots' is not a valid whole number."),
+        (["run", "--timeout", "long", "true"], "'long' is not a valid number."),
         (["run", "--share", "/nowhere", "true"], "no directory /nowhere"),
         (["guest", "build", "--suite", "x"], "'x' is not one of"),
     ],
@@ -319,6 +320,19 @@ def test_a_file_to_write_need_not_be_there(tmp_path):
     path = NewFile().convert(str(tmp_path / "file"), None, None)
     assert path == tmp_path / "file"
     assert not path.exists()
+
+
+def test_no_number_has_a_type_of_click():
+    """Errors of click call the types "integer range" and "float"."""
+    of_click = (click.types.IntParamType, click.types.FloatParamType)
+    assert [
+        f"{' '.join(path)} {parameter.name}"
+        for path, command in commands()
+        for parameter in command.params
+        if isinstance(parameter.type, of_click)
+        and not isinstance(parameter.type, (WholeNumber, RealNumber))
+        and not getattr(parameter, "count", False)
+    ] == []
 
 
 def test_every_option_that_writes_a_file_looks_for_its_directory():

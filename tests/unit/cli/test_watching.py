@@ -112,7 +112,7 @@ def two_functions():
     return told
 
 
-@pytest.mark.parametrize("words", [["status"], ["top", "--times", "1"]])
+@pytest.mark.parametrize("words", [["status"], ["status", "--rate"], ["top", "--times", "1"]])
 def test_two_functions_fit_a_terminal(server, monkeypatch, words):
     """80 columns hold every table: nothing is folded or cut, and both say the same of bytes."""
     told = two_functions()
@@ -208,6 +208,16 @@ def test_the_commands(server):
     result = CliRunner().invoke(main, ["top", "--times", "2"])
     assert result.exit_code == 0
     assert "commands/s" in result.output
+
+
+@pytest.mark.parametrize(("words", "per"), [(["status"], ""), (["status", "--rate"], "/s")])
+def test_rates_have_headings_of_their_own(server, words, per):
+    later = {**two_functions(), "t_ns": 2 * 10**9}
+    later["functions"][0]["counts"] = dict.fromkeys(COUNTS, 1 << 62)
+    server(*([two_functions(), later] if per else [later]))
+    output = CliRunner().invoke(main, words).output
+    for name in ("commands", "events", "packets sent", "received", "events lost"):
+        assert re.search(rf"\b{name}{per}(\s\s|\n|,)", output), (name, output)
 
 
 def test_top_ends_with_the_server(server):

@@ -20,6 +20,7 @@ from emu.cli.shared.control import (
     function_name,
     guest_argument,
 )
+from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.tables import Rows
 from emu.host.printable import one_line
 
@@ -27,9 +28,7 @@ from emu.host.printable import one_line
 @click.command(short_help="Show queues, keys and other objects of a guest.")
 @guest_argument
 @control_option
-@click.option(
-    "--function", type=click.IntRange(0, 15), metavar="N", help="Show only this function."
-)
+@click.option("--function", type=WholeNumber(0, 15), metavar="N", help="Show only this function.")
 @click.option(
     "--kind",
     metavar="KIND",
@@ -38,7 +37,7 @@ from emu.host.printable import one_line
 )
 @click.option(
     "--limit",
-    type=click.IntRange(0, 20000),
+    type=WholeNumber(0, 20000),
     default=100,
     show_default=True,
     help="Maximum number of objects of a kind.",

@@ -18,7 +18,7 @@ from emu.cli.options.groups import DEVICES, TRACES, grouped_option
 from emu.cli.options.net import net_option
 from emu.cli.shared.completion import complete_device
 from emu.cli.shared.files import ExampleFile, NewFile
-from emu.compiled import building
+from emu.cli.shared.numbers import WholeNumber
 from emu.device.function.function import Function
 from emu.guests.machine.routing import address_option, window_option
 from emu.host.listening import OWNER_ONLY
@@ -147,7 +147,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 @grouped_option(
     TRACES,
     "--trace-limit",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     default=DEFAULT_TRACE_MIB,
     show_default=True,
     metavar="MIB",
@@ -186,7 +186,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 @grouped_option(
     TRACES,
     "--pcap-limit",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     default=DEFAULT_MIB,
     show_default=True,
     metavar="MIB",

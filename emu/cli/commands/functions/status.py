@@ -98,23 +98,28 @@ def status(
     if as_json:
         click.echo(json.dumps(answer, indent=1))
         return
-    screen = console()
+    screen, per = console(), "/s" if rate else ""
     code = _CODE.get(answer["code"], answer["code"])
     screen.print(f"mlx5emu {answer['mlx5emu']}, device code: {code}")
     for names in _TABLES:
-        screen.print(_functions(answer["functions"], names))
+        screen.print(_functions(answer["functions"], names, per))
     for segment in answer["segments"]:
         screen.print(_segment(segment))
     for one in answer["functions"]:
         if lost := one["counts"].get("lost_events"):
-            screen.print(f"function {function_name(one)}: {lost:,.0f} events lost, EQ overrun")
+            screen.print(f"function {function_name(one)}: {lost:,.0f} events lost{per}, EQ overrun")
         for line in (*_adapter(one), _ledger(one["ledger"])):
             screen.print(Hanging(f"function {function_name(one)}: {line}"))
 
 
-def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Rows:
-    """Return a table with one row for each function and the columns ``names``."""
-    titles = {name: _TITLES.get(name, name.replace("_", " ")) for name in names}
+def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str], per: str) -> Rows:
+    """Return a table with one row for each function and the columns ``names``.
+
+    ``per`` follows the titles of counts.
+    """
+    titles = {
+        name: _TITLES.get(name, name.replace("_", " ")) + per * (name in _UNITS) for name in names
+    }
     numbers = [title for name, title in titles.items() if name in _UNITS]
     table = Rows("function", *titles.values(), numbers=numbers)
     for one in functions:

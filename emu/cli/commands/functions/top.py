@@ -24,6 +24,7 @@ from emu.cli.shared.control import (
     interval_option,
 )
 from emu.cli.shared.keys import key_pressed
+from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.tables import Hanging, Rows
 from emu.host.printable import one_line
 from emu.server.control.client import ControlError
@@ -51,7 +52,7 @@ _END = b"qQ"
 @interval_option("Interval of the view.")
 @click.option(
     "--times",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="End after N intervals instead of by q or Ctrl-C.",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from rich.text import Text
 from emu.cli.shared.completion import complete_op, complete_trace_point
 from emu.cli.shared.control import console as output
 from emu.cli.shared.files import NewFile
+from emu.cli.shared.numbers import RealNumber, WholeNumber
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.cli.shared.tables import Rows
@@ -26,8 +28,8 @@ from emu.host.printable import one_line
 from emu.host.userfiles import write_parts
 from emu.instruments.traceview import page
 from emu.instruments.traceview import perfetto as perfetto_form
-from emu.instruments.traceview.queues import TracedQueues, ordered
-from emu.near import near, near_names
+from emu.instruments.traceview.queues import TracedQueue, TracedQueues, ordered
+from emu.near import listed, near
 from layouts.enums import DeliveryStat, Op, Status, op_name
 
 _STATUSES = (
@@ -50,6 +52,7 @@ _MAX_LISTED = 32
 _MAX_FUNCTIONS = 10_000
 """Functions of a trace that are remembered: more than a server has."""
 _NEW_FILE = NewFile()
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 
 
 def _known(value: str, names: Iterable[str]) -> str:
@@ -60,8 +63,8 @@ def _known(value: str, names: Iterable[str]) -> str:
     known = {name.lower(): name for name in names}
     if value.lower() in known:
         return known[value.lower()]
-    hint = ", ".join(near_names(value, known.values()) or list(known.values())[:_FEW])
-    raise click.BadParameter(f"unknown name {value!r}; known names: {hint}")
+    hint = near(value, known.values()) or f"; known names: {listed([*known.values()], _FEW)}"
+    raise click.BadParameter(f"unknown name {value!r}{hint}")
 
 
 def _points(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[str]:
@@ -121,16 +124,12 @@ def trace() -> None:
     metavar="STATUS",
     help="Show only commands with this status, such as BAD_RES_ERR; refused: all but OK.",
 )
-@click.option(
-    "--function", type=click.IntRange(min=0), metavar="N", help="Show only this function."
-)
+@click.option("--function", type=WholeNumber(min=0), metavar="N", help="Show only this function.")
 @click.option("--guest", metavar="NAME", help="Show only functions of this guest of a lab.")
 @click.option(
-    "--since", type=click.FloatRange(min=0), metavar="S", help="Show events from this second on."
+    "--since", type=RealNumber(min=0), metavar="S", help="Show events from this second on."
 )
-@click.option(
-    "--until", type=click.FloatRange(min=0), metavar="S", help="Show events up to this second."
-)
+@click.option("--until", type=RealNumber(min=0), metavar="S", help="Show events up to this second.")
 @click.option(
     "--long", "is_long", is_flag=True, help="Do not truncate lines at the terminal's width."
 )
@@ -186,19 +185,20 @@ def _check_owner(
 ) -> None:
     """Raise BadParameter for a guest, or a function, that the whole trace does not have."""
     if guest is not None and guest not in guests:
-        known = ", ".join(map(one_line, guests[:_MAX_LISTED])) or "none has a name"
+        known = listed([*map(one_line, guests)], _MAX_LISTED) or "none has a name"
         text = f"no guest {guest!r}{near(guest, guests)}; guests of the trace: {known}"
         raise click.BadParameter(text, param_hint="--guest")
     if function is not None and function not in seen and len(seen) < _MAX_FUNCTIONS:
         numbers = [str(one) for one in sorted(seen) if one >= 0]
-        known = ", ".join(numbers[:_MAX_LISTED]) or "none"
+        known = listed(numbers, _MAX_LISTED) or "none"
         text = f"no function {function}; functions of the trace: {known}"
         raise click.BadParameter(text, param_hint="--function")
 
 
 @trace.command(short_help="Count the events of a trace by kind.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-def count(file: str) -> None:
+@_JSON
+def count(file: str, as_json: bool) -> None:
     """Count the commands, work requests, completions and events of a trace by kind.
 
     FILE is a file of --trace in JSON form; - is standard input.
@@ -209,15 +209,21 @@ def count(file: str) -> None:
     with working(f"reading {file}"):
         for _, event in stored_events(file):
             counts[kind_of(event)] += 1
-    table = Rows("point", "kind", "number", numbers=("number",))
-    for (point, kind), count in sorted(counts.items()):
-        table.add(one_line(point), one_line(kind), str(count))
+    names = ("point", "kind", "number")
+    rows = [(*key, number) for key, number in sorted(counts.items())]
+    if as_json:
+        click.echo(json.dumps([dict(zip(names, row)) for row in rows], indent=1))
+        return
+    table = Rows(*names, numbers=("number",))
+    for row in rows:
+        table.add(*(one_line(str(cell)) for cell in row))
     output().print(table)
 
 
 @trace.command(short_help="Show states, completions and errors of each queue.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-def queues(file: str) -> None:
+@_JSON
+def queues(file: str, as_json: bool) -> None:
     """Show the states, requests, completions and errors of each queue, failed queues first.
 
     A queue's name begins with its function (f0, in a lab GUEST/f0). FILE is a file of --trace in
@@ -230,6 +236,10 @@ def queues(file: str) -> None:
         for _, event in stored_events(file):
             names.learn(event)
             seen.feed(event)
+    if as_json:
+        rows = [_queue(names, queue) for _, queue in ordered(seen.all)]
+        click.echo(json.dumps(rows, indent=1))
+        return
     columns = ("queue", "attributes", "states", "completions", "requests or events", "errors")
     table = Rows(*columns, numbers=("completions",))
     for _, queue in ordered(seen.all):
@@ -237,6 +247,13 @@ def queues(file: str) -> None:
         cells = (f"{names.of(function)} {kind} {number(its_number)}", about, life, str(done or ""))
         table.add(*cells, _counted(requests), Text(_counted(errors), "red"))
     output().print(table)
+
+
+def _queue(names: FunctionNames, queue: TracedQueue) -> dict[str, Any]:
+    """Return a queue's values for JSON; requests of a CQ or EQ are its events."""
+    keys = ("number", "attributes", "states", "requests", "completions", "errors")
+    function, kind, *rest = queue.row()
+    return {"function": names.of(function), "kind": kind, **dict(zip(keys, rest))}
 
 
 def _counted(kinds: Mapping[str, int]) -> str:

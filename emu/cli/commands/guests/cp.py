@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.progress import working
 from emu.guests.named.copying import DEFAULT_MAX_SIZE, copy_in, copy_out
 
 max_size_option = click.option(
     "--max-size",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     default=DEFAULT_MAX_SIZE >> 20,
     show_default=True,
     metavar="MIB",

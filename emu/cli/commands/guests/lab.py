@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -116,15 +117,21 @@ def cp(lab: str | None, sources: tuple[str, ...], target: str, max_size: int) ->
 
 @lab.command(short_help="Show the states of the lab's guests.")
 @_LAB
-def status(lab: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the states as JSON.")
+def status(lab: str | None, as_json: bool) -> None:
     """Show the state, kernel and memory of each guest of the lab.
 
     Example: mlx5emu lab status
     """
     entry = _lab(lab)
-    table = Rows("guest", "state", "kernel", "memory used")
-    for name in entry.guests:
-        table.add(*map(one_line, (name, *_state(f"{entry.name}/{name}"))))
+    columns = ("guest", "state", "kernel", "memory used")
+    rows = [(name, *_state(f"{entry.name}/{name}")) for name in entry.guests]
+    if as_json:
+        click.echo(json.dumps([dict(zip(columns, row)) for row in rows], indent=1))
+        return
+    table = Rows(*columns)
+    for row in rows:
+        table.add(*map(one_line, row))
     console().print(table)
 
 

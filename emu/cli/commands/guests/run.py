@@ -41,6 +41,7 @@ from emu.cli.options.results import results_options
 from emu.cli.runs.fired import tell_fired, tell_unfired
 from emu.cli.runs.judged import Judged, judge_options
 from emu.cli.shared.names import new_name
+from emu.cli.shared.numbers import RealNumber
 from emu.cli.shared.output import feed
 from emu.cli.shared.progress import display
 from emu.guests import Guest
@@ -62,7 +63,11 @@ from emu.instruments.outcome.objects import MIN_REPETITIONS
 @results_options
 @judge_options
 @grouped_option(
-    COMMAND, "--timeout", type=float, metavar="S", help="End a command that runs longer."
+    COMMAND,
+    "--timeout",
+    type=RealNumber(min=0, min_open=True),
+    metavar="S",
+    help="End a command that runs longer.",
 )
 @grouped_option(
     COMMAND,
@@ -110,8 +115,6 @@ def run(
 
     Example: mlx5emu run -- ./reproducer
     """
-    if timeout is not None and timeout <= 0:
-        raise click.BadParameter("more than 0 s", param_hint="--timeout")
     if stdin and (check_leaks or repeat):
         raise click.UsageError("--stdin needs a single run: drop --check-leaks and --repeat")
     choices = with_share(choices, no_share=no_share)

@@ -22,6 +22,7 @@ from emu.cli.options.guest import guest_options, to_options
 from emu.cli.options.results import results_options, write_results
 from emu.cli.shared.control import console as output
 from emu.cli.shared.files import NewFile
+from emu.cli.shared.numbers import RealNumber
 from emu.cli.shared.progress import display
 from emu.cli.shared.tables import Rows
 from emu.guests import Guest, GuestError
@@ -51,7 +52,7 @@ REASONS = 3
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
+    type=RealNumber(min=1),
     default=tests.DEFAULT_TIMEOUT,
     show_default=True,
     metavar="S",

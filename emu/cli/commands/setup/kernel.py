@@ -9,6 +9,7 @@ import click
 
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.files import Existing
+from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.words import command_words
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
@@ -22,7 +23,7 @@ _OUTPUT = click.option(
     help="Directory of the build (make's O=).  [default: TREE]",
 )
 _JOBS = click.option(
-    "-j", "--jobs", type=click.IntRange(1), default=len(os.sched_getaffinity(0)),
+    "-j", "--jobs", type=WholeNumber(1), default=len(os.sched_getaffinity(0)),
     help="Number of parallel compilers.  [default: one for each processor]",
 )  # fmt: skip
 

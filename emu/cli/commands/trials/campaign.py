@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
+from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.progress import display
 from emu.cli.shared.tables import Rows
 from emu.guests.conformance.results import junit, tap
@@ -52,7 +53,7 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 _OPTIONS = (
     click.option(
         "--jobs",
-        type=click.IntRange(1, 1024),
+        type=WholeNumber(1, 1024),
         metavar="N",
         help="Number of parallel guests on this host.  [default: half of its processors]",
     ),

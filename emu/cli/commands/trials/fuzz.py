@@ -15,6 +15,7 @@ import cloup
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile, NewFile
+from emu.cli.shared.numbers import RealNumber, WholeNumber
 from emu.cli.shared.progress import watching, working
 from emu.cli.shared.tables import Rows
 from emu.guests.options import Use
@@ -66,18 +67,17 @@ def fuzz() -> None:
 )
 @click.option(
     "--seed",
-    type=click.IntRange(0, (1 << 64) - 1),
+    type=WholeNumber(0, (1 << 64) - 1),
+    metavar="N",
     default=0,
     show_default=True,
     help="Seed of the random numbers.",
 )
-@click.option(
-    "--time", "seconds", type=click.FloatRange(min=1), metavar="S", help="End after S seconds."
-)
-@click.option("--runs", type=click.IntRange(min=1), metavar="N", help="End after N inputs.")
+@click.option("--time", "seconds", type=RealNumber(min=1), metavar="S", help="End after S seconds.")
+@click.option("--runs", type=WholeNumber(min=1), metavar="N", help="End after N inputs.")
 @click.option(
     "--jobs",
-    type=click.IntRange(1, _MAX_JOBS),
+    type=WholeNumber(1, _MAX_JOBS),
     default=1,
     show_default=True,
     metavar="N",

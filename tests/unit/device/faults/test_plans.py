@@ -103,7 +103,11 @@ MISTAKES = [
     ),
     (
         '[[rule]]\npoint="cmd"\naction="fail"\nmatch.op="CREATE_CQ"\nmatch.cq_contxt.cc=1',
-        r"p:5: .*no field of create_cq_in; near it: cq_context",
+        r"p:5: .*no field of the point cmd, nor of create_cq_in; near it: cq_context",
+    ),
+    (
+        '[[rule]]\npoint="cqe"\naction="drop"\nmatch.opcod="REQ"',
+        r"p:4: .*match.opcod: no field of the point cqe, nor of mlx5_cqe64; near it: opcode",
     ),
     (
         '[[rule]]\npoint="cmd.done"\naction="corrupt"\nmatch.op="CREATE_CQ"\nset.cqm=1',

@@ -18,6 +18,7 @@ from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import MAX_LINE_BYTES, EventChoice, StoredTextError, TraceReader
 from emu.device.trace.text import LEGEND, TextForm
 from emu.host.process_identity import module_command
+from layouts.enums import Op
 
 START = 5_000_000_000
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -136,7 +137,9 @@ def test_colour_on_a_terminal_only(show, stored, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--point cqi", "known names: cqe" if "cqe" in list(TracePoint) else "there is"),
+        ("--point cqi", "unknown name 'cqi'; near it: cqe"),
+        ("--op FOO", "unknown name 'FOO'; known names: QUERY_HCA_CAP, "),
+        ("--op FOO", f"MANAGE_PAGES and {len(Op) - 8} others"),
         ("--op CREATE_QC", "CREATE_"),
         ("--status BAD", "BAD_"),
         ("--function -1", "--function"),

@@ -1,6 +1,7 @@
 """What became of the queues of a trace."""
 
 import itertools
+import json
 
 import pytest
 from click.testing import CliRunner
@@ -193,13 +194,13 @@ def odd_op():
     return "CREATE_"
 
 
-def shown(tmp_path, events, env=None):
-    """What ``trace queues`` prints of a file with these events."""
+def shown(tmp_path, events, env=None, words=("queues",)):
+    """What ``trace queues``, or ``trace`` with other words, prints of a file with these events."""
     path = tmp_path / "trace.json"
     path.write_text(
         "".join(f"{TraceEvent(at, 0, *event).to_json()}\n" for at, event in enumerate(events))
     )
-    done = CliRunner().invoke(main, ["trace", "queues", str(path)], env=env)
+    done = CliRunner().invoke(main, ["trace", *words, str(path)], env=env)
     assert done.exit_code == 0
     return done.output.splitlines()
 
@@ -209,6 +210,17 @@ def test_the_command_shows_them(tmp_path):
     (line,) = (line for line in lines if "QP 0x41" in line)
     assert "created, INIT, RTR, ERR, destroyed" in line
     assert "1 WR_FLUSH_ERR" in line
+
+
+def test_json_has_the_same(tmp_path):
+    rows = json.loads("".join(shown(tmp_path, LIFE, words=("queues", "--json"))))
+    (queue,) = (row for row in rows if (row["kind"], row["number"]) == ("QP", 0x41))
+    assert queue["function"] == "f0"
+    assert queue["states"] == "created, INIT, RTR, ERR, destroyed"
+    assert queue["errors"]["WR_FLUSH_ERR"] == 1
+    rows = json.loads("".join(shown(tmp_path, LIFE, words=("count", "--json"))))
+    assert {row["point"] for row in rows} >= {"cmd", "cqe"}
+    assert sum(row["number"] for row in rows) == len(LIFE)
 
 
 def test_a_function_of_a_lab_is_named_as_trace_show_names_it(tmp_path):

@@ -1,0 +1,17 @@
+"""Numbers on a command line; errors name the type in words."""
+
+from __future__ import annotations
+
+import click
+
+
+class WholeNumber(click.IntRange):
+    """A whole number within limits."""
+
+    name = "whole number"
+
+
+class RealNumber(click.FloatRange):
+    """A number within limits."""
+
+    name = "number"
