@@ -16,6 +16,8 @@ from emu.cli import main as cli
 from emu.cli.commands.setup import doctor
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.numbers import RealNumber, WholeNumber
+from emu.compiled import building
+from emu.compiled.sources import DEVICE
 from emu.guests import GuestPanicError, LabError, cache
 from emu.guests.doctor import Check, State
 from emu.host.user_error import UserError

@@ -19,6 +19,7 @@ from emu.cli.options.net import net_option
 from emu.cli.shared.completion import complete_device
 from emu.cli.shared.files import ExampleFile, NewFile
 from emu.cli.shared.numbers import WholeNumber
+from emu.compiled import building
 from emu.device.function.function import Function
 from emu.guests.machine.routing import address_option, window_option
 from emu.host.listening import OWNER_ONLY
@@ -287,7 +288,7 @@ def serve(
         for device in endpoints:
             click.echo(_attached(transport, device))
         if sys.stdout.isatty() and transport != VHOST_USER:
-            click.echo(f"for example:\n{example(sockets)}", err=True)
+            click.echo(f"for example:\n{example(endpoints)}", err=True)
         click.echo(f"device code: {code_line()}", err=True)
         if code() == PURE and building.start():
             click.echo("compiling the device code in the background, for later runs", err=True)
