@@ -79,7 +79,7 @@ class TestDataSegments:
 
     @staticmethod
     def hca(steps=0):
-        hca = some(budget=Budget(), has_signatures=False)
+        hca = some(budget=Budget(), has_signatures=False, tracer=None)
         hca.budget.charge(steps)
         return hca
 
@@ -248,7 +248,7 @@ class TestKeys:
 class TestReceiver:
     @pytest.mark.parametrize(("rq", "rcq"), [(None, "cq"), ("rq", None), (None, None)])
     def test_a_queue_pair_without_a_receive_queue(self, monkeypatch, rq, rcq):
-        monkeypatch.setattr(receive, "invalid_request", lambda hca, qp, why: why)
+        monkeypatch.setattr(receive, "invalid_request", lambda hca, qp, check, why: why)
         qp = some(st=QpType.RC, srq=None, rq=rq, rcq=rcq, waiting_receive=None)
         assert receive.check_resource(some(), qp, some()) == "no receive queue"
 
@@ -281,7 +281,7 @@ class TestReceiver:
 
     def test_reads_that_are_not_allowed_any_more(self, monkeypatch):
         """A READ's response goes on in later turns; MODIFY_QP may come between them."""
-        monkeypatch.setattr(responder, "invalid_request", lambda hca, qp, why: why)
+        monkeypatch.setattr(responder, "invalid_request", lambda hca, qp, check, why: why)
         refused = responder.execute_read(some(), some(rre=0), some(), 0, 8)
         assert refused == "the queue pair does not allow READs"
         assert duplicates.read_again(some(), some(rre=0, st=QpType.RC), some(), 0, 8) is None
