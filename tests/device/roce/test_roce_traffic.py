@@ -1,6 +1,6 @@
 """Transport services over RoCE v2: in one function, between two, and in frames."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -330,8 +330,7 @@ def test_looped_frames_that_the_line_has_no_room_for(clock):
     clock.budget.steps = clock.budget.limit + 1
     for _ in range(MAX_WAITING):
         arrive(hca, Frame(bytes(60)))
-    (mac, *_) = hca.gids.macs
-    wire: Any = hca.wire
+    (mac, *_), wire = hca.gids.macs, cast(Any, hca.wire)
     wire._deliver(hca, mac + bytes(60))
     assert hca.roce.dropped["queue full"] == 1
 
