@@ -14,8 +14,8 @@ scheme as well; the default is the model's. With ``real_time=1`` time stamps hav
 With ``switch=1`` a physical function with an Ethernet port manages the adapter's embedded switch,
 with ``sfs=N`` also up to N sub-functions.
 
-With ``vfs=N`` a physical function can enable up to N virtual functions by SR-IOV. With an Ethernet
-port it then has the switch.
+With ``vfs=N`` a physical function can enable up to N virtual functions by SR-IOV, which have its
+``pages`` and ``pkeys``. With an Ethernet port it then has the switch.
 
 With ``smfs=0`` only the firmware owns flow tables. The default also lets software own some, on
 models whose real adapters permit it (ConnectX-6 Dx and later): drivers write the entries into the
@@ -292,7 +292,8 @@ def _with_vfs(specs: list[DeviceSpec]) -> list[DeviceSpec]:
         vfs = []
         for number in range(1, spec.model.total_vfs + 1):
             guid = spec.options.guid + number * VF_GUIDS_APART
-            options = HcaOptions(guid, next(free), pkeys=spec.options.pkeys)
+            pages, pkeys = spec.options.boot_pages, spec.options.pkeys
+            options = HcaOptions(guid, next(free), pages, pkeys=pkeys)
             model = virtual_function_of(spec.model)
             vfs.append(DeviceSpec(model, options, segment=spec.segment))
         made.append(replace(spec, vfs=tuple(vfs)))

@@ -100,6 +100,12 @@ def test_more_sub_functions_than_there_can_be():
         parse("connectx6dx,sfs=257")
 
 
+def test_virtual_functions_have_pages_and_partitions_of_their_physical_one():
+    (spec,) = parse_all(["connectx6,vfs=1,pages=3,pkeys=0x8005"])
+    (vf,) = spec.vfs
+    assert (vf.options.boot_pages, vf.options.pkeys) == (3, (0x8005,))
+
+
 def test_virtual_functions_have_addresses_of_their_own():
     first, second, third = parse_all(["connectx6,vfs=2,lid=4", "connectx6dx,vfs=31", "connectx6"])
     assert [vf.model.name for vf in first.vfs] == ["connectx6-vf"] * 2
