@@ -19,10 +19,10 @@ leaves in the device::
 A test fails if the guest's kernel logs a WARNING or worse during it (``--mlx5-fail-on``). The first
 test of a guest includes its boot. The marker ``mlx5_allow("WARNING in mlx5_*")`` allows findings by
 patterns of their titles, or all findings without a pattern. The report of a failed test shows the
-guest's findings and the faults that fired, the last lines of log and trace of the test's body, cut
-at the terminal's width, and the paths of the complete files. ``--mlx5-full`` shows all whole lines
-since the test began. A guest's command ends after ``--mlx5-timeout`` seconds, unless it has its own
-``timeout``.
+guest's findings, the faults that fired, the last lines of log and trace of the test's body, and the
+paths of the complete files. Of the trace, failures are shown before other events. ``--mlx5-full``
+shows all whole lines since the test began. A guest's command ends after ``--mlx5-timeout`` seconds,
+unless it has its own ``timeout``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mlx5-full",
         action="store_true",
         help=f"Reports of failed tests show all logs and traces of the guest, not only the"
-        f" last {MAX_LINES} lines of the test's body, cut at the terminal's width.",
+        f" last {MAX_LINES} lines of the test's body, with failures before other events.",
     )
     group.addoption(
         "--mlx5-timeout", type=_command_seconds, default=COMMAND_SECONDS, metavar="S",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from emu.host.counted import counted
 from emu.server.control.client import Client
 
 if TYPE_CHECKING:
@@ -38,9 +40,26 @@ class Faults(Client):
 
     def note(self) -> None:
         """Add the present rules with their counts to the report of a failed test, fired or not."""
-        self._watched.fired += [
-            f"{rule['name']}: {rule['rule']} {rule['counts']}" for rule in self.rules()
-        ]
+        self._watched.fired += map(_rule_line, self.rules())
+
+
+def _rule_line(rule: Mapping[str, Any]) -> str:
+    """Return a rule of a server's answer in words: point, action, other keys, counts."""
+    about = dict(rule["rule"])
+    what = f"{about.pop('point')} {about.pop('action')}"
+    keys = "".join(f" {name}={_toml(value)}" for name, value in about.items() if name != "name")
+    met, fired = (sum(count[name] for count in rule["counts"]) for name in ("met", "fired"))
+    return (
+        f"{rule['name']}: {what}{keys}: fired {counted(fired, 'time')} at {counted(met, 'event')}"
+    )
+
+
+def _toml(value: object) -> str:
+    """Return a value of a rule as its plan has it."""
+    if isinstance(value, dict):
+        inner = ", ".join(f"{name} = {_toml(one)}" for name, one in value.items())
+        return f"{{{inner}}}"
+    return json.dumps(value)
 
 
 class Leaks:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emu.device.trace.event import TraceEvent
+from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.text import TextForm
 from emu.host.printable import printable
 
@@ -109,16 +110,17 @@ class Watched:
     def sections(self, *, is_full: bool) -> Iterator[tuple[str, str]]:
         """Yield the sections of a report, each a name and a text.
 
-        A short report has the last :data:`MAX_LINES` lines of log and trace since the body began,
-        truncated at the terminal's width. A full report has all since the test began, and the
-        console.
+        A short report has :data:`MAX_LINES` lines of log and trace since the body began: the log's
+        last, folded at the terminal's width, and of the trace failures before other events,
+        truncated. A full report has all since the test began, and the console.
         """
         since = self._test if is_full else self._body
         yield "findings", "\n".join(f"{one.kind}: {one.title}" for one in self.findings())
         if is_full:
             yield "console", self._console()[since.console :]
-        for name, lines in (("dmesg", self._log(since)), ("trace", self._traced(since, is_full))):
-            yield name, "\n".join(lines if is_full else map(_cut, lines[-MAX_LINES:]))
+        log, trace = self._log(since), self._traced(since, is_full)
+        yield "dmesg", "\n".join(log if is_full else map(_folded, log[-MAX_LINES:]))
+        yield "trace", "\n".join(trace if is_full else map(_cut, trace))
         yield "faults", "\n".join(self.fired)
         yield "files", "\n".join(f"{name}: {path}" for name, path in self._paths())
 
@@ -130,7 +132,8 @@ class Watched:
     def _traced(self, since: _Position, is_full: bool) -> list[str]:
         """Return the trace's lines as ``mlx5emu trace show`` prints them; empty without a trace.
 
-        Only its last 1 MiB is read, or 64 MiB if ``is_full``.
+        Only its last 1 MiB is read, or 64 MiB if ``is_full``. Without ``is_full`` at most
+        :data:`MAX_LINES` are returned.
         """
         if self._trace is None:
             return []
@@ -143,7 +146,30 @@ class Watched:
             file.seek(begin)
             if begin > since.trace:
                 file.readline()  # skip a partial line
-            return [form(event) for event in _events(*file)]
+            events = [*_events(*file)]
+            return [form(event) for event in (events if is_full else _chosen(events))]
+
+
+def _chosen(events: Sequence[TraceEvent]) -> list[TraceEvent]:
+    """Return the last :data:`MAX_LINES` events in order; failures go before other events."""
+    by_rank = sorted(range(len(events)), key=lambda number: (_is_failure(events[number]), number))
+    return [events[number] for number in sorted(by_rank[-MAX_LINES:])]
+
+
+def _is_failure(event: TraceEvent) -> bool:
+    """Return whether an event is a failed command, completion or page fault."""
+    fields = event.fields
+    is_error = fields.get("outcome") == "error" or fields.get("syndrome", "OK") != "OK"
+    return event.is_refusal or (event.point in (TracePoint.CQE, TracePoint.FAULT) and is_error)
+
+
+def _folded(line: str) -> str:
+    """Return a line of a log as printed, folded at the terminal's width; without a terminal at 80.
+
+    Its reason is at its end.
+    """
+    width = shutil.get_terminal_size().columns
+    return "\n".join(textwrap.wrap(printable(line), max(width, 20), subsequent_indent="    "))
 
 
 def _cut(line: str) -> str:
