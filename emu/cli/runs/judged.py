@@ -21,10 +21,12 @@ from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.output import forward
 from emu.guests import CommandTimeoutError, Guest, GuestError
 from emu.guests.conformance.results import KSFT_SKIP, Case, Verdict, of_status
+from emu.host.counted import counted
 from emu.host.printable import one_line, printable
 from emu.instruments.outcome import (
     FailOn,
     Finding,
+    driver_lines,
     failures,
     findings,
     growing_kinds,
@@ -44,6 +46,7 @@ _READ_SECONDS = 60.0
 _MAX_KEPT = 8 << 20
 _MAX_SHOWN = 8000
 """Maximum number of characters of the output, and of the log, in a result."""
+_MAX_DRIVER_LINES = 10
 
 
 def judge_options(function: F) -> F:
@@ -157,6 +160,14 @@ class Judged:
             return FOUND
         self._write(case.verdict, case.detail, reported)
         return status
+
+    def tell_driver(self) -> None:
+        """Print the first warnings and errors of the mlx5 drivers in the guest's log."""
+        lines = driver_lines(self._log)
+        for line in lines[:_MAX_DRIVER_LINES]:
+            click.echo(f"mlx5emu: dmesg: {one_line(line)}", err=True)
+        if (more := len(lines) - _MAX_DRIVER_LINES) > 0:
+            click.echo(f"mlx5emu: dmesg: {counted(more, 'more line')} of the driver", err=True)
 
     def _findings(self) -> tuple[Finding, ...]:
         return merged(findings(self._log), self._ends)

@@ -25,6 +25,12 @@ _MAX_LINES = 400_000
 _MAX_LINE_CHARS = 400
 _REPORT_LINES = 120
 _PREFIX = re.compile(r"^(?:<\d{1,3}>)?\[ *\d+\.\d+\](?:\[ *[CT]\d+\])? ?")
+_OF_DRIVER = re.compile(
+    r"(?:<(?P<level>\d{1,3})>)?(?:\[ *\d+\.\d+\])?(?:\[ *[CT]\d+\])? ?"
+    r"(?P<text>(?:mlx5_\w+|infiniband) .*)"
+)
+_WARNING = 4
+"""Level KERN_WARNING; less is more severe."""
 _KASAN_ACCESS = re.compile(r"^(Read|Write|Free) of (?:size|addr)")
 _END = re.compile(r"---\[ end (?:trace|Kernel panic)")
 
@@ -43,6 +49,19 @@ def findings(log: str) -> tuple[Finding, ...]:
         if len(by_title) >= MAX_FINDINGS:
             break
     return tuple(by_title.values())
+
+
+def driver_lines(log: str) -> list[str]:
+    """Return the lines of a log that the mlx5 drivers have logged as warnings or worse.
+
+    ``log`` is that of ``dmesg --raw``, or a console's, whose lines have no level and all count.
+    """
+    lines = (_OF_DRIVER.match(line[:_MAX_LINE_CHARS]) for line in log.splitlines()[-_MAX_LINES:])
+    return [
+        found["text"]
+        for found in lines
+        if found and (found["level"] is None or int(found["level"]) % 8 <= _WARNING)
+    ]
 
 
 def _plain(line: str) -> str:

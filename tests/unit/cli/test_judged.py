@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
+from helpers.instruments.fake_runs import RECORD
 
 from emu.cli import main as cli
 from emu.cli.commands.guests import run
@@ -217,3 +218,24 @@ def test_a_message_has_the_command_as_it_was_typed(guest):
     """And not what puts it into its directory."""
     assert invoke("--share", ".").exit_code == 0
     assert guest.job.name == "true"
+
+
+def test_faults_are_printed_with_the_drivers_answer(guest, tmp_path, monkeypatch):
+    """`run --faults plan.toml -- ./repro`: the faults that fired, then the driver's errors."""
+    plan, guest.record = tmp_path / "plan.toml", tmp_path / "record"
+    plan.write_text('[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "CREATE_CQ"\n')
+    guest.record.write_text(RECORD)
+    monkeypatch.setattr(run, "tell_unfired", lambda _socket: None)
+    refused = "mlx5_core 0000:01:00.0: mlx5_cmd_out_err:815:(pid 208): CREATE_CQ(0x400) failed"
+    guest.log += f"<6>[ 1.0] mlx5_core 0000:01:00.0: firmware version\n<3>[ 1.1] {refused}\n"
+    guest.log += "<28>[ 1.2] infiniband mlx5_0: a warning\n<3>[ 1.3] other: failed\n"
+    guest.log += "<4>[ 2.0] mlx5_core 0000:01:00.0: again\n" * 9
+    words = ["run", "--faults", str(plan), "--", "true"]
+    lines = CliRunner().invoke(cli.main, words).output.splitlines()
+    first = next(number for number, line in enumerate(lines) if "no fault has fired" in line)
+    assert lines[first + 1 : first + 3] == [
+        f"mlx5emu: dmesg: {refused}",
+        "mlx5emu: dmesg: infiniband mlx5_0: a warning",
+    ]
+    assert lines[first + 11 :] == ["mlx5emu: dmesg: 1 more line of the driver"]
+    assert "dmesg:" not in CliRunner().invoke(cli.main, ["run", "true"]).output

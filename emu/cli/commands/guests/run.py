@@ -110,6 +110,7 @@ def run(
     COMMAND means skipped, the same as with kernel selftests.
 
     --faults begins with the boot, or once the driver is up if the plan or --faults-when says so.
+    The faults that fired are printed at the end, and the driver's first warnings and errors.
 
     --dmesg and --ftrace need --trace; its file then has device and kernel events in one time line.
 
@@ -137,6 +138,7 @@ def run(
             with judged.telling(guest):
                 stack.enter_context(guest)
         if options.faults is not None:
+            stack.callback(judged.tell_driver)  # called after the next one
             stack.callback(tell_fired, guest.record)
         stack.enter_context(daemon.open_exec_servers(claim, described(options), {name: guest}))
         with judged.telling(guest), debugger.watching(guest), covered(guest, coverage):
