@@ -229,8 +229,9 @@ class FakeGuest:
     def stop(self):
         self.note("stop")
 
-    def run(self, command, *, timeout):
+    def run(self, command, *, cwd, timeout):
         self.note(command)
+        self.cwd = cwd
         return self
 
     def check(self):
@@ -267,6 +268,13 @@ def test_no_more_guests_boot_at_once_than_there_are_processors(read, fakes):
         *(("begin", 602), ("ready", 601)),
     )
     assert [event for event, _ in FakeGuest.events[-3:]] == ["stop"] * 3
+
+
+def test_commands_begin_in_the_shared_directory(read, fakes):
+    with contextlib.ExitStack() as stack:
+        text = guests(600, 601).replace("600", '600\nshare = "."')
+        started: dict[str, Any] = hosts.start(read(text), stack)
+        assert [guest.cwd for guest in started.values()] == ["/mnt/share", None]
 
 
 def test_one_server_has_all_functions(read, fakes):
