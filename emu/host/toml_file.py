@@ -16,6 +16,8 @@ from emu.toml_lines import Place, TomlLines, syntax_mistake
 
 _MAX_BYTES = 1 << 20
 _MAX_SHOWN = 20
+_MAX_ROUNDS = 3
+"""Checks of a file: as it is, without its mistakes, and with the keys that these need."""
 _NEEDED = {
     **dict.fromkeys(("tuple_type", "list_type"), "a list is needed"),
     **dict.fromkeys(("string_type", "string_sub_type"), "a string is needed"),
@@ -64,18 +66,23 @@ class TomlFile(Generic[M]):
     ) -> M:
         """Return the table's content, without the keys of the mistakes, which are recorded.
 
-        Removes these keys from ``table``. Raises the class's ``error`` if the rest does not fit.
+        Removes these keys from ``table``, and sets required texts that are missing. Raises the
+        class's ``error`` if the rest does not fit.
         """
-        try:
-            return model.model_validate(table)
-        except ValidationError as failure:
-            self.mistakes = [(one["loc"], _said(one, model, tables)) for one in _causes(failure)]
-        for place, _ in self.mistakes:
-            _remove(table, place)
-        try:
-            return model.model_validate(table)
-        except ValidationError:
-            raise self.errors_at(self.mistakes) from None
+        for _ in range(_MAX_ROUNDS):
+            try:
+                return model.model_validate(table)
+            except ValidationError as failure:
+                causes = _causes(failure)
+            self.mistakes = self.mistakes or [
+                (one["loc"], _said(one, model, tables)) for one in causes
+            ]
+            for number, one in enumerate(causes):
+                if one["type"] == "missing":
+                    _fill(table, one["loc"], f"x{number}")
+                else:
+                    _remove(table, one["loc"])
+        raise self.errors_at(self.mistakes)
 
     def _text(self) -> str:
         """Return the file's text, invalid UTF-8 replaced.
@@ -124,6 +131,14 @@ def _remove(table: dict[str, Any], place: Place) -> None:
             break
         inner = inner[part]
     holder.pop(str(key), None)
+
+
+def _fill(table: dict[str, Any], place: Place, text: str) -> None:
+    """Set a missing key, so that the mistakes of other keys are found, too."""
+    inner: Any = table
+    for part in place[:-1]:
+        inner = inner[part]
+    inner[place[-1]] = text
 
 
 def _causes(failure: ValidationError) -> list[Any]:

@@ -196,6 +196,24 @@ cpus = 2
     ], lines
 
 
+@pytest.mark.parametrize("wrong", ['name = "W W"\nrun = "x"', 'name = "w"', "name = 1\nrun = 2"])
+def test_a_wrong_or_missing_text_hides_no_other_mistake(tmp_path, wrong):
+    text = f"""[[device]]
+name = "d"
+devices = ["cx9"]
+[[plan]]
+files = "none.toml"
+[[workload]]
+{wrong}
+"""
+    with pytest.raises(UserError) as caught:
+        read(written(tmp_path, text))
+    said = str(caught.value)
+    for why in (":3: unknown model 'cx9'", ":5: no plan none.toml", ":6: run" if "run" not in wrong
+                else ":7: name"):  # fmt: skip
+        assert why in said, said
+
+
 def test_a_plans_mistake_is_told_with_the_plans_line(tmp_path):
     path = written(tmp_path, '[[workload]]\nname="w"\nrun="x"\n[[plan]]\nfiles="plans/*.toml"\n')
     (tmp_path / "plans" / "late.toml").write_text('[[rule]]\npoint = "cmd"\naction = "fly"\n')
