@@ -35,6 +35,17 @@ def dead_links(page):
             yield link
 
 
+def test_pages_say_how_many_fault_plans_there_are():
+    number = len([*ROOT.glob("examples/faults/*.toml")])
+    said = [
+        (str(page.relative_to(ROOT)), int(found[1]))
+        for page in (ROOT / "README.md", *ROOT.glob("share/guide/*.md"))
+        for found in re.finditer(r"(\d+) (?:fault )?plans\b", page.read_text())
+    ]
+    assert len(said) > 1
+    assert {count for _, count in said} == {number}, said
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     assert not [*dead_links(page)]
