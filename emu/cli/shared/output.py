@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import sys
+import termios
+
+import click
 
 from emu.guests.channel import frames
 from emu.guests.channel.job import GuestJob
@@ -32,6 +36,17 @@ def feed(job: GuestJob) -> None:
         while data := _read():
             job.write(data)
         job.close_input()
+
+
+def tell_unread() -> None:
+    """Print that the command did not get this process's input, if that is a pipe or file with data.
+
+    Print nothing for a terminal, an empty pipe, and closed or unreadable input.
+    """
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        fd = sys.stdin.fileno()
+        if not os.isatty(fd) and any(fcntl.ioctl(fd, termios.FIONREAD, bytes(4))):
+            click.echo("mlx5emu: COMMAND got no standard input: --stdin passes it on", err=True)
 
 
 def _read() -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -239,3 +241,24 @@ def test_faults_are_printed_with_the_drivers_answer(guest, tmp_path, monkeypatch
     ]
     assert lines[first + 11 :] == ["mlx5emu: dmesg: 1 more line of the driver"]
     assert "dmesg:" not in CliRunner().invoke(cli.main, ["run", "true"]).output
+
+
+def test_input_that_is_not_passed_on_is_told(guest, monkeypatch, capfd, tmp_path):
+    """`echo hi | mlx5emu run -- cat`, and the same from a file."""
+    reading, writing = os.pipe()
+    (tmp_path / "some").write_text("hi")
+    with open(reading) as pipe, (tmp_path / "some").open() as file, open(os.devnull) as null:
+        for stdin, is_told in (
+            (pipe, False),  # still empty
+            (null, False),
+            (file, True),
+            (None, False),
+            (pipe, True),
+        ):
+            if is_told:
+                os.write(writing, b"hi\n")
+            monkeypatch.setattr(sys, "stdin", stdin)
+            with pytest.raises(SystemExit):
+                cli.main(["run", "--", "cat"], standalone_mode=False)
+            assert ("--stdin passes it on" in capfd.readouterr().err) == is_told
+    os.close(writing)

@@ -42,7 +42,7 @@ from emu.cli.runs.fired import tell_fired, tell_unfired
 from emu.cli.runs.judged import Judged, judge_options
 from emu.cli.shared.names import new_name
 from emu.cli.shared.numbers import RealNumber
-from emu.cli.shared.output import feed
+from emu.cli.shared.output import feed, tell_unread
 from emu.cli.shared.progress import display
 from emu.guests import Guest
 from emu.guests.named import daemon, running
@@ -152,6 +152,8 @@ def run(
 
             status = judged.run_repeatedly(guest, run_once, repeat, check=check_leaks)
             status = judged.concluded(guest, status)
+            if not stdin:
+                tell_unread()
             if options.faults is not None:
                 tell_unfired(guest.control_socket)
             if status == NOT_FOUND:
