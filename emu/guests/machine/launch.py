@@ -133,6 +133,7 @@ def bare_machine(options: GuestOptions, work: Path) -> Machine:
         network=False,
         trace=None,
         faults=None,
+        faults_when=None,
         record=None,
         dump=None,
         hugepages=0,
