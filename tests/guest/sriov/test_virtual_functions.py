@@ -1,0 +1,184 @@
+"""Virtual functions by SR-IOV: mlx5_core enables, probes and loses them, and they have traffic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.guest.guests import no_complaints, no_complaints_since_boot, reaches, run
+from helpers.guest.virtual_functions import (
+    PF,
+    address,
+    come,
+    disable,
+    enable,
+    in_namespaces,
+    interface,
+    out_of_namespaces,
+    pingpong,
+    rdma,
+)
+
+from emu.guests import GuestOptions
+
+pytestmark = pytest.mark.guest
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "sriov"
+ETHERNET, INFINIBAND = "connectx6dx,vfs=2", "connectx6,vfs=2"
+
+
+@pytest.fixture
+def guest(lab, suite):
+    """A guest with an Ethernet function that can have two VFs, all of them disabled."""
+    guest = lab.get(GuestOptions(suite=suite, devices=(ETHERNET,)))
+    yield guest
+    if guest.is_running:
+        out_of_namespaces(guest)
+        disable(guest)
+
+
+@pytest.fixture
+def infiniband(lab, suite):
+    """The same with InfiniBand."""
+    guest = lab.get(GuestOptions(suite=suite, devices=(INFINIBAND,)))
+    yield guest
+    if guest.is_running:
+        disable(guest)
+
+
+def everybody_reaches(guest, count=2):
+    """The PF reaches each VF, and each VF the next one."""
+    in_namespaces(guest, count)
+    for number in range(count):
+        reaches(guest, f"10.0.0.{number + 1}")
+        other = (number + 1) % count
+        if other != number:
+            run(guest, f"ip netns exec vf{number} ping -c 1 -W 20 10.0.0.{other + 1}")
+
+
+def test_vfs_come_with_interfaces_and_reach_each_other(guest):
+    with no_complaints(guest):
+        enable(guest, 2)
+        everybody_reaches(guest)
+        out_of_namespaces(guest)
+        disable(guest)
+        enable(guest, 1)
+        everybody_reaches(guest, 1)
+
+
+def test_what_lspci_and_sysfs_show(guest):
+    assert "Initial VFs: 2, Total VFs: 2" in run(guest, "lspci -vv -s 01:00.0")
+    enable(guest, 2)
+    shown = run(guest, "lspci -nn -d 15b3:").splitlines()
+    assert [line.split()[0] for line in shown] == ["01:00.0", "01:00.1", "01:00.2"]
+    assert all("[15b3:101e]" in line for line in shown[1:])
+    assert run(guest, f"cat {PF}/sriov_numvfs {PF}/sriov_totalvfs").split() == ["2", "2"]
+    assert run(guest, f"! echo 1 > {PF}/sriov_numvfs; cat {PF}/sriov_numvfs").strip() == "2"
+    for number in range(2):
+        place = f"/sys/bus/pci/devices/{address(number)}"
+        assert run(guest, f"basename $(readlink {place}/physfn)").strip() == "0000:01:00.0"
+    lines = run(guest, f"ip link show {interface(guest)}")
+    assert "vf 0" in lines
+    assert "vf 1" in lines
+
+
+def test_rdma_between_pf_and_vfs(guest):
+    enable(guest, 2)
+    names = [interface(guest, number) for number in (None, 0, 1)]
+    for at, name in enumerate(names):
+        run(guest, f"ip link set {name} up; ip address replace 10.1.{at}.1/24 dev {name}")
+    gid = "-g 1"
+    run(
+        guest,
+        "for device in /sys/class/infiniband/*; do"
+        " until grep -q 'RoCE v2' $device/ports/1/gid_attrs/types/1; do sleep 0.1; done; done",
+    )
+    pingpong(guest, rdma(guest), rdma(guest, 0), gid)
+    pingpong(guest, rdma(guest, 0), rdma(guest, 1), gid)
+
+
+def test_an_flr_of_a_vf_leaves_the_others(guest):
+    """Its driver has no callback for it, and finds the reset by its health poll or begins anew."""
+    enable(guest, 2)
+    everybody_reaches(guest)
+    run(guest, f"echo 1 > {PF}/virtfn0/reset")
+    reaches(guest, "10.0.0.2")
+    out_of_namespaces(guest)
+    for action in ("unbind", "bind"):
+        run(guest, f"echo {address(0)} > /sys/bus/pci/drivers/mlx5_core/{action}")
+    come(guest, 2)
+    everybody_reaches(guest)
+
+
+def test_a_vf_is_unbound_and_bound_again(guest):
+    enable(guest, 2)
+    vf = address(1)
+    for _ in range(3):
+        run(guest, f"echo {vf} > /sys/bus/pci/drivers/mlx5_core/unbind")
+        assert run(guest, f"! ls {PF}/virtfn1/net") == ""
+        run(guest, f"echo {vf} > /sys/bus/pci/drivers/mlx5_core/bind")
+        come(guest, 2)
+    everybody_reaches(guest)
+
+
+def test_an_flr_of_the_pf_and_then_vfs(guest):
+    driver = "/sys/bus/pci/drivers/mlx5_core"
+    run(guest, f"echo 0000:01:00.0 > {driver}/unbind")
+    run(guest, f"echo flr > {PF}/reset_method; echo 1 > {PF}/reset")
+    run(guest, f"echo 0000:01:00.0 > {driver}/bind; until ls {PF}/net/*; do sleep 0.1; done")
+    enable(guest, 2)
+    everybody_reaches(guest)
+
+
+def test_the_pf_is_removed_and_found_again(guest):
+    enable(guest, 2)
+    run(guest, f"echo 1 > {PF}/remove; ! ls /sys/bus/pci/devices/0000:01:00.1")
+    run(guest, f"echo 1 > /sys/bus/pci/rescan; until ls {PF}/net/*; do sleep 0.1; done")
+    enable(guest, 2)
+    everybody_reaches(guest)
+
+
+def test_infiniband_vfs(infiniband):
+    with no_complaints(infiniband):
+        enable(infiniband, 2, interfaces=0)
+        run(infiniband, "until ! ibv_devinfo | grep -q 'PORT_[DI]'; do sleep 0.1; done")
+        pingpong(infiniband, rdma(infiniband), rdma(infiniband, 0))
+        pingpong(infiniband, rdma(infiniband, 0), rdma(infiniband, 1))
+        disable(infiniband)
+        enable(infiniband, 2, interfaces=0)
+
+
+def test_a_cold_boot_a_reboot_and_the_end_of_the_driver(boot):
+    guest = boot(devices=(ETHERNET,), cold=True)
+    enable(guest, 2)
+    everybody_reaches(guest)
+    guest.reboot()
+    assert run(guest, f"cat {PF}/sriov_numvfs").strip() == "0"
+    enable(guest, 2)
+    guest.reboot(hard=True)
+    enable(guest, 2)
+    everybody_reaches(guest)
+    out_of_namespaces(guest)
+    run(guest, "modprobe -r mlx5_ib mlx5_core")
+    assert run(guest, "lspci -d 15b3: | wc -l").strip() == "1"
+    run(guest, f"modprobe mlx5_ib; until ls {PF}/net/*; do sleep 0.1; done")
+    enable(guest, 2)
+    no_complaints_since_boot(guest)
+
+
+def test_the_example(boot):
+    guest = boot(devices=("connectx6dx,vfs=3",), share=EXAMPLES)
+    said = run(guest, "bash /mnt/share/namespaces.sh").splitlines()
+    assert said[-3:] == [
+        "pod0 reaches pod1", "pod1 reaches pod0", "pod0 does not reach pod2",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [7, 15])
+def test_many_vfs(boot, count):
+    guest = boot(devices=(f"connectx6dx,vfs={count}",), memory_mib=4096)
+    enable(guest, count)
+    everybody_reaches(guest, count)
+    out_of_namespaces(guest)
+    disable(guest)
