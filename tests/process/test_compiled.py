@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.compiled.loading import SETTING
+from emu.compiled.loading import NEVER, SETTING
 from emu.compiled.sources import DEVICE
 from emu.version import COMPILED
 
@@ -49,9 +49,11 @@ def test_the_compiler_takes_every_module(tmp_path):
     for name in DEVICE.files():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(DEVICE.root / name, tmp_path / name)
+    environ = {**os.environ, SETTING: NEVER, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", TRANSLATE], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-P", "-c", TRANSLATE],
+        cwd=tmp_path, env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout.splitlines()[-1]) == len(DEVICE.paths()) + 1
 

@@ -27,13 +27,13 @@ def query_cq(hca: Hca, cmd: layout.{given}, out: layout.query_cq_out) -> None:
     """Return the context."""
 '''
 WRONG = {
-    "cmd.cq_ctx": '"CreateCqIn" has no attribute "cq_ctx"',
-    "cmd.cq_context.log_cq_sz": '"Cqc" has no attribute "log_cq_sz"',
-    "ctx.log_cq_sz": '"Cqc" has no attribute "log_cq_sz"',
-    "out.cq = 1": '"CreateCqOut" has no attribute "cq"',
+    "cmd.cq_ctx": '"create_cq_in" has no attribute "cq_ctx"',
+    "cmd.cq_context.log_cq_sz": '"cqc" has no attribute "log_cq_sz"',
+    "ctx.log_cq_sz": '"cqc" has no attribute "log_cq_sz"',
+    "out.cq = 1": '"create_cq_out" has no attribute "cq"',
     "out.cqn = b''": 'variable has type "int"',
     "cmd.pas[0].hi": '"int" has no attribute "hi"',
-    "hca.caps.general.log_max_cqs": '"CmdHcaCap" has no attribute "log_max_cqs"',
+    "hca.caps.general.log_max_cqs": '"cmd_hca_cap" has no attribute "log_max_cqs"',
 }
 
 
@@ -51,18 +51,18 @@ def checked(source: str, where: Path) -> list[str]:
 
 
 def test_names_as_declared_are_accepted(tmp_path):
-    assert not checked(HANDLERS.format(wrong="", given="QueryCqIn"), tmp_path)
+    assert not checked(HANDLERS.format(wrong="", given="query_cq_in"), tmp_path)
 
 
 def test_a_misspelt_field_is_an_error(tmp_path):
     lines = "\n".join(f"    {line}" for line in WRONG)
-    found = checked(HANDLERS.format(wrong=lines, given="QueryCqIn"), tmp_path)
+    found = checked(HANDLERS.format(wrong=lines, given="query_cq_in"), tmp_path)
     missing = [error for error in WRONG.values() if not any(error in line for line in found)]
     assert not missing, "\n".join(found)
     assert len(found) == len(WRONG)
 
 
 def test_a_handler_takes_the_structures_that_it_names(tmp_path):
-    (error,) = checked(HANDLERS.format(wrong="", given="DestroyCqIn"), tmp_path)
+    (error,) = checked(HANDLERS.format(wrong="", given="destroy_cq_in"), tmp_path)
     assert "expected" in error
-    assert "QueryCqIn" in error
+    assert "query_cq_in" in error
