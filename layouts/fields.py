@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import sys
 from array import array as numbers
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, SupportsBytes, TypeVar, overload
 
 import construct as c
-
-from layouts.integer import Getter, Setter, integer
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -22,6 +21,14 @@ if TYPE_CHECKING:
     from layouts.prm import Prm
 
 _WORD_BYTES = 8
+
+Getter = Callable[[Any], Any]
+Setter = Callable[[Any, Any], None]
+
+# By its name: mypyc takes all that it compiles, this module too, for one cycle of imports. Fields
+# would be in the cycle, and get their types too late.
+integer: Callable[[int, int, int], tuple[Getter, Setter]]
+integer = import_module("layouts.integer").integer
 
 ItemT = TypeVar("ItemT")
 PrmT = TypeVar("PrmT", bound="Prm")

@@ -36,12 +36,12 @@ from layouts.fields import (
     View,
     array,
     bits,
+    integer,
     nested,
     octets,
     rsvd,
     tail,
 )
-from layouts.integer import integer
 
 __all__ = ["Field", "Prm", "PrmType", "array", "bits", "nested", "octets", "rsvd", "tail"]
 
