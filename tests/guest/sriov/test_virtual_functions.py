@@ -93,6 +93,8 @@ def test_rdma_between_pf_and_vfs(guest):
         "for device in /sys/class/infiniband/*; do"
         " until grep -q 'RoCE v2' $device/ports/1/gid_attrs/types/1; do sleep 0.1; done; done",
     )
+    # The neighbor of a GID does not answer before its address is known to be unique.
+    run(guest, "while ip -6 address show tentative | grep -q fe80; do sleep 0.1; done")
     pingpong(guest, rdma(guest), rdma(guest, 0), gid)
     pingpong(guest, rdma(guest, 0), rdma(guest, 1), gid)
 
