@@ -96,11 +96,6 @@ def _name(attribute: str) -> str:
     return bare if iskeyword(bare) else attribute
 
 
-def _attribute(name: str) -> str:
-    """Return the name of a field in the class."""
-    return f"{name}_" if iskeyword(name) else name
-
-
 class PrmType(type):
     """Type of structures: what the declaration says, and what makes views.
 
@@ -109,13 +104,19 @@ class PrmType(type):
     of bytes, two fields of one name, and a name that views use.
     """
 
-    _declared: tuple[tuple[str, FieldKind], ...]
-    _fields: tuple[Field, ...]
-    _construct: Any
-    _bit_length: int
+    declared: tuple[tuple[str, FieldKind], ...]
+    """Kinds by attribute, in order; each reserved range has a name of its own."""
+    fields: tuple[Field, ...]
+    """Named fields in order."""
+    construct: Any
+    """Structure in construct, over bits."""
+    bit_length: int
+    """Number of bits of the fixed part."""
+    c_name: str | None
+    """Name of the driver's structure in C; None for one of mlx5_ifc.h."""
+    abstract: bool
+    """Whether the class is the common beginning of structures only."""
     _size: int
-    _c_name: str | None
-    _abstract: bool
 
     @classmethod
     def __prepare__(cls, name: str, bases: tuple[type, ...], /, **_: Any) -> _Body:
@@ -132,57 +133,33 @@ class PrmType(type):
     ) -> PrmType:
         """Return the class, with a property in the place of each kind."""
         own = [(key, value) for key, value in body.items() if isinstance(value, FieldKind)]
-        declared = (*getattr(bases[0], "_declared", ()), *own)
+        declared = (*getattr(bases[0], "declared", ()), *own)
         length = sum(kind.width for _, kind in declared)
         if length % 8:
             raise TypeError(f"{name}: {length} bits are not whole bytes")
         members = {key: value for key, value in body.items() if not isinstance(value, FieldKind)}
         fields = tuple(_placed(declared))
         taken = set(members).union(*(vars(base) for base in bases[0].__mro__[:-1]))
-        for field in fields[len(getattr(bases[0], "_fields", ())) :]:
+        attributes = [key for key, kind in own if not isinstance(kind, Reserved)]
+        for attribute, field in zip(attributes, fields[len(fields) - len(attributes) :]):
             if field.name in taken:
                 raise TypeError(f"{name}: field name {field.name} is taken")
-            taken.add(field.name)
             accessors = property(*field.kind.accessors(field.offset, length))
-            members[field.name] = members[_attribute(field.name)] = accessors
-        members |= {"__slots__": (), "_declared": declared, "_fields": fields}
-        members |= {"_bit_length": length, "_size": length // 8}
-        members |= {"_c_name": c_name, "_abstract": abstract}
-        members["_construct"] = c.Struct(*(_part(key, kind) for key, kind in declared))
+            members[attribute] = members[field.name] = accessors
+        members |= {
+            "__slots__": (), "declared": declared, "fields": fields, "bit_length": length,
+            "_size": length // 8, "c_name": c_name, "abstract": abstract,
+            "construct": c.Struct(*(_part(key, kind) for key, kind in declared)),
+        }  # fmt: skip
         return super().__new__(metacls, name, bases, members)
 
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **_: Any) -> None:
         super().__init__(name, bases, body)
 
     @property
-    def fields(cls) -> tuple[Field, ...]:
-        """Named fields in order."""
-        return cls._fields
-
-    @property
-    def bit_length(cls) -> int:
-        """Number of bits of the fixed part."""
-        return cls._bit_length
-
-    @property
     def size(cls) -> int:
-        """Number of bytes of the fixed part."""
+        """Number of bytes of the fixed part; a structure may have a field of this name."""
         return cls._size
-
-    @property
-    def c_name(cls) -> str | None:
-        """Name of the driver's structure in C; None for one of mlx5_ifc.h."""
-        return cls._c_name
-
-    @property
-    def construct(cls) -> Any:
-        """Structure in construct, over bits."""
-        return cls._construct
-
-    @property
-    def abstract(cls) -> bool:
-        """Whether the class is the common beginning of structures only."""
-        return cls._abstract
 
 
 class Prm(View, metaclass=PrmType, abstract=True):
@@ -199,12 +176,12 @@ class Prm(View, metaclass=PrmType, abstract=True):
         if step := _tail_step(cls):
             # Bit streams of construct must not end inside an item.
             whole = whole[: len(whole) - (len(whole) - cls._size) % step]
-        return c.Bitwise(cls._construct).parse(whole)
+        return c.Bitwise(cls.construct).parse(whole)
 
     @classmethod
     def build(cls, obj: Mapping[str, object]) -> bytes:
         """Encode with construct, reserved bits as 0. Raises KeyError for a missing field."""
-        built: bytes = c.Bitwise(cls._construct).build(obj)
+        built: bytes = c.Bitwise(cls.construct).build(obj)
         return built
 
     @classmethod
@@ -257,7 +234,7 @@ class Prm(View, metaclass=PrmType, abstract=True):
             if one.offset + one.width != other.offset:
                 raise TypeError(f"{cls.__name__}: {other.name} does not follow {one.name}")
         width = sum(field.width for field in fields)
-        return integer(fields[0].offset, width, cls._bit_length)[0]
+        return integer(fields[0].offset, width, cls.bit_length)[0]
 
     @classmethod
     def packer(cls, *names: str, upto: int | None = None) -> struct.Struct:
@@ -272,7 +249,7 @@ class Prm(View, metaclass=PrmType, abstract=True):
     @classmethod
     def _named(cls, names: Iterable[str]) -> list[Field]:
         """Return the fields of these names; raise KeyError for an unknown one."""
-        by_name = {field.name: field for field in cls._fields}
+        by_name = {field.name: field for field in cls.fields}
         return [by_name[name] for name in names]
 
     def __bytes__(self) -> bytes:
@@ -289,7 +266,7 @@ class Prm(View, metaclass=PrmType, abstract=True):
 
     def as_dict(self) -> dict[str, Any]:
         """Return every field by name, nested structures as nested dicts: for traces and tests."""
-        return {field.name: _plain(getattr(self, field.name)) for field in type(self)._fields}
+        return {field.name: _plain(getattr(self, field.name)) for field in type(self).fields}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.as_dict()}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.device.cmdif.registry import Handler, OpenField, command
 from emu.device.engine.eth import ipoib
@@ -44,15 +44,7 @@ if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
 
-    Modify = (
-        layout.rst2init_qp_in
-        | layout.init2init_qp_in
-        | layout.init2rtr_qp_in
-        | layout.rtr2rts_qp_in
-        | layout.rts2rts_qp_in
-        | layout.sqerr2rts_qp_in
-        | layout.sqd2rts_qp_in
-    )
+    Modify = layout.ToNextStateIn | layout.SameStateIn | layout.BackToRtsIn
 
 _EXTENSION_WORDS = Struct(f">{layout.qpc_ext.size // 8}Q")
 RQ_STRIDE_SHIFT = 4
@@ -370,12 +362,12 @@ def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Selection:
     Raises BAD_PARAM_ERR for an unsupported mask bit or an invalid value, BAD_RES_ERR for an unknown
     counter set. Raises BAD_RES_STATE_ERR for a stream that has not failed.
     """
-    high_mask = cmd.opt_param_mask_95_32 if _has_high_mask(cmd) else 0
+    high_mask = cmd.opt_param_mask_95_32 if isinstance(cmd, layout.SameStateIn) else 0
     what = qp_state.selection(op, cmd.opt_param_mask, high_mask)
     attributes.check(hca, op, qp, cmd.qpc, what)
     if "counter_set_id" in what.fields and cmd.qpc.counter_set_id:
         hca.counters.need(cmd.qpc.counter_set_id)
-    if _has_stream(cmd) and high_mask & qp_state.DCI_STREAM_CHANNEL_ID:
+    if isinstance(cmd, layout.rts2rts_qp_in) and high_mask & qp_state.DCI_STREAM_CHANNEL_ID:
         _check_stream(qp, cmd)
     if high_mask & qp_state.MMO and not hca.caps.general.dma_mmo_qp:
         raise CmdError(Status.BAD_PARAM_ERR, "memory-to-memory operations are not supported")
@@ -387,9 +379,9 @@ def _apply_extension(qp: Qp, cmd: Modify) -> None:
 
     Do nothing for a command without that mask.
     """
-    if not _has_high_mask(cmd):
+    if not isinstance(cmd, layout.SameStateIn):
         return
-    ext = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext) if cmd.qpc_ext else bytearray(QPC_EXT))
+    ext = _given_extension(cmd)
     if cmd.opt_param_mask_95_32 & qp_state.DCI_STREAM_CHANNEL_ID and qp.streams is not None:
         qp.streams.failed.discard(ext.dci_stream_channel_id)
     if cmd.opt_param_mask_95_32 & qp_state.MMO:
@@ -403,11 +395,14 @@ def _requested_paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace |
     have one (mlx5dv_modify_qp_sched_elem(3)). Raises BAD_PARAM_ERR where no group is possible,
     BAD_RES_ERR for an unknown group.
     """
-    if not _has_high_mask(cmd) or not cmd.opt_param_mask_95_32 & qp_state.QOS_QUEUE_GROUP_ID:
+    if (
+        not isinstance(cmd, layout.SameStateIn)
+        or not cmd.opt_param_mask_95_32 & qp_state.QOS_QUEUE_GROUP_ID
+    ):
         return None
     if not hca.caps.qos.nic_qp_scheduling or qp.st not in _PACED:
         raise CmdError(Status.BAD_PARAM_ERR, "queue pair cannot be in a queue group", f"{qp!r}")
-    ext = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext) if cmd.qpc_ext else bytearray(QPC_EXT))
+    ext = _given_extension(cmd)
     ids = ext.qos_queue_group_id_requester, ext.qos_queue_group_id_responder
     if ids[1] and qp.st is not QpType.RC:
         raise CmdError(
@@ -418,18 +413,11 @@ def _requested_paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace |
 
 
 _PACED = (QpType.RC, QpType.UC, QpType.UD)
-QPC_EXT = layout.qpc_ext.size
-_WITH_HIGH_MASK = (layout.init2init_qp_in, layout.rts2rts_qp_in)
 
 
-def _has_high_mask(cmd: Modify) -> TypeGuard[layout.init2init_qp_in | layout.rts2rts_qp_in]:
-    """Return whether the command has opt_param_mask_95_32."""
-    return type(cmd) in _WITH_HIGH_MASK
-
-
-def _has_stream(cmd: Modify) -> TypeGuard[layout.rts2rts_qp_in]:
-    """Return whether the command has qpc_data_ext, which names a stream."""
-    return type(cmd) is layout.rts2rts_qp_in
+def _given_extension(cmd: layout.SameStateIn) -> layout.qpc_ext:
+    """Return the command's extension of the context; one of zeros without ``qpc_ext``."""
+    return layout.qpc_ext.view(cmd.qpc_data_ext) if cmd.qpc_ext else layout.qpc_ext.new()
 
 
 def _check_stream(qp: Qp, cmd: layout.rts2rts_qp_in) -> None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from emu.device.objects.object import Object
     from emu.device.objects.table import Numbers
     from emu.device.state.hca import Hca
-    from layouts.prm import Prm
 
 _FIRST_TYPE = 0x1000
 _PROGRESS = Struct(">II")

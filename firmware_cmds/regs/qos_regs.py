@@ -20,7 +20,6 @@ from layouts.regs.port_regs import qcam_reg
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.regs.port_regs import qcam_reg
 
 _REGISTERS = 0
 _BPS = {0: 0, 3: 100_000_000, 4: 1_000_000_000}

@@ -17,7 +17,6 @@ from layouts.regs.roce_accl import roce_accl_reg
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.regs.roce_accl import roce_accl_reg
 
 _NOT_MODELLED = (
     "roce_tx_window_field_select", "roce_slow_restart_field_select",

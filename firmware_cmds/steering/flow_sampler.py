@@ -18,7 +18,6 @@ from layouts.steering.sampler import sampler_obj
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
     from layouts.objects.general_object import create_general_object_in
-    from layouts.steering.sampler import sampler_obj
 
 
 def create(hca: Hca, cmd: create_general_object_in) -> int:

@@ -76,57 +76,48 @@ class query_qp_out(CmdOut):
     _ = rsvd(64); opt_param_mask = bits(32); ece = bits(32); qpc = nested(qpc); _ = rsvd(128)
     pas = tail(bits(64))
 
-class rst2init_qp_in(CmdIn):
+class ToNextStateIn(CmdIn, abstract=True):
+    """A transition along RESET, INIT, RTR and RTS."""
+
     _ = rsvd(8); qpn = bits(24); _ = rsvd(32); opt_param_mask = bits(32); ece = bits(32)
     qpc = nested(qpc); _ = rsvd(128)
 
+class SameStateIn(CmdIn, abstract=True):
+    """A change within INIT or RTS; only these can have an extension of the context."""
+
+    qpc_ext = bits(1); _ = rsvd(7); qpn = bits(24); _ = rsvd(32); opt_param_mask = bits(32)
+    ece = bits(32); qpc = nested(qpc); _ = rsvd(64); opt_param_mask_95_32 = bits(64)
+    qpc_data_ext = octets(_QPC_EXT_BYTES)
+
+class BackToRtsIn(CmdIn, abstract=True):
+    """A transition to RTS from a send queue that has stopped."""
+
+    _ = rsvd(8); qpn = bits(24); _ = rsvd(32); opt_param_mask = bits(32); _ = rsvd(32)
+    qpc = nested(qpc); _ = rsvd(128)
+
+class rst2init_qp_in(ToNextStateIn): pass
 class rst2init_qp_out(CmdOut): _ = rsvd(32); ece = bits(32)
-
-class init2init_qp_in(CmdIn):
-    qpc_ext = bits(1); _ = rsvd(7); qpn = bits(24); _ = rsvd(32); opt_param_mask = bits(32)
-    ece = bits(32); qpc = nested(qpc); _ = rsvd(64); opt_param_mask_95_32 = bits(64)
-    qpc_data_ext = octets(_QPC_EXT_BYTES)
-
+class init2init_qp_in(SameStateIn): pass
 class init2init_qp_out(CmdOut): _ = rsvd(32); ece = bits(32)
-
-class init2rtr_qp_in(CmdIn):
-    _ = rsvd(8); qpn = bits(24); _ = rsvd(32); opt_param_mask = bits(32); ece = bits(32)
-    qpc = nested(qpc); _ = rsvd(128)
-
+class init2rtr_qp_in(ToNextStateIn): pass
 class init2rtr_qp_out(CmdOut): _ = rsvd(32); ece = bits(32)
-
-class rtr2rts_qp_in(CmdIn):
-    _ = rsvd(8); qpn = bits(24); _ = rsvd(32); opt_param_mask = bits(32); ece = bits(32)
-    qpc = nested(qpc); _ = rsvd(128)
-
+class rtr2rts_qp_in(ToNextStateIn): pass
 class rtr2rts_qp_out(CmdOut): _ = rsvd(32); ece = bits(32)
-
-class rts2rts_qp_in(CmdIn):
-    qpc_ext = bits(1); _ = rsvd(7); qpn = bits(24); _ = rsvd(32); opt_param_mask = bits(32)
-    ece = bits(32); qpc = nested(qpc); _ = rsvd(64); opt_param_mask_95_32 = bits(64)
-    qpc_data_ext = octets(_QPC_EXT_BYTES)
-
+class rts2rts_qp_in(SameStateIn): pass
 class rts2rts_qp_out(CmdOut): _ = rsvd(32); ece = bits(32)
-
-class sqerr2rts_qp_in(CmdIn):
-    _ = rsvd(8); qpn = bits(24); _ = rsvd(32); opt_param_mask = bits(32); _ = rsvd(32)
-    qpc = nested(qpc); _ = rsvd(128)
-
+class sqerr2rts_qp_in(BackToRtsIn): pass
 class sqerr2rts_qp_out(CmdOut): _ = rsvd(64)
-
-class sqd2rts_qp_in(CmdIn):
-    _ = rsvd(8); qpn = bits(24); _ = rsvd(32); opt_param_mask = bits(32); _ = rsvd(32)
-    qpc = nested(qpc); _ = rsvd(128)
-
+class sqd2rts_qp_in(BackToRtsIn): pass
 class sqd2rts_qp_out(CmdOut): _ = rsvd(64)
 class qp_2err_in(CmdIn): _ = rsvd(8); qpn = bits(24); _ = rsvd(32)
 class qp_2err_out(CmdOut): _ = rsvd(64)
 class qp_2rst_in(CmdIn): _ = rsvd(8); qpn = bits(24); _ = rsvd(32)
 class qp_2rst_out(CmdOut): _ = rsvd(64)
-class attach_to_mcg_in(CmdIn): _ = rsvd(8); qpn = bits(24); _ = rsvd(32); multicast_gid = octets(16)
-class attach_to_mcg_out(CmdOut): _ = rsvd(64)
 
-class detach_from_mcg_in(CmdIn):
+class McgIn(CmdIn, abstract=True):
     _ = rsvd(8); qpn = bits(24); _ = rsvd(32); multicast_gid = octets(16)
 
+class attach_to_mcg_in(McgIn): pass
+class attach_to_mcg_out(CmdOut): _ = rsvd(64)
+class detach_from_mcg_in(McgIn): pass
 class detach_from_mcg_out(CmdOut): _ = rsvd(64)

@@ -22,7 +22,6 @@ from layouts.regs.reg import access_register_in, access_register_out
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.icmd import operation_tlv
 
 log = logging.getLogger(__name__)
 

@@ -37,7 +37,6 @@ from layouts.rings.eqe import eqe_cmd
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.cmd import cmd_layout
 
 log = logging.getLogger(__name__)
 

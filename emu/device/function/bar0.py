@@ -23,7 +23,6 @@ from layouts.function.iseg import init_seg
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from layouts.function.iseg import init_seg
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.device.ports import Interrupts
 from emu.driver.command.answer import expect
@@ -13,9 +13,6 @@ from emu.driver.command.words import pack64, unpack64
 from emu.driver.world.memory import Memory
 from layouts.enums import EventType, Op
 from layouts.rings.eqe import EQE_BYTES, eqe, eqe_cmd
-
-if TYPE_CHECKING:
-    from layouts.rings.eqe import eqe
 
 _ARM, _UPDATE = 0x40, 0x48
 """Offsets of the doorbells in the UAR page."""

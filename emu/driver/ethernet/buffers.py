@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.region import Region
 from layouts.enums import CqeOpcode
 from layouts.rings.cqe import cqe64
-
-if TYPE_CHECKING:
-    from layouts.rings.cqe import cqe64
 
 
 class Buffers:

@@ -6,7 +6,7 @@ Source: core/en_rx.c: mlx5e_handle_rx_cqe_mpwrq_shampo; core/en/params.c: mlx5e_
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.driver.ethernet.striding_queue import FILLER, StridingQueue
 from emu.driver.verbs.node import Node
@@ -14,9 +14,6 @@ from layouts.enums import CqeOpcode
 from layouts.eth_enums import ShampoAlignment, ShampoMatch
 from layouts.rings.cqe import cqe64
 from layouts.rings.eth_cqe import SHAMPO_AT, SHAMPO_FLUSH, SHAMPO_MATCH, cqe_shampo
-
-if TYPE_CHECKING:
-    from layouts.rings.cqe import cqe64
 
 LOG_RESERVATION_BASE, LOG_HEADER_BASE = 12, 6
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.driver.ethernet.receive_queue import ReceiveQueue
 from emu.driver.verbs.node import Node
@@ -12,9 +12,6 @@ from layouts.enums import CqeOpcode
 from layouts.eth_enums import RqState, WqType
 from layouts.rings.cqe import cqe64
 from layouts.rings.wqe import DATA, NEXT
-
-if TYPE_CHECKING:
-    from layouts.rings.cqe import cqe64
 
 FILLER = 1 << 31
 LOG_COUNT_BASE, LOG_SIZE_BASE = 9, 6

@@ -60,7 +60,7 @@ outer = structure(
 
 def replace(**fields):
     """``outer`` with other constructs under some names."""
-    return structure("outer", *(fields.get(name, (name, kind)) for name, kind in outer._declared))
+    return structure("outer", *(fields.get(name, (name, kind)) for name, kind in outer.declared))
 
 
 def test_equal_structures(blob):

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from emu.device.objects.eth.sq import Sq
     from emu.device.objects.queues.send_queue import Wqe
     from emu.device.state.hca import Hca
-    from layouts.rings.aso_wqe import wqe_aso_ctrl_seg
 
 _CTRL_AT: Final = 16
 _DATA_AT: Final = _CTRL_AT + wqe_aso_ctrl_seg.size

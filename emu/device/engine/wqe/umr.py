@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from emu.device.objects.ledger import Ledger
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
-    from layouts.memory.mkey import mkc
 
 _CTRL_AT: Final = 16
 _MKC_AT: Final = 64

@@ -9,7 +9,7 @@ Source: mlx5_ifc.h: flow_meter_parameters; core/en/tc/meter.c; RFC 2698, RFC 411
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from emu.device.objects.domains import Pd
 from emu.device.objects.eth.reshape import Step
@@ -17,9 +17,6 @@ from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import Object
 from layouts.eth_enums import MeterColor, MeterMode
 from layouts.objects.flow_meter import flow_meter_parameters
-
-if TYPE_CHECKING:
-    from layouts.objects.flow_meter import flow_meter_parameters
 
 LOG_MAX_IN_RANGE: Final = 6
 """log2 of the maximum number of objects that one command makes (log_meter_aso_max_alloc)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.memic import Memic
@@ -27,9 +27,6 @@ from emu.device.objects.object import Object
 from layouts.enums import AccessMode
 from layouts.memory.mkey import mkc
 from layouts.rings.wqe import KLM
-
-if TYPE_CHECKING:
-    from layouts.memory.mkey import mkc
 
 ANY_QPN: Final = 0xFFFFFF
 """The qpn of a key that any queue pair of its protection domain may use."""

@@ -15,7 +15,7 @@ from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.mads import pkey_table, port_info
 
 if TYPE_CHECKING:
-    from layouts.wire.mads import port_info, smp
+    from layouts.wire.mads import smp
 
 PKEYS_OF_A_BLOCK: Final = 32
 ARBITRATION_BLOCKS: Final = (1, 2, 3, 4)

@@ -7,7 +7,7 @@ fabric configures itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from emu.device.port.ib import sma
 from emu.device.port.ib.endport import EndPort, end_port
@@ -27,9 +27,6 @@ from layouts.wire.mads import (
     port_info,
     smp,
 )
-
-if TYPE_CHECKING:
-    from layouts.wire.mads import smp
 
 EXTENDED_SPEEDS: Final = 1 << 31
 """Bit in the modifier of PortInfo: the manager supports extended speeds (14.2.5.6), as this agent

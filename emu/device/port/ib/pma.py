@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from emu.device.port.counts import Traffic
 from emu.device.port.ib.link_errors import (
@@ -34,9 +34,6 @@ from layouts.wire.mads import (
     pma_portcounters,
     pma_portcounters_ext,
 )
-
-if TYPE_CHECKING:
-    from layouts.wire.mads import pma_mad
 
 CLASS_VERSION: Final = 1
 RESP_TIME: Final = 18

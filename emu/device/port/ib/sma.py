@@ -7,7 +7,7 @@ the LID and the other numbers of a port, so no attribute can be set.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from emu.device.port.ib.endport import EndPort, end_port
 from emu.device.port.ib.managed import SL_TO_VL, pkey_block
@@ -25,9 +25,6 @@ from layouts.wire.mads import (
     guid_info,
     smp,
 )
-
-if TYPE_CHECKING:
-    from layouts.wire.mads import smp
 
 CLASS_VERSION: Final = 1
 GUIDS_OF_A_BLOCK: Final = 8

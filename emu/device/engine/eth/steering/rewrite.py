@@ -10,7 +10,7 @@ Sources: PRM "Modify header"; core/en_tc.c: fields, mlx5e_tc_attr_to_reg_mapping
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from emu.device.engine.eth.steering.fields import FIELDS, REGISTERS
 from emu.device.engine.eth.steering.match_field import Part
@@ -22,9 +22,6 @@ from emu.device.port.eth.headers import TCP, UDP, Headers, Marked, parse
 from layouts.enums import Status
 from layouts.eth_enums import FlowTableType, ModifyAction, ModifyField
 from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
-
-if TYPE_CHECKING:
-    from layouts.steering.modify_header import add_action_in, copy_action_in, set_action_in
 
 _HEAD_BYTES: Final = 64
 """Maximum number of bytes matched from the transport header's start on."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
@@ -59,9 +59,6 @@ from layouts.wire.sa import (
     sa_mad,
     service_rec,
 )
-
-if TYPE_CHECKING:
-    from layouts.wire.sa import sa_mad
 
 log = logging.getLogger(__name__)
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from emu.device.port.datagram import GSI_QKEY, Origin
 from emu.device.port.ib.partitions import is_same_partition
 from emu.device.port.ib.port import DEFAULT_PKEY
 from layouts.wire.mads import MAD_BYTES, RESPONSE, MadStatus, Method
 from layouts.wire.sa import SaStatus, sa_mad
-
-if TYPE_CHECKING:
-    from layouts.wire.sa import sa_mad
 
 
 def envelope_fault(data: bytes, origin: Origin) -> str:

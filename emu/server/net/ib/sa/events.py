@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Set
-from typing import TYPE_CHECKING
 
 from emu.device.port.datagram import Destination
 from emu.device.port.ib.port import SM_LID
@@ -26,9 +25,6 @@ from layouts.wire.sa import (
     notice,
     sa_mad,
 )
-
-if TYPE_CHECKING:
-    from layouts.wire.sa import inform_info, inform_info_rec
 
 log = logging.getLogger(__name__)
 

@@ -6,16 +6,12 @@ Source: IBTA volume 1, 15.2.5.17.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from emu.device.port.ib import partitions
 from emu.device.port.ib.endport import EndPort
 from emu.server.net.ib.sa.quantities import QUANTITIES, SHORTEST_LIFE
 from emu.server.net.ib.sa.query import Query, SaError
 from layouts.wire.sa import JoinState, SaStatus, Selector, mcmember_rec
-
-if TYPE_CHECKING:
-    from layouts.wire.sa import mcmember_rec
 
 LINK_LOCAL = 2
 SCOPES = range(1, 15)

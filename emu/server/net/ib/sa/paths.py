@@ -8,16 +8,12 @@ traffic class and flow label of a query.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
 
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.partitions import is_same_partition
 from emu.server.net.ib.sa.quantities import MTU, PACKET_LIFE_TIME, RATE, SHORTEST_LIFE
 from emu.server.net.ib.sa.query import Query, SaError, shared_pkeys
 from layouts.wire.sa import SaStatus, Selector, path_rec
-
-if TYPE_CHECKING:
-    from layouts.wire.sa import path_rec
 
 MAX_PAIRS = 4096
 """Maximum pairs of ports in a query; a query that names one end stays far below."""

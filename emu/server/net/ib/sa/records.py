@@ -6,15 +6,10 @@ Source: IBTA volume 1, 15.2.5.1, 15.2.5.2, 13.4.8.1.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from emu.server.net.ib.sa.query import Query
 from layouts.wire.mads import BASE_VERSION, class_port_info
 from layouts.wire.sa import CLASS_VERSION, SaCap, SaCap2, node_rec, portinfo_rec
-
-if TYPE_CHECKING:
-    from layouts.wire.mads import class_port_info
-    from layouts.wire.sa import node_rec, portinfo_rec
 
 RESP_TIME = 18
 """Code of the response time limit: 4.096 us * 2**18, about a second."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from emu.device.ports import Clock, Timer
 from emu.server.net.ib.sa.worker import Job, Worker
@@ -23,9 +22,6 @@ from layouts.wire.sa import (
     RmppType,
     sa_mad,
 )
-
-if TYPE_CHECKING:
-    from layouts.wire.sa import sa_mad
 
 log = logging.getLogger(__name__)
 

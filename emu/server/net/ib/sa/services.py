@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Set
-from typing import TYPE_CHECKING
 
 from emu.device.port.ib.partitions import is_same_partition
 from emu.device.ports import Clock
 from emu.server.net.ib.sa.query import Query, SaError
 from layouts.wire.sa import SaStatus, service_rec
-
-if TYPE_CHECKING:
-    from layouts.wire.sa import service_rec
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.ib import sma
@@ -21,9 +20,6 @@ from emu.device.port.ib.port import DEFAULT_PKEY, SM_LID
 from emu.server.net.ib.sm.agent import ATTRIBUTES, Ports, SwitchSmpRequest
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import DIRECTION, MAD_BYTES, Method, SmpAttr, smp
-
-if TYPE_CHECKING:
-    from layouts.wire.mads import smp
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from emu.device.port.base import NODE_DESCRIPTION_BYTES
 from emu.device.port.ib.endport import EndPort
@@ -19,9 +19,6 @@ from emu.server.net.ib.subnet.topology import DEFAULT_RATE, NodeLine, SubnetTopo
 from layouts.enums import PhysState, PortState
 from layouts.wire.bth import MULTICAST_LID
 from layouts.wire.mads import NodeType, port_info, switch_info
-
-if TYPE_CHECKING:
-    from layouts.wire.mads import switch_info
 
 PortPosition = tuple[int, int]
 """Number of a node, and number of its port."""

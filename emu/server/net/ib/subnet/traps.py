@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from emu.device.port.ib.sma import CLASS_VERSION
 from emu.device.ports import Clock, Timer
@@ -31,9 +31,6 @@ from layouts.wire.mads import (
     port_notice,
     smp,
 )
-
-if TYPE_CHECKING:
-    from layouts.wire.mads import smp
 
 _REPEAT_NS: Final = 1_000_000_000
 """Interval of repeats for a subnet timeout of 18 (IBTA 13.4.9)."""

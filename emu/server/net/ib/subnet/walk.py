@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from emu.device.port.ib import sma
 from emu.device.ports import Clock
@@ -19,9 +19,6 @@ from emu.server.net.ib.subnet.nodes import NO_PORT, Cables, PortPosition, SimNod
 from emu.server.net.ib.subnet.traps import Traps
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import DIRECTION, Method, smp
-
-if TYPE_CHECKING:
-    from layouts.wire.mads import smp
 
 log = logging.getLogger(__name__)
 
