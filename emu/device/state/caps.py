@@ -320,5 +320,5 @@ def _check_below(chosen: Any, maximum: Any) -> None:
                     "capability set above its maximum",
                     f"{type(chosen).__name__}.{field.name}: {value} > {limit}",
                 )
-        elif hasattr(value, "prm"):
+        elif isinstance(value, Prm):
             _check_below(value, limit)

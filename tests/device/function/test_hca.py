@@ -340,6 +340,16 @@ def test_capability_above_its_maximum(enabled):
     assert general(enabled).log_max_qp == chosen.log_max_qp - 1
 
 
+def test_nested_capability_above_its_maximum(enabled):
+    page = enabled.must(Op.QUERY_HCA_CAP, op_mod=CapType.ODP << 1 | CapMode.MAX).capability
+    chosen = caps.odp_cap.view(bytearray(page))
+    assert not chosen.transport_page_fault_scheme_cap.uc_odp_caps.atomic
+    chosen.transport_page_fault_scheme_cap.uc_odp_caps.atomic = 1
+    op_mod = CapType.ODP << 1
+    answer = enabled.command(Op.SET_HCA_CAP, op_mod=op_mod, capability=bytes(chosen.buf))
+    assert answer.status == Status.BAD_PARAM_ERR
+
+
 def test_capabilities_are_fixed_after_init(driver, refused):
     page = bytes(general(driver).buf)
     refused(Status.BAD_SYS_STATE_ERR, Op.SET_HCA_CAP, op_mod=GENERAL, capability=page)
