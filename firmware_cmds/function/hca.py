@@ -209,9 +209,8 @@ def set_hca_cap(hca: Hca, cmd: caps.set_hca_cap_in, out: caps.set_hca_cap_out) -
     """Set capabilities below their maximum, before INIT_HCA only.
 
     A value that an adapter's manager sets for another function is that function's maximum, also
-    after the function's resets. Refuse
-    an initialized HCA with BAD_SYS_STATE_ERR, an unknown group or a value above the maximum with
-    BAD_PARAM_ERR.
+    after the function's resets. Refuse an initialized HCA with BAD_SYS_STATE_ERR, an unknown group
+    or a value above the maximum with BAD_PARAM_ERR.
     """
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities can only be set before INIT_HCA")

@@ -8,12 +8,11 @@ numbers do not depend on the machine. A change's effect on the length of a path 
 
 from __future__ import annotations
 
-import itertools
 import logging
 import sys
 from collections.abc import Callable
 from functools import partial
-from itertools import groupby
+from itertools import cycle, groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -159,7 +158,7 @@ def create_mkey() -> Once:
 
 def fast_registration() -> Once:
     """Return a fast registration of 16 pages by UMR, from its doorbell to its completion."""
-    pair, variants = Pair(LocalFabric, MKEY_PAGES * PAGE), itertools.cycle(range(256))
+    pair, variants = Pair(LocalFabric, MKEY_PAGES * PAGE), cycle(range(256))
     key = FastRegKey(pair.left, MKEY_PAGES)
 
     def once(measure: Measure) -> None:

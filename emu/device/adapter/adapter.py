@@ -88,7 +88,7 @@ class Vhca(Generic[NodeT]):
         return self.is_manager and self.adapter.has_vport(vport_number)
 
     def forget_manager(self) -> None:
-        """Drop what a manager has set that has been reset, apart from the MAC address."""
+        """Drop the settings made by the manager, which has been reset; the MAC address stays."""
         self.granted.clear()
         self.hca_vport.clear()
         if self.nic_vport is not None:

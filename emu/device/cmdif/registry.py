@@ -26,7 +26,7 @@ OutT = TypeVar("OutT", bound=Prm)
 
 Handler = Callable[[Hca, InT, OutT], Portions[None] | None]
 """``handler(hca, cmd, out)``: views of the input and of the zeroed output, which mypy knows from
-the layouts: ``cmd: layout.CreateCqIn``.
+the layouts: ``cmd: layout.create_cq_in``.
 
 ``hca`` is the function that the command addresses (``emu.device.cmdif.scope``), usually the sender.
 A handler first checks everything and then changes state; it refuses by raising

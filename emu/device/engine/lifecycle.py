@@ -133,19 +133,21 @@ def quiesce(hca: Hca) -> None:
 
     End the function's virtual functions, unless it has failed, its sub-functions and the LAG that
     it is master of. Unset its flow tables as roots of other switches. Cancel page faults, copies
-    and pulses. Drop all ready queues and backlogs. The manager of another function's switch learns
-    that its vPort wants no addresses any more.
+    and pulses. Drop all ready queues and backlogs. An Ethernet function that is not the manager
+    loses the address lists and promiscuous modes of its vPort; the manager gets NIC_VPORT_CHANGE if
+    that is armed.
+
     A function may have 250,000 queues, each with pending callbacks. ``Hca.end_lifetime`` disables
     the callbacks; ``Object.cancel_work`` cancels a few in each round, when the objects are freed.
     """
     hca.adapter.board.end_lag_of(hca.vhca)
-    if not hca.vhca.is_manager and hca.model.port_type is PortType.ETH:
-        vport_change.driver_ended(hca)
     if hca.vhca.is_manager:
         hca.adapter.disarm()  # the ends below write no event into memory that may be unmapped
-    if hca.vhca.is_manager and not hca.has_failed:
-        for vhca in hca.adapter.virtual_functions():
-            disable(vhca)
+        if not hca.has_failed:
+            for vhca in hca.adapter.virtual_functions():
+                disable(vhca)
+    elif hca.model.port_type is PortType.ETH:
+        vport_change.driver_ended(hca)
     if hca.eswitch is not None:
         sharing.detach_slaves(hca)
     if hca.sub_functions is not None:

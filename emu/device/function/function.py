@@ -24,7 +24,7 @@ from emu.device.function.crspace import CrSpace
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
 from emu.device.function.sub_functions import SubFunctionSlots, bar2_size
 from emu.device.function.tracer import ContainedTracer, Tracer
-from emu.device.function.virtual_functions import SriovState, VirtualFunctions, sriov_layout
+from emu.device.function.virtual_functions import VirtualFunctions, sriov_layout
 from emu.device.objects.deferred_free import DeferredFree
 from emu.device.pci import ConfigSpace
 from emu.device.port.eth.wire import EthWire, NoWire
@@ -125,8 +125,9 @@ class Function:
             sriov=sriov_layout(model),
             is_sriov_vf=pf is not None,
         )
-        self._sriov = SriovState() if pf is not None else None
-        """State of a virtual function that SR-IOV enables; None for other functions."""
+        self._is_sriov_vf = pf is not None
+        self._has_vf_memory = False
+        """Whether the SR-IOV capability of the physical function decodes the BAR."""
         self._decoded = self._decoded2 = 0
         """Decoded bytes of BAR 0 and BAR 2; 0 while Memory Space Enable is off."""
         self._mastering: bool | None = None
@@ -197,11 +198,13 @@ class Function:
         While it does not, the decoded size is 0, all DMA raises DmaError, and interrupts are
         latched. Individual accesses therefore need no check.
         """
-        config, sriov = self.config, self._sriov
-        has_memory = config.memory_enabled if sriov is None else sriov.has_memory and config.in_d0
+        config = self.config
+        has_memory, mastering = config.memory_enabled, config.bus_master_enabled
+        if self._is_sriov_vf:
+            has_memory = self._has_vf_memory and config.in_d0
+            mastering = mastering and self.vhca.vf_enabled
         self._decoded = self.model.bar0_size if has_memory else 0
         self._decoded2 = self._bar2_size if has_memory else 0
-        mastering = config.bus_master_enabled and (sriov is None or sriov.is_enabled)
         if mastering != self._mastering:
             self._mastering = mastering
             self.memory.permit(mastering)
@@ -341,11 +344,11 @@ class Function:
 
         A function that leaves the bus is reset. An unexpected exception fails it.
         """
-        sriov = self._sriov
-        assert sriov is not None
-        leaves = sriov.is_enabled and not is_enabled
-        sriov.is_enabled, sriov.has_memory = is_enabled, is_enabled and has_memory
-        self.vhca.vf_enabled = is_enabled
+        vhca, has_memory = self.vhca, is_enabled and has_memory
+        if (is_enabled, has_memory) == (vhca.vf_enabled, self._has_vf_memory):
+            return
+        leaves = vhca.vf_enabled and not is_enabled
+        vhca.vf_enabled, self._has_vf_memory = is_enabled, has_memory
         try:
             if leaves:
                 log.info("%s: virtual function disabled", self.model.name)

@@ -9,38 +9,23 @@ Source: PCI Express Base 5.0, 9.2.1 and 9.3.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from emu.device.models.virtual_functions import virtual_function_of
 from emu.device.pci import ConfigSpace, SriovLayout
 
 if TYPE_CHECKING:
+    from emu.device.function.function import Function
     from emu.device.models import Model
-
-
-class VirtualFunction(Protocol):
-    """A virtual function, as its physical function sees it."""
-
-    def show_on_bus(self, is_enabled: bool, has_memory: bool) -> None:
-        """Put the function on the bus or take it off, and decode its BAR with ``has_memory``."""
-
-
-class SriovState:
-    """The state of a virtual function on the bus, by the capability of its physical function."""
-
-    def __init__(self) -> None:
-        self.is_enabled = False
-        self.has_memory = False
-        """Whether its BAR is decoded."""
 
 
 class VirtualFunctions:
     """The VFs of one physical function, in the order of their routing IDs."""
 
     def __init__(self) -> None:
-        self._functions: list[VirtualFunction] = []
+        self._functions: list[Function] = []
 
-    def add(self, function: VirtualFunction) -> None:
+    def add(self, function: Function) -> None:
         """Add the next VF, off the bus."""
         self._functions.append(function)
 

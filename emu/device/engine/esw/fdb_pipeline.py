@@ -2,9 +2,9 @@
 
 The ingress ACL belongs to the sending vPort, the egress ACL to a receiving one. A packet that
 misses in an ACL passes unchanged. A packet of a vPort that misses in the FDB leaves by the uplink;
-one of the uplink goes to the manager (Linux 81848731ff40). Registers C stay with
-the packet: later tables match what earlier entries have written. ``EswVport.reg_c_id`` selects the
-registers that the receiving vPort's own tables see.
+one of the uplink goes to the manager (Linux 81848731ff40). Registers C stay with the packet: later
+tables match what earlier entries have written. ``EswVport.reg_c_id`` selects the registers that the
+receiving vPort's own tables see.
 
 Switches of a board can share an FDB, so an entry may lead to a vPort of another switch. The ACLs
 are always those of the vPort's own switch. An egress ACL may forward a packet to another vPort,

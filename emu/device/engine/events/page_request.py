@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def request(hca: Hca, count: int) -> bool:
     """Request ``count`` pages for a function, or the return of its pages if negative.
 
-    Return False without an event queue for the event, and if the function that has it has failed.
+    Return False if the driver that gives the pages cannot be asked: its function has failed, or has
+    no event queue for PAGE_REQUEST.
     """
     is_virtual = hca.vhca.is_virtual
     function_id = hca.vhca.vport_number if is_virtual else 0

@@ -103,7 +103,7 @@ class NicVport:
         self.promisc_uc = self.promisc_mc = self.promisc_all = False
 
     def forget_manager(self) -> None:
-        """Drop what a manager has set that has been reset, apart from the MAC address."""
+        """Drop the settings made by the manager, which has been reset; the MAC address stays."""
         self.switch_state, self.armed, self.node_guid = _AUTO, 0, 0
 
     def __post_init__(self) -> None:
