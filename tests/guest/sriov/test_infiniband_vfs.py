@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from helpers.guest.guests import FEW_KEYS, no_complaints, run
-from helpers.guest.managed_vfs import PF, bind, enable
+from helpers.guest.managed_vfs import bind
+from helpers.guest.virtual_functions import enable, rdma
 
 from emu.guests import GuestOptions
 
@@ -21,7 +22,7 @@ def guest(lab, suite):
     )
     guest = lab.get(options)
     run(guest, "modprobe ib_ipoib; until ip link show ib0; do sleep 0.1; done")
-    enable(guest, 2)
+    enable(guest, 2, interfaces=0)
     yield guest
     if guest.is_running:
         enable(guest, 0)
@@ -31,15 +32,6 @@ def guest(lab, suite):
 def quiet(guest):
     with no_complaints(guest):
         yield
-
-
-def rdma(guest, number):
-    """The RDMA device of a virtual function."""
-    return run(
-        guest,
-        f"until ls {PF}/virtfn{number}/infiniband; do sleep 0.1; done >/dev/null 2>&1; "
-        f"ls {PF}/virtfn{number}/infiniband",
-    ).strip()
 
 
 def sysfs(guest, device, name):

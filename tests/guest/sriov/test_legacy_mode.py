@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from helpers.guest.guests import FEW_KEYS, no_complaints, run
-from helpers.guest.managed_vfs import HERE, PEER, SAYS, Vf, enable, reaches, told
-
-from emu.guests import GuestOptions
+from helpers.guest.guests import no_complaints, run
+from helpers.guest.managed_vfs import HERE, PEER, SAYS, Vf, reaches, told, with_peer
+from helpers.guest.virtual_functions import enable
 
 pytestmark = pytest.mark.guest
 
@@ -16,25 +15,14 @@ VLAN_PEER = "10.5.7.200"
 @pytest.fixture(scope="module")
 def guest(lab, suite):
     """Its first function has virtual ones; the second one, in a namespace, is behind the cable."""
-    options = GuestOptions(
-        suite=suite, devices=("connectx6dx,vfs=2", "connectx6dx"), memory_mib=2048,
-        kernel_arguments=FEW_KEYS,
-    )  # fmt: skip
-    guest = lab.get(options)
-    run(
-        guest,
-        f"""
-ip netns add peer; ip link set eth1 netns peer; ip -n peer link set lo up
-ip -n peer address add {PEER}/24 dev eth1; ip -n peer link set eth1 up
+    with with_peer(lab, suite) as guest:
+        run(
+            guest,
+            f"""
 ip -n peer link add link eth1 name vlan5 type vlan id 5
-ip -n peer address add {VLAN_PEER}/24 dev vlan5; ip -n peer link set vlan5 up
-ip address add {HERE}/24 dev eth0; ip link set eth0 up""",
-    )
-    enable(guest, 2)
-    yield guest
-    if guest.is_running:
-        enable(guest, 0)
-        run(guest, f"ip netns del peer; ip address del {HERE}/24 dev eth0")
+ip -n peer address add {VLAN_PEER}/24 dev vlan5; ip -n peer link set vlan5 up""",
+        )
+        yield guest
 
 
 @pytest.fixture(autouse=True)

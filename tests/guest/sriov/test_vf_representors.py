@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from helpers.guest.guests import FEW_KEYS, no_complaints, run
-from helpers.guest.managed_vfs import DEV, HERE, PEER, PF, SAYS, Vf, bind, enable
-
-from emu.guests import GuestOptions
+from helpers.guest.guests import no_complaints, run
+from helpers.guest.managed_vfs import DEV, HERE, PEER, SAYS, Vf, bind, with_peer
+from helpers.guest.virtual_functions import interface
 
 pytestmark = pytest.mark.guest
 
@@ -28,22 +27,8 @@ def ports(guest):
 @pytest.fixture(scope="module")
 def guest(lab, suite):
     """Its first function has two virtual ones; the second one is behind the cable."""
-    options = GuestOptions(
-        suite=suite, devices=("connectx6dx,vfs=2", "connectx6dx"), memory_mib=2048,
-        kernel_arguments=FEW_KEYS,
-    )  # fmt: skip
-    guest = lab.get(options)
-    run(
-        guest,
-        f"""
-ip netns add peer; ip link set eth1 netns peer; ip -n peer link set lo up
-ip -n peer address add {PEER}/24 dev eth1; ip -n peer link set eth1 up""",
-    )
-    enable(guest, 2)
-    yield guest
-    if guest.is_running:
-        enable(guest, 0)
-        run(guest, "ip netns del peer")
+    with with_peer(lab, suite) as guest:
+        yield guest
 
 
 @pytest.fixture(autouse=True)
@@ -101,8 +86,7 @@ def test_function_of_a_port(guest, switched, suite):
     told = ports(guest)[port]["function"]
     assert (told["hw_addr"], told["roce"]) == (MAC, "disable")
     bind(guest, 0)
-    run(guest, f"until ls {PF}/virtfn0/net; do sleep 0.1; done")
-    name = run(guest, f"ls {PF}/virtfn0/net").strip()
+    name = interface(guest, 0)
     assert MAC in run(guest, f"ip link show {name}")
     run(guest, f"devlink port function rate set {port} tx_max 100mbit")
     assert "tx_max 100Mbit" in run(guest, f"devlink port function rate show {port}")
@@ -110,12 +94,7 @@ def test_function_of_a_port(guest, switched, suite):
     bind(guest, 0, "unbind")
     run(guest, f"devlink port function set {port} hw_addr {one.mac} roce enable")
     bind(guest, 0)
-    run(guest, f"until ls {PF}/virtfn0/net; do sleep 0.1; done")
-    one.name = run(guest, f"ls {PF}/virtfn0/net").strip()
-    run(guest, f"ip link set {one.name} netns {one.space}")
-    run(guest, f"ip -n {one.space} address add {one.address}/24 dev {one.name}")
-    run(guest, f"ip -n {one.space} link set {one.name} up")
-    one.wait_for("LOWER_UP")
+    one.take()
     assert one.reaches(switched[1].address, times=10)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 
-from helpers.guest.guests import run
+from emu.guests import GuestOptions
+from helpers.guest.guests import FEW_KEYS, prepared, run, two_namespaces
+from helpers.guest.virtual_functions import PF, enable, interface
 
-PF = "/sys/bus/pci/devices/0000:01:00.0"
 DEV = "pci/0000:01:00.0"
 HERE, PEER = "10.0.7.100", "10.0.7.200"
 """Addresses of the physical function, and of what is behind its cable."""
@@ -17,8 +19,17 @@ SAYS = re.compile(
 """Lines of the driver about its tables, and about offloads that switchdev mode lacks."""
 
 
-def enable(guest, number):
-    run(guest, f"echo {number} > {PF}/sriov_numvfs")
+@contextmanager
+def with_peer(lab, suite):
+    """A guest whose first function has two VFs; the second, in a namespace, is behind its cable."""
+    options = GuestOptions(
+        suite=suite, devices=("connectx6dx,vfs=2", "connectx6dx"), memory_mib=2048,
+        kernel_arguments=FEW_KEYS,
+    )  # fmt: skip
+    down = f"echo 0 > {PF}/sriov_numvfs; ip netns del peer; ip address flush dev eth0"
+    with prepared(lab, options, two_namespaces("eth0", "eth1", HERE, PEER), down) as guest:
+        enable(guest, 2)
+        yield guest
 
 
 def bind(guest, number, to="bind"):
@@ -50,15 +61,19 @@ class Vf:
 
     def start(self):
         """Give it an address and its driver, and put its interface into the namespace."""
+        run(self.guest, f"ip link set eth0 vf {self.number} mac {self.mac}")
+        run(self.guest, f"ip netns add {self.space}; ip -n {self.space} link set lo up")
+        bind(self.guest, self.number, "unbind")
+        bind(self.guest, self.number)
+        return self.take()
+
+    def take(self):
+        """Put its interface, once there, into the namespace, with its address."""
         guest, space = self.guest, self.space
-        run(guest, f"ip link set eth0 vf {self.number} mac {self.mac}")
-        bind(guest, self.number, "unbind")
-        bind(guest, self.number)
-        run(guest, f"until ls {PF}/virtfn{self.number}/net; do sleep 0.1; done")
-        self.name = run(guest, f"ls {PF}/virtfn{self.number}/net").strip()
-        run(guest, f"ip netns add {space}; ip link set {self.name} netns {space}")
+        self.name = interface(guest, self.number)
+        run(guest, f"ip link set {self.name} netns {space}")
         run(guest, f"ip -n {space} address add {self.address}/24 dev {self.name}")
-        run(guest, f"ip -n {space} link set lo up; ip -n {space} link set {self.name} up")
+        run(guest, f"ip -n {space} link set {self.name} up")
         self.wait_for("LOWER_UP")
         return self
 

@@ -33,13 +33,19 @@ def disable(guest):
 
 
 def interface(guest, number=None):
-    """The interface of the PF, or of a VF from 0 on."""
-    return run(guest, f"ls {_place(number)}/net").strip()
+    """The interface of the PF, or of a VF from 0 on, once it is there."""
+    return _device(guest, number, "net")
 
 
 def rdma(guest, number=None):
-    """The RDMA device of the PF, or of a VF from 0 on."""
-    return run(guest, f"ls {_place(number)}/infiniband").strip()
+    """The RDMA device of the PF, or of a VF from 0 on, once it is there."""
+    return _device(guest, number, "infiniband")
+
+
+def _device(guest, number, kind):
+    place = f"{_place(number)}/{kind}"
+    waiting = f"until ls {place}/*; do sleep 0.1; done >/dev/null 2>&1"
+    return run(guest, f"{waiting}; ls {place}").strip()
 
 
 def address(number):
