@@ -147,11 +147,10 @@ def _library_of(sources: Sources) -> ModuleType | None:
 
 
 def _is_used() -> bool:
-    """Return whether the cache has a folder for compiled code."""
-    try:
-        return (cache_root() / FOLDER).is_dir()
-    except RuntimeError:  # no home directory
-        return False
+    """Return whether the cache has any compiled code."""
+    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: no home directory
+        return any((cache_root() / FOLDER).glob("*/*.so"))
+    return False
 
 
 def _opened(path: Path, sources: Sources) -> ModuleType:

@@ -13,7 +13,7 @@ from emu.cli.options.groups import grouped_option
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.completion import Complete, complete_device, complete_kernel
 from emu.cli.shared.files import ExampleFile, Existing, NewFile
-from emu.cli.shared.numbers import RealNumber, WholeNumber
+from emu.cli.shared.numbers import SECONDS, WholeNumber
 from emu.guests.options import Option
 from emu.guests.options.kinds import (
     Choice,
@@ -64,7 +64,7 @@ def click_type(kind: OptionKind) -> Any:
     if isinstance(kind, Whole):
         return WholeNumber(kind.least, kind.most)
     if isinstance(kind, Seconds):
-        return RealNumber(0, min_open=True)
+        return SECONDS
     if isinstance(kind, Share):
         return _Shared()
     if isinstance(kind, Directory):

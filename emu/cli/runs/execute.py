@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from emu.cli.shared.names import complete_guest
-from emu.cli.shared.numbers import RealNumber
+from emu.cli.shared.numbers import SECONDS
 from emu.cli.shared.output import feed, forward
 from emu.cli.shared.words import command_words
 from emu.guests.named.attach import at_command
@@ -37,7 +37,7 @@ def command_options(function: F) -> F:
         click.argument("name", shell_complete=complete_guest),
         click.option(
             "--timeout",
-            type=RealNumber(min=0, min_open=True),
+            type=SECONDS,
             metavar="S",
             help="End COMMAND after S seconds.",
         ),

@@ -15,3 +15,7 @@ class RealNumber(click.FloatRange):
     """A number within limits."""
 
     name = "number"
+
+
+SECONDS = RealNumber(min=0, min_open=True)
+"""A time that is not 0."""

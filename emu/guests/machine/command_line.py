@@ -13,13 +13,7 @@ from pathlib import Path
 from emu.guests.architecture import NATIVE, Architecture
 from emu.guests.inside.runner import PORT_NAME
 from emu.guests.machine.qemu import Qemu
-from emu.guests.machine.routing import address_option, window_option
-
-REPLY_TIMEOUT_MS = 60_000
-"""Milliseconds that QEMU waits for the server.
-
-A later reply breaks the connection for good, so this is much longer than the default of 5 s.
-"""
+from emu.guests.machine.routing import address_option, function_options, root_port
 
 KERNEL_ARGUMENTS = (
     # A panic resets the machine, which ends QEMU; an oops counts as a panic.
@@ -206,30 +200,17 @@ def _functions(machine: Machine) -> list[str]:
     for number, socket in enumerate(machine.functions):
         port, name = f"port{number}", f"function{number}"
         vfs = machine.vfs[number] if machine.vfs else ()
-        device = _function(name, socket)
+        device = function_options(socket) | {"id": name}
         if machine.arch.has_root_ports:
             device["bus"] = port
-            # Numbered from 1: slot 0 of a chassis is not valid for a port that can hot-plug.
-            slot = number + 1
-            root_port = f"pcie-root-port,id={port},chassis={slot},slot={slot}"
-            words += ["-device", root_port + window_option(len(vfs))]
+            words += ["-device", root_port(port, number + 1, len(vfs))]
         if vfs:
             device |= address_option(0)
         words += ["-device", json.dumps(device)]
         for at, vf in enumerate(vfs):
-            device = _function(f"{name}vf{at}", vf) | {"bus": port} | address_option(at + 1)
-            words += ["-device", json.dumps(device)]
+            place = {"id": f"{name}vf{at}", "bus": port} | address_option(at + 1)
+            words += ["-device", json.dumps(function_options(vf) | place)]
     return words
-
-
-def _function(name: str, socket: Path) -> dict[str, object]:
-    """Return the options of a device that QEMU reaches on ``socket``."""
-    return {
-        "driver": "vfio-user-pci",
-        "id": name,
-        "socket": {"type": "unix", "path": str(socket)},
-        "x-msg-timeout": REPLY_TIMEOUT_MS,
-    }
 
 
 def _quoted(path: Path) -> str:

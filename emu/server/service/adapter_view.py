@@ -21,11 +21,8 @@ def virtual(functions: Sequence[Function], index: int) -> dict[str, Any]:
     vhca = functions[index].vhca
     if not vhca.is_virtual:
         return {}
-    physical = next(
-        at
-        for at, one in enumerate(functions)
-        if one.adapter is vhca.adapter and one.vhca.is_manager
-    )
+    manager = vhca.adapter.manager
+    physical = next(at for at, one in enumerate(functions) if one.vhca is manager)
     number = vhca.vport_number - 1
     return {"vf": {"function": physical, "number": number, "enabled": vhca.vf_enabled}}
 

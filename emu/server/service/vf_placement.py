@@ -102,7 +102,7 @@ class VfPlacement:
             self._bus = self._found = None
             self._search = [*range(len(ECAM_BASES))]
         if self._search:
-            self._send(_knocks(self._search[0]), self._searched)
+            self._send(_bus_reads(self._search[0]), self._searched)
         elif self._must_place and self._bus is not None and self._config.vf_bar:
             self._must_place = False
             self._send(self._writes(self._bus), self._placed)
@@ -172,7 +172,7 @@ class VfPlacement:
             logger.warning("%s: the virtual functions have no place: %s", self._name, why)
 
 
-def _knocks(number: int) -> list[Request]:
+def _bus_reads(number: int) -> list[Request]:
     """Return the reads of one byte on each bus, for the base of this number."""
     last = CONFIG_SPACE_SIZE - _BUSES * (number + 1)
     return [

@@ -197,18 +197,17 @@ class VfioSession:
         error reply to a refused VERSION. Raises it also for a reply to no request of ours.
         """
         msg_id, cmd, size, flags, _ = HEADER.unpack_from(self._buffer, head)
-        if flags & _TYPE == _REPLY and HEADER.size <= size <= MAX_MSG_SIZE:
-            if end > self._filled:
-                return False
-            _close_all(self._fds.pop(head, []))
-            self._own.replied(msg_id, cmd, flags)
-            return True
-        if flags & ~_NO_REPLY or not HEADER.size <= size <= MAX_MSG_SIZE:
+        is_reply = flags & _TYPE == _REPLY
+        if (flags & ~_NO_REPLY and not is_reply) or not HEADER.size <= size <= MAX_MSG_SIZE:
             raise VfioProtocolError(f"a header that is no request's: size {size}, flags {flags:#x}")
         if end > self._filled:
             return False
-        payload = bytes(self._space[head + HEADER.size : end])
         fds = self._fds.pop(head, [])
+        if is_reply:
+            _close_all(fds)
+            self._own.replied(msg_id, cmd, flags)
+            return True
+        payload = bytes(self._space[head + HEADER.size : end])
         try:
             reply = self._answer(cmd, payload, fds)
         except VfioRequestError as error:

@@ -69,7 +69,9 @@ def test_an_intact_file_that_is_no_library_is_reported_once(tiny, caplog):
 
 
 def test_sources_that_cannot_be_read_are_reported(tiny, caplog):
-    cache.subdir("compiled")
+    folder = cache.subdir("compiled") / "other"
+    folder.mkdir()
+    (folder / "other.so").touch()
     (tiny.root / "tiny" / "plain.py").unlink()
     (tiny.root / "tiny" / "plain.py").symlink_to("nowhere")
     loading.install(tiny)

@@ -21,7 +21,7 @@ from emu.cli.shared.files import ExampleFile, NewFile
 from emu.cli.shared.numbers import WholeNumber
 from emu.compiled import building
 from emu.device.function.function import Function
-from emu.guests.machine.routing import address_option, window_option
+from emu.guests.machine.routing import address_option, function_options, root_port
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
 from emu.host.user_error import UserError
@@ -48,7 +48,6 @@ from emu.server.vfio.base import TransportError
 from emu.server.vfio.kinds import DEFAULT_KIND
 from emu.version import PURE, code, code_line
 
-REPLY_TIMEOUT_MS = 60_000
 _MEMORY = "2G"
 
 
@@ -349,18 +348,14 @@ def example(devices: Sequence[ServedDevice]) -> str:
     for number, device in enumerate(devices):
         port = f"port{(number if device.pf is None else device.pf) + 1}"
         if device.pf is None:
-            root_port = f"pcie-root-port,id={port},chassis={number + 1},slot={number + 1}"
-            ports.append(f"-device {root_port}{window_option(len(device.spec.vfs))}")
+            ports.append(f"-device {root_port(port, number + 1, len(device.spec.vfs))}")
         ports.append(f"-device '{_qemu_option(device, port)}'")
     return " ".join([program, "-machine q35,memory-backend=ram", memory, *ports, "..."])
 
 
 def _qemu_option(device: ServedDevice, bus: str = "") -> str:
     """Return the options of QEMU's device; the address only where virtual functions need it."""
-    socket = {"type": "unix", "path": str(device.socket.absolute())}
-    option: dict[str, object] = {
-        "driver": "vfio-user-pci", "socket": socket, "x-msg-timeout": REPLY_TIMEOUT_MS,
-    }  # fmt: skip
+    option = function_options(device.socket.absolute())
     if bus:
         option["bus"] = bus
     if device.pf is not None or device.spec.vfs:

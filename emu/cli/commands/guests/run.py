@@ -41,7 +41,7 @@ from emu.cli.options.results import results_options
 from emu.cli.runs.fired import tell_fired, tell_unfired
 from emu.cli.runs.judged import Judged, judge_options
 from emu.cli.shared.names import new_name
-from emu.cli.shared.numbers import RealNumber
+from emu.cli.shared.numbers import SECONDS
 from emu.cli.shared.output import feed, tell_unread
 from emu.cli.shared.progress import display
 from emu.guests import Guest
@@ -65,7 +65,7 @@ from emu.instruments.outcome.objects import MIN_REPETITIONS
 @grouped_option(
     COMMAND,
     "--timeout",
-    type=RealNumber(min=0, min_open=True),
+    type=SECONDS,
     metavar="S",
     help="End a command that runs longer.",
 )

@@ -14,6 +14,7 @@ from emu.cli.shared.control import console
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.tables import Rows
 from emu.compiled import building
+from emu.compiled.loading import FOLDER
 from emu.compiled.sources import DEVICE
 from emu.guests import cache
 from emu.guests.architecture import ARCHITECTURES, NATIVE
@@ -143,12 +144,12 @@ def clean(suites: tuple[str, ...], old: bool, kernels: bool, everything: bool) -
         raise click.UsageError("--kernels removes no images: drop --suite and --old")
     with working("removing"):
         freed = 0 if kernels else _remove_images(suites, old)
-        if not (kernels or suites):
+        if not (kernels or suites or everything):
             freed += building.remove(kept=0, current=DEVICE.key())
         if kernels or everything:
             freed += _remove_directories("kernels", "headers")
         if everything:
-            freed += _remove_directories("compiled", "images", "qemu", "plugins", "runs")
+            freed += _remove_directories(FOLDER, "images", "qemu", "plugins", "runs")
             accel.forget()
     click.echo(f"{decimal(freed)} freed")
 

@@ -217,11 +217,9 @@ class Hub:
 
     def _is_taken(self, port: EndPort) -> bool:
         """Return whether a function or a port with another LID has the port's GUID."""
-        return any(
-            one.guid == port.port_guid and one.lid != port.lid for one in self._used()
-        ) or any(
-            other.port_guid == port.port_guid and other.lid != port.lid for other in self.ports()
-        )
+        known = [(one.guid, one.lid) for one in self._used()]
+        known += [(other.port_guid, other.lid) for other in self.ports()]
+        return any(guid == port.port_guid and lid != port.lid for guid, lid in known)
 
     def _greet(self, connection: FabricConnection, member: _HubMember, body: memoryview) -> None:
         """Answer HELLO with WELCOME and assigned numbers, or with REFUSED and a closed connection.

@@ -12,8 +12,9 @@ import pytest
 import emu.guests
 from emu.guests.errors import LabError
 from emu.guests.machine import launch
-from emu.guests.machine.command_line import REPLY_TIMEOUT_MS, Machine, SharedDirectory, arguments
+from emu.guests.machine.command_line import Machine, SharedDirectory, arguments
 from emu.guests.machine.qemu import Qemu
+from emu.guests.machine.routing import REPLY_TIMEOUT_MS
 
 QEMU = Qemu(("ld.so", "--library-path", "/l", "/q/qemu-system-x86_64", "-L", "/f"), (11, 1, 3), "x")
 
