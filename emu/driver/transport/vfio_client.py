@@ -76,6 +76,8 @@ class VfioClient:
     ) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.connect(os.fspath(path))
+        self._readable = select.poll()  # select() fails for a descriptor above 1,023
+        self._readable.register(self.sock, select.POLLIN)
         self._step = step
         self._timeout = timeout
         self._next_id = 0
@@ -257,7 +259,8 @@ class VfioClient:
 
         Raises TimeoutError after ``deadline``.
         """
-        while not select.select([self.sock], [], [], 0 if self._step else self._timeout)[0]:
+        timeout_ms = 0 if self._step else self._timeout * 1000
+        while not self._readable.poll(timeout_ms):
             if self._step:
                 self._step()
             if time.monotonic() > deadline:

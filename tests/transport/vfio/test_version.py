@@ -1,7 +1,10 @@
 """VFIO_USER_VERSION."""
 
+import contextlib
 import errno
 import json
+import os
+import resource
 
 import pytest
 
@@ -17,6 +20,24 @@ def test_qemu_is_answered(served):
     agreed = served.connect().negotiate()
     assert agreed["max_data_xfer_size"] == 1 << 20
     assert 1 <= agreed["max_msg_fds"] <= 16
+
+
+@contextlib.contextmanager
+def descriptors_in_use(count):
+    """Hold ``count`` descriptors while the body runs; skip if the limit is below that."""
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 2 * count:
+        pytest.skip("too few descriptors may be open")
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for fd in held:
+            os.close(fd)
+
+
+def test_client_and_server_work_with_descriptors_above_the_limit_of_select(served):
+    with descriptors_in_use(1024):
+        served.connect().negotiate()
 
 
 def test_the_answer_has_our_values(own):
