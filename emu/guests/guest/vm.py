@@ -20,7 +20,7 @@ from emu.guests.guest.console_log import ConsoleLog
 from emu.guests.guest.process import ChildListener, stop, stop_group, tied, work_seconds
 from emu.guests.guest.saved_boot import FROM_THE_START, beginning, resume
 from emu.guests.guest.server import DeviceServer
-from emu.guests.guest.watch import StayCallbacks, Watch
+from emu.guests.guest.watch import CANNOT_RUN, StayCallbacks, Watch
 from emu.guests.machine.command_line import arguments
 from emu.guests.machine.launch import machine_for
 from emu.guests.machine.qmp import Qmp
@@ -111,8 +111,7 @@ class Vm:
         control = self._open.enter_context(ChildListener(work / "qmp"))
         port = self._open.enter_context(ChildListener(work / "port"))
         if self._options.dump is not None or self._stay is not None:
-            self._watch = Watch(self._options.dump, work, lambda: self.console, self._stay)
-            self._open.callback(self._watch.close)
+            self._watch = self._new_watch(work)
         if self._options.gdb:
             self.gdb_socket = work / "gdb"
         machine = machine_for(
@@ -128,6 +127,9 @@ class Vm:
             on_wait=on_wait,
         )
         self.is_emulated = machine.accelerator != "kvm"
+        if self._watch is None and not self.is_emulated:
+            self._watch = self._new_watch(work)
+            machine = replace(machine, events=self._watch.control)
         self._beginning = beginning(self._options, machine, progress, on_wait)
         boot = self._beginning.boot
         machine = replace(machine, is_resumed=boot is not None)
@@ -144,6 +146,12 @@ class Vm:
         except OSError as error:
             raise self.why_ended() from error
         return connection
+
+    def _new_watch(self, work: Path) -> Watch:
+        """Return a watch, not yet started, that :meth:`stop` closes."""
+        watch = Watch(self._options.dump, work, lambda: self.console, self._stay)
+        self._open.callback(watch.close)
+        return watch
 
     @property
     def work_seconds(self) -> float | None:
@@ -212,8 +220,8 @@ class Vm:
     def why_ended(self) -> GuestError:
         """Return (not raise) the error of a guest that has ended; wait up to 10 s for its process.
 
-        The error is GuestPanicError for a panic in the console, else GuestStoppedError: powered off
-        for status 0, otherwise with the status and the last line of QEMU's log.
+        The error is GuestPanicError for a panic in the console, else GuestStoppedError: KVM cannot
+        run the guest, powered off for status 0, otherwise the status and QEMU's last line.
         """
         status: int | None = None
         if self._process is not None:
@@ -224,6 +232,8 @@ class Vm:
         if reason is not None:
             outcome = f"; {self._watch.outcome}" if self._watch and self._watch.outcome else ""
             return GuestPanicError(f"the guest panicked: {reason}{outcome}", tail)
+        if self._watch is not None and self._watch.cannot_run:
+            return GuestStoppedError(CANNOT_RUN, tail)
         if status == 0:
             return GuestStoppedError("the guest powered off or rebooted", tail)
         log = console.read(self.logs / "qemu.log").strip().splitlines()

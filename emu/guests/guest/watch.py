@@ -3,6 +3,8 @@
 QEMU stops there (``-action shutdown=pause``) until we send a command. A panicked guest's memory may
 be kept in a file, QEMU may end, or the guest may stay stopped for inspection. A guest that stays
 boots again when it has reset its machine by itself.
+
+QEMU also stops a machine that KVM cannot run, in the state "internal-error" (its RunState).
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from emu.guests.guest.process import ChildListener
 from emu.guests.machine.qmp import Qmp
 
 logger = logging.getLogger(__name__)
+
+CANNOT_RUN = "KVM cannot run the guest (QEMU: KVM internal error); use --accel tcg"
 
 CONNECT_TIMEOUT = 60.0
 WRITE_TIMEOUT = 600.0
@@ -58,6 +62,8 @@ class Watch:
         """Length of the console when the guest last started to boot."""
         self.outcome = ""
         """Outcome of saving the memory of a guest that has panicked."""
+        self.cannot_run = False
+        """Whether QEMU stopped the machine because of an internal error of KVM."""
 
     @property
     def control(self) -> Path:
@@ -73,12 +79,19 @@ class Watch:
         self._listener.close()
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Accept QEMU's connection; handle each SHUTDOWN event until QEMU ends. Log errors only."""
+        """Accept QEMU's connection; handle each stop of the machine until QEMU ends.
+
+        Log errors only.
+        """
         try:
             connection = self._listener.accept(process, CONNECT_TIMEOUT)
             with contextlib.closing(Qmp(connection, WRITE_TIMEOUT)) as qmp:
                 while True:
-                    self._handle(qmp, qmp.wait_for("SHUTDOWN"))
+                    event, about = qmp.wait_for("SHUTDOWN", "STOP")
+                    if event == "SHUTDOWN":
+                        self._handle(qmp, about)
+                    elif qmp.execute("query-status").get("status") == "internal-error":
+                        self._give_up(qmp)
         except (GuestError, OSError) as error:
             logger.debug("QEMU has ended: %s", error)
 
@@ -103,6 +116,14 @@ class Watch:
             _boot_again(qmp)
         elif about.get("guest") is True:
             self._stay.on_end(GuestStoppedError("the guest powered off"))
+
+    def _give_up(self, qmp: Qmp) -> None:
+        """End QEMU, whose KVM cannot run the guest, or keep the machine stopped with ``stay``."""
+        self.cannot_run = True
+        if self._stay is None:
+            qmp.execute("quit")
+        else:
+            self._stay.on_end(GuestStoppedError(CANNOT_RUN))
 
     def _keep(self, qmp: Qmp, path: Path) -> None:
         """Write the memory to ``path``; set :attr:`outcome` to the result or the failure."""

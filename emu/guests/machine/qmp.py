@@ -60,18 +60,19 @@ class Qmp:
             raise GuestError(f"QEMU refuses {command}: {why}")
         return reply["return"]
 
-    def wait_for(self, event: str) -> dict[str, object]:
-        """Wait for that event without a time limit; return its data, an empty dict without any.
+    def wait_for(self, *events: str) -> tuple[str, dict[str, object]]:
+        """Wait for one of the events without a time limit; return its name and its data.
 
-        Other events are dropped. Events received between earlier commands and their answers count
-        too. Raises OSError when QEMU ends.
+        The data are an empty dict for an event without any. Other events are dropped. Events
+        received between earlier commands and their answers count too. Raises OSError when QEMU
+        ends.
         """
         self._connection.settimeout(None)
-        while (message := self._next()).get("event") != event:
+        while (event := (message := self._next()).get("event")) not in events:
             pass
         self._connection.settimeout(self._timeout)
         data = message.get("data")
-        return data if isinstance(data, dict) else {}
+        return str(event), data if isinstance(data, dict) else {}
 
     def close(self) -> None:
         """Close the connection; QEMU keeps running."""

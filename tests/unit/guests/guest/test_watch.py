@@ -25,6 +25,7 @@ class Qemu:
     def __init__(self, tmp_path, *, path=None, stays=True):
         self.said = ""
         self.resets = 0
+        self.status = "shutdown"
         self.told = queue.SimpleQueue()
         self.memory = tmp_path / "memory.part"
         stay = (
@@ -57,8 +58,23 @@ class Qemu:
     def stop(self, event, said):
         """The machine stops, with this on its console."""
         self.said = said
-        self._tell({"event": "STOP"})
+        self.pause()
+        self.answer_status()
         self._tell(event)
+
+    def fail(self):
+        """KVM cannot run an instruction: the machine stops without a SHUTDOWN."""
+        self.status = "internal-error"
+        self.pause()
+
+    def pause(self):
+        self._tell({"event": "STOP"})
+
+    def answer_status(self):
+        """Answer one question for the status; return the answer."""
+        assert json.loads(self._lines.readline())["execute"] == "query-status"
+        self._tell({"return": {"running": False, "status": self.status}})
+        return self.status
 
     def take(self, count):
         """Answer so many commands, and return them."""
@@ -115,6 +131,34 @@ def test_a_guest_that_panics_after_a_reboot_stays(tmp_path):
         error = qemu.told.get(timeout=30)
     assert isinstance(error, GuestPanicError)
     assert str(error).startswith(f"the guest panicked: why; its memory was saved in {tmp_path}")
+
+
+def test_qemu_ends_when_kvm_cannot_run_the_guest(tmp_path):
+    with Qemu(tmp_path, stays=False) as qemu:
+        qemu.fail()
+        assert qemu.answer_status() == "internal-error"
+        assert qemu.take(1) == ["quit"]
+    assert qemu.watch.cannot_run
+
+
+def test_a_guest_that_stays_reports_that_kvm_cannot_run_it(tmp_path):
+    with Qemu(tmp_path) as qemu:
+        qemu.fail()
+        assert qemu.answer_status() == "internal-error"
+        error = qemu.told.get(timeout=30)
+    assert isinstance(error, GuestStoppedError)
+    assert str(error) == watch.CANNOT_RUN
+
+
+def test_a_machine_that_a_debugger_stops_is_left_alone(tmp_path):
+    with Qemu(tmp_path) as qemu:
+        qemu.status = "paused"
+        qemu.pause()
+        assert qemu.answer_status() == "paused"
+        qemu.stop(RESET, "restarts")
+        assert qemu.take(4) == AGAIN
+        assert qemu.told.get(timeout=30) == "reboot"
+    assert qemu.told.empty()
 
 
 def test_an_earlier_panic_is_no_reason_later(tmp_path):
