@@ -146,6 +146,8 @@ class TaskTracer:
         """Take callbacks for a task that starts, has ended, and stops on request."""
         self._began, self._ended, self._interrupted = began, ended, interrupted
         self._known: set[int] = set()
+        self._requested: set[int] = set()
+        """Tasks with a requested stop, for which ``interrupted`` was not called yet."""
 
     def seize(self, process: int) -> None:
         """Trace the process's tasks, and all that they start, from now on.
@@ -160,26 +162,40 @@ class TaskTracer:
     def interrupt(self, task: int) -> None:
         """Request a stop when the task next leaves the kernel.
 
-        :meth:`serve` then calls ``interrupted``. Ignores a task that has ended.
+        :meth:`serve` then calls ``interrupted`` once, however often the stop was requested before.
+        Ignores a task that has ended.
         """
+        if task in self._requested:
+            return
         with contextlib.suppress(OSError):
             _ptrace(_INTERRUPT, task)
+            self._requested.add(task)
 
     def serve(self) -> None:
         """Handle all tasks that are stopped or have ended now, and resume the stopped ones.
 
-        Do not wait. Calls ``began`` for a new task, ``interrupted`` for a requested stop, ``ended``
-        after the end. Signals are passed on, and group stops stay.
+        Do not wait. Calls ``began`` for a new task, ``interrupted`` at the first stop after a
+        request, ``ended`` after the end. Signals are passed on, and group stops stay.
         """
         for task, status in self._stops():
             if not os.WIFSTOPPED(status):
-                self._known.discard(task)
+                self._forget(task)
                 self._ended(task)
                 continue
+            # Any stop ends a pending PTRACE_INTERRUPT (kernel/signal.c: ptrace_stop). An interrupt
+            # of a task that has stopped already makes it stop again.
+            if task in self._requested:
+                self._requested.discard(task)
+                self._interrupted(task)
             try:
                 self._resume(task, os.WSTOPSIG(status), status >> 16)
             except OSError:  # killed while stopped
-                self._known.discard(task)
+                self._forget(task)
+
+    def _forget(self, task: int) -> None:
+        """Forget a task that has ended or was killed; a later task may have its number."""
+        self._known.discard(task)
+        self._requested.discard(task)
 
     def _stops(self) -> Iterator[tuple[int, int]]:
         """Yield task and wait status of each child that has changed state.
@@ -196,7 +212,7 @@ class TaskTracer:
             yield task, status
 
     def _resume(self, task: int, number: int, event: int) -> None:
-        """Resume a stopped task with its signal, after the callback for its kind of stop.
+        """Resume a stopped task with its signal; call ``began`` first for a new one.
 
         A group stop continues to be one. Raises OSError if the task was killed meanwhile.
         """
@@ -207,7 +223,6 @@ class TaskTracer:
         elif number in _GROUP_STOPS:
             _ptrace(_LISTEN, task)
         elif task in self._known:
-            self._interrupted(task)
             _ptrace(_CONT, task)
         else:
             self._known.add(task)
