@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from emu.device.engine.eth.rx_credits import expire_credits
 from emu.device.engine.events.board import module_status
 from emu.device.errors import CmdError
 from emu.device.port.eth import counter_groups
@@ -81,6 +82,7 @@ def _set_pfcc(hca: Hca, reg: port_regs.pfcc_reg) -> None:
     with PAUSE off, and PAUSE without PFC fields. The masks of stalls select the time in
     milliseconds for which the port may pause its link partner (en_ethtool.c:
     mlx5e_set_pfc_prevention_tout). Watermarks above MAX_CRITICAL_MS are cut. No write is refused.
+    Senders of the segment obey the new settings from the next WQE on.
     """
     flow = hca.eth.flow
     if not reg.pptx_mask_n:
@@ -91,6 +93,7 @@ def _set_pfcc(hca: Hca, reg: port_regs.pfcc_reg) -> None:
     pfc_rx = _masked(flow.pfc_rx, reg.pfcrx, reg.prio_mask_rx)
     flow.pfc_tx = 0 if flow.pause_tx else pfc_tx
     flow.pfc_rx = 0 if flow.pause_rx else pfc_rx
+    expire_credits(hca)
     if reg.critical_stall_mask:
         flow.critical_ms = min(reg.device_stall_critical_watermark, MAX_CRITICAL_MS)
     if reg.minor_stall_mask:

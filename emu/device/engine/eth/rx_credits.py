@@ -84,6 +84,16 @@ def use_credits(hca: Hca, data: bytes, packets: int) -> None:
         link_partner.credit = 0
 
 
+def expire_credits(hca: Hca) -> None:
+    """Make all functions on the segment of this port poll before they send again.
+
+    Their credits are from before a change of this port's flow control, and may be unlimited ones.
+    """
+    for manager in hca.adapter.switch.uplink.nodes():
+        for node in manager.adapter.nodes():
+            node.link_partner.credit = 0
+
+
 def await_credits(hca: Hca, sq: AnySq) -> bool:
     """Return whether the link partner makes the queue wait; renew the credits if not.
 

@@ -130,6 +130,23 @@ def test_nothing_is_lost_if_both_ends_have_pause_frames(ends, side):
     assert received.duration_ns[0] >= POLL_NS
 
 
+@pytest.mark.parametrize("last", ["sender", "receiver"])
+def test_pause_frames_that_are_turned_on_hold_from_the_next_frame_on(ends, last):
+    """The sender has credits from before, more than the receiver has room for."""
+    nodes = [ends.receiver, ends.sender] if last == "sender" else [ends.sender, ends.receiver]
+    for node in nodes:
+        flow_control(node)
+    for _ in range(2):
+        ends.send(1)
+    assert ends.sender.hca.link_partner.credit == MAX_UNCONFIRMED_PACKETS - 1
+    assert ends.came() == 2
+    for node in nodes:
+        flow_control(node, **PAUSE)
+    for _ in range(8):
+        ends.send_large(60)
+    assert ends.lost() == 0
+
+
 def test_large_sends_find_room_for_all_their_packets(ends):
     for _ in range(8):
         ends.send_large(60)
