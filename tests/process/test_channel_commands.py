@@ -165,11 +165,14 @@ def test_a_guest_that_ends_ends_every_wait(channel, child):
 
 def test_a_guest_that_is_silent_is_given_up(ends, child, monkeypatch):
     monkeypatch.setattr("emu.guests.channel.channel.PING_INTERVAL", 0.1)
-    channel = GuestChannel(ends[0], hang_timeout=0.5)
+    channel = GuestChannel(ends[0], hang_timeout=TIMEOUT)
     assert channel.wait_ready(TIMEOUT)
     job = start(channel, "exec cat", has_input=True)
-    assert not channel.wait_for(job._is_over, 1.0)  # silent, but it answers when it is asked
+    channel._ping()
+    assert channel.wait_for(lambda: channel._ping_sent is None, TIMEOUT)  # silent, but it answers
+    assert not job._is_over()
     child.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(channel, "_hang_timeout", 0.5)
     with pytest.raises(GuestHungError, match=r"did not answer for 0\.5 s"):
         job.wait(TIMEOUT)
     channel.close()

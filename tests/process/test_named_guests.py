@@ -550,7 +550,8 @@ def test_a_log_that_is_followed(tmp_path):
     """Until the guest's dmesg ends; a character that comes in two parts is one."""
     program = tmp_path / "dmesg"
     program.write_text(
-        "#!/bin/sh\nprintf 'a \\303'; sleep 0.2; printf '\\244\\033[1m\\n'; sleep 0.2; echo b"
+        f"#!/bin/sh\nshown() {{ until [ -e {tmp_path}/shown$1 ]; do sleep 0.02; done; }}\n"
+        "printf 'a \\303'; shown 1; printf '\\244\\033[1m\\n'; shown 2; echo b"
     )
     program.chmod(0o755)
     with (
@@ -559,7 +560,12 @@ def test_a_log_that_is_followed(tmp_path):
         daemon.open_exec_servers(claim, {"suite": "x"}, {"one": guest}),
     ):
         shown = []
-        follow_log("one", shown.append)
+
+        def show(text):
+            shown.append(text)
+            (tmp_path / f"shown{len(shown)}").touch()
+
+        follow_log("one", show)
         result = CliRunner().invoke(main, ["dmesg", "-w", "one"])
     assert len(shown) == 3
     assert (result.exit_code, result.output) == (0, "".join(shown))
