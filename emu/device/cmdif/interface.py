@@ -4,6 +4,9 @@ A doorbell names slots. The interface fetches each slot's command from its entry
 runs it (``dispatch.py``), and writes its output back. If the driver has an EQ for CMD events, one
 EQE then names all slots that were finished in this round.
 
+Queues that were rung before a command are polled once before it, because a driver may ring for
+sends and then change their CQ by a command.
+
 A command may carry megabytes, and a handler may need many milliseconds. A long command runs in
 steps, one per round, while short commands in other slots overtake it. Only the first of the long
 commands is in progress; the input of the others has not been read yet.
@@ -22,6 +25,7 @@ from emu.device.cmdif.entry import STATUS_OWN_OFFSET, complete, fetch, write_bac
 from emu.device.cmdif.mailbox import DeliveryError
 from emu.device.cmdif.registry import Command
 from emu.device.cmdif.request import CommandRequest
+from emu.device.engine import lifecycle
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID
@@ -96,6 +100,8 @@ class CommandInterface:
         All belong to the command queue of one driver: a new driver gets a new deque.
         """
         self._finished = 0
+        self._follows_polls = False
+        """Whether queues were ready before the pending slots, and have to be polled first."""
         self.busy = False
         """Whether slots are pending or long commands are queued."""
         self._is_left = False
@@ -128,7 +134,7 @@ class CommandInterface:
         The generators of long commands are closed, and the queue of long commands is replaced.
         """
         self._waiting = self._working = self._finished = 0
-        self.busy = False
+        self.busy = self._follows_polls = False
         for work in self.line:
             work.close()
         self.line.clear()
@@ -145,18 +151,26 @@ class CommandInterface:
             level = logging.DEBUG if self._is_left else logging.WARNING
             log.log(level, "command doorbell %#x ignored: no command queue address is set", vector)
             return
+        if not self._waiting:
+            self._follows_polls = bool(self._hca.ready)
         self._waiting |= vector & ~self._working
         self.busy = bool(self._waiting or self.line)
 
     def run(self) -> None:
         """Run one step of the first long command, start pending slots, and send one CMD event.
 
-        Starts at most COMMANDS_PER_ROUND slots, the lowest numbers first, and none once the budget
-        is used up; the others wait for the next round. ``busy`` then says whether any are left.
-        Memory that commands have freed is charged to the budget, as freeing a long list takes
-        milliseconds.
+        First polls the queues once whose doorbells came before the commands'. If that uses up the
+        budget, all commands wait for the next round, which does not poll first again. Starts at
+        most COMMANDS_PER_ROUND slots, the lowest numbers first, and none once the budget is used
+        up; the others wait for the next round. ``busy`` then says whether any are left. Memory that
+        commands have freed is charged to the budget, as freeing a long list takes milliseconds.
         """
         budget, ledger = self._hca.budget, self._hca.ledger
+        if self._follows_polls:
+            self._follows_polls = False
+            lifecycle.run(self._hca)
+            if budget.steps > POLL_BUDGET:
+                return
         used = ledger.used
         if self.line:
             self._first_in_line()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from emu.device.cmdif.mailbox import MAX_COMMAND_BYTES, xor8
 from emu.device.errors import syndrome_of
+from emu.driver.verbs.connect import connect
 from layouts.cmd import cmd_layout, cmd_prot_block
 from layouts.enums import DeliveryStat, EventType, NicInterface, Op, Status, TeardownProfile
 from layouts.function import caps
@@ -49,6 +50,27 @@ def test_all_slots_at_once(driver):
     driver.ring(0xFFFFFFFF)
     for slot, chain in blocks.items():
         assert driver.collect(chain, 4112, slot)[0] == DeliveryStat.OK
+
+
+@pytest.mark.unobserved("observers take steps of the rounds")
+def test_commands_wait_for_one_poll_of_busy_queues(node, driver, function):
+    """The poll uses up the round, and another command meanwhile does not make them wait again."""
+    region = node.region(1 << 20)
+    pairs = [(node.queue_pair(), node.queue_pair()) for _ in range(64)]
+    for pair in pairs:
+        connect(*pair)
+    for sender, _ in pairs:
+        for _ in range(16):
+            sender.write((region.key, region.va), region.sge())
+    executed = function.cmdif.executed
+    driver.submit(query_caps(driver), 4112, slot=7)
+    driver.write32(0x018, 1 << 7)
+    assert function.run()
+    assert function.cmdif.executed == executed
+    driver.submit(query_caps(driver), 4112, slot=2)
+    driver.write32(0x018, 1 << 2)
+    assert function.run()
+    assert function.cmdif.executed == executed + 2
 
 
 def test_polling_mode_raises_no_interrupt(driver):

@@ -586,6 +586,16 @@ def test_resize_below_what_is_unread(pair, queue, driver):
     assert len(queue.drain()) == 1
 
 
+def test_resize_comes_after_sends_that_were_rung_before(pair, queue):
+    """The new buffer is too small for their completions, which are written first."""
+    for _ in range(6):
+        pair.right.post_recv(pair.region.sge(0, 64))
+        pair.left.send(pair.region.sge(0, 8))
+    assert queue.resize(2).status == Status.BAD_SIZE_OUTS_CQES_ERR
+    assert len(queue.drain()) == 6
+    assert pair.node.events() == []
+
+
 def test_resize_of_a_full_ring(pair, queue):
     """There is no room for the mark at the old buffer's end."""
     pair.send(16)

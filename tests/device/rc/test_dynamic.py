@@ -16,6 +16,8 @@ from layouts.enums import CqeOpcode, CqeSyndrome, CqStatus, EventType, Op, QpSta
 from layouts.objects.qp import qpc_ext
 
 MIB = 1 << 20
+MORE_THAN_TWO_POLLS = 9 * MIB
+"""Length of a message that is in progress when a command comes after one round."""
 DCI_STREAM_CHANNEL_ID, QOS_QUEUE_GROUP_ID = 1 << 0, 1 << 1
 """Bits of opt_param_mask_95_32 (rdma-core, providers/mlx5/mlx5_ifc.h)."""
 TEXT = bytes(range(256)) * 16
@@ -287,7 +289,7 @@ class TestErrors:
         assert target.cq.drain() == []
 
     def test_reset_in_the_middle_gives_the_receive_request_back(self, left, right, target):
-        initiator, length = Initiator(left, target), 6 * MIB
+        initiator, length = Initiator(left, target), MORE_THAN_TWO_POLLS
         target.srq.post(right.region(length).sge())
         initiator.send(left.region(length).sge())
         left.function.run()
@@ -302,11 +304,11 @@ class TestErrors:
         self, left, right, target, reset
     ):
         """The target's shared queue is another guest's: it still has all requests afterwards."""
-        place = right.region(6 * MIB)
+        place = right.region(MORE_THAN_TWO_POLLS)
         for _ in range(4):
             target.srq.post(place.sge())
         for _ in range(5):
-            Initiator(left, target).send(left.region(6 * MIB).sge())
+            Initiator(left, target).send(left.region(MORE_THAN_TWO_POLLS).sge())
             left.function.run()
             reset(left)
             left.function.run()

@@ -15,19 +15,26 @@ from emu.driver.keys.umr import FastRegKey
 from emu.driver.verbs.channels import Channel
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.outcomes import failure, good, settle
+from emu.driver.world.memory import Memory
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, QpState, QpType
 from layouts.rings.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 RC, UC, XRC = QpType.RC, QpType.UC, QpType.XRC
 MIB = 1 << 20
-LONG = 5 * MIB + 12345
-"""More than moves in one go."""
+LONG = 9 * MIB + 12345
+"""More than moves in two polls: a command in the middle comes after the second one."""
 pytestmark = pytest.mark.hostile
 
 A_ROUND = POLL_BUDGET + STEPS_PER_ACCESS
 """What a round may cost: what it begins, and one access that has begun by then."""
 PACKET_BYTES = 4096 + 64
 """The largest MTU, and headers: a list of single bytes costs a step for each."""
+
+
+@pytest.fixture
+def memory():
+    """Guest memory for two regions of LONG bytes."""
+    return Memory(32 * MIB)
 
 
 @pytest.fixture(scope="module")

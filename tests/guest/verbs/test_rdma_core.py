@@ -133,24 +133,13 @@ def test_module_of_the_newest(newest_guest, module):
     check(newest_guest, module, MIN_PASSED_ON_NEWEST[module], MAY_SKIP_ON_NEWEST)
 
 
-RACING = "tests.test_cq.CQTest.test_resize_cq"
-"""Rings for six sends and shrinks their CQ at once. A device that serves the command first loses
-completions, which the test waits for.
-"""
-TRIES = 5
-
-
 def check(guest, module, least, may_skip):
     """Run a module: nothing fails, all that is skipped may be, and enough passes."""
     if module not in list_modules(guest):
         pytest.skip("this suite's rdma-core does not have it yet")
     log = KernelLog(guest)
-    for _ in range(TRIES):
-        run = run_module(guest, module, SECONDS, lambda *_: None)
-        broken = [test for test in run.tests if test.outcome in BROKEN]
-        if {test.test for test in broken} != {RACING}:
-            break
-    assert broken == []
+    run = run_module(guest, module, SECONDS, lambda *_: None)
+    assert [test for test in run.tests if test.outcome in BROKEN] == []
     reasons = [reason for reason, _ in run.skip_reasons()]
     assert [reason for reason in reasons if not any(re.search(m, reason) for m in may_skip)] == []
     assert run.count(SuiteOutcome.PASSED) >= least

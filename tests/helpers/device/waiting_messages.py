@@ -13,7 +13,7 @@ from layouts.regs.roce_accl import roce_accl_reg
 
 RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 MIB = 1 << 20
-LONG = 6 * MIB
+LONG = 9 * MIB
 FAR = 0x20_0000_0000
 MTU = 1024
 
@@ -256,7 +256,7 @@ def cable_without_room(world):
 def frames_to_itself(world):
     world.segment().rule('point="pkt.tx"\naction="drop"\nmatch.qpn=1')
     channel = Channel(RC, world.left, world.left)
-    write(channel, world.left.region(LONG), world.left.region(LONG, va=FAR))
+    write(channel, world.left.region(MIB), world.left.region(MIB, va=FAR))
     world.left.function.run()
 
 

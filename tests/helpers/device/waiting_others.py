@@ -13,7 +13,7 @@ from layouts.enums import Op, Opcode, QpType
 from layouts.rings.wqe import CTRL
 
 RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
-LONG = 6 << 20
+LONG = 9 << 20
 FAR = 0x20_0000_0000
 MTU = 1024
 LATE_MS = 500

@@ -7,6 +7,7 @@ from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.device.port.eth.wire import NO_LIMIT
+from emu.device.rounds.sizes import FRAMES_PER_POLL
 from emu.driver.ethernet.flow_fields import to_tir
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.ethernet.hairpin import (
@@ -217,6 +218,7 @@ def test_a_loop_takes_turns(driver, td, pair, lead, function, hca, eth_wire):
             arrive(hca, frame)
     assert hca.nic_vport.sent.unicast.packets <= 101
     pair.stop_receiving()
+    assert len(eth_wire.sent()) == 1, "the frame that came before the command"
     driver.bar.settle()
     assert not eth_wire.sent()
 
@@ -286,10 +288,11 @@ def test_another_users_queue_is_no_peer(driver, refused):
 
 def test_the_functions_teardown_ends_it(driver, pair, lead, hca, eth_wire):
     lead(pair.rqn)
-    arrive(hca, Frame(FRAME))
+    for _ in range(2 * FRAMES_PER_POLL):
+        arrive(hca, Frame(FRAME))
     driver.must(Op.TEARDOWN_HCA)
     driver.bar.settle()
-    assert not eth_wire.sent()
+    assert len(eth_wire.sent()) == FRAMES_PER_POLL, "those of the poll before the command"
 
 
 def test_which_models_have_them():
