@@ -206,6 +206,16 @@ def test_next_kernel_finds_a_fresh_device(driver, function, hurried):
     driver.must(Op.DEALLOC_PD, pd=driver.alloc_pd())
 
 
+def must_with_doorbell(driver, op, qpn):
+    """Run a command, and ring a queue pair between the command's doorbell and its run."""
+    chain = driver.submit(op.to_bytes(2, "big").ljust(16, b"\0"), 16)
+    driver.write32(0x018, 1)
+    driver.bar.write(driver.uar * 4096 + 0x800, (qpn << 8).to_bytes(8, "big"))
+    driver.bar.settle()
+    delivery, answer = driver.collect(chain, 16)
+    assert (delivery, answer[0]) == (DeliveryStat.OK, Status.OK)
+
+
 @pytest.mark.parametrize("options", [HcaOptions(guid=1, boot_pages=2)])
 def test_crash_kernel_finds_a_fresh_device(driver, function, clock):
     """kdump: the old kernel has stopped in mid-work, the new one probes without a reset.
@@ -221,10 +231,9 @@ def test_crash_kernel_finds_a_fresh_device(driver, function, clock):
     driver.use_events()
     completions = function.hca.cqs.get(parts.cqn).buffer
     before = completions.read(0, completions.length)
-    driver.bar.write(driver.uar * 4096 + 0x800, (ringing << 8).to_bytes(8, "big"))
     driver.irqs.fired.clear()
     driver.eqs.clear()
-    driver.must(Op.ENABLE_HCA)
+    must_with_doorbell(driver, Op.ENABLE_HCA, ringing)
     assert not any(function.hca.tables)
     assert len(function.hca.fwpages) == 0
     clock.advance(1_000_000_000)
@@ -249,7 +258,7 @@ def test_teardown_names_and_frees_what_is_left(driver, function, caplog):
 
 
 def test_queue_pair_left_behind_touches_nothing_any_more(driver, function, clock):
-    """Neither a doorbell that rang before the teardown nor a timer brings it back."""
+    """Neither a doorbell that rings during the teardown nor a timer brings it back."""
     parts = Parts(driver)
     ringing = parts.make(QpState.RTS)
     flushing = parts.make(QpState.ERR)
@@ -258,8 +267,7 @@ def test_queue_pair_left_behind_touches_nothing_any_more(driver, function, clock
     for qpn in (ringing, flushing):
         record = function.hca.qps.get(qpn).ctx.dbr_addr
         driver.memory.write(record, bytes.fromhex("0000000100000001"))
-    driver.bar.write(driver.uar * 4096 + 0x800, (ringing << 8).to_bytes(8, "big"))
-    driver.must(Op.TEARDOWN_HCA)
+    must_with_doorbell(driver, Op.TEARDOWN_HCA, ringing)
     clock.advance(1_000_000_000)
     driver.bar.settle()
     assert completions.read(0, completions.length) == before
