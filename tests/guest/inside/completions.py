@@ -12,7 +12,7 @@ import sys
 import time
 
 from pyverbs.addr import AHAttr
-from pyverbs.cq import CQ
+from pyverbs.cq import CQ, CompChannel
 from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.providers.mlx5.mlx5dv import Mlx5Context, Mlx5DVContextAttr
@@ -48,7 +48,8 @@ class Ends:
     def __init__(self, context):
         pd = PD(context)
         self.mr = MR(pd, 2 * HALF, ACCESS)
-        self.cqs = CQ(context, 16), CQ(context, 16)
+        self.channel = CompChannel(context)
+        self.cqs = CQ(context, 16, channel=self.channel), CQ(context, 16)
         caps = QPCap(max_send_wr=4, max_recv_wr=4)
         self.one, self.two = (
             QP(pd, QPInitAttr(qp_type=RC, scq=cq, rcq=cq, cap=caps, sq_sig_all=1))
@@ -105,7 +106,7 @@ def send(ends, length):
 
 
 def fetch(ends, length, opcode=READ):
-    """A READ has no other end to wait for, so some time has to go by."""
+    """A READ has no other end to wait for, but an event that tells of its completion."""
     ends.fill(0, HALF, bytes(HALF))
     data = ends.fill(HALF, length)
     request = SendWR(opcode=opcode, num_sge=1, sg=ends.sge(0, length))
@@ -113,8 +114,10 @@ def fetch(ends, length, opcode=READ):
         request.set_wr_atomic(ends.mr.rkey, ends.mr.buf + HALF, 1, 0)
     else:
         request.set_wr_rdma(ends.mr.rkey, ends.mr.buf + HALF)
+    ends.cqs[0].req_notify()
     ends.one.post_send(request)
-    time.sleep(1)
+    ends.channel.get_cq_event(ends.cqs[0])
+    ends.cqs[0].ack_events(1)
     # A completion has an atomic's old value big-endian, and libmlx5 leaves it so.
     swapped = int.from_bytes(data, sys.byteorder).to_bytes(length, "big")
     return place(ends, 0, data, 0, swapped if opcode == FETCH_ADD else None)
