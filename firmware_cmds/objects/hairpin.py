@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth.hairpins.peers import named
+from emu.device.engine.eth.hairpin.pairs import named
 from emu.device.errors import CmdError
-from emu.device.objects.eth.hairpin import Hairpin, Peer
-from emu.device.objects.eth.hairpin_sq import HairpinSq
+from emu.device.objects.eth.hairpin import Hairpin, HairpinSq, Peer
 from emu.device.objects.eth.rq import Rq
 from layouts.enums import Status
 from layouts.eth_enums import MemRqType, RqState, SqState
 
 if TYPE_CHECKING:
     from emu.device.objects.domains import QCounter
-    from emu.device.objects.eth.tir import Tis
+    from emu.device.objects.eth.tis import Tis
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
     from layouts.objects.rq import rqc

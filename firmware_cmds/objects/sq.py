@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from emu.device.cmdif.registry import command
 from emu.device.engine.eth import pacing, queues
 from emu.device.errors import CmdError
-from emu.device.objects.eth.hairpin_sq import HairpinSq
+from emu.device.objects.eth.hairpin import HairpinSq
 from emu.device.objects.eth.pacing import SchedulingElement
 from emu.device.objects.eth.sq import AnySq, Sq
-from emu.device.objects.eth.tir import Tis
+from emu.device.objects.eth.tis import Tis
 from emu.device.objects.object import holding
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.send_queue import SendRing

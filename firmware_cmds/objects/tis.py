@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.errors import CmdError
-from emu.device.objects.eth.tir import Tis
+from emu.device.objects.eth.tis import Tis
 from firmware_cmds.options import first_set
 from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import UctxCap

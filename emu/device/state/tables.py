@@ -24,7 +24,8 @@ from emu.device.objects.eth.packet_reformat import PacketReformat
 from emu.device.objects.eth.parser import Parser
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.sq import AnySq
-from emu.device.objects.eth.tir import Rqt, Tir, Tis
+from emu.device.objects.eth.tir import Rqt, Tir
+from emu.device.objects.eth.tis import Tis
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.memory.memic import Memic, MemicArea
 from emu.device.objects.memory.mkey import Mkey

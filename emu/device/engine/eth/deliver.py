@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.eth.hairpins.received import pass_one
+from emu.device.engine.eth.hairpin.receive import pass_one
 from emu.device.engine.eth.header_split import put
 from emu.device.engine.eth.merging.lro import Merged
 from emu.device.engine.eth.requests import RECEIVE_POINT, Placed, request, target_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.eth import roce, sniffer
 from emu.device.engine.eth.deliver import deliver
-from emu.device.engine.eth.hairpins.received import pass_on
+from emu.device.engine.eth.hairpin.receive import pass_on
 from emu.device.engine.eth.merging.lro import Merged, TcpStream, expect
 from emu.device.engine.eth.sessions import flush_stream
 from emu.device.engine.eth.sessions import take as take_or_hold

@@ -1,9 +1,12 @@
-"""The poll of an Ethernet send queue: a bounded number of WQEs, in order.
+"""The polls of Ethernet send queues: a bounded number of WQEs, or of a hairpin's packets, in order.
 
 A WQE is done once it has been read: its frame is on the wire or dropped. Before that, the WQE waits
 for the queue's rate and for the link partner's credits (``rx_credits``). A WQE completes if it
 requests a CQE. The CQE's wqe_counter is the driver's own index, and the driver completes everything
 up to it (core/en_tx.c: mlx5e_poll_tx_cq).
+
+A hairpin's packet waits like a WQE. Meanwhile the receive queue of the pair counts and drops
+packets beyond its capacity.
 """
 
 from __future__ import annotations
@@ -14,17 +17,20 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.eth import ipoib, port_stamps, queues
 from emu.device.engine.eth.flow_meters import access_aso
 from emu.device.engine.eth.gather import FrameLengthError
+from emu.device.engine.eth.hairpin.pairs import packets_for
 from emu.device.engine.eth.multi_packet import transmit_each
 from emu.device.engine.eth.pacing import wait
 from emu.device.engine.eth.rx_credits import POLL_NS, await_credits
-from emu.device.engine.eth.transmit import transmit
+from emu.device.engine.eth.transmit import send, transmit
 from emu.device.engine.events import completions
 from emu.device.engine.mr.rights import AccessError
 from emu.device.engine.qp.send_requests import WQE_POINT, Failure
 from emu.device.engine.wqe.key_options import BindError
 from emu.device.engine.wqe.umr import change_key
+from emu.device.objects.eth.hairpin import HairpinSq
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
+from emu.device.port.eth.frame import Frame
 from emu.device.ports import DmaError
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.sizes import FRAMES_PER_POLL
@@ -77,6 +83,42 @@ def poll(hca: Hca, sq: Sq) -> bool:
     except (BadWqeError, DmaError) as error:
         queues.break_sq(hca, sq, error)
         return False
+
+
+@polls(HairpinSq)
+def poll_hairpin(hca: Hca, sq: HairpinSq) -> bool:
+    """Send some of the pair's queued packets; return whether more can be sent in a later round.
+
+    Return False when the backlog is empty, or unless both queues of the pair are in RDY. Return
+    False while the rate or missing receive credits delay the queue; a timer then schedules it
+    again. Return True at once while ``hca.egress`` holds earlier frames.
+
+    A packet that loops back to the receive queue is queued there again. A loop of hairpins
+    therefore shares rounds with the other queues.
+    """
+    hairpin = packets_for(hca, sq) if sq.state is _RDY else None
+    if hairpin is None:
+        return False
+    if hca.egress:  # earlier frames are still being sent
+        return True
+    for _ in range(FRAMES_PER_POLL):
+        pacing = sq.pacing
+        if not hairpin:
+            if pacing is not None:
+                pacing.stop_waiting()
+            return False
+        if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
+            wait(hca, sq, delay)
+            return False
+        if hca.link_partner.credit <= 0 and await_credits(hca, sq):
+            wait(hca, sq, POLL_NS)
+            return False
+        data, gso_size, is_vouched, packets, longest, octets, metadata = hairpin.pop()
+        frame = Frame(data, gso_size, is_vouched, is_vouched and not gso_size)
+        send(hca, sq, frame, packets, longest, octets, metadata)
+        if hca.budget.steps > POLL_BUDGET:
+            break
+    return True
 
 
 def _work(hca: Hca, sq: Sq) -> bool:

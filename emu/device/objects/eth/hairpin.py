@@ -14,13 +14,16 @@ from array import array
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from emu.device.objects.eth.sq import AnySq
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.geometry import RqGeometry
 from emu.device.objects.queues.receive_queue import RecvQueue, RecvWqe
 from emu.device.rounds.sizes import BYTES_PER_POLL
 
 if TYPE_CHECKING:
+    from emu.device.objects.eth.tis import Tis
     from emu.device.ports import GuestMemory
+    from layouts.objects.sq import sqc
 
 _PACKET_BYTES: Final = 200
 """Bytes of host memory for a waiting packet, besides its data."""
@@ -136,3 +139,21 @@ def about(peer: Peer | None) -> dict[str, object]:
     """
     vhca, number = peer if peer is not None else (None, None)
     return {"hairpin": True, "peer_vhca": vhca, "peer": number}
+
+
+class HairpinSq(AnySq):
+    """A send queue for the packets of a hairpin receive queue."""
+
+    __slots__ = ("peer",)
+
+    def __init__(self, ctx: sqc, tis: Tis | None) -> None:
+        super().__init__(ctx, None, tis)
+        self.peer: Peer | None = None
+        """The receive queue of the pair; None before the queue is in RDY."""
+
+    def restart(self) -> None:
+        """Unpair the queue, which went to RST."""
+        self.peer = None
+
+    def about(self) -> dict[str, object]:
+        return about(self.peer)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.objects.domains import LoopbackSource, Pd
 from emu.device.objects.eth.pacing import Pacing, SchedulingElement
-from emu.device.objects.eth.tir import Tis
+from emu.device.objects.eth.tis import Tis
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import Object

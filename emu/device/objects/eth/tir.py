@@ -1,6 +1,6 @@
-"""Transport interfaces and the tables of receive queues behind them (TIS, TIR, RQT).
+"""Transport interfaces for receiving, and the tables of receive queues behind them (TIR, RQT).
 
-Source: PRM "Transport interface send", "Transport interface receive", "Receive queue table".
+Source: PRM "Transport interface receive", "Receive queue table".
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from emu.device.objects.domains import LoopbackSource, TransportDomain
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.numbering import Numbering
 from emu.device.objects.object import MAX_CHILDREN, Object
-from emu.device.objects.queues.qp import Qp
 from layouts.eth_enums import PacketMerge, RxHashFn, SelfLbBlock
 
 if TYPE_CHECKING:
     from layouts.objects.rqt import rqtc
     from layouts.objects.tir import tirc
-    from layouts.objects.tis import tisc
 
 
 class FlowHash(Protocol):
@@ -50,41 +48,6 @@ def _merging(ctx: tirc) -> Merging | None:
     versions = tuple(version for bit, version in pairs if ctx.packet_merge_mask & bit)
     max_ip_payload = ctx.lro_max_ip_payload_size << _LOG_IP_PAYLOAD_UNIT
     return Merging(versions, max_ip_payload, ctx.lro_timeout_period_usecs * 1000)
-
-
-class Tis(Object):
-    """Priority and transport domain of the send queues that name it."""
-
-    __slots__ = ("affinity", "ctx", "td", "underlay")
-    kind = "tis"
-    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tis)
-    BASE_BYTES = 1024
-
-    def __init__(self, ctx: tisc, td: TransportDomain, underlay: Qp | None = None) -> None:
-        super().__init__()
-        self.ctx = ctx
-        self.td = td
-        self.underlay = underlay
-        """The queue pair that its queues send as; None for frames."""
-        self.affinity = 0
-        """The LAG port of its frames; 0 for the function's own."""
-        self.decode()
-
-    def decode(self) -> None:
-        """Apply a changed context."""
-        self.affinity = int(self.ctx.lag_tx_port_affinity)
-
-    @property
-    def prio(self) -> int:
-        """Priority of its packets; mlx5e writes twice the traffic class."""
-        return int(self.ctx.prio)
-
-    def about(self) -> dict[str, object]:
-        underlay = self.underlay.handle if self.underlay is not None else None
-        return {"td": self.td.handle, "prio": self.prio, "underlay": underlay}
-
-    def holds(self) -> tuple[Object, ...]:
-        return (self.td,) if self.underlay is None else (self.td, self.underlay)
 
 
 class Rqt(Object):

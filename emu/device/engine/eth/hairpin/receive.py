@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth.hairpins.peers import sender_for
+from emu.device.engine.eth.hairpin.pairs import sender_for
 from emu.device.objects.eth.hairpin import Hairpin, Waiting
 from emu.device.objects.eth.rq import Rq
 from emu.device.port.eth.frame import MIN_BYTES

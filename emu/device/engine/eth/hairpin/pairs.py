@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.objects.eth.hairpin import Hairpin, Peer
-from emu.device.objects.eth.hairpin_sq import HairpinSq
+from emu.device.objects.eth.hairpin import Hairpin, HairpinSq, Peer
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.object import Object
 from layouts.eth_enums import RqState, SqState
