@@ -19,7 +19,7 @@ _WORDS = re.compile(
     r"fail|drop|refus|nak|error|discard|abort|reject|lost|lose|flush|damaged"
     r"|invalid_request|violation|give_up"
 )
-_OUTCOMES = re.compile(r"\b(Outcome|Failure|PageFaultPending)\b")
+_OUTCOMES = re.compile(r"\b(Outcome|Failure|PageFault)\b")
 """Annotations of a function that may return a step's outcome."""
 _GOOD = ("OK", "SUCCESS")
 """Members of an enumeration of statuses that refuse nothing."""

@@ -37,7 +37,7 @@ from emu.device.objects.queues.outcome import (
     Outcome,
     RnrNak,
 )
-from emu.device.objects.queues.page_fault import PageFaultPending, Side
+from emu.device.objects.queues.page_fault import PageFault, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, SendRing, Wqe
 from emu.device.port.datagram import Datagram, LargeSend
@@ -200,18 +200,17 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, absent: AbsentPage) -> None:
     done = 0 if qp.moving is None else qp.moving.done
     access = page_faults.request_access(hca, qp, wqe, done)
     fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, refuse)
-    fault.go_on = lambda _: hca.schedule(qp)
+    fault.wait(lambda _: hca.schedule(qp))
 
 
-def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: PageFaultPending) -> None:
+def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, fault: PageFault) -> None:
     """Wait while the peer waits for a page: no timeout runs and no retry is counted.
 
     When the wait ends, the request is retried, or fails if the peer answers with a NAK.
     """
-    fault, lifetime = held.page_fault, hca.lifetime
+    lifetime = hca.lifetime
 
-    def go_on(answer: Outcome | None) -> None:
-        fault.release(qp)
+    def retry(answer: Outcome | None) -> None:
         if lifetime.is_over:
             return
         if isinstance(answer, Nak):  # still in RTS: a stopped queue pair releases the page fault
@@ -219,7 +218,7 @@ def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: PageFaultPending) -> None:
         else:
             hca.schedule(qp)
 
-    fault.hold(qp, go_on)
+    fault.wait(retry, qp)
 
 
 def _fail_by_peer(hca: Hca, qp: Qp, wqe: Wqe, nak: Nak) -> None:
@@ -296,7 +295,7 @@ def _need_packets(hca: Hca, qp: Qp, _wqe: Wqe, _: NeedsPackets) -> None:
 _ACTIONS: Final[Mapping[type[Outcome], Callable[[Hca, Qp, Wqe, Any], None]]] = {
     Failure: send_requests.fail,
     AbsentPage: _wait_for_page,
-    PageFaultPending: _wait_for_peer,
+    PageFault: _wait_for_peer,
     Nak: _fail_by_peer,
     LocalAccessFailed: _fail_to_place,
     RnrNak: _wait_for_receiver,

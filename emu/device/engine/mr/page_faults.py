@@ -82,7 +82,7 @@ def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
     capability of that name, such as "send", "receive" or "atomic".
     """
     service = _SERVICES.get(qp.st)
-    if service is None or not hca.caps.general.pg or hca.event_eq(EventType.PAGE_FAULT) is None:
+    if service is None or hca.event_eq(EventType.PAGE_FAULT) is None or not hca.caps.general.pg:
         return False
     odp = hca.caps.odp
     scheme = (
@@ -128,9 +128,9 @@ def suspend(
 ) -> PageFault:
     """Open a page fault for one side of a queue pair, notify the driver, and return the fault.
 
-    Call ``may_wait`` first. ``refuse`` is that of ``PageFault``. The caller sets ``go_on`` for the
-    end of the wait. The driver gets PAGE_FAULT once its EQ has space, unless a fault plan delays
-    the event.
+    Call ``may_wait`` first. ``refuse`` is that of ``PageFault``; the caller, or the caller of the
+    step that returns the fault, adds the retry by ``PageFault.wait``. The driver gets PAGE_FAULT
+    once its EQ has space, unless a fault plan delays the event.
     """
     absent = Page(page.key, page.va, page.length)
     _watch_repetition(qp, side, absent)
@@ -225,16 +225,13 @@ def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = No
 def close(hca: Hca, fault: PageFault, *, refused: bool) -> None:
     """Close an open page fault: retry its operation, or fail the operation if ``refused``.
 
-    ``PageFault.refuse`` fails the operation; ``go_on`` gets its response, None for a retry.
+    ``PageFault.end`` has the steps.
     """
     hca.page_faults.close(fault)
     del fault.qp.page_faults[fault.side]
-    _trace(hca, fault, "error" if refused else "resumed")
-    answer = None
-    if refused:
-        answer = fault.refuse(fault.refusal_text(hca.clock.now_ns() - fault.raised_ns))
-    if fault.go_on is not None:
-        fault.go_on(answer)
+    if hca.tracer:
+        _trace(hca, fault, "error" if refused else "resumed")
+    fault.end(fault.refusal_text(hca.clock.now_ns() - fault.raised_ns) if refused else "")
 
 
 def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
@@ -250,8 +247,7 @@ def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
         fault = qp.page_faults.pop(side, None)
         if fault is not None:
             _lapse(hca, fault)
-            if fault.go_on is not None:
-                fault.go_on(None)
+            fault.end()
 
 
 def _lapse(hca: Hca, fault: PageFault) -> None:
@@ -285,8 +281,8 @@ def _cancel_each(hca: Hca, table: PageFaultTable) -> Iterator[int]:
             fault.qp.state = QpState.RST
             del fault.qp.page_faults[fault.side]
             _lapse(hca, fault)
-            if fault.peer is not None and fault.go_on is not None:
-                fault.go_on(None)
+            if fault.peer is not None:
+                fault.end()
         yield COST_OF_ENDING
 
 

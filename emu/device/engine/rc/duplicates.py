@@ -18,7 +18,6 @@ from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import Dropped, Outcome, TooFragmented
-from emu.device.objects.queues.page_fault import PageFaultPending
 from emu.device.objects.queues.qp import Qp
 from layouts.enums import QpType
 
@@ -49,7 +48,7 @@ def read_again(
 ) -> Views | Outcome | None:
     """Return the views of ``length`` bytes of a duplicate READ; None when not allowed any more.
 
-    Returns PageFaultPending when a page is absent and the responder may wait for it. If the driver
+    Returns a PageFault when a page is absent and the responder may wait for it. If the driver
     does not map the page, no response is sent (Dropped). A range too much for one call returns
     TooFragmented. The queue pair never goes to ERR here.
     """
@@ -64,7 +63,7 @@ def read_again(
         may_wait = error.violation is ABSENT_PAGE and qp.state in RECEIVING
         if not may_wait or not page_faults.may_wait(hca, qp, "read"):
             return None
-        return PageFaultPending(suspend_rdma(hca, qp, message, offset, error, Dropped))
+        return suspend_rdma(hca, qp, message, offset, error, Dropped)
 
 
 def _is_allowed(hca: Hca, qp: Qp, message: Message) -> bool:

@@ -28,7 +28,7 @@ from emu.device.objects.queues.outcome import (
     RnrNak,
     TooFragmented,
 )
-from emu.device.objects.queues.page_fault import PageFaultPending
+from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.rounds.budget import POLL_BUDGET
@@ -185,7 +185,7 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
             return refused
     target = begin_rdma(hca, qp, message)
     if isinstance(target, Outcome):
-        if isinstance(target, PageFaultPending) and message.has_wqe:
+        if isinstance(target, PageFault) and message.has_wqe:
             set_aside(hca, qp, message)
         return segments.note_started(hca, qp, message, target)
     if message.immediate is None:
@@ -201,13 +201,13 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
 def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     """Write a whole message's data and complete its receive WQE; return None if both succeed.
 
-    After PageFaultPending or Dropped the queue pair keeps the WQE for the repeated or the next
+    After PageFault or Dropped the queue pair keeps the WQE for the repeated or the next
     message. After TooFragmented the message has started, and is continued in segments.
     """
     refused = execute(hca, qp, message, 0, message.data, message.length)
     if refused is None:
         return complete(hca, qp, message, slid)
-    if isinstance(refused, (PageFaultPending, Dropped)) and message.has_wqe:
+    if isinstance(refused, (PageFault, Dropped)) and message.has_wqe:
         set_aside(hca, qp, message)
     return segments.note_started(hca, qp, message, refused)
 
@@ -222,7 +222,7 @@ RESPOND: Final[Mapping[MsgOp, Callable[[Hca, Qp, Message, int], Outcome | None]]
 
 Nak or RnrNak refuse the message; a Nak has moved the queue pair to ERR. Dropped means no response.
 TooFragmented: ``message.limit`` is set, and the caller continues by ``segments.move``.
-PageFaultPending: a page is absent, and the caller repeats the message. LocalAccessFailed: the
+PageFault: a page is absent, and the caller repeats the message. LocalAccessFailed: the
 request is executed, but the requester cannot store the response.
 """
 

@@ -32,7 +32,6 @@ from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak, TooFragmented
 from emu.device.objects.queues.page_fault import (
     FaultedAccess,
-    PageFaultPending,
     PageFaultType,
     Side,
 )
@@ -175,7 +174,7 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     Unusable memory fails the WQE with LOCAL_PROT_ERR, NAK REMOTE_OPERATIONAL_ERROR; a message too
     long with LOCAL_LENGTH_ERR, NAK INVALID_REQUEST. Both move the queue pair to ERR. UC drops a
     message too long for the queue pair's own WQE, and the next message gets that WQE (rxe_resp.c:
-    RESPST_ERR_LENGTH; IBTA 9.9.3). Returns PageFaultPending when a page is absent, TooFragmented
+    RESPST_ERR_LENGTH; IBTA 9.9.3). Returns a PageFault when a page is absent, TooFragmented
     for a range that is too much for one call.
     """
     receive = message.receive
@@ -221,7 +220,7 @@ def scatters(qp: Qp, message: Message, length: int) -> bool:
 def _wait_for_page(
     hca: Hca, qp: Qp, receive: ReceiveRequest, offset: int, length: int, page: AccessError
 ) -> Outcome:
-    """Return PageFaultPending: the responder waits for a page of a receive WQE.
+    """Return a PageFault: the responder waits for a page of a receive WQE.
 
     ``length`` bytes are to be placed there, after the ``offset`` bytes that it has. A tagged
     buffer, or a function without this ODP capability, does not wait: the WQE fails with
@@ -240,7 +239,7 @@ def _wait_for_page(
     kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
     packet, done = min(length, qp.mtu_bytes), page_faults.committed(hca, offset)
     what = FaultedAccess(kind, packet, srqn or qp.handle, wqe.index, committed=done)
-    return PageFaultPending(page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse))
+    return page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse)
 
 
 def invalidate(

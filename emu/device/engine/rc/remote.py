@@ -33,7 +33,6 @@ from emu.device.objects.queues.outcome import NakCode, Outcome, TooFragmented
 from emu.device.objects.queues.page_fault import (
     FaultedAccess,
     PageFault,
-    PageFaultPending,
     PageFaultType,
     Side,
 )
@@ -97,7 +96,7 @@ def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
     if refused is not None:
         return refused
     mapped = map_segment(hca, qp, message, 0, message.length)
-    if isinstance(mapped, PageFaultPending):
+    if isinstance(mapped, PageFault):
         qp.count(counter, -1)
     return mapped
 
@@ -121,7 +120,7 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """Return None if the key grants the whole range and its first pages are present.
 
     For a segmented message, whose segments are mapped on arrival: at most MAP_AHEAD_BYTES are
-    mapped here. A refusal is that of ``refuse_access``. PageFaultPending uncounts the request,
+    mapped here. A refusal is that of ``refuse_access``. PageFault uncounts the request,
     which is repeated.
     """
     operation, pd, va = REMOTE[message.op], pd_of(hca, qp, message), start_of(hca, message)
@@ -132,7 +131,7 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     except AccessError as error:
         return refuse_access(hca, qp, message.receive, str(error), error.cause)
     refused = _look_ahead(hca, qp, message, 0)
-    if isinstance(refused, PageFaultPending):
+    if isinstance(refused, PageFault):
         qp.count(operation.counter, -1)
     return refused
 
@@ -169,7 +168,7 @@ def map_segment(
     """Return the views behind a segment of (va, rkey, length); ``limit`` is that of ``access``.
 
     A forbidden access moves the queue pair to ERR and returns Nak (REMOTE_ACCESS_ERROR), on UC only
-    Dropped. An absent page returns PageFaultPending if the queue pair may wait. A range too much
+    Dropped. An absent page returns a PageFault if the queue pair may wait. A range too much
     for one call returns TooFragmented, without an effect.
     """
     pd = qp.pd
@@ -241,7 +240,7 @@ def pd_of(hca: Hca, qp: Qp, message: Message) -> Pd | Outcome | None:
 
 
 def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: AccessError) -> Outcome:
-    """Return PageFaultPending: the responder waits for a page of remote memory.
+    """Return a PageFault: the responder waits for a page of remote memory.
 
     If the queue pair is in no receiving state or lacks the ODP capability, the access is refused as
     by ``refuse_access``. The same happens if the driver refuses the page.
@@ -256,7 +255,7 @@ def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: Access
     def refuse(why: str) -> Outcome:
         return refuse_access(hca, qp, receive, why)
 
-    return PageFaultPending(suspend_rdma(hca, qp, message, offset, page, refuse))
+    return suspend_rdma(hca, qp, message, offset, page, refuse)
 
 
 def suspend_rdma(

@@ -50,7 +50,7 @@ from emu.device.engine.wqe.atomic import atomic_word
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.message import COMPARE_SWAPS, Message, MsgOp
 from emu.device.objects.queues.outcome import Outcome, TooFragmented
-from emu.device.objects.queues.page_fault import PageFaultPending
+from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.qp import Qp
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def begin_segments(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     A SEND takes its receive WQE here, and so does a WRITE that needs it first. For a WRITE, READ or
     atomic the rights, the key and the first pages are checked, and the request is counted. The
     outcomes are those of ``check_resource``, ``check_op_valid`` and ``check_rkey_only``;
-    PageFaultPending keeps the WQE.
+    PageFault keeps the WQE.
     """
     if message.op is _SEND:
         return check_resource(hca, qp, message)
@@ -77,7 +77,7 @@ def begin_segments(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
             return refused
     qp.count(REMOTE[message.op].counter)
     refused = refused or check_rkey_only(hca, qp, message)
-    if isinstance(refused, PageFaultPending) and message.has_wqe:
+    if isinstance(refused, PageFault) and message.has_wqe:
         set_aside(hca, qp, message)
     return refused
 

@@ -20,7 +20,7 @@ from emu.device.engine.rc.validation import packets_of
 from emu.device.objects.memory.views import Views, copy, part
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import IN_PROGRESS, Dropped, Outcome, RnrNak, TooFragmented
-from emu.device.objects.queues.page_fault import PageFaultPending, Side
+from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP
 
@@ -86,15 +86,14 @@ def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) 
 def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
     """Return None if the responder can execute a request now, otherwise its response.
 
-    Dropped when it is in no receiving state, PageFaultPending while it waits for a page. The first
+    Dropped when it is in no receiving state, PageFault while it waits for a page. The first
     request in RTR raises COMM_EST.
     """
     if qp.state not in ESTABLISHED:
         if qp.state not in RECEIVING:
             return Dropped(f"{qp!r} is in {qp.state.name}: not a receiving state")
         establish(hca, qp)
-    fault = qp.page_faults.get(Side.RESPONDER)
-    return None if fault is None else PageFaultPending(fault)
+    return qp.page_faults.get(Side.RESPONDER)
 
 
 def note_started(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:

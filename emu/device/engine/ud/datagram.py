@@ -183,7 +183,7 @@ def _wait_for_page(
         qp.waiting_receive = None
         fail_receive_and_stop(hca, qp, receive, CqeSyndrome.LOCAL_PROT_ERR, why, Cause.MEMORY)
 
-    def go_on(_: Outcome | None) -> None:
+    def retry(_: Outcome | None) -> None:
         if qp.waiting_receive is receive and qp.state in RECEIVING:
             qp.waiting_receive = None
             _deliver(hca, qp, wqe, whole, origin)
@@ -191,4 +191,4 @@ def _wait_for_page(
     kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
     what = FaultedAccess(kind, GRH_BYTES + datagram.length, srqn or qp.handle, wqe.index)
     qp.waiting_receive = receive
-    page_faults.suspend(hca, qp, _RESPONDER, what, page, refuse).go_on = go_on
+    page_faults.suspend(hca, qp, _RESPONDER, what, page, refuse).wait(retry)

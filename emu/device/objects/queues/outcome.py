@@ -1,7 +1,7 @@
 """Outcomes of a data path step that does not continue.
 
 A step returns its result or None if the next step may follow. Otherwise a step returns one of the
-outcomes here, or ``page_fault.PageFaultPending``. The owner of the request has one table from
+outcomes here, or ``page_fault.PageFault``. The owner of the request has one table from
 outcome to action (``emu.device.engine.qp_poll``, ``emu.device.engine.rc.packets.responder``). All
 other code forwards the outcome.
 

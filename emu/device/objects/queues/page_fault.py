@@ -113,16 +113,14 @@ class FaultedAccess:
         return f"{self.kind.name} {what} from byte {self.committed}"
 
 
-class PageFault:
+class PageFault(Outcome):
     """A page fault: one side of a queue pair waits for its driver.
 
-    ``refuse`` is called with the reason when the driver gives up. The call fails the operation that
-    hit the page fault and returns the response for the waiting peer, if any. ``go_on`` is called
-    when the wait ends, with that response, or with None for "try again".
+    A step returns it as its outcome when the responder waits: the caller waits, too.
     """
 
     __slots__ = (
-        "access", "go_on", "is_memory", "is_open", "page", "peer", "qp", "raised_ns", "refuse",
+        "access", "is_memory", "is_open", "page", "peer", "qp", "raised_ns", "refuse", "retry",
         "side", "table", "token",
     )  # fmt: skip
 
@@ -139,11 +137,13 @@ class PageFault:
         self.access = access
         self.page = page
         self.refuse = refuse
-        self.go_on: Callable[[Outcome | None], None] | None = None
+        """Fails the operation with a reason, and returns the response for its requester, if any."""
+        self.retry: Callable[[Outcome | None], None] | None = None
+        """Called at the end of the wait: with that response, or with None for "try again"."""
         self.table: PageFaultTable | None = None
         """The table in which the page fault is open."""
         self.peer: Qp | None = None
-        """The queue pair of ``go_on``, if it is the peer of the waiting one."""
+        """The queue pair of ``retry``, if it is the peer of the waiting one."""
         self.is_memory = False
         self.is_open = False
         self.token = 0
@@ -162,18 +162,34 @@ class PageFault:
         after = f"page fault {self.token:#x} refused after {took_ns / 1e6:.1f} ms"
         return f"{after}: {self.access}; absent: {self.page}"
 
-    def hold(self, qp: Qp, go_on: Callable[[Outcome | None], None]) -> None:
-        """Block the requests of a queue pair in this process, perhaps of another function."""
-        qp.held_by, self.peer, self.go_on = self, qp, go_on
+    def wait(self, retry: Callable[[Outcome | None], None], peer: Qp | None = None) -> None:
+        """Call ``retry`` at the end of the wait; a later call replaces it.
 
-    def release(self, qp: Qp) -> None:
-        """Unblock a queue pair that ``hold`` or the page fault blocks.
-
-        Its ``go_on`` is not called.
+        ``peer`` is the requester in this process, perhaps of another function. Its requests are
+        blocked meanwhile.
         """
-        qp.held_by = None
-        if self.peer is qp:
-            self.peer = self.go_on = None
+        self.retry, self.peer = retry, peer
+        if peer is not None:
+            peer.held_by = self
+
+    def release(self, peer: Qp) -> None:
+        """Unblock a requester that stops; its ``retry`` is not called."""
+        peer.held_by = None
+        if self.peer is peer:
+            self.peer = self.retry = None
+
+    def end(self, why: str = "") -> None:
+        """End the wait: unblock the requester and retry the operation.
+
+        With ``why`` the operation fails first, and ``retry`` gets the response.
+        """
+        response = self.refuse(why) if why else None
+        peer, retry = self.peer, self.retry
+        self.peer = self.retry = None
+        if peer is not None:
+            peer.held_by = None
+        if retry is not None:
+            retry(response)
 
     def event(self, token: int | None = None) -> tuple[PageFaultSubtype, bytes]:
         """Return sub-type and data of the PAGE_FAULT event: MEMORY, RDMA or WQE.
@@ -216,15 +232,6 @@ class PageFault:
 def _typed(kind: PageFaultType, number: int) -> bytes:
     """Return pftype_wq or pftype_token: the kind, followed by a 24-bit number."""
     return (kind << 24 | number).to_bytes(4, "big")
-
-
-class PageFaultPending(Outcome):
-    """A responder waits for its driver; the caller sets the page fault's ``go_on``."""
-
-    __slots__ = ("page_fault",)
-
-    def __init__(self, page_fault: PageFault) -> None:
-        self.page_fault = page_fault
 
 
 class PageFaultTable:

@@ -28,7 +28,7 @@ from emu.device.engine.ud import datagram
 from emu.device.engine.wqe import key_options, messages, registry, umr
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.queues.outcome import Dropped, TooFragmented
-from emu.device.objects.queues.page_fault import PageFaultPending, Side
+from emu.device.objects.queues.page_fault import PageFault, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError
 from emu.device.port.eth.congestion import with_mark
@@ -245,6 +245,10 @@ class TestKeys:
             umr._translations(some(), some(), short, 0, 16)
 
 
+def a_page_fault():
+    return PageFault(some(), Side.RESPONDER, some(), some(), lambda why: None)
+
+
 class TestReceiver:
     @pytest.mark.parametrize(("rq", "rcq"), [(None, "cq"), ("rq", None), (None, None)])
     def test_a_queue_pair_without_a_receive_queue(self, monkeypatch, rq, rcq):
@@ -274,7 +278,7 @@ class TestReceiver:
 
     @pytest.mark.parametrize(
         ("state", "faults", "why"),
-        [(QpState.INIT, {}, Dropped), (QpState.RTS, {Side.RESPONDER: some()}, PageFaultPending)],
+        [(QpState.INIT, {}, Dropped), (QpState.RTS, {Side.RESPONDER: a_page_fault()}, PageFault)],
     )
     def test_one_that_is_not_ready(self, state, faults, why):
         assert isinstance(segments.check_ready(some(), some(state=state, page_faults=faults)), why)
@@ -296,11 +300,11 @@ class TestReceiver:
 
         monkeypatch.setattr(duplicates, "access", absent)
         monkeypatch.setattr(duplicates, "start_of", lambda *arguments: 0)
-        monkeypatch.setattr(duplicates, "suspend_rdma", lambda *arguments: some())
+        monkeypatch.setattr(duplicates, "suspend_rdma", lambda *arguments: a_page_fault())
         monkeypatch.setattr(page_faults, "may_wait", lambda *arguments: may_wait)
         qp = some(rre=1, st=QpType.RC, state=state, handle=5, pd=None)
         found = duplicates.read_again(some(), qp, some(rkey=8), 0, 8)
-        assert isinstance(found, PageFaultPending) if is_held else found is None
+        assert isinstance(found, PageFault) if is_held else found is None
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from emu.device.engine.rc.validation import MSG_OPS, follows, is_possible, packe
 from emu.device.engine.wqe.atomic import ATOMIC_BYTES
 from emu.device.objects.queues.message import MASKED_ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import Outcome, TooFragmented
-from emu.device.objects.queues.page_fault import PageFaultPending
+from emu.device.objects.queues.page_fault import PageFault
 from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.packet import Packet, precedes
 from emu.device.port.train import Train
@@ -167,7 +167,7 @@ class PacketExecution:
         size = len(train.payload)
         refused = execute(hca, qp, message, self.offset, (train.payload,), size)
         if refused is not None:
-            if isinstance(refused, PageFaultPending):
+            if isinstance(refused, PageFault):
                 track_at_srq(hca, qp, message)
             return refused
         self.offset += size
@@ -193,14 +193,14 @@ class PacketExecution:
     def _not_placed(self, packet: Packet, message: Message, refused: Outcome) -> Outcome:
         """Return the response to a packet whose data were not written.
 
-        Memory too scattered for a packet moves the queue pair to ERR. PageFaultPending keeps the
+        Memory too scattered for a packet moves the queue pair to ERR. PageFault keeps the
         receive WQE; a first packet then restarts its message. Other outcomes are returned
         unchanged.
         """
         hca, qp = self._connection.hca, self._connection.qp
         if isinstance(refused, TooFragmented):
             return refuse_packet(hca, qp, message, refused)
-        if isinstance(refused, PageFaultPending):
+        if isinstance(refused, PageFault):
             # The packet will be executed again; a first one then restarts the message.
             track_at_srq(hca, qp, message)
             if packet.op.is_first:
@@ -226,7 +226,7 @@ class PacketExecution:
         if not isinstance(target, Outcome):
             message.target = target
             return None
-        if isinstance(target, PageFaultPending) and message.has_wqe:
+        if isinstance(target, PageFault) and message.has_wqe:
             track_at_srq(hca, qp, message)
             self._spare = message.receive
         return (

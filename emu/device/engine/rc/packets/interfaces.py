@@ -38,7 +38,7 @@ class RequesterPart(Protocol):
 class ResponderPart(Protocol):
     """Interface of the responder for its responses."""
 
-    def resume_after(self, fault: PageFault) -> None:
+    def wait_for_page(self, fault: PageFault) -> None:
         """Suspend the responder until a page is present."""
 
 

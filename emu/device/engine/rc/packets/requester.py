@@ -229,7 +229,7 @@ class PacketRequester:
 
         access = page_faults.request_access(hca, qp, request.wqe, done)
         fault = page_faults.suspend(hca, qp, _REQUESTER, access, page, refused)
-        fault.go_on = self._page_present
+        fault.wait(self._page_present)
 
     def _page_present(self, _: Outcome | None) -> None:
         """Resume sending in the next poll, after a page fault has ended in any way."""

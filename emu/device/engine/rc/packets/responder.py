@@ -25,7 +25,7 @@ from emu.device.engine.rc.validation import (
     length_error,
 )
 from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak, TooFragmented
-from emu.device.objects.queues.page_fault import PageFault, PageFaultPending, Side
+from emu.device.objects.queues.page_fault import PageFault, Side
 from emu.device.port.packet import Packet
 from emu.device.port.train import Train
 from emu.device.rounds.budget import TIMER_BUDGET
@@ -98,7 +98,7 @@ class PacketResponder:
         held = self._take(packet)
         if held is not None:
             self._hold(packet)
-            self.resume_after(held.page_fault)
+            self.wait_for_page(held)
 
     def train(self, train: Train) -> None:
         """Execute a train: at once if it is expected and no packet is held before it.
@@ -115,8 +115,8 @@ class PacketResponder:
         elif isinstance(outcome, (Nak, Dropped)):
             _ANSWERS[type(outcome)](self, train.first, outcome)
         else:
-            if isinstance(outcome, PageFaultPending):
-                self.resume_after(outcome.page_fault)
+            if isinstance(outcome, PageFault):
+                self.wait_for_page(outcome)
             for packet in train.packets():
                 self.request(packet)
 
@@ -155,7 +155,7 @@ class PacketResponder:
                 self._catch_up()
             else:
                 self._held.put_back(packet)
-                self.resume_after(held.page_fault)
+                self.wait_for_page(held)
                 self._start_page_timer()
 
     def _catch_up(self) -> None:
@@ -195,8 +195,8 @@ class PacketResponder:
             self._page_timer.cancel()
             self._page_timer = None
 
-    def _take(self, packet: Packet) -> PageFaultPending | None:
-        """Process one packet; return PageFaultPending if a page is absent and it must be repeated.
+    def _take(self, packet: Packet) -> PageFault | None:
+        """Process one packet; return a PageFault if a page is absent and it must be repeated.
 
         None in all other cases: the packet is executed, refused by a NAK, or dropped. A packet
         after a gap sends a NAK, and is kept with selective repeat. A duplicate gets its response
@@ -252,9 +252,9 @@ class PacketResponder:
             timeout = UC_PAGE_TIMEOUT_NS if self._connection.qp.st is _UC else PAGE_TIMEOUT_NS
             self._page_timer = self._connection.hca.clock.call_later(timeout, self._page_timed_out)
 
-    def resume_after(self, fault: PageFault) -> None:
-        """Resume this responder by ``_page_present`` when the page fault ends."""
-        fault.go_on = self._page_present
+    def wait_for_page(self, fault: PageFault) -> None:
+        """Continue by ``_page_present`` when the page fault ends."""
+        fault.wait(self._page_present)
 
     def _page_timed_out(self) -> None:
         """Drop the held packets and send an RNR NAK: the page takes too long.
@@ -293,8 +293,8 @@ class PacketResponder:
 
     # -- PSN
 
-    def _expected(self, packet: Packet) -> PageFaultPending | None:
-        """Check and execute a packet with the expected PSN; return PageFaultPending if it waits.
+    def _expected(self, packet: Packet) -> PageFault | None:
+        """Check and execute a packet with the expected PSN; return a PageFault if it waits.
 
         Any other refusal sends its NAK and returns None.
         """
@@ -369,11 +369,11 @@ class PacketResponder:
         if self._early.packets:
             self._nak_gap()
 
-    def _unreliable(self, packet: Packet) -> PageFaultPending | None:
+    def _unreliable(self, packet: Packet) -> PageFault | None:
         """Process a UC packet: a first packet starts a message, others continue it (9.9.2).
 
         A packet that does not continue the current message ends that message: both are dropped.
-        Returns PageFaultPending if the packet must be repeated, else None.
+        Returns a PageFault if the packet must be repeated, else None.
         """
         hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
         if packet.op.is_first:
@@ -390,16 +390,16 @@ class PacketResponder:
         return None if outcome is None else _ANSWERS[type(outcome)](self, packet, outcome)
 
 
-def _held(_responder: PacketResponder, _packet: Packet, held: PageFaultPending) -> PageFaultPending:
+def _held(_responder: PacketResponder, _packet: Packet, held: PageFault) -> PageFault:
     return held
 
 
 _ANSWERS: Final[
-    Mapping[type[Outcome], Callable[[PacketResponder, Packet, Any], PageFaultPending | None]]
+    Mapping[type[Outcome], Callable[[PacketResponder, Packet, Any], PageFault | None]]
 ] = {
     Nak: PacketResponder.answer_nak,
     RnrNak: PacketResponder.answer_rnr,
     Dropped: PacketResponder.answer_nothing,
-    PageFaultPending: _held,
+    PageFault: _held,
 }
-"""Response to a request packet that was not executed; the caller handles PageFaultPending."""
+"""Response to a request packet that was not executed; the caller handles PageFault."""

@@ -16,7 +16,7 @@ from emu.device.engine.rc.fatal_nak import access_violation
 from emu.device.engine.rc.validation import packets_of
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import Nak, Outcome, TooFragmented
-from emu.device.objects.queues.page_fault import PageFaultPending
+from emu.device.objects.queues.page_fault import PageFault
 from emu.device.port.packet import OPS, SERVICES, Packet, precedes
 from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import POLL_BUDGET
@@ -193,9 +193,9 @@ class ResponseQueue:
         if isinstance(data, TooFragmented) and carry is not None:
             carry, size = None, mtu
             data = read(hca, qp, message, offset, size)
-        if isinstance(data, PageFaultPending):
+        if isinstance(data, PageFault):
             self.is_stuck = True
-            self._connection.responder.resume_after(data.page_fault)
+            self._connection.responder.wait_for_page(data)
             return 1
         if isinstance(data, TooFragmented):
             is_replay = response.is_replay
