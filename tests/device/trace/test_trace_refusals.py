@@ -1,8 +1,14 @@
 """Refused requests in the trace: by which check of the responder, in process and as packets."""
 
+import re
+from pathlib import Path
+
 import pytest
 from helpers.device.forging import request
 
+from emu.device.engine.rc import checks
+from emu.device.engine.rc.checks import RxCheck
+from emu.device.trace import event
 from emu.device.trace.event import TracePoint
 from emu.device.trace.recorder import EventList, Recorder
 from emu.device.trace.text import body
@@ -23,7 +29,7 @@ def events():
 def refusals(events):
     """The check and the queue pair of each refused request."""
     return lambda: [
-        (event.fields["check"], event.fields["qpn"]) for event in events.of(TracePoint.NAK)
+        (each.fields["check"], each.fields["qpn"]) for each in events.of(TracePoint.NAK)
     ]
 
 
@@ -68,8 +74,34 @@ def test_receive_request_that_is_too_short(opened, refusals, events):
     channel.send(channel.left.region(64).sge())
     channel.settle()
     assert refusals() == [("CHK_LENGTH", channel.receiver.qpn)]
-    (event,) = events.of(TracePoint.NAK)
-    assert body(event).endswith("CHK_LENGTH: message of 64 bytes or more is 32 too long")
+    (refused,) = events.of(TracePoint.NAK)
+    assert body(refused).endswith("CHK_LENGTH: message of 64 bytes or more is 32 too long")
+
+
+def test_receive_request_with_a_wrong_key(opened, refusals):
+    channel = opened()
+    channel.post_recv((64, 0x7777_7700, 0))
+    channel.send(channel.left.region(64).sge())
+    channel.settle()
+    assert refusals() == [("EXECUTE", channel.receiver.qpn)]
+
+
+def test_key_that_must_not_be_invalidated(opened, refusals):
+    channel = opened()
+    key = channel.right.region(64).key
+    channel.post_recv(channel.right.region(64).sge())
+    channel.send(channel.left.region(64).sge(), inv_rkey=key)
+    channel.settle()
+    assert refusals() == [("EXECUTE", channel.receiver.qpn)]
+
+
+def test_receive_queue_that_cannot_be_read(opened, refusals):
+    channel = opened()
+    channel.post_recv(channel.right.region(64).sge())
+    channel.right.memory.revoke(channel.receiver.record)
+    channel.send(channel.left.region(64).sge())
+    channel.settle()
+    assert refusals() == [("CHK_RESOURCE", channel.receiver.qpn)]
 
 
 @pytest.fixture
@@ -93,3 +125,23 @@ def test_packet(packets, packet_wire, refusals, psn, position, size, check):
     packet_wire.arrive(request(packets, PacketKind.SEND, psn, payload=bytes(size), **position))
     packets.settle()
     assert refusals() == [(check, packets.receiver.qpn)]
+
+
+@pytest.mark.parametrize(("gap", "check"), [(0, "CHK_OP_SEQ"), (5, "CHK_PSN")])
+def test_lost_packet_of_an_unreliable_connection(
+    packet_pair, packet_wire, events, refusals, clock, gap, check
+):
+    packet_pair[1].hca.tracer = Recorder(events, clock)
+    channel = Channel(QpType.UC, *packet_pair, mtu=1)
+    packet_wire.arrive(
+        request(channel, PacketKind.SEND, FIRST_PSN + gap, payload=bytes(8), is_first=False)
+    )
+    channel.settle()
+    assert refusals() == [(check, channel.receiver.qpn)]
+
+
+def test_pages_list_the_checks_in_their_order():
+    names = [check.value for check in RxCheck]
+    page = Path(checks.__file__).with_name("README.md").read_text()
+    assert re.findall(r"^\| (CHK_\w+|EXECUTE) \|", page, re.MULTILINE) == names
+    assert f"({', '.join(names)})" in " ".join(event.__doc__.split()).replace("name: ", "(")

@@ -1,6 +1,7 @@
-"""Names of a responder's checks, in the order in which a request passes them (IBTA 9.7.4.1).
+"""The table of a responder's checks, in the order in which a request passes them (IBTA 9.7.4.1).
 
-Logs and traces say by them which check has refused a request. The names are rxe's (rxe_resp.c).
+Log and trace name by it the check that has refused a request, for messages in this process and for
+packets. The names are rxe's (rxe_resp.c).
 """
 
 from __future__ import annotations
@@ -14,22 +15,24 @@ if TYPE_CHECKING:
 
 
 class RxCheck(StrEnum):
-    """A check, or a later step that can refuse a request as well."""
+    """A check, or a later step that can refuse a request as well, with its functions."""
 
     PSN = "CHK_PSN"
-    """The packet has the expected PSN."""
+    """The packet has the expected PSN: ``validation.check_psn``."""
     OP_SEQ = "CHK_OP_SEQ"
-    """The packet continues the message."""
+    """The packet continues the message (9.7.4.1.2): ``validation.op_seq_error``."""
     OP_VALID = "CHK_OP_VALID"
-    """The queue pair allows the operation."""
+    """The queue pair allows the operation: ``remote.check_op_valid``."""
     RESOURCE = "CHK_RESOURCE"
-    """A receive WQE exists, or space for one more READ."""
+    """A receive WQE exists, or space for one more READ: ``receive.check_resource``."""
     LENGTH = "CHK_LENGTH"
-    """The length fits MTU, message and receive WQE."""
+    """The length fits MTU and message (9.7.4.1.6), ``validation.length_error``, and the receive
+    WQE, ``receive.scatter_to``."""
     RKEY = "CHK_RKEY"
-    """Key, range and pages of remote memory."""
+    """Key, range and pages of remote memory (9.7.4.1.5): ``remote.map_segment``."""
     EXECUTE = "EXECUTE"
-    """The data are written or read, or the atomic is done."""
+    """The data are written or read, the atomic is done, or the key that a SEND names is
+    invalidated: ``responder.execute``, ``execute_atomic``, ``complete``."""
 
 
 def trace_refusal(hca: Hca, qp: Qp, check: RxCheck, why: str) -> None:

@@ -56,6 +56,8 @@ _NO_NAK: Final = Dropped("UC has no NAK")
 _TOO_LONG: Final = Dropped("UC message longer than its receive request")
 _PROTECTION: Final = CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR
 """Errors for unusable memory of the receiver."""
+_TOO_SHORT: Final = CqeSyndrome.LOCAL_LENGTH_ERR, NakCode.INVALID_REQUEST
+"""Errors for a receive WQE that is shorter than the message."""
 _XRC: Final = QpType.XRC
 _WITHOUT_REFERENCE: Final = frozenset({QpType.XRC, QpType.DCT})
 _SEND: Final = MsgOp.SEND
@@ -96,6 +98,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
                 return None
         wqe = queue.take() if srq is None else take_shared(srq)
     except (DmaError, ListBrokenError) as error:
+        trace_refusal(hca, qp, RxCheck.RESOURCE, str(error))
         qp_life.break_receives(hca, qp, srq, error)
         return _NO_NAK if qp.st is _UC else Nak(NakCode.REMOTE_OPERATIONAL_ERROR)
     if wqe is None:
@@ -190,16 +193,14 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
             return TooFragmented(error.limit, str(error))
         if error.violation is ABSENT_PAGE:
             return _wait_for_page(hca, qp, receive, offset, length, error)
-        trace_refusal(hca, qp, RxCheck.EXECUTE, str(error))
-        return fail_receive_and_nak(hca, qp, receive, *_PROTECTION, str(error), error.cause)
+        return fail_receive_and_nak(
+            hca, qp, receive, RxCheck.EXECUTE, *_PROTECTION, str(error), error.cause
+        )
     if left:
         if qp.st is _UC and not receive.srqn:
             return _TOO_LONG
         why = f"message of {offset + length} bytes or more is {left} too long"
-        trace_refusal(hca, qp, RxCheck.LENGTH, why)
-        return fail_receive_and_nak(
-            hca, qp, receive, CqeSyndrome.LOCAL_LENGTH_ERR, NakCode.INVALID_REQUEST, why
-        )
+        return fail_receive_and_nak(hca, qp, receive, RxCheck.LENGTH, *_TOO_SHORT, why)
     return views
 
 
@@ -230,7 +231,9 @@ def _wait_for_page(
     assert wqe is not None
 
     def refuse(why: str) -> Outcome:
-        return fail_receive_and_nak(hca, qp, receive, *_PROTECTION, why, Cause.MEMORY)
+        return fail_receive_and_nak(
+            hca, qp, receive, RxCheck.EXECUTE, *_PROTECTION, why, Cause.MEMORY
+        )
 
     is_tagged = receive.arrival is not None and receive.arrival.entry is not None
     if is_tagged or not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
@@ -262,6 +265,7 @@ def invalidate(
         mkey.invalidate()
         return None
     why = f"invalidate {rkey:#x}: {why}"
+    trace_refusal(hca, qp, RxCheck.EXECUTE, why)
     qp_life.fail_receive_and_stop(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, why)
     return Dropped(why)
 
@@ -270,16 +274,18 @@ def fail_receive_and_nak(
     hca: Hca,
     qp: Qp,
     receive: ReceiveRequest,
+    check: RxCheck,
     syndrome: CqeSyndrome,
     code: NakCode,
     why: str,
     cause: Cause = Cause.ANY,
 ) -> Outcome:
-    """Complete a receive WQE in error, move the queue pair to ERR, and return a Nak.
+    """Complete a receive WQE in error after ``check``, move the queue pair to ERR, return a Nak.
 
     ``syndrome`` and ``cause`` are for the owner's completion, ``code`` and ``why`` for the sender's
     NAK. On UC the queue pair also goes to ERR, but the result is Dropped.
     """
+    trace_refusal(hca, qp, check, why)
     qp_life.fail_receive_and_stop(hca, qp, receive, syndrome, why, cause)
     return _NO_NAK if qp.st is _UC else Nak(code, why)
 
@@ -289,9 +295,8 @@ def refuse_scattered(hca: Hca, qp: Qp, receive: ReceiveRequest, why: str) -> Out
 
     Returns Nak (REMOTE_OPERATIONAL_ERROR), on UC Dropped; the queue pair goes to ERR.
     """
-    return fail_receive_and_nak(
-        hca, qp, receive, *_PROTECTION, f"memory too scattered: {why}", Cause.MEMORY
-    )
+    why = f"memory too scattered: {why}"
+    return fail_receive_and_nak(hca, qp, receive, RxCheck.EXECUTE, *_PROTECTION, why, Cause.MEMORY)
 
 
 def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:

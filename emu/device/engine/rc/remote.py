@@ -23,7 +23,7 @@ from emu.device.engine.mr.rights import (
     AccessError,
 )
 from emu.device.engine.qp.transitions import RECEIVING
-from emu.device.engine.rc.checks import RxCheck, trace_refusal
+from emu.device.engine.rc.checks import RxCheck
 from emu.device.engine.rc.fatal_nak import access_violation, invalid_request
 from emu.device.engine.rc.receive import fail_receive_and_nak, shared_queue
 from emu.device.objects.domains import Pd
@@ -212,9 +212,8 @@ def refuse_access(
     """
     if receive is None or receive.wqe is None or qp.st is _UC:
         return access_violation(hca, qp, why, cause)
-    code = NakCode.REMOTE_ACCESS_ERROR
-    trace_refusal(hca, qp, RxCheck.RKEY, why)
-    return fail_receive_and_nak(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, code, why, cause)
+    syndrome, code = CqeSyndrome.LOCAL_ACCESS_ERR, NakCode.REMOTE_ACCESS_ERROR
+    return fail_receive_and_nak(hca, qp, receive, RxCheck.RKEY, syndrome, code, why, cause)
 
 
 def start_of(hca: Hca, message: Message) -> int:

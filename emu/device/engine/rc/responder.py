@@ -1,22 +1,12 @@
 """Steps of the responder for RC, UC and the target side of XRC (IBTA 9.7.4, 9.9).
 
-Every request passes them in this order, as a whole message (``local.py``), in segments
-(``segments.py``) or packet by packet (``packets/responder.py``):
+Every request passes the checks of ``checks.RxCheck`` in their order: as a whole message
+(``local.py``), in segments (``segments.py``) or packet by packet (``packets/responder.py``). For
+packets, the length is checked before any step with an effect, because a packet of the wrong length
+must have none. The message is then executed and completed here.
 
-    check_psn        validation.py   expected, after a gap, or a duplicate (packets only)
-    check_op_seq     validation.py   does the packet continue the message (packets only)
-    check_op_valid   remote.py       does the queue pair allow the operation
-    check_resource   receive.py      take a receive WQE, for a SEND and for immediate data
-    check_length     validation.py   against MTU and RETH (packets only)
-    check_rkey       remote.py       key, range, pages of remote memory
-    execute          here            write the data, read them, or do the atomic
-    complete         here            invalidate the key that the sender names, write the CQE
-    acknowledge      direct: the requester continues; packets: packets/responses.py
-    duplicate        duplicates.py, packets/execution.py
-
-For packets, the length is checked before any step with an effect, because a packet of the wrong
-length must have none. A request that fails a check is NAKed. The responder's consequence is
-immediate: an error completion, an asynchronous event, the error state (``fatal_nak.py``,
+A request that fails a check is NAKed. The responder's consequence is immediate: an error
+completion, an asynchronous event, the error state (``fatal_nak.py``,
 ``receive.fail_receive_and_nak``). The requester handles the consequence for the request.
 """
 

@@ -380,6 +380,8 @@ class PacketResponder:
             execution.break_off()
         message = execution.message
         if not packet.op.is_first and (packet.psn != qp.epsn or not follows(packet, message)):
+            check = RxCheck.OP_SEQ if packet.psn == qp.epsn else RxCheck.PSN
+            trace_refusal(hca, qp, check, f"{packet!r} does not continue a message")
             execution.break_off()
             return None
         why = length_error(qp, packet, message, execution.offset)
