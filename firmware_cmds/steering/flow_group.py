@@ -11,7 +11,7 @@ from emu.device.engine.eth.steering.hash_split import HashSplit
 from emu.device.errors import CmdError
 from emu.device.objects.eth.flow import SWITCHING, FlowGroup, FlowTable, Matcher
 from emu.device.objects.eth.match_definer import MatchDefiner
-from firmware_cmds.steering.flow_table import domain_of, table_of
+from firmware_cmds.steering.flow_table import domain_of, queried_table, table_of
 from firmware_cmds.steering.software import check_is_firmwares
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowGroupType, FlowTableType
@@ -48,7 +48,7 @@ def create_flow_group(
     Refuse with BAD_PARAM_ERR a range outside the table or an overlap, a table that software owns,
     and fields that cannot be matched. An unknown table or match definer gets BAD_RES_ERR.
     """
-    table = table_of(hca, cmd)
+    table = table_of(hca, cmd, cmd.table_type, cmd.table_id)
     check_is_firmwares(table)
     first, last = cmd.start_flow_index, cmd.end_flow_index
     steering.check_group(table, first, last)
@@ -96,7 +96,8 @@ def query_flow_group(
 
     Refuse with BAD_RES_ERR an unknown table or group, or a group of another table.
     """
-    match = group_of(hca.flow_groups, table_of(hca, cmd), cmd.group_id).match
+    table = queried_table(hca, cmd.table_type, cmd.table_id)
+    match = group_of(hca.flow_groups, table, cmd.group_id).match
     for name in ("start_flow_index", "end_flow_index", "match_criteria_enable", "match_criteria"):
         setattr(out, name, getattr(match, name))
 
@@ -112,6 +113,7 @@ def destroy_flow_group(
 
     The refusal is BAD_RES_STATE_ERR. An unknown group, or one of another table, gets BAD_RES_ERR.
     """
-    group = group_of(hca.flow_groups, table_of(hca, cmd), cmd.group_id)
+    table = table_of(hca, cmd, cmd.table_type, cmd.table_id)
+    group = group_of(hca.flow_groups, table, cmd.group_id)
     hca.flow_groups.remove(group.handle)
     steering.remove_group(domain_of(hca, group.table), group)

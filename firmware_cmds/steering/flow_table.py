@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine.esw import sharing
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from layouts.cmd import VportIn
 
 _SET, _DISCONNECT = 0, 1
 """Values of op_mod of SET_FLOW_TABLE_ROOT (core/fs_cmd.c: mlx5_cmd_update_root_ft)."""
@@ -41,29 +42,15 @@ _OPTIONAL = {
 """Fields that need a property of the table, by property."""
 
 
-class NamesType(Protocol):
-    """Command about flow tables of a type (FlowTableType)."""
+def check_type(hca: Hca, kind: int, vport: int = 0, other_vport: int = 0) -> None:
+    """Refuse flow tables of a type (FlowTableType) that the caller cannot use, by BAD_PARAM_ERR.
 
-    table_type: int
-
-
-class NamesTable(NamesType, Protocol):
-    """Command about a flow table."""
-
-    table_id: int
-
-
-def check_type(hca: Hca, cmd: NamesType) -> int:
-    """Return the vPort whose tables a command is about; 0 for types without a vPort.
-
-    Raises BAD_PARAM_ERR for types without ``ft_support``, and for a vPort that does not exist or
-    has no such tables. Only the driver may use the tables of a switch and of sniffers (ib/fs.c:
-    mlx5_ib_create_flow requires CAP_NET_RAW of a process). Others get BAD_PARAM_ERR as well. With
-    software steering, a process may use the FDB.
+    ``vport`` and ``other_vport`` are those of a command's head: only ACLs are of another vPort,
+    which must exist. The function needs ``ft_support`` for the type. Only the driver may use the
+    tables of a switch and of sniffers (ib/fs.c: mlx5_ib_create_flow requires CAP_NET_RAW of a
+    process). With software steering, a process may use the FDB.
     """
-    kind, vport = cmd.table_type, int(getattr(cmd, "vport_number", 0))
-    is_named = vport or getattr(cmd, "other_vport", 0)
-    if is_named and (kind not in ACLS or not hca.vhca.sees(vport)):
+    if (vport or other_vport) and (kind not in ACLS or not hca.vhca.sees(vport)):
         raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{vport}")
     if hca.flow_domain(kind, vport) is None:
         raise CmdError(Status.BAD_PARAM_ERR, "no flow tables of this type", f"{kind}")
@@ -73,7 +60,6 @@ def check_type(hca: Hca, cmd: NamesType) -> int:
         raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use the switch's flow tables")
     if kind in SNIFFING and hca.caller.uid != DRIVER_UID:
         raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use flow tables of sniffers")
-    return vport
 
 
 def domain_of(hca: Hca, table: FlowTable) -> FlowDomain:
@@ -83,17 +69,25 @@ def domain_of(hca: Hca, table: FlowTable) -> FlowDomain:
     return domain
 
 
-def table_of(hca: Hca, cmd: NamesTable) -> FlowTable:
-    """Return the flow table that a command names by type, number and, for an ACL, vPort.
+def table_of(hca: Hca, head: VportIn, kind: int, number: int) -> FlowTable:
+    """Return the flow table that a command names by type, number and the vPort of its head.
 
-    A query names no vPort. Raises as :func:`check_type`; BAD_RES_ERR for an unknown number, another
-    type or another vPort.
+    Raises as :func:`check_type`; BAD_RES_ERR for an unknown number, another type or another vPort.
     """
-    vport = check_type(hca, cmd)
-    table = _of_type(hca.flow_tables, cmd.table_type, cmd.table_id)
-    if table.vport != vport and hasattr(cmd, "other_vport"):
+    check_type(hca, kind, head.vport_number, head.other_vport)
+    table = _of_type(hca.flow_tables, kind, number)
+    if table.vport != head.vport_number:
         raise CmdError(Status.BAD_RES_ERR, "flow table belongs to another vPort", f"{table!r}")
     return table
+
+
+def queried_table(hca: Hca, kind: int, number: int) -> FlowTable:
+    """Return the flow table that a query names, which names no vPort.
+
+    Raises as :func:`check_type`; BAD_RES_ERR for an unknown number or another type.
+    """
+    check_type(hca, kind)
+    return _of_type(hca.flow_tables, kind, number)
 
 
 def _of_type(tables: Table[FlowTable], table_type: int, number: int) -> FlowTable:
@@ -168,7 +162,8 @@ def create_flow_table(
     log_max_ft_size with LIM_ERR. The level may be above max_ft_level: the driver adds up the levels
     of all its priorities (core/fs_core.c: set_prio_attrs).
     """
-    vport = check_type(hca, cmd)
+    vport = cmd.vport_number
+    check_type(hca, cmd.table_type, vport, cmd.other_vport)
     ctx = layout.flow_table_context.view(bytearray(bytes(cmd.flow_table_context)))
     software.check_owner(hca, cmd.table_type, ctx)
     is_demux = cmd.op_mod == _LAG_DEMUX and cmd.table_type == FlowTableType.NIC_RX
@@ -207,7 +202,7 @@ def modify_flow_table(
     The field is the next table of a LAG for a demux table, else the miss. Refuse another selection
     with BAD_PARAM_ERR, an unknown table with BAD_RES_ERR. Cached decisions are dropped.
     """
-    table = table_of(hca, cmd)
+    table = table_of(hca, cmd, cmd.table_type, cmd.table_id)
     selected = (
         ModifyFlowTable.LAG_NEXT_TABLE_ID if table.is_demux else ModifyFlowTable.MISS_TABLE_ID
     )
@@ -242,7 +237,7 @@ def query_flow_table(
 
     Refuse with BAD_RES_ERR an unknown number, or a table of another type.
     """
-    table = table_of(hca, cmd)
+    table = queried_table(hca, cmd.table_type, cmd.table_id)
     out.flow_table_context = bytes(table.ctx)
     if hca.icm is not None and table.roots is None:
         address = icm_address(IcmKind.FLOW_TABLE, table.handle)
@@ -263,7 +258,7 @@ def destroy_flow_table(
     destroyed root leaves its type without one, also on other switches that use it. The refusal is
     BAD_RES_STATE_ERR; an unknown table gets BAD_RES_ERR.
     """
-    table = table_of(hca, cmd)
+    table = table_of(hca, cmd, cmd.table_type, cmd.table_id)
     domain = domain_of(hca, table)
     hca.flow_tables.remove(table.handle)
     domain.demuxes -= table.is_demux
@@ -290,8 +285,8 @@ def set_flow_table_root(
     gets BAD_PARAM_ERR. An unknown table or QP gets BAD_RES_ERR. A table of another switch's FDB is
     possible with root_ft_on_other_esw.
     """
-    vport = check_type(hca, cmd)
-    domain = hca.flow_domain(cmd.table_type, vport)
+    check_type(hca, cmd.table_type, cmd.vport_number, cmd.other_vport)
+    domain = hca.flow_domain(cmd.table_type, cmd.vport_number)
     assert domain is not None
     if cmd.op_mod not in (_SET, _DISCONNECT):
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
@@ -301,7 +296,7 @@ def set_flow_table_root(
         _set_foreign_root(hca, cmd)
         return
     underlay = _underlay(hca, cmd) if cmd.underlay_qpn else None
-    table = table_of(hca, cmd) if cmd.op_mod == _SET else None
+    table = table_of(hca, cmd, cmd.table_type, cmd.table_id) if cmd.op_mod == _SET else None
     if underlay is None:
         _set_root(hca, domain, table)
     else:

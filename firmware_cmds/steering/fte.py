@@ -15,7 +15,7 @@ from emu.device.objects.eth.flow import (
     FlowTable,
 )
 from firmware_cmds.steering.flow_group import group_of
-from firmware_cmds.steering.flow_table import domain_of, table_of
+from firmware_cmds.steering.flow_table import domain_of, queried_table, table_of
 from firmware_cmds.steering.fte_action import LIST_ITEM_BYTES, LONG, Lists, action_of
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowSource, FlowTableType, SetFte
@@ -56,7 +56,7 @@ def set_flow_table_entry(hca: Hca, cmd: layout.set_fte_in, out: layout.set_fte_o
     op_mod 0 creates, 1 modifies; another one gets BAD_PARAM_ERR, as do actions that are not
     supported. Unknown objects get BAD_RES_ERR. Lists above their capability get LIM_ERR.
     """
-    table = table_of(hca, cmd)
+    table = table_of(hca, cmd, cmd.table_type, cmd.table_id)
     if cmd.op_mod == _CREATE:
         _create(hca, cmd, table)
     elif cmd.op_mod == _MODIFY:
@@ -144,7 +144,8 @@ def query_flow_table_entry(hca: Hca, cmd: layout.query_fte_in, out: layout.query
 
     Refuse with BAD_RES_ERR an unknown table, or an index without an entry.
     """
-    ctx = _entry(table_of(hca, cmd), cmd.flow_index).ctx
+    table = queried_table(hca, cmd.table_type, cmd.table_id)
+    ctx = _entry(table, cmd.flow_index).ctx
     fixed = layout.flow_context.size
     out.flow_context = ctx[:fixed]
     places = out.flow_context.destination
@@ -161,7 +162,7 @@ def delete_flow_table_entry(
 
     Refuse with BAD_RES_ERR an unknown table, or an index without an entry.
     """
-    table = table_of(hca, cmd)
+    table = table_of(hca, cmd, cmd.table_type, cmd.table_id)
     entry = _entry(table, cmd.flow_index)
     hca.flow_entries.remove(entry.handle)
     steering.remove_entry(domain_of(hca, table), entry)
