@@ -54,8 +54,7 @@ def create_mkey(
     """
     hca.mkeys.check_space()
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
-    mkey_context.check(hca.qps, ctx, may_encrypt=bool(hca.caps.general.crypto))
-    mode = mkey_context.access_mode(ctx)
+    mode = mkey_context.check(hca.qps, ctx, may_encrypt=bool(hca.caps.general.crypto))
     if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _is_over_umem(cmd, mode):
         raise CmdError(
             Status.BAD_PARAM_ERR,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from emu.device.errors import CmdError
 from emu.device.objects.memory.mkey import ANY_QPN
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT
-from firmware_cmds.options import first_set
 from layouts.enums import AccessMode, Status
 
 if TYPE_CHECKING:
@@ -29,31 +28,24 @@ _MODES = frozenset(
 )
 # fmt: on
 _LISTS = (AccessMode.KLMS, AccessMode.KSM)
-_NOT_BUILT = ("ma_translation_mode",)
-"""Fields whose features have capability bits, none of which is set. Drivers check those bits first.
-
-Relaxed ordering is not among them: it permits the adapter an order that this one never uses.
-"""
 
 
-def access_mode(ctx: layout.mkc) -> int:
-    """Return the five bits of the access mode, which mkc holds in two fields."""
-    return int(ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0)
+def check(qps: Table[Qp], ctx: layout.mkc, *, may_encrypt: bool) -> int:
+    """Return the access mode of a context; refuse with BAD_PARAM_ERR one that no key can have.
 
-
-def check(qps: Table[Qp], ctx: layout.mkc, *, may_encrypt: bool) -> None:
-    """Refuse with BAD_PARAM_ERR a context that no key can have; ``ctx`` is a view of mkc.
-
-    ``may_encrypt``: the function supports encryption. A live key with a qpn of no queue pair gets
-    BAD_RES_ERR.
+    ``ctx`` is a view of mkc. ``may_encrypt``: the function supports encryption. A live key with a
+    qpn of no queue pair gets BAD_RES_ERR.
     """
-    mode = access_mode(ctx)
+    mode: int = ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0
     if mode not in _MODES:
         raise CmdError(
             Status.BAD_PARAM_ERR, "access mode of the memory key not supported", f"{mode:#x}"
         )
-    if name := first_set(ctx, _NOT_BUILT):
-        raise CmdError(Status.BAD_PARAM_ERR, "memory key option not supported", name)
+    # Relaxed ordering is accepted: it permits the adapter an order that this one never uses.
+    if ctx.ma_translation_mode:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "memory key option not supported", "ma_translation_mode"
+        )
     if (ctx.rw or ctx.a) and not ctx.lw:
         raise CmdError(
             Status.BAD_PARAM_ERR, "remote write or atomic without local write", f"{mode:#x}"
@@ -68,6 +60,7 @@ def check(qps: Table[Qp], ctx: layout.mkc, *, may_encrypt: bool) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "encryption is not supported for this access mode")
     if not ctx.free:
         _check_live(qps, ctx, mode)
+    return mode
 
 
 def _check_live(qps: Table[Qp], ctx: layout.mkc, mode: int) -> None:
@@ -80,16 +73,15 @@ def _check_live(qps: Table[Qp], ctx: layout.mkc, mode: int) -> None:
         qps.need(ctx.qpn)
     if mode != AccessMode.MTT or not (ctx.len or ctx.length64):
         return
-    if ctx.log_page_size < ADAPTER_PAGE_SHIFT:
+    log_page_size = ctx.log_page_size
+    if log_page_size < ADAPTER_PAGE_SHIFT:
         raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "page size below the adapter's minimum",
-            f"{1 << ctx.log_page_size}",
+            Status.BAD_PARAM_ERR, "page size below the adapter's minimum", f"{1 << log_page_size}"
         )
     # A key over all addresses has pages of 2**61 bytes (odp.c: alloc_implicit_mr_null_mkey).
-    if ctx.log_page_size > MAX_LOG_PAGE_SIZE and not ctx.length64:
+    if log_page_size > MAX_LOG_PAGE_SIZE and not ctx.length64:
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "page size above the adapter's maximum",
-            f"log_page_size {ctx.log_page_size}",
+            f"log_page_size {log_page_size}",
         )

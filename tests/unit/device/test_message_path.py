@@ -19,7 +19,7 @@ LIMITS = {
     "RDMA WRITE of 64 B": Counts(21, 33, 48, 2063),
     "the same as packets": Counts(35, 96, 144, 6057),
     "ALLOC_PD": Counts(16, 30, 38, 1315),
-    "CREATE_MKEY of 16 pages": Counts(25, 65, 112, 3130),
+    "CREATE_MKEY of 16 pages": Counts(24, 61, 105, 3034),
     "UMR that maps 16 pages": Counts(20, 42, 70, 2759),
     "page fault and its RESUME": Counts(44, 126, 170, 6289),
 }
