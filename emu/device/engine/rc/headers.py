@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.port.ib import partitions
+from emu.device.port.ib.partitions import PKEY_FULL_MEMBER
 from emu.device.port.packet import SERVICES, Packet
 from layouts.wire.bth import Service
 
@@ -41,7 +42,9 @@ def objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
         return _NOT_RECEIVING
     if why := hca.link.objection(packet, qp.destination, qp.route):
         return why
-    if not partitions.match(hca.link.pkey(qp.pkey_index), packet.pkey):
+    pkey = hca.link.pkey(qp.pkey_index)
+    is_full = pkey > PKEY_FULL_MEMBER  # most keys are the same one of a full member
+    if not (is_full and pkey == packet.pkey) and not partitions.match(pkey, packet.pkey):
         return WRONG_PKEY
     return ""
 

@@ -189,7 +189,11 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
             set_aside(hca, qp, message)
         return segments.note_started(hca, qp, message, target)
     if message.immediate is None:
-        copy(target, message.data)
+        data = message.data
+        if len(target) == 1 and len(data) == 1:
+            target[0][: len(data[0])] = data[0]
+        else:
+            copy(target, data)
         return None
     message.target = target
     refused = None if message.has_wqe else check_resource(hca, qp, message)

@@ -96,7 +96,10 @@ def execute(
     if qp.cs_res and length <= qp.cs_res and scatters(qp, message, length):
         message.scattered = b"".join(data).ljust(qp.cs_res, b"\0")
         return None
-    copy(target, data)
+    if len(target) == 1 and len(data) == 1:
+        target[0][: len(data[0])] = data[0]
+    else:
+        copy(target, data)
     return None
 
 

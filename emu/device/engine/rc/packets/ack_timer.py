@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.port.packet import precedes
 from emu.device.ports import Clock, Timer
+from layouts.wire.bth import PSN_HALF, PSN_MASK
 
 TIMEOUT_FACTOR: Final = 4
 """Factor of the timeout code's time: a requester may wait four times as long (IBTA 9.7.6.1.3).
@@ -86,7 +87,8 @@ class RoundTrip:
         The timed packet, if among them, updates the mean. A probe answered within the usual time
         ends the doubling of the wait.
         """
-        if self._timed is not None and not precedes(una, self._timed):
+        timed = self._timed
+        if timed is not None and not 0 < timed - una & PSN_MASK < PSN_HALF:
             self._learn(max(now_ns - self._began_ns, 1))
             self._timed = None
         if self._asked_ns is not None:
@@ -134,8 +136,8 @@ class AckTimer:
     """Timers of one requester."""
 
     __slots__ = (
-        "_clock", "_due_ns", "_has_moved", "_is_due", "_is_overdue", "_owner", "_pause",
-        "_since_ns", "_timeout_ns", "_timer", "is_paused", "round_trip",
+        "_clock", "_due_ns", "_has_moved", "_is_due", "_is_overdue", "_least_ns", "_owner",
+        "_pause", "_since_ns", "_timeout_ns", "_timer", "is_paused", "round_trip",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, owner: AckWaiter) -> None:
@@ -151,6 +153,8 @@ class AckTimer:
         self._is_due = False
         """Whether a response is due."""
         self._since_ns = self._timeout_ns = 0
+        self._least_ns = 0
+        """Lower limit of every wait: a timer that fires before its end need not be set again."""
         self._has_moved = False
         """Whether the wait has restarted since the timer was set."""
         self._is_overdue = False
@@ -169,8 +173,11 @@ class AckTimer:
         if not self._is_due:
             self._is_due = True
             self._timeout_ns = TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << code)
+            self._least_ns = min(MIN_NS, self._timeout_ns)
             self._since_ns, self._has_moved = now, True
-        if self._has_moved:
+        if self._has_moved and (
+            self._timer is None or self._due_ns > self._since_ns + self._least_ns
+        ):
             self._set()
 
     def progress(self, una: int, *, is_all: bool) -> None:

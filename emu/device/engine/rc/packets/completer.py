@@ -290,8 +290,8 @@ class PacketCompleter:
         Each is completed, or failed, in the order of the ring. A failure stops the queue pair and
         ends this.
         """
-        hca, qp = self._connection.hca, self._connection.qp
-        while qp.state is _RTS and (request := self.window.pop()) is not None:
+        hca, qp, window = self._connection.hca, self._connection.qp, self.window
+        while window.requests and qp.state is _RTS and (request := window.pop()) is not None:
             if request.failure is not None:
                 self._fail(request, request.failure)
             else:

@@ -92,7 +92,8 @@ class ResponseQueue:
         """
         last = self.queue[-1] if self.queue else None
         if last is None or last.kind is not _ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
-            self._add(Response(_ACKNOWLEDGE, psn, self.msn))
+            self.queue.append(Response(_ACKNOWLEDGE, psn, self.msn))
+            self._connection.hca.schedule(self._connection.qp)
         elif psn - last.psn & PSN_MASK < PSN_HALF:
             last.psn, last.msn = psn, self.msn
 

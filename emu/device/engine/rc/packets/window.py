@@ -210,10 +210,9 @@ class SendWindow:
     def pop(self) -> WindowRequest | None:
         """Remove and return the oldest request if it is complete or has failed, else None.
 
-        The caller completes it. None only updates the number of packets in flight.
+        The caller has checked that there is one, and completes it. None only updates the number of
+        packets in flight.
         """
-        if not self.requests:
-            return None
         request, una = self.requests[0], self.una
         left = request.end - una & PSN_MASK
         if 0 < left < PSN_HALF and request.failure is None:
