@@ -1,7 +1,7 @@
 """InfiniBand end ports of virtual functions, and what the physical function sets of them."""
 
 import pytest
-from helpers.device.adapters import GUID, Member, made_infiniband
+from helpers.device.adapters import GUID, Member, made_infiniband, set_policy
 
 from emu.device.engine import lifecycle
 from emu.driver.command.bar import FunctionBar
@@ -23,19 +23,45 @@ NODE_GUID, PORT_GUID = 0x1122_3344_5566_7788, 0x1122_3344_5566_7799
 
 
 @pytest.fixture
-def ib(clock):
+def fresh(clock):
+    """A physical function and a virtual one, of which nothing is set."""
     adapter, wire = made_infiniband(), LocalFabric(clock)
     return [Member(place, clock, wire) for place in (adapter.manager, adapter.add(VF))]
 
 
-def test_end_ports_of_infiniband(ib):
-    pf, vf = ib
+@pytest.fixture
+def ib(fresh):
+    """The same, with an end port that follows the physical one."""
+    pf, vf = fresh
+    set_policy(pf.driver, VF)
+    vf.port_events()
+    return fresh
+
+
+def test_end_ports_of_infiniband(fresh):
+    pf, vf = fresh
     assert pf.hca.adapter.ports == [pf.hca.ib]
     assert (pf.hca.ib.lid, vf.hca.ib.lid) == (1, 2)
     context = vf.driver.must(Op.QUERY_HCA_VPORT_CONTEXT).hca_vport_context
     assert (context.lid, context.has_smi) == (2, 0)
     assert context.port_guid == context.node_guid == GUID + 2
-    assert context.vport_state_policy == VportPolicy.FOLLOW
+    assert (context.vport_state_policy, context.port_state) == (VportPolicy.DOWN, PortState.DOWN)
+
+
+def test_an_end_port_is_down_until_its_policy_is_set(fresh):
+    """As tools expect (``ip link set ib0 vf 0 state auto``)."""
+    pf, vf = fresh
+    for policy, state in (
+        (VportPolicy.FOLLOW, PortState.ACTIVE),
+        (VportPolicy.DOWN, PortState.DOWN),
+        (VportPolicy.UP, PortState.ACTIVE),
+    ):
+        set_policy(pf.driver, VF, policy)
+        assert vf.hca.ib.state is state
+    vf.function.reset()
+    assert vf.hca.vhca.hca_vport.policy is VportPolicy.UP, "the physical function's setting"
+    pf.function.reset()
+    assert vf.hca.vhca.hca_vport.policy is VportPolicy.DOWN
 
 
 def test_an_end_port_follows_the_physical_port(ib):
@@ -66,21 +92,19 @@ def modify(driver, fields, **context):
 
 
 def test_policies_of_a_vport(ib):
+    """Without cable, no subnet manager activates a vPort whose link is up."""
     pf, vf = ib
-    for policy, cable, is_up in (
-        (VportPolicy.DOWN, True, False), (VportPolicy.DOWN, False, False),
-        (VportPolicy.UP, False, True), (VportPolicy.UP, True, True),
-        (VportPolicy.FOLLOW, False, False), (VportPolicy.FOLLOW, True, True),
+    for policy, cable, state in (
+        (VportPolicy.DOWN, True, PortState.DOWN), (VportPolicy.DOWN, False, PortState.DOWN),
+        (VportPolicy.UP, False, PortState.INIT), (VportPolicy.UP, True, PortState.ACTIVE),
+        (VportPolicy.FOLLOW, False, PortState.DOWN), (VportPolicy.FOLLOW, True, PortState.ACTIVE),
     ):  # fmt: skip
         lifecycle.set_link(pf.hca, up=cable)
-        fields = HcaVportField.STATE_POLICY
-        assert modify(pf.driver, fields, vport_state_policy=policy).status == Status.OK
-        assert vf.hca.ib.is_up is is_up
-        assert (vf.hca.ib.phys_state is PhysState.LINK_UP) is is_up
+        set_policy(pf.driver, VF, policy)
+        assert vf.hca.ib.is_up is (state is PortState.ACTIVE)
+        assert (vf.hca.ib.phys_state is PhysState.LINK_UP) is (state is not PortState.DOWN)
         context = pf.driver.must(Op.QUERY_HCA_VPORT_CONTEXT, **OTHER).hca_vport_context
-        assert (context.vport_state_policy, context.port_state == PortState.ACTIVE) == (
-            policy, is_up,
-        )  # fmt: skip
+        assert (context.vport_state_policy, context.port_state) == (policy, state)
     down, active = PortChange.DOWN, PortChange.ACTIVE
     assert vf.port_events() == [down, active, down, active]
 

@@ -1,7 +1,7 @@
 """Virtual functions of a physical one: their start and their end."""
 
 import pytest
-from helpers.device.adapters import Member, made, made_infiniband, made_with_switch
+from helpers.device.adapters import Member, made, made_infiniband, made_with_switch, set_policy
 
 from emu.device.port.eth.wire import NoWire
 from emu.device.state.containment import RESTART_NS
@@ -11,6 +11,7 @@ from emu.driver.command.driver import Driver
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import (
     Op,
+    PortType,
     Status,
     TeardownProfile,
 )
@@ -68,6 +69,9 @@ def test_a_failure_of_the_physical_function_is_its_own(members, clock, caplog):
     clock.advance(RESTART_NS)
     driver = Driver(FunctionBar(pf.function), pf.memory, pf.driver.irqs).probe()
     driver.must(Op.ENABLE_HCA, function_id=VF)
+    if vf.hca.model.port_type is PortType.IB:
+        assert not vf.hca.vport.is_up, "its policy is the one of power-on"
+        set_policy(driver, VF)
     assert vf.hca.state is HcaState.INITIALIZED
     assert vf.hca.vport.is_up
     vf.driver.must(Op.ALLOC_PD)
@@ -75,6 +79,8 @@ def test_a_failure_of_the_physical_function_is_its_own(members, clock, caplog):
 
 def test_a_reset_of_a_virtual_function_is_its_own(members):
     pf, vf = members
+    if vf.hca.model.port_type is PortType.IB:
+        set_policy(pf.driver, VF)
     vf.function.reset()
     assert pf.hca.state is HcaState.INITIALIZED
     assert pf.hca.vport.is_up

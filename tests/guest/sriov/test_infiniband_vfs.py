@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from helpers.guest.guests import FEW_KEYS, no_complaints, run
 from helpers.guest.managed_vfs import bind
-from helpers.guest.virtual_functions import enable, rdma
+from helpers.guest.virtual_functions import enable, follow_the_port, rdma
 
 from emu.guests import GuestOptions
+from emu.server.control import Client
 
 pytestmark = pytest.mark.guest
 
@@ -23,6 +24,8 @@ def guest(lab, suite):
     guest = lab.get(options)
     run(guest, "modprobe ib_ipoib; until ip link show ib0; do sleep 0.1; done")
     enable(guest, 2, interfaces=0)
+    assert "link-state disable" in run(guest, "ip link show ib0 | grep 'vf 1'")
+    follow_the_port(guest, 2)
     yield guest
     if guest.is_running:
         enable(guest, 0)
@@ -72,6 +75,18 @@ def test_the_state_of_a_port(guest):
         wait_for_state(guest, device, seen)
         assert f"link-state {state}" in run(guest, "ip link show ib0 | grep 'vf 0'")
     run(guest, "ip link set ib0 vf 0 state auto")
+
+
+def test_no_manager_activates_a_port_without_the_pfs_cable(guest):
+    device = rdma(guest, 0)
+    with Client(guest.control_socket) as control:
+        name = control.add(point="load", action="link", function=0)
+        for state, seen in (("auto", "DOWN"), ("enable", "INIT"), ("disable", "DOWN")):
+            run(guest, f"ip link set ib0 vf 0 state {state}")
+            wait_for_state(guest, device, seen)
+        control.remove(name)
+    run(guest, "ip link set ib0 vf 0 state auto")
+    wait_for_state(guest, device, "ACTIVE")
 
 
 def test_guids(guest):

@@ -12,6 +12,7 @@ from helpers.guest.virtual_functions import (
     come,
     disable,
     enable,
+    follow_the_port,
     in_namespaces,
     interface,
     out_of_namespaces,
@@ -141,8 +142,10 @@ def test_the_pf_is_removed_and_found_again(guest):
 
 
 def test_infiniband_vfs(infiniband):
+    run(infiniband, "modprobe ib_ipoib; until ip link show ib0; do sleep 0.1; done")
     with no_complaints(infiniband):
         enable(infiniband, 2, interfaces=0)
+        follow_the_port(infiniband, 2)
         run(infiniband, "until ! ibv_devinfo | grep -q 'PORT_[DI]'; do sleep 0.1; done")
         pingpong(infiniband, rdma(infiniband), rdma(infiniband, 0))
         pingpong(infiniband, rdma(infiniband, 0), rdma(infiniband, 1))

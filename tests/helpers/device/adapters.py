@@ -21,7 +21,7 @@ from emu.driver.verbs.node import Node
 from emu.driver.world.interrupts import IrqList
 from emu.driver.world.memory import Memory
 from firmware_cmds import TABLE
-from layouts.enums import EventType, Op, PortType
+from layouts.enums import EventType, HcaVportField, Op, PortType, VportPolicy
 
 GUID = 0x0002_C903_00AD_0000
 PF = LINKS["connectx6"][PortType.ETH]
@@ -49,6 +49,15 @@ def made_infiniband():
     model = LINKS["connectx6"][PortType.IB]
     model = replace(model, general={**model.general, "vport_group_manager": 1})
     return Adapter(model, GUID, PlainSwitch(NoWire(), arrive))
+
+
+def set_policy(driver, function_id, policy=VportPolicy.FOLLOW):
+    """Set the policy of a virtual function's InfiniBand link, as ``ip link set ib0 vf N state``."""
+    context = {"field_select": HcaVportField.STATE_POLICY, "vport_state_policy": policy}
+    driver.must(
+        Op.MODIFY_HCA_VPORT_CONTEXT, other_vport=1, port_num=1, vport_number=function_id,
+        hca_vport_context=context,
+    )  # fmt: skip
 
 
 class Member:

@@ -27,6 +27,12 @@ def come(guest, count, interfaces=None):
     run(guest, _COMING % {"count": count, "interfaces": interfaces})
 
 
+def follow_the_port(guest, count):
+    """Bring up the InfiniBand ports of VFs, which are down until their policy is set."""
+    for number in range(count):
+        run(guest, f"ip link set ib0 vf {number} state auto")
+
+
 def disable(guest):
     """Disable all VFs; their devices are gone."""
     run(guest, f"echo 0 > {PF}/sriov_numvfs; ! ls -d {PF}/virtfn*")

@@ -108,8 +108,8 @@ class IbPort(IbCounts):
 
     def __post_init__(self) -> None:
         self.take_guids()
-        if self.behind is not None and not self.has_link:
-            self.is_up, self.state = False, PortState.DOWN
+        if self.behind is not None:
+            self._follow_behind()
 
     def take_guids(self) -> None:
         """Set port and node GUID to those given by the physical function, if any."""
@@ -165,17 +165,29 @@ class IbPort(IbCounts):
         """Update the port state after a link change, and count a link that failed.
 
         ACTIVE or DOWN where the fabric configures the port; INIT or DOWN where a manager has to
-        activate it. No event is sent.
+        activate it. A virtual function's end port with a link also waits in INIT while the physical
+        port has none, because no manager reaches it. No event is sent.
         """
         had_link, has_link = self.state is not PortState.DOWN, self.has_link
         if had_link and not has_link:
             self.link_downed += 1
-        if self.managed is None:
+        if self.behind is not None:
+            self._follow_behind()
+        elif self.managed is None:
             self.is_up = has_link
             self.state = PortState.ACTIVE if has_link else PortState.DOWN
         else:
             self.managed.connect(has_link=has_link)
             self.settle(self.managed)
+
+    def _follow_behind(self) -> None:
+        """Set the state of a virtual function's end port by its link and the physical port's."""
+        assert self.behind is not None
+        if not self.has_link:
+            self.state = PortState.DOWN
+        else:
+            self.state = PortState.ACTIVE if self.behind.has_link else PortState.INIT
+        self.is_up = self.state is PortState.ACTIVE
 
     def settle(self, managed: ManagedPort) -> None:
         """Take LIDs, GID prefix, state, P_Keys and key violations from a manager's settings.

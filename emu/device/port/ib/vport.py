@@ -14,8 +14,11 @@ from layouts.enums import VportPolicy
 class HcaVport:
     """The settings; they survive resets of the virtual function, not those of the physical one."""
 
-    policy: VportPolicy = VportPolicy.FOLLOW
-    """Whether the vPort's link is down, up, or follows that of the physical port."""
+    policy: VportPolicy = VportPolicy.DOWN
+    """Whether the vPort's link is down, up, or follows that of the physical port.
+
+    Adapters keep it down until the physical function's administrator chooses.
+    """
     port_guid: int = 0
     """0: the one that the adapter has assigned."""
     node_guid: int = 0
@@ -23,4 +26,4 @@ class HcaVport:
 
     def clear(self) -> None:
         """Return to the settings of power-on."""
-        self.policy, self.port_guid, self.node_guid = VportPolicy.FOLLOW, 0, 0
+        self.policy, self.port_guid, self.node_guid = VportPolicy.DOWN, 0, 0
