@@ -21,7 +21,7 @@ from emu.server.control.client import Client
 from emu.server.service.endpoints import vf_socket
 
 VFS = 9
-VF_BYTES = PF_BYTES = 32 << 20
+VF_BYTES, PF_BYTES = 1 << 20, 32 << 20
 SEABIOS, OVMF = 0xB000_0000, 0xE000_0000
 PF_BAR, VF_BAR, OTHER_VF_BAR = 0x1_0000_0000, 0x1_0400_0000, 0x1_4000_0000
 END = 0x1_FFFF_FFFF

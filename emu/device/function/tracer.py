@@ -51,10 +51,10 @@ class ContainedTracer:
     def __bool__(self) -> bool:
         return bool(self._tracer)
 
-    def power_on(self, model: str) -> None:
+    def power_on(self, model: str, bar0_size: int) -> None:
         """Forward a function's power-on; an exception of the tracer is logged, not raised."""
         try:
-            self._tracer.power_on(model)
+            self._tracer.power_on(model, bar0_size)
         except Exception:
             self._failed("reset", {"model": model})
 

@@ -14,10 +14,14 @@ from typing import Final
 from emu.device.models.adapters import LINKS
 from emu.device.models.model import Model
 from emu.device.models.switching import with_switch
+from emu.device.objects.memory.memic import MEMIC_BYTES
 from layouts.enums import PortType
 
 MAX_VFS: Final = 31
 """Maximum number of virtual functions of a physical function."""
+
+VF_BAR_BYTES: Final = 1 << 20
+"""Bytes of BAR 0 of each VF, as on adapters: 152 UAR pages, or 248 without device memory."""
 
 
 def with_virtual_functions(model: Model, total: int) -> Model:
@@ -38,8 +42,12 @@ def with_virtual_functions(model: Model, total: int) -> Model:
 
 
 def virtual_function_of(model: Model) -> Model:
-    """Return the model of each VF of this physical function.
+    """Return the model of each VF of this physical function, with a BAR 0 of VF_BAR_BYTES.
 
     Raises KeyError for the model of a VF.
     """
-    return LINKS[f"{model.name}-vf"][model.port_type]
+    vf = LINKS[f"{model.name}-vf"][model.port_type]
+    memory = dict(vf.device_memory)
+    if memory:
+        memory["memic_bar_start_addr"] = VF_BAR_BYTES - MEMIC_BYTES
+    return replace(vf, bar0_size=VF_BAR_BYTES, device_memory=MappingProxyType(memory))

@@ -36,6 +36,7 @@ from emu.device.pci.sriov import (
     holds_sizing_pattern,
     sriov_capability,
     vf_bar,
+    vf_bar_stride,
 )
 from emu.device.pci.vpd import build_image, vpd_capability
 from emu.device.pci.vsc import CrSpaceAccess, Vsc
@@ -193,6 +194,11 @@ class ConfigSpace:
     def vf_bar(self) -> int:
         """Address of the first virtual function's BAR 0; 0 for none so far."""
         return vf_bar(self._bank["sriov"]) if self._sriov else 0
+
+    @property
+    def vf_bar_stride(self) -> int:
+        """Bytes from one virtual function's BAR 0 to the next; 0 without the SR-IOV capability."""
+        return vf_bar_stride(self._bank["sriov"], self._sriov) if self._sriov else 0
 
     @property
     def is_sizing_vf_bar(self) -> bool:

@@ -6,7 +6,7 @@ those of PCI Express Base 5.0, chapter 9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -23,6 +23,7 @@ _VF_ENABLE: Final = 1 << 0
 _VF_MEMORY_SPACE: Final = 1 << 3
 _ADDRESS: Final = ~0xF
 _HALF: Final = 0xFFFF_FFFF
+_LOG_SYSTEM_PAGE: Final = 12
 _SYSTEM_PAGES: Final = 0x553
 """Supported Page Sizes, each function's minimum: 4 and 8 KiB, 64 and 256 KiB, 1 and 4 MiB."""
 
@@ -34,7 +35,7 @@ class SriovLayout:
     total_vfs: int
     vf_device_id: int
     vf_bar_bytes: int
-    """Size of BAR 0 of each VF, a power of two of at least 4 MiB, the largest system page."""
+    """Size of BAR 0 of each VF, a power of two of at least 4 KiB."""
 
 
 @cache
@@ -42,8 +43,10 @@ def sriov_capability(layout: SriovLayout) -> ExtendedCapability:
     """Return the capability (9.3.3).
 
     NumVFs and System Page Size keep their value while VF Enable is set, and when a write would make
-    them invalid: above TotalVFs, or no single supported page size.
+    them invalid: above TotalVFs, or no single supported page size. Each VF's BAR 0 takes at least a
+    system page, so the VF BAR is aligned to that too.
     """
+    low, high = bar_pair(layout.vf_bar_bytes, 0, first=0x24)
 
     def num_vfs_written(regs: RegisterWindow, before: int) -> None:
         if regs["control"] & _VF_ENABLE or regs["num_vfs"] > layout.total_vfs:
@@ -54,6 +57,10 @@ def sriov_capability(layout: SriovLayout) -> ExtendedCapability:
         is_valid = size & _SYSTEM_PAGES == size and size.bit_count() == 1
         if regs["control"] & _VF_ENABLE or not is_valid:
             regs["system_page_size"] = before
+        align_vf_bar(regs, 0)
+
+    def align_vf_bar(regs: RegisterWindow, _before: int) -> None:
+        regs["bar0"] &= -vf_bar_stride(regs, layout) | ~_ADDRESS
 
     return ExtendedCapability(
         "sriov",
@@ -79,7 +86,8 @@ def sriov_capability(layout: SriovLayout) -> ExtendedCapability:
                 (rw("size", 0, 32, reset=1),),
                 on_write=page_size_written,
             ),
-            *bar_pair(layout.vf_bar_bytes, 0, first=0x24),
+            replace(low, on_write=align_vf_bar),
+            high,
         ),
     )
 
@@ -100,7 +108,12 @@ def vf_bar(regs: RegisterWindow) -> int:
     return regs["bar1"] << 32 | regs["bar0"] & _ADDRESS
 
 
+def vf_bar_stride(regs: RegisterWindow, layout: SriovLayout) -> int:
+    """Return the bytes from one VF's BAR 0 to the next: its size, or a larger system page."""
+    return max(layout.vf_bar_bytes, regs["system_page_size"] << _LOG_SYSTEM_PAGE)
+
+
 def holds_sizing_pattern(regs: RegisterWindow, layout: SriovLayout) -> bool:
     """Return whether a half of the VF BAR holds the ones by which software sizes it."""
-    low = -layout.vf_bar_bytes & _ADDRESS & _HALF
+    low = -vf_bar_stride(regs, layout) & _ADDRESS & _HALF
     return regs["bar1"] == _HALF or regs["bar0"] & _ADDRESS == low

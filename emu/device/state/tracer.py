@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 class DeviceTracer(Protocol):
     """Receives the device's trace points. Without a tracer, each point costs an attribute test."""
 
-    def power_on(self, model: str) -> None:
-        """Record that a function of this model is in its power-on state: just created, or reset."""
+    def power_on(self, model: str, bar0_size: int) -> None:
+        """Record that a function of this model is in its power-on state: just created, or reset.
+
+        ``bar0_size`` is the size of its BAR 0, in bytes.
+        """
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
         """Record a BAR 0 access.

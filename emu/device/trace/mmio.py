@@ -21,7 +21,6 @@ from emu.device.function.doorbells import (
     UAR_SEND_NO_DBR,
 )
 from emu.device.function.msix import MSIX_ENTRY_BYTES, MSIX_PBA, MSIX_TABLE
-from emu.device.models.model import BAR0_BYTES
 from emu.device.objects.memory.memic import AREA_BYTES
 from emu.device.ports import Buffer
 from emu.device.state.hca import MSIX_VECTORS
@@ -34,9 +33,6 @@ from layouts.rings.doorbells import cq_doorbell, eq_doorbell, send_doorbell
 _LONGEST_NUMBER = 8
 _WIDEST_REGISTER = 64
 """Width limit in bits; a nested structure up to it is one register, a wider one holds several."""
-
-_MEMIC = BAR0_BYTES - AREA_BYTES
-"""Offset of device memory in the models that have it."""
 
 _MSIX_ENTRY = ("message_address", "message_upper_address", "message_data", "vector_control")
 
@@ -76,11 +72,12 @@ def _registers(prm: type[Prm], prefix: str = "", base: int = 0) -> Iterator[_Nam
 _ISEG = tuple(_registers(init_seg))
 
 
-def describe(offset: int, data: Buffer) -> dict[str, object]:
+def describe(offset: int, data: Buffer, bar0_size: int) -> dict[str, object]:
     """Return the keys of an mmio event from ``register`` on, for an access at ``offset`` of BAR 0.
 
-    ``register`` is missing where the offset has no name. Numbers are little-endian in the MSI-X
-    structures and big-endian elsewhere.
+    ``bar0_size`` is that BAR's, at whose end models have device memory. ``register`` is missing
+    where the offset has no name. Numbers are little-endian in the MSI-X structures and big-endian
+    elsewhere.
     """
     if MSIX_TABLE <= offset < MSIX_TABLE + MSIX_VECTORS * MSIX_ENTRY_BYTES:
         vector, at = divmod(offset - MSIX_TABLE, MSIX_ENTRY_BYTES)
@@ -88,14 +85,14 @@ def describe(offset: int, data: Buffer) -> dict[str, object]:
         return {"register": register, "vector": vector, "value": _value(data, "little")}
     if MSIX_PBA <= offset < MSIX_PBA + MSIX_VECTORS // 8:
         return {"register": "msix_pba", "value": _value(data, "little")}
-    return {"value": _value(data, "big")} | _register_of(offset, data)
+    return {"value": _value(data, "big")} | _register_of(offset, data, bar0_size - AREA_BYTES)
 
 
-def _register_of(offset: int, data: Buffer) -> dict[str, object]:
+def _register_of(offset: int, data: Buffer, memic: int) -> dict[str, object]:
     """Return register name and fields in the initialization segment, device memory or a UAR."""
     if offset < init_seg.size:
         return _in_segment(offset, data)
-    if offset >= _MEMIC:
+    if offset >= memic:
         return {"register": "memic"}
     return _in_uar(offset, data)
 

@@ -15,8 +15,9 @@ REPLY_TIMEOUT_MS: Final = 60_000
 A later reply breaks the connection for good, so this is much longer than the default of 5 s.
 """
 _FUNCTIONS: Final = 8
-_BAR_MIB: Final = 32
-"""Size of BAR 0 of every function in MiB (``emu.device.models.model.BAR0_BYTES``)."""
+_PF_BAR_MIB: Final = 32
+_VF_BAR_MIB: Final = 1
+"""Size of BAR 0 in MiB (``emu.device.models.model.BAR0_BYTES``, ``.virtual_functions``)."""
 
 
 def address_option(number: int) -> dict[str, object]:
@@ -32,7 +33,7 @@ def root_port(name: str, slot: int, vfs: int) -> str:
     SeaBIOS gives the port a window of that size. Linux does so by itself where it makes the window,
     as after a saved boot. Slot 0 of a chassis is not valid for a port that can hot-plug.
     """
-    window = f",pref64-reserve={(vfs + 1) * _BAR_MIB}M" if vfs else ""
+    window = f",pref64-reserve={_PF_BAR_MIB + vfs * _VF_BAR_MIB}M" if vfs else ""
     return f"pcie-root-port,id={name},chassis={slot},slot={slot}{window}"
 
 

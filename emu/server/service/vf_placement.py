@@ -159,10 +159,9 @@ class VfPlacement:
 
     def _places(self) -> list[tuple[int, PciFunction, int]]:
         """Return number of device and function, function, and address of BAR 0 of each VF."""
-        first = self._config.vf_bar
+        first, stride = self._config.vf_bar, self._config.vf_bar_stride
         return [
-            (number, vf, first + (number - 1) * vf.bar_sizes[0])
-            for number, vf in enumerate(self._vfs, 1)
+            (number, vf, first + (number - 1) * stride) for number, vf in enumerate(self._vfs, 1)
         ]
 
     def _complain(self, why: str) -> None:

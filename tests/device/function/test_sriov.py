@@ -3,9 +3,11 @@
 import pytest
 from helpers.device.sriov import CONTROL, NUM_VFS, VF_ENABLE, VF_MEMORY, Sriov
 
+from emu.device.models.virtual_functions import VF_BAR_BYTES
+from emu.device.objects.memory.memic import AREA_BYTES, MEMIC_PAGE
 from emu.device.state.hca import HcaState
 from emu.driver.command.bar import BUS_MASTER, MEMORY_SPACE, enable
-from layouts.enums import Op, PortType
+from layouts.enums import Op, PortType, Status
 
 ALL_ONES = b"\xff" * 4
 COMMAND = 4
@@ -44,6 +46,24 @@ def test_memory_space_of_all_vfs_is_the_pfs(sriov):
     assert [*map(alive, sriov.vfs)] == [True, False, True], "D3hot"
     sriov.pf.put(CONTROL, 2, VF_ENABLE)
     assert not any(map(alive, sriov.vfs))
+
+
+def test_a_vf_has_uar_pages_and_device_memory_in_its_small_bar(sriov):
+    _, (driver,) = sriov.probed(1)
+    function = sriov.vfs[0].function
+    size = function.bar_sizes[0]
+    assert size == VF_BAR_BYTES
+    last = size - MEMIC_PAGE
+    fields = {"range_start_addr": last, "range_size": MEMIC_PAGE, "memic_size": MEMIC_PAGE}
+    assert driver.must(Op.ALLOC_MEMIC, **fields).memic_start_addr == last
+    function.bar_write(0, size - 8, b"12345678")
+    assert function.bar_read(0, size - 8, 8) == b"12345678"
+    assert function.bar_read(0, size, 8) == b"\xff" * 8
+    uars = []
+    while (answer := driver.command(Op.ALLOC_UAR)).status == Status.OK:
+        uars.append(answer.uar)
+    assert len(uars) > 100
+    assert (max(uars) + 1) * MEMIC_PAGE == size - AREA_BYTES
 
 
 def test_a_vf_has_the_vport_of_its_number(sriov):

@@ -279,7 +279,7 @@ def test_every_call_of_a_tracer_is_contained(expected):
     fault = SimpleNamespace(token=1)
     entry = SimpleNamespace(**{"in": bytes(16)})
     status = SimpleNamespace(status=Status.OK)
-    tracer.power_on("connectx6")
+    tracer.power_on("connectx6", 1 << 20)
     tracer.mmio("read", 0, bytes(4))
     tracer.eqe(1, EventType.CMD, 0, bytes(28))
     tracer.irq(0, 1)

@@ -18,7 +18,7 @@ from emu.device.errors import CmdError, syndrome_of
 from emu.device.function.function import Function
 from emu.device.rounds.budget import Budget
 from emu.device.state.hca import HcaOptions
-from emu.device.trace import decode
+from emu.device.trace import decode, mmio
 from emu.device.trace.event import MAX_ITEMS, TraceEvent, TracePoint
 from emu.device.trace.recorder import EventList, LineSink, Recorder
 from emu.device.trace.text import TextForm, body
@@ -349,6 +349,11 @@ class TestRegisters:
     def test_writes(self, function, lines, offset, data, line):
         function.bar_write(0, offset, bytes.fromhex(data))
         assert lines(TracePoint.MMIO) == [line]
+
+    def test_device_memory_is_at_the_end_of_the_bar(self):
+        small = mmio.describe(0xE_0020, bytes(4), 1 << 20)
+        large = mmio.describe(0xE_0020, bytes(4), 32 << 20)
+        assert (small.get("register"), large.get("uar")) == ("memic", 0xE0)
 
     def test_reset_is_seen(self, function, lines):
         function.reset()

@@ -4,7 +4,7 @@ import errno
 import struct
 
 import pytest
-from helpers.device.sriov import CONTROL, NUM_VFS, VF_BAR, Sriov
+from helpers.device.sriov import CONTROL, NUM_VFS, SRIOV, VF_BAR, Sriov
 
 from emu.driver.world.clock import HandClock
 from emu.server.service.vf_placement import VfPlacement
@@ -15,7 +15,8 @@ COMMAND, BAR0 = 0x04, 0x10
 MEMORY, MASTER = 2, 4
 BUS = 6
 BAR = 0x38_0400_0000
-VF_BYTES = 32 << 20
+VF_BYTES = 1 << 20
+SYSTEM_PAGE = SRIOV + 0x20
 RANGE = struct.Struct("=QQ")
 NO_REPLY, REPLY, ERROR = MessageFlag.NO_REPLY, MessageFlag.REPLY, MessageFlag.ERROR
 READ, WRITE = VfioCommand.DMA_READ, VfioCommand.DMA_WRITE
@@ -134,6 +135,14 @@ def test_vfs_are_placed_once_the_bus_is_known(qemu):
     qemu.execute()
     assert qemu.is_placed
     assert [vf.get(COMMAND, 2) for vf in qemu.sriov.vfs] == [MEMORY] * VFS
+
+
+def test_vfs_are_a_system_page_apart(qemu):
+    qemu.config_write(SYSTEM_PAGE, 4, 0x400)
+    qemu.put_vf_bar(BAR)
+    qemu.master()
+    qemu.execute()
+    assert qemu.bars() == [BAR, BAR + (4 << 20)]
 
 
 @pytest.mark.parametrize("base", BASES)

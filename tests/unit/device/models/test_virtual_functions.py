@@ -4,7 +4,11 @@ import pytest
 
 from emu.device.models import LINKS
 from emu.device.models.switching import can_switch
-from emu.device.models.virtual_functions import virtual_function_of, with_virtual_functions
+from emu.device.models.virtual_functions import (
+    VF_BAR_BYTES,
+    virtual_function_of,
+    with_virtual_functions,
+)
 from layouts.enums import PortType
 
 LINKED = [(name, link) for name, links in LINKS.items() for link in links]
@@ -25,3 +29,7 @@ def test_physical_functions_with_a_switch_or_infiniband_can_have_some(name, link
     vf = virtual_function_of(made)
     assert (vf.identity.is_vf, vf.port_type) == (True, link)
     assert vf.identity.device_id != made.identity.device_id
+    assert vf.bar0_size == VF_BAR_BYTES < made.bar0_size
+    if vf.device_memory:
+        memory = vf.device_memory
+        assert memory["memic_bar_start_addr"] + memory["memic_bar_size"] == VF_BAR_BYTES

@@ -9,7 +9,7 @@ from emu.device.pci import SPACE_BYTES, SriovLayout
 from emu.device.pci.sriov import CAP_ID, FIRST_VF_OFFSET, VF_STRIDE
 
 ARI, EXPRESS, VENDOR_SPECIFIC = 0x000E, 0x10, 0x000B
-VF_BAR_BYTES = 32 << 20
+VF_BAR_BYTES = 1 << 20
 CONTROL, INITIAL, TOTAL, NUM, OFFSET, STRIDE = 0x08, 0x0C, 0x0E, 0x10, 0x14, 0x16
 DEVICE, SUPPORTED_PAGES, PAGE, BAR = 0x1A, 0x1C, 0x20, 0x24
 ENABLE, MEMORY, ARI_HIERARCHY = 1, 8, 0x10
@@ -136,6 +136,21 @@ def test_vf_bar_sizing(sriov):
         assert sriov.get(BAR + 4 + 4 * number, 4) == 0, "no other BAR"
 
 
+@pytest.mark.parametrize(
+    ("page", "stride"), [(0x1, 1 << 20), (0x10, 1 << 20), (0x100, 1 << 20), (0x400, 4 << 20)]
+)
+def test_a_vf_bar_is_at_least_a_system_page(sriov, page, stride):
+    sriov.put(BAR, 0x0810_0000, 4)
+    sriov.put(PAGE, page, 4)
+    assert sriov.space.vf_bar_stride == stride
+    assert sriov.space.vf_bar == 0x0810_0000 & -stride
+    sriov.put(BAR, 0xFFFF_FFFF, 4)
+    assert sriov.get(BAR, 4) == 0x1_0000_0000 - stride | 0xC
+    assert sriov.space.is_sizing_vf_bar
+    sriov.put(BAR, 0x0870_0000, 4)
+    assert sriov.space.vf_bar == 0x0870_0000 & -stride
+
+
 def test_an_flr_and_a_reset_disable_the_vfs(sriov):
     express = sriov.bus.capabilities()[EXPRESS]
     for reset in (lambda: sriov.bus.put(express + 8, 2, FLR), sriov.space.reset):
@@ -185,4 +200,4 @@ def test_random_writes_never_enable_more_vfs_than_there_are(writes):
         assert sriov.space.enabled_vfs <= 4
         assert sriov.get(PAGE, 4) in (0x1, 0x2, 0x10, 0x40, 0x100, 0x400)
         assert sriov.get(TOTAL) == 4
-        assert sriov.space.vf_bar % VF_BAR_BYTES == 0
+        assert sriov.space.vf_bar % sriov.space.vf_bar_stride == 0

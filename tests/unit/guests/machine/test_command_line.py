@@ -117,7 +117,7 @@ def test_virtual_functions_are_behind_the_root_port_of_their_physical_one(line):
     *devices, _, _ = after(words, "-device")
     ports = [word for word in devices if word.startswith("pcie-root-port")]
     assert ports == [
-        "pcie-root-port,id=port0,chassis=1,slot=1,pref64-reserve=320M",
+        "pcie-root-port,id=port0,chassis=1,slot=1,pref64-reserve=41M",
         "pcie-root-port,id=port1,chassis=2,slot=2",
     ]
     made = [json.loads(word) for word in devices if word.startswith("{")]

@@ -118,7 +118,7 @@ def test_serve_shows_virtual_functions_behind_their_physical_one(tmp_path):
     specs = parse_all(["connectx6", "connectx6dx,vfs=2"])
     served = with_vfs([*map(ServedDevice, (tmp_path / "a", tmp_path / "b"), specs)])
     said = serve.example(served)
-    assert "id=port2,chassis=2,slot=2,pref64-reserve=96M" in said
+    assert "id=port2,chassis=2,slot=2,pref64-reserve=34M" in said
     devices = [json.loads(word) for word in shlex.split(said) if word.startswith("{")]
     assert [(one["bus"], one.get("addr")) for one in devices] == [
         ("port1", None), ("port2", "0.0"), ("port2", "0.1"), ("port2", "0.2"),
