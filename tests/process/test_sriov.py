@@ -255,9 +255,12 @@ def test_status_and_objects_name_them(machine):
         objects = control.objects()["functions"]
     assert [one.get("vf") for one in functions] == [
         None,
-        *({"function": 0, "number": number, "enabled": True} for number in range(VFS)),
+        *(
+            {"function": 0, "number": number, "name": f"0.vf{number}", "enabled": True}
+            for number in range(VFS)
+        ),
     ]
     assert functions[0]["vfs"] == {"total": VFS, "enabled": VFS}
     assert [one.get("vf") for one in objects] == [one.get("vf") for one in functions]
     assert function_name(functions[0]) == "0"
-    assert function_name(functions[2]) == "2 (0.vf1)"
+    assert function_name(functions[2]) == "0.vf1"

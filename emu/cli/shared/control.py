@@ -76,12 +76,12 @@ def console() -> Console:
 def function_name(about: Mapping[str, Any]) -> str:
     """Return the name of a function for tables: its guest's name, if any, and its index.
 
-    A virtual function also has its physical one's index and its own number, as in ``2 (0.vf1)``.
+    A virtual function has its physical one's index and its own number, as in ``0.vf1``.
     """
     guest = one_line(str(about.get("guest", "")))
-    name = f"{guest} {about['function']}" if guest else str(about["function"])
     vf = about.get("vf")
-    return f"{name} ({vf['function']}.vf{vf['number']})" if vf else name
+    name = vf["name"] if vf else str(about["function"])
+    return f"{guest} {name}" if guest else name
 
 
 def connect(path: Path | None, name: str | None = None) -> Client:

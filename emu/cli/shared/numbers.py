@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 
@@ -19,3 +21,19 @@ class RealNumber(click.FloatRange):
 
 SECONDS = RealNumber(min=0, min_open=True)
 """A time that is not 0."""
+
+
+class FunctionName(click.ParamType):
+    """The index of a function, or the name of a virtual one such as 0.vf1."""
+
+    name = "function"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | int:
+        """Return the index as a number, the name as text; another word fails."""
+        if isinstance(value, int) or re.fullmatch(r"[0-9]{1,3}", value, re.ASCII):
+            return int(value)
+        if not re.fullmatch(r"[0-9]{1,3}\.vf[0-9]{1,2}", value, re.ASCII):
+            self.fail(f"{value!r} is neither a number nor a virtual function such as 0.vf1", param)
+        return value

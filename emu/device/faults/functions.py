@@ -1,23 +1,49 @@
-"""The functions of a run that an entry of a plan applies to: one index, several, or all
-(default).
+"""The functions of a run that an entry of a plan applies to: one, several, or all (default).
+
+A function has an index. A virtual function (VF) has a name as well: ``0.vf2`` is ``vf 2`` of the
+function with index 0, and Linux's ``virtfn2``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from pydantic import Field
 
-MAX_FUNCTIONS: Final = 16
-"""Maximum number of functions of one run that entries of a plan can name."""
+MAX_FUNCTIONS: Final = 512
+"""Maximum number of functions of one run that entries of a plan can name: 16 with 31 VFs each."""
 
 FunctionIndex = Annotated[int, Field(strict=True, ge=0, lt=MAX_FUNCTIONS)]
+VfName = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,3}\.vf[0-9]{1,2}$")]
 Functions = (
     FunctionIndex
-    | Annotated[list[FunctionIndex], Field(min_length=1, max_length=MAX_FUNCTIONS)]
+    | VfName
+    | Annotated[list[FunctionIndex | VfName], Field(min_length=1, max_length=MAX_FUNCTIONS)]
     | None
 )
 """The value of ``function`` in a plan; None stands for all functions."""
+
+
+def numbered(
+    functions: int | str | list[int | str] | None, names: Mapping[str, int]
+) -> int | list[int] | None:
+    """Return the functions by their indices; ``names`` has those of VFs by name.
+
+    Raises ValueError for the name of a VF that the run does not have.
+    """
+    if isinstance(functions, list):
+        return [_index(one, names) for one in functions]
+    return None if functions is None else _index(functions, names)
+
+
+def _index(function: int | str, names: Mapping[str, int]) -> int:
+    if isinstance(function, int):
+        return function
+    if function not in names:
+        known = ", ".join(names) or "none"
+        raise ValueError(f"no virtual function {function}; virtual functions: {known}")
+    return names[function]
 
 
 def listed(functions: int | list[int] | None) -> list[int] | None:

@@ -104,7 +104,8 @@ class PlannedLink(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=False)
 
     function: Functions = None
-    """Index in the run of the function to apply to, or a list of them; all functions by default."""
+    """Index in the run of the function to apply to, ``0.vf2`` for a virtual one, or a list of them;
+    all functions by default."""
     direction: Literal["tx", "rx"] | None = None
     """``tx``: packets that the function sends; ``rx``: packets that it receives; both by
     default.

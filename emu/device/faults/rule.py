@@ -60,7 +60,8 @@ class Rule(BaseModel):
     action: str
     match: Match = Field(default_factory=dict)
     function: Functions = None
-    """Index in the run of the function to apply to, or a list of them; all functions by default."""
+    """Index in the run of the function to apply to, ``0.vf2`` for a virtual one, or a list of them;
+    all functions by default."""
     index: Annotated[list[Count], BeforeValidator(_listed)] | None = None
     probability: Annotated[float, Field(ge=0, le=100)] = 100.0
     """Probability in percent."""

@@ -8,7 +8,8 @@ The other keys follow the point:
 point  keys
 ====== ============================================================================================
 reset  ``model``: the function is in its power-on state, at the start or after a reset; ``guest``:
-       the name of its guest, where several guests have functions of the server
+       the name of its guest, where several guests have functions of the server; ``vf``: the name of
+       a virtual function that SR-IOV enables, such as 0.vf1
 cmd    ``slot``, ``op`` (the PRM's name), ``opcode``, ``status`` (name), ``duration_us``, ``in`` and
        ``out`` (fields of input and output); when refused, ``syndrome``, ``reason`` and ``detail``
        instead of ``out``; when not delivered, ``delivery`` (name) instead of ``status``

@@ -103,15 +103,18 @@ class Recorder:
     on.
     """
 
-    def __init__(self, sink: Sink, clock: Clock, function: int = 0, guest: str = "") -> None:
+    def __init__(
+        self, sink: Sink, clock: Clock, function: int = 0, guest: str = "", vf: str = ""
+    ) -> None:
         """Record on ``clock``, the function's own; ``function`` is its index in a run.
 
-        ``guest`` is the name of the guest that the function belongs to, if any.
+        ``guest`` is the name of the guest that the function belongs to, if any; ``vf`` the name of
+        a virtual function, as in ``0.vf1``.
         """
         self._sink = sink
         self._clock = clock
         self._function = function
-        self._guest = {"guest": guest} if guest else {}
+        self._names = {key: name for key, name in (("guest", guest), ("vf", vf)) if name}
         self._bar0_size = 0
         self.requests: Counter[str] = Counter()
         """Number of work requests of each kind."""
@@ -126,7 +129,7 @@ class Recorder:
     def power_on(self, model: str, bar0_size: int) -> None:
         """Record the function's power-on state, at the start or after a reset."""
         self._bar0_size = bar0_size
-        self._record(TracePoint.RESET, {"model": model} | self._guest)
+        self._record(TracePoint.RESET, {"model": model} | self._names)
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
         """Record a BAR 0 access, with the register's name."""

@@ -91,7 +91,6 @@ class EventChoice:
     points: frozenset[str] = frozenset()
     ops: frozenset[str] = frozenset()
     status: str | None = None
-    function: int | None = None
     since: float | None = None
     until: float | None = None
 
@@ -101,8 +100,6 @@ class EventChoice:
         ``since`` and ``until`` are inclusive.
         """
         if self.points and event.point not in self.points:
-            return False
-        if self.function is not None and event.function != self.function:
             return False
         if (self.ops or self.status) and not self._takes_command(event):
             return False

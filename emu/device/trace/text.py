@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from emu.device.trace.event import KERNEL, UNDECODED, TraceEvent, TracePoint
 
@@ -57,25 +57,37 @@ def seconds(ns: int) -> str:
 
 
 class FunctionNames:
-    """Names of a trace's functions: ``f1``, or ``GUEST/f1`` once a reset event has named the
-    guest.
+    """Names of a trace's functions: ``f1``, ``f0.vf1`` for a virtual one, or ``GUEST/f1``.
+
+    The latter two once a reset event has named virtual function or guest.
     """
 
     def __init__(self) -> None:
         self.width = 2
         """Characters of the longest name so far."""
         self._guests: dict[int, str] = {}
+        self._vfs: dict[int, str] = {}
 
     def learn(self, event: TraceEvent) -> None:
-        """Read the guest's name from a reset event; ignore other events.
+        """Read the names of guest and virtual function from a reset event; ignore other events.
 
-        The name is cut to _MAX_NAME_CHARACTERS; after _MAX_NAMED functions no new one gets a name.
+        A name is cut to _MAX_NAME_CHARACTERS; after _MAX_NAMED functions no new one gets a name.
         """
-        if event.point != TracePoint.RESET or not event.fields.get("guest"):
+        if event.point != TracePoint.RESET:
             return
-        if event.function in self._guests or len(self._guests) < _MAX_NAMED:
-            self._guests[event.function] = _word(event.fields["guest"])[:_MAX_NAME_CHARACTERS]
-            self.width = max(self.width, len(self.of(event.function)))
+        for key, names in (("guest", self._guests), ("vf", self._vfs)):
+            name = event.fields.get(key)
+            if name and (event.function in names or len(names) < _MAX_NAMED):
+                names[event.function] = _word(name)[:_MAX_NAME_CHARACTERS]
+                self.width = max(self.width, len(self.of(event.function)))
+
+    def is_one(self, function: int, wanted: int | str) -> bool:
+        """Return whether a function has this index, or this name of a virtual function."""
+        return wanted in (function, self._vfs.get(function))
+
+    def numbers(self, functions: Iterable[int]) -> list[str]:
+        """Return the functions, but for the kernel, as users name them: by index or ``0.vf1``."""
+        return [self._vfs.get(one, str(one)) for one in sorted(functions) if one != KERNEL]
 
     def guest(self, function: int) -> str | None:
         """Return the name of a function's guest; None if no event has named it."""
@@ -86,11 +98,11 @@ class FunctionNames:
         return list(dict.fromkeys(name for _, name in sorted(self._guests.items())))
 
     def of(self, function: int) -> str:
-        """Return the name of a function in a line: ``k`` for the kernel, ``f1`` or ``GUEST/f1``."""
+        """Return the name of a function in a line: ``k`` for the kernel, else as in the class."""
         if function == KERNEL:
             return "k"
-        guest = self._guests.get(function)
-        return f"f{function}" if guest is None else f"{guest}/f{function}"
+        guest, name = self._guests.get(function), f"f{self._vfs.get(function, function)}"
+        return name if guest is None else f"{guest}/{name}"
 
 
 class TextForm:

@@ -50,13 +50,11 @@ def _lines(status: Mapping[str, Any]) -> Iterator[str]:
     functions = status["functions"]
 
     def each(value: Any) -> list[_Sample]:
-        return [
-            ({"function": one["function"], "model": one["model"]}, value(one)) for one in functions
-        ]
+        return [({"function": _name(one), "model": one["model"]}, value(one)) for one in functions]
 
     def parts(key: str, value: Any) -> list[_Sample]:
         return [
-            ({"function": one["function"], key: name}, count)
+            ({"function": _name(one), key: name}, count)
             for one in functions
             for name, count in value(one).items()
         ]
@@ -82,6 +80,12 @@ def _lines(status: Mapping[str, Any]) -> Iterator[str]:
         parts("kind", lambda one: one["ledger"]["accounts"]),
     )  # fmt: skip
     yield from _segments(status["segments"])
+
+
+def _name(one: Mapping[str, Any]) -> str:
+    """Return the index of a function; for a virtual one its name, such as ``0.vf1``."""
+    vf = one.get("vf")
+    return str(vf["name"] if vf else one["function"])
 
 
 def _is_up(one: Mapping[str, Any]) -> int:

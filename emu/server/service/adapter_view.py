@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from emu.server.service.endpoints import vf_name
 from layouts.eth_enums import VhcaState
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 def virtual(functions: Sequence[Function], index: int) -> dict[str, Any]:
     """Return the place of a virtual function that SR-IOV enables; empty for other functions.
 
-    ``vf`` has the index of its physical function, its number there from 0 on, and whether the
-    physical function has enabled it.
+    ``vf`` has the index of its physical function, its number there from 0 on, its name of both, and
+    whether the physical function has enabled it.
     """
     vhca = functions[index].vhca
     if not vhca.is_virtual:
@@ -24,7 +25,21 @@ def virtual(functions: Sequence[Function], index: int) -> dict[str, Any]:
     manager = vhca.adapter.manager
     physical = next(at for at, one in enumerate(functions) if one.vhca is manager)
     number = vhca.vport_number - 1
-    return {"vf": {"function": physical, "number": number, "enabled": vhca.vf_enabled}}
+    name = vf_name(physical, number)
+    return {
+        "vf": {
+            "function": physical, "number": number, "name": name, "enabled": vhca.vf_enabled
+        }
+    }  # fmt: skip
+
+
+def vf_names(functions: Sequence[Function]) -> dict[str, int]:
+    """Return the index of each virtual function by its name, as in ``0.vf1``."""
+    return {
+        vf["name"]: index
+        for index in range(len(functions))
+        if (vf := virtual(functions, index).get("vf"))
+    }
 
 
 def adapter(hca: Hca) -> dict[str, Any]:

@@ -27,6 +27,16 @@ class ServedDevice:
     """Number of a virtual function among those of its physical one, from 0 on."""
 
 
+def function_number(index: int, device: ServedDevice) -> str:
+    """Return the index of a function; for a virtual one its name, such as ``0.vf1``."""
+    return str(index) if device.pf is None else vf_name(device.pf, device.vf)
+
+
+def vf_name(pf: int, number: int) -> str:
+    """Return the name of the virtual function ``number``, from 0 on, of the function ``pf``."""
+    return f"{pf}.vf{number}"
+
+
 def vf_socket(socket: Path, number: int) -> Path:
     """Return the socket of the VF ``number``, from 0 on, of the function on ``socket``."""
     return socket.with_name(f"{socket.name}.vf{number}")

@@ -11,6 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from emu.device.function.function import Function
+from emu.host.user_error import UserError
+from emu.server.service.adapter_view import vf_names
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.links import Cabling, Links, check_functions
 
@@ -33,6 +35,7 @@ class FaultSession:
     ) -> None:
         """Start the plan and the record. Raises UserError for a plan, OSError for a record."""
         self._functions = functions
+        self._vf_names = vf_names(functions)
         self._links = Links(functions, cabling)
         self._injectors: Sequence[Injector] = ()
         self._record: RecordFile | None = None
@@ -57,10 +60,23 @@ class FaultSession:
             self._record = RecordFile(options.record, plan or Plan(), options)
         if plan is not None:
             self._seed = self._links.seed = plan.seed
+            plan = self._numbered(plan)
             for injector in self._needed():
                 injector.start(plan)
             for link in plan.link:
                 self._plan_link(link)
+
+    def _numbered(self, plan: Plan) -> Plan:
+        """Return the plan with indices of functions.
+
+        Raises UserError for a virtual function that does not exist.
+        """
+        try:
+            rules = [self._limited(rule, None) for rule in plan.rule]
+            links = [self._limited(link, None) for link in plan.link]
+        except ValueError as error:
+            raise UserError(f"plan: {error}") from None
+        return plan.model_copy(update={"rule": rules, "link": links})
 
     def _needed(self) -> Sequence[Injector]:
         """Return the injectors, one for each function; the first call creates and attaches them."""
@@ -103,7 +119,7 @@ class FaultSession:
         limits the entry to these functions. Raises ValueError for a function that is missing or not
         in ``within``.
         """
-        link = _limited(link, within)
+        link = self._limited(link, within)
         self._links.check(link)
         self._record_change({"link": link.to_table()})
         self._plan_link(link)
@@ -121,10 +137,10 @@ class FaultSession:
         ValueError, without any change, for an entry whose function is not in ``within``, a link
         whose function is missing, a used or too long name with suffix, and too many rules.
         """
-        links = [_limited(link, within) for link in plan.link]
+        links = [self._limited(link, within) for link in plan.link]
         for link in links:
             self._links.check(link)
-        rules = [_limited(rule, within) for rule in plan.rule]
+        rules = [self._limited(rule, within) for rule in plan.rule]
         if within is not None:
             taken = self._names(set(range(len(self._functions))).difference(within))
             rules = [_renamed(rule, suffix) if rule.name in taken else rule for rule in rules]
@@ -149,7 +165,7 @@ class FaultSession:
         """
         from emu.device.faults.functions import listed
 
-        rule = _limited(rule, within)
+        rule = self._limited(rule, within)
         check_functions(listed(rule.function), len(self._functions))
         names = self._names()
         if not rule.name:
@@ -174,6 +190,19 @@ class FaultSession:
             is_left = {"functions": removed} if name in self._names() else {}
             self._record_change({"removed": name, **is_left})
         return bool(removed)
+
+    def _limited(self, entry: _Entry, within: Sequence[int] | None) -> _Entry:
+        """Return the entry with indices of functions, limited to ``within`` if not None.
+
+        An entry for all functions then applies to all of ``within``. Raises ValueError if the entry
+        names a function that is not among them, or a virtual one that does not exist.
+        """
+        from emu.device.faults.functions import numbered, restricted
+
+        functions = numbered(entry.function, self._vf_names)
+        if within is not None:
+            functions = restricted(functions, list(within))
+        return entry.model_copy(update={"function": functions})
 
     def _injectors_of(self, within: Container[int] | None) -> list[Injector]:
         """Return the injectors of these functions; of all for None."""
@@ -215,19 +244,6 @@ class FaultSession:
         """Write a change, and each function's number of executed commands, to the record if any."""
         if self._record is not None:
             self._record.changed(change, [function.commands for function in self._functions])
-
-
-def _limited(entry: _Entry, within: Sequence[int] | None) -> _Entry:
-    """Return the entry limited to the functions ``within``; the same entry for None.
-
-    An entry for all functions then applies to all of ``within``. Raises ValueError if the entry
-    names a function that is not among them.
-    """
-    from emu.device.faults.functions import restricted
-
-    if within is None:
-        return entry
-    return entry.model_copy(update={"function": restricted(entry.function, list(within))})
 
 
 def _check_added(rules: Sequence[Rule], present: Collection[str]) -> None:

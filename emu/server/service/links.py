@@ -11,6 +11,7 @@ from emu.device.ports import Clock
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.ib.local import Wired
 from emu.server.net.link.direction import LinkDirection
+from emu.server.service.adapter_view import virtual
 
 if TYPE_CHECKING:
     from emu.device.faults.link import PlannedLink
@@ -52,8 +53,9 @@ class Links:
         check_functions(link.functions, len(self._functions))
         for index in link.functions or ():
             if self._functions[index].shares_port:
+                name = virtual(self._functions, index)["vf"]["name"]
                 raise ValueError(
-                    f"function {index} is a virtual one: set the link of its physical function"
+                    f"function {name} is a virtual one: set the link of its physical function"
                 )
 
     def existing_functions(self, link: PlannedLink) -> Iterable[int]:

@@ -14,7 +14,7 @@ from emu.server.control.server import ControlRequestError, Method, Streamed
 from emu.server.net.eth.segments import Segments
 from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.service import subnet_methods, views
-from emu.server.service.adapter_view import virtual
+from emu.server.service.adapter_view import vf_names, virtual
 from emu.server.service.fault_session import FaultSession
 from emu.version import code, version
 
@@ -105,13 +105,20 @@ class _Methods:
     def objects(self, params: dict[str, Any]) -> Streamed:
         """Return a generator of the JSON text of functions' objects, up to ``limit`` of each kind.
 
-        ``function``, ``kind`` and ``guest`` restrict the choice. Segments are included without
-        ``function`` and ``kind`` only. Raises ControlRequestError at once for an invalid parameter,
-        an unknown kind, or another guest's function.
+        ``function`` is an index, or the name of a virtual one (``0.vf1``). With ``kind`` and
+        ``guest`` it restricts the choice. Segments are included without ``function`` and ``kind``
+        only. Raises ControlRequestError at once for an invalid parameter, an unknown kind, or
+        another guest's function.
         """
         _only(params, "guest", "function", "kind", "limit")
         indices = self._indices(params)
         index, kind = params.get("function"), params.get("kind")
+        if isinstance(index, str):
+            names = vf_names(self._functions)
+            if index not in names:
+                known = ", ".join(names) or "none"
+                raise ControlRequestError(f"no function {index}; virtual functions: {known}")
+            index = names[index]
         limit = params.get("limit", DEFAULT_LIMIT)
         count = len(self._functions)
         if index is not None and (type(index) is not int or not 0 <= index < count):
@@ -154,6 +161,7 @@ class _Methods:
         for rule in rules:
             for counts in rule["counts"]:
                 counts["guest"] = self._guests[counts["function"]]
+                counts.update(virtual(self._functions, counts["function"]))
         return {"rules": rules}
 
     def fault_add(self, params: dict[str, Any]) -> Mapping[str, Any]:
@@ -209,7 +217,11 @@ class _Methods:
         _only(params, "guest")
         indices = self._indices(params)
         links = [
-            {"guest": self._guests[link["function"]], **link}
+            {
+                "guest": self._guests[link["function"]],
+                **link,
+                **virtual(self._functions, link["function"]),
+            }
             for link in self._faults.links()
             if indices is None or link["function"] in indices
         ]

@@ -33,7 +33,7 @@ from emu.server.net.ib.sockets import SocketFabric
 from emu.server.net.ib.subnet.fabric import SubnetFabric
 from emu.server.net.ib.subnet.topology import SubnetTopology
 from emu.server.service.devicespec import DeviceSpec
-from emu.server.service.endpoints import ServedDevice
+from emu.server.service.endpoints import ServedDevice, function_number
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
 from emu.server.service.links import Cabling
@@ -201,10 +201,10 @@ class Server:
 def _function_name(index: int, endpoint: ServedDevice, guest: str) -> str:
     """Return the name of a function in captures and tables: its index, after its guest's name.
 
-    A virtual function has its physical one's index and its own number as well.
+    A virtual function has its physical one's index and its own number instead, as in ``0.vf1``.
     """
-    vf = f" (function {endpoint.pf} vf {endpoint.vf})" if endpoint.pf is not None else ""
-    return f"{guest} function {index}{vf}" if guest else f"function {index}{vf}"
+    number = function_number(index, endpoint)
+    return f"{guest} function {number}" if guest else f"function {number}"
 
 
 def _place_vfs(

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from emu.device.function.tracer import Tracer
 from emu.device.ports import Clock
@@ -63,20 +64,29 @@ class Trace:
     """The recorders of a process, which share a file."""
 
     def __init__(
-        self, path: Path, form: str, most_mib: int = DEFAULT_MIB, guests: Sequence[str] = ()
+        self,
+        path: Path,
+        form: str,
+        most_mib: int = DEFAULT_MIB,
+        guests: Sequence[str] = (),
+        vf_names: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
         """Open the file; ``guests`` has the name of each function's guest, or is empty.
+
+        ``vf_names`` has the names of virtual functions by index.
 
         Raises OSError when the file cannot be opened, or is a pipe without a reader.
         """
         self._path = path
         self._guests = guests
+        self._vf_names = vf_names
         self._file = TraceFile(path, most_mib)
         self._sink = LineSink(self._file, FORMS[form]())
 
     def recorder(self, index: int, clock: Clock) -> Tracer:
         """Return a recorder for the function with that index."""
-        return Recorder(self._sink, clock, index, self._guests[index] if self._guests else "")
+        guest = self._guests[index] if self._guests else ""
+        return Recorder(self._sink, clock, index, guest, self._vf_names.get(index, ""))
 
     @property
     def complaint(self) -> str:

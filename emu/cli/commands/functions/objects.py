@@ -20,7 +20,7 @@ from emu.cli.shared.control import (
     function_name,
     guest_argument,
 )
-from emu.cli.shared.numbers import WholeNumber
+from emu.cli.shared.numbers import FunctionName, WholeNumber
 from emu.cli.shared.tables import Rows
 from emu.host.printable import one_line
 
@@ -28,7 +28,12 @@ from emu.host.printable import one_line
 @click.command(short_help="Show queues, keys and other objects of a guest.")
 @guest_argument
 @control_option
-@click.option("--function", type=WholeNumber(0, 15), metavar="N", help="Show only this function.")
+@click.option(
+    "--function",
+    type=FunctionName(),
+    metavar="N",
+    help="Show only this function, such as 0, or 0.vf1.",
+)
 @click.option(
     "--kind",
     metavar="KIND",
@@ -46,7 +51,7 @@ from emu.host.printable import one_line
 def objects(
     name: str | None,
     control: Path | None,
-    function: int | None,
+    function: int | str | None,
     kind: str | None,
     limit: int,
     as_json: bool,

@@ -32,6 +32,7 @@ from emu.server.service.devicespec import DeviceSpecError, parse_all
 from emu.server.service.endpoints import (
     ServedDevice,
     check_vfs,
+    function_number,
     names_of_guests,
     with_vfs,
 )
@@ -270,7 +271,12 @@ def serve(
             endpoints = with_vfs([*map(ServedDevice, sockets, specs)])
             names = names_of_guests(endpoints, guests)
             if trace is not None:
-                tracing = Trace(trace, trace_format, trace_limit, names)
+                vfs = {
+                    index: function_number(index, one)
+                    for index, one in enumerate(endpoints)
+                    if one.pf is not None
+                }
+                tracing = Trace(trace, trace_format, trace_limit, names, vfs)
                 stack.callback(tracing.close)
             options = FaultOptions(faults, record, devices, json.loads(run_json))
             server = Server(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from rich.text import Text
 from emu.cli.shared.completion import complete_op, complete_trace_point
 from emu.cli.shared.control import console as output
 from emu.cli.shared.files import NewFile
-from emu.cli.shared.numbers import RealNumber, WholeNumber
+from emu.cli.shared.numbers import FunctionName, RealNumber
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.cli.shared.tables import Rows
@@ -124,7 +124,12 @@ def trace() -> None:
     metavar="STATUS",
     help="Show only commands with this status, such as BAD_RES_ERR; refused: all but OK.",
 )
-@click.option("--function", type=WholeNumber(min=0), metavar="N", help="Show only this function.")
+@click.option(
+    "--function",
+    type=FunctionName(),
+    metavar="N",
+    help="Show only this function, such as 0, or 0.vf1.",
+)
 @click.option("--guest", metavar="NAME", help="Show only functions of this guest of a lab.")
 @click.option(
     "--since", type=RealNumber(min=0), metavar="S", help="Show events from this second on."
@@ -143,6 +148,7 @@ def trace() -> None:
 def show(
     file: str,
     as_json: bool,
+    function: int | str | None,
     guest: str | None,
     is_long: bool,
     has_legend: bool | None,
@@ -153,9 +159,9 @@ def show(
     FILE is a file of --trace in JSON form; - is standard input. To follow a growing file, use tail
     -n +1 -f FILE | mlx5emu trace show -
 
-    Columns are seconds since the first event, the function (f0, in a lab GUEST/f0; k is the guest's
-    kernel), the point, and the event. On a terminal, a legend is printed first and long lines are
-    truncated; a pipe gets whole lines.
+    Columns are seconds since the first event, the function (f0, f0.vf1 for a virtual one, in a lab
+    GUEST/f0; k is the guest's kernel), the point, and the event. On a terminal, a legend is printed
+    first and long lines are truncated; a pipe gets whole lines.
 
     Example: mlx5emu trace show dev.trace --point cmd --status refused
     """
@@ -171,25 +177,30 @@ def show(
             form.names.learn(event)
             if len(seen) < _MAX_FUNCTIONS:
                 seen.add(event.function)
-            is_guests = guest is None or form.names.guest(event.function) == guest
-            if choice.takes(event, form.origin_ns(event)) and is_guests:
+            is_chosen = guest is None or form.names.guest(event.function) == guest
+            if function is not None and not form.names.is_one(event.function, function):
+                is_chosen = False
+            if choice.takes(event, form.origin_ns(event)) and is_chosen:
                 end()
                 say(line, event)
-    _check_owner(guest, criteria["function"], form.names.guests(), seen)
+    _check_owner(guest, function, form.names, seen)
     # Raises BrokenPipeError here if the reader has exited, not when the interpreter ends.
     sys.stdout.flush()
 
 
 def _check_owner(
-    guest: str | None, function: int | None, guests: Sequence[str], seen: Collection[int]
+    guest: str | None, function: int | str | None, names: FunctionNames, seen: Collection[int]
 ) -> None:
     """Raise BadParameter for a guest, or a function, that the whole trace does not have."""
+    guests = names.guests()
     if guest is not None and guest not in guests:
         known = listed([*map(one_line, guests)], _MAX_LISTED) or "none has a name"
         text = f"no guest {guest!r}{near(guest, guests)}; guests of the trace: {known}"
         raise click.BadParameter(text, param_hint="--guest")
-    if function is not None and function not in seen and len(seen) < _MAX_FUNCTIONS:
-        numbers = [str(one) for one in sorted(seen) if one >= 0]
+    if function is not None and len(seen) < _MAX_FUNCTIONS:
+        if any(names.is_one(one, function) for one in seen):
+            return
+        numbers = names.numbers(seen)
         known = listed(numbers, _MAX_LISTED) or "none"
         text = f"no function {function}; functions of the trace: {known}"
         raise click.BadParameter(text, param_hint="--function")

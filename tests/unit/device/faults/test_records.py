@@ -173,7 +173,7 @@ FIRED = {"function": 0, "rule": "a", "n": 1, "point": "irq", "action": "drop", "
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"function": -1}, {"function": 16}, {"function": True}, {"function": "0"},
+        {"function": -1}, {"function": 512}, {"function": True}, {"function": "0"},
         {"function": None}, {"rule": 1}, {"rule": None}, {"rule": ["a"]}, {"n": 0}, {"n": -1},
         {"n": 1.0}, {"n": 1 << 64}, {"point": 1}, {"action": []}, {"event": [1]}, {"event": "x"},
     ],
