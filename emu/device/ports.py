@@ -197,6 +197,13 @@ class PciFunction(Protocol):
     def config_write(self, offset: int, data: Buffer) -> None:
         """Write configuration space; read-only bits keep their value."""
 
+    @property
+    def is_round_used(self) -> bool:
+        """Whether work, such as resets by configuration space, has used the round's budget.
+
+        Further requests of the client then wait for the next round.
+        """
+
     def bar_read(self, bar: int, offset: int, length: int) -> bytes:
         """Read ``length`` bytes of a BAR."""
 

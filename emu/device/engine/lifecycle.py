@@ -26,7 +26,7 @@ from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.table import Table
 from emu.device.rounds.budget import POLL_BUDGET
-from emu.device.rounds.costs import STEPS_PER_STOP
+from emu.device.rounds.costs import STEPS_PER_SHUT_DOWN, STEPS_PER_STOP
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import QUEUES_PER_ROUND
 from emu.device.state.hca import Hca, HcaState
@@ -106,6 +106,7 @@ def shut_down(hca: Hca) -> None:
     at its manager.
     """
     log.info("%s: shut down", hca.model.name)
+    hca.budget.charge(STEPS_PER_SHUT_DOWN)
     quiesce(hca)
     hca.drop_objects()
     hca.fwpages.forget()
@@ -121,10 +122,11 @@ def disable(vhca: Vhca[Hca]) -> None:
 
     Its firmware pages are not in use any more.
     """
-    if vhca.node is not None:
-        vhca.node.given_pages.want(0)
-        if not vhca.node.has_failed:
-            shut_down(vhca.node)
+    node = vhca.node
+    if node is not None:
+        node.given_pages.want(0)
+        if not node.has_failed and node.state is not HcaState.DISABLED:
+            shut_down(node)
     set_enabled(vhca, enabled=False)
 
 

@@ -31,8 +31,9 @@ from emu.device.port.eth.wire import EthWire, NoWire
 from emu.device.port.ib.wire import IbWire
 from emu.device.ports import Buffer, Clock, GuestMemory, Interrupts
 from emu.device.rounds.budget import POLL_BUDGET
+from emu.device.rounds.costs import STEPS_PER_RESTART
 from emu.device.state.containment import Recovery
-from emu.device.state.hca import MSIX_VECTORS, Hca, HcaOptions
+from emu.device.state.hca import MSIX_VECTORS, Hca, HcaOptions, HcaState
 from emu.device.state.points import FaultInjector, FaultPoint
 from emu.device.state.unhandled import Unhandled
 from layouts.enums import PortType
@@ -246,6 +247,11 @@ class Function:
         except Exception:
             self.hca.fail()
 
+    @property
+    def is_round_used(self) -> bool:
+        """See :class:`emu.device.ports.PciFunction`."""
+        return self.clock.budget.exhausted(POLL_BUDGET)
+
     def bar_read(self, bar: int, offset: int, length: int) -> bytes:
         """Return bytes of BAR 0 or 2; all-ones outside them and while Memory Space Enable is off.
 
@@ -371,10 +377,12 @@ class Function:
         after a failure is cancelled. ``cause`` is start, reset, flr, vf_disable, bus or
         firmware.
         """
+        self.clock.budget.charge(STEPS_PER_RESTART)
         if not self.hca.has_failed:
             lifecycle.quiesce(self.hca)
             self.cmdif.forget()
-        self.hca.drop_objects()
+        if self.hca.state is not HcaState.DISABLED or self.hca.has_failed:
+            self.hca.drop_objects()
         self.restarts += 1
         self._recovery.end()
         self._commands_before = self.commands

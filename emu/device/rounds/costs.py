@@ -18,7 +18,12 @@ STEPS_PER_TIMER: Final = 4
 STEPS_PER_WAIT: Final = 1
 """An item that continues after it has waited in a backlog."""
 
-# -- commands and events
+# -- resets, commands and events
+
+STEPS_PER_RESTART: Final = 320
+"""A reset of a function: the tables and registers of a new HCA."""
+STEPS_PER_SHUT_DOWN: Final = 160
+"""Objects of a function that are dropped: new tables."""
 
 STEPS_PER_COMMAND: Final = 24
 """A command's entry, mailboxes, layouts and completion."""

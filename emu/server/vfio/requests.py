@@ -43,8 +43,10 @@ from emu.server.vfio.protocol import (
 _MAX_WRITES: Final = 1024
 """Maximum number of writes in a REGION_WRITE_MULTI; QEMU sends at most 200
 (hw/vfio-user/protocol.h)."""
-_MAX_CONFIG_WRITES: Final = 64
-"""Maximum number of config writes among them, as each may reset the function; QEMU posts none."""
+_MAX_CONFIG_WRITES: Final = 1
+"""Maximum number of config writes among them, as each may reset the function and all of its virtual
+functions; QEMU posts none.
+"""
 
 _Handler = Callable[[bytes, list[int]], bytes]
 
@@ -219,8 +221,8 @@ class Requests:
     def _region_write_multi(self, payload: bytes, fds: list[int]) -> bytes:
         """Execute all writes of a REGION_WRITE_MULTI in order; return their number as the reply.
 
-        Raises :class:`VfioRequestError` with EINVAL before the first write. Limits: 1024 writes, 64
-        to configuration space, 1 to 8 bytes each, all inside a region.
+        Raises :class:`VfioRequestError` with EINVAL before the first write. Limits: 1024 writes,
+        one of them to configuration space, 1 to 8 bytes each, all inside a region.
         """
         if len(payload) < WRITE_MULTI.size:
             raise _invalid(f"{len(payload)} bytes")
@@ -230,7 +232,7 @@ class Requests:
             raise _invalid(f"{number} writes, the limit is {_MAX_WRITES}")
         writes = list(WRITE_MULTI_ENTRY.iter_unpack(payload[WRITE_MULTI.size :]))
         if sum(write[1] == RegionIndex.CONFIG for write in writes) > _MAX_CONFIG_WRITES:
-            raise _invalid(f"more than {_MAX_CONFIG_WRITES} writes to configuration space")
+            raise _invalid(f"more than {_MAX_CONFIG_WRITES} write to configuration space")
         for offset, region, count, data in writes:
             if not 1 <= count <= len(data):
                 raise _invalid(f"{count} bytes in a write of WRITE_MULTI")

@@ -94,6 +94,11 @@ class VfioSession:
         """Whether an unsent reply waits until the client reads."""
         return bool(self._unsent)
 
+    @property
+    def _must_wait(self) -> bool:
+        """Whether further requests wait, for the client to read or for the next round."""
+        return bool(self._unsent) or self._function.is_round_used
+
     def wake(self) -> None:
         """End the wait in :meth:`receive`, or the next one."""
         self._waiter.wake()
@@ -148,9 +153,10 @@ class VfioSession:
     def dispatch(self) -> None:
         """Handle the complete messages of one poll, until a reply cannot be sent at once.
 
-        Sets ``behind``: whether a reply is unsent or received messages may be pending. A refused
-        request gets an error reply. Raises OSError, or :class:`VfioProtocolError` for an invalid
-        header or a failed VERSION; then the client must be dropped.
+        Ends also behind a request other than a BAR access if the round's budget is used. Sets
+        ``behind``: whether a reply is unsent or received messages may be pending. A refused request
+        gets an error reply. Raises OSError, or :class:`VfioProtocolError` for an invalid header or
+        a failed VERSION; then the client must be dropped.
         """
         buffer, filled, sizes = self._buffer, self._filled, self._hot_sizes
         function, send = self._function, self._send
@@ -164,7 +170,7 @@ class VfioSession:
                     filled = 0
                     break
                 sizes = self._hot_sizes
-                last = -1 if self._unsent else last - SLOW_BYTES
+                last = -1 if self._must_wait else last - SLOW_BYTES
             elif cmd == _WRITE and size == _ACCESS + count and flags in _WRITES:
                 function.bar_write(bar, offset, buffer[head + _ACCESS : end])
                 if not flags:
@@ -181,7 +187,7 @@ class VfioSession:
                     self._refuse(msg_id, cmd, flags, VfioRequestError(errno.EIO, why))
             else:
                 self._slow(head, end)
-                last = -1 if self._unsent else last - SLOW_BYTES
+                last = -1 if self._must_wait else last - SLOW_BYTES
             head = end
         self.behind = bool(self._unsent) or filled - head >= _HEADER
         if self.behind:

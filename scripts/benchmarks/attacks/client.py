@@ -7,23 +7,51 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from attacks.guest import Guest
 from attacks.watch import Watch, pattern
+from emu.device.function.function import Function
+from emu.device.models import LINKS
+from emu.device.models.model import Model
+from emu.device.models.virtual_functions import virtual_function_of, with_virtual_functions
+from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.transport.vfio_client import VfioClient
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.control.protocol import MAX_REQUEST
 from emu.server.control.server import MAX_CLIENTS, MAX_PER_SECOND
 from emu.server.service import views
 from emu.server.service.devicespec import parse
 from emu.server.service.endpoints import ServedDevice
 from emu.server.service.server import Server
+from emu.server.vfio.kinds import DEFAULT_KIND, make_transport
+from emu.server.vfio.loop import Loop
 from emu.server.vfio.memory import READ, WRITE, DmaMap
-from emu.server.vfio.protocol import MAX_DMA_MAPS, PAGE_SIZE
-from layouts.enums import Op
+from emu.server.vfio.protocol import (
+    HEADER,
+    MAX_DMA_MAPS,
+    PAGE_SIZE,
+    REGION_ACCESS,
+    RegionIndex,
+    VfioCommand,
+)
+from firmware_cmds import TABLE
+from layouts.enums import Op, PortType
 
 ROUNDS = 200
 KEYS = 20_000
 BACKING = 1 << 20
+VFS = 15
+VF_OBJECTS = 1000
+VF_RESETS = 100
+SRIOV = 0x180
+COMMAND, DEVICE_CONTROL, CONTROL, NUM_VFS = 0x04, 0x68, SRIOV + 0x08, SRIOV + 0x10
+FLR, ENABLE, MEMORY, MASTER = 0x8000, 0x9, 2, 4
 
 
 class Control:
@@ -145,3 +173,95 @@ def dma_maps(watch: Watch) -> Iterator[None]:
         at = (MAX_DMA_MAPS - number) * 2 * PAGE_SIZE
         watch.round(partial(memory.map, at, PAGE_SIZE, 0, READ | WRITE, fd))
     watch.round(lambda: memory.unmap(0, 1 << 40))
+
+
+class _Served:
+    """A function behind a socket, with its own memory."""
+
+    def __init__(
+        self, loop: Loop, model: Model, path: Path, number: int, pf: Function | None = None
+    ) -> None:
+        self._memory, self._irqs = Memory(), IrqList()
+        options = HcaOptions(guid=0x1000 + number)
+        self.function = Function(
+            model, options, TABLE, self._memory, self._irqs, loop, None, pf=pf
+        )  # fmt: skip
+        transport = make_transport(DEFAULT_KIND, path)
+        transport.listen(self.function)
+        loop.add_transport(transport)
+
+    def probe(self) -> Driver:
+        """Return its driver after a probe."""
+        driver = Driver(FunctionBar(self.function), self._memory, self._irqs)
+        return driver.probe(is_vf=self.function.model.identity.is_vf)
+
+
+class _Machine:
+    """A client of a physical function, whose virtual functions have drivers and objects."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._loop = Loop()
+        model = with_virtual_functions(LINKS["connectx6dx"][PortType.ETH], VFS)
+        folder = watch.sockets()
+        pf = _Served(self._loop, model, folder / "0", 0)
+        self._client = VfioClient(folder / "0", self._loop.step)
+        self._client.negotiate()
+        manager = pf.probe()
+        vfs = [
+            _Served(
+                self._loop, virtual_function_of(model), folder / str(number), number, pf.function
+            )
+            for number in range(1, VFS + 1)
+        ]
+        for offset, value in ((NUM_VFS, VFS), (CONTROL, ENABLE)):
+            pf.function.config_write(offset, value.to_bytes(2, "little"))
+        for number, vf in enumerate(vfs, 1):
+            manager.must(Op.ENABLE_HCA, function_id=number)
+            driver = vf.probe()
+            for _ in range(VF_OBJECTS):
+                driver.must(Op.ALLOC_PD)
+        for one in (pf, *vfs):
+            watch.knows(one.function)
+        self._functions = [one.function for one in (pf, *vfs)]
+
+    def send(self, *writes: tuple[int, int]) -> None:
+        """Send writes to configuration space VF_RESETS times at once; run until all are done."""
+        messages = []
+        for number, (offset, value) in enumerate(writes * VF_RESETS):
+            payload = REGION_ACCESS.pack(offset, RegionIndex.CONFIG, 2) + value.to_bytes(
+                2, "little"
+            )
+            size = HEADER.size + len(payload)
+            messages.append(HEADER.pack(number, VfioCommand.REGION_WRITE, size, 0, 0) + payload)
+        self._client.send_raw(b"".join(messages))
+        left = len(messages) * (HEADER.size + REGION_ACCESS.size)
+        self._client.sock.setblocking(False)
+        while left:
+            self._watch.round(self._loop.step)
+            with suppress(BlockingIOError):
+                left -= len(self._client.sock.recv(1 << 20))
+        self._watch.settle(*self._functions)
+
+
+_ATTACKS: dict[str, tuple[tuple[int, int], ...]] = {
+    "function-level resets of their physical function": (
+        (DEVICE_CONTROL, FLR), (NUM_VFS, VFS), (CONTROL, ENABLE),
+    ),
+    "VF Enable, cleared and set": ((CONTROL, 0), (CONTROL, ENABLE)),
+    "Bus Master Enable of their physical function, cleared and set": (
+        (COMMAND, MEMORY), (COMMAND, MEMORY | MASTER),
+    ),
+}  # fmt: skip
+
+
+def _attack(title: str, writes: tuple[tuple[int, int], ...]) -> None:
+    @pattern(f"{VFS} virtual functions with {VF_OBJECTS} objects each: {title}, {VF_RESETS} times")
+    def attack(watch: Watch) -> Iterator[None]:
+        machine = _Machine(watch)
+        yield
+        machine.send(*writes)
+
+
+for _title, _writes in _ATTACKS.items():
+    _attack(_title, _writes)

@@ -31,6 +31,7 @@ class FakeFunction:
         self.work = 0
         self.crash = False
         self.short = False
+        self.is_round_used = False
 
     def config_read(self, offset: int, length: int) -> bytes:
         self._note("config_read", offset, length)
