@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from helpers.guest.stopped_qemu import ROOT_PORT, StoppedQemu, option
@@ -43,7 +44,7 @@ def program():
 
 @contextlib.contextmanager
 def served(folder, device):
-    """A server of one device; the path of its socket."""
+    """A server of one device; the path of its socket, and its process id."""
     log = folder / "server.log"
     words = ["serve", "-v", "--socket", folder / "f", "--device", device]
     words += ["--control", folder / "control"]
@@ -60,7 +61,7 @@ def served(folder, device):
         try:
             while process.stdout.readline() not in ("ready\n", ""):
                 pass
-            yield folder / "f"
+            yield folder / "f", process.pid
         finally:
             process.terminate()
 
@@ -81,7 +82,7 @@ class Machine(StoppedQemu):
     """The machine and its PF on bus ``bus``."""
 
     bus = 0
-    control = None
+    control = server = None
 
     def begin(self, ecam, bus, vf_bar=VF_BAR):
         """The work of the firmware."""
@@ -141,9 +142,9 @@ class Machine(StoppedQemu):
 @pytest.fixture(scope="module")
 def machine(program, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sriov")
-    with served(folder, f"connectx6dx,vfs={VFS}") as socket:
+    with served(folder, f"connectx6dx,vfs={VFS}") as (socket, pid):
         made = Machine(program, folder, devices(socket, VFS))
-        made.control = folder / "control"
+        made.control, made.server = folder / "control", pid
         yield made
         made.close()
 
@@ -245,6 +246,25 @@ def test_a_bus_that_changes_its_number(machine):
     machine.begin(SEABIOS, 9, OTHER_VF_BAR)
     machine.enable()
     machine.wait_for(OTHER_VF_BAR)
+
+
+def held(pid):
+    """Open descriptors and resident MiB of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return len(os.listdir(f"/proc/{pid}/fd")), pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+def test_a_hundred_cycles_leave_nothing_in_the_server(machine):
+    seen = []
+    for _ in range(6):
+        for _ in range(20):
+            machine.enable()
+            machine.wait_for(VF_BAR)
+            machine.disable()
+        seen.append(held(machine.server))
+    (fds, mib), *rest = seen
+    assert {one for one, _ in rest} == {fds}
+    assert rest[-1][1] - mib < 10, seen
 
 
 def test_status_and_objects_name_them(machine):

@@ -6,6 +6,7 @@ import pytest
 from helpers.device.adapters import Member, made_infiniband, made_with_switch
 from helpers.device.shared_fdb import VPORT, SharedBoard
 from helpers.device.snapshot import snapshot
+from helpers.device.sriov import Sriov
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.objects.object import Object
@@ -15,7 +16,7 @@ from emu.server.net.ib.local import LocalFabric
 from firmware_cmds.regs.eth_regs import REGISTERS as ETHERNET
 from firmware_cmds.regs.ib_regs import REGISTERS as INFINIBAND
 from firmware_cmds.regs.reg import REGISTERS
-from layouts.enums import Op, PortType, RegId
+from layouts.enums import Op, PortType, RegId, Status
 from layouts.function.caps import cmd_hca_cap
 
 pytestmark = pytest.mark.hostile
@@ -110,6 +111,37 @@ def test_commands_with_random_fields(pair):
             data[:8] = int(op).to_bytes(2, "big") + bytes(6)
             pair.vf.driver.execute(bytes(data), command.layout_out.size + 64)
     assert differences(before, pair.shared()) == {}
+
+
+FLAGS = (
+    "other_vport", "other_function", "other_eswitch", "embedded_cpu_function", "ec_vf_function",
+)  # fmt: skip
+NUMBERS = (
+    "function_id", "vport_number", "eswitch_owner_vhca_id", "vhca_id", "group_id", "other_vhca_id",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("link", [PortType.ETH, PortType.IB])
+@pytest.mark.parametrize("other", [0, 2, 3, 0xFFFF])
+def test_every_command_that_names_another_function(clock, link, other):
+    """From a VF: its PF, another VF, a disabled VF, and the uplink; 0 without a flag is itself."""
+    sriov = Sriov(clock, name="connectx6" if link is PortType.IB else "connectx6dx", link=link)
+    _, (driver, _) = sriov.probed(2)
+    others = [sriov.pf, *sriov.vfs[1:]]
+    before = [snapshot(one.function.hca) for one in others]
+    named = 0
+    for op, command in COMMANDS.items():
+        widths = {field.name: field.width for field in command.layout_in.fields}
+        flags = {name: 1 for name in FLAGS if name in widths}
+        numbers = {
+            name: other & (1 << widths[name]) - 1 for name in NUMBERS if name in widths
+        }  # fmt: skip
+        if flags or (numbers and other):
+            named += 1
+            answer = driver.command(op, **flags, **numbers)
+            assert answer.status in (Status.BAD_PARAM_ERR, Status.BAD_RES_ERR), op
+    assert named > 25
+    assert [snapshot(one.function.hca) for one in others] == before
 
 
 def test_a_physical_function_reaches_only_its_own(clock):

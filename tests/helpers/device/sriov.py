@@ -24,10 +24,10 @@ DEVICE_CONTROL, INITIATE_FLR = 0x60 + 8, 0x8000
 class Served:
     """A function and its own memory and interrupts."""
 
-    def __init__(self, model, number, clock, pf=None):
+    def __init__(self, model, number, clock, pf=None, wire=None):
         self.memory, self.irqs = Memory(), IrqList()
         options = HcaOptions(guid=GUID + number, lid=number + 1)
-        wire = None if model.port_type is PortType.ETH else NoWire()
+        wire = None if model.port_type is PortType.ETH else wire or NoWire()
         self.function = Function(
             model, options, TABLE, self.memory, self.irqs, clock, wire, pf=pf
         )  # fmt: skip
@@ -50,11 +50,11 @@ class Served:
 class Sriov:
     """The physical function with all of its virtual functions, none of which is enabled."""
 
-    def __init__(self, clock, total=3, name="connectx6dx", link=PortType.ETH):
+    def __init__(self, clock, total=3, name="connectx6dx", link=PortType.ETH, wire=None):
         model = with_virtual_functions(LINKS[name][link], total)
-        self.pf = Served(model, 0, clock)
+        self.pf = Served(model, 0, clock, wire=wire)
         self.vfs = [
-            Served(virtual_function_of(model), number, clock, self.pf.function)
+            Served(virtual_function_of(model), number, clock, self.pf.function, wire)
             for number in range(1, total + 1)
         ]
 

@@ -1,4 +1,4 @@
-"""Resets of a physical function and its virtual ones by a client that sends many requests at once."""
+"""Many requests at once that reset a physical function and its virtual ones."""
 
 import pytest
 from helpers.device.sriov import CONTROL, DEVICE_CONTROL, INITIATE_FLR, NUM_VFS, Sriov
