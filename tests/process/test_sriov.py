@@ -30,6 +30,7 @@ COMMAND, BAR0, SRIOV, ARI = 0x04, 0x10, 0x180, 0x150
 CONTROL, NUM, VF_BAR0 = SRIOV + 8, SRIOV + 0x10, SRIOV + 0x24
 DEVICE_CONTROL, FLR = 0x68, 0x8000
 MEMORY, MASTER = 2, 4
+EXPRESS, LINK_ACTIVE = 0x10, 1 << 13
 DEADLINE = 60
 FIRMWARE_ABSENT = 0xFFFF_FFFF
 
@@ -246,6 +247,24 @@ def test_a_bus_that_changes_its_number(machine):
     machine.begin(SEABIOS, 9, OTHER_VF_BAR)
     machine.enable()
     machine.wait_for(OTHER_VF_BAR)
+
+
+def test_a_root_port_with_native_hot_plug_keeps_its_link(program, tmp_path):
+    """Linux waits for Data Link Layer Link Active after a secondary bus reset."""
+    native = ("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off")
+    with served(tmp_path, "connectx6dx,vfs=2") as (socket, _):
+        machine = Machine(program, tmp_path, devices(socket, 2), *native)
+        try:
+            machine.begin(SEABIOS, 5)
+            at = machine.config(0, ROOT_PORT, 0x34, 1)
+            while machine.config(0, ROOT_PORT, at, 1) != EXPRESS:
+                at = machine.config(0, ROOT_PORT, at + 1, 1)
+            bridge = machine.config(0, ROOT_PORT, 0x3E, 2)
+            for control in (bridge | 0x40, bridge):
+                machine.set_config(0, ROOT_PORT, 0x3E, 2, control)
+                assert machine.config(0, ROOT_PORT, at + 0x12, 2) & LINK_ACTIVE
+        finally:
+            machine.close()
 
 
 def held(pid):
