@@ -41,6 +41,7 @@ class Bar:
 
     bar_sizes = (1 << 24, 0, 0, 0, 0, 0)
     msix_vectors = 1
+    is_round_used = False
 
     def config_read(self, offset: int, length: int) -> bytes:
         return bytes(length)

@@ -25,9 +25,7 @@ Functions = (
 """The value of ``function`` in a plan; None stands for all functions."""
 
 
-def numbered(
-    functions: int | str | list[int | str] | None, names: Mapping[str, int]
-) -> int | list[int] | None:
+def numbered(functions: Functions, names: Mapping[str, int]) -> int | list[int] | None:
     """Return the functions by their indices; ``names`` has those of VFs by name.
 
     Raises ValueError for the name of a VF that the run does not have.
@@ -46,18 +44,21 @@ def _index(function: int | str, names: Mapping[str, int]) -> int:
     return names[function]
 
 
-def listed(functions: int | list[int] | None) -> list[int] | None:
-    """Return the indices as a list; None for all functions."""
-    return [functions] if isinstance(functions, int) else functions
+def listed(functions: Functions) -> list[int] | None:
+    """Return the indices as a list, without names (:func:`numbered`); None for all functions."""
+    if functions is None:
+        return None
+    chosen = functions if isinstance(functions, list) else [functions]
+    return [one for one in chosen if isinstance(one, int)]
 
 
-def includes(functions: int | list[int] | None, index: int) -> bool:
+def includes(functions: Functions, index: int) -> bool:
     """Return whether an entry for ``functions`` applies to the function with this index."""
     indices = listed(functions)
     return indices is None or index in indices
 
 
-def restricted(functions: int | list[int] | None, allowed: list[int]) -> list[int]:
+def restricted(functions: Functions, allowed: list[int]) -> list[int]:
     """Return the indices of ``functions``, or all of ``allowed`` for None.
 
     Raises ValueError for an index that is not allowed, as a function of another guest.
