@@ -4,7 +4,15 @@ import errno
 import struct
 
 import pytest
-from helpers.device.sriov import CONTROL, NUM_VFS, SRIOV, VF_BAR, Sriov
+from helpers.device.sriov import (
+    CONTROL,
+    DEVICE_CONTROL,
+    INITIATE_FLR,
+    NUM_VFS,
+    SRIOV,
+    VF_BAR,
+    Sriov,
+)
 
 from emu.driver.world.clock import HandClock
 from emu.server.service.vf_placement import VfPlacement
@@ -285,6 +293,28 @@ def test_a_client_that_never_answers_gets_one_batch(qemu):
         qemu.put_vf_bar(BAR + VF_BYTES)
         qemu.put_vf_bar(BAR)
     assert len(qemu.requests) == BATCH
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("how", ["flr", "reset"])
+def test_replies_may_come_after_a_reset(qemu, sriov, how):
+    """The bus that they find is not the present one: the search begins anew."""
+    qemu.put_vf_bar(BAR)
+    qemu.master()
+    late = qemu.take()
+    if how == "flr":
+        qemu.config_write(DEVICE_CONTROL, 2, INITIATE_FLR)
+    else:
+        qemu.client.call(VfioCommand.DEVICE_RESET)
+    qemu.put_vf_bar(BAR)
+    qemu.master()
+    assert not qemu.requests, "one batch at a time"
+    for request in late:
+        qemu._execute(request, BASES[0] + (BUS << 20))
+    qemu.reply(late[-1])
+    qemu.config_read(0, 4)
+    qemu.execute(bus=BUS + 1)
+    assert qemu.is_placed
 
 
 @pytest.mark.hostile
