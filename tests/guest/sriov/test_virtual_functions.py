@@ -21,6 +21,7 @@ from helpers.guest.virtual_functions import (
 )
 
 from emu.guests import GuestOptions
+from emu.server.control import Client
 
 pytestmark = pytest.mark.guest
 
@@ -133,6 +134,18 @@ def test_an_flr_of_the_pf_and_then_vfs(guest):
     everybody_reaches(guest)
 
 
+def test_the_pfs_driver_is_unbound_with_vfs_on(guest):
+    driver = "/sys/bus/pci/drivers/mlx5_core"
+    enable(guest, 2)
+    everybody_reaches(guest)
+    out_of_namespaces(guest)
+    run(guest, f"echo 0000:01:00.0 > {driver}/unbind; ! ls /sys/bus/pci/devices/0000:01:00.1")
+    assert run(guest, f"cat {PF}/sriov_numvfs").strip() == "0"
+    run(guest, f"echo 0000:01:00.0 > {driver}/bind; until ls {PF}/net/*; do sleep 0.1; done")
+    enable(guest, 2)
+    everybody_reaches(guest)
+
+
 def test_the_pf_is_removed_and_found_again(guest):
     enable(guest, 2)
     run(guest, f"echo 1 > {PF}/remove; ! ls /sys/bus/pci/devices/0000:01:00.1")
@@ -187,3 +200,33 @@ def test_many_vfs(boot, count):
     everybody_reaches(guest, count)
     out_of_namespaces(guest)
     disable(guest)
+
+
+@pytest.mark.slow
+def test_a_hundred_cycles_leave_nothing_in_the_server(guest):
+    """No driver probes them, which takes seconds each time."""
+    run(guest, f"echo 0 > {PF}/sriov_drivers_autoprobe")
+    cycles = f"for _ in $(seq 25); do echo 2 > {PF}/sriov_numvfs; echo 0 > {PF}/sriov_numvfs; done"
+    seen = []
+    for _ in range(4):
+        run(guest, cycles)
+        with Client(guest.control_socket) as control:
+            pf, *vfs = control.status()["functions"]
+        seen.append((pf["ledger"]["used"], [one["ledger"]["used"] for one in vfs], pf["vfs"]))
+    run(guest, f"echo 1 > {PF}/sriov_drivers_autoprobe")
+    assert seen == [seen[0]] * 4
+    enable(guest, 2)
+    everybody_reaches(guest)
+
+
+@pytest.mark.slow
+def test_a_secondary_bus_reset_with_native_hot_plug(boot):
+    """By ACPI, QEMU's root port never reports its link active, which Linux waits for."""
+    native = ("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off")
+    guest = boot(devices=(ETHERNET,), cold=True, qemu_arguments=native)
+    driver = "/sys/bus/pci/drivers/mlx5_core"
+    run(guest, f"echo 0000:01:00.0 > {driver}/unbind")
+    run(guest, f"echo bus > {PF}/reset_method; echo 1 > {PF}/reset")
+    run(guest, f"echo 0000:01:00.0 > {driver}/bind; until ls {PF}/net/*; do sleep 0.1; done")
+    enable(guest, 2)
+    everybody_reaches(guest)
