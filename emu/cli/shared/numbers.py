@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    _FunctionParam = click.ParamType[int | str]
+else:
+    _FunctionParam = click.ParamType  # before click 8.4 the class is not generic
 
 
 class WholeNumber(click.IntRange):
@@ -23,7 +29,7 @@ SECONDS = RealNumber(min=0, min_open=True)
 """A time that is not 0."""
 
 
-class FunctionName(click.ParamType):
+class FunctionName(_FunctionParam):
     """The index of a function, or the name of a virtual one such as 0.vf1."""
 
     name = "function"

@@ -6,7 +6,7 @@ function with index 0, and Linux's ``virtfn2``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -44,11 +44,11 @@ def _index(function: int | str, names: Mapping[str, int]) -> int:
     return names[function]
 
 
-def listed(functions: Functions) -> list[int] | None:
+def listed(functions: int | str | Sequence[int | str] | None) -> list[int] | None:
     """Return the indices as a list, without names (:func:`numbered`); None for all functions."""
     if functions is None:
         return None
-    chosen = functions if isinstance(functions, list) else [functions]
+    chosen = [functions] if isinstance(functions, int | str) else functions
     return [one for one in chosen if isinstance(one, int)]
 
 
@@ -58,7 +58,7 @@ def includes(functions: Functions, index: int) -> bool:
     return indices is None or index in indices
 
 
-def restricted(functions: Functions, allowed: list[int]) -> list[int]:
+def restricted(functions: int | list[int] | None, allowed: list[int]) -> list[int]:
     """Return the indices of ``functions``, or all of ``allowed`` for None.
 
     Raises ValueError for an index that is not allowed, as a function of another guest.

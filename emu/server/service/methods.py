@@ -116,8 +116,8 @@ class _Methods:
         if isinstance(index, str):
             names = vf_names(self._functions)
             if index not in names:
-                known = ", ".join(names) or "none"
-                raise ControlRequestError(f"no function {index}; virtual functions: {known}")
+                which = ", ".join(names) or "none"
+                raise ControlRequestError(f"no function {index}; virtual functions: {which}")
             index = names[index]
         limit = params.get("limit", DEFAULT_LIMIT)
         count = len(self._functions)

@@ -562,6 +562,14 @@ def test_register_set_while_the_driver_reads(cold, plan):
     assert cold.read32(0x14) >> 8 & 7 == 7
 
 
+def test_device_memory_is_named_at_the_end_of_the_bar(driver, function, plan):
+    plan('point="mmio.write"\naction="drop"\nmatch.register="memic"')
+    end = function.bar_sizes[0]
+    driver.must(Op.ALLOC_MEMIC, range_start_addr=end - 4096, range_size=4096, memic_size=4096)
+    function.bar_write(0, end - 8, b"12345678")
+    assert function.bar_read(0, end - 8, 8) == bytes(8), "lost"
+
+
 def test_a_register_write_that_is_lost(driver, function, plan):
     plan('point="mmio.write"\naction="drop"\ntimes=1')
     before = driver.read32(0x14)
