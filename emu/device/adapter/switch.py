@@ -79,7 +79,7 @@ class PlainSwitch(Generic[NodeT]):
         self._deliver = deliver
         self._vhca: Vhca[NodeT] | None = None
         self.forward = uplink.transmit
-        self.receive: Callable[[Frame], None] = _lose
+        self.receive: Callable[[Frame], None] = lose
 
     def segment_of(self, vhca: Vhca[NodeT]) -> EthWire[NodeT]:
         """Return the cable itself."""
@@ -121,5 +121,5 @@ class PlainSwitch(Generic[NodeT]):
         return vport.port_traffic() if vport is not None else (Direction(), Direction())
 
 
-def _lose(frame: Frame) -> None:
+def lose(frame: Frame) -> None:
     """Drop a frame, because no function has power yet."""

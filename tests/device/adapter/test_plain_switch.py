@@ -1,7 +1,9 @@
-"""The plain switch: the manager's vPort and the cable, and nothing between them."""
+"""The manager's vPort and the cable with nothing between them: plain switch, or no tables."""
+
+import sys
 
 import pytest
-from helpers.device.adapters import Member, made
+from helpers.device.adapters import Member, made, made_with_switch
 
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.wire import NoWire
@@ -16,10 +18,16 @@ def cables():
     return cable, cable.other()
 
 
+@pytest.fixture(params=[made, made_with_switch])
+def make(request):
+    """Makes an adapter with a plain switch, or with an embedded one that has no tables."""
+    return request.param
+
+
 @pytest.fixture
-def peers(cables, clock):
+def peers(make, cables, clock):
     """The managers of two adapters, at the two ends of a cable."""
-    return [Member(made(cable).manager, clock) for cable in cables]
+    return [Member(make(cable).manager, clock) for cable in cables]
 
 
 def counts(member):
@@ -64,7 +72,32 @@ def test_another_functions_vport_leads_nowhere(cables, clock):
     assert other.hca.nic_vport.received.packets == 0
 
 
-def test_before_anybody_has_power():
-    switch = made(NoWire()).switch
+def calls(what, *arguments):
+    """How many functions of Python a call runs."""
+    counted = []
+    sys.setprofile(lambda _, event, __: counted.append(event) if event == "call" else None)
+    try:
+        what(*arguments)
+    finally:
+        sys.setprofile(None)
+    return len(counted)
+
+
+def test_an_embedded_switch_without_tables_costs_no_call(clock):
+    """Except one on receipt: whether a table matches the source vPort."""
+    plain, embedded = (Member(make(NoWire()).manager, clock) for make in (made, made_with_switch))
+    sends, receipts = (
+        [work(member) for member in (plain, embedded)]
+        for work in (
+            lambda member: calls(member.hca.switch.forward, member.hca, FRAME),
+            lambda member: calls(member.hca.switch.receive, FRAME),
+        )
+    )
+    assert sends[0] == sends[1]
+    assert receipts[1] - receipts[0] in (0, 1)
+
+
+def test_before_anybody_has_power(make):
+    switch = make(NoWire()).switch
     switch.receive(FRAME)
     assert [way.packets for way in switch.port_traffic()] == [0, 0]

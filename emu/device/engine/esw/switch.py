@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from emu.device.adapter.adapter import MANAGER
-from emu.device.adapter.switch import Deliver
+from emu.device.adapter.switch import Deliver, lose
 from emu.device.engine.esw.fdb_pipeline import forward
 from emu.device.engine.esw.uplinks import leaves_by
 from emu.device.engine.eth.steering.packet_context import stands_for
@@ -24,7 +24,6 @@ from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import UPLINK, FrameError
 from emu.device.port.eth.traffic import Direction
 from emu.device.port.eth.wire import EthWire
-from emu.device.state.containment import contain
 from emu.device.state.points import FaultPoint
 
 if TYPE_CHECKING:
@@ -52,13 +51,32 @@ class EmbeddedSwitch:
         """Uplink traffic without tables, up to the last time when they started to decide."""
         self._since = PortTraffic()
         """Traffic of the manager's vPort when the tables last stopped deciding."""
-        self._did_decide = False
+        self.decides = False
+        """Whether an FDB has a root table."""
+        self.forward: Callable[[Hca, Frame], None] = uplink.transmit
+        self.receive: Callable[[Frame], None] = lose
+        self._connect()
+
+    def _connect(self) -> None:
+        """Connect the manager directly to the uplink while nothing decides about its frames.
+
+        Without tables the uplink's frames are the manager's. Without other functions all frames
+        come from the manager, and go to the uplink.
+        """
+        node = self._manager.node if self._manager is not None else None
+        if self.decides:
+            self.forward, self.receive = self._forward, self._receive
+            return
+        is_alone = self._segments.keys() <= {MANAGER}
+        self.forward = self.uplink.transmit if is_alone else self._forward
+        self.receive = partial(self._deliver, node) if node is not None else lose
 
     def segment_of(self, vhca: Vhca[Hca]) -> EthWire[Hca]:
         """Return the wire that a function sees: one for each vPort until ``detach``."""
         number = vhca.vport_number
         if number not in self._segments:
             self._segments[number] = _Segment(self, vhca)
+            self._connect()
         return self._segments[number]
 
     def attach(self, vhca: Vhca[Hca]) -> None:
@@ -72,14 +90,16 @@ class EmbeddedSwitch:
             node = vhca.node
             assert node is not None
             self._manager = vhca
-            self._did_decide = False
+            self.decides = False
             self._cable, self._alone, self._since = PortTraffic(), PortTraffic(), PortTraffic()
             self.uplink.attach(node)
+            self._connect()
 
     def detach(self, vhca: Vhca[Hca]) -> None:
         """Remove a function from the switch."""
         self.changes += 1
         self._segments.pop(vhca.vport_number, None)
+        self._connect()
 
     def vport_changed(self, node: Hca) -> None:
         """Notify the uplink, which ignores functions that are not attached to it."""
@@ -93,23 +113,20 @@ class EmbeddedSwitch:
         manager vPort's, or that of the tables.
         """
         self.changes += 1
-        if self.decides == self._did_decide:
+        decides = self._fdb_manager() is not None
+        if decides == self.decides:
             return
-        if self._did_decide:
+        if self.decides:
             self._since = self._of_manager()
         else:
             self._alone = self._alone + self._of_manager().without(self._since)
-        self._did_decide = not self._did_decide
+        self.decides = decides
+        self._connect()
 
     def _of_manager(self) -> PortTraffic:
         """Return the manager vPort's traffic without looped frames; zeros without a manager."""
         vport = self._manager.nic_vport if self._manager is not None else None
         return PortTraffic(*vport.port_traffic()) if vport is not None else PortTraffic()
-
-    @property
-    def decides(self) -> bool:
-        """Whether an FDB has a root table."""
-        return self._fdb_manager() is not None
 
     def _fdb_manager(self) -> Hca | None:
         """Return the manager if an FDB has a root table, else None."""
@@ -132,42 +149,38 @@ class EmbeddedSwitch:
         For a time without tables this is the traffic of the manager's vPort, without looped frames.
         """
         traffic = self._cable + self._alone
-        if not self._did_decide:
+        if not self.decides:
             traffic = traffic + self._of_manager().without(self._since)
         return traffic.sent, traffic.received
 
-    def forward(self, source: Hca, frame: Frame) -> None:
+    def _forward(self, source: Hca, frame: Frame) -> None:
         """Forward a frame that a function's vPort sends: through the tables, if they decide.
 
         Without tables only the manager's frames reach the uplink; frames of other vPorts are
         dropped.
         """
         number = source.vhca.vport_number
-        manager = self._fdb_manager()
-        if manager is not None:
+        manager = self._manager.node if self._manager is not None else None
+        if self.decides and manager is not None:
             self._enqueue(manager, number, frame)
         elif number == MANAGER:
             self.uplink.transmit(source, frame)
 
-    def receive(self, frame: Frame) -> None:
-        """Take a frame from the uplink.
+    def _receive(self, frame: Frame) -> None:
+        """Steer a frame from the uplink by the tables.
 
-        Without tables the manager's function receives it. With tables a frame is dropped while the
-        port is down; a pause frame changes only the port's flow control. Any other frame is counted
-        and steered. Without a manager the frame is lost.
+        A frame is dropped while the port is down, and without a manager. A pause frame changes only
+        the port's flow control. Any other frame is counted and steered.
         """
         manager = self._manager.node if self._manager is not None else None
-        if manager is None:
+        if manager is None or not manager.eth.is_up:
             return
-        if not self.decides:
-            self._deliver(manager, frame)
-        elif manager.eth.is_up:
-            if is_control(frame.data):  # for the port, not for a vPort
-                port = manager.eth
-                port.flow.receive_control(frame.data, manager.clock.now_ns(), port.speed)
-                return
-            _count(self._cable.received, frame)
-            self._enqueue(manager, UPLINK, frame)
+        if is_control(frame.data):  # for the port, not for a vPort
+            port = manager.eth
+            port.flow.receive_control(frame.data, manager.clock.now_ns(), port.speed)
+            return
+        _count(self._cable.received, frame)
+        self._enqueue(manager, UPLINK, frame)
 
     def _enqueue(self, manager: Hca, source_port: int, frame: Frame) -> None:
         """Steer a frame by the tables, now or in a later round.
@@ -181,14 +194,20 @@ class EmbeddedSwitch:
             self._cable.received.discards += source_port == UPLINK
 
     def _contained(self, manager: Hca, source_port: int, frame: Frame) -> None:
-        contain(manager, partial(self._steer, manager, source_port, frame))
+        """Do :meth:`_steer` as ``state.containment.contain`` does, without its calls."""
+        if manager.has_failed:
+            return
+        try:
+            self._steer(manager, source_port, frame)
+        except Exception:
+            manager.fail()
 
     def _steer(self, manager: Hca, source_port: int, frame: Frame) -> None:
         """Send a frame through the FDB, unless the tables were removed or a fault plan takes it.
 
         Work beyond the round's budget continues from the backlog.
         """
-        if self._fdb_manager() is not manager:
+        if not self.decides or self._manager is None or self._manager.node is not manager:
             return  # the tables were removed while the frame waited
         faults = manager.faults
         if faults is not None and not faults.show(FDB_POINT, source_port, frame):
