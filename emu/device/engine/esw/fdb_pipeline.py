@@ -79,9 +79,12 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
     assert eswitch is not None
     try:
         packet = PacketContext(frame, source_of(source_port, manager.vhca.number))
-        headers = through(eswitch.vport(source_port).ingress, packet, packet.headers, budget)
-        if headers is None:
-            return None
+        headers, ingress = packet.headers, eswitch.vport(source_port).ingress
+        if ingress.root is not None:
+            passed = through(ingress, packet, headers, budget)
+            if passed is None:
+                return None
+            headers = passed
         fdb, root, adapter = eswitch.fdb, None, manager.adapter
         if eswitch.foreign_root is not None or adapter.board.lag is not None:
             fdb, root = first_tables(manager, source_port, frame)
@@ -100,9 +103,13 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
             assert isinstance(target, VportTarget)  # the FDB leads to tables and vPorts only
             if target is FDB_DEFAULT:
                 target = _default_of(source_port == UPLINK, adapter.number)
-            changed = after(headers, steps, budget)
-            for to, what in _arrivals(manager, adapter.number, packet, target, changed):
-                give(to, what)
+            changed = headers if steps is None else after(headers, steps, budget)
+            vport = eswitch.vport(target.number) if target.port == adapter.number else None
+            if vport is None or vport.egress.root is not None or len(changed.frame) > MAX_BYTES:
+                for to, what in _arrivals(manager, adapter.number, packet, target, changed):
+                    give(to, what)
+            else:
+                give(target, _frame(frame, changed, vport.reg_c_id, target.number))
             return None
     except FrameError:
         return None

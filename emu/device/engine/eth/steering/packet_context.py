@@ -57,7 +57,10 @@ class PacketContext:
         self.frame = frame
         self.headers = marked(headers, {}, source)
         self.headers.sqn = frame.sqn
-        self.packets, self.octets = stands_for(frame, headers)
+        if frame.gso_size > 0:
+            self.packets, self.octets = stands_for(frame, headers)
+        else:
+            self.packets, self.octets = 1, len(frame.data)
 
 
 def each_of(

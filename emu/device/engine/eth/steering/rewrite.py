@@ -283,8 +283,13 @@ def head(headers: Headers) -> Headers:
 
 def marked(headers: Headers, registers: Mapping[int, int], source: int = 0) -> Marked:
     """Return the packet with registers and its source (``headers.source_of``)."""
-    packet = _with_frame(headers, headers.frame, dict(registers))
-    packet.source = source
+    packet = Marked(
+        headers.frame, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4,
+        headers.end, headers.fragment,
+    )  # fmt: skip
+    packet.sqn, packet.parser = headers.sqn, headers.parser
+    packet.registers, packet.source = dict(registers), source
+    packet.gvmi = headers.gvmi if isinstance(headers, Marked) else 0
     return packet
 
 
