@@ -32,6 +32,32 @@ def with_peer(lab, suite):
         yield guest
 
 
+def set_mode(guest, name):
+    run(guest, f"devlink dev eswitch set {DEV} mode {name}")
+
+
+def ports(guest):
+    """The devlink ports of virtual functions, by name."""
+    found = json.loads(run(guest, "devlink port show -j"))["port"]
+    return {name: told for name, told in found.items() if told["flavour"] == "pcivf"}
+
+
+@contextmanager
+def switched(guest):
+    """Both virtual functions, started, in switchdev mode; ``port`` and ``representor`` of each."""
+    vfs = [Vf(guest, number).start() for number in (0, 1)]
+    set_mode(guest, "switchdev")
+    for vf, (port, told) in zip(vfs, ports(guest).items(), strict=True):
+        vf.port, vf.representor = port, told["netdev"]
+        run(guest, f"ip link set {vf.representor} up")
+    yield vfs
+    if guest.is_running:
+        for vf in vfs:
+            run(guest, f"ip netns del {vf.space}; sleep 0.5")
+        set_mode(guest, "legacy")
+        assert ports(guest) == {}
+
+
 def bind(guest, number, to="bind"):
     """Bind or unbind the driver of a virtual function."""
     name = f"$(basename $(readlink {PF}/virtfn{number}))"

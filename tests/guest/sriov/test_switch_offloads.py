@@ -1,0 +1,100 @@
+"""What the switch carries out between virtual functions: bridges, rules of tc, groups of rates."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.guest.guests import no_complaints, run
+from helpers.guest.managed_vfs import DEV, PEER, SAYS, switched, with_peer
+from helpers.guest.sub_functions import bridged, clear, cross, in_hardware, redirect, seen
+
+pytestmark = pytest.mark.guest
+
+COUNT = 40
+FEW = 10
+"""Of so many packets the kernel sees fewer than this: those before the switch has learned."""
+
+
+@pytest.fixture(scope="module")
+def guest(lab, suite):
+    """Its first function has two virtual ones; the second one is behind the cable."""
+    with with_peer(lab, suite) as guest:
+        yield guest
+
+
+@pytest.fixture(autouse=True)
+def quiet(guest):
+    with no_complaints(guest, known=SAYS):
+        yield
+
+
+@pytest.fixture(scope="module")
+def pair(guest):
+    with switched(guest) as vfs:
+        yield vfs
+
+
+@pytest.fixture
+def rules(guest, pair):
+    """Representors that take rules; Debian's kernels from 6.12 on lack CONFIG_MLX5_CLS_ACT."""
+    if guest.run("grep -q mlx5e_configure_flower /proc/kallsyms").status:
+        pytest.skip("the kernel's mlx5_core has no CONFIG_MLX5_CLS_ACT")
+    for name in (*(vf.representor for vf in pair), "eth0"):
+        run(guest, f"ethtool -K {name} hw-tc-offload on")
+    return pair
+
+
+def ping(vf, address):
+    vf.run(f"ping -q -c {COUNT} -i 0.02 -W 20 {address}")
+
+
+def test_a_bridge_is_carried_out(guest, pair):
+    one, two = pair
+    bridged(guest, one.representor, two.representor, "eth0")
+    for address in (two.address, PEER):
+        assert one.reaches(address)
+    run(guest, f"until bridge fdb show br br0 | grep -q '{one.mac} .*offload'; do sleep 0.2; done")
+    before = seen(guest, one.representor)
+    for address in (two.address, PEER):
+        ping(one, address)
+    assert seen(guest, one.representor) - before < FEW
+    run(guest, "ip link del br0")
+
+
+def test_a_rule_from_one_to_the_other(guest, rules):
+    one, two = rules
+    cross(guest, rules)
+    assert one.reaches(two.address)
+    before = seen(guest, one.representor)
+    ping(one, two.address)
+    assert seen(guest, one.representor) == before
+    for vf in rules:
+        assert in_hardware(guest, vf.representor, COUNT) >= COUNT
+    clear(guest, one.representor, two.representor)
+
+
+def test_a_rule_to_the_cable(guest, rules):
+    one, _ = rules
+    redirect(guest, one.representor, "eth0")
+    redirect(guest, "eth0", one.representor)
+    assert one.reaches(PEER)
+    before = seen(guest, one.representor)
+    ping(one, PEER)
+    assert seen(guest, one.representor) == before
+    assert in_hardware(guest, "eth0", COUNT) >= COUNT
+    clear(guest, one.representor, "eth0")
+
+
+def test_a_group_of_rates(guest, pair):
+    rate = "devlink port function rate"
+    run(guest, f"{rate} add {DEV}/pods tx_share 10mbit tx_max 100mbit")
+    for vf in pair:
+        run(guest, f"{rate} set {vf.port} tx_max 80mbit parent pods")
+        assert "tx_max 80Mbit parent pods" in run(guest, f"{rate} show {vf.port}")
+    assert "tx_share 10Mbit tx_max 100Mbit" in run(guest, f"{rate} show {DEV}/pods")
+    bridged(guest, *(vf.representor for vf in pair))
+    assert pair[0].reaches(pair[1].address)
+    run(guest, "ip link del br0")
+    for vf in pair:
+        run(guest, f"{rate} set {vf.port} noparent")
+        run(guest, f"{rate} set {vf.port} tx_max 0")
+    run(guest, f"{rate} del {DEV}/pods")
