@@ -21,6 +21,7 @@ from helpers.guest.virtual_functions import (
 )
 
 from emu.guests import GuestOptions
+from emu.guests.conformance.suite import BROKEN, hand_over, prepare, run_module
 from emu.server.control import Client
 
 pytestmark = pytest.mark.guest
@@ -190,6 +191,39 @@ def test_the_example(boot):
     assert said[-3:] == [
         "pod0 reaches pod1", "pod1 reaches pod0", "pod0 does not reach pod2",
     ]  # fmt: skip
+
+
+def test_the_steps_of_the_sriov_cni(boot):
+    """Nothing of a pod stays in the interface, and in the settings by the physical function."""
+    guest = boot(devices=(ETHERNET,), share=EXAMPLES)
+    said = run(guest, "bash /mnt/share/cni.sh").splitlines()
+    assert [line.split()[1:3] for line in said[1:3]] == [["101e", "mlx5_core"]] * 2
+    assert "pod0 reaches 192.168.0.2" in said
+    assert said[-1] == "back: eth1 eth2"
+    taken, back = ([line for line in said if f"vf {number} " in line] for number in (0, 1))
+    for told in (taken[0], back[0]):
+        assert "vlan 10" in told
+        assert "spoof checking on" in told
+    for told in (taken[1], back[1]):
+        assert "link/ether 00:00:00:00:00:00" in told
+        assert "vlan" not in told
+        assert "tx_rate" not in told
+    no_complaints_since_boot(guest)
+
+
+def test_a_vf_for_a_driver_in_user_space(boot, suite):
+    """By vfio, behind an IOMMU; the physical function and the other VF have the kernel's driver."""
+    if suite == "bookworm":
+        pytest.skip("one of the tests wants a port that is up later than its driver")
+    guest = boot(devices=("connectx7,vfs=2",), iommu=True)
+    enable(guest, 2, interfaces=0)
+    prepare(guest)
+    vf = hand_over(guest)
+    assert vf == address(1)
+    ran = run_module(guest, "test_mlx5_vfio", 300, lambda *_: None, vf)
+    assert ran.count(*BROKEN) == 0
+    assert len(ran.tests) == 2
+    pingpong(guest, rdma(guest), rdma(guest, 0))
 
 
 @pytest.mark.slow
