@@ -29,6 +29,9 @@ from emu.server.vfio.protocol import CONFIG_SPACE_SIZE, VfioCommand
 
 logger = logging.getLogger(__name__)
 
+NO_PLACE: Final = "the virtual functions have no place"
+"""Text of the log's line about virtual functions that cannot be used; the reason follows."""
+
 ECAM_BASES: Final = (0xB000_0000, 0xE000_0000)
 """Where firmware puts the ECAM of QEMU's q35: SeaBIOS, OVMF."""
 
@@ -168,7 +171,7 @@ class VfPlacement:
         """Log once, until the next success, that the VFs cannot be used."""
         if not self._has_complained:
             self._has_complained = True
-            logger.warning("%s: the virtual functions have no place: %s", self._name, why)
+            logger.warning("%s: %s: %s", self._name, NO_PLACE, why)
 
 
 def _bus_reads(number: int) -> list[Request]:

@@ -36,6 +36,7 @@ class FakeGuest:
         self.censuses = []
         self.turns = 0
         self.is_emulated = True
+        self.log_files = {}
 
     def __call__(self, options, **_):
         self.options = options
@@ -262,3 +263,14 @@ def test_input_that_is_not_passed_on_is_told(guest, monkeypatch, capfd, tmp_path
                 cli.main(["run", "--", "cat"], standalone_mode=False)
             assert ("--stdin passes it on" in capfd.readouterr().err) == is_told
     os.close(writing)
+
+
+def test_virtual_functions_without_a_place_are_told(guest, tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text(
+        "a WARNING b\n12:00 WARNING x: function 0: the virtual functions have no place: y\n"
+    )
+    guest.log_files = {"server": log}
+    assert "mlx5emu: the virtual functions have no place: y\n" in invoke().output
+    log.unlink()
+    assert "no place" not in invoke().output

@@ -40,6 +40,7 @@ from emu.cli.options.place import (
 from emu.cli.options.results import results_options
 from emu.cli.runs.fired import tell_fired, tell_unfired
 from emu.cli.runs.judged import Judged, judge_options
+from emu.cli.runs.unplaced import tell_unplaced
 from emu.cli.shared.names import new_name
 from emu.cli.shared.numbers import SECONDS
 from emu.cli.shared.output import feed, tell_unread
@@ -152,6 +153,7 @@ def run(
 
             status = judged.run_repeatedly(guest, run_once, repeat, check=check_leaks)
             status = judged.concluded(guest, status)
+            tell_unplaced(guest.log_files.get("server"))
             if not stdin:
                 tell_unread()
             if options.faults is not None:
