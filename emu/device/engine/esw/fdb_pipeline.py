@@ -109,7 +109,10 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
                 for to, what in _arrivals(manager, adapter.number, packet, target, changed):
                     give(to, what)
             else:
-                give(target, _frame(frame, changed, vport.reg_c_id, target.number))
+                what = _frame(frame, changed, vport.reg_c_id, target.number)
+                if what.data is frame.data:
+                    what.parsed = packet.parsed
+                give(target, what)
             return None
     except FrameError:
         return None

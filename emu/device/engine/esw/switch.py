@@ -188,34 +188,29 @@ class EmbeddedSwitch:
         A full backlog drops the frame; only one from the uplink is counted, as a discard. An
         exception in the pipeline fails the manager.
         """
-        if not manager.esw_backlog.do(
-            len(frame.data), self._contained, manager, source_port, frame
-        ):
+        if not manager.esw_backlog.do(len(frame.data), self._steer, manager, source_port, frame):
             self._cable.received.discards += source_port == UPLINK
-
-    def _contained(self, manager: Hca, source_port: int, frame: Frame) -> None:
-        """Do :meth:`_steer` as ``state.containment.contain`` does, without its calls."""
-        if manager.has_failed:
-            return
-        try:
-            self._steer(manager, source_port, frame)
-        except Exception:
-            manager.fail()
 
     def _steer(self, manager: Hca, source_port: int, frame: Frame) -> None:
         """Send a frame through the FDB, unless the tables were removed or a fault plan takes it.
 
-        Work beyond the round's budget continues from the backlog.
+        Work beyond the round's budget continues from the backlog. An exception fails the manager,
+        as by ``state.containment.contain``.
         """
         if not self.decides or self._manager is None or self._manager.node is not manager:
             return  # the tables were removed while the frame waited
-        faults = manager.faults
-        if faults is not None and not faults.show(FDB_POINT, source_port, frame):
+        if manager.has_failed:
             return
-        give = partial(self._deliver_result, manager, source_port, frame)
-        others = forward(manager, source_port, frame, give)
-        if others is not None:
-            manager.esw_backlog.begin(others, len(frame.data))
+        try:
+            faults = manager.faults
+            if faults is not None and not faults.show(FDB_POINT, source_port, frame):
+                return
+            give = partial(self._deliver_result, manager, source_port, frame)
+            others = forward(manager, source_port, frame, give)
+            if others is not None:
+                manager.esw_backlog.begin(others, len(frame.data))
+        except Exception:
+            manager.fail()
 
     def _deliver_result(
         self, manager: Hca, source_port: int, frame: Frame, target: VportTarget, what: Frame

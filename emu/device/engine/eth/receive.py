@@ -222,7 +222,8 @@ def _steer_one(
     """
     data = frame.data
     if headers is None:
-        headers = parse(data)
+        parsed = frame.parsed
+        headers = parsed if parsed is not None and parsed.frame is data else parse(data)
     if frame.registers or hca.eswitch is not None:
         headers = _with_source(hca, headers, frame)
     queues = route(hca, headers, len(data), 1, source)

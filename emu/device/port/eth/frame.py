@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from emu.device.port.eth.headers import ETHERNET_BYTES, MAX_TAGS, TAG_BYTES, UPLINK
+from emu.device.port.eth.headers import ETHERNET_BYTES, MAX_TAGS, TAG_BYTES, UPLINK, Headers
 
 MIN_BYTES: Final = 60
 """Length of the shortest frame, without frame check sequence (IEEE 802.3 3.2.8)."""
@@ -37,5 +37,8 @@ class Frame:
     """Number of the sending queue while the frame is in its own adapter's switch; 0: unknown."""
     source_port: int = UPLINK
     """Number of the source vPort while the frame is in its own adapter."""
+    parsed: Headers | None = None
+    """Headers that the switch has parsed, for the one receiver of an unchanged frame; void if
+    ``parsed.frame`` is not ``data`` itself."""
     registers: Mapping[int, int] | None = None
     """Metadata registers from its own adapter's switch (``emu.device.port.eth.headers.Marked``)."""

@@ -46,18 +46,21 @@ def stands_for(frame: Frame, headers: Headers | None = None) -> tuple[int, int]:
 class PacketContext:
     """A frame in a table pipeline, and the number and size of its packets."""
 
-    __slots__ = ("frame", "headers", "octets", "packets")
+    __slots__ = ("frame", "headers", "octets", "packets", "parsed")
 
     def __init__(self, frame: Frame, source: int) -> None:
         """Parse a frame; ``source`` is its source (``headers.source_of``).
 
         Raises FrameError for a frame without complete headers.
         """
-        headers = parse(frame.data, whole=False)
+        is_large = frame.gso_size > 0
+        headers = parse(frame.data, not is_large)
+        self.parsed = None if is_large else headers
+        """Headers of a whole frame, before any change."""
         self.frame = frame
         self.headers = marked(headers, {}, source)
         self.headers.sqn = frame.sqn
-        if frame.gso_size > 0:
+        if is_large:
             self.packets, self.octets = stands_for(frame, headers)
         else:
             self.packets, self.octets = 1, len(frame.data)
