@@ -110,7 +110,7 @@ def carry_out(plan, text, bench):
         with Client(guest.control_socket) as control:
             control.load_plan(text)
             _run(guest, expect, outcome)
-            outcome.missing = _wait_for(log, expect)
+            outcome.missing = missing_lines(log, expect)
             outcome.reported = _wait_for_report(guest, expect, before)
             outcome.fired = control.fired()
             control.clear()
@@ -150,7 +150,7 @@ def _run(guest, expect, outcome):
         outcome.status, outcome.output = result.status, result.stdout + result.stderr
 
 
-def _wait_for(log, expect):
+def missing_lines(log, expect):
     """The expressions that no line of the kernel's log has, after all patience."""
     end = time.monotonic() + expect.seconds
     while True:
