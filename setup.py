@@ -26,7 +26,16 @@ SHIPPED = (
     "examples/programs/*.c",
     *(
         f"examples/{folder}/*.{suffix}"
-        for folder in ("campaigns", "faults", "findings", "lab", "links", "subnet", "switch")
+        for folder in (
+            "campaigns",
+            "faults",
+            "findings",
+            "lab",
+            "links",
+            "sriov",
+            "subnet",
+            "switch",
+        )
         for suffix in ("toml", "net", "md")
     ),
 )

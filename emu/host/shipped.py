@@ -18,7 +18,7 @@ _CHECKOUT: Final = _PACKAGE.parent
 
 FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "plan": ("faults", "links", "findings"),
-    "lab": ("lab", "subnet", "switch"),
+    "lab": ("lab", "subnet", "switch", "sriov"),
     "subnet": ("subnet",),
     "campaign": ("campaigns",),
     "program": ("programs",),

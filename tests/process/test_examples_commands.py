@@ -45,10 +45,11 @@ def test_a_command_fits_a_terminal():
 def folder(tmp_path, monkeypatch):
     """Where somebody types the commands: beside examples/, with what an earlier line has made.
 
-    The lines about the switch are typed in a copy of its folder.
+    The lines about the switch and virtual functions are typed in copies of their folders.
     """
     (tmp_path / "examples").symlink_to(EXAMPLES)
     (tmp_path / "switch.toml").symlink_to(EXAMPLES / "switch" / "switch.toml")
+    (tmp_path / "ovs.toml").symlink_to(EXAMPLES / "sriov" / "ovs.toml")
     (tmp_path / "record").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -95,6 +95,17 @@ def test_lines_about_the_switch(lab, shell, tmp_path):
 
 
 @pytest.mark.slow
+def test_lines_about_virtual_functions(lab, shell, tmp_path):
+    """Debian's kernels; Open vSwitch's flows are carried out by the adapter with 6.1."""
+    folder = tmp_path / "sriov"
+    shutil.copytree(EXAMPLES / "sriov", folder)
+    try:
+        assert list(held(shell, "sriov", folder)) == []
+    finally:
+        shell("mlx5emu lab down")
+
+
+@pytest.mark.slow
 def test_lines_about_a_project_of_tests(lab, shell, tmp_path):
     folder = tmp_path / "driver-tests"
     shutil.copytree(EXAMPLES / "driver-tests", folder)

@@ -50,6 +50,18 @@ ENDS = {
         "mlx5emu net show": (0, "10ms"),
         "mlx5emu net clear": (0, ""),
     },
+    "sriov": {
+        "mlx5emu run --device connectx6dx,vfs=3 --share . -- bash /mnt/share/namespaces.sh":
+            (0, "pod0 does not reach pod2"),
+        "mlx5emu run --device connectx6dx,vfs=2 --share . -- bash /mnt/share/cni.sh":
+            (0, "back: eth1 eth2"),
+        "mlx5emu lab up ovs.toml": (0, "h2"),
+        "mlx5emu lab exec h1 -- ip netns exec vf0 ping -c 5 -W 20 10.0.1.2": (0, " 0% packet loss"),
+        "mlx5emu lab exec h1 -- ip netns exec vf0 ping -c 5 -W 20 10.0.2.1": (0, " 0% packet loss"),
+        "mlx5emu lab exec h1 -- ovs-appctl dpctl/dump-flows -m type=offloaded":
+            (0, "offloaded:yes"),
+        "mlx5emu lab down": (0, ""),
+    },
     "switch": {
         "mlx5emu lab up switch.toml": (0, "h2"),
         "mlx5emu lab exec h1 -- devlink port show": (0, "flavour pcisf"),
