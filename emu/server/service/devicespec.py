@@ -11,8 +11,8 @@ InfiniBand port by MAD_IFC, as with old firmware. With ``mw_2a=1`` type 2 memory
 scheme as well; the default is the model's. With ``real_time=1`` time stamps have the time of day;
 ``pps=1`` gives the board pins for pulses. Both need Ethernet and ConnectX-6 Dx or later.
 
-With ``switch=1`` a physical function with an Ethernet port manages the adapter's embedded switch,
-with ``sfs=N`` also up to N sub-functions.
+A physical function with an Ethernet port manages the adapter's embedded switch, except on
+ConnectX-4 Lx and with ``switch=0``. With ``sfs=N`` it also has up to N sub-functions.
 
 With ``vfs=N`` a physical function can enable up to N virtual functions by SR-IOV, which have its
 ``pages`` and ``pkeys``. With an Ethernet port it then has the switch.
@@ -58,7 +58,7 @@ from emu.device.models.software_steering import (
     without_software_steering,
 )
 from emu.device.models.sub_functions import MAX_SUB_FUNCTIONS, with_sub_functions
-from emu.device.models.switching import with_switch
+from emu.device.models.switching import can_switch, with_switch
 from emu.device.models.virtual_functions import (
     MAX_VFS,
     virtual_function_of,
@@ -136,7 +136,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "pkeys": (),
         "real_time": 0,
         "pps": 0,
-        "switch": 0,
+        "switch": int(can_switch(model)),
         "bf": 0,
         "crypto": None,
         "sfs": 0,

@@ -13,7 +13,7 @@ from emu.server.control import Client
 
 pytestmark = pytest.mark.guest
 
-DEVICES = ("connectx6dx,switch=1", "connectx6dx")
+DEVICES = ("connectx6dx", "connectx6dx")
 HERE, THERE = "10.0.1.1", "10.0.1.2"
 DEV = "pci/0000:01:00.0"
 UP = two_namespaces("eth0", "eth1", HERE, THERE)

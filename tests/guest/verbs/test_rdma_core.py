@@ -54,7 +54,7 @@ LEAST = {
 """How many tests of a module have to pass on every suite."""
 
 
-ETHERNET = "connectx6dx,switch=1"
+ETHERNET = "connectx6dx"
 MIN_PASSED_ON_ETHERNET = {
     "test_flow": 5,
     "test_mlx5_dr": 14,

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS
+from emu.device.models.switching import can_switch
 from emu.device.port.ib.port import BASE_GUID
 from emu.server.service.devicespec import MAX_LID, DeviceSpecError, parse, parse_all
 from layouts.enums import GeneralObject, PortType
@@ -14,7 +15,8 @@ from layouts.enums import GeneralObject, PortType
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_by_its_name(name):
-    assert parse(name).model is MODELS[name]
+    plain = ",switch=0" if can_switch(MODELS[name]) else ""
+    assert parse(name + plain).model is MODELS[name]
 
 
 @pytest.mark.parametrize("text", ["", ",lid=9"])
@@ -48,9 +50,13 @@ def test_type_of_windows():
 
 
 def test_a_switch():
-    """An option of a physical function with an Ethernet port, from ConnectX-5 on."""
+    """Every physical function with an Ethernet port has one, from ConnectX-5 on, unless refused."""
     plain, switching = (parse(f"connectx6dx,switch={on}").model for on in (0, 1))
     assert plain is LINKS["connectx6dx"][PortType.ETH]
+    assert parse("connectx6dx").model == switching
+    assert "eswitch_manager" not in parse("connectx6,switch=0,link=eth").model.general
+    for name in ("connectx4lx", "connectx6", "connectx6dx-vf"):
+        assert "eswitch_manager" not in parse(name).model.general
     assert (switching.general["eswitch_manager"], switching.identity) == (1, plain.identity)
     assert parse("connectx5,link=eth,switch=1").model.eswitch["esw_uplink_ingress_acl"] == 1
 
@@ -187,7 +193,7 @@ def test_operations_that_may_page_on_demand(scheme):
 def test_link_of_a_vpi_adapter():
     assert parse("connectx7").model.port_type is PortType.IB
     assert parse("connectx7,link=ib").model is MODELS["connectx7"]
-    ethernet = parse("connectx7,mac=02:00:00:00:00:0a,link=eth")
+    ethernet = parse("connectx7,mac=02:00:00:00:00:0a,link=eth,switch=0")
     assert ethernet.model is LINKS["connectx7"][PortType.ETH]
     assert ethernet.options.mac == 0x0200_0000_000A
 
