@@ -19,12 +19,14 @@ from figures import Goal, Row, Section
 from rig import MappedMemory
 from tables import json_option, show
 
-from emu.device.adapter.adapter import Adapter
+from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.engine.eth.receive import arrive
 from emu.device.function.function import Function
 from emu.device.models import LINKS
+from emu.device.models.virtual_functions import virtual_function_of
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
+from emu.device.port.eth.wire import EthWire
 from emu.device.state.hca import Hca, HcaOptions
 from emu.driver.command.bar import FunctionBar
 
@@ -70,21 +72,36 @@ Sampler = Callable[[], float]
 class Netdev:
     """Function as an open netdev uses it."""
 
-    def __init__(self, mtu: int = 1500, adapter: Adapter[Hca] | None = None) -> None:
-        """Create the function; ``adapter`` is the one that it manages, if it has a switch."""
+    def __init__(
+        self, mtu: int = 1500, adapter: Adapter[Hca] | None = None,
+        vf: tuple[Driver, Vhca[Hca]] | None = None, eth_wire: EthWire[Hca] | None = None,
+        guid: int = 1,
+    ) -> None:  # fmt: skip
+        """Create the function; ``adapter`` is the one that it manages, if it has a switch.
+
+        ``vf`` are the manager's driver and the place in the adapter, for a virtual function.
+        ``eth_wire`` is its cable; by default, frames have no receiver.
+        """
         model, memory = LINKS["connectx6"][PortType.ETH], MappedMemory()
-        clock, options = HandClock(), HcaOptions(guid=1)
-        if adapter is None:
-            fabric = LocalFabric(clock)
-            self.function = Function(model, options, TABLE, memory, IrqList(), clock, fabric)
-        else:
-            self.function = Function(
-                adapter.model, options, TABLE, memory, IrqList(), clock, None,
-                vhca=adapter.manager,
-            )  # fmt: skip
-        self.node = Node(self.function, Driver(FunctionBar(self.function), memory).probe())
-        self.hca, self.memory, driver = self.node.hca, memory, self.node.driver
-        self.hca.eth.admin_mtu = mtu + HARDWARE_MTU_EXTRA
+        clock, options = HandClock(), HcaOptions(guid=guid)
+        vhca: Vhca[Hca] | None = None
+        if adapter is not None:
+            model, vhca = adapter.model, adapter.manager
+        elif vf is not None:
+            vhca = vf[1]
+            model = virtual_function_of(vhca.adapter.model)
+        fabric = LocalFabric(clock) if vhca is None and eth_wire is None else None
+        self.function = Function(
+            model, options, TABLE, memory, IrqList(), clock, fabric, eth_wire=eth_wire, vhca=vhca
+        )
+        if vf is not None:
+            vf[0].must(Op.ENABLE_HCA, function_id=vf[1].vport_number)
+        is_vf = model.identity.is_vf
+        driver = Driver(FunctionBar(self.function), memory).probe(is_vf=is_vf)
+        self.node = Node(self.function, driver)
+        self.hca, self.memory = self.node.hca, memory
+        if not is_vf:
+            self.hca.eth.admin_mtu = mtu + HARDWARE_MTU_EXTRA
         # The key is over physical addresses, like that of mlx5e_create_mkey.
         self.key = driver.create_mkey(self.node.pdn, access_mode_1_0=AccessMode.PA) << 8
         self.sq = SendQueue(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import click
 from engine import sample
-from ethernet import BATCH, Netdev, packet
+from ethernet import BATCH, BOTH, Netdev, packet
 from figures import Goal, Row, Section
 from tables import json_option, show
 
@@ -27,16 +27,20 @@ from emu.device.objects.eth.icm_addresses import IcmKind, icm_address
 from emu.device.objects.memory.sw_icm import HEADER_MODIFY, STE_BYTES, SwIcm
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
-from emu.driver.ethernet.flow_fields import match_misc, to_table
+from emu.driver.ethernet.flow_fields import match_misc, to_table, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import MACS, TCP
 from emu.driver.ethernet.steering_entries import SoftwareTables, always_miss, entry, index_of
+from emu.driver.world.clock import HandClock
 from emu.driver.world.tap_wire import TapWire
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import SegmentSwitch
 from layouts.enums import Op, PortType
 from layouts.eth_enums import FlowTableType
 
 MAX_US = 25.0
 MAX_RULES_RATIO = 1.1
+MAX_CROSSING_RATIO = 1.2
 RULES = 10_000
 FLOWS = 16
 LOG_ICM, LOG_TABLE = 24, 16
@@ -44,7 +48,7 @@ L2_SOURCE, IPV4 = 0x0005, 0x0007
 FDB = FlowTableType.FDB
 MARK = 0x1234_0000
 BYTES_HASHED = 0xFFF1
-_MISC_2 = 8
+_MISC, _MISC_2 = 2, 8
 _MASK = b"\xff" * 12 + b"\0\0\0\xff"
 
 
@@ -135,6 +139,67 @@ def passing(representor: Representor, anew: bool) -> Callable[[], float]:
     return take
 
 
+def on_a_segment() -> tuple[Netdev, Netdev]:
+    """Return two functions of one segment."""
+    segment = SegmentSwitch(HandClock())
+    one, two = (
+        Netdev(eth_wire=FunctionPort(f"function {number}", segment), guid=1 + 16 * number)
+        for number in range(2)
+    )
+    return one, two
+
+
+def behind_a_rule() -> tuple[Netdev, Netdev]:
+    """Return two virtual functions; an entry of the FDB leads from the first to the second."""
+    model = with_switch(LINKS["connectx6"][PortType.ETH])
+    adapter = Adapter(model, 1, EmbeddedSwitch(TapWire(), arrive))
+    driver = Netdev(adapter=adapter).node.driver
+    one, two = (Netdev(vf=(driver, adapter.add(number)), guid=1 + 16 * number) for number in (1, 2))
+    fdb = Flows(driver, FDB)
+    root = fdb.table(0)
+    group = fdb.group(root, 0, 3, enable=_MISC, match_criteria=match_misc(source_port=0xFFFF))
+    fdb.entry(root, 0, group, to_vport(2), value=match_misc(source_port=1))
+    fdb.set_root(root)
+    return one, two
+
+
+def moving(pair: tuple[Netdev, Netdev], size: int) -> Callable[[], float]:
+    """Return the microseconds of each frame that the first function sends to the second one."""
+    one, two = pair
+    sges = one.put(packet(size))
+
+    def take() -> float:
+        for _ in range(BATCH):
+            one.sq.send(*sges, cs_flags=BOTH, ring=False, flags=0)
+        one.sq.nop(ring=False)
+        start = time.perf_counter_ns()
+        one.sq.ring_doorbell()
+        for _ in range(2):
+            one.node.settle()
+            two.node.settle()
+        elapsed = time.perf_counter_ns() - start
+        one.sq.cq.drain()
+        found = sum(channel.clean() for channel in two.rqs)
+        if found != BATCH:
+            raise RuntimeError(f"{found} packets received, not {BATCH}")
+        return elapsed / 1000 / BATCH
+
+    return take
+
+
+def crossings(count: int) -> list[Row]:
+    """Return a frame's way from a virtual function to another beside that between two functions."""
+    pairs, sizes = (behind_a_rule(), on_a_segment()), (60, 1514)
+    found = sample(count, *(moving(pair, size) for size in sizes for pair in pairs))
+    return [
+        Row(
+            f"from a virtual function to another by a rule, {size} B; beside it two functions",
+            "us", found[2 * at], found[2 * at + 1], Goal(MAX_CROSSING_RATIO, of_ratio=True),
+        )
+        for at, size in enumerate(sizes)
+    ]  # fmt: skip
+
+
 def rows(count: int) -> list[Row]:
     """Return rows with few rules and with many, and the first packet after a change."""
     few, many = Representor(FLOWS), Representor(RULES)
@@ -149,6 +214,7 @@ def rows(count: int) -> list[Row]:
             Goal(MAX_RULES_RATIO, of_ratio=True),
         ),
         Row(f"{name}, after an entry was written", "us", taken[2]),
+        *crossings(count),
     ]  # fmt: skip
 
 
