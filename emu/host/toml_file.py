@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
+from emu.model_words import in_words, model_mistakes
 from emu.near import near
 from emu.toml_lines import Place, TomlLines, syntax_mistake
 
@@ -18,16 +19,6 @@ _MAX_BYTES = 1 << 20
 _MAX_SHOWN = 20
 _MAX_ROUNDS = 3
 """Checks of a file: as it is, without its mistakes, and with the keys that these need."""
-_NEEDED = {
-    **dict.fromkeys(("tuple_type", "list_type"), "a list is needed"),
-    **dict.fromkeys(("string_type", "string_sub_type"), "a string is needed"),
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number is needed"),
-    **dict.fromkeys(("float_type", "float_parsing"), "a number is needed"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false is needed"),
-    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "a table is needed"),
-}
-"""Messages for pydantic's types of mistakes whose own messages name types of Python."""
-
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -73,15 +64,15 @@ class TomlFile(Generic[M]):
             try:
                 return model.model_validate(table)
             except ValidationError as failure:
-                causes = _causes(failure)
+                causes = _causes(model_mistakes(failure.errors(), table))
             self.mistakes = self.mistakes or [
-                (one["loc"], _said(one, model, tables)) for one in causes
+                (place, _in_words(place, details, model, tables)) for place, details in causes
             ]
-            for number, one in enumerate(causes):
-                if one["type"] == "missing":
-                    _fill(table, one["loc"], f"x{number}")
+            for number, (place, details) in enumerate(causes):
+                if details[0]["type"] == "missing":
+                    _fill(table, place, f"x{number}")
                 else:
-                    _remove(table, one["loc"])
+                    _remove(table, place)
         raise self.errors_at(self.mistakes)
 
     def _text(self) -> str:
@@ -141,27 +132,32 @@ def _fill(table: dict[str, Any], place: Place, text: str) -> None:
     inner[place[-1]] = text
 
 
-def _causes(failure: ValidationError) -> list[Any]:
+def _causes(found: Sequence[tuple[Place, list[Any]]]) -> list[tuple[Place, list[Any]]]:
     """Return the mistakes without those that contain another mistake's place."""
-    errors = failure.errors()
-    places = [one["loc"] for one in errors]
+    places = [place for place, _ in found]
     return [
-        one
-        for one in errors
-        if not any(
-            len(one["loc"]) < len(at) and at[: len(one["loc"])] == one["loc"] for at in places
-        )
+        (place, details)
+        for place, details in found
+        if not any(len(place) < len(at) and at[: len(place)] == place for at in places)
     ]
 
 
-def _said(error: Any, model: type[BaseModel], tables: Mapping[str, type[BaseModel]]) -> str:
+def _in_words(
+    place: Place,
+    details: Sequence[Any],
+    model: type[BaseModel],
+    tables: Mapping[str, type[BaseModel]],
+) -> str:
     """Return a mistake in words; for an unknown key, the model's reason or the allowed keys."""
-    *_, key = error["loc"] or ("the file",)
-    if error["type"] == "extra_forbidden":
-        inner = tables.get(str(error["loc"][0]), model) if len(error["loc"]) > 1 else model
+    *_, key = place or ("the file",)
+    kind = details[0]["type"]
+    if kind == "extra_forbidden":
+        inner = tables.get(str(place[0]), model) if len(place) > 1 else model
         if why := getattr(inner, "refused", {}).get(str(key)):
             return f"{key}: {why}"
         known = inner.model_fields
         return f"no key {str(key)!r} here{near(str(key), known)}; there are {', '.join(known)}"
-    names = [str(part) for part in error["loc"] if isinstance(part, str)]
-    return f"{names[-1] if names else key}: {_NEEDED.get(error['type']) or error['msg']}"
+    if kind == "missing":
+        return f"no {key}, which is needed here"
+    names = [str(part) for part in place if isinstance(part, str)]
+    return f"{names[-1] if names else key}: {in_words(details)}"

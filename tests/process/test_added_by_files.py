@@ -515,7 +515,7 @@ def test_a_fault_point(tree):
     assert told["row"] == ["| `link.change` | the cable is plugged in or pulled | `up` |"]
     needed, too_many, unknown = told["mistakes"]
     assert needed == "p:3: rule[1].action: bounce needs bounces"
-    assert too_many.startswith("p:4: rule[1].bounces: input should be less than or equal to 9")
+    assert too_many.startswith("p:4: rule[1].bounces: at most 9 is needed")
     assert unknown == "p:4: rule[1].match.down: link.change has up"
     # The first pull is lost; at the second one the driver hears twice of a manager before.
     assert told["up"] == [True, False]

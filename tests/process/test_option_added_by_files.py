@@ -113,7 +113,7 @@ def test_an_option_of_a_guest(tree):
     assert Path(told.pop("emu")).is_relative_to(tree)
     assert told == {
         "lab": [3, 7], "commands": 8, "too many": True,
-        "file": "file.toml:3: rng: Input should be less than or equal to 9",
+        "file": "file.toml:3: rng: at most 9 is needed, not 10",
         "campaign": "file.toml:5: rng: two runs would differ by it",
         "pytest": 2, "marker": 4, "python": 7, "record": 5, "init": 6, "manual": True,
         "page": True, "refused": "rng: 1 to 9",

@@ -20,6 +20,7 @@ ORDER = (
     "layouts",
     "emu.toml_lines",
     "emu.near",
+    "emu.model_words",
     *below("emu.device", "errors rounds ports pci objects"),
     *below("emu.device.objects", "memory queues eth"),
     *below("emu.device", "models port adapter state"),
@@ -55,7 +56,7 @@ SWITCH = ("emu", ["os", "emu.compiled.loading.install"])
 """The one exception: compiled code is chosen before any module of ours is imported."""
 
 CORE = (
-    "layouts", "emu.toml_lines", "emu.near", "emu.device", "firmware_cmds",
+    "layouts", "emu.toml_lines", "emu.near", "emu.model_words", "emu.device", "firmware_cmds",
     *below("emu.driver", "world command verbs keys ethernet nodes"),
 )  # fmt: skip
 OPERATING_SYSTEM = (

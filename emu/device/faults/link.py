@@ -29,6 +29,7 @@ from emu.device.faults.functions import Functions, includes, listed
 _U64 = (1 << 64) - 1
 _NS_PER_S = 1_000_000_000
 MAX_DELAY_NS = 60 * _NS_PER_S
+MIN_RATE = 1000
 MAX_RATE = 1_000_000_000_000
 MAX_PACKETS = 100_000
 DEFAULT_LIMIT = 1000
@@ -47,22 +48,29 @@ def _quantity(value: object, units: Mapping[str, int], example: str) -> int:
 
     Raises ValueError, with the possible units, for other text; a number without a unit is refused.
     """
+    needed = f"a number with a unit ({', '.join(units)}) like {example!r}"
     match = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) and len(value) < 40 else None
     unit = units.get(match[2].lower()) if match is not None else None
     if match is None or unit is None:
-        raise ValueError(f"a number with a unit like {example!r}; units are {', '.join(units)}")
+        raise ValueError(needed)
     try:
         return int(Decimal(match[1]) * unit)
     except InvalidOperation:
-        raise ValueError(f"not a number like {example!r}") from None
+        raise ValueError(needed) from None
 
 
 def _time(value: object) -> int:
-    return _quantity(value, _TIMES, "10ms")
+    """Return a time in nanoseconds. Raises ValueError for another value and for a longer time."""
+    if (time := _quantity(value, _TIMES, "10ms")) > MAX_DELAY_NS:
+        raise ValueError(f"at most {time_text(MAX_DELAY_NS)}")
+    return time
 
 
 def _rate(value: object) -> int:
-    return _quantity(value, _RATES, "1gbit")
+    """Return a rate in bits per second. Raises ValueError for another value or beyond limits."""
+    if not MIN_RATE <= (rate := _quantity(value, _RATES, "1gbit")) <= MAX_RATE:
+        raise ValueError(f"a rate from {rate_text(MIN_RATE)} to {rate_text(MAX_RATE)}")
+    return rate
 
 
 def _percent(value: object) -> Any:
@@ -88,8 +96,7 @@ def _text(value: int, units: Mapping[str, int]) -> str:
 
 
 Time = Annotated[
-    int, BeforeValidator(_time), Field(ge=0, le=MAX_DELAY_NS),
-    PlainSerializer(time_text, return_type=str),
+    int, BeforeValidator(_time), PlainSerializer(time_text, return_type=str),
 ]  # fmt: skip
 Percent = Annotated[float, BeforeValidator(_percent), Field(ge=0, le=100)]
 
@@ -120,8 +127,7 @@ class PlannedLink(BaseModel):
     Packets with less delay overtake others.
     """
     rate: Annotated[
-        int, BeforeValidator(_rate), Field(ge=1000, le=MAX_RATE),
-        PlainSerializer(rate_text, return_type=str),
+        int, BeforeValidator(_rate), PlainSerializer(rate_text, return_type=str),
     ] | None = None  # fmt: skip
     """Bits per second."""
     loss: Percent = 0.0

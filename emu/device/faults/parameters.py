@@ -11,6 +11,7 @@ from pydantic import Field, StrictInt, StrictStr
 from emu.device.faults.enum_names import number_of
 from emu.device.faults.registry import Parameter, Problem
 from emu.device.faults.rule import Assignments
+from emu.model_words import given_text, matching
 from emu.near import near
 from layouts.fields import Nested
 from layouts.prm import Prm
@@ -26,7 +27,12 @@ MS = Parameter("ms", Annotated[float, Field(ge=0, le=MAX_MS)])
 COUNT = Parameter("count", Annotated[int, Field(strict=True, ge=-MAX_COPIES, le=MAX_COPIES)])
 SET = Parameter("set", Assignments)
 DATA = Parameter(
-    "data", Annotated[StrictStr, Field(pattern=r"^([0-9A-Fa-f]{2})+$", max_length=8192)]
+    "data",
+    Annotated[
+        StrictStr,
+        Field(max_length=8192),
+        matching(r"([0-9A-Fa-f]{2})+", "an even number of hexadecimal digits"),
+    ],
 )
 
 
@@ -38,7 +44,7 @@ def one_of(name: str, kind: type[IntEnum], limit: int | None = None) -> Paramete
     """
 
     def check(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
-        yield from ((name, why) for why in _unknown(value, kind, limit))
+        yield from ((name, why) for why in _unknown(name, value, kind, limit))
 
     return Parameter(name, NameOrNumber, check)
 
@@ -97,15 +103,18 @@ def listing(names: Sequence[str]) -> str:
     return f"; there are {', '.join(names)}" if 0 < len(names) <= MAX_LISTED else ""
 
 
-def _unknown(value: Any, kind: type[IntEnum], limit: int | None) -> Iterator[str]:
-    """Yield why a value is neither a name nor a number of ``kind`` (up to ``limit``, if given)."""
+def _unknown(name: str, value: Any, kind: type[IntEnum], limit: int | None) -> Iterator[str]:
+    """Yield why a value is neither a name nor a number of ``kind`` (up to ``limit``, if given).
+
+    ``name`` is the parameter's.
+    """
     try:
         number = number_of(value, kind)
     except ValueError:
         names = [member.name for member in kind]
-        yield f"no {kind.__name__} {value!r}{near(str(value), names)}{listing(names)}"
+        yield f"no {name} {given_text(value)}{near(str(value), names)}{listing(names)}"
     else:
         if limit is None and number not in kind._value2member_map_:
-            yield f"no {kind.__name__} {number}{listing([f'{m.name} ({m:d})' for m in kind])}"
+            yield f"no {name} {number}{listing([f'{m.name} ({m:d})' for m in kind])}"
         elif limit is not None and not 0 <= number <= limit:
             yield f"{number} is not between 0 and {limit}"

@@ -60,7 +60,7 @@ class Expectation(BaseModel):
     """The devlink health reporter whose error count increases."""
     panics: StrictBool = False
     """Whether the kernel panics; ``dmesg`` is then matched on the console."""
-    heals: Annotated[StrictStr, Field(pattern="^(by itself|reload|reboot|no)$")] = "by itself"
+    heals: Literal["by itself", "reload", "reboot", "no"] = "by itself"
     """Action that restores traffic after the plan: none, a reload of the driver, a reboot."""
     model: StrictStr = "connectx6-vf"
     quick: StrictBool = False
@@ -84,7 +84,7 @@ class Plan(BaseModel):
     expect: Expectation | None = None
 
     @property
-    def begins(self) -> str:
+    def begins(self) -> When:
         """Start of the plan: while the driver is ``loading``, or once the driver is ``loaded``."""
         if self.when is not None:
             return self.when

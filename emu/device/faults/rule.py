@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
 
 from emu.device.faults.functions import Functions, includes
+from emu.model_words import matching
 
 MAX_NAME_CHARS = 80
 _U64 = (1 << 64) - 1
@@ -40,6 +41,7 @@ def _listed(value: object) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+_PLAIN = matching(r"[^\s\x00-\x1f]*", "a name without spaces")
 Count = Annotated[int, Field(strict=True, ge=1, le=_U64)]
 Match = Annotated[dict[str, Value | list[Value]], BeforeValidator(_flat)]
 Assignments = Annotated[dict[str, Value], BeforeValidator(_flat), Field(min_length=1)]
@@ -55,7 +57,7 @@ class Rule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[StrictStr, Field(max_length=MAX_NAME_CHARS, pattern=r"^[^\s\x00-\x1f]*$")] = ""
+    name: Annotated[StrictStr, Field(max_length=MAX_NAME_CHARS), _PLAIN] = ""
     point: str
     action: str
     match: Match = Field(default_factory=dict)

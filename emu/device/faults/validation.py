@@ -25,11 +25,11 @@ from emu.device.faults.rule import Rule
 from emu.device.faults.schema import ACTIONS, PARAMETERS, POINTS, Action
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import RULES_PER_PORTION
+from emu.model_words import given_text, in_words, model_mistakes
 from emu.near import near
 from emu.toml_lines import Place
 from layouts.enums import Op
 
-_LONGEST_VALUE = 60
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "rule": WholeRule,
     "link": PlannedLink,
@@ -47,8 +47,8 @@ def validated(table: object) -> tuple[Plan | None, list[Mistake]]:
     try:
         return Plan.model_validate(table), []
     except ValidationError as error:
-        details = error.errors(include_url=False)
-        return None, [(_key(detail["loc"]), _explained(detail)) for detail in details]
+        found = model_mistakes(error.errors(include_url=False), table)
+        return None, [(place[:4], _explained(place, details)) for place, details in found]
 
 
 def misfits(rules: Mapping[int, Rule], refused: Mapping[int, Set[str]]) -> Portions[list[Mistake]]:
@@ -103,32 +103,21 @@ def sound_rules(table: object, refused: Mapping[int, Set[str]]) -> Portions[dict
     return sound
 
 
-def _key(loc: tuple[str | int, ...]) -> Place:
-    """Return the components of a pydantic location that are in the text: no names of types."""
-    return tuple(part for part in loc if isinstance(part, int) or part.islower() or "." in part)[:4]
-
-
-def _explained(detail: Any) -> str:
+def _explained(place: Place, details: Sequence[Any]) -> str:
     """Return the text of a mistake that pydantic reports, with the names that are possible."""
-    kind, said, last = detail["type"], detail["msg"], detail["loc"][-1]
+    detail = details[0]
+    kind, last = detail["type"], place[-1] if place else ""
     if kind == "extra_forbidden":
-        table = detail["loc"][0] if len(detail["loc"]) > 1 else ""
+        table = place[0] if len(place) > 1 else ""
         model = _MODELS.get(str(table), Plan)
         return f"no such key{_choice(last, [*model.model_fields])}"
     if kind == "missing":
         return "missing"
-    if kind == "literal_error" and last in _NAMES:
-        return f"no {last} {_given(detail)}{_choice(detail['input'], [*_NAMES[last]])}"
+    if kind == "literal_error" and isinstance(last, str) and last in _NAMES:
+        return f"no {last} {given_text(detail['input'])}{_choice(detail['input'], [*_NAMES[last]])}"
     if kind == "value_error" and isinstance(detail.get("input"), Mapping):
         return str(detail["ctx"]["error"])
-    if kind == "value_error":
-        said = str(detail["ctx"]["error"])
-    return f"{said[0].lower()}{said[1:]}, not {_given(detail)}"
-
-
-def _given(detail: Any) -> str:
-    given = repr(detail.get("input"))
-    return given if len(given) <= _LONGEST_VALUE else f"{given[:_LONGEST_VALUE]}..."
+    return in_words(details)
 
 
 def _choice(name: object, known: Sequence[str]) -> str:

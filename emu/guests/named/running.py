@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from emu.guests import cache
 from emu.guests.errors import LabError
+from emu.model_words import given_text
 from emu.near import near
 
 INFO = "info.json"
@@ -58,8 +59,8 @@ def check_name(name: str) -> None:
     """
     if not _NAME.fullmatch(name):
         raise LabError(
-            f"{name!r} is not a valid name: 1 to 32 letters, digits, dots, dashes and underscores;"
-            " the first is a letter or digit"
+            f"{given_text(name)} is not a valid name: 1 to 32 letters, digits, dots, dashes and"
+            " underscores; the first is a letter or digit"
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from emu.guests.architecture import NATIVE, WITH_VFS
 from emu.guests.options.guest import OptionError, option_named, options
 from emu.host.user_error import UserError
+from emu.model_words import given_text
 from emu.near import near
 
 _MIB = 1 << 20
@@ -23,7 +24,7 @@ def check_types(choices: Mapping[str, Any]) -> None:
     for one in options():
         value = choices.get(one.name)
         if value is not None and (why := one.kind.misfit(value)):
-            raise OptionError(one.name, f"{one.word}: {why}")
+            raise OptionError(one.name, f"{one.word}: {why}, not {given_text(value)}")
 
 
 def check_options(choices: Mapping[str, Any]) -> None:

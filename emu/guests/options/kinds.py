@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from emu.host.userfiles import missing_text, why_not_writable
+from emu.model_words import given_text
 from emu.near import near
 
 WRITABLE = ":rw"
@@ -102,11 +103,10 @@ class Choice(OptionKind):
 
     def wrong(self, value: object) -> str:
         """Return the error for a word that is not among the choices; "" for a choice or None."""
-        return (
-            ""
-            if value is None or value in self.among
-            else f"{value!r} is not one of {', '.join(self.among)}{near(str(value), self.among)}"
-        )
+        if value is None or value in self.among:
+            return ""
+        similar = near(str(value), self.among)
+        return f"{given_text(value)} is not one of {', '.join(self.among)}{similar}"
 
 
 @dataclass(frozen=True, kw_only=True)

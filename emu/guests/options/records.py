@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from emu.guests.options.guest import GuestOptions, options
+from emu.model_words import first_in_words
 
 
 def recorded(chosen: GuestOptions) -> dict[str, object]:
@@ -30,6 +31,5 @@ def options_of(run: Mapping[str, object]) -> dict[str, object]:
     try:
         parsed = with_keys(OptionTable, words).model_validate(known)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{first['loc'][0]}: {first['msg']}") from None
+        raise ValueError(first_in_words(error)) from None
     return parsed.given()

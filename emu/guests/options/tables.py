@@ -13,6 +13,7 @@ from emu.guests.options.declare import Option
 from emu.guests.options.guest import option_named, options
 from emu.guests.options.kinds import MAX_WORDS, Choice, Flag, OptionKind, Seconds, Whole, Words
 from emu.guests.options.uses import Use
+from emu.model_words import CHOICE, matching
 
 
 class OptionTable(BaseModel):
@@ -32,6 +33,8 @@ class OptionTable(BaseModel):
         return getattr(self, option_named(name).word)
 
 
+_Text = Annotated[StrictStr, matching(r"[^\0]*", "a string without NUL")]
+"""A string that can be a word of a command or a path."""
 T = TypeVar("T", bound=OptionTable)
 
 
@@ -77,7 +80,7 @@ def _type(one: Option) -> Any:
 def _of_kind(kind: OptionKind) -> Any:
     """Return pydantic's type of an option's kind, with its limits."""
     if isinstance(kind, Words):
-        return Annotated[tuple[StrictStr, ...], Field(max_length=MAX_WORDS)]
+        return Annotated[tuple[_Text, ...], Field(max_length=MAX_WORDS)]
     if isinstance(kind, Whole):
         return Annotated[int, Field(strict=True, ge=kind.least, le=kind.most)]
     if isinstance(kind, Seconds):
@@ -86,10 +89,10 @@ def _of_kind(kind: OptionKind) -> Any:
         return StrictBool
     if isinstance(kind, Choice):
         return Annotated[StrictStr, AfterValidator(lambda value: _chosen(kind, value))]
-    return StrictStr
+    return _Text
 
 
 def _chosen(kind: Choice, value: str) -> str:
     if why := kind.wrong(value):
-        raise PydanticCustomError("choice", "{why}", {"why": why})
+        raise PydanticCustomError(CHOICE, "{why}", {"why": why})
     return value

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
 
-from emu.device.faults.plan import LOADING
+from emu.device.faults.plan import LOADING, When
 from emu.guests.options import Use
 from emu.guests.options.tables import OptionTable, has_options
 from emu.instruments.outcome import Finding, Kind
@@ -21,7 +21,6 @@ MAX_OTHERWISE = 1000
 MAX_RECORD = 4 << 20
 """Limit of a record, in characters; the rest is cut at a line's end."""
 
-When = Annotated[StrictStr, Field(pattern="^(loading|loaded)$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 

@@ -7,6 +7,7 @@ files and mistakes are reported before a guest boots.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from math import prod
@@ -16,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
 
 from emu.device.faults.parser import dump
-from emu.device.faults.plan import LOADING, Plan
+from emu.device.faults.plan import LOADING, Plan, When
 from emu.guests.archive.names import DEFAULT_SUITE
 from emu.guests.options import DEFAULT_DEVICE, GuestOptions, OptionError, Use, option_named
 from emu.guests.options.kinds import Directory, File, Kernel
@@ -28,9 +29,9 @@ from emu.instruments.campaign.description import (
     Expected,
     GuestPart,
     Seconds,
-    When,
 )
 from emu.instruments.campaign.expected import expected
+from emu.model_words import given_text, matching
 from emu.server.service.devicespec import parse_all as parse_devices
 from emu.server.service.plan_files import read_plan
 from emu.toml_lines import Place
@@ -40,7 +41,12 @@ Mistake = tuple[Place, object]
 """Place in the file, and reason."""
 NO_PLAN = "none"
 
-Name = Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,39}$")]
+Name = Annotated[
+    StrictStr,
+    matching(
+        r"[a-z0-9][a-z0-9_+-]{0,39}", "a name of up to 40 lower-case letters, digits, _, + and -"
+    ),
+]
 
 
 End = Literal["passed", "skipped", "failed", "found"]
@@ -133,7 +139,8 @@ class Matrix(_MatrixTable):
     device: Annotated[tuple[DeviceTable, ...], Field(min_length=1)] = (
         DeviceTable(name=DEFAULT_DEVICE),
     )
-    workload: Annotated[tuple[WorkloadTable, ...], Field(min_length=1)]
+    workload: tuple[WorkloadTable, ...] = ()
+    """At least one; without any, :func:`read` reports that with the other mistakes."""
     plan: Annotated[tuple[PlanTable, ...], Field(min_length=1)] = (PlanTable(),)
     exclude: tuple[ExcludeTable, ...] = ()
 
@@ -165,6 +172,8 @@ def read(path: Path) -> Campaign:
     file = TomlFile(path, Matrix, _TABLES)
     matrix = file.content
     mistakes = [*file.mistakes, *_of_names(matrix), *_of_parts(matrix, path.resolve().parent)]
+    if not matrix.workload and not any(place[:1] == ("workload",) for place, _ in mistakes):
+        mistakes.append(((), "no [[workload]]: at least 1 is needed, with name and run"))
     plans = _plans(file, mistakes)
     if mistakes:
         raise file.errors_at(mistakes)
@@ -226,7 +235,7 @@ def _of_parts(matrix: Matrix, base: Path) -> Iterator[Mistake]:
             yield ("device", number, "devices"), "devices: empty, at least 1 is needed"
     for number, kernel in enumerate(matrix.kernel):
         for word in _placed(kernel, base).get("kernel", ()):
-            if not word.startswith("debian:") and not Path(word).exists():
+            if not word.startswith("debian:") and not os.path.exists(word):
                 yield ("kernel", number, "kernel"), f"no kernel {word}"
 
 
@@ -258,10 +267,9 @@ def _plans(file: TomlFile[Matrix], mistakes: list[Mistake]) -> dict[str, _Planne
         place = ("plan", number)
         paths: list[Path | None] = [None]
         if table.files is not None:
-            parent, pattern = (base / table.files).parent, Path(table.files).name
-            paths = [*sorted(parent.glob(pattern))]
+            paths = [*_matching_files(base, table.files)]
             if not paths:
-                mistakes.append(((*place, "files"), f"no plan {table.files}"))
+                mistakes.append(((*place, "files"), f"files: no plan {given_text(table.files)}"))
             if table.name and len(paths) > 1:
                 mistakes.append(((*place, "name"), f"{len(paths)} plans have their own names"))
                 continue
@@ -277,6 +285,14 @@ def _plans(file: TomlFile[Matrix], mistakes: list[Mistake]) -> dict[str, _Planne
             except (ValueError, OSError) as error:
                 mistakes.append((place, f"{path}: {getattr(error, 'strerror', '') or error}"))
     return plans
+
+
+def _matching_files(base: Path, pattern: str) -> list[Path]:
+    """Return the files whose names match a path's last part, sorted; none for a useless path."""
+    try:
+        return sorted((base / pattern).parent.glob(Path(pattern).name))
+    except (ValueError, OSError):  # no name, or one that no file can have
+        return []
 
 
 def _planned(path: Path | None, table: PlanTable) -> _Planned:

@@ -27,6 +27,7 @@ from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 from emu.instruments.campaign.description import Description, Ended, RunResult
 from emu.instruments.campaign.report import unfired
+from emu.model_words import first_in_words
 
 VERSION = 2
 _NEWER = ("expected", "directory")
@@ -86,9 +87,8 @@ class Store:
         try:
             content = _CampaignFile.model_validate_json(read_infile(file, _MAX_BYTES))
         except ValidationError as error:
-            raise UserError(
-                f"{file} is damaged or of another version: {error.errors()[0]['msg']}"
-            ) from None
+            why = first_in_words(error)
+            raise UserError(f"{file} is damaged or of another version: {why}") from None
         return cls(path, content.name, content.runs)
 
     @contextlib.contextmanager

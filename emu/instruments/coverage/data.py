@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile, write_outfile
+from emu.model_words import first_in_words
 
 VERSION: Final = 1
 MAX_BYTES = 256 << 20
@@ -77,10 +78,7 @@ def load(path: Path) -> Coverage:
     try:
         return Coverage.model_validate_json(read_infile(path, MAX_BYTES))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = "".join(f"{part}." for part in first["loc"]).removesuffix(".")
-        why = ": ".join(filter(None, (place, first["msg"])))
-        raise UserError(f"{path} is not a coverage file: {why}") from None
+        raise UserError(f"{path} is not a coverage file: {first_in_words(error)}") from None
 
 
 def save(path: Path, coverage: Coverage) -> None:

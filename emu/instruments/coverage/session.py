@@ -18,6 +18,7 @@ from emu.guests.guest.guest import Guest
 from emu.guests.kernel.binaries import unpack_module
 from emu.instruments.coverage import inside
 from emu.instruments.coverage.data import Coverage, CoveredFunction, CoveredKernel, CoveredModule
+from emu.model_words import first_in_words
 
 LOAD_SECONDS = 240.0
 READ_SECONDS = 60.0
@@ -68,7 +69,10 @@ class CoverageSession:
         try:
             self.bases = {name: int(about["base"]) for name, about in answer["modules"].items()}
             return _coverage(answer)
-        except (KeyError, TypeError, ValueError, ValidationError) as error:
+        except ValidationError as error:
+            why = first_in_words(error)
+            raise GuestError(f"coverage: invalid answer of the guest: {why}") from None
+        except (KeyError, TypeError, ValueError) as error:
             raise GuestError(f"coverage: invalid answer of the guest: {error}") from None
 
     def _end(self) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile, write_outfile
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.schedule import Block
+from emu.model_words import first_in_words
 
 _MARK = "fuzz.json"
 _VERSION = 1
@@ -202,7 +203,7 @@ class Corpus:
         try:
             stored = Hits.model_validate(table[kernel])
         except ValidationError as error:
-            raise UserError(f"{path}: {error.errors(include_url=False)[0]['msg']}") from None
+            raise UserError(f"{path}: {first_in_words(error)}") from None
         counts = Counter(
             {
                 (module, offset): count
@@ -270,9 +271,7 @@ def _table(path: Path, kind: type[BaseModel] | None = None) -> dict[str, object]
         if kind is not None:
             kind.model_validate(table)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{path}: {where}: {first['msg']}") from None
+        raise UserError(f"{path}: {first_in_words(error)}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: invalid JSON: {error}") from None
     return table

@@ -75,7 +75,7 @@ out = "results/{n}"
     ("text", "messages"),
     [
         ("[[guest]\n", ["topo.toml:1: invalid TOML: .* .column 8.$"]),
-        ("", ["topo.toml:1: guest: Field required"]),
+        ("", [r"topo.toml:1: no \[\[guest\]\]: at least 1 is needed"]),
         (
             '[[guest]]\nname = "a"\nmemroy = 1\n',
             ["topo.toml:3: no key 'memroy' here; near it: memory.*; there are name"],
@@ -87,8 +87,8 @@ out = "results/{n}"
         (
             '[[guest]]\nname = "a"\n[[guest]]\nmemory = 100\ncpus = "2"\n',
             [
-                "topo.toml:3: name: Field required",
-                "topo.toml:4: memory: Input should be greater than or equal to 512",
+                "topo.toml:3: no name, which is needed here",
+                "topo.toml:4: memory: at least 512 is needed, not 100",
                 "topo.toml:5: cpus: a whole number is needed",
             ],
         ),
@@ -181,6 +181,16 @@ def test_what_the_server_would_refuse_is_told_with_its_line(read, text, messages
     for message in messages:
         caught.match(message)
     assert str(caught.value).count("topo.toml:") == len(messages)
+
+
+@pytest.mark.parametrize("guest", ["", "guest = []\n", "guest = 5\n"])
+def test_a_file_without_a_guest_has_all_its_mistakes_told(read, guest):
+    with pytest.raises(LabError) as caught:
+        read(f'{guest}name = "a b"\n[server]\nfaults = "none.toml"\nfabric = 3\n', _checks())
+    told = str(caught.value).splitlines()
+    assert len(told) == 4, told
+    for why in ("guest", "'a b' is not a valid name", "no file", "fabric: a string"):
+        assert why in str(caught.value), told
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)

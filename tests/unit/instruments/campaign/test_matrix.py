@@ -135,27 +135,35 @@ def test_the_shortest_matrix_is_a_command(tmp_path):
 @pytest.mark.parametrize(
     ("line", "text", "why"),
     [
-        (1, "", "workload: Field required"),
+        (1, "", r"no \[\[workload\]\]: at least 1 is needed, with name and run"),
         (
             2,
             '[[workload]]\nnome = "w"\nrun = "x"',
             "no key 'nome' here; near it: name; there are name, run, timeout",
         ),
-        (2, '[[workload]]\nname = "W W"\nrun = "x"', "name: String should match pattern"),
+        (
+            2,
+            '[[workload]]\nname = "W W"\nrun = "x"',
+            "name: a name of up to 40 .* is needed, not 'W W'",
+        ),
         (4, '[[workload]]\nname = "w"\nrun = "x"\n[[workload]]\nname = "w"\nrun = "y"', "another"),
         (1, 'seeds = "x"\n[[workload]]\nname = "w"\nrun = "x"', "seeds: a list is needed"),
-        (1, 'seeds = []\n[[workload]]\nname = "w"\nrun = "x"', "at least 1"),
+        (
+            1,
+            'seeds = []\n[[workload]]\nname = "w"\nrun = "x"',
+            "seeds: a length of at least 1 is needed",
+        ),
         (6, '{}[[kernel]]\nname = "k"\nsuite = "woody"', "suite: 'woody' is not one of"),
         (6, '{}[[kernel]]\nname = "k"\nkernel = ["bz"]', "no kernel .*bz"),
         (6, '{}[[device]]\nname = "d"\ndevices = ["cx9"]', "unknown model 'cx9'; "),
-        (5, '{}[[plan]]\nfiles = "no*.toml"', "no plan no"),
+        (5, '{}[[plan]]\nfiles = "no*.toml"', "files: no plan 'no"),
         (5, '{}[[plan]]\nname = "p"\nfiles = "plans/*.toml"', "2 plans have their own names"),
         (5, "{}[[plan]]\n[[plan]]", "'none' is the name of another plan"),
         (5, '{}[guest]\naccel = "x"', "accel: 'x' is not one of auto, kvm, tcg"),
         (6, "{}[guest]\nicount = 2\ncpus = 2", "icount needs one processor"),
-        (5, '{}[[plan]]\nexpect = "panicked"', "expect: Input should be 'passed', 'skipped'"),
-        (5, "{}[[plan]]\nexpect = []", "expect: Tuple should have at least 1 item"),
-        (5, "{}[guest]\nmemory = 1", "greater than or equal to 512"),
+        (5, '{}[[plan]]\nexpect = "panicked"', "expect: 'panicked' is not one of passed, skipped"),
+        (5, "{}[[plan]]\nexpect = []", "expect: a length of at least 1"),
+        (5, "{}[guest]\nmemory = 1", "memory: at least 512 is needed, not 1"),
     ],
 )
 def test_a_mistake_is_told_with_its_line(tmp_path, line, text, why):
@@ -209,9 +217,25 @@ files = "none.toml"
     with pytest.raises(UserError) as caught:
         read(written(tmp_path, text))
     said = str(caught.value)
-    for why in (":3: unknown model 'cx9'", ":5: no plan none.toml", ":6: run" if "run" not in wrong
-                else ":7: name"):  # fmt: skip
+    own = ":7: name" if "run" in wrong else ":6: no run"
+    for why in (":3: unknown model 'cx9'", ":5: files: no plan 'none.toml'", own):
         assert why in said, said
+
+
+@pytest.mark.parametrize("workload", ["", "workload = []\n", "workload = 5\n", "[workload]\n"])
+def test_a_file_without_a_workload_has_all_its_mistakes_told(tmp_path, workload):
+    text = f"""{workload if "=" in workload else ""}[[device]]
+name = "d"
+devices = ["cx9"]
+[[plan]]
+files = "none.toml"
+{workload if "=" not in workload else ""}"""
+    with pytest.raises(UserError) as caught:
+        read(written(tmp_path, text))
+    told = str(caught.value).splitlines()
+    assert len(told) == 3, told
+    for why in ("workload", "unknown model 'cx9'", "files: no plan 'none.toml'"):
+        assert why in str(caught.value), told
 
 
 def test_a_plans_mistake_is_told_with_the_plans_line(tmp_path):

@@ -100,7 +100,7 @@ def test_other_files_are_refused(tmp_path, text):
 def test_text_without_json_is_refused_in_one_sentence(tmp_path):
     path = tmp_path / "coverage.json"
     path.write_text("hello")
-    with pytest.raises(UserError, match=r"is not a coverage file: Invalid JSON: "):
+    with pytest.raises(UserError, match=r"is not a coverage file: invalid JSON: "):
         data.load(path)
 
 

@@ -107,7 +107,7 @@ def test_an_id_is_no_path(corpus, name):
 @pytest.mark.parametrize(
     ("file", "text", "why"),
     [
-        ("json", "{}", "workload: Field required"),
+        ("json", "{}", "workload: missing"),
         (
             "json",
             json.dumps({"workload": "x", "kernel": "y", "device": [], "new": [["a", "b"]]}),
