@@ -251,7 +251,7 @@ class FuzzCampaign:
         return minimized
 
     def _count(self, loop: FuzzLoop) -> None:
-        """Append the progress to progress.jsonl; report it at most every 30 s."""
+        """Append the progress to progress.jsonl; report the first input, and then every 30 s."""
         seconds = time.monotonic() - self._begun
         last = Progress(
             round(seconds, 2), len(loop.schedule.hits), len(self._kept),
@@ -260,7 +260,8 @@ class FuzzCampaign:
         self._progress.append(last)
         with (self._corpus.path / "progress.jsonl").open("a") as file:
             file.write(json.dumps(vars(last)) + "\n")
-        if seconds - self._reported_at > _REPORT_SECONDS:
+        is_first = len(self._progress) == self._earlier + 1
+        if is_first or seconds - self._reported_at > _REPORT_SECONDS:
             self._reported_at = seconds
             self._report()
 

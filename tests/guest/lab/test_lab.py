@@ -337,7 +337,7 @@ def test_the_command_line_ends_what_takes_too_long(lab, suite):
     result = mlx5emu("run", "--suite", suite, "--no-device", "--timeout", "1", "sleep", "100")
     assert result.returncode == 124
     said = "mlx5emu: the command timed out: sleep 100 was still running after 1 s\n"
-    assert result.stderr == said
+    assert result.stderr.endswith(said)
 
 
 @any_suite

@@ -1,6 +1,8 @@
-"""What is said on a terminal while something long is done, and nowhere else."""
+"""What is said while something long is done: on a terminal at once, elsewhere after 3 s."""
 
 import io
+import re
+import threading
 
 import pytest
 from click.testing import CliRunner
@@ -28,17 +30,78 @@ def screen(request, monkeypatch):
     """Standard error, and whether it is a terminal."""
     out = io.StringIO()
     is_terminal = request.param
+    monkeypatch.setattr(progress, "SILENT_SECONDS", 3600.0)  # no reminder, however busy the host is
     monkeypatch.setattr(
         progress, "Console", lambda **_: Console(file=out, force_terminal=is_terminal, width=80)
     )
     return out, is_terminal
 
 
-def test_work_is_said_on_a_terminal_alone(screen):
+def test_short_work_is_said_on_a_terminal_alone(screen):
     out, is_terminal = screen
     with progress.working("counting sheep"):
         assert ("counting sheep" in out.getvalue()) == is_terminal
     assert bool(out.getvalue()) == is_terminal
+
+
+class Written(io.StringIO):
+    """A file that tells when a number of lines has been written."""
+
+    def __init__(self, lines):
+        super().__init__()
+        self._left = threading.Semaphore(0)
+        self._lines = lines
+
+    def write(self, text):
+        done = super().write(text)
+        for _ in range(text.count("\n")):
+            self._left.release()
+        return done
+
+    def wait(self):
+        """Return the lines once all are there."""
+        for _ in range(self._lines):
+            assert self._left.acquire(timeout=60)
+        return self.getvalue().splitlines()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Return a file without a terminal, whose reminders come at once."""
+
+    def make(lines):
+        out = Written(lines)
+        console = Console(file=out, force_terminal=False, width=80)
+        monkeypatch.setattr(progress, "Console", lambda **_: console)
+        monkeypatch.setattr(progress, "SILENT_SECONDS", 0.001)
+        monkeypatch.setattr(progress, "REPEAT_SECONDS", 0.001)
+        return out
+
+    return make
+
+
+def test_long_work_is_told_in_a_file_and_told_again(impatient):
+    out = impatient(2)
+    with progress.working("counting sheep"):
+        first, second = out.wait()[:2]
+    assert first == "counting sheep"
+    assert re.fullmatch(r"counting sheep: \d+ s so far", second)
+
+
+def test_a_long_boot_is_told_in_a_file(impatient):
+    out = impatient(1)
+    with progress.display() as (show, _):
+        show(BOOTING, 0, 0)
+        assert out.wait()[0] == BOOTING
+
+
+def test_a_long_step_is_printed_once_and_its_time_later(impatient):
+    out = impatient(2)
+    with progress.display() as (show, _):
+        show("building an image", 0, 0)
+        first, second = out.wait()[:2]
+    assert first == "building an image"
+    assert second.startswith("building an image: ")
 
 
 def test_it_ends_when_the_first_line_comes(screen):
@@ -50,8 +113,7 @@ def test_it_ends_when_the_first_line_comes(screen):
     assert out.getvalue() == before
 
 
-def test_a_boot_is_said_on_a_terminal_alone(screen):
-    """Elsewhere a run with a full cache is silent."""
+def test_a_short_boot_is_said_on_a_terminal_alone(screen):
     out, is_terminal = screen
     with progress.display() as (show, _):
         show(BOOTING, 0, 0)

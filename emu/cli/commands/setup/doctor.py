@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emu.cli.shared.control import console as output
+from emu.cli.shared.progress import watching, working
 from emu.cli.shared.tables import Rows
 from emu.compiled import building
 from emu.guests.doctor import Check, State, examine
@@ -32,13 +33,13 @@ def doctor(is_build: bool) -> None:
 
     Example: mlx5emu doctor
     """
-    console = Console(emoji=False)
     if is_build:
-        _compile(console)
+        _compile()
         return
-    with console.status("checking the host; the first check of KVM boots a kernel"):
+    with working("checking the host; the first check of KVM boots a kernel"):
         checks = examine()
     output().print(_table(checks))
+    console = Console(emoji=False)
     remedies = [check.remedy for check in checks if check.state is State.BAD and check.remedy]
     for remedy in dict.fromkeys(remedies):
         console.print(f"to do: {remedy}", highlight=False, markup=False, soft_wrap=True)
@@ -48,13 +49,14 @@ def doctor(is_build: bool) -> None:
     click.echo("guests can run here")
 
 
-def _compile(console: Console) -> None:
+def _compile() -> None:
     """Compile the device code unless this process runs it. Raises UserError if that fails."""
     if code() == COMPILED:
         click.echo(f"device code: {code_line()}")
         return
-    with console.status("compiling the device code; this takes minutes") as status:
-        key = building.build(on_wait=lambda: status.update("another process compiles"))
+    with watching() as shown:
+        shown("compiling the device code; this takes minutes", 0, 0)
+        key = building.build(on_wait=lambda: shown("another process compiles", 0, 0))
     click.echo(f"device code: compiled ({key}), used from now on")
 
 

@@ -230,6 +230,8 @@ def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | No
             if result is not None:
                 counts[result.ended] += 1
             said = ", ".join(f"{count} {ended.value}" for ended, count in counts.items())
+            if result is None and not screen.is_terminal:
+                screen.print(f"{done}/{total} runs are done", highlight=False)
             bar.update(task, completed=done, total=total, description=said or "runs")
             if result is not None and (not screen.is_terminal or result.findings):
                 titles = "; ".join(one.title for one in result.findings) or result.why

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +125,25 @@ def run(
                 shown.close()  # the next progress opens it again
                 _say(text)
 
+            say(_beginning(options.devices, works, seed, seconds, runs))
             watcher = FuzzWatcher(shown, shown.waiting, shown.work)
             targets = _targets()
             campaign = FuzzCampaign(stored, options, works, seed, targets, say, read, jobs, watcher)
             campaign.run(seconds, runs)
+
+
+def _beginning(
+    devices: Sequence[str],
+    works: Sequence[str],
+    seed: int,
+    seconds: float | None,
+    runs: int | None,
+) -> str:
+    """Return a line about the run that begins."""
+    ends = [f"for {seconds:.0f} s"] * (seconds is not None)
+    ends += [f"for {counted(runs, 'input')}"] if runs is not None else []
+    until = " or ".join(ends) or "until Ctrl-C"
+    return f"fuzzing {' '.join(devices)} {until}: workloads {', '.join(works)}; seed {seed}"
 
 
 @fuzz.command(short_help="Show the findings and progress of a corpus.")
