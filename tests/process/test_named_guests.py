@@ -381,6 +381,31 @@ def test_a_guest_is_not_a_lab(command):
     assert "no guest or lab named rocce is running; near it: roce" in result.output
 
 
+@pytest.mark.usefixtures("roce")
+def test_a_guest_of_another_lab_than_the_named_one_is_refused():
+    words = ["lab", "exec", "--lab", "roce", "one/one", "--", "echo", "a"]
+    result = CliRunner().invoke(main, words)
+    said = "one/one is not in the lab roce: give one, or drop --lab roce"
+    assert (result.exit_code, said in result.output) == (2, True), result.output
+    for name in ("roce/h1", "h1"):
+        result = CliRunner().invoke(main, ["lab", "exec", "--lab", "roce", name, "--", "true"])
+        assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fault add dev point=cmd action=drop", "fault remove --all dev", "fault load dev plan.toml",
+        "net set dev delay=1ms", "net clear dev", "subnet cut dev a 7", "subnet mend dev a 7",
+        "fault list dev", "net show dev", "objects dev", "status dev", "top dev", "subnet show dev",
+    ],
+)  # fmt: skip
+def test_a_guest_and_a_control_socket_are_refused_together(words):
+    result = CliRunner().invoke(main, [*words.split(), "--control", "/nosuch"])
+    said = "use NAME or --control, not both" in result.output
+    assert (result.exit_code, said) == (2, True), result.output
+
+
 @pytest.mark.parametrize(
     "words",
     [

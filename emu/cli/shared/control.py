@@ -45,11 +45,13 @@ def named(
 ) -> tuple[str | None, tuple[str, ...]]:
     """Return NAME, if ``is_name`` accepts the first word, else None, and the other words.
 
-    With ``control`` the words have no NAME.
+    Raises UsageError for a NAME beside ``control``.
     """
-    if control is None and words and is_name(words[0]):
-        return words[0], words[1:]
-    return None, words
+    if not words or not is_name(words[0]):
+        return None, words
+    if control is not None:
+        raise click.UsageError("use NAME or --control, not both")
+    return words[0], words[1:]
 
 
 def interval_option(what: str) -> Callable[[F], F]:

@@ -86,7 +86,7 @@ def execute_in(lab: str | None, name: str, **choices: Any) -> None:
 
     Example: mlx5emu lab exec first -- ibv_devinfo
     """
-    execute(name if "/" in name else f"{_lab(lab).name}/{name}", **choices)
+    execute(_in_lab(name, lab), **choices)
 
 
 @lab.command(short_help="Copy files to or from every guest.")
@@ -188,6 +188,19 @@ def _state(name: str) -> tuple[str, str, str]:
             return f"down: {error}", "", ""
         return state, release, memory
     return state, "", ""
+
+
+def _in_lab(name: str, lab: str | None) -> str:
+    """Return LAB/GUEST for the guest ``name`` of ``lab``, by default the only lab that runs.
+
+    Raises UsageError for LAB/GUEST of another lab than ``lab``, and LabError of :func:`_lab`.
+    """
+    given, slash, guest = name.partition("/")
+    if not slash:
+        return f"{_lab(lab).name}/{name}"
+    if lab is not None and lab != given:
+        raise click.UsageError(f"{name} is not in the lab {lab}: give {guest}, or drop --lab {lab}")
+    return name
 
 
 def _lab(name: str | None) -> running.RunningEntry:
