@@ -73,6 +73,7 @@ def start() -> bool:
     with suppress(UserError, OSError, RuntimeError):  # RuntimeError: no home directory
         if is_checkout() and time.time() - DEVICE.changed() < _EDITED:
             return False
+        cache.sweep()
         key, folder = DEVICE.key(), cache.subdir(FOLDER)
         is_full = shutil.disk_usage(folder).free < _ROOM
         if is_full or failure(key) or entry(key) is not None:
@@ -97,8 +98,6 @@ def build(sources: Sources = DEVICE, on_wait: Callable[[], None] | None = None) 
         key = sources.key()
         if entry(key) is not None:
             return key
-        for interrupted in folder.glob(".*"):
-            shutil.rmtree(interrupted, ignore_errors=True)
         failed = folder / f"{key}{_FAILED}"
         try:
             with cache.building(folder / key) as made:

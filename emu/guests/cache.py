@@ -84,12 +84,11 @@ def building(target: Path) -> Iterator[Path]:
 
     An existing ``target`` is deleted first. On failure the new directory is removed and ``target``
     is unchanged. The caller holds a lock for ``target``. A killed build leaves a directory with a
-    temporary name, which the next build deletes.
+    temporary name, which :func:`sweep` deletes.
     """
     _made(target.parent)
-    for leftover in target.parent.glob(f".{target.name}.*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    sweep()
+    work, held = _claimed(target)
     try:
         yield work
         if target.exists():
@@ -97,13 +96,45 @@ def building(target: Path) -> Iterator[Path]:
         work.rename(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+        os.close(held)
+
+
+def _claimed(target: Path) -> tuple[Path, int]:
+    """Return a new directory beside ``target``, and its open descriptor, which locks it."""
+    while True:
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        held = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if work.exists():
+            return work, held
+        os.close(held)  # swept by another process before it was locked
+
+
+def sweep() -> dict[Path, int]:
+    """Remove directories of builds whose process was killed; return them with their bytes.
+
+    A directory that a build has locked stays.
+    """
+    swept = {}
+    for path in sorted((*cache_dir().glob(".*"), *cache_dir().glob("*/.*"))):
+        with contextlib.suppress(OSError):  # a file, one in use, or one that has just gone
+            held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                swept[path] = disk_usage(path)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(held)
+    return swept
 
 
 def new_run_dir() -> Path:
     """Create and return an empty directory for one run's logs; its name contains our process ID.
 
-    The oldest beyond :data:`KEPT_RUNS` are removed, except those whose process still runs.
+    The oldest beyond :data:`KEPT_RUNS` are removed, except those whose process still runs, and so
+    is what killed builds have left.
     """
+    sweep()
     runs = subdir("runs")
     with lock("runs"):
         free = [path for path in runs.iterdir() if not _is_in_use(path)]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import stat
 import threading
 
 import pytest
+from click.testing import CliRunner
 
+from emu.cli.main import main
 from emu.guests import cache
 from emu.guests.errors import LabError
 
@@ -57,13 +60,55 @@ def test_a_build_that_fails_leaves_nothing():
     assert list(images.iterdir()) == []
 
 
-def test_what_a_killed_build_left_is_swept():
-    images = cache.subdir("images")
-    (images / ".x.killed").mkdir()
-    (images / ".other.goes.on").mkdir()
-    with cache.building(images / "x"):
+@pytest.mark.parametrize(
+    "use",
+    [cache.new_run_dir, lambda: _built(cache.subdir("kernels") / "y"), cache.sweep],
+    ids=["a guest's start", "another build", "cleaning"],
+)
+def test_what_a_killed_build_left_is_swept(use):
+    """Whatever it was for, and at the next use; a build that goes on keeps its directory."""
+    images, compiled = cache.subdir("images"), cache.subdir("compiled")
+    for folder in (images, compiled):
+        (folder / ".x.killed").mkdir()
+        (folder / ".x.killed" / "file").write_bytes(bytes(1 << 20))
+    (images / ".file").touch()
+    (images / ".link").symlink_to(compiled)
+    with cache.building(images / "other") as work:
+        use()
+        assert {path.name for path in images.iterdir()} == {".file", ".link", work.name}
+        assert not list(compiled.iterdir())
+    assert (images / "other").is_dir()
+
+
+def _built(target):
+    with cache.building(target):
         pass
-    assert {path.name for path in images.iterdir()} == {"x", ".other.goes.on"}
+
+
+def test_a_directory_swept_before_it_is_locked_is_made_again(monkeypatch):
+    """Another process may look between the two; the build does not work in a removed directory."""
+    images, locked, swept = cache.subdir("images"), fcntl.flock, []
+
+    def flock(held, how):
+        if not swept and how == fcntl.LOCK_EX:
+            (path,) = images.glob(".x.*")
+            swept.append(path)
+            path.rmdir()
+        locked(held, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with cache.building(images / "x") as work:
+        assert work.exists()
+        assert work not in swept
+
+
+def test_swept_directories_are_told_with_their_size():
+    left = cache.subdir("compiled") / ".0123.abc"
+    left.mkdir()
+    (left / "library").write_bytes(bytes(3 << 20))
+    result = CliRunner().invoke(main, ["guest", "clean"])
+    assert "compiled/.0123.abc: 3.1 MB of an interrupted build\n" in result.output
+    assert not left.exists()
 
 
 def test_a_lock_is_waited_for():

@@ -136,6 +136,8 @@ def _row(entry: image.Image) -> dict[str, Any]:
 def clean(suites: tuple[str, ...], old: bool, kernels: bool, everything: bool) -> None:
     """Remove images, saved boots and unused compiled code; running guests keep theirs.
 
+    Parts of builds that were interrupted are removed as well, and named.
+
     Example: mlx5emu guest clean --old
     """
     if everything and (suites or old or kernels):
@@ -143,7 +145,8 @@ def clean(suites: tuple[str, ...], old: bool, kernels: bool, everything: bool) -
     if kernels and (suites or old):
         raise click.UsageError("--kernels removes no images: drop --suite and --old")
     with working("removing"):
-        freed = 0 if kernels else _remove_images(suites, old)
+        swept = cache.sweep()
+        freed = sum(swept.values()) + (0 if kernels else _remove_images(suites, old))
         if not (kernels or suites or everything):
             freed += building.remove(kept=0, current=DEVICE.key())
         if kernels or everything:
@@ -151,6 +154,9 @@ def clean(suites: tuple[str, ...], old: bool, kernels: bool, everything: bool) -
         if everything:
             freed += _remove_directories(FOLDER, "images", "qemu", "plugins", "runs")
             accel.forget()
+    for path, size in swept.items():
+        name = one_line(str(path.relative_to(cache.cache_dir())))
+        click.echo(f"{name}: {decimal(size)} of an interrupted build")
     click.echo(f"{decimal(freed)} freed")
 
 
