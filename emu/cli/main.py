@@ -46,7 +46,9 @@ class CommandGroup(click.Group):
         members = vars(importlib.import_module(module))
         command = members.get("command") or members[module.rpartition(".")[2]]
         assert isinstance(command, click.Command)
-        return command
+        from emu.cli.shared.help_text import format_help  # only a command needs it
+
+        return format_help(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -63,7 +63,7 @@ path.write_text('[[guest]]\\nname = "a"\\nrng = 3\\n[[guest]]\\nname = "b"\\n')
 told["lab"] = [node.options.rng for node in topology.read(path).nodes]
 helps = [" ".join(said(*name.split(), "--help").split()) for name in COMMANDS]
 told["commands"] = sum("Sources of random numbers. [default: 7]" in text for text in helps)
-told["too many"] = "0 is not in the range 1<=x<=9" in said("run", "--rng", "0", "true")
+told["too many"] = "1 to 9 is needed, not 0" in said("run", "--rng", "0", "true")
 told["file"] = refused(topology.read, '[[guest]]\\nname = "a"\\nrng = 10\\n')
 work = '[[workload]]\\nname = "w"\\nrun = "x"\\n[guest]\\nrng = 1\\n'
 told["campaign"] = refused(matrix.read, work)

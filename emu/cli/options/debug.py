@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from emu.cli.options.groups import KERNEL, TRACES, grouped_option
+from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.guests import Guest
@@ -69,7 +70,7 @@ def gdb_option(function: F) -> F:
     return grouped_option(
         KERNEL,
         "--gdb",
-        type=click.Choice(["load", "run"]),
+        type=NearChoice(["load", "run"]),
         help="Let gdb connect, and print its command line. With load, the guest stops until gdb "
         "connects, after the driver is loaded and before the first probe; with run it goes on.",
     )(function)

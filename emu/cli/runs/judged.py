@@ -17,6 +17,7 @@ import click
 
 from emu.cli.options.groups import RESULTS, grouped_option
 from emu.cli.options.results import write_results
+from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.output import forward
 from emu.guests import CommandTimeoutError, Guest, GuestError
@@ -71,7 +72,7 @@ def judge_options(function: F) -> F:
         grouped_option(
             RESULTS,
             "--fail-on",
-            type=click.Choice([one.value for one in FailOn]),
+            type=NearChoice([one.value for one in FailOn]),
             default=FailOn.ERROR.value,
             show_default=True,
             help="Fail if the kernel logs at least this: a WARNING, or an error (BUG, oops, KASAN,"

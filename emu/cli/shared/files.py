@@ -42,13 +42,17 @@ def _is_default(param: click.Parameter | None, ctx: click.Context | None) -> boo
 class Existing(click.Path):
     """An existing file or directory; the error for a missing one lists similar names."""
 
-    def __init__(self, *, is_directory: bool = False, resolve_path: bool = False) -> None:
+    def __init__(
+        self, *, is_directory: bool = False, resolve_path: bool = False, is_stream: bool = False
+    ) -> None:
+        """With ``is_stream`` the value is a text, and "-" stands for a standard stream."""
         super().__init__(
             exists=True,
             file_okay=not is_directory,
             dir_okay=is_directory,
-            path_type=Path,
+            path_type=str if is_stream else Path,
             resolve_path=resolve_path,
+            allow_dash=is_stream,
         )
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

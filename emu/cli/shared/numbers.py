@@ -1,9 +1,9 @@
-"""Numbers on a command line; errors name the type in words."""
+"""Numbers on a command line; help and errors name type and limits in words."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,14 +12,49 @@ if TYPE_CHECKING:
 else:
     _FunctionParam = click.ParamType  # before click 8.4 the class is not generic
 
+_MAX_U64 = (1 << 64) - 1
 
-class WholeNumber(click.IntRange):
+
+class _Limited:
+    """A number within the limits of the click type that a class inherits, in words."""
+
+    name: str
+    min: Any
+    max: Any
+    min_open: bool
+    fail: Any
+    _number_class: Any
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number; fail for another word, and for a number outside of the limits."""
+        try:
+            number = self._number_class(value)
+        except ValueError:
+            self.fail(f"a {self.name} is needed, not {value!r}", param, ctx)
+        is_low = self.min is not None and (
+            number <= self.min if self.min_open else number < self.min
+        )
+        if is_low or (self.max is not None and number > self.max) or number != number:
+            self.fail(f"{self._describe_range()} is needed, not {value}", param, ctx)
+        return number
+
+    def _describe_range(self) -> str:
+        """Return the limits in words; click shows them in help."""
+        if self.min is None:
+            return f"at most {self.max}"
+        if self.max is None:
+            return f"more than {self.min}" if self.min_open else f"at least {self.min}"
+        most = "2^64 - 1" if self.max == _MAX_U64 else self.max
+        return f"{'more than ' * self.min_open}{self.min} to {most}"
+
+
+class WholeNumber(_Limited, click.IntRange):
     """A whole number within limits."""
 
     name = "whole number"
 
 
-class RealNumber(click.FloatRange):
+class RealNumber(_Limited, click.FloatRange):
     """A number within limits."""
 
     name = "number"

@@ -31,10 +31,10 @@ class Reminder:
         self._timer: threading.Timer | None = None
         self._known: set[str] = set()
 
-    def begin(self, what: str, *, is_told: bool = False) -> None:
-        """Begin an operation, which ends the one before; ``is_told`` if it is already printed."""
+    def begin(self, what: str, *, is_printed: bool = False) -> None:
+        """Begin an operation, which ends the one before; ``is_printed`` if its line is there."""
         with self._lock:
-            if is_told:
+            if is_printed:
                 self._known.add(what)
             self._start(what, time.monotonic())
 
@@ -95,7 +95,7 @@ class Display:
             self.work(what)
         elif what != self._shown:
             self._print(what)
-            self._reminder.begin(what, is_told=True)
+            self._reminder.begin(what, is_printed=True)
         self._shown = what
 
     def work(self, what: str) -> None:

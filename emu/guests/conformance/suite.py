@@ -20,6 +20,7 @@ from emu.guests.conformance import crypto
 from emu.guests.conformance.results import Case, Verdict
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.guest import Guest
+from emu.near import near
 
 DIRECTORY = "/usr/share/rdma-core-tests"
 HUGE_PAGES = 64
@@ -216,10 +217,11 @@ def choose(modules: list[str], requested: tuple[str, ...]) -> list[str]:
 
     Raises LabError for an unknown name.
     """
-    unknown = sorted(set(requested) - set(modules))
-    if unknown:
-        raise LabError(f"no test module {', '.join(unknown)}; known: {', '.join(modules)}")
-    return [name for name in modules if name in requested] if requested else modules
+    names = {name.removeprefix("tests.") for name in requested}  # as the tests' own runner has them
+    for name in sorted(names - set(modules)):
+        similar = near(name, modules) or f"; there are {', '.join(modules)}"
+        raise LabError(f"no test module {name}{similar}")
+    return [name for name in modules if name in names] if names else modules
 
 
 def run_module(

@@ -143,7 +143,8 @@ class GuestOptions:
         flag="device",
         group="Devices and network",
         kind=Words(metavar="SPEC"),
-        help="An emulated function; may be repeated.",
+        help="Emulated function: a MODEL of `mlx5emu models`, which settings may follow, as in "
+        "connectx6dx,vfs=4; may be repeated.",
         tables={Use.CAMPAIGN: "device"},
         wrong=lambda o: f"at most {_MAX_DEVICES}" if len(o.devices) > _MAX_DEVICES else "",
     )
@@ -185,7 +186,7 @@ class GuestOptions:
         flag="trace-limit",
         group="Faults and traces",
         kind=Whole(metavar="MIB", least=1),
-        help="End the trace when the file has this size.",
+        help="End the trace when the file has this size, in MiB.",
         otherwise="1024",
         refused={use: why for use, why in ONE_FILE.items() if use is not Use.PYTEST},
         tables=OF_SERVER,
@@ -246,7 +247,7 @@ class GuestOptions:
         flag="transport",
         group="Devices and network",
         kind=OptionKind(metavar="NAME"),
-        help="Transport between the functions and the guest.",
+        help="Connection of functions and guest: vfio-user, libvfio-user, vhost-user (for UML).",
         tables=OF_SERVER,
         is_for_server=True,
     )
@@ -290,7 +291,7 @@ class GuestOptions:
         flag="memory",
         group="Machine",
         kind=Whole(metavar="MIB", least=_MIN_MEMORY_MIB),
-        help="Memory of the guest; the host allocates only the pages that the guest touches.",
+        help="Memory of the guest in MiB; the host allocates only pages that the guest touches.",
         is_recorded=True,
     )
     cpus: int = option(
@@ -298,7 +299,7 @@ class GuestOptions:
         flag="cpus",
         group="Machine",
         kind=Whole(metavar="N", least=1, most=64),
-        help="Processors.",
+        help="Number of processors.",
         otherwise=f"{_CPUS}; 1 with icount",
         is_recorded=True,
         wrong=lambda o: (
@@ -321,7 +322,7 @@ class GuestOptions:
         flag="hugepages",
         group="Machine",
         kind=Whole(metavar="N"),
-        help="Huge pages of 2 MiB to set aside.",
+        help="Number of huge pages of 2 MiB to set aside.",
         is_recorded=True,
         wrong=lambda o: (
             "huge pages (2 MiB each) may take half of the memory"
@@ -344,7 +345,7 @@ class GuestOptions:
         flag="accel",
         group="Machine",
         kind=Choice(among=("auto", "kvm", "tcg")),
-        help="KVM, emulation, or the first that works.",
+        help="Run the guest with KVM, by emulation (tcg), or with what works (auto).",
     )
     cold: bool = option(
         False,
@@ -360,7 +361,7 @@ class GuestOptions:
         flag="boot-timeout",
         group="Guest",
         kind=Seconds(metavar="S"),
-        help="Time limit until the guest accepts commands; raise it on a shared host.",
+        help="Seconds in which the guest must accept commands; raise it on a shared host.",
     )
     kernel_arguments: tuple[str, ...] = option(
         (),

@@ -85,7 +85,7 @@ def test_merge_into_an_empty_corpus(corpus, tmp_path):
             ["run", "--corpus", "{}/new", "--faults", "{}/file"],
             "--faults: the faults are those of the record, of the corpus",
         ),
-        (["run", "--corpus", "{}/new", "--plan", "{}/none"], "does not exist"),
+        (["run", "--corpus", "{}/new", "--plan", "{}/none"], "no file"),
         (["run", "--corpus", "{}/new", "--plan", "{}/bad"], "no such key"),
         (["run"], "Missing option '--corpus'"),
     ],

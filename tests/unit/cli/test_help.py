@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import subprocess
 import sys
@@ -14,9 +15,13 @@ from click.testing import CliRunner
 from emu.cli import commands as packages
 from emu.cli.main import main
 from emu.cli.options.groups import TitledGroup, grouped_option
+from emu.cli.shared.choice import NearChoice
+from emu.cli.shared.files import Existing
+from emu.cli.shared.numbers import RealNumber, WholeNumber
 
 MAX_WORDS = 10
 MAX_OPTIONS = 12
+PRONOUN = re.compile(r"(?:^|[.!?]\s+)(It|What|Who|There|So|They|These|This|That|Nothing)\b")
 
 
 def commands(group=main, path=()):
@@ -79,6 +84,72 @@ def test_help_ends_with_an_example(path, command):
     *_, last = inspect.cleandoc(command.help).splitlines()
     assert last.startswith("Example: ")
     assert f"mlx5emu {' '.join(path)}" in last
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS)
+def test_lines_break_between_words_that_do_not_belong_together(path, command):
+    lines = help_of(*path).splitlines()
+    assert max(map(len, lines)) <= 80
+    for line, after in itertools.pairwise([*lines, ""]):
+        assert line.count("[") == line.count("]"), line
+        assert line.count("`") % 2 == 0, line
+        assert not re.search(r"\w-$", line), line
+        assert not (line.startswith("  Example: ") and after.strip()), line
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS)
+def test_sentences_of_help_name_their_subject(path, command):
+    texts = [inspect.cleandoc(command.help)]
+    texts += [one.help for one in command.params if getattr(one, "help", None)]
+    for text in texts:
+        assert not PRONOUN.search(text), text
+
+
+def options():
+    for path, command in commands():
+        for one in command.params:
+            if isinstance(one, click.Option) and not one.hidden:
+                yield pytest.param(one, id=f"{' '.join(path)} {one.opts[-1]}")
+
+
+@pytest.mark.parametrize("option", [*options()])
+def test_an_option_says_its_unit(option):
+    if not isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
+        return
+    assert isinstance(option.type, WholeNumber | RealNumber)  # limits and mistakes in words
+    assert option.metavar, "a placeholder shorter than the type"
+    unit = {"S": r"seconds?\b|\bS\b", "MIB": "MiB"}.get(option.metavar, "")
+    assert re.search(unit, option.help, re.IGNORECASE)
+
+
+def test_no_choice_or_path_has_clicks_mistakes():
+    """Similar names are known to NearChoice and Existing alone."""
+    for path, command in commands():
+        for one in command.params:
+            if isinstance(one.type, click.Choice):
+                assert isinstance(one.type, NearChoice), (path, one.name)
+            if isinstance(one.type, click.Path) and one.type.exists:
+                assert isinstance(one.type, Existing), (path, one.name)
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "words"),
+    [
+        (WholeNumber(1, 9), "0", "1 to 9 is needed, not 0"),
+        (WholeNumber(1), "0", "at least 1 is needed, not 0"),
+        (WholeNumber(max=9), "10", "at most 9 is needed, not 10"),
+        (WholeNumber(1), "1.5", "a whole number is needed, not '1.5'"),
+        (WholeNumber(0, (1 << 64) - 1), "-1", "0 to 2^64 - 1 is needed, not -1"),
+        (RealNumber(0, min_open=True), "0", "more than 0 is needed, not 0"),
+        (RealNumber(0, 5, min_open=True), "6", "more than 0 to 5 is needed, not 6"),
+        (RealNumber(0.1), "nan", "at least 0.1 is needed, not nan"),
+        (RealNumber(0.1), "long", "a number is needed, not 'long'"),
+    ],
+)
+def test_a_number_outside_of_limits_is_told_in_words(number, text, words):
+    with pytest.raises(click.BadParameter) as caught:
+        number.convert(text, None, None)
+    assert caught.value.message == words
 
 
 @pytest.mark.parametrize("name", ["run", "up", "boot", "suite", "serve", "replay"])

@@ -32,7 +32,7 @@ def fault() -> None:
 
     `mlx5emu guide faults` describes fault plans; `mlx5emu guide @faults` lists points and actions.
 
-    Example: mlx5emu fault add dev point=cmd action=fail match.op=CREATE_CQ times=1
+    Example: mlx5emu fault add dev point=cmd action=fail match.op=CREATE_CQ
     """
 
 
@@ -124,7 +124,7 @@ def _plain(text: str) -> str:
 def add(words: tuple[str, ...], control: Path | None) -> None:
     """Add a fault rule to the guest NAME, by default the only one that runs.
 
-    Example: mlx5emu fault add dev point=cmd action=fail match.op=CREATE_CQ times=1
+    Example: mlx5emu fault add dev point=cmd action=fail match.op=CREATE_CQ
     """
     name, words = named(words, control, lambda word: "=" not in word and len(words) > 1)
     table = table_of(words, "rule")

@@ -49,7 +49,7 @@ def set_(words: tuple[str, ...], control: Path | None) -> None:
     loss=1 duplicate=1          percent of the packets
     corrupt=1                   percent with a bit error
     reorder=20 gap=5            percent sent before delayed packets
-    gemodel="[1, 30]"           bursts of loss (Gilbert and Elliott: p, r, 1-h, 1-k)
+    gemodel="[1, 30]"           loss in bursts (Gilbert-Elliott: p, r, 1-h, 1-k)
     mark=1 ecn=true             percent marked CE; mark instead of drop
     ce_threshold=1ms            mark packets that were queued longer
     function=0 direction=tx     link; after=N: start after N commands

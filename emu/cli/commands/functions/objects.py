@@ -42,6 +42,7 @@ from emu.host.printable import one_line
 )
 @click.option(
     "--limit",
+    metavar="N",
     type=WholeNumber(0, 20000),
     default=100,
     show_default=True,

@@ -16,6 +16,7 @@ import cloup
 
 from emu.cli.options.groups import DEVICES, TRACES, grouped_option
 from emu.cli.options.net import net_option
+from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.completion import complete_device
 from emu.cli.shared.files import ExampleFile, NewFile
 from emu.cli.shared.numbers import WholeNumber
@@ -28,7 +29,7 @@ from emu.host.user_error import UserError
 from emu.server.net.eth.spec import parse as parse_net
 from emu.server.net.pcap.file import DEFAULT_MIB
 from emu.server.service.collector import short_collections
-from emu.server.service.devicespec import DeviceSpecError, parse_all
+from emu.server.service.devicespec import SETTINGS, DeviceSpecError, parse_all
 from emu.server.service.endpoints import (
     ServedDevice,
     check_vfs,
@@ -97,13 +98,13 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     multiple=True,
     metavar="SPEC",
     shell_complete=complete_device,
-    help="MODEL[,guid=N][,lid=N][,pages=N][,link=ib|eth][,mac=ADDRESS][,segment=N][,vfs=N], in "
-    "order of the sockets.  [default: connectx6]",
+    help="Emulated function, in order of the sockets: MODEL of `mlx5emu models`, then ,KEY=VALUE "
+    f"with keys {', '.join(SETTINGS)}.  [default: connectx6]",
 )
 @grouped_option(
     DEVICES,
     "--transport",
-    type=click.Choice(TRANSPORTS),
+    type=NearChoice(TRANSPORTS),
     default=DEFAULT_KIND,
     show_default=True,
     help="Implementation of vfio-user, for QEMU; or vhost-user, for User-Mode Linux.",
@@ -140,7 +141,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 @grouped_option(
     TRACES,
     "--trace-format",
-    type=click.Choice(list(FORMS)),
+    type=NearChoice(list(FORMS)),
     default=DEFAULT_FORM,
     show_default=True,
     help="json for mlx5emu trace, text for reading.",
@@ -152,7 +153,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     default=DEFAULT_TRACE_MIB,
     show_default=True,
     metavar="MIB",
-    help="End the trace when the file has this size.",
+    help="End the trace when the file has this size, in MiB.",
 )
 @grouped_option(
     TRACES,
@@ -164,7 +165,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 @grouped_option(
     TRACES,
     "--faults-when",
-    type=click.Choice(["loading"]),
+    type=NearChoice(["loading"]),
     help="Begin the plan at once, even if it is for a driver that is up.",
 )
 @grouped_option(
@@ -175,6 +176,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 )
 @click.option(
     "--control",
+    metavar="SOCKET",
     type=NewFile(),
     help="Control socket, for mlx5emu status, objects and fault.",
 )
@@ -191,7 +193,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     default=DEFAULT_MIB,
     show_default=True,
     metavar="MIB",
-    help="End the capture when the file has this size.",
+    help="End the capture when the file has this size, in MiB.",
 )
 @grouped_option(
     TRACES,

@@ -72,7 +72,7 @@ _CODE = {PURE: "pure Python", COMPILED: "compiled"}
     help="Print the answer in Prometheus's text format.",
 )
 @click.option("--rate", is_flag=True, help="Show counts per second.")
-@interval_option("Interval of --rate.")
+@interval_option("Seconds between the two counts of --rate.")
 def status(
     name: str | None,
     control: Path | None,

@@ -49,7 +49,7 @@ _END = b"qQ"
 @click.command(short_help="Watch rates, errors and objects of functions.")
 @guest_argument
 @control_option
-@interval_option("Interval of the view.")
+@interval_option("Seconds between two views.")
 @click.option(
     "--times",
     type=WholeNumber(min=1),

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from emu.cli.shared.completion import complete_op, complete_trace_point
 from emu.cli.shared.control import console as output
-from emu.cli.shared.files import NewFile
-from emu.cli.shared.numbers import FunctionName, RealNumber
+from emu.cli.shared.files import Existing, NewFile
+from emu.cli.shared.numbers import FunctionName, RealNumber, WholeNumber
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.cli.shared.tables import Rows
@@ -51,6 +51,7 @@ _MAX_LISTED = 32
 """Names of guests, or numbers of functions, that a message lists."""
 _MAX_FUNCTIONS = 10_000
 """Functions of a trace that are remembered: more than a server has."""
+_STORED = Existing(is_stream=True)
 _NEW_FILE = NewFile()
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 
@@ -99,7 +100,7 @@ def trace() -> None:
 
 
 @trace.command(short_help="Print a trace, or selected events.")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("file", type=_STORED)
 @click.option(
     "--point",
     "points",
@@ -207,7 +208,7 @@ def _check_owner(
 
 
 @trace.command(short_help="Count the events of a trace by kind.")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("file", type=_STORED)
 @_JSON
 def count(file: str, as_json: bool) -> None:
     """Count the commands, work requests, completions and events of a trace by kind.
@@ -232,7 +233,7 @@ def count(file: str, as_json: bool) -> None:
 
 
 @trace.command(short_help="Show states, completions and errors of each queue.")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("file", type=_STORED)
 @_JSON
 def queues(file: str, as_json: bool) -> None:
     """Show the states, requests, completions and errors of each queue, failed queues first.
@@ -272,7 +273,7 @@ def _counted(kinds: Mapping[str, int]) -> str:
 
 
 @trace.command(short_help="Export a trace for Perfetto or a browser.")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("file", type=_STORED)
 @click.option("--perfetto", type=_NEW_FILE, help="Write a file for ui.perfetto.dev.")
 @click.option("--html", type=_NEW_FILE, help="Write a page for a browser.")
 def export(file: str, perfetto: Path | None, html: Path | None) -> None:

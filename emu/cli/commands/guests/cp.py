@@ -16,7 +16,7 @@ max_size_option = click.option(
     default=DEFAULT_MAX_SIZE >> 20,
     show_default=True,
     metavar="MIB",
-    help="Limit of a copy out of a guest; each file counts as at least 4 KiB.",
+    help="Limit of a copy out of a guest, in MiB; each file counts as at least 4 KiB.",
 )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.names import complete_guest
 from emu.guests.named.attach import ENDED, SILENT, log_files, state_of
 from emu.host.printable import printable
@@ -25,7 +26,7 @@ _SECONDS = 0.5
 @click.option(
     "--of",
     "whose",
-    type=click.Choice(_LOGS),
+    type=NearChoice(_LOGS),
     default=_LOGS[0],
     show_default=True,
     help="Log to show: the device server's, the guest's console, or QEMU's.",

@@ -68,11 +68,12 @@ from emu.instruments.outcome.objects import MIN_REPETITIONS
     "--timeout",
     type=SECONDS,
     metavar="S",
-    help="End a command that runs longer.",
+    help="End COMMAND after S seconds.",
 )
 @grouped_option(
     COMMAND,
     "--name",
+    metavar="NAME",
     callback=new_name,
     help="Name of the guest for `exec` and `dmesg`.  [default: run-PID]",
 )

@@ -56,7 +56,7 @@ REASONS = 3
     default=tests.DEFAULT_TIMEOUT,
     show_default=True,
     metavar="S",
-    help="Time limit of one test.",
+    help="Time limit of one test, in seconds.",
 )
 @click.option(
     "--json",
@@ -82,7 +82,7 @@ def suite(
     The command reserves huge pages, and gives the interfaces addresses and an MTU. With --iommu and
     several functions, tests of user-space drivers use the last function, by vfio.
 
-    Example: mlx5emu suite --module tests.test_qp
+    Example: mlx5emu suite --module test_qp
     """
     choices["hugepages"] = choices["hugepages"] or tests.HUGE_PAGES
     options = to_options(**with_coverage(choices, coverage))

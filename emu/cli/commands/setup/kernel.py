@@ -23,7 +23,7 @@ _OUTPUT = click.option(
     help="Directory of the build (make's O=).  [default: TREE]",
 )
 _JOBS = click.option(
-    "-j", "--jobs", type=WholeNumber(1), default=len(os.sched_getaffinity(0)),
+    "-j", "--jobs", metavar="N", type=WholeNumber(1), default=len(os.sched_getaffinity(0)),
     help="Number of parallel compilers.  [default: one for each processor]",
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from emu.cli.shared.control import console
-from emu.cli.shared.files import ExampleFile
+from emu.cli.shared.files import ExampleFile, Existing
 from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.progress import display
 from emu.cli.shared.tables import Rows
@@ -49,7 +49,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _DOWN, _ACROSS = "plan", "kernel"
 """Axes of the table of all results."""
 _MATRIX = ExampleFile("campaign")
-_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+_DIRECTORY = Existing(is_directory=True)
 _OPTIONS = (
     click.option(
         "--jobs",

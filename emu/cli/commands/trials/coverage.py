@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from emu.cli.shared.control import console
-from emu.cli.shared.files import NewFile
+from emu.cli.shared.files import Existing, NewFile
 from emu.cli.shared.progress import working
 from emu.cli.shared.tables import Hanging, Rows
 from emu.host.printable import one_line
@@ -24,7 +24,7 @@ _FILES = click.argument(
     metavar="FILE...",
     nargs=-1,
     required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=Existing(),
 )
 _OUT = NewFile()
 
@@ -41,7 +41,7 @@ def coverage() -> None:
 @_FILES
 @click.option(
     "--source",
-    type=click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True),
+    type=Existing(is_directory=True, resolve_path=True),
     metavar="TREE",
     help="Source tree of the kernel: count by directory.",
 )
@@ -60,7 +60,7 @@ def show(
     Rows are modules, and with --source directories of the kernel's source. Each kernel has a
     column; with several kernels, another column counts functions that ran in any of them.
 
-    Example: mlx5emu coverage show coverage.json --source ~/linux --html coverage.html
+    Example: mlx5emu coverage show coverage.json --html coverage.html
     """
     with working("reading the coverage files"):
         merged = data.merge(map(data.load, files))

@@ -13,8 +13,9 @@ import click
 import cloup
 
 from emu.cli.options.guest import guest_options, to_options
+from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console
-from emu.cli.shared.files import ExampleFile, NewFile
+from emu.cli.shared.files import ExampleFile, Existing, NewFile
 from emu.cli.shared.numbers import RealNumber, WholeNumber
 from emu.cli.shared.progress import watching, working
 from emu.cli.shared.tables import Rows
@@ -32,9 +33,9 @@ _NO_LIMIT_MIB = 1 << 30
 """Trace limit for a trace that is written to /dev/null."""
 _CORPUS = click.Path(file_okay=False, path_type=Path)
 _FINDING = ExampleFile("finding", has_names=True)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = Existing()
 _NEW_FILE = NewFile()
-_OLD_CORPUS = click.Path(exists=True, file_okay=False, path_type=Path)
+_OLD_CORPUS = Existing(is_directory=True)
 
 
 @cloup.group(short_help="Fuzz the driver with generated faults.")
@@ -53,9 +54,11 @@ def fuzz() -> None:
 @click.option(
     "--workload",
     "workloads",
-    type=click.Choice(list(WORKLOADS)),
+    metavar="NAME",
+    type=NearChoice(list(WORKLOADS)),
     multiple=True,
-    help=f"Workload of the guest; may be repeated.  [default: {', '.join(_DEFAULT_WORKLOADS)}]",
+    help=f"Work of the guest: {', '.join(WORKLOADS)}; may be repeated."
+    f"  [default: {', '.join(_DEFAULT_WORKLOADS)}]",
 )
 @click.option(
     "--plan",
@@ -267,7 +270,7 @@ def _replay_library(path: Path, choices: Mapping[str, Any]) -> None:
 @click.argument("which", metavar="PATH", type=_FINDING)
 @click.option(
     "--tree",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=Existing(is_directory=True),
     metavar="SOURCES",
     help="Source tree of the kernel, for the patch; a built tree also adds lines to the log.",
 )

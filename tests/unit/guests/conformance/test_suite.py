@@ -231,7 +231,10 @@ def test_choice_of_modules():
     modules = ["test_a", "test_b", "test_c"]
     assert choose(modules, ()) == modules
     assert choose(modules, ("test_c", "test_a")) == ["test_a", "test_c"]
-    with pytest.raises(LabError, match="no test module test_x; known: test_a"):
+    assert choose(modules, ("tests.test_b",)) == ["test_b"]
+    with pytest.raises(LabError, match="no test module qp; there are test_a, test_b, test_c"):
+        choose(modules, ("qp",))
+    with pytest.raises(LabError, match="no test module test_x; near it: test_c, test_b, test_a"):
         choose(modules, ("test_x",))
 
 
