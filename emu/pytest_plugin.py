@@ -206,9 +206,13 @@ def _check_options(config: pytest.Config) -> None:
         for about in [{"suite": suite} for suite in suites] or [{}]:
             check_requested(said | about)
     except OptionError as error:
-        option = option_named(error.name)
-        why = str(error).removeprefix(f"{option.word}: ")
-        raise pytest.UsageError(f"--mlx5-{option.flag}: {why}") from None
+        raise pytest.UsageError(*map(_of_option, (error, *error.others))) from None
+
+
+def _of_option(error: OptionError) -> str:
+    """Return the text of a mistake, with the option's name on the command line."""
+    option = option_named(error.name)
+    return f"--mlx5-{option.flag}: {str(error).removeprefix(f'{option.word}: ')}"
 
 
 def _said(config: pytest.Config) -> dict[str, Any]:
@@ -287,13 +291,16 @@ def _options(
         chosen["suite"] = suite
     is_fresh = chosen.pop("fresh", False)
     if not isinstance(is_fresh, bool):
-        raise pytest.fail.Exception("mark.mlx5: fresh: true or false is needed", pytrace=False)
+        raise pytest.fail.Exception(
+            f"mark.mlx5: fresh: true or false is needed, not {is_fresh!r}", pytrace=False
+        )
     wants_trace = not config.getoption("--mlx5-no-trace") and chosen.get("trace") is None
     try:
         check_options({name: value for name, value in chosen.items() if value is not None})
         made = requested(chosen)
     except OptionError as error:
-        raise pytest.fail.Exception(f"mark.mlx5: {error}", pytrace=False) from None
+        texts = [f"mark.mlx5: {one}" for one in (error, *error.others)]
+        raise pytest.fail.Exception("\n".join(texts), pytrace=False) from None
     if wants_trace and made.devices:
         directory = _directory(tmp_path_factory.getbasetemp(), chosen, is_fresh)
         made = dataclasses.replace(made, trace=directory / "trace.json")

@@ -103,7 +103,9 @@ class TomlFile(Generic[M]):
     def errors_at(self, mistakes: Sequence[tuple[Place, object]]) -> UserError:
         """Return, not raise, one error for several mistakes, sorted by line; 20 are listed."""
         lines = sorted(((self.line(place), why) for place, why in mistakes), key=lambda one: one[0])
-        texts = [f"{self.path}:{line}: {why}" for line, why in lines]
+        texts = [
+            f"{self.path}:{line}: {one}" for line, why in lines for one in f"{why}".split("\n")
+        ]
         more = [f"{self.path}: {len(texts) - _MAX_SHOWN} more"] * (len(texts) > _MAX_SHOWN)
         return self._error("\n".join(texts[:_MAX_SHOWN] + more))
 

@@ -45,7 +45,7 @@ def to_options(**choices: Any) -> GuestOptions:
     """Return the choices as :class:`GuestOptions`, checked before any process starts.
 
     A kernel of the archive is downloaded, and the start of a fault plan is printed. Raises
-    BadParameter for an option that is invalid by itself or with the others. Raises UserError for a
+    UsageError for an option that is invalid by itself or with the others. Raises UserError for a
     fault plan with mistakes, and if --net user needs passt and passt is missing.
     """
     try:
@@ -55,9 +55,15 @@ def to_options(**choices: Any) -> GuestOptions:
     except OptionError as error:
         if error.name not in (one.name for one in options()):
             raise
-        option = option_named(error.name)
-        why = str(error).removeprefix(f"{option.word}: ")
-        raise click.BadParameter(why, param_hint=f"--{option.flag}") from None
+        mistakes = [_in_words(one) for one in (error, *error.others)]
+        raise click.UsageError("\n".join(mistakes)) from None
+
+
+def _in_words(error: OptionError) -> str:
+    """Return the text of an option's mistake, as click has it for a single value."""
+    option = option_named(error.name)
+    why = str(error).removeprefix(f"{option.word}: ")
+    return "\n".join(f"Invalid value for --{option.flag}: {one}" for one in why.split("\n"))
 
 
 def _requested(choices: Mapping[str, Any]) -> GuestOptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,44 +17,57 @@ _MIB = 1 << 20
 
 
 def check_types(choices: Mapping[str, Any]) -> None:
-    """Raise OptionError for the first option whose value has another type than its kind.
+    """Raise OptionError for the options whose values have another type than their kinds.
 
     ``choices`` maps fields' names to a user's values; None and missing ones are not checked.
     """
-    for one in options():
-        value = choices.get(one.name)
-        if value is not None and (why := one.kind.misfit(value)):
-            raise OptionError(one.name, f"{one.word}: {why}, not {given_text(value)}")
+    _raise(_misfits(choices))
+
+
+def _misfits(choices: Mapping[str, Any]) -> list[OptionError]:
+    return [
+        OptionError(one.name, f"{one.word}: {why}, not {given_text(value)}")
+        for one in options()
+        if (value := choices.get(one.name)) is not None and (why := one.kind.misfit(value))
+    ]
+
+
+def _raise(errors: Sequence[OptionError]) -> None:
+    """Raise the first error, which has the others as ``others``; do nothing without one."""
+    if errors:
+        errors[0].others = tuple(errors[1:])
+        raise errors[0]
 
 
 def check_options(choices: Mapping[str, Any]) -> None:
-    """Raise OptionError for the first option that the server or QEMU would refuse.
+    """Raise OptionError for the options that the server or QEMU would refuse: all in one.
 
     ``choices`` maps fields' names to options; one that is None or missing is not checked. Types,
     devices, uplinks, fabric, transport and memory are checked; no process is started.
     """
-    check_types(choices)
-    fabric = choices.get("fabric")
-    if devices := choices.get("devices"):
-        _checked("devices", partial(_devices, devices, choices))
-    if nets := choices.get("nets"):
-        _checked("nets", partial(_nets, nets))
-    if fabric is not None:
-        _checked("fabric", partial(_fabric, fabric))
-    if (transport := choices.get("transport")) is not None:
-        _checked("transport", partial(_transport, transport))
-    if (memory := choices.get("memory_mib")) is not None:
-        _checked("memory_mib", partial(_memory, memory))
+    errors = _misfits(choices)
+    wrong = {error.name for error in errors}
+    checks: dict[str, Callable[[Any], None]] = {
+        "devices": partial(_devices, choices=choices),
+        "nets": _nets,
+        "fabric": _fabric,
+        "transport": _transport,
+        "memory_mib": _memory,
+    }
+    for name, check in checks.items():
+        if name not in wrong and (value := choices.get(name)) not in (None, ()):
+            errors += _checked(name, partial(check, value))
+    _raise(errors)
 
 
-def _checked(name: str, check: Callable[[], None]) -> None:
-    """Call ``check``; convert its ValueError or UserError to an OptionError of option ``name``."""
+def _checked(name: str, check: Callable[[], None]) -> Iterator[OptionError]:
+    """Call ``check``; yield its ValueError or UserError as an OptionError of option ``name``."""
     try:
         check()
     except (ValueError, UserError) as error:
         option = option_named(name)
         text = str(error).removeprefix(f"--{option.flag} ")
-        raise OptionError(name, f"{option.word}: {text}") from None
+        yield OptionError(name, f"{option.word}: {text}")
 
 
 def _devices(devices: tuple[str, ...], choices: Mapping[str, Any]) -> None:

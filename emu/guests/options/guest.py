@@ -47,11 +47,12 @@ _PAGE_MIB = 2
 
 
 class OptionError(LabError):
-    """An invalid option; ``name`` is its field."""
+    """An invalid option; ``name`` is its field, ``others`` are errors found in the same check."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(why)
         self.name = name
+        self.others: tuple[OptionError, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

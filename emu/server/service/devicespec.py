@@ -105,23 +105,24 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     """Return the specification in ``text``, ``MODEL[,KEY=VALUE]...``.
 
     An empty MODEL is the default one. Defaults of ``guid`` and ``lid`` follow from ``index``, the
-    function's number. Raises :class:`DeviceSpecError` for an unknown model or setting, an invalid
-    value, or a setting that the model or its link layer does not support. Boards and duplicates are
-    checked by :func:`parse_all`.
+    function's number. Raises :class:`DeviceSpecError`, with a line for each unknown model, setting
+    and invalid value, or for a setting that the model or its link layer does not support.
+    Boards and duplicates are checked by :func:`parse_all`.
     """
     name, *settings = text.split(",")
     name = name or DEFAULT_MODEL
+    wrong: list[str] = []
     if name not in MODELS:
-        known = ", ".join(MODELS)
-        raise DeviceSpecError(f"unknown model {name!r}{near(name, MODELS)}; known models: {known}")
+        similar = near(name, MODELS) or f"; known models: {', '.join(MODELS)}"
+        wrong.append(f"unknown model {name!r}{similar}")
     chosen: dict[str, Any] = {}
     for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or key not in SETTINGS:
-            meant = near(key, SETTINGS)
-            known = ", ".join(SETTINGS.values())
-            raise DeviceSpecError(f"{setting!r} is no setting{meant}; known settings: {known}")
-        chosen[key] = _READERS.get(key, _number)(key, value)
+        try:
+            key, chosen[key] = _setting(setting)
+        except DeviceSpecError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise DeviceSpecError("\n".join(wrong))
     model = _linked(name, chosen)
     values = {
         "guid": BASE_GUID + 16 * index,
@@ -258,6 +259,15 @@ def _with_clock(model: Model, real_time: bool, pps: bool) -> Model:
     return replace(model, general=general, roce=roce)
 
 
+def _setting(text: str) -> tuple[str, Any]:
+    """Return key and value of ``KEY=VALUE``. Raises DeviceSpecError."""
+    key, equals, value = text.partition("=")
+    if not equals or key not in SETTINGS:
+        similar = near(key, SETTINGS) or f"; known settings: {', '.join(SETTINGS.values())}"
+        raise DeviceSpecError(f"{text!r} is no setting{similar}")
+    return key, _READERS.get(key, _number)(key, value)
+
+
 def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]:
     """Return the specifications of a server's functions, in order, with boards' ports assigned.
 
@@ -265,7 +275,7 @@ def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]
     and for a board without exactly two functions of one model. A ``fabric`` assigns the LIDs and
     GUIDs that a specification omits, which are not compared then.
     """
-    specs = _with_vfs(_with_ports([parse(text, index) for index, text in enumerate(texts)]))
+    specs = _with_vfs(_with_ports(_parsed(texts)))
     functions = [(at, one) for at, device in enumerate(specs) for one in (device, *device.vfs)]
     for key in ("lid", "guid"):
         holders: dict[int, int] = {}
@@ -280,6 +290,19 @@ def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]
                     f" of them another with {SETTINGS[key]}"
                 )
             holders[value] = number
+    return specs
+
+
+def _parsed(texts: Sequence[str]) -> list[DeviceSpec]:
+    """Return the functions' specifications. Raises one DeviceSpecError for all of them."""
+    specs, wrong = [], []
+    for index, text in enumerate(texts):
+        try:
+            specs.append(parse(text, index))
+        except DeviceSpecError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise DeviceSpecError("\n".join(wrong))
     return specs
 
 

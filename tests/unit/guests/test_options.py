@@ -115,6 +115,18 @@ def test_virtual_functions_are_refused_where_there_are_none(choices, why):
         check_options({"devices": ["connectx6,vfs=2"]} | choices)
 
 
+def test_all_mistaken_options_are_told_at_once():
+    devices = ["cx9,vsf=2", "connectx6dx,vfs=2x,mac=1"]
+    wrong = {"devices": devices, "nets": ["foo"], "memory_mib": 1 << 40, "cpus": "x"}
+    with pytest.raises(OptionError) as caught:
+        check_options(wrong)
+    told = [str(error) for error in (caught.value, *caught.value.others)]
+    assert [text.partition(":")[0] for text in told] == ["cpus", "devices", "nets", "memory"]
+    assert [line.partition(" ")[0] for line in told[1].splitlines()] == [
+        "devices:", "'vsf=2'", "vfs='2x'", "mac='1'",
+    ]  # fmt: skip
+
+
 def test_the_constructor_refuses_a_string_for_a_list():
     with pytest.raises(OptionError, match="devices: a list is needed"):
         GuestOptions(devices="connectx6")
