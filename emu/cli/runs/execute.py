@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import shlex
 import shutil
 import sys
@@ -10,7 +11,7 @@ import termios
 import threading
 import tty
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -20,9 +21,13 @@ from emu.cli.shared.names import complete_guest
 from emu.cli.shared.numbers import SECONDS
 from emu.cli.shared.output import feed, forward
 from emu.cli.shared.words import command_words
+from emu.guests.channel.channel import GuestChannel
+from emu.guests.errors import GuestError
+from emu.guests.named import placing
 from emu.guests.named.attach import at_command
 from emu.guests.named.background import program_check, start_in_background
-from emu.guests.named.placing import placed
+from emu.guests.named.placing import NOT_FOUND, placed
+from emu.host.printable import one_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -94,7 +99,8 @@ def execute(
         if setting.find("=") < 1:
             raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--env")
     if detach:
-        sys.exit(_detach(name, words, partial(placed, cwd=cwd, settings=settings, user=user)))
+        place = partial(placed, cwd=cwd, settings=settings, user=user)
+        sys.exit(_detach(name, words, place, cwd))
     environ = {"TERM": os.environ.get("TERM", "dumb")} if terminal else {}
     with at_command(name) as channel, _raw_terminal(terminal):
         argv = placed(words or ("bash", "-i"), cwd=cwd, settings=settings, user=user)
@@ -102,10 +108,32 @@ def execute(
         job = channel.start(shlex.join(words), argv, environ, has_input=True, sink=forward)
         threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
         status = job.wait(timeout)
+        if status == NOT_FOUND and words:
+            _tell_shared(channel, words[0], cwd)
     sys.exit(status)
 
 
-def _detach(name: str, words: Sequence[str], place: Callable[[Sequence[str]], list[str]]) -> int:
+def _tell_shared(channel: GuestChannel, word: str, cwd: str | None) -> None:
+    """Print how a program is found that the command's directory lacks and the shared one has.
+
+    Print nothing with ``cwd``, for an absolute path, and if the guest fails.
+    """
+    if cwd is not None or word.startswith("/"):
+        return
+    path = posixpath.join(placing.SHARE, word)
+    with suppress(GuestError):
+        if not channel.start("test", ["test", "-f", path], {}).wait(_TIMEOUT):
+            local = "" if "/" in word else f" and call ./{word}"
+            how = f"{word} is in {placing.SHARE}: add --cwd {placing.SHARE}{local}"
+            click.echo(f"mlx5emu: {one_line(how)}", err=True)
+
+
+def _detach(
+    name: str,
+    words: Sequence[str],
+    place: Callable[[Sequence[str]], list[str]],
+    cwd: str | None,
+) -> int:
     """Start ``words`` in the background; print the commands that show its output and end it.
 
     ``place`` returns words with their directory, environment and user. Return 0, or the status of a
@@ -114,6 +142,8 @@ def _detach(name: str, words: Sequence[str], place: Callable[[Sequence[str]], li
     with at_command(name) as channel:
         check = place(program_check(words[0]))
         if status := channel.start(words[0], check, {}, sink=forward).wait(_TIMEOUT):
+            if status == NOT_FOUND:
+                _tell_shared(channel, words[0], cwd)
             return status
         job = start_in_background(channel, place(words), words[0])
     click.echo(f"{shlex.join(words)} runs in {name} as process {job.group}")

@@ -31,7 +31,7 @@ def cp(source: str, target: str, max_size: int) -> None:
     root's home. If the target is a directory, the copy is placed in it. Owners are not kept; device
     nodes and sockets of a guest are left out.
 
-    Example: mlx5emu cp dev:/var/log/messages .
+    Example: mlx5emu cp dev:/etc/os-release .
     """
     (from_guest, from_path), (to_guest, to_path) = _parted(source), _parted(target)
     if bool(from_guest) == bool(to_guest):

@@ -100,7 +100,7 @@ def cp(lab: str | None, sources: tuple[str, ...], target: str, max_size: int) ->
     `lab cp :PATH... DIRECTORY` copies from each guest to the folder DIRECTORY/GUEST. PATH and the
     rules of copying are those of `mlx5emu cp`.
 
-    Example: mlx5emu lab cp :/var/log/dmesg logs
+    Example: mlx5emu lab cp :/etc/hostname names
     """
     are_ours = {not source.startswith(":") for source in sources}
     if are_ours != {target.startswith(":")}:
