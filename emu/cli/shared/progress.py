@@ -45,6 +45,8 @@ class Reminder:
                 self._timer.cancel()
                 self._timer = None
 
+    close = end
+
     def _start(self, what: str, begun: float) -> None:
         """Wait for the next line about an operation that has begun; the lock is held."""
         if self._timer is not None:

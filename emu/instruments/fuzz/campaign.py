@@ -101,6 +101,8 @@ class FuzzCampaign:
         try:
             self._kernel = kernel = self._executors[0].kernel
             self._loop = loop = self._begin(kernel)
+            if end is not None and time.monotonic() >= end:
+                self._say("no input ran: the guest's boot took all of the time")
 
             def continues() -> bool:
                 return (

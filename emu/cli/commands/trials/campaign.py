@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile, Existing
 from emu.cli.shared.numbers import WholeNumber
-from emu.cli.shared.progress import display
+from emu.cli.shared.progress import Reminder, display
 from emu.cli.shared.tables import Rows
 from emu.guests.conformance.results import junit, tap
 from emu.guests.machine.launch import provide
@@ -224,14 +224,16 @@ def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | No
     """
     screen = Console(stderr=True)
     counts: Counter[Ended] = Counter()
-    with _bar(screen) as (bar, task):
+    reminder = Reminder(lambda text: screen.print(text, highlight=False, soft_wrap=True))
+    with _bar(screen) as (bar, task), contextlib.closing(reminder):
 
         def tell(done: int, total: int, result: RunResult | None) -> None:
             if result is not None:
                 counts[result.ended] += 1
             said = ", ".join(f"{count} {ended.value}" for ended, count in counts.items())
-            if result is None and not screen.is_terminal:
-                screen.print(f"{done}/{total} runs are done", highlight=False)
+            if not screen.is_terminal:
+                text = f"{done} of {total} runs are done"
+                reminder.begin(text, is_printed=result is not None)
             bar.update(task, completed=done, total=total, description=said or "runs")
             if result is not None and (not screen.is_terminal or result.findings):
                 titles = "; ".join(one.title for one in result.findings) or result.why

@@ -57,14 +57,22 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(campaign, "GuestExecutor", Pretended)
     MADE.clear()
 
-    def run_it(runs, plans=(), **more):
+    def run_it(runs, plans=(), seconds=None, **more):
         corpus = Corpus(tmp_path / "corpus", create=True)
         said = []
         words = (GuestOptions(), ["probe"], 1, targets(COMMANDS), said.append, plans)
-        FuzzCampaign(corpus, *words, **more).run(None, runs)
+        FuzzCampaign(corpus, *words, **more).run(seconds, runs)
         return corpus, said
 
     return run_it
+
+
+def test_a_time_shorter_than_the_boot_is_told(run):
+    _, said = run(None, seconds=0.0)
+    assert said == ["no input ran: the guest's boot took all of the time"]
+    _, said = run(1, seconds=3600.0)
+    assert len(said) == 1  # the first input is reported at once
+    assert "1 run," in said[0]
 
 
 def test_a_run_leaves_inputs_findings_progress_and_a_picture(run):
