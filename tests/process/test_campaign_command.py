@@ -131,9 +131,9 @@ def test_ctrl_c_says_what_is_done_and_the_same_command_goes_on(matrix, tmp_path,
     assert "The same command continues with the rest." in said
     (tmp_path / "go-on").touch()
     again = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False)
-    assert [line.split()[0] for line in again.stderr.splitlines()] == [
-        f"{number}/6" for number in (3, 4, 5, 6)
-    ]
+    told = [line.split()[0] for line in again.stderr.splitlines()]
+    # Reminders of a busy host begin with "N of 6".
+    assert [one for one in told if "/" in one] == [f"{number}/6" for number in (3, 4, 5, 6)]
     done = (tmp_path / "done").read_text().split()
     assert [name[-1] for name in done] == ["1", "2", "3", "4", "5", "6"]
 
