@@ -51,16 +51,20 @@ class GuestJob:
         # Two counters with one writer each: us, and the channel's reader thread.
         self.sent = self.consumed = 0
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(
+        self, timeout: float | None = None, at_timeout: Callable[[], None] | None = None
+    ) -> int:
         """Wait for the command; return its exit status as a shell reports it (128 + signal).
 
-        After ``timeout`` seconds, by default :attr:`default_timeout`, the command gets SIGTERM, 3 s
-        later SIGKILL. :class:`CommandTimeoutError` is raised then, with its output and its last
-        line. Other errors: the guest has ended or hangs, the sink raised an exception, or the
-        collected output exceeded 256 MiB.
+        After ``timeout`` seconds, by default :attr:`default_timeout`, ``at_timeout`` is called. The
+        command then gets SIGTERM, 3 s later SIGKILL, and :class:`CommandTimeoutError` is raised,
+        with its output and its last line. Other errors: the guest has ended or hangs, the sink
+        raised an exception, or the collected output exceeded 256 MiB.
         """
         timeout = self.default_timeout if timeout is None else timeout
         if not self._channel.wait_for(self._is_over, timeout):
+            if at_timeout is not None:
+                at_timeout()
             self.kill(signal.SIGTERM)
             if not self._channel.wait_for(self._is_over, KILL_GRACE):
                 self.kill()

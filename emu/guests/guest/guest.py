@@ -227,13 +227,19 @@ class Guest:
             job.default_timeout = self.command_timeout
             return job
 
-    def wait(self, job: GuestJob, timeout: float | None = None) -> int:
+    def wait(
+        self,
+        job: GuestJob,
+        timeout: float | None = None,
+        at_timeout: Callable[[], None] | None = None,
+    ) -> int:
         """Wait for a command from :meth:`popen`; return its exit status as a shell reports it.
 
-        Raises as :meth:`run` does.
+        ``at_timeout`` is called after ``timeout`` seconds, while the command still runs. Raises as
+        :meth:`run` does.
         """
         with self._diagnosed():
-            return job.wait(timeout)
+            return job.wait(timeout, at_timeout)
 
     def reboot(self, *, hard: bool = False) -> None:
         """Reboot in the same QEMU and wait until the guest accepts commands; running commands fail.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from emu.device.faults.plan import LOADING, When
 from emu.guests.options import Use
@@ -20,6 +20,10 @@ LONGEST_OUTPUT = 4000
 MAX_OTHERWISE = 1000
 MAX_RECORD = 4 << 20
 """Limit of a record, in characters; the rest is cut at a line's end."""
+MAX_THREADS = 16_000
+"""Limit of the text about a command's threads, in characters."""
+MAX_WAITING = 64
+"""Limit of the queues of :class:`Observed`."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
@@ -83,6 +87,7 @@ class Description(_Value):
     guest: GuestPart = GuestPart()
     directory: StrictStr | None = None
     expected: Expected | None = None
+    is_observed: StrictBool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -123,6 +128,27 @@ class RunFinding(_Value):
         )
 
 
+class Observed(_Value):
+    """Observations of an observed run's command, for a comparison with other runs."""
+
+    seconds: float
+    """Duration of the command, until its end or its timeout."""
+    has_timed_out: StrictBool = False
+    """Whether the command was still running at its time limit."""
+    digest: StrictStr = ""
+    """SHA-256 of its whole standard output, in hexadecimal digits."""
+    left: dict[StrictStr, int] = {}
+    """More objects of the device after the command than before it, by kind."""
+    is_emulated: StrictBool = True
+    """Whether the guest's processors are emulated; a busy host then stalls its kernel."""
+    link_packets: int = 0
+    """Packets that passed the plan's links."""
+    threads: Annotated[StrictStr, Field(max_length=MAX_THREADS)] = ""
+    """Processes of the command that did not end, and the kernel stack of each thread."""
+    waiting: Annotated[tuple[StrictStr, ...], Field(max_length=MAX_WAITING)] = ()
+    """Queues of transport services while these processes run, in words."""
+
+
 class RunResult(_Value):
     """The result of a run."""
 
@@ -146,7 +172,8 @@ class RunResult(_Value):
     """Difference from the expectation: empty if there is none, None without an expectation."""
     findings: Annotated[tuple[RunFinding, ...], Field(max_length=200)] = ()
     record: StrictStr = ""
-    """Record of the fired faults, if a plan was loaded and the run did not pass."""
+    """Record of the fired faults, if a plan was loaded and the run did not pass or is observed."""
+    observed: Observed | None = None
 
     @property
     def is_unfired(self) -> bool:

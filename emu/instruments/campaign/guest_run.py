@@ -26,6 +26,7 @@ from emu.instruments.campaign.description import (
     RunResult,
 )
 from emu.instruments.campaign.expected import difference
+from emu.instruments.campaign.observer import Observer
 from emu.instruments.outcome import (
     Finding,
     findings,
@@ -65,9 +66,12 @@ class _Trial:
         self.ends: list[Finding] = []
         self.why = ""
         self.has_panicked = False
+        self.observer: Observer | None = None
 
-    def take(self, _kind: int, data: bytes) -> None:
+    def take(self, kind: int, data: bytes) -> None:
         """Append output of the command; keep only the end."""
+        if self.observer is not None:
+            self.observer.take(kind, data)
         self.output += data
         del self.output[: -4 * LONGEST_OUTPUT]
 
@@ -86,6 +90,8 @@ def carry_out(run: Description) -> RunResult:
         try:
             guest.start()
             trial.release = guest.kernel_release
+            if run.is_observed:
+                trial.observer = Observer(guest)
             if run.plan and run.when == LOADED:
                 with Client(guest.control_socket) as control:
                     control.load_plan(run.plan)
@@ -149,8 +155,13 @@ def _once(guest: Guest, run: Description, trial: _Trial) -> int:
     environ = {"SEED": str(run.seed)}
     share = guest.options.share
     cwd = None if share is None else SHARE
+    observer = trial.observer
+    if observer is not None:
+        environ |= observer.begin()
     job = guest.popen(["sh", "-c", run.command], environ=environ, cwd=cwd, sink=trial.take)
-    status = guest.wait(job, run.timeout)
+    status = guest.wait(job, run.timeout, None if observer is None else observer.note_timeout)
+    if observer is not None:
+        observer.note_end()
     if status == NOT_FOUND:
         trial.why = _how_found(run, share, trial.output.decode(errors="replace"))
     return status
@@ -196,7 +207,7 @@ def _console(guest: Guest, error: GuestError) -> str:
 def _result(run: Description, trial: _Trial, record: str) -> RunResult:
     """Return the run's result: all findings, the end, the texts made printable and cut.
 
-    The record is kept only for a run that did not pass and was not skipped.
+    The record is kept only for a run that did not pass and was not skipped, or is observed.
     """
     wrong = None if trial.status is None else of_status(trial.status)
     all_findings = merged(findings(trial.log), [*trial.ends, *([wrong] if wrong else [])])
@@ -214,7 +225,8 @@ def _result(run: Description, trial: _Trial, record: str) -> RunResult:
         fired=fired,
         otherwise=_otherwise(run, trial, ended, fired),
         findings=tuple(RunFinding.of(one) for one in all_findings),
-        record="" if is_good else record,
+        record="" if is_good and not run.is_observed else record,
+        observed=None if trial.observer is None else trial.observer.observed(),
     )
 
 

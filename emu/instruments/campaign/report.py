@@ -31,6 +31,8 @@ TIMES = "seconds"
 """The one field of :func:`summary` that differs between two campaigns of the same matrix."""
 _OTHER_TIMES = "ended_at"
 """A result's date, shown only on the page."""
+_NOT_SHOWN = {"record", "findings", "observed", TIMES, _OTHER_TIMES}
+"""Fields of a result that :func:`summary` shows elsewhere or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,7 @@ def summary(campaign: CampaignReport) -> dict[str, Any]:
             for group in campaign.groups
         ],
         "results": [
-            result.model_dump(mode="json", exclude={"record", "findings", TIMES, _OTHER_TIMES})
+            result.model_dump(mode="json", exclude=_NOT_SHOWN)
             | {
                 "findings": [one.title for one in _ordered(result.findings)],
                 "output": normal_text(result.output),

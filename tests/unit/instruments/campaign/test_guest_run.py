@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 
 import pytest
@@ -9,12 +10,13 @@ from helpers.instruments.fake_runs import RECORD, descriptions
 
 from emu.device.faults import record
 from emu.guests import CommandTimeoutError, GuestOptions
+from emu.guests.channel import frames
 from emu.guests.errors import GuestPanicError, ServerError
 from emu.guests.guest.guest import Result
-from emu.instruments.campaign import guest_run
+from emu.instruments.campaign import guest_run, observer
 from emu.instruments.campaign.description import Ended, Expected, GuestPart
 from emu.instruments.campaign.guest_run import carry_out
-from emu.instruments.outcome import EX_DATAERR, Kind
+from emu.instruments.outcome import EX_DATAERR, Kind, settled
 
 OOPS = "[ 1.0] kernel BUG at a.c:1!\n[ 1.0] RIP: 0010:mlx5_x+0x1/0x2 [mlx5_core]\n"
 HUNG = """<6>[ 1.0] task:rmmod           state:D stack:0     pid:512
@@ -36,6 +38,9 @@ class FakeGuest:
         self.log = ""
         self.slabs = []
         self.leaks = ""
+        self.threads = "process 7: true\n  thread 7 true: state S, waits in do_wait\n"
+        self.is_emulated = True
+        self.control_socket = None
         self.console = ""
         self.stopped = False
         self.censuses = [{"pd": 3}]
@@ -54,11 +59,13 @@ class FakeGuest:
     def popen(self, words, *, environ, cwd, sink):
         self.asked.append((words[-1], environ))
         self.cwd = cwd
-        sink(1, b"x" * 100_000 + self.end)
+        sink(frames.STDOUT, b"x" * 100_000 + self.end)
         return None
 
-    def wait(self, job, timeout):
+    def wait(self, job, timeout, at_timeout=None):
         if self.fails is not None:
+            if at_timeout is not None:
+                at_timeout()
             raise self.fails
         return self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
 
@@ -70,6 +77,8 @@ class FakeGuest:
             said = self.leaks
         elif "dmesg" in command:
             said = self.log
+        elif "python3" in command:
+            said = self.threads
         else:
             self.asked.append((command, None))
         return Result(command, 0, said, "")
@@ -173,6 +182,104 @@ def test_a_turn_that_fails_is_the_runs_status(guest):
     guest.statuses = [0, 3, 0]
     result = carry_out(one(repeat=2))
     assert (result.ended, result.status) == (Ended.FAILED, 3)
+
+
+class FakeControl:
+    """A server whose counts of objects grow by one queue pair while the command runs."""
+
+    counts = 0
+
+    def __init__(self, _socket):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def census(self):
+        FakeControl.counts += 1
+        return {"qp": 2 + (FakeControl.counts > STEADY), "cq": 4}
+
+    def links(self):
+        return [{"properties": {"rate": "10mbit"}, "counts": {"packets": 7}},
+                {"properties": {}, "counts": {"packets": 5}}]  # fmt: skip
+
+    def load_plan(self, text):
+        self.plan = text
+
+    def objects(self, limit):
+        queue_pairs = [
+            {"handle": 66, "service": "RC", "state": "RTS", "remote_qpn": 67},
+            {"handle": 1, "service": "REG_UMR", "state": "RTS", "remote_qpn": 0},
+        ]
+        queues = [{"handle": 5, "pi": 9, "notification": "ARMED"}]
+        faults = [{"qpn": 66, "kind": "RDMA_WRITE"}]
+        objects = {"qp": queue_pairs, "cq": queues, "page_fault": faults}
+        listed = {kind: {"items": items} for kind, items in objects.items()}
+        return {"functions": [{"function": 0, "objects": listed}]}
+
+
+STEADY = 3
+"""Samples until a count is settled."""
+
+
+@pytest.fixture
+def control(monkeypatch):
+    FakeControl.counts = 0
+    monkeypatch.setattr(observer, "Client", FakeControl)
+    monkeypatch.setattr(guest_run, "Client", FakeControl)
+    monkeypatch.setattr(observer, "settled", lambda control: settled(control, lambda _: None))
+
+
+@pytest.mark.usefixtures("control")
+def test_an_observed_run_tells_its_output_and_what_it_leaves(guest):
+    result = carry_out(one(is_observed=True, plan="seed = 3\n", when="loaded"))
+    told = result.observed
+    assert told.digest == hashlib.sha256(b"x" * 100_000 + guest.end).hexdigest()
+    assert told.left == {"qp": 1}
+    assert told.link_packets == 7
+    assert told.threads == ""
+    assert not told.has_timed_out
+    assert guest.asked == [("true", {"SEED": "0", "MLX5EMU_OBSERVED": "1"})]
+    assert result.ended is Ended.PASSED
+    assert result.record == RECORD  # kept, although the run passed
+
+
+@pytest.mark.usefixtures("control")
+def test_processes_that_still_hold_objects_are_told(guest, monkeypatch):
+    counts = iter([{"qp": 2}] * STEADY + [{"qp": 3, "user context": 1}] * STEADY)
+    monkeypatch.setattr(FakeControl, "census", lambda _: next(counts))
+    told = carry_out(one(is_observed=True)).observed
+    assert told.left == {"qp": 1, "user context": 1}
+    assert told.threads == guest.threads
+    assert told.waiting
+
+
+@pytest.mark.usefixtures("control")
+def test_an_observed_run_that_hangs_tells_its_threads_and_queues(guest):
+    guest.fails = CommandTimeoutError("true: longer than 3 s")
+    told = carry_out(one(is_observed=True)).observed
+    assert told.has_timed_out
+    assert told.threads == guest.threads
+    assert told.waiting == (
+        "function 0: queue pair 0x42, RC, RTS, peer 0x43",
+        "function 0: queue pair 0x42 waits for a page, RDMA_WRITE",
+        "function 0: completion queue 0x5, 9 completions, ARMED",
+    )
+
+
+@pytest.mark.usefixtures("control")
+def test_a_lost_guest_is_observed_until_it_is_lost(guest, monkeypatch):
+    guest.fails = GuestPanicError("the guest panicked: Fatal exception")
+    monkeypatch.setattr(guest, "wait", _lose)
+    told = carry_out(one(is_observed=True)).observed
+    assert (told.left, told.threads, told.has_timed_out) == ({}, "", False)
+
+
+def _lose(*_):
+    raise GuestPanicError("the guest panicked: Fatal exception")
 
 
 FIRED = record.line({"function": 0, "rule": "1", "n": 1, "point": "irq", "action": "drop"})
