@@ -28,6 +28,7 @@ SHIPPED = (
         f"examples/{folder}/*.{suffix}"
         for folder in (
             "campaigns",
+            "chaos",
             "faults",
             "findings",
             "lab",

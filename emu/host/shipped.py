@@ -21,6 +21,7 @@ FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "lab": ("lab", "subnet", "switch", "sriov"),
     "subnet": ("subnet",),
     "campaign": ("campaigns",),
+    "failure set": ("chaos",),
     "program": ("programs",),
     "finding": ("findings",),
 }

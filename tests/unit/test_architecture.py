@@ -40,7 +40,7 @@ ORDER = (
     "emu.compiled.building",
     *below("emu.guests", "requested image machine guest named conformance"),
     "emu.guests",
-    *below("emu.instruments", "outcome coverage traceview minimize campaign fuzz testing"),
+    *below("emu.instruments", "outcome coverage traceview minimize campaign chaos fuzz testing"),
     "emu.pytest_plugin",
     *below("emu.cli", "shared options runs commands"),
     "emu.cli",

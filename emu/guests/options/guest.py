@@ -258,7 +258,7 @@ class GuestOptions:
         group="Devices and network",
         kind=OptionKind(metavar="NAME"),
         help="unix:PATH or tcp:HOST:PORT of a fabric shared with other guests' functions.",
-        refused={Use.CAMPAIGN: MEETING},
+        refused={Use.CAMPAIGN: MEETING, Use.CHAOS: MEETING},
         tables=OF_SERVER,
         is_for_server=True,
     )

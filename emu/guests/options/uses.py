@@ -22,11 +22,12 @@ class Use(Enum):
     FUZZ_REPLAY = "mlx5emu fuzz replay"
     LAB = "mlx5emu lab up"
     CAMPAIGN = "mlx5emu campaign"
+    CHAOS = "mlx5emu chaos"
     PYTEST = "pytest --mlx5-..."
 
 
 SAME_FILE = "every guest would write the same file"
-PLANS = "the faults are those of the record, of the corpus or of [[plan]]"
+PLANS = "the faults are those of the record, of the corpus, of [[plan]] or of the set"
 TERMINAL = "a guest that has the terminal is not watched"
 FROM_START = "a guest that has the terminal always boots from the start"
 BOUND = "the driver is rebound for each input"
@@ -34,11 +35,11 @@ AMD64 = "tasks are traced on amd64 only"
 MEETING = "runs would share the fabric, and change each other's results"
 
 ONE_FILE: Mapping[Use, str] = dict.fromkeys(
-    (Use.MINIMIZE, Use.FUZZ_RUN, Use.CAMPAIGN, Use.PYTEST), SAME_FILE
+    (Use.MINIMIZE, Use.FUZZ_RUN, Use.CAMPAIGN, Use.CHAOS, Use.PYTEST), SAME_FILE
 )
 """Reasons for options that name one guest's output file: these uses run many guests."""
 OWN_PLANS: Mapping[Use, str] = dict.fromkeys(
-    (Use.REPLAY, Use.MINIMIZE, Use.FUZZ_RUN, Use.FUZZ_REPLAY, Use.CAMPAIGN), PLANS
+    (Use.REPLAY, Use.MINIMIZE, Use.FUZZ_RUN, Use.FUZZ_REPLAY, Use.CAMPAIGN, Use.CHAOS), PLANS
 )
 
 GUEST = "guest"

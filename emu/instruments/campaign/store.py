@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -34,6 +35,8 @@ _NEWER = ("expected", "directory")
 """Parts of a run that older versions do not store."""
 _MAX_BYTES = 1 << 30
 _MAX_RESULT = 32 << 20
+_OWN_FOLDERS = ("results", "outputs", "records", "minimized")
+_OWN_FILES = ("campaign.json", "report.json", "report.xml", "report.tap", "report.html")
 
 
 class _CampaignFile(BaseModel):
@@ -69,11 +72,29 @@ class Store:
             return there
         (path / "results").mkdir(parents=True, exist_ok=True)
         (path / "records").mkdir(exist_ok=True)
-        _write_whole(
-            path / "campaign.json",
-            _CampaignFile(name=name, runs=tuple(runs)).model_dump_json() + "\n",
-        )
+        _write_campaign(path, name, runs)
         return cls(path, name, runs)
+
+    @classmethod
+    def renew(cls, path: Path, name: str, runs: Sequence[Description]) -> Store:
+        """Return the store of a new campaign; one that the directory has is removed.
+
+        Raises UserError for a directory with other files and without a campaign, and for a campaign
+        that another process works on.
+        """
+        if path.is_dir() and any(path.iterdir()):
+            with cls.open(path).locked():
+                for one in _OWN_FILES:
+                    (path / one).unlink(missing_ok=True)
+                for one in _OWN_FOLDERS:
+                    shutil.rmtree(path / one, ignore_errors=True)
+        return cls.create(path, name, runs)
+
+    def extended(self, runs: Sequence[Description]) -> Store:
+        """Add runs to the campaign; return its store, which has the results so far."""
+        every = [*self.runs.values(), *runs]
+        _write_campaign(self.path, self.name, every)
+        return Store(self.path, self.name, every)
 
     @classmethod
     def open(cls, path: Path) -> Store:
@@ -176,8 +197,16 @@ def output_name(name: str) -> str:
     return f"outputs/{name}.txt"
 
 
+def _write_campaign(path: Path, name: str, runs: Sequence[Description]) -> None:
+    text = _CampaignFile(name=name, runs=tuple(runs)).model_dump_json()
+    _write_whole(path / "campaign.json", f"{text}\n")
+
+
 def _shown(run: Description, result: RunResult) -> str:
-    """Return a run's command, output, end, findings and comparison as text for people."""
+    """Return a run's command, output, end, findings and comparison as text for people.
+
+    Threads and queues of an observed command that did not end are last.
+    """
     output = result.output if result.output.endswith("\n") else f"{result.output}\n"
     status = [] if result.status is None else [f"status {result.status}"]
     findings = [f"{one.kind.value}: {one.title}" for one in result.findings]
@@ -187,9 +216,12 @@ def _shown(run: Description, result: RunResult) -> str:
         result.otherwise, [f"otherwise than expected: {result.otherwise}"]
     )
     end = [ended, *findings, *compared]
-    return f"$ {run.command}\n{output if result.output else ''}\n" + "".join(
+    text = f"$ {run.command}\n{output if result.output else ''}\n" + "".join(
         f"[{line}]\n" for line in end
     )
+    if (observed := result.observed) is None or not observed.threads:
+        return text
+    return "\n".join([text, observed.threads.rstrip(), *observed.waiting, ""])
 
 
 def _are_same(there: Sequence[Description], asked: Sequence[Description]) -> bool:

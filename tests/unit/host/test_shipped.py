@@ -23,6 +23,7 @@ from emu.server.service.plan_files import read_plan
         ("lab", "hosts", "examples/subnet/hosts.toml"),
         ("subnet", "two-leaves", "examples/subnet/two-leaves.net"),
         ("campaign", "refused", "examples/campaigns/refused.toml"),
+        ("failure set", "verbs", "examples/chaos/verbs.toml"),
         ("program", "exchange.c", "examples/programs/exchange.c"),
     ],
 )

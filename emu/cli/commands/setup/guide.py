@@ -37,7 +37,7 @@ def guide(page: str | None) -> None:
             with page_path.open() as file:
                 click.echo(f"{name:{width}}  {file.readline().removeprefix('# ').strip()}")
         click.echo("\nExamples:")
-        for kind in ("lab", "subnet", "campaign", "program"):
+        for kind in ("lab", "subnet", "campaign", "failure set", "program"):
             names = " ".join(f"@{one}" for one in shipped.examples(kind))
             click.echo(f"{kind + 's':{width}}  {names}")
         click.echo(f"{'plans':{width}}  listed on the pages @faults, @links and @findings")

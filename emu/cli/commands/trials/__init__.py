@@ -1,1 +1,1 @@
-"""Trials: campaigns, fuzzing, replays, minimal plans, coverage."""
+"""Trials: campaigns, chaos, fuzzing, replays, minimal plans, coverage."""

@@ -216,11 +216,22 @@ def _executor(
     return Local(jobs or max(len(os.sched_getaffinity(0)) // 2, 1), GUEST_RUN)
 
 
-def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | None = None) -> None:
+def _described(result: RunResult) -> str:
+    """Return a run's end and its findings, or the reason, in words."""
+    titles = "; ".join(one.title for one in result.findings) or result.why
+    return f"{', '.join(filter(None, (result.ended.value, unfired([result]))))} {titles}"
+
+
+def drive_shown(
+    store: Store,
+    executor: RunExecutor,
+    names: Collection[str] | None = None,
+    describe: Callable[[RunResult], str] = _described,
+) -> None:
     """Execute the missing runs among ``names``, by default among all, and show the progress.
 
-    A terminal shows a progress bar and runs with findings; otherwise each run prints a line. Raises
-    as :func:`emu.instruments.campaign.drive.drive` does.
+    A terminal shows a progress bar and runs with findings; otherwise each run prints a line, with
+    the words of ``describe``. Raises as :func:`emu.instruments.campaign.drive.drive` does.
     """
     screen = Console(stderr=True)
     counts: Counter[Ended] = Counter()
@@ -236,9 +247,7 @@ def drive_shown(store: Store, executor: RunExecutor, names: Collection[str] | No
                 reminder.begin(text, is_printed=result is not None)
             bar.update(task, completed=done, total=total, description=said or "runs")
             if result is not None and (not screen.is_terminal or result.findings):
-                titles = "; ".join(one.title for one in result.findings) or result.why
-                ended = ", ".join(filter(None, (result.ended.value, unfired([result]))))
-                line = one_line(f"{result.name}: {ended} {titles}".rstrip())
+                line = one_line(f"{result.name}: {describe(result)}".rstrip())
                 screen.print(
                     f"{done}/{total} {line}", highlight=False, markup=False, emoji=False,
                     soft_wrap=True,

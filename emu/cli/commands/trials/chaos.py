@@ -1,0 +1,264 @@
+"""``mlx5emu chaos``: how a test ends when its RDMA network fails, for each failure of a set."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import cloup
+
+from emu.cli.commands.trials.campaign import drive_shown
+from emu.cli.options.chaos import (
+    ChaosChoices,
+    TestCommand,
+    chaos_options,
+    test_of,
+)
+from emu.cli.options.guest import given_values, guest_options, prepare, to_options
+from emu.cli.options.place import in_share, place_options, with_share
+from emu.cli.options.results import results_options, write_results
+from emu.cli.shared.control import console
+from emu.cli.shared.files import ExampleFile
+from emu.cli.shared.tables import Rows
+from emu.guests.options import Use, options
+from emu.host import shipped
+from emu.host.counted import counted
+from emu.host.printable import one_line
+from emu.instruments.campaign.description import Description, GuestPart, RunResult
+from emu.instruments.campaign.guest_run import NAME as GUEST_RUN
+from emu.instruments.campaign.local import Local
+from emu.instruments.campaign.page import page
+from emu.instruments.campaign.report import report as campaign_report
+from emu.instruments.campaign.store import Store, as_json
+from emu.instruments.chaos.report import ChaosReport, cases, report, summary
+from emu.instruments.chaos.runs import ChaosTest, clean_run, failure_runs
+from emu.instruments.chaos.sets import ChaosFailure, LinkLayer, read_sets, selected
+from emu.instruments.chaos.verdicts import WORDS, Judge, why_not_clean
+
+FAILS_WITHOUT_FAULTS = 121
+"""Exit status if the test fails already in the run without faults."""
+DEVICES: dict[LinkLayer, tuple[str, ...]] = {
+    "ib": ("connectx6-vf,lid=1,odp=1", "connectx6-vf,lid=2,odp=1"),
+    "eth": ("connectx6dx", "connectx6dx"),
+}
+"""Functions of the guest by link layer: two ports of one network, for both ends of a connection."""
+DEFAULT_SET = "verbs"
+
+
+@cloup.command(
+    cls=TestCommand,
+    short_help="Run a test once for each failure of a set.",
+)
+@guest_options(Use.CHAOS)
+@place_options
+@results_options
+@chaos_options
+@click.argument("sets", metavar="[SET]... -- TEST...", nargs=-1, type=ExampleFile("failure set"))
+@click.pass_context
+def chaos(
+    ctx: click.Context,
+    /,
+    sets: tuple[Path, ...],
+    cwd: str | None,
+    no_share: bool,
+    junit_file: Path | None,
+    tap_file: Path | None,
+    chosen: ChaosChoices,
+    **choices: Any,
+) -> None:
+    """Run TEST in guests whose adapters fail, and report for each failure how TEST ends.
+
+    SET is a file of failures, or @NAME, an example; the default is @verbs. TEST runs once without
+    faults, then once for each failure, each time in a new guest. The guest has two functions of one
+    network, mlx5_0 and mlx5_1.
+
+    The first rule that holds is the verdict: the kernel warns (kernel), a signal ends TEST (crash),
+    TEST does not end (hang), TEST received wrong data (wrong-data), objects are left in the adapter
+    (leak), TEST ends with an error (error). Otherwise it recovered (recovered). A TEST that ends
+    before the failure struck says nothing about it (not-reached).
+
+    Status 1: a verdict of --fail-on. Status 121: TEST fails without faults.
+
+    Example: mlx5emu chaos -- ./my-test
+    """
+    words = test_of(ctx)
+    paths = sets or (shipped.example("failure set", DEFAULT_SET),)
+    link, choices = _with_devices(choices, chosen.link)
+    failures = selected(read_sets(paths), link, chosen.patterns)
+    trial = _trial(words, cwd, link or "device", choices, no_share=no_share)
+    path = chosen.results or Path(f"{paths[0].stem}.chaos")
+    clean = clean_run(trial, chosen.timeout)
+    store = Store.renew(path, paths[0].stem, [clean])
+    with store.locked():
+        session = _Session(store, failures, chosen, shlex.join(words))
+        session.run_clean(clean)
+        session.run_failures(trial)
+    sys.exit(session.conclude((junit_file, tap_file)))
+
+
+def _with_devices(
+    choices: dict[str, Any], link: LinkLayer | None
+) -> tuple[LinkLayer | None, dict[str, Any]]:
+    """Return the link layer and the guest's choices, with its functions.
+
+    The user's functions have any link layer, None, unless ``link`` names one. Raises UsageError
+    for a guest without functions.
+    """
+    if choices.get("no_device"):
+        raise click.UsageError("a failure needs a function: drop --no-device")
+    if choices.get("devices"):
+        return link, choices
+    link = link or "ib"
+    return link, {**choices, "devices": DEVICES[link]}
+
+
+def _trial(
+    words: Sequence[str], cwd: str | None, link: str, choices: dict[str, Any], *, no_share: bool
+) -> ChaosTest:
+    """Return the test in its guest; QEMU and the image are built first.
+
+    Raises UsageError, BadParameter or UserError for options that no guest takes, and for a test
+    that is no program of the shared directory.
+    """
+    made = to_options(**with_share(choices, no_share=no_share))
+    placed = in_share(words, cwd, made)
+    prepare(made)
+    shares_default = choices.get("share") is None and not no_share
+    return ChaosTest(
+        command=shlex.join(words if cwd is None else placed),
+        guest=_guest_part(choices),
+        link=link,
+        directory=str(Path.cwd()) if shares_default else None,
+    )
+
+
+def _guest_part(choices: dict[str, Any]) -> GuestPart:
+    """Return the choices of a command line as a run's guest options, with absolute paths."""
+    given = {"share_writable": False, **given_values(choices)}
+    here = Path.cwd()
+    return GuestPart.model_validate(
+        {
+            one.word: one.kind.placed(one.kind.recorded(one.name, given), here)
+            for one in options()
+            if one.name in given and given[one.name] != one.default
+        }
+    )
+
+
+class _Session:
+    """The runs of one command: first without faults, then the failures, then the report."""
+
+    def __init__(
+        self, store: Store, failures: Sequence[ChaosFailure], chosen: ChaosChoices, test: str
+    ) -> None:
+        self._store = store
+        self._failures = failures
+        self._chosen = chosen
+        self._test = test
+        self._judge: Judge | None = None
+        self._patience = 0.0
+
+    def run_clean(self, run: Description) -> None:
+        """Run the test without faults. Exits with status 121, and the reason, if the test fails."""
+        drive_shown(self._store, Local(1, GUEST_RUN), [run.name], _clean_words)
+        result = self._store.results()[run.name]
+        if why := why_not_clean(result):
+            click.echo(result.output, err=True, nl=not result.output.endswith("\n"))
+            click.echo(f"mlx5emu: the test fails without faults: {one_line(why)}", err=True)
+            sys.exit(FAILS_WITHOUT_FAULTS)
+        self._judge = Judge(result, self._chosen.wrong_data_status, self._chosen.is_compared)
+        observed = result.observed
+        seconds = 0.0 if observed is None else observed.seconds
+        self._patience = self._chosen.patience.seconds(seconds)
+
+    def run_failures(self, trial: ChaosTest) -> None:
+        """Run the test once for each failure and seed; what is done is reported after Ctrl-C."""
+        runs = failure_runs(trial, self._failures, self._chosen.seeds, self._patience)
+        self._store = self._store.extended(runs)
+        try:
+            drive_shown(
+                self._store, Local(self._chosen.jobs, GUEST_RUN), [one.name for one in runs],
+                self._described,
+            )  # fmt: skip
+        except BaseException:
+            self._write(self._report())
+            raise
+
+    def conclude(self, files: tuple[Path | None, Path | None]) -> int:
+        """Print the report, write its files, and return the exit status."""
+        chaos_report = self._report()
+        path = self._write(chaos_report)
+        write_results(cases(chaos_report), *files)
+        if self._chosen.as_json:
+            click.echo(as_json(summary(chaos_report)), nl=False)
+        else:
+            _print(chaos_report, self._store, path)
+        return 0 if chaos_report.is_good else 1
+
+    def _described(self, result: RunResult) -> str:
+        assert self._judge is not None
+        judged = self._judge.judged(result)
+        return f"{WORDS[judged.verdict]}: {judged.evidence}"
+
+    def _report(self) -> ChaosReport:
+        assert self._judge is not None
+        return report(
+            self._test, self._failures, self._store.runs, self._store.results(), self._judge,
+            patience=self._patience, bad=self._chosen.fail_on,
+        )  # fmt: skip
+
+    def _write(self, chaos_report: ChaosReport) -> Path:
+        """Write report.json, report.xml and report.html; return the path of the page."""
+        store, clean = self._store, chaos_report.clean.name
+        store.write("report.json", as_json(summary(chaos_report)))
+        write_results(cases(chaos_report), store.path / "report.xml", None)
+        words = {
+            one.run.name: (chaos_report.is_bad(one.judged.verdict), one.judged)
+            for row in chaos_report.rows
+            for one in row.runs
+        }
+
+        def label(results: Sequence[RunResult]) -> tuple[str, str]:
+            """Return the class and the words of a cell: the worst of its runs."""
+            known = [words[one.name] for one in results if one.name in words]
+            if not known:
+                return "passed", "without faults" if results[0].name == clean else ""
+            order = list(WORDS)
+            is_bad, worst = min(known, key=lambda one: order.index(one[1].verdict))
+            return ("found" if is_bad else "passed"), WORDS[worst.verdict]
+
+        whole = campaign_report(store.name, store.runs, store.results())
+        html = "".join(page(whole, lambda name: (store.path / name).exists(), label))
+        return store.write("report.html", html)
+
+
+def _clean_words(result: RunResult) -> str:
+    why = why_not_clean(result)
+    if why or result.observed is None:
+        return f"without faults: {why}"
+    return f"without faults, {result.observed.seconds:.1f} s"
+
+
+def _print(chaos_report: ChaosReport, store: Store, path: Path) -> None:
+    """Print a row for each failure, the number of each verdict, and how to repeat the worst."""
+    screen = console()
+    table = Rows("failure", "verdict", "evidence")
+    for row in chaos_report.rows:
+        table.add(row.failure.name, row.words, row.worst.judged.evidence)
+    screen.print(table)
+    screen.print()
+    counts = ", ".join(f"{count} {WORDS[one]}" for one, count in chaos_report.counts().items())
+    missing = f", {chaos_report.missing} runs missing" if chaos_report.missing else ""
+    failures = counted(len(chaos_report.rows), "failure")
+    screen.print(f"{failures}: {counts}{missing}", soft_wrap=True)
+    bad = [row for row in chaos_report.rows if chaos_report.is_bad(row.verdict)]
+    for row in bad[:1]:
+        record = store.record(row.worst.run.name)
+        if record.exists():
+            words = f"mlx5emu replay {shlex.quote(str(record))} -- {chaos_report.test}"
+            screen.print(f"{row.failure.name} again: {words}", soft_wrap=True)
+    screen.print(f"{path}", soft_wrap=True)

@@ -1,0 +1,78 @@
+"""Makes a campaign's runs of a test: one without faults, then one for each failure and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from emu.device.faults.parser import dump
+from emu.device.faults.plan import LOADED
+from emu.instruments.campaign.description import Description, GuestPart
+from emu.instruments.campaign.matrix import NO_PLAN
+from emu.instruments.chaos.moments import lasting
+from emu.instruments.chaos.sets import ChaosFailure
+
+WORKLOAD = "test"
+
+
+@dataclass(frozen=True)
+class ChaosTest:
+    """The test and its guest; ``link`` names the guest's functions."""
+
+    command: str
+    guest: GuestPart
+    link: str
+    directory: str | None = None
+    """Directory that is shared with the guest, unless ``guest`` shares another; None for none."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Time after which a test hangs: ``factor`` times the clean run's, and at least ``floor`` s."""
+
+    factor: float
+    floor: float
+
+    def seconds(self, clean: float) -> float:
+        """Return the limit in seconds, for a clean run of ``clean`` seconds."""
+        return max(self.factor * clean, self.floor)
+
+
+def clean_run(trial: ChaosTest, timeout: float) -> Description:
+    """Return the run without faults."""
+    return _run(trial, NO_PLAN, 0, timeout)
+
+
+def failure_runs(
+    trial: ChaosTest, failures: Sequence[ChaosFailure], seeds: Sequence[int], seconds: float
+) -> list[Description]:
+    """Return a run for each failure and seed.
+
+    Each has a time limit of ``seconds``, and of the time for which its faults last.
+    """
+    return [
+        _run(
+            trial, failure.name, seed, seconds + lasting(failure.plan), dump(failure.planned(seed))
+        )
+        for failure in failures
+        for seed in seeds
+    ]
+
+
+def _run(trial: ChaosTest, name: str, seed: int, timeout: float, plan: str = "") -> Description:
+    kernel = str(trial.guest.value("suite"))
+    return Description(
+        name=f"{kernel}.{trial.link}.{WORKLOAD}.{name}.{seed}",
+        kernel=kernel,
+        device=trial.link,
+        workload=WORKLOAD,
+        plan_name=name,
+        seed=seed,
+        command=trial.command,
+        timeout=timeout,
+        plan=plan,
+        when=LOADED,
+        guest=trial.guest,
+        directory=trial.directory,
+        is_observed=True,
+    )

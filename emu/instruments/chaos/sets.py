@@ -1,0 +1,180 @@
+"""Reads a set of failures: each has a name, a sentence, a fault plan and a moment.
+
+A plan is named (``@link-flaps``, or a file beside the set) or part of the set: ``[[failure.rule]]``
+and ``[[failure.link]]`` have the keys of a plan. All mistakes are reported before a guest starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, model_validator
+
+from emu.device.faults.parser import PlanError, dump, from_table, load
+from emu.device.faults.plan import Plan
+from emu.host import shipped
+from emu.host.toml_file import TomlFile
+from emu.host.user_error import UserError
+from emu.host.userfiles import missing_text
+from emu.instruments.campaign.matrix import Mistake, Name
+from emu.instruments.chaos.moments import chosen, moved
+from emu.near import near
+from emu.server.service.plan_files import read_plan
+
+MAX_FAILURES = 1000
+MAX_NUMBER = 1_000_000
+"""Limit of the moments, in events."""
+_NO_MOMENT = "capabilities"
+"""Action whose effect is over once the driver has loaded."""
+
+LinkLayer = Literal["ib", "eth"]
+Number = Annotated[int, Field(strict=True, ge=1, le=MAX_NUMBER)]
+
+
+def _as_range(said: Any) -> Any:
+    return [said, said] if isinstance(said, int) and not isinstance(said, bool) else said
+
+
+class _SetTable(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FailureTable(_SetTable):
+    """``[[failure]]``: a plan, and the moment at which it begins.
+
+    ``when`` is a number of events, or a range from which the seed chooses one
+    (:func:`emu.instruments.chaos.moments.moved`); without it the plan begins by itself. ``only``
+    limits the failure to one link layer.
+    """
+
+    name: Name
+    about: Annotated[StrictStr, Field(min_length=1, max_length=300)]
+    only: LinkLayer | None = None
+    plan: StrictStr | None = None
+    when: Annotated[tuple[Number, Number] | None, BeforeValidator(_as_range)] = None
+    rule: tuple[dict[str, Any], ...] = ()
+    link: tuple[dict[str, Any], ...] = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> FailureTable:
+        """Return the table. Raises ValueError for no plan, two plans, or an empty range."""
+        if (self.plan is None) == (not self.rule and not self.link):
+            raise ValueError("a failure has a plan, or rules and links of its own")
+        if self.when is not None and self.when[0] > self.when[1]:
+            raise ValueError("when: the first number is above the last")
+        return self
+
+
+class ChaosSetFile(_SetTable):
+    """The content of a set."""
+
+    about: StrictStr = ""
+    failure: Annotated[tuple[FailureTable, ...], Field(min_length=1, max_length=MAX_FAILURES)]
+
+
+class ChaosFailure(NamedTuple):
+    """One failure; ``plan`` has no moment yet."""
+
+    name: str
+    about: str
+    plan: Plan
+    when: tuple[int, int] | None
+    only: LinkLayer | None
+
+    def planned(self, seed: int) -> Plan:
+        """Return the plan with the seed's random decisions, at the seed's moment."""
+        plan = self.plan
+        if self.when is not None:
+            plan = moved(plan, chosen(self.when, self.name, seed))
+        update = {"name": self.name, "seed": seed, "expect": None, "when": None}
+        planned: Plan = plan.model_copy(update=update)
+        return planned
+
+
+def read_sets(paths: Sequence[Path]) -> list[ChaosFailure]:
+    """Return the failures of the sets, in their order.
+
+    Raises UserError with file, line and reason for each mistake of a set, and for a failure that
+    two sets have. Raises OSError.
+    """
+    failures: dict[str, ChaosFailure] = {}
+    for path in paths:
+        for one in _read_set(path):
+            if one.name in failures:
+                raise UserError(f"{path}: {one.name!r} is a failure of another set")
+            failures[one.name] = one
+    return list(failures.values())
+
+
+def selected(
+    failures: Sequence[ChaosFailure], link: LinkLayer | None, patterns: Sequence[str]
+) -> list[ChaosFailure]:
+    """Return the failures of a link layer (all for None) that any of ``patterns`` matches.
+
+    Without patterns all match. Raises UserError, with near names, for a pattern without a match.
+    """
+    possible = [one for one in failures if link is None or one.only in (None, link)]
+    names = [one.name for one in possible]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise UserError(f"--only {pattern} matches no failure{near(pattern, names)}")
+    return [
+        one
+        for one in possible
+        if not patterns or any(fnmatchcase(one.name, pattern) for pattern in patterns)
+    ]
+
+
+def _read_set(path: Path) -> list[ChaosFailure]:
+    """Return the failures of one set. Raises UserError for all its mistakes, and OSError."""
+    file = TomlFile(path, ChaosSetFile, {"failure": FailureTable})
+    mistakes: list[Mistake] = list(file.mistakes)
+    failures: dict[str, ChaosFailure] = {}
+    for number, table in enumerate(file.content.failure):
+        place = ("failure", number)
+        if table.name in failures:
+            mistakes.append(((*place, "name"), f"{table.name!r} is the name of another failure"))
+            continue
+        try:
+            plan = _plan(table, path.resolve().parent)
+        except UserError as error:
+            mistakes.append(((*place, "plan"), error))
+            continue
+        mistakes += (((*place, "when"), why) for why in _no_moment(table, plan))
+        failures[table.name] = ChaosFailure(table.name, table.about, plan, table.when, table.only)
+    if mistakes:
+        raise file.errors_at(mistakes)
+    return list(failures.values())
+
+
+def _plan(table: FailureTable, base: Path) -> Plan:
+    """Return the plan of a failure. Raises UserError for an unknown or invalid one, and OSError."""
+    if table.plan is None:
+        of_table = {"rule": list(table.rule), "link": list(table.link)}
+        try:
+            return from_table(of_table, table.name)
+        except PlanError as error:
+            raise UserError(str(error)) from None
+    named = shipped.named_example("plan", table.plan)
+    path = base / table.plan if named is None else named
+    if not path.is_file():
+        raise UserError(missing_text("plan", path))
+    return read_plan(path)
+
+
+def _no_moment(table: FailureTable, plan: Plan) -> Iterator[str]:
+    """Yield the reason why the plan of a failure with ``when`` cannot begin at a moment."""
+    if table.when is None:
+        return
+    if not plan.rule:
+        yield "when: the plan has only links, which begin with the test"
+    elif any(rule.action == _NO_MOMENT for rule in plan.rule):
+        yield "when: capabilities are read while the driver loads, before the test begins"
+    else:
+        try:
+            load(dump(moved(plan, table.when[0])))
+        except PlanError as error:
+            yield f"when: {error}"

@@ -1,0 +1,155 @@
+"""``mlx5emu chaos``: a test for each failure of a set; mistakes are one line, before any guest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from helpers.instruments import fake_chaos
+
+from emu.cli.commands.trials import chaos
+from emu.cli.main import main
+from emu.instruments.campaign.store import Store
+
+SET = """
+[[failure]]
+name = "flap"
+about = "The link flaps for 5 s."
+when = [2, 9]
+rule = [{ point = "load", action = "link", ms = 5000 }]
+
+[[failure]]
+name = "lost"
+about = "A completion is lost."
+plan = "@completion-lost"
+"""
+
+
+def invoke(*words, test=("errs",)):
+    return CliRunner().invoke(main, ["chaos", *map(str, words), *(("--", *test) if test else ())])
+
+
+@pytest.fixture(autouse=True)
+def _no_guests(tmp_path, monkeypatch, pytestconfig):
+    monkeypatch.setenv("PYTHONPATH", f"{pytestconfig.rootpath}:{pytestconfig.rootpath / 'tests'}")
+    monkeypatch.setattr(chaos, "GUEST_RUN", fake_chaos.NAME)
+    monkeypatch.setattr(chaos, "prepare", lambda *_: None)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    Path("few.toml").write_text(SET)
+
+
+def test_a_row_for_each_failure():
+    done = invoke("few.toml", "--jobs", 1)
+    assert done.exit_code == 0
+    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    assert ["flap", "clean error  status 1: the output"] in lines
+    assert ["lost", "clean error  status 1: the output"] in lines
+    assert "2 failures: 2 clean error" in done.stdout
+    assert Path("few.chaos/report.html").exists()
+    assert "clean error" in Path("few.chaos/report.html").read_text()
+
+
+def test_the_time_limit_follows_from_the_clean_run_and_the_fault():
+    invoke("few.toml", "--jobs", 1, "--patience", 4, "--min-patience", 3)
+    clean, flap, lost = Store.open(Path("few.chaos")).runs.values()
+    assert (clean.timeout, flap.timeout, lost.timeout) == (300, 6 + 5, 6)
+    assert (clean.plan, flap.when) == ("", "loaded")
+    assert clean.guest.value("devices") == chaos.DEVICES["ib"]
+
+
+def test_a_bad_verdict_fails_the_command_and_tells_how_to_repeat_it():
+    done = invoke("few.toml", "--jobs", 1, "--junit", "out.xml", test=("hangs",))
+    assert done.exit_code == 1
+    assert "no end after 25 s; 1 thread: 1 running" in done.stdout
+    record = "few.chaos/records/trixie.ib.test.flap.0.jsonl"
+    assert f"flap again: mlx5emu replay {record} -- hangs" in done.stdout
+    text = Path("out.xml").read_text()
+    assert 'failures="2"' in text
+    assert 'message="hang: no end after 20 s; 1 thread: 1 running"' in text
+    assert (
+        "thread 7 hangs: state R" in Path("few.chaos/outputs/trixie.ib.test.flap.0.txt").read_text()
+    )
+    assert (
+        invoke("few.toml", "--jobs", 1, "--fail-on", "crash,leak", test=("hangs",)).exit_code == 0
+    )
+    assert invoke("few.toml", "--jobs", 1, "--fail-on", "never", test=("hangs",)).exit_code == 0
+    assert invoke("few.toml", "--jobs", 1, "--fail-on", "error").exit_code == 1
+
+
+def test_a_failure_that_was_not_reached_is_no_recovery():
+    done = invoke("few.toml", "--jobs", 1, "--json", test=("misses",))
+    report = json.loads(done.stdout)
+    assert report["verdicts"] == {"not-reached": 2}
+    assert report["failures"][0]["runs"][0]["evidence"] == "the test ended before the fault struck"
+    done = invoke("few.toml", "--jobs", 1, "--junit", "out.xml", test=("misses",))
+    assert "2 failures: 2 not reached" in done.stdout
+    assert 'skipped="2"' in Path("out.xml").read_text()
+    assert invoke("few.toml", "--fail-on", "not-reached", test=("misses",)).exit_code == 1
+
+
+def test_seeds_are_repetitions():
+    done = invoke("few.toml", "--jobs", 1, "--repeat", 3, "--seed", 5, "--only", "flap", "--json")
+    report = json.loads(done.stdout)
+    assert [one["seed"] for one in report["failures"][0]["runs"]] == [5, 6, 7]
+    plans = {run.plan for run in Store.open(Path("few.chaos")).runs.values()}
+    assert len(plans) == 1 + 3
+    invoke("few.toml", "--jobs", 1, "--repeat", 3, "--seed", 5, "--only", "flap")
+    assert plans == {run.plan for run in Store.open(Path("few.chaos")).runs.values()}
+
+
+def test_a_test_that_fails_without_faults_ends_it():
+    done = invoke("few.toml", "--jobs", 1, test=("fails",))
+    assert done.exit_code == chaos.FAILS_WITHOUT_FAULTS
+    assert "the test fails without faults: status 1: the output" in done.stderr
+    assert len(Store.open(Path("few.chaos")).runs) == 1
+
+
+def test_earlier_results_are_removed_and_no_other_files():
+    invoke("few.toml", "--jobs", 1)
+    assert "2 failures: 2 recovered" in invoke("few.toml", "--jobs", 1, test=("true",)).stdout
+    Path("mine").mkdir()
+    Path("mine/file").touch()
+    done = invoke("few.toml", "--results", "mine")
+    assert done.exit_code == 1
+    assert "mine is no campaign directory" in done.stderr
+    assert Path("mine/file").exists()
+
+
+def test_functions_of_a_link_layer_or_of_the_user():
+    invoke("few.toml", "--jobs", 1, "--link", "eth")
+    (run, *_) = Store.open(Path("few.chaos")).runs.values()
+    assert (run.device, run.guest.value("devices")) == ("eth", chaos.DEVICES["eth"])
+    invoke("few.toml", "--jobs", 1, "--device", "connectx7", "--memory", 1024, "--cpus", 1)
+    (run, *_) = Store.open(Path("few.chaos")).runs.values()
+    chosen = [run.guest.value(name) for name in ("devices", "memory_mib", "cpus", "share")]
+    assert (run.device, chosen) == ("device", [("connectx7",), 1024, 1, None])
+    assert run.directory == str(Path.cwd())
+    invoke("few.toml", "--jobs", 1, "--share", ".:rw")
+    (run, *_) = Store.open(Path("few.chaos")).runs.values()
+    assert (run.guest.value("share"), run.directory) == (f"{Path.cwd()}:rw", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "test", "says"),
+    [
+        (("few.toml",), (), "give the test behind --: mlx5emu chaos -- ./my-test"),
+        (("@verb",), ("true",), "no failure set @verb; near it: verbs"),
+        (("fwe.toml",), ("true",), "near it: few.toml"),
+        (("few.toml", "--only", "flop"), ("true",), "matches no failure; near it: flap"),
+        (("few.toml", "--fail-on", "hangs"), ("true",), "near it: hang"),
+        (("few.toml", "--link", "ibb"), ("true",), "near it: ib"),
+        (("few.toml", "--no-device"), ("true",), "a failure needs a function: drop --no-device"),
+        (("few.toml", "--device", "connectx66"), ("true",), "near it: connectx6"),
+        (("few.toml",), ("./nope",), "no such file in"),
+        (("few.toml", "--pcap", "x"), ("true",), "every guest would write the same file"),
+        (("few.toml", "--repeat", "0"), ("true",), "0 is not in the range"),
+    ],
+)
+def test_mistakes_are_told_before_any_guest(words, test, says):
+    done = invoke(*words, test=test)
+    assert done.exit_code in (1, 2, 127)
+    assert says in " ".join(done.output.split())
+    assert not Path("few.chaos").exists()
