@@ -22,6 +22,8 @@ MAX_RECORD = 4 << 20
 """Limit of a record, in characters; the rest is cut at a line's end."""
 MAX_THREADS = 16_000
 """Limit of the text about a command's threads, in characters."""
+MAX_ERRORS = 1000
+"""Limit of a command's standard error in :class:`Observed`, in bytes."""
 MAX_WAITING = 64
 """Limit of the queues of :class:`Observed`."""
 
@@ -137,6 +139,8 @@ class Observed(_Value):
     """Whether the command was still running at its time limit."""
     digest: StrictStr = ""
     """SHA-256 of its whole standard output, in hexadecimal digits."""
+    errors: Annotated[StrictStr, Field(max_length=8 * MAX_ERRORS)] = ""
+    """The end of its standard error."""
     left: dict[StrictStr, int] = {}
     """More objects of the device after the command than before it, by kind."""
     is_emulated: StrictBool = True

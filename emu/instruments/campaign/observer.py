@@ -11,7 +11,12 @@ from typing import Any
 from emu.guests import Guest, GuestError
 from emu.guests.channel import frames
 from emu.host.printable import one_line, printable
-from emu.instruments.campaign.description import MAX_THREADS, MAX_WAITING, Observed
+from emu.instruments.campaign.description import (
+    MAX_ERRORS,
+    MAX_THREADS,
+    MAX_WAITING,
+    Observed,
+)
 from emu.instruments.outcome import settled
 from emu.server.control import Client
 from emu.server.control.client import ControlError
@@ -63,6 +68,7 @@ class Observer:
         self._before = self._census()
         self._began = time.monotonic()
         self._seconds: float | None = None
+        self._errors = b""
         self._left: dict[str, int] = {}
         self._packets = 0
         self._has_timed_out = False
@@ -75,9 +81,11 @@ class Observer:
         return _MARK
 
     def take(self, kind: int, data: bytes) -> None:
-        """Add output to the digest if it is standard output."""
+        """Add standard output to the digest; keep the end of standard error."""
         if kind == frames.STDOUT:
             self._digest.update(data)
+        else:
+            self._errors = (self._errors + data)[-MAX_ERRORS:]
 
     def note_timeout(self) -> None:
         """Record threads and queues of a command that still runs; a lost guest records none."""
@@ -118,6 +126,7 @@ class Observer:
             seconds=round(seconds, 3),
             has_timed_out=self._has_timed_out,
             digest=self._digest.hexdigest(),
+            errors=printable(self._errors.decode(errors="replace")),
             left=self._left,
             is_emulated=self._guest.is_emulated,
             link_packets=self._packets,

@@ -121,7 +121,7 @@ class Judge:
             kinds = ", ".join(f"{count} {kind}" for kind, count in left.items())
             yield ChaosVerdict.LEAK, f"{_running(result.observed)}left in the adapter: {kinds}"
         if result.status:
-            yield ChaosVerdict.ERROR, f"status {result.status}{_last_line(result.output)}"
+            yield ChaosVerdict.ERROR, f"status {result.status}{_last_line(result)}"
         yield ChaosVerdict.RECOVERED, f"{self._slower(result):+.1f} s"
 
     def _waits(self, result: RunResult) -> str:
@@ -167,7 +167,7 @@ def why_not_clean(result: RunResult) -> str:
         return result.why
     if result.ended is Ended.ERROR or result.status is None:
         return result.why or "the guest was lost"
-    return f"status {result.status}{_last_line(result.output)}" if result.status else ""
+    return f"status {result.status}{_last_line(result)}" if result.status else ""
 
 
 def kernel_findings(result: RunResult) -> list[RunFinding]:
@@ -227,7 +227,8 @@ def _running(observed: Observed) -> str:
     return f"still running: {', '.join(dict.fromkeys(names))}; " if names else ""
 
 
-def _last_line(output: str) -> str:
-    """Return the last line of an output, as the end of a sentence; empty without output."""
-    lines = output.strip().splitlines()
+def _last_line(result: RunResult) -> str:
+    """Return the last line of standard error, else of the output, as the end of a sentence."""
+    errors = result.observed.errors.strip() if result.observed is not None else ""
+    lines = (errors or result.output.strip()).splitlines()
     return f": {one_line(lines[-1].strip(), 100)}" if lines else ""

@@ -185,7 +185,8 @@ class _Session:
                 self._described,
             )  # fmt: skip
         except BaseException:
-            self._write(self._report())
+            path = self._write(self._report())
+            click.echo(f"\nmlx5emu: not all runs are done; results so far: {path}", err=True)
             raise
 
     def conclude(self, files: tuple[Path | None, Path | None]) -> int:

@@ -33,6 +33,7 @@ class FakeGuest:
     def __init__(self):
         self.asked = []
         self.end = b"the end\x1b[2J"
+        self.errors = b""
         self.statuses = [0]
         self.fails = None
         self.log = ""
@@ -60,6 +61,7 @@ class FakeGuest:
         self.asked.append((words[-1], environ))
         self.cwd = cwd
         sink(frames.STDOUT, b"x" * 100_000 + self.end)
+        sink(frames.STDERR, self.errors)
         return None
 
     def wait(self, job, timeout, at_timeout=None):
@@ -235,8 +237,11 @@ def control(monkeypatch):
 
 @pytest.mark.usefixtures("control")
 def test_an_observed_run_tells_its_output_and_what_it_leaves(guest):
+    guest.errors = b"e" * 9000 + b"\x1b\n"
     result = carry_out(one(is_observed=True, plan="seed = 3\n", when="loaded"))
     told = result.observed
+    assert told.errors.endswith("ee\\x1b\n")
+    assert len(told.errors) < 1010
     assert told.digest == hashlib.sha256(b"x" * 100_000 + guest.end).hexdigest()
     assert told.left == {"qp": 1}
     assert told.link_packets == 7

@@ -45,6 +45,7 @@ TIMEOUT = (Kind.TIMEOUT, "command timed out")
         (result(128 + 40), Verdict.CRASH, "ended by signal 40"),
         (result(255), Verdict.ERROR, "status 255: end"),
         (result(128), Verdict.ERROR, "status 128"),
+        (result(1, errors="no\nconnection\n"), Verdict.ERROR, "status 1: connection"),
         (result(**HANG), Verdict.HANG, "no end after 20 s; 3 threads: 1 in do_wait, 2 running"),
         (result(**HANG, findings=[TIMEOUT]), Verdict.HANG, "no end after 20 s"),
         (result(65), Verdict.WRONG_DATA, "status 65"),
