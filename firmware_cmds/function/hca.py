@@ -149,7 +149,7 @@ def teardown_hca(hca: Hca, cmd: layout.teardown_hca_in, out: layout.teardown_hca
 @command(Op.QUERY_ISSI, layout.query_issi_in, layout.query_issi_out, needs=HcaState.ENABLED)
 def query_issi(hca: Hca, cmd: layout.query_issi_in, out: layout.query_issi_out) -> None:
     """Return the interface step sequence ids: those supported and the current one."""
-    out.current_issi = hca.issi
+    out.current_issi = hca.driver.issi
     out.supported_issi_dw0 = SUPPORTED_ISSI
 
 
@@ -163,7 +163,7 @@ def set_issi(hca: Hca, cmd: layout.set_issi_in, out: layout.set_issi_out) -> Non
     """
     if not SUPPORTED_ISSI >> min(cmd.current_issi, 31) & 1:
         raise CmdError(Status.BAD_PARAM_ERR, "ISSI not supported", f"{cmd.current_issi}")
-    hca.issi = cmd.current_issi
+    hca.driver.issi = cmd.current_issi
 
 
 def _group(cmd: caps.query_hca_cap_in | caps.set_hca_cap_in) -> type[Prm] | None:
@@ -192,7 +192,7 @@ def query_hca_cap(hca: Hca, cmd: caps.query_hca_cap_in, out: caps.query_hca_cap_
     """
     group = cmd.op_mod >> 1
     if not hca.caps.has(group):
-        hca.unhandled.cap_groups[group] += 1
+        hca.counts.unhandled.cap_groups[group] += 1
     out.capability = hca.caps.page(group, CapMode(cmd.op_mod & 1))
 
 
@@ -248,4 +248,4 @@ def set_driver_version(
     as escapes.
     """
     name = bytes(cmd.driver_version).partition(b"\0")[0]
-    hca.driver = name.decode("ascii", errors="backslashreplace")
+    hca.driver.version = name.decode("ascii", errors="backslashreplace")

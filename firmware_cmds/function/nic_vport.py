@@ -268,6 +268,7 @@ def modify_vport_state(
     if cmd.admin_state not in tuple(VportAdminState):
         raise CmdError(Status.BAD_PARAM_ERR, "unknown vPort state", f"{cmd.admin_state}")
     if is_esw:
-        lifecycle.set_switch_state(hca, VportAdminState(cmd.admin_state))
+        lifecycle.set_switch_state(hca.nic_vport, hca.adapter, VportAdminState(cmd.admin_state))
     else:
-        lifecycle.set_vport_admin(hca, up=cmd.admin_state != VportAdminState.DOWN)
+        is_up = cmd.admin_state != VportAdminState.DOWN
+        lifecycle.set_vport_admin(hca.nic_vport, hca.adapter, up=is_up)

@@ -58,7 +58,7 @@ def manage_pages(
     that is disabled BAD_RES_STATE_ERR.
     """
     giver = hca.managed_by if cmd.function_id else hca
-    held = giver.pages_of(cmd.function_id)
+    held = giver.fwpages.of(cmd.function_id)
     if cmd.op_mod == PageOp.GIVE:
         yield from _take_pages(giver, hca, held, cmd)
     elif cmd.op_mod == PageOp.TAKE:
@@ -97,7 +97,9 @@ def _take_pages(
         yield
     if len(different) != count:
         raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
-    if any(given.holds_any(different) for given in (giver.fwpages, *giver.vf_pages.values())):
+    if any(
+        given.holds_any(different) for given in (giver.fwpages, *giver.fwpages.virtual.values())
+    ):
         raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
     _check_enabled(hca)
     held.accept(different)

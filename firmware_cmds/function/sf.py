@@ -110,7 +110,7 @@ def modify_vhca_state(
         one.sw_function_id = context.sw_function_id
     if chosen.arm_change_event:
         if context.arm_change_event:
-            vhca_state.arm(one, hca)
+            vhca_state.arm(one, hca.events, hca.caps)
         else:
             one.armed = False
 

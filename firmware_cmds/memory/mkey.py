@@ -75,7 +75,7 @@ def create_mkey(
     memic = _memic(hca.memic, ctx) if mode == _MEMIC else None
     icm = _icm(hca.icm, ctx) if mode == _SW_ICM else None
     mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem, pages=pages, memic=memic, icm=icm)
-    bind_to_owner(hca, mkey)
+    bind_to_owner(hca.qps, mkey)
     out.mkey_index = hca.mkeys.add(mkey)
 
 

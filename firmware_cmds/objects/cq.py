@@ -197,7 +197,7 @@ def _modify(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> None:
     cq.ctx = changed
     cq.ignores_overrun = bool(changed.oi)
     if select & (ModifyCq.PERIOD | ModifyCq.COUNT | ModifyCq.PERIOD_MODE):
-        cq_engine.moderate(hca, cq, moderation)
+        cq_engine.moderate(hca.events, cq, moderation)
 
 
 def _check_period_mode(caps: Caps, mode: int) -> None:

@@ -76,7 +76,7 @@ def drain_dct(hca: Hca, cmd: layout.drain_dct_in, out: layout.drain_dct_out) -> 
     """
     dct = hca.dcts.subject(cmd.dctn)
     dct.is_drained = True
-    eq_engine.raise_event(hca, EventType.DCT_DRAINED, _EVENT.pack(dct.handle))
+    eq_engine.raise_event(hca.events, EventType.DCT_DRAINED, _EVENT.pack(dct.handle))
 
 
 @command(Op.DESTROY_DCT, layout.destroy_dct_in, layout.destroy_dct_out)

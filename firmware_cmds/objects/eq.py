@@ -48,7 +48,7 @@ def create_eq(hca: Hca, cmd: layout.create_eq_in, out: layout.create_eq_out) -> 
     buffer = finish(queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size))
     eq = Eq(ctx, _event_mask(cmd.event_bitmask), buffer)
     out.eq_number = hca.eqs.add(eq)
-    hca.subscribe(eq)
+    hca.events.subscribe(eq)
     board.report_board_state(hca, eq)
 
 
@@ -106,9 +106,9 @@ def config_int_moderation(
     if vector >= MSIX_VECTORS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such interrupt vector", f"int_vector {vector}")
     if cmd.op_mod == _WRITE:
-        interrupts.moderate(hca, vector, cmd.min_delay * _NS_PER_US)
+        interrupts.moderate(hca.events, vector, cmd.min_delay * _NS_PER_US)
     elif cmd.op_mod != _READ:
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
-    moderation = hca.vector_moderation.get(vector)
+    moderation = hca.events.vector_moderation.get(vector)
     out.int_vector = vector
     out.min_delay = moderation.delay_ns // _NS_PER_US if moderation is not None else 0

@@ -147,4 +147,4 @@ def pair_sender(hca: Hca, sq: HairpinSq, peer: Peer | None) -> None:
     """
     sq.peer = peer
     sq.ctx.hairpin_peer_vhca, sq.ctx.hairpin_peer_rq = peer or (0, 0)
-    hca.schedule(sq)
+    hca.scheduler.schedule(sq)

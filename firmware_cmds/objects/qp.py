@@ -252,11 +252,13 @@ def _rings(hca: Hca, cmd: layout.create_qp_in, ctx: layout.qpc, pd: Pd | None) -
     rq = None
     if ctx.no_sq and ctx.offload_type:
         sq = NoSendRing(
-            hca.memory, hca.ring_pages, buffer, 0, 0, 0
+            hca.memory, hca.view_cache.ring_pages, buffer, 0, 0, 0
         )  # for what the adapter sends by itself
     if sq_bytes:
         kind = DoorbellRing if ctx.send_dbr_mode else SendRing
-        sq = kind(hca.memory, hca.ring_pages, buffer, rq_bytes, ctx.log_sq_size, dbr_addr)
+        sq = kind(
+            hca.memory, hca.view_cache.ring_pages, buffer, rq_bytes, ctx.log_sq_size, dbr_addr
+        )
     if rq_bytes and pd is not None:
         geometry = RqGeometry(ctx.log_rq_size, log_stride, ctx.log_page_size, 0, dbr_addr)
         rq = RecvRing(hca.memory, buffer, pd, geometry)
@@ -346,7 +348,7 @@ def _transition(
             qp.count_into(counter_set(hca.counters, qp.ctx.counter_set_id))
         if paces is not None:
             hca.qps.change(qp, partial(qp.keep_to, *paces))
-            hca.schedule(qp)
+            hca.scheduler.schedule(qp)
         qp.state = row.target
         qp_life.apply_transition(hca, qp, source)
 
@@ -364,7 +366,7 @@ def _checked(hca: Hca, op: Op, qp: Qp, cmd: Modify) -> qp_state.Selection:
     """
     high_mask = cmd.opt_param_mask_95_32 if isinstance(cmd, layout.SameStateIn) else 0
     what = qp_state.selection(op, cmd.opt_param_mask, high_mask)
-    attributes.check(hca, op, qp, cmd.qpc, what)
+    attributes.check(hca.link, hca.caps, op, qp, cmd.qpc, what)
     if "counter_set_id" in what.fields and cmd.qpc.counter_set_id:
         hca.counters.need(cmd.qpc.counter_set_id)
     if isinstance(cmd, layout.rts2rts_qp_in) and high_mask & qp_state.DCI_STREAM_CHANNEL_ID:

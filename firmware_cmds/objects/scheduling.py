@@ -58,9 +58,9 @@ def set_pp_rate_limit(
     if rate and not low <= rate <= high:
         raise CmdError(Status.BAD_PARAM_ERR, "rate out of range", f"{rate} kb/s")
     if rate:
-        hca.rate_limits[index] = RateLimit(rate, cmd.ctx.burst_upper_bound)
+        hca.rates.limits[index] = RateLimit(rate, cmd.ctx.burst_upper_bound)
     else:
-        hca.rate_limits.pop(index, None)
+        hca.rates.limits.pop(index, None)
     pacing.apply_to_all(hca)
 
 

@@ -83,7 +83,12 @@ def create_sq(hca: Hca, cmd: layout.create_sq_in, out: layout.create_sq_out) -> 
     with holding(cq, pd, tis, ts_cq, group):
         queue = yield from work_queue(hca, wq, is_sq=True)
     ring = SendRing(
-        hca.memory, hca.ring_pages, queue.buffer, 0, wq.log_wq_sz, queue.geometry.dbr_addr
+        hca.memory,
+        hca.view_cache.ring_pages,
+        queue.buffer,
+        0,
+        wq.log_wq_sz,
+        queue.geometry.dbr_addr,
     )
     sq = Sq(ctx, cq, pd, ring, queue.buffer, tis, queue.umems, ts_cq)
     sq.has_real_time = has_real_time
@@ -154,7 +159,7 @@ def modify_sq(hca: Hca, cmd: layout.modify_sq_in, out: layout.modify_sq_out) -> 
         sq.join(group)
     if mask:
         pacing.apply(hca, sq)
-    queues.enter_sq(hca, sq, state)
+    queues.enter_sq(hca.scheduler, sq, state)
     if isinstance(sq, HairpinSq):
         hairpin.pair_sender(hca, sq, peer)
 
@@ -166,7 +171,7 @@ _RATE_LIMIT, _QUEUE_GROUP = 1 << 0, 1 << 2
 def _check_rate(hca: Hca, ctx: layout.sqc) -> None:
     """Refuse with BAD_PARAM_ERR an index whose entry of the pacing table is empty; 0 is valid."""
     index = ctx.packet_pacing_rate_limit_index
-    if index and index not in hca.rate_limits:
+    if index and index not in hca.rates.limits:
         raise CmdError(Status.BAD_PARAM_ERR, "entry of the pacing table is empty", f"{index}")
 
 

@@ -145,7 +145,7 @@ def _pmaos(hca: Hca, reg: module_regs.pmaos_reg) -> None:
     if reg.module:
         raise CmdError(Status.BAD_PARAM_ERR, "no such module", f"{reg.module}")
     reg.admin_status = PortStatus.UP
-    reg.oper_status = module_status(hca)
+    reg.oper_status = module_status(hca.port)
 
 
 def _mlcr(hca: Hca, reg: port_regs.mlcr_reg) -> None:

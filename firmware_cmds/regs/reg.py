@@ -122,7 +122,7 @@ def access_register(
     """
     register = _find(hca.model.port_type, cmd.register_id)
     if register is None or (register.gate and not getattr(hca.caps.general, register.gate)):
-        hca.unhandled.registers[cmd.register_id] += 1
+        hca.counts.unhandled.registers[cmd.register_id] += 1
         raise CmdError(Status.BAD_PARAM_ERR, "register not supported", f"{cmd.register_id:#x}")
     write = register.write
     if register.is_shared and not hca.vhca.is_manager:

@@ -268,7 +268,7 @@ def destroy_flow_table(
         if hca.eswitch is not None and domain is hca.eswitch.fdb:
             hca.switch.tables_changed()
     if table.table_type is FlowTableType.FDB:
-        sharing.detach_slaves(hca, table)
+        sharing.detach_slaves(hca.vhca, table)
     steering.forget_underlays(domain, table)
 
 
@@ -337,7 +337,7 @@ def _set_foreign_root(hca: Hca, cmd: layout.set_flow_table_root_in) -> None:
         )
     adapter = hca.adapter.board.managed_by(number)
     owner = adapter.manager.node if adapter is not None else None
-    if owner is None or owner.eswitch is None or owner.has_failed:
+    if owner is None or owner.eswitch is None or owner.health.has_failed:
         raise CmdError(Status.BAD_PARAM_ERR, "no such switch on the board", f"{number:#x}")
     table = owner.flow_tables.get(cmd.table_id)
     if table is None or table.uid != DRIVER_UID or table.table_type != FlowTableType.FDB:

@@ -119,8 +119,8 @@ def messages(count: int) -> list[Row]:
 
     def first() -> float:
         """Write to pages that have not been translated before."""
-        pair.source.node.hca.forget_views()
-        pair.target.node.hca.forget_views()
+        pair.source.node.hca.view_cache.forget()
+        pair.target.node.hca.view_cache.forget()
         return write_all(next(offsets))
 
     offsets: Iterator[int] = itertools.cycle(range(0, MIB, 4 * KIB))

@@ -69,7 +69,7 @@ SHOWN = (
     had_cable = hca.port.has_cable
 """,
     """\
-    faults, is_change = hca.faults, up != hca.vport.is_up
+    faults, is_change = hca.probes.faults, up != hca.vport.is_up
     if is_change and faults is not None and not faults.show(LINK_POINT, up):
         return
 """,

@@ -492,12 +492,12 @@ class TestMoves:
 @pytest.mark.parametrize(
     ("source", "left"),
     [
-        ("if hca.tracer:\n    f()\ng()", "pass\ng()"),
-        ("if hca.tracer and x:\n    f()\nelse:\n    g()", "g()"),
-        ("if hca.tracer is None:\n    f()\nelse:\n    g()", "f()"),
-        ("if hca.tracer is not None:\n    f()\nelse:\n    g()", "g()"),
-        ("a = f() if hca.tracer else None", "a = None"),
-        ("if hca.faults is None:\n    f()", "if hca.faults is None:\n    f()"),
+        ("if hca.probes.tracer:\n    f()\ng()", "pass\ng()"),
+        ("if hca.probes.tracer and x:\n    f()\nelse:\n    g()", "g()"),
+        ("if hca.probes.tracer is None:\n    f()\nelse:\n    g()", "f()"),
+        ("if hca.probes.tracer is not None:\n    f()\nelse:\n    g()", "g()"),
+        ("a = f() if hca.probes.tracer else None", "a = None"),
+        ("if hca.probes.faults is None:\n    f()", "if hca.probes.faults is None:\n    f()"),
     ],
 )
 def test_points_are_taken_out_as_if_they_had_never_been_built(source, left):

@@ -23,7 +23,7 @@ ORDER = (
     "emu.model_words",
     *below("emu.device", "errors rounds ports pci objects"),
     *below("emu.device.objects", "memory queues eth"),
-    *below("emu.device", "models port adapter state"),
+    *below("emu.device", "models port adapter state.parts state"),
     *below("emu.device.engine", "events mr tm wqe qp ud rc rc.packets eth"),
     *below("emu.device", "engine cmdif function trace faults"),
     *below("emu.driver", "world command verbs keys ethernet"),

@@ -20,7 +20,7 @@ from layouts.enums import Op, Status, op_name
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-    from emu.device.state.unhandled import Unhandled
+    from emu.device.state.parts.unhandled import Unhandled
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def dispatch(
     than the layout gets the start of the structure.
     """
     if command is None:
-        raise _unknown(hca.unhandled, request.opcode)
+        raise _unknown(hca.counts.unhandled, request.opcode)
     if hca.state < command.needs or uid != DRIVER_UID:
         _check_standing(hca, uid, command)
     size = len(request.out)
@@ -84,12 +84,12 @@ def _in_portions(hca: Hca, uid: int, command: Command, work: Portions[None]) -> 
     steps. Before each further step, state and sender are checked again. The handler's generator is
     closed at any end.
     """
-    teardowns = hca.teardowns
+    teardowns = hca.counts.teardowns
     try:
         for _ in work:
             hca.caller.uid = DRIVER_UID
             yield
-            if hca.teardowns != teardowns:
+            if hca.counts.teardowns != teardowns:
                 raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA was torn down meanwhile")
             _check_standing(hca, uid, command)
             hca.caller.uid = uid

@@ -152,7 +152,7 @@ class CommandInterface:
             log.log(level, "command doorbell %#x ignored: no command queue address is set", vector)
             return
         if not self._waiting:
-            self._follows_polls = bool(self._hca.ready)
+            self._follows_polls = bool(self._hca.scheduler.ready)
         self._waiting |= vector & ~self._working
         self.busy = bool(self._waiting or self.line)
 
@@ -213,7 +213,7 @@ class CommandInterface:
         still owns, and a DmaError, are logged; the slot then stays as it is.
         """
         hca = self._hca
-        by_event = hca.event_eq(_CMD)
+        by_event = hca.events.subscribers.get(_CMD)
         address = self._address + (slot << LOG_STRIDE)
         try:
             entry = bytearray(hca.memory.read(address, _ENTRY_BYTES))
@@ -234,7 +234,7 @@ class CommandInterface:
             is_done = False
         self._working &= ~(1 << slot)
         # The command that creates the CMD EQ, and the one that destroys it, are polled.
-        if is_done and by_event is not None and by_event is hca.event_eq(_CMD):
+        if is_done and by_event is not None and by_event is hca.events.subscribers.get(_CMD):
             self._finished |= 1 << slot
 
     def _answer(self, slot: int, address: int, entry: bytearray) -> Portions[bool]:
@@ -252,8 +252,8 @@ class CommandInterface:
                 self._tracer.undelivered(slot, cmd_layout.view(entry), error)
             write_back(self._hca, address, entry, error.status)
             return True
-        if self._hca.faults is not None:
-            return (yield from self._show_to_faults(self._hca.faults, request))
+        if self._hca.probes.faults is not None:
+            return (yield from self._show_to_faults(self._hca.probes.faults, request))
         yield from self.execute(request)
         yield from complete(self._hca, request)
         return True
@@ -272,7 +272,7 @@ class CommandInterface:
 
     def finish(self, slot: int) -> None:
         """Name a slot in the next CMD event; do nothing if the driver has no CMD EQ now."""
-        if self._hca.event_eq(_CMD) is not None:
+        if self._hca.events.subscribers.get(_CMD) is not None:
             self._finished |= 1 << slot
 
     def execute(self, request: CommandRequest, refusal: CmdError | None = None) -> Portions[None]:
@@ -280,7 +280,7 @@ class CommandInterface:
 
         A refusal (CmdError, or ``refusal`` instead of a run) zeroes the output, sets its status and
         syndrome, and counts in ``refused``. Any other exception is logged, counts in
-        ``hca.internal_errors`` and becomes INT_ERR. The tracer sees start and end.
+        ``hca.health.internal_errors`` and becomes INT_ERR. The tracer sees start and end.
         """
         hca = self._hca
         self.executed += 1
@@ -302,7 +302,7 @@ class CommandInterface:
                 log.warning("%s refused: %s: %s", name, refused.status.name, refused)
         except Exception:
             log.exception("%s: internal error", op_name(opcode))
-            hca.internal_errors += 1
+            hca.health.internal_errors += 1
             error = CmdError(Status.INT_ERR, "internal error of the emulator")
         if error:
             self.refused += 1
@@ -320,4 +320,4 @@ class CommandInterface:
         """
         finished, self._finished = self._finished, 0
         if finished:
-            eq_engine.raise_event(self._hca, _CMD, bytes(eqe_cmd.new(vector=finished)))
+            eq_engine.raise_event(self._hca.events, _CMD, bytes(eqe_cmd.new(vector=finished)))

@@ -12,7 +12,7 @@ from itertools import chain
 from pkgutil import walk_packages
 
 from emu.device import engine
-from emu.device.adapter.adapter import Vhca
+from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.engine import vhca_state
 from emu.device.engine.esw import sharing
 from emu.device.engine.eth import queues as eth_queues
@@ -25,10 +25,12 @@ from emu.device.objects.object import Object
 from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.eq import Eq
 from emu.device.objects.table import Table
+from emu.device.port.eth.vport import NicVport
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import STEPS_PER_SHUT_DOWN, STEPS_PER_STOP
 from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import QUEUES_PER_ROUND
+from emu.device.state.events import Events
 from emu.device.state.hca import Hca, HcaState
 from emu.device.state.polls import POLLS
 from layouts.enums import EventType, PortChange, PortType, VportPolicy
@@ -47,11 +49,12 @@ def run(hca: Hca) -> bool:
     First stop the users of broken CQs, a part in each round. A queue whose poll returns True goes
     back to the end of the ready list. A poll's exception propagates to the caller.
     """
-    budget, ready = hca.budget, hca.ready
-    if (hca.broken_cqs or hca.stopping is not None) and not budget.exhausted(POLL_BUDGET):
+    budget, scheduler = hca.budget, hca.scheduler
+    ready = scheduler.ready
+    if scheduler.has_broken_cqs and not budget.exhausted(POLL_BUDGET):
         _stop_users_of_broken_cqs(hca)
     if not ready:
-        return bool(hca.broken_cqs) or hca.stopping is not None
+        return scheduler.has_broken_cqs
     budget.is_gathering = True
     try:
         for _ in range(min(len(ready), QUEUES_PER_ROUND)):
@@ -60,26 +63,30 @@ def run(hca: Hca) -> bool:
             queue = ready.popleft()
             queue.is_ready = False
             if POLLS[type(queue)](hca, queue):
-                hca.schedule(queue)
+                scheduler.schedule(queue)
     finally:
         budget.release()
-    return bool(ready) or bool(hca.broken_cqs) or hca.stopping is not None
+    return bool(ready) or scheduler.has_broken_cqs
 
 
 def _stop_users_of_broken_cqs(hca: Hca) -> None:
     """Stop queues that report to broken CQs; continue in later rounds when the budget ends.
 
-    ``hca.stopping`` holds the rest of the pass, None once every queue is examined. CQs that break
-    during a pass wait in ``hca.broken_cqs`` for the next one.
+    ``scheduler.stopping`` holds the rest of the pass, None once every queue is examined. CQs that
+    break during a pass wait in ``scheduler.broken_cqs`` for the next one.
     """
-    if hca.stopping is None:
-        broken, hca.broken_cqs = frozenset(hca.broken_cqs), []
-        hca.stopping = chain(qp_life.stop_users(hca, broken), eth_queues.stop_users(hca, broken))
-    for is_stopped in hca.stopping:
+    scheduler = hca.scheduler
+    if scheduler.stopping is None:
+        broken, scheduler.broken_cqs = frozenset(scheduler.broken_cqs), []
+        scheduler.stopping = chain(
+            qp_life.stop_users(hca, broken), eth_queues.stop_users(hca, broken)
+        )
+    for is_stopped in scheduler.stopping:
         hca.budget.charge(STEPS_PER_STOP if is_stopped else 1)
         if hca.budget.exhausted(POLL_BUDGET):
             return
-    hca.stopping = None
+    scheduler.stopping = None
+    scheduler.has_broken_cqs = bool(scheduler.broken_cqs)
 
 
 def teardown(hca: Hca) -> None:
@@ -110,7 +117,7 @@ def shut_down(hca: Hca) -> None:
     quiesce(hca)
     hca.drop_objects()
     hca.fwpages.forget()
-    for pages in hca.vf_pages.values():
+    for pages in hca.fwpages.virtual.values():
         pages.forget()
     hca.state = HcaState.DISABLED
     if hca.sub_function is not None:
@@ -125,7 +132,7 @@ def disable(vhca: Vhca[Hca]) -> None:
     node = vhca.node
     if node is not None:
         node.given_pages.want(0)
-        if not node.has_failed and node.state is not HcaState.DISABLED:
+        if not node.health.has_failed and node.state is not HcaState.DISABLED:
             shut_down(node)
     set_enabled(vhca, enabled=False)
 
@@ -145,13 +152,13 @@ def quiesce(hca: Hca) -> None:
     hca.adapter.board.end_lag_of(hca.vhca)
     if hca.vhca.is_manager:
         hca.adapter.disarm()  # the ends below write no event into memory that may be unmapped
-        if not hca.has_failed:
+        if not hca.health.has_failed:
             for vhca in hca.adapter.virtual_functions():
                 disable(vhca)
     elif hca.model.port_type is PortType.ETH:
         vport_change.driver_ended(hca)
     if hca.eswitch is not None:
-        sharing.detach_slaves(hca)
+        sharing.detach_slaves(hca.vhca)
     if hca.sub_functions is not None:
         hca.sub_functions.stop_all()
     hca.end_lifetime()
@@ -162,27 +169,19 @@ def quiesce(hca: Hca) -> None:
         if dct.responders:
             hca.deferred_free.add_work(dynamic.end_all(dct))
     page_faults.cancel_all(hca)
-    interrupts.quiesce(hca)
+    interrupts.quiesce(hca.events)
     for pin in hca.pins:
         pin.stop()
     if hca.copies:
         hca.deferred_free.add_work(_stop_each(hca.copies))
         hca.copies = {}
-    if hca.faults is not None:
-        hca.faults.forget_objects()
+    if hca.probes.faults is not None:
+        hca.probes.faults.forget_objects()
     hca.sessions.clear()
-    for cq in hca.holding:
-        cq.waiting.clear()
-    hca.holding.clear()
-    hca.ready.clear()
-    hca.rx_backlog.clear()
-    hca.esw_backlog.clear()
-    hca.egress.clear()
-    hca.sniffed.clear()
-    hca.repacing.clear()
-    hca.broken_cqs.clear()
-    hca.stopping = None
-    hca.wake()  # deferred frees run in its rounds; another function may have ended it
+    hca.backlogs.clear()
+    hca.rates.repacing.clear()
+    hca.scheduler.clear()
+    hca.scheduler.wake()  # deferred frees run in its rounds; another function may have ended it
 
 
 def _stop_each(copies: Mapping[tuple[int, int], Copy]) -> Iterator[int]:
@@ -196,8 +195,8 @@ def unsubscribe(hca: Hca, eq: Eq) -> Portions[None]:
 
     If no other EQ subscribes to PAGE_FAULT, fail all open page faults, in several steps.
     """
-    hca.unsubscribe(eq)
-    if hca.event_eq(EventType.PAGE_FAULT) is None:
+    hca.events.unsubscribe(eq)
+    if hca.events.subscribers.get(EventType.PAGE_FAULT) is None:
         yield from page_faults.refuse_all(hca)
 
 
@@ -208,7 +207,7 @@ def set_link(hca: Hca, *, up: bool) -> None:
     and the switch. The adapter's manager gets PORT_MODULE_EVENT if the cable's presence has
     changed.
     """
-    before = _links(hca)
+    before = _links(hca.adapter)
     had_cable = hca.port.has_cable
     hca.port.set_link(up=up)
     _follow_physical(hca)
@@ -225,30 +224,30 @@ def set_admin(hca: Hca, *, up: bool) -> None:
     and the switch. mlx5e reads the link before it enables the port, and waits for the event
     afterwards (core/en_main.c: mlx5e_open, async_event).
     """
-    before = _links(hca)
+    before = _links(hca.adapter)
     hca.port.set_admin(up=up)
     _follow_physical(hca)
     _follow_link(before)
 
 
-def set_vport_admin(hca: Hca, *, up: bool) -> None:
+def set_vport_admin(vport: NicVport, adapter: Adapter[Hca], *, up: bool) -> None:
     """Enable or disable the virtual port of an Ethernet function, on its own driver's request.
 
     If its vPort goes up or down thereby, raise PORT_CHANGE and notify the wire and the switch.
     """
-    before = _links(hca)
-    hca.nic_vport.admin_up = up
+    before = _links(adapter)
+    vport.admin_up = up
     _follow_link(before)
 
 
-def set_switch_state(hca: Hca, state: VportAdminState) -> None:
+def set_switch_state(vport: NicVport, adapter: Adapter[Hca], state: VportAdminState) -> None:
     """Set a vPort's state (up, down, or follow the cable) on request of its switch's manager.
 
     If the vPort goes up or down thereby, the function gets PORT_CHANGE and notifies the wire and
     the switch.
     """
-    before = _links(hca)
-    hca.nic_vport.switch_state = state
+    before = _links(adapter)
+    vport.switch_state = state
     _follow_link(before)
 
 
@@ -260,7 +259,7 @@ def set_enabled(vhca: Vhca[Hca], *, enabled: bool) -> None:
     vhca.may_begin = enabled
     node = vhca.node
     if node is not None and node.model.port_type is PortType.IB:
-        before = _links(node)
+        before = _links(node.adapter)
         node.ib.is_enabled = enabled
         node.ib.follow_link()
         _follow_link(before)
@@ -271,7 +270,7 @@ def set_policy(hca: Hca, policy: VportPolicy) -> None:
 
     If the end port goes up or down thereby, the function gets PORT_CHANGE and notifies the wire.
     """
-    before = _links(hca)
+    before = _links(hca.adapter)
     hca.vhca.hca_vport.policy = policy
     hca.ib.follow_link()
     _follow_link(before)
@@ -300,9 +299,9 @@ def take_down(hca: Hca) -> None:
     announce(hca)
 
 
-def _links(hca: Hca) -> list[tuple[Hca, bool]]:
+def _links(adapter: Adapter[Hca]) -> list[tuple[Hca, bool]]:
     """Return the functions of the adapter, each with whether it can send and receive."""
-    return [(node, node.vport.is_up) for node in hca.adapter.nodes()]
+    return [(node, node.vport.is_up) for node in adapter.nodes()]
 
 
 def _follow_link(before: list[tuple[Hca, bool]]) -> None:
@@ -315,7 +314,7 @@ def _follow_link(before: list[tuple[Hca, bool]]) -> None:
         if up == was_up:
             continue
         log.info("%s: link %s", hca.model.name, "up" if up else "down")
-        _raise_port_change(hca, PortChange.ACTIVE if up else PortChange.DOWN)
+        _raise_port_change(hca.events, PortChange.ACTIVE if up else PortChange.DOWN)
         announce(hca)
 
 
@@ -328,14 +327,14 @@ def announce(hca: Hca) -> None:
     hca.switch.vport_changed(hca)
 
 
-def reregister(hca: Hca) -> None:
+def reregister(events: Events) -> None:
     """Ask the guest to register again: a new subnet manager lacks the old registrations."""
-    _raise_port_change(hca, PortChange.CLIENT_REREG)
+    _raise_port_change(events, PortChange.CLIENT_REREG)
 
 
-def _raise_port_change(hca: Hca, change: PortChange) -> None:
+def _raise_port_change(events: Events, change: PortChange) -> None:
     data = eqe_port_state.new(port={"port_num": 1})
-    eq_engine.raise_event(hca, EventType.PORT_CHANGE, bytes(data), change)
+    eq_engine.raise_event(events, EventType.PORT_CHANGE, bytes(data), change)
 
 
 def _few(table: Table[Object], limit: int = 8) -> str:

@@ -19,6 +19,7 @@ from layouts.enums import EventType
 from layouts.rings.eqe import eqe_pps
 
 if TYPE_CHECKING:
+    from emu.device.state.events import Events
     from emu.device.state.hca import Hca
 
 LOG_MIN_PERIOD_NS: Final = 20
@@ -76,7 +77,7 @@ def _rise(hca: Hca, pin: Pin) -> None:
     Without a duration, the pulse lasts half its period, at most 0.1 s.
     """
     stamp = _stamp(hca)
-    _report(hca, pin, stamp)
+    _report(hca.events, pin, stamp)
     _arrives(hca, pin, _RISING, stamp)
     duration = pin.duration_ns or min(pin.period_ns // 2 or _USUAL_DURATION_NS, _USUAL_DURATION_NS)
     pin.timer = hca.clock.call_later(duration, partial(_fall, hca, pin))
@@ -101,10 +102,10 @@ def _arrives(hca: Hca, source: Pin, edge: int, stamp: int) -> None:
     """
     pin = hca.pins[(source.number + 1) % PINS]
     if pin.is_on and pin.mode == PinMode.IN and pin.pattern == edge:
-        _report(hca, pin, stamp)
+        _report(hca.events, pin, stamp)
 
 
-def _report(hca: Hca, pin: Pin, stamp: int) -> None:
+def _report(events: Events, pin: Pin, stamp: int) -> None:
     """Raise PPS_EVENT for a pin, unless its events are off or disarmed.
 
     An event armed for one pulse only disarms itself.
@@ -112,4 +113,4 @@ def _report(hca: Hca, pin: Pin, stamp: int) -> None:
     if pin.events is EventMode.NEVER or not pin.is_armed:
         return
     pin.is_armed = pin.events is EventMode.ALWAYS
-    raise_event(hca, EventType.PPS_EVENT, bytes(eqe_pps.new(pin=pin.number, time_stamp=stamp)))
+    raise_event(events, EventType.PPS_EVENT, bytes(eqe_pps.new(pin=pin.number, time_stamp=stamp)))

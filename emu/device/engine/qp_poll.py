@@ -41,11 +41,12 @@ from emu.device.objects.queues.page_fault import PageFault, Side
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, SendRing, Wqe
 from emu.device.port.datagram import Datagram, LargeSend
-from emu.device.ports import DmaError
+from emu.device.ports import Clock, DmaError
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP, STEPS_PER_FRAME, STEPS_PER_WQE
 from emu.device.rounds.sizes import BYTES_PER_POLL, WQES_PER_POLL
 from emu.device.state.hca import Hca
+from emu.device.state.parts.scheduler import Scheduler
 from emu.device.state.polls import polls
 from layouts.enums import CqeSyndrome, QpState, QpType
 
@@ -72,7 +73,9 @@ def poll(hca: Hca, qp: Qp) -> bool:
         # Responses are sent even after the queue pair has failed: the NAK is among them.
         respond = qp.connection.responder.poll
         pace = qp.response_pace
-        more = respond() if pace is None else pacing.paced(hca, qp, pace, respond)
+        more = (
+            respond() if pace is None else pacing.paced(hca.scheduler, hca.clock, qp, pace, respond)
+        )
     if qp.state is not _RTS:
         flush(hca, qp)
         return more
@@ -80,7 +83,7 @@ def poll(hca: Hca, qp: Qp) -> bool:
     if sq is None:
         return more
     if qp.is_draining and (qp.connection is None or not qp.connection.is_awaiting):
-        qp_life.to_drained(hca, qp)
+        qp_life.to_drained(hca.events, qp)
         return more
     try:
         if qp.is_looped:
@@ -88,7 +91,7 @@ def poll(hca: Hca, qp: Qp) -> bool:
         elif qp.connection is not None or hca.wire.needs_packets(qp.destination):
             requester = (qp.connection or connection_of(hca, qp)).requester
             if qp.pace is not None:
-                return pacing.paced(hca, qp, qp.pace, requester.poll) or more
+                return pacing.paced(hca.scheduler, hca.clock, qp, qp.pace, requester.poll) or more
             return requester.poll() or more
         else:
             node = hca.wire.node(qp.destination) if qp.destination else None
@@ -97,7 +100,9 @@ def poll(hca: Hca, qp: Qp) -> bool:
         if qp.page_faults and Side.REQUESTER in qp.page_faults:
             return False
         if qp.pace is not None:
-            return pacing.paced(hca, qp, qp.pace, partial(_send_requests, hca, qp, sq, node))
+            return pacing.paced(
+                hca.scheduler, hca.clock, qp, qp.pace, partial(_send_requests, hca, qp, sq, node)
+            )
         return _send_requests(hca, qp, sq, node)
     except (BadWqeError, DmaError) as error:
         send_requests.break_queue(hca, qp, error)
@@ -200,7 +205,7 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, absent: AbsentPage) -> None:
     done = 0 if qp.moving is None else qp.moving.done
     access = page_faults.request_access(hca, qp, wqe, done)
     fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, refuse)
-    fault.wait(lambda _: hca.schedule(qp))
+    fault.wait(lambda _: hca.scheduler.schedule(qp))
 
 
 def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, fault: PageFault) -> None:
@@ -216,7 +221,7 @@ def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, fault: PageFault) -> None:
         if isinstance(answer, Nak):  # still in RTS: a stopped queue pair releases the page fault
             _fail_by_peer(hca, qp, wqe, answer)
         else:
-            hca.schedule(qp)
+            hca.scheduler.schedule(qp)
 
     fault.wait(retry, qp)
 
@@ -239,7 +244,7 @@ def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
     """
     qp.count("rnr_nak_retry_err")
     if send_requests.count_rnr_retry(qp):
-        _again_after(hca, qp, RNR_NAK_NS[nak.timer])
+        _again_after(hca.scheduler, hca.clock, qp, RNR_NAK_NS[nak.timer])
     else:
         why = f"{qp.rnr_retries} retries"
         send_requests.fail(hca, qp, wqe, Failure(CqeSyndrome.RNR_RETRY_EXC_ERR, why))
@@ -263,7 +268,7 @@ def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
         qp.timer = None
         qp.count("local_ack_timeout_err")
         if send_requests.count_retry(qp):
-            hca.schedule(qp)
+            hca.scheduler.schedule(qp)
         else:
             why = Failure(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, dropped.why)
             send_requests.fail(hca, qp, wqe, why)
@@ -271,25 +276,25 @@ def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
     qp.timer = hca.clock.call_later(ACK_TIMEOUT_UNIT_NS << qp.ack_timeout, over)
 
 
-def _again_after(hca: Hca, qp: Qp, delay_ns: int) -> None:
+def _again_after(scheduler: Scheduler, clock: Clock, qp: Qp, delay_ns: int) -> None:
     """Schedule the queue pair after ``delay_ns``; its requests wait until then."""
 
     def again() -> None:
         qp.timer = None
-        hca.schedule(qp)
+        scheduler.schedule(qp)
 
-    qp.timer = hca.clock.call_later(delay_ns, again)
+    qp.timer = clock.call_later(delay_ns, again)
 
 
 def _go_on(hca: Hca, qp: Qp, _wqe: Wqe, _: InProgress) -> None:
     """Poll again: the message has more segments."""
-    hca.schedule(qp)
+    hca.scheduler.schedule(qp)
 
 
 def _need_packets(hca: Hca, qp: Qp, _wqe: Wqe, _: NeedsPackets) -> None:
     """Create the connection that sends packets, used from the next poll on until a reset."""
     connection_of(hca, qp)
-    hca.schedule(qp)
+    hca.scheduler.schedule(qp)
 
 
 _ACTIONS: Final[Mapping[type[Outcome], Callable[[Hca, Qp, Wqe, Any], None]]] = {

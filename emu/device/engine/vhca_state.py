@@ -23,6 +23,8 @@ from layouts.eth_enums import VhcaState
 from layouts.rings.eqe import eqe_vhca_state
 
 if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
+    from emu.device.state.events import Events
     from emu.device.state.hca import Hca
 
 VHCA_STATE_POINT: FaultPoint[[SubFunction, VhcaState], None] = FaultPoint("vhca_state")
@@ -74,21 +76,21 @@ def change(one: SubFunction, manager: Hca, state: VhcaState) -> None:
 
     A fault plan may delay the move, except to or from INVALID.
     """
-    faults = manager.faults
+    faults = manager.probes.faults
     if faults is None or VhcaState.INVALID in (one.state, state):
-        take(one, manager, state)
+        take(one, manager.events, manager.caps, state)
     else:
         faults.show(VHCA_STATE_POINT, one, state)
 
 
-def take(one: SubFunction, manager: Hca, state: VhcaState) -> None:
+def take(one: SubFunction, events: Events, caps: Caps, state: VhcaState) -> None:
     """Set the state; raise the manager's event if the sub-function is armed and it is enabled."""
     one.state = state
     if one.armed:
-        raise_state_event(one, manager)
+        raise_state_event(one, events, caps)
 
 
-def arm(one: SubFunction, manager: Hca) -> None:
+def arm(one: SubFunction, events: Events, caps: Caps) -> None:
     """Enable the manager's event for the next change; raise it at once for an unreported change.
 
     The manager queries the state before it arms, so a change may lie between the two
@@ -96,16 +98,16 @@ def arm(one: SubFunction, manager: Hca) -> None:
     """
     one.armed = True
     if one.reported is not one.state:
-        raise_state_event(one, manager)
+        raise_state_event(one, events, caps)
 
 
-def raise_state_event(one: SubFunction, manager: Hca) -> None:
+def raise_state_event(one: SubFunction, events: Events, caps: Caps) -> None:
     """Raise VHCA_STATE_CHANGE at the manager and disarm; do nothing if the state's event is off.
 
     The event is off where the manager lacks vhca_state or the state's event_on_vhca_state
     capability.
     """
-    general = manager.caps.general
+    general = caps.general
     if not (
         general.vhca_state and getattr(general, f"event_on_vhca_state_{one.state.name.lower()}")
     ):
@@ -113,7 +115,7 @@ def raise_state_event(one: SubFunction, manager: Hca) -> None:
     one.armed = False
     one.reported = one.state
     data = eqe_vhca_state.new(function_id=one.number)
-    eq_engine.raise_event(manager, EventType.VHCA_STATE_CHANGE, bytes(data))
+    eq_engine.raise_event(events, EventType.VHCA_STATE_CHANGE, bytes(data))
 
 
 def _wrong(one: SubFunction) -> CmdError:

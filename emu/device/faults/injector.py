@@ -1,6 +1,6 @@
 """The rules that are loaded for one function, and their decisions about its events.
 
-``hca.faults`` is None while no rule is loaded, so without a plan a point costs one attribute test.
+``hca.probes.faults`` is None while no rule is loaded, so without a plan a point costs one test.
 With rules it is the function's :class:`Injector`.
 """
 
@@ -205,7 +205,7 @@ class Injector:
         ``faults`` is None without rules, due calls and a function off the bus.
         """
         is_wanted = self.states or self._to_come or self.effects.is_any
-        self.hca.faults = self if is_wanted else None
+        self.hca.probes.faults = self if is_wanted else None
         for names, stand in MOUNTS:
             stand(self, requested=not names.isdisjoint(self._by_point))
 
@@ -410,4 +410,4 @@ class Injector:
             log.warning("%s: a delayed fault had no effect: %s", self.function.model.name, error)
         except Exception:
             log.exception("%s: internal error in a delayed fault", self.function.model.name)
-            self.hca.internal_errors += 1
+            self.hca.health.internal_errors += 1

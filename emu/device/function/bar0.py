@@ -52,6 +52,7 @@ class Bar0:
 
     def __init__(self, hca: Hca, cmdif: CommandInterface) -> None:
         self._hca = hca
+        self._probes = hca.probes
         self._cmdif = cmdif
         self._doorbells = Doorbells(hca, self._is_disabled)
         self._memic_first = hca.model.bar0_size - AREA_BYTES
@@ -130,10 +131,10 @@ class Bar0:
         if offset >= self._memic_first and self._hca.memic is not None:
             self._hca.memic.write(offset, data)
         elif offset >= _FIRST_UAR:
-            if self._hca.faults is None:
+            if self._probes.faults is None:
                 self._doorbells.write(offset, data)
             else:
-                self._uar_write(self._hca.faults, offset, data)
+                self._uar_write(self._probes.faults, offset, data)
         elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L, CMD_DBELL):
             self._seg_write(offset, int.from_bytes(data, "big"))
         else:
@@ -159,11 +160,11 @@ class Bar0:
         Any other write sets the queue's address, which enables doorbells.
         """
         if offset == CMD_DBELL:
-            if self._hca.faults is None:
+            if self._probes.faults is None:
                 self._cmdif.doorbell(value)
             else:
                 ring = partial(self._cmdif.doorbell, value)
-                self._hca.faults.show(DOORBELL_POINT, offset, value.to_bytes(4, "big"), ring)
+                self._probes.faults.show(DOORBELL_POINT, offset, value.to_bytes(4, "big"), ring)
             return
         low = self._seg.cmdq_addr_l_sz
         if offset == CMDQ_ADDR_H:

@@ -110,6 +110,7 @@ class Doorbells:
     def __init__(self, hca: Hca, is_disabled: Callable[[], bool]) -> None:
         """Store the HCA; ``is_disabled`` returns whether the driver has disabled the interface."""
         self._hca = hca
+        self._scheduler = hca.scheduler
         self._is_disabled = is_disabled
         self._blueflame = BlueFlame(hca, self._ring) if hca.caps.general.bf else None
 
@@ -151,7 +152,8 @@ class Doorbells:
         elif offset in (UAR_EQ_ARM, UAR_EQ_CI) and len(data) == 4:
             value = int.from_bytes(data, "big")
             eq_engine.doorbell(
-                self._hca,
+                self._hca.events,
+                self._hca.eqs,
                 index,
                 value >> 24,
                 value & eq_engine.INDEX_MASK,
@@ -161,7 +163,9 @@ class Doorbells:
             log.debug("UAR %#x: write of %d bytes at %#x ignored", index, len(data), offset)
 
     def _arm_cq(self, index: int, command: int, cqn: Buffer) -> None:
-        cq_engine.arm(self._hca, index, int.from_bytes(cqn, "big") & 0xFFFFFF, command)
+        cq_engine.arm(
+            self._hca.events, self._hca.cqs, index, int.from_bytes(cqn, "big") & 0xFFFFFF, command
+        )
 
     def _post(self, offset: int, data: Buffer) -> None:
         """Record the posted index of a queue without a doorbell record, and schedule the queue.
@@ -176,7 +180,7 @@ class Doorbells:
         ring = queue.send_ring if isinstance(queue, Queue) else None
         if isinstance(queue, Queue) and isinstance(ring, DoorbellRing):
             ring.posted, ring.is_rung = index, True
-            self._hca.schedule(queue)
+            self._scheduler.schedule(queue)
         else:
             log.warning("doorbell for %#x ignored: no such queue without a doorbell record", number)
 
@@ -186,18 +190,17 @@ class Doorbells:
         While device memory is in use, the queue executes no WQE beyond the one in ``data``, the
         first bytes of a control segment. A number without a queue is ignored and logged.
         """
-        hca = self._hca
-        queue = hca.queues.holders.get(number)
+        queue = self._hca.queues.holders.get(number)
         if isinstance(queue, Queue):
             ring = queue.send_ring
             if ring is not None:
                 ring.is_rung = True
                 if ring.posted is not None:
                     ring.follow_record()
-                memic = hca.memic
+                memic = self._hca.memic
                 if memic is not None and memic.was_used:
                     ring.rung = announced(offset, data) if memic.is_used else None
             if not queue.is_ready:
-                hca.schedule(queue)
+                self._scheduler.schedule(queue)
         else:
             log.warning("send doorbell for %#x ignored: no such queue", number)

@@ -34,8 +34,8 @@ from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.costs import STEPS_PER_RESTART
 from emu.device.state.containment import Recovery
 from emu.device.state.hca import MSIX_VECTORS, Hca, HcaOptions, HcaState
+from emu.device.state.parts.unhandled import Unhandled
 from emu.device.state.points import FaultInjector, FaultPoint
-from emu.device.state.unhandled import Unhandled
 from layouts.enums import PortType
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Function:
     @property
     def _is_gone(self) -> bool:
         """Whether a fault rule has removed the function from the bus."""
-        faults = self.hca.faults
+        faults = self.hca.probes.faults
         return faults is not None and faults.is_gone
 
     @property
@@ -170,7 +170,7 @@ class Function:
         if self.tracer:
             self.tracer.power_on(self.model.name, self.model.bar0_size)
         self.hca = self._make_hca()
-        self.hca.on_work = self._on_work
+        self.hca.scheduler.on_work = self._on_work
         self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)
         self.bar0 = Bar0(self.hca, self.cmdif)
         self.parts: SubFunctionSlots | None = None
@@ -191,7 +191,7 @@ class Function:
 
     @on_work.setter
     def on_work(self, call: Callable[[], None]) -> None:
-        self._on_work = self.hca.on_work = call
+        self._on_work = self.hca.scheduler.on_work = call
 
     def _follow_command_register(self) -> None:
         """Decode the BARs and master the bus if the driver allows it (PCIe 5.0, 7.5.1.1.3).
@@ -230,7 +230,7 @@ class Function:
         try:
             return b"\xff" * length if self._is_gone else self.config.read(offset, length)
         except Exception:
-            self.hca.fail()
+            self.hca.health.fail()
             return b"\xff" * length
 
     def config_write(self, offset: int, data: Buffer) -> None:
@@ -245,7 +245,7 @@ class Function:
                 self._follow_command_register()
                 self.virtual_functions.follow(self.config)
         except Exception:
-            self.hca.fail()
+            self.hca.health.fail()
 
     @property
     def is_round_used(self) -> bool:
@@ -266,7 +266,7 @@ class Function:
         try:
             return self._bar0_read(offset, length)
         except Exception:
-            self.hca.fail()
+            self.hca.health.fail()
             return b"\xff" * length
 
     def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
@@ -283,17 +283,17 @@ class Function:
         try:
             if self.tracer:
                 self.tracer.mmio("write", offset, data)
-            faults = self.hca.faults
+            faults = self.hca.probes.faults
             if faults is not None and (
                 self._is_gone or not faults.show(MMIO_WRITE_POINT, offset, data)
             ):
                 return
             if offset < MSIX_PBA and offset >= MSIX_TABLE and self._msix.write(offset, data):
                 return
-            if not self.hca.has_failed:
+            if not self.hca.health.has_failed:
                 self.bar0.write(offset, data)
         except Exception:
-            self.hca.fail()
+            self.hca.health.fail()
 
     def _bar2_read(self, offset: int, length: int) -> bytes:
         if self.parts is None or self._is_gone:
@@ -313,21 +313,21 @@ class Function:
         data = self._msix.read(offset, length) if offset >= MSIX_TABLE else None
         if data is None:
             data = self.bar0.read(offset, length)
-        if self.hca.faults is not None:
+        if self.hca.probes.faults is not None:
             data = (
                 b"\xff" * length
                 if self._is_gone
-                else self.hca.faults.show(MMIO_READ_POINT, offset, data)
+                else self.hca.probes.faults.show(MMIO_READ_POINT, offset, data)
             )
         if self.tracer:
             self.tracer.mmio("read", offset, data)
-        if self.hca.has_failed and offset <= HEALTH_SYNDROME < offset + length:
+        if self.hca.health.has_failed and offset <= HEALTH_SYNDROME < offset + length:
             self._recovery.seen()
         return data
 
     def forget_views(self) -> None:
         """Drop all views of guest memory, sub-functions' too, before the client unmaps any."""
-        self.hca.forget_views()
+        self.hca.view_cache.forget()
         if self.parts is not None:
             self.parts.forget_views()
 
@@ -343,7 +343,7 @@ class Function:
             self.restart("reset")
             self.virtual_functions.follow(self.config)
         except Exception:
-            self.hca.fail()
+            self.hca.health.fail()
 
     def show_on_bus(self, is_enabled: bool, has_memory: bool) -> None:
         """Follow the SR-IOV capability that enables this virtual function, and decodes its BAR.
@@ -363,7 +363,7 @@ class Function:
             else:
                 self._follow_command_register()
         except Exception:
-            self.hca.fail()
+            self.hca.health.fail()
 
     def _on_flr(self) -> None:
         """Restart after configuration space has reset itself, except for its sticky bits."""
@@ -378,10 +378,10 @@ class Function:
         firmware.
         """
         self.clock.budget.charge(STEPS_PER_RESTART)
-        if not self.hca.has_failed:
+        if not self.hca.health.has_failed:
             lifecycle.quiesce(self.hca)
             self.cmdif.forget()
-        if self.hca.state is not HcaState.DISABLED or self.hca.has_failed:
+        if self.hca.state is not HcaState.DISABLED or self.hca.health.has_failed:
             self.hca.drop_objects()
         self.restarts += 1
         self._recovery.end()
@@ -397,12 +397,12 @@ class Function:
         fails the function.
         """
         hca = self.hca
-        budget = hca.budget
+        budget, scheduler = hca.budget, hca.scheduler
         if self._last_round == budget.number:
             budget.begin()
         self._last_round = budget.number
-        hca.is_awake = False
-        if hca.has_failed or (hca.faults is not None and hca.faults.is_gone):
+        scheduler.is_awake = False
+        if hca.health.has_failed or (hca.probes.faults is not None and hca.probes.faults.is_gone):
             if self.deferred_free.work and not budget.exhausted(POLL_BUDGET):
                 budget.charge(self.deferred_free.free_some())
             return budget.is_waiting or bool(self.deferred_free.work)
@@ -412,16 +412,11 @@ class Function:
             if self.deferred_free.is_left and not budget.exhausted(POLL_BUDGET):
                 budget.charge(self.deferred_free.free_some())
             more = self.parts.run() if self.parts else False
-            has_polls = hca.ready or hca.broken_cqs or hca.stopping is not None
-            return (
-                (bool(has_polls) and lifecycle.run(hca))
-                or more
-                or self.cmdif.busy
-                or self.deferred_free.is_left
-                or budget.is_waiting
-            )
+            if scheduler.ready or scheduler.has_broken_cqs:
+                more = lifecycle.run(hca) or more
+            return more or self.cmdif.busy or self.deferred_free.is_left or budget.is_waiting
         except Exception:
-            hca.fail()
+            hca.health.fail()
             return False
 
     # -- bugs in the emulator itself

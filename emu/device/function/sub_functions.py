@@ -60,7 +60,7 @@ class _SlotDevice:
 
     def end(self) -> None:
         """Stop the sub-function, unless it has failed, and drop its driver's objects."""
-        if not self.hca.has_failed:
+        if not self.hca.health.has_failed:
             lifecycle.quiesce(self.hca)
             self.cmdif.forget()
         self.hca.drop_objects()
@@ -71,15 +71,15 @@ class _SlotDevice:
         False once the sub-function has failed. An unexpected exception fails it.
         """
         hca = self.hca
-        hca.is_awake = False
-        if hca.has_failed:
+        hca.scheduler.is_awake = False
+        if hca.health.has_failed:
             return False
         try:
             if self.cmdif.busy and not hca.budget.exhausted(POLL_BUDGET):
                 self.cmdif.run()
             return lifecycle.run(hca) or self.cmdif.busy
         except Exception:
-            hca.fail()
+            hca.health.fail()
             return False
 
 
@@ -115,12 +115,12 @@ class SubFunctionSlots:
         options = replace(manager.options, guid=manager.options.guid + apart, mac=0)
         made: list[_SlotDevice] = []
         hca = Hca(
-            self._model, options, manager.memory, manager.interrupts, manager.bare_clock,
-            RoceWire(manager.switch.segment_of(vhca)), vhca,
+            self._model, options, manager.memory, manager.events.interrupts,
+            manager.port_clock.bare, RoceWire(manager.switch.segment_of(vhca)), vhca,
             on_failure=lambda: made[0].on_failure(), deferred_free=self._deferred_free,
             host=manager.ledger,
         )  # fmt: skip
-        hca.on_work = manager.wake
+        hca.scheduler.on_work = manager.scheduler.wake
         made.append(_SlotDevice(hca, self._commands))
         self._devices[number] = made[0]
         return hca
@@ -156,7 +156,7 @@ class SubFunctionSlots:
         try:
             return device.bar.read(within, length)
         except Exception:
-            device.hca.fail()
+            device.hca.health.fail()
             return b"\xff" * length
 
     def write(self, offset: int, data: Buffer) -> None:
@@ -169,12 +169,12 @@ class SubFunctionSlots:
             return
         device, within = part
         one = device.hca.sub_function
-        if device.hca.has_failed or one is None or not one.is_there:
+        if device.hca.health.has_failed or one is None or not one.is_there:
             return
         try:
             device.bar.write(within, data)
         except Exception:
-            device.hca.fail()
+            device.hca.health.fail()
 
     def run(self) -> bool:
         """Poll the sub-functions within the budget; return whether more work is pending.
@@ -198,4 +198,4 @@ class SubFunctionSlots:
     def forget_views(self) -> None:
         """Drop all views of guest memory of the sub-functions."""
         for device in self._devices.values():
-            device.hca.forget_views()
+            device.hca.view_cache.forget()

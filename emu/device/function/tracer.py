@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from emu.device.cmdif.request import CommandRequest
     from emu.device.errors import CmdError
     from emu.device.objects.eth.sq import Sq
+    from emu.device.objects.memory.mkey import Mkey
     from emu.device.objects.queues.page_fault import PageFault
     from emu.device.objects.queues.qp import Qp
     from emu.device.objects.queues.send_queue import Wqe
+    from emu.device.objects.table import Table
     from emu.device.ports import Buffer
     from emu.device.state.hca import Hca
     from layouts.cmd import cmd_layout
@@ -80,10 +82,10 @@ class ContainedTracer:
         except Exception:
             self._failed("irq", {"vector": vector, "eqn": eqn})
 
-    def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
+    def wqe(self, mkeys: Table[Mkey], queue: Qp | Sq, wqe: Wqe) -> None:
         """Forward a work request; if the tracer raises, record the event as undecoded."""
         try:
-            self._tracer.wqe(hca, queue, wqe)
+            self._tracer.wqe(mkeys, queue, wqe)
         except Exception:
             known = {"qpn": queue.handle, "index": wqe.index, "opcode": wqe.opcode, "ds": wqe.ds}
             self._failed("wqe", known, wqe.buf)

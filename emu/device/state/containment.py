@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from emu.device.ports import Clock, Timer
+from emu.device.state.error_queue_poller import ErrorQueuePoller
 
 
 class Owner(Protocol):
@@ -30,11 +31,16 @@ class Owner(Protocol):
 class Lifetime:
     """The owner of the work of a function's objects, until all of them are dropped at once."""
 
-    __slots__ = ("_owner", "is_over")
+    __slots__ = ("_owner", "clock", "error_queue_poller", "is_over")
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, clock: Clock, owner: Owner) -> None:
+        """Begin with ``clock``, which contains no exceptions; ``owner`` is the function."""
         self._owner = owner
         self.is_over = False
+        self.clock: Clock = ContainedClock(clock, self)
+        """Clock of the objects."""
+        self.error_queue_poller = ErrorQueuePoller(self.clock)
+        """Polls queues in ERR that have had no new WQEs for a while."""
 
     @property
     def has_failed(self) -> bool:
@@ -50,6 +56,8 @@ class ContainedClock:
     """Implements :class:`emu.device.ports.Clock` for one owner; exceptions in its calls fail it."""
 
     def __init__(self, clock: Clock, owner: Owner) -> None:
+        self.bare = clock
+        """The clock without containment of exceptions."""
         self.now_ns: Callable[[], int] = clock.now_ns
         self.budget = clock.budget
         self._call_later = clock.call_later

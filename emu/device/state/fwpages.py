@@ -28,11 +28,22 @@ class FirmwarePages:
         """Pages without which a virtual function's driver cannot start."""
         self.is_refused = False
         """Whether the driver has reported that it cannot give them."""
+        self.virtual: dict[int, FirmwarePages] = {}
+        """Pages that the driver of a physical function has given for virtual ones, by vPort."""
         self._given: dict[int, None] = {}
         self._ledger = ledger
 
     def __len__(self) -> int:
         return len(self._given)
+
+    def of(self, vport_number: int) -> FirmwarePages:
+        """Return the pages given for a virtual function, or these themselves for number 0."""
+        if not vport_number:
+            return self
+        pages = self.virtual.get(vport_number)
+        if pages is None:
+            pages = self.virtual[vport_number] = FirmwarePages(0, self._ledger)
+        return pages
 
     @property
     def is_waiting(self) -> bool:

@@ -7,10 +7,7 @@ firmware commands (``emu.device.cmdif``) and the engine (``emu.device.engine``) 
 
 from __future__ import annotations
 
-import logging
-from array import array
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -20,16 +17,10 @@ from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.adapter.lag_link import LagLink
 from emu.device.errors import CmdError
 from emu.device.objects.deferred_free import DeferredFree
-from emu.device.objects.eth.pacing import Pacing, RateLimit
 from emu.device.objects.ledger import Ledger
-from emu.device.objects.memory.ring_page import RingPages
 from emu.device.objects.pins import pins
 from emu.device.objects.queues.copies import Copy
-from emu.device.objects.queues.cq import Cq
-from emu.device.objects.queues.eq import Eq
 from emu.device.objects.queues.page_fault import PageFaultTable
-from emu.device.objects.queues.queue import Queue
-from emu.device.objects.queues.vector_moderation import VectorModeration
 from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port, Vport
 from emu.device.port.eth.link_partner import LinkPartner
 from emu.device.port.eth.port import EthPort
@@ -41,34 +32,29 @@ from emu.device.port.eth.wire import EthWire
 from emu.device.port.ib.port import DEFAULT_PKEY, IbPort
 from emu.device.port.ib.wire import IbWire
 from emu.device.ports import Clock, GuestMemory, Interrupts
-from emu.device.rounds.backlog import Backlog
 from emu.device.state.containment import ContainedClock, Lifetime, contain
-from emu.device.state.error_queue_poller import ErrorQueuePoller
+from emu.device.state.events import Events
 from emu.device.state.fwpages import FirmwarePages
 from emu.device.state.held import HeldCapacity
-from emu.device.state.points import FaultPoints
+from emu.device.state.parts.backlogs import Backlogs
+from emu.device.state.parts.counts import Counts
+from emu.device.state.parts.health import Health
+from emu.device.state.parts.rates import Rates
+from emu.device.state.parts.scheduler import Scheduler
+from emu.device.state.parts.unhandled import Unhandled
+from emu.device.state.probes import Probes
 from emu.device.state.sessions import Sessions
 from emu.device.state.sub_functions import SubFunction, SubFunctions
 from emu.device.state.tables import ObjectTables
 from emu.device.state.timer import free_running
-from emu.device.state.unhandled import Unhandled
-from layouts.enums import EventType, PortType, Status
+from emu.device.state.view_cache import ViewCache
+from layouts.enums import PortType, Status
 
 if TYPE_CHECKING:
     from emu.device.models import Model
     from emu.device.state.tracer import DeviceTracer
 
-log = logging.getLogger(__name__)
-
 MSIX_VECTORS: Final = 64
-ARRIVALS: Final = "arrivals"
-"""Ledger account of ``Hca.rx_backlog``."""
-CROSSING: Final = "crossing"
-"""Ledger account of ``Hca.esw_backlog``."""
-EGRESS: Final = "egress"
-"""Ledger account of ``Hca.egress``."""
-SNIFFED: Final = "sniffed"
-"""Ledger account of ``Hca.sniffed``."""
 
 
 class HcaState(IntEnum):
@@ -95,6 +81,16 @@ class HcaOptions:
     """MAC address of an Ethernet port; 0 derives it from the GUID."""
     pkeys: tuple[int, ...] = ()
     """P_Keys of an InfiniBand port, after the default one."""
+
+
+@dataclass(slots=True)
+class DriverIdentity:
+    """The driver of a function, as its commands have described it."""
+
+    issi: int = 0
+    """Version of the command interface that it uses (SET_ISSI)."""
+    version: str = ""
+    """Version string (SET_DRIVER_VERSION); empty before that command."""
 
 
 class Hca(ObjectTables):
@@ -131,31 +127,32 @@ class Hca(ObjectTables):
             self.caps.grant(group, page)
         self.options = options
         self.memory = memory
-        self.interrupts = interrupts
-        self.bare_clock = clock
-        """The clock without containment of exceptions."""
-        self.port_clock: Clock = ContainedClock(clock, self)
+        self.health = Health(model.name, on_failure)
+        self.counts = Counts(unhandled if unhandled is not None else Unhandled())
+        self.scheduler = Scheduler()
+        self.budget = clock.budget
+        """Budget of the current round, shared by all functions."""
+        self.probes = Probes(tracer)
+        self.port_clock = ContainedClock(clock, self.health)
         """Clock of wires and fault rules, which outlive the objects."""
-        self.lifetime = Lifetime(self)
+        self.lifetime = Lifetime(clock, self.health)
         """Lifetime of the current objects."""
-        self.clock: Clock = ContainedClock(clock, self.lifetime)
+        self.clock: Clock = self.lifetime.clock
         """Clock of objects: none of their timers fires after they have been dropped."""
+        self.events = Events(interrupts, self.clock, self.probes)
         self.sub_functions: SubFunctions | None = None
         """Sub-functions that the function manages; None if it can have none."""
         self.sub_function: SubFunction | None = None
         """The manager's record of this function, if it is a sub-function."""
         self.ticks = free_running(self.clock, model.general["device_frequency_khz"])
         """The free-running timer, which time-stamps CQEs (internal_timer)."""
-        self.tracer = tracer
-        self.faults: FaultPoints | None = None
         self.state = HcaState.DISABLED
         self._ib = _ib_port(model, options, vhca) if model.port_type is PortType.IB else None
         is_eth = model.port_type is PortType.ETH
         self._nic_vport = _nic_vport(model, options, vhca) if is_eth else None
         self.gids = GidTable(self.caps.roce.roce_address_table_size)
         """The GID table of an Ethernet port."""
-        self._roce = _roce_link(self._nic_vport, self.gids, vhca)
-        self.link: Link = self._ib or self.roce
+        self.link: Link = self._ib or _roce_link(self.nic_vport, self.gids, vhca)
         """Link of the transport services."""
         self.wire: IbWire[Hca] = wire
         """Carries transport packets."""
@@ -165,87 +162,19 @@ class Hca(ObjectTables):
         """Wire behind the switch, as the function sees it."""
         self.deferred_free = deferred_free if deferred_free is not None else DeferredFree()
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
-        self.vf_pages: dict[int, FirmwarePages] = {}
-        """Pages that the driver of a physical function has given for virtual ones, by vPort."""
-        self.issi = 0
-        self.driver = ""
-        """Version string of the driver (SET_DRIVER_VERSION); empty before that command."""
-        self.internal_errors = 0
-        self.error_completions = 0
-        """Number of CQEs of failed requests, including flushed ones."""
-        self.compressed_completions = 0
-        """Number of packets whose CQEs share an entry with others."""
-        self.cq_overruns = 0
-        """Number of CQs that have overrun and take no more CQEs."""
-        self.teardowns = 0
-        """Number of times that all objects have been dropped at once."""
-        self.has_failed = False
-        """Whether an unexpected exception has stopped it permanently (see
-        ``state.containment``).
-        """
-        self._on_failure = on_failure
-        self.has_signatures = False
-        """Whether a key has or had block signatures, so segments may be longer on the wire."""
-        self.budget = clock.budget
-        """Budget of the current round, shared by all functions."""
-        self.rx_backlog = Backlog(
-            self.budget, partial(contain, self), partial(self.ledger.hold, ARRIVALS)
-        )
-        """Frames and datagrams received by the port, deferred to the next rounds."""
-        self.esw_backlog = Backlog(
-            self.budget, partial(contain, self), partial(self.ledger.hold, CROSSING)
-        )
-        """Frames received by the switch that the function manages, deferred to the next rounds."""
-        self.egress = Backlog(
-            self.budget, partial(contain, self), partial(self.ledger.hold, EGRESS)
-        )
-        """Frames of send queues that wait inside the tables of NIC_TX."""
-        self.sniffed = Backlog(
-            self.budget, partial(contain, self), partial(self.ledger.hold, SNIFFED)
-        )
-        """Frames to be copied to sniffers."""
+        self.driver = DriverIdentity()
+        """Cleared by INIT_HCA, except the ISSI."""
+        """Cleared by INIT_HCA, except the ISSI."""
+        contained = partial(contain, self.health)
+        self.backlogs = Backlogs(self.budget, contained, self.ledger)
+        self.rates = Rates(self.budget, contained)
         self.sessions = Sessions()
         """Received packets that may be merged with later ones."""
         self.link_partner = LinkPartner()
         """State of the port at the other end of its cable."""
-        self.repacing = Backlog(self.budget, partial(contain, self))
-        """Send queues that look up their rate limits again."""
-        self.has_new_rates = False
-        """Whether a rate has changed since ``repacing`` started."""
-        self.roce_pacing: Pacing | None = None
-        """Rate limits of its RoCE; None while its vPort has no scheduling element."""
-        self.ring_pages = RingPages(memory, lambda: self.faults is None)
-        """Views of the pages of rings."""
-        self.kept_views = 0
-        """Number of views that keys have cached since all views were last dropped."""
-        self.keys_with_views: set[int] = set()
-        """Indices of keys with cached views; may include keys that no longer exist."""
-        self.unhandled = unhandled if unhandled is not None else Unhandled()
-        self._event_eqs: dict[EventType, Eq] = {}
-        self.error_queue_poller = ErrorQueuePoller(self.clock)
-        """Polls queues in ERR that have had no new WQEs for a while."""
+        self.view_cache = ViewCache(memory, self.probes, self)
         self.copies: dict[tuple[int, int], Copy] = {}
         """WQEs that are being copied behind send doorbells, by page and offset (BlueFlame)."""
-        self.ready: deque[Queue] = deque()
-        """Queues that wait for a poll (``emu.device.engine.lifecycle.run``)."""
-        self.is_awake = True
-        """Whether the function is scheduled to run."""
-        self.on_work: Callable[[], None] = lambda: None
-        """Called when :meth:`wake` schedules the function."""
-        self.dumped: dict[str, array[int]] = {}
-        """Numbers of the queues that a resource dump lists, from its first access to its last."""
-        self.holding: list[Cq] = []
-        """CQs that hold packets until :meth:`Budget.release` of the round."""
-        self.broken_cqs: list[Cq] = []
-        """CQs that have just failed, whose queues must be stopped."""
-        self.stopping: Iterator[bool] | None = None
-        """Iterates over the queues to be stopped for such CQs; yields whether each has been
-        stopped.
-        """
-        self.rate_limits: dict[int, RateLimit] = {}
-        """The table of packet pacing, by index."""
-        self.vector_moderation: dict[int, VectorModeration] = {}
-        """Interrupt vectors with a minimum interval between interrupts."""
         self.pins = pins()
         """Pins of outgoing and incoming pulses."""
         self.held_capacity = HeldCapacity(self.ledger)
@@ -267,20 +196,11 @@ class Hca(ObjectTables):
         assert node is not None  # its sub-functions have no power without it
         return node
 
-    def pages_of(self, vport_number: int) -> FirmwarePages:
-        """Return the pages given for a virtual function, or the function's own for number 0."""
-        if not vport_number:
-            return self.fwpages
-        pages = self.vf_pages.get(vport_number)
-        if pages is None:
-            pages = self.vf_pages[vport_number] = FirmwarePages(0, self.ledger)
-        return pages
-
     @property
     def given_pages(self) -> FirmwarePages:
         """Pages of the function, which for a virtual one its physical function's driver gives."""
         vhca = self.vhca
-        return self.managed_by.pages_of(vhca.vport_number) if vhca.is_virtual else self.fwpages
+        return self.managed_by.fwpages.of(vhca.vport_number) if vhca.is_virtual else self.fwpages
 
     @property
     def eth_wire(self) -> EthWire[Hca]:
@@ -319,9 +239,9 @@ class Hca(ObjectTables):
     @property
     def roce(self) -> RoceLink:
         """RoCE on the Ethernet port. Raises BAD_OP_ERR for an InfiniBand function."""
-        if self._roce is None:
+        if not isinstance(self.link, RoceLink):
             raise CmdError(Status.BAD_OP_ERR, "not an Ethernet port")
-        return self._roce
+        return self.link
 
     def initialize(self) -> None:
         """Enter state INITIALIZED (INIT_HCA): empty tables with the limits of the CUR capabilities.
@@ -329,21 +249,8 @@ class Hca(ObjectTables):
         The driver's version string is cleared. Objects in the former tables are not freed.
         """
         self.make_tables()
-        self.driver = ""
+        self.driver.version = ""
         self.state = HcaState.INITIALIZED
-
-    def forget_views(self) -> None:
-        """Drop the cached views of guest memory of keys and rings; the next access takes new ones.
-
-        The cost is at most that of creating the views: only keys in ``keys_with_views`` are
-        visited.
-        """
-        for index in self.keys_with_views:
-            if (mkey := self.mkeys.get(index)) is not None:
-                mkey.forget_views()
-        self.keys_with_views.clear()
-        self.kept_views = 0
-        self.ring_pages.forget()
 
     def end_lifetime(self) -> None:
         """Disable all timers and pending calls of the current objects; later ones get a new clock.
@@ -352,9 +259,8 @@ class Hca(ObjectTables):
         wires and fault rules (``port_clock``) continue.
         """
         self.lifetime.is_over = True
-        self.lifetime = Lifetime(self)
-        self.clock = ContainedClock(self.bare_clock, self.lifetime)
-        self.error_queue_poller = ErrorQueuePoller(self.clock)
+        self.lifetime = Lifetime(self.port_clock.bare, self.health)
+        self.clock = self.events.clock = self.lifetime.clock
 
     def drop_objects(self) -> None:
         """Drop all objects at once, with GIDs, rate limits, event subscriptions and resource dumps.
@@ -363,68 +269,14 @@ class Hca(ObjectTables):
         notified that its tables have changed. The caller must have stopped all work on the objects
         before.
         """
-        self.teardowns += 1
-        self.ring_pages.forget()
-        self._event_eqs.clear()
-        self.dumped.clear()
+        self.counts.teardowns += 1
+        self.view_cache.ring_pages.forget()
+        self.events.subscribers.clear()
         self.gids.clear()
-        self.rate_limits.clear()
+        self.rates.limits.clear()
         self.clear_tables(self.deferred_free)
         if self.eswitch is not None:
             self.switch.tables_changed()
-
-    def fail(self) -> None:
-        """Stop permanently because of the current exception: log it and call ``on_failure`` once.
-
-        Counts ``internal_errors``. No timer, packet or poll reaches a function that has failed. A
-        second call does nothing.
-        """
-        if self.has_failed:
-            return
-        self.has_failed = True
-        self.internal_errors += 1
-        log.exception("%s: internal error: the function stops", self.model.name)
-        self._on_failure()
-
-    def subscribe(self, eq: Eq) -> None:
-        """Send the asynchronous event types in the EQ's mask to this EQ from now on.
-
-        An earlier EQ gets them no more. COMP is left out: each CQ names its own EQ.
-        """
-        for event in EventType:
-            if event is not EventType.COMP and eq.events >> event & 1:
-                self._event_eqs[event] = eq
-
-    def unsubscribe(self, eq: Eq) -> None:
-        """Remove the subscriptions of an EQ that is being destroyed.
-
-        Its event types have no EQ then.
-        """
-        self._event_eqs = {
-            kind: owner for kind, owner in self._event_eqs.items() if owner is not eq
-        }
-
-    def event_eq(self, event: EventType) -> Eq | None:
-        """Return the EQ that subscribed last to an asynchronous event type; None without one."""
-        return self._event_eqs.get(event)
-
-    def schedule(self, queue: Queue) -> None:
-        """Append the queue to the ready list and wake the function.
-
-        No effect if it is listed already.
-        """
-        if not queue.is_ready:
-            queue.is_ready = True
-            self.ready.append(queue)
-            if not self.is_awake:
-                self.is_awake = True
-                self.on_work()
-
-    def wake(self) -> None:
-        """Schedule the function to run by calling ``on_work``; no effect while it is scheduled."""
-        if not self.is_awake:
-            self.is_awake = True
-            self.on_work()
 
 
 def _ib_port(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> IbPort:
@@ -463,13 +315,11 @@ def _nic_vport(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> NicVport:
     return vhca.start_ethernet(options.guid, mac, _described(model))
 
 
-def _roce_link(vport: NicVport | None, gids: GidTable, vhca: Vhca[Hca]) -> RoceLink | None:
-    """Return RoCE on the vPort; None without a vPort, for an InfiniBand function.
+def _roce_link(vport: NicVport, gids: GidTable, vhca: Vhca[Hca]) -> RoceLink:
+    """Return RoCE on the vPort.
 
     The manager of a board with several ports gets a LagLink, which can use the other port.
     """
-    if vport is None:
-        return None
     has_others = vhca.is_manager and vhca.adapter.board.max_ports > 1
     return LagLink(vport, gids, vhca) if has_others else RoceLink(vport, gids)
 

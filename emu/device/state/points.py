@@ -2,12 +2,12 @@
 
 With rules loaded, a dispatcher shows each event at its point before the event happens::
 
-    if hca.faults is None:
+    if hca.probes.faults is None:
         write(hca, eq, event)
     else:
-        hca.faults.show(EQE, eq, event)
+        hca.probes.faults.show(EQE, eq, event)
 
-``hca.faults`` is None while no rule is loaded, so a point only costs an attribute test.
+``hca.probes.faults`` is None while no rule is loaded, so a point only costs an attribute test.
 ``emu.device.faults.points`` declares the fields and actions of each point; the core only knows the
 point's name and the types of the arguments that it shows there.
 """
@@ -34,7 +34,7 @@ class FaultPoint(Generic[Shown, Result]):
 
 
 class FaultPoints(Protocol):
-    """The rules of one function; ``hca.faults`` is such an object while rules are loaded."""
+    """The rules of one function; ``hca.probes.faults`` is such an object while rules are loaded."""
 
     @property
     def is_gone(self) -> bool:

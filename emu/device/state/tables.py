@@ -6,6 +6,7 @@ Every handle, index or number from a guest is looked up in one of these. Each cl
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection
 from functools import cache
 from importlib import import_module
@@ -98,6 +99,10 @@ class ObjectTables:
         self.ledger = Ledger(model.host_bytes, host)
         """Host memory in use on behalf of the guest."""
         self.caller = CommandIssuer()
+        self.dumped: dict[str, array[int]] = {}
+        """Numbers of the queues that a resource dump lists, from its first access to its last."""
+        self.has_signatures = False
+        """Whether a key has or had block signatures, so segments may be longer on the wire."""
         self.make_tables()
 
     def make_tables(self) -> None:
@@ -286,4 +291,5 @@ class ObjectTables:
         self.ledger.close(DECISIONS)
         self.ledger.close(DECODED)
         self.caller.owned.clear()
+        self.dumped.clear()
         self.make_tables()

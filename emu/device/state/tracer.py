@@ -1,7 +1,7 @@
 """The trace interface of the running device, as the core sees it.
 
-``hca.tracer`` is a :class:`DeviceTracer` or None, and the core always calls its trace points as
-``if tracer: tracer.point(...)``. ``emu.device.trace`` implements it.
+``hca.probes.tracer`` is a :class:`DeviceTracer` or None, and the core always calls its trace points
+as ``if tracer: tracer.point(...)``. ``emu.device.trace`` implements it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.sq import Sq
+    from emu.device.objects.memory.mkey import Mkey
     from emu.device.objects.queues.page_fault import PageFault
     from emu.device.objects.queues.qp import Qp
     from emu.device.objects.queues.send_queue import Wqe
+    from emu.device.objects.table import Table
     from emu.device.ports import Buffer
-    from emu.device.state.hca import Hca
     from layouts.enums import EventType
 
 
@@ -40,8 +41,11 @@ class DeviceTracer(Protocol):
     def irq(self, vector: int, eqn: int) -> None:
         """Record an interrupt that was raised for an event queue."""
 
-    def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
-        """Record a work request that is about to be executed, or is retried."""
+    def wqe(self, mkeys: Table[Mkey], queue: Qp | Sq, wqe: Wqe) -> None:
+        """Record a work request that is about to be executed, or is retried.
+
+        ``mkeys`` are the function's keys, which tell the kind of a UMR.
+        """
 
     def summary(self) -> Iterator[str]:
         """Yield lines for the end of a run: the number of events of each kind."""

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from emu.device.cmdif.registry import Command
     from emu.device.cmdif.request import CommandRequest
     from emu.device.objects.eth.sq import Sq
+    from emu.device.objects.memory.mkey import Mkey
     from emu.device.objects.queues.page_fault import PageFault
     from emu.device.objects.queues.send_queue import Wqe
+    from emu.device.objects.table import Table
     from emu.device.ports import Buffer, Clock
     from emu.device.state.hca import Hca
 
@@ -194,9 +196,9 @@ class Recorder:
         """Record an interrupt."""
         self._record(TracePoint.IRQ, {"vector": vector, "eqn": eqn})
 
-    def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
+    def wqe(self, mkeys: Table[Mkey], queue: Qp | Sq, wqe: Wqe) -> None:
         """Record a work request, decoded by its opcode and transport service; count it by kind."""
-        key = hca.mkeys.get(wqe.imm >> 8)
+        key = mkeys.get(wqe.imm >> 8)
         mode = key.mode if key is not None else None
         if isinstance(queue, Qp):
             st: QpType | None = queue.st

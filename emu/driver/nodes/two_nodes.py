@@ -50,6 +50,6 @@ def brought_up(
         bar = FunctionBar(function, *others, *carriers)
         memory = function.hca.memory
         assert isinstance(memory, Memory)
-        driver = Driver(bar, memory, function.hca.interrupts)
+        driver = Driver(bar, memory, function.hca.events.interrupts)
         nodes.append(make_node(function, driver.probe()))
     return nodes

@@ -35,7 +35,7 @@ def status(function: Function, index: int, guest: str = "") -> dict[str, Any]:
     Ethernet ports only; keys of :func:`adapter` are added. Changes nothing.
     """
     hca = function.hca
-    vport, faults = hca.vport, hca.faults
+    vport, faults = hca.vport, hca.probes.faults
     rules = faults.listing() if faults is not None else []
     sent, received = vport.totals()
     return {
@@ -43,11 +43,11 @@ def status(function: Function, index: int, guest: str = "") -> dict[str, Any]:
         "guest": guest,
         "model": function.model.name,
         "state": hca.state.name,
-        "driver": hca.driver,
+        "driver": hca.driver.version,
         "guid": f"{vport.guid:#018x}",
         "address": vport.address,
         "link": hca.port.link_state,
-        "internal_errors": hca.internal_errors,
+        "internal_errors": hca.health.internal_errors,
         "faults": len(rules),
         "held": faults.held if faults is not None else 0,
         "in_force": faults.in_force if faults is not None else 0,
@@ -57,8 +57,8 @@ def status(function: Function, index: int, guest: str = "") -> dict[str, Any]:
             "commands": function.cmdif.executed,
             "refused": function.cmdif.refused,
             "completions": sum(cq.pi for cq in hca.cqs),
-            "error_completions": hca.error_completions,
-            "compressed_completions": hca.compressed_completions,
+            "error_completions": hca.counts.error_completions,
+            "compressed_completions": hca.counts.compressed_completions,
             "events": sum(eq.pi for eq in hca.eqs),
             "lost_events": sum(eq.overruns for eq in hca.eqs),
             "page_faults": hca.page_faults.raised,
@@ -165,7 +165,7 @@ def _page_faults(function: Function) -> list[dict[str, Any]]:
 
 
 def _rules(function: Function) -> list[dict[str, Any]]:
-    faults = function.hca.faults
+    faults = function.hca.probes.faults
     return faults.listing() if faults is not None else []
 
 

@@ -86,7 +86,7 @@ _ENDINGS: dict[str, Callable[[Guest], object]] = {
     "TEARDOWN_HCA": partial(_teardown, profile=TeardownProfile.GRACEFUL_CLOSE),
     "a forced TEARDOWN_HCA": partial(_teardown, profile=TeardownProfile.FORCE_CLOSE),
     "ENABLE_HCA of a crash kernel": lambda guest: guest.driver.must(Op.ENABLE_HCA),
-    "a failure": lambda guest: guest.watch.round(guest.function.hca.fail),
+    "a failure": lambda guest: guest.watch.round(guest.function.hca.health.fail),
 }
 
 

@@ -149,7 +149,7 @@ def test_a_function_that_fails_leaves_the_port_to_the_others(members, caplog):
     try:
         raise RuntimeError("planned")
     except RuntimeError:
-        two.hca.fail()
+        two.hca.health.fail()
     caplog.clear()
     assert one.hca.vport.is_up
     assert not two.hca.vport.is_up

@@ -516,7 +516,7 @@ def test_what_waits_too_long_is_lost(manager, other, wire, fdb):
 def test_a_manager_that_has_failed_lets_nothing_cross(manager, other, wire, fdb, caplog):
     by_source(fdb, (VPORT, to_vport(UPLINK)))
     sq = sender(other)
-    manager.hca.fail()
+    manager.hca.health.fail()
     send(other, sq)
     assert not wire.sent()
     caplog.clear()

@@ -145,7 +145,7 @@ def test_it_ends_with_its_master(bonded, how, monkeypatch, caplog):
     elif how == "reset":
         bonded.functions[0].reset()
     else:
-        bonded.master.hca.fail()
+        bonded.master.hca.health.fail()
         caplog.clear()
     assert bonded.board.lag is None
     assert query(bonded.second) == (0, 0, 0)

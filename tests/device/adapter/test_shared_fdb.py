@@ -255,7 +255,7 @@ def end(both, port, how, caplog):
     elif how == "reset":
         function.reset()
     else:
-        function.hca.fail()
+        function.hca.health.fail()
         caplog.clear()
 
 

@@ -262,7 +262,7 @@ def test_one_that_has_failed_does_nothing_more(manager, caplog):
     command = COMMANDS[Op.ALLOC_PD]
     driver.submit(bytes(command.layout_in.new(opcode=Op.ALLOC_PD)), command.layout_out.size, 2)
     driver.write32(0x018, 1 << 2)
-    hca.fail()
+    hca.health.fail()
     address, before = bar.read(0x014, 4), manager.memory.contents()
     bar.write(0x014, bytes((address[0] ^ 1, *address[1:])))
     while manager.function.run():
@@ -299,7 +299,7 @@ def test_whatever_ends_the_manager_ends_them(manager, how, is_in_use, caplog):
         try:
             raise RuntimeError("a bug")
         except RuntimeError:
-            function.hca.fail()
+            function.hca.health.fail()
         caplog.clear()
         function.restart("firmware")
     ended(manager)
@@ -315,10 +315,10 @@ def test_a_bug_in_one_stops_it_alone(manager, caplog):
     try:
         raise RuntimeError("a bug")
     except RuntimeError:
-        node.hca.fail()
+        node.hca.health.fail()
     caplog.clear()
-    assert node.hca.has_failed
-    assert not manager.hca.has_failed
+    assert node.hca.health.has_failed
+    assert not manager.hca.health.has_failed
     manager.driver.must(Op.DISABLE_HCA, function_id=NUMBER)
     assert manager.state() is VhcaState.TEARDOWN_REQUEST
     manager.active(NUMBER + 1)

@@ -189,7 +189,7 @@ def test_what_is_on_its_way_ends_with_a_teardown(switch, table_type):
     switch.sq.ring_doorbell()
     switch.clock.budget.begin()
     switch.function.run()
-    line = hca.egress if is_egress else hca.esw_backlog
+    line = hca.backlogs.egress if is_egress else hca.backlogs.esw
     assert len(line) == 1
     switch.driver.must(Op.TEARDOWN_HCA)
     assert not len(line)

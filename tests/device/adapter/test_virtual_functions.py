@@ -63,7 +63,7 @@ def test_a_failure_of_the_physical_function_is_its_own(members, clock, caplog):
     try:
         raise RuntimeError("planned")
     except RuntimeError:
-        pf.hca.fail()
+        pf.hca.health.fail()
     caplog.clear()
     vf.driver.must(Op.ALLOC_PD)
     clock.advance(RESTART_NS)

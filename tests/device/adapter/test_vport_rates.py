@@ -245,9 +245,9 @@ class TestRoce:
         assert clock.waiting() < waiting
         (element,) = (one for one in roce.switch.manager.hca.scheduling_elements if one.parent)
         assert not element.wanting
-        assert member.hca.roce_pacing is not None
+        assert member.hca.rates.roce is not None
         clock.advance(100 * MS)
-        assert not member.hca.internal_errors
+        assert not member.hca.health.internal_errors
 
 
 @pytest.mark.parametrize("how", ["reset", "teardown", "destroyed"])

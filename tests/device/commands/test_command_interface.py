@@ -270,7 +270,7 @@ def test_an_unexpected_exception_becomes_int_err(driver, function, monkeypatch, 
 
     monkeypatch.setattr(function.hca.pds, "add", explode)
     assert driver.command(Op.ALLOC_PD).status == Status.INT_ERR
-    assert function.hca.internal_errors == 1
+    assert function.hca.health.internal_errors == 1
     caplog.clear()
     monkeypatch.undo()
     driver.must(Op.ALLOC_PD)
@@ -290,7 +290,7 @@ def test_cmd_events_end_with_their_eq(driver):
 
 
 def function_events(driver):
-    return driver.bar.function.hca._event_eqs
+    return driver.bar.function.hca.events.subscribers
 
 
 @pytest.mark.hostile
@@ -304,4 +304,4 @@ def test_random_bytes_as_commands(driver, data, outlen):
     delivery, raw = driver.execute(data, outlen)
     assert delivery == DeliveryStat.OK
     assert raw[0] in Status._value2member_map_
-    assert driver.bar.function.hca.internal_errors == 0
+    assert driver.bar.function.hca.health.internal_errors == 0

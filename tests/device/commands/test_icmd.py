@@ -125,4 +125,4 @@ def test_what_is_refused(tool):
 @given(mailbox=st.binary(min_size=20, max_size=256), opcode=st.sampled_from([0x9001, 0, 0xFFFF]))
 def test_any_mailbox_has_a_status(tool, function, mailbox, opcode):
     tool.run(mailbox + bytes(-len(mailbox) % 4), opcode)
-    assert not function.hca.has_failed
+    assert not function.hca.health.has_failed

@@ -196,7 +196,7 @@ class AnyDriver(RuleBasedStateMachine):
     @rule(event=st.sampled_from(EventType), count=st.integers(1, 3))
     def event(self, event, count):
         for _ in range(count):
-            eq_engine.raise_event(self.hca, event, bytes(28))
+            eq_engine.raise_event(self.hca.events, event, bytes(28))
 
     @rule()
     def look(self):
@@ -210,7 +210,7 @@ class AnyDriver(RuleBasedStateMachine):
 
     @invariant()
     def no_internal_error(self):
-        assert self.hca.internal_errors == 0
+        assert self.hca.health.internal_errors == 0
 
     @invariant()
     def ledger_adds_up(self):

@@ -150,7 +150,7 @@ def test_anything_in_the_queues_and_on_the_wire(seed):
         world.node.function.run()
         most = max(most, costs.most())
     world.revive()
-    assert not world.node.hca.has_failed
+    assert not world.node.hca.health.has_failed
     assert max(most, costs.most()) <= A_ROUND
     assert world.hidden.read() == SECRET
     assert world.read_only.read() == SECRET

@@ -608,7 +608,7 @@ def test_super_frame_above_the_mtu(hca, rq):
 def test_super_frame_that_lies(hca, rq, frame):
     Buffers(rq)
     arrive(hca, frame)
-    assert not hca.has_failed
+    assert not hca.health.has_failed
     assert len(rq.cq.drain()) <= 1
     received = hca.nic_vport.received
     assert received.packets + received.errors == 1
@@ -788,7 +788,7 @@ def test_bus_mastering_off(hca, memory, rq):
     memory.permit(False)
     arrive(hca, Frame(ARP))
     memory.permit(True)
-    assert not hca.has_failed
+    assert not hca.health.has_failed
     assert rq.query().state == RqState.ERR
 
 
@@ -835,7 +835,7 @@ def test_any_frame(hca, node, lead, frame, gso_size, checked):
         node.buffers = Buffers(rq, count=100)
     buffers = node.buffers
     arrive(hca, Frame(frame, gso_size, checked))
-    assert not hca.has_failed
+    assert not hca.health.has_failed
     assert buffers.rq.query().state == RqState.RDY
     for entry, data in buffers.drain():
         assert entry.op_own >> 4 == CqeOpcode.RESP_SEND
@@ -937,7 +937,7 @@ def test_any_receive_request(hca, node, lead, wqe, wq_type):
     rq.write_record()
     for frame in (ARP, EthPacket(payload=bytes(300)).frame()):
         arrive(hca, Frame(frame))
-    assert not hca.has_failed
+    assert not hca.health.has_failed
     node.settle()
     node.events()
     rq.cq.drain()

@@ -141,11 +141,11 @@ def test_mistake_of_ours_stops_the_receiver_only(ends, caplog, clock):
     """Its link goes down, frames to it are lost, the sender goes on, and it starts anew."""
     left, right = ends
 
-    right.function.hca.faults = Mistaken()
+    right.function.hca.probes.faults = Mistaken()
     left.send()
-    assert right.function.hca.has_failed
+    assert right.function.hca.health.has_failed
     assert not right.function.hca.nic_vport.is_up
-    assert not left.function.hca.has_failed
+    assert not left.function.hca.health.has_failed
     assert sum(bool(record.exc_info) for record in caplog.records) == 1
     caplog.clear()
     left.send()

@@ -114,7 +114,7 @@ def test_rules_meet_frames_that_are_none(node, plan, buffers, action):
     plan(f'point="frame.rx"\naction="{action}"')
     for frame in (Frame(b""), Frame(b"\1" * 13), Frame(ARP, 7), Frame(b"", 7), Frame(ARP)):
         arrive(node.hca, frame)
-    assert not node.hca.has_failed
+    assert not node.hca.health.has_failed
 
 
 def test_request_fails_at_its_turn(node, plan, sq, eth_wire):

@@ -151,11 +151,11 @@ def test_a_teardown_ends_what_waits():
     segment = Segment(2, CHANGES)
     segment.send(text(1))
     segment.round()
-    node = next(one for one in segment.receivers if len(one.hca.rx_backlog))
+    node = next(one for one in segment.receivers if len(one.hca.backlogs.rx))
     hca = node.hca
     assert hca.ledger.accounts["arrivals"]
     node.function.reset()
-    assert not len(hca.rx_backlog)
+    assert not len(hca.backlogs.rx)
     assert "arrivals" not in hca.ledger.accounts
     before = hca.nic_vport.received.packets
     segment.settle()

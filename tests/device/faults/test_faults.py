@@ -325,7 +325,7 @@ def test_interrupt_lost_and_spurious(driver, plan, irqs, function):
     assert irqs.fired == []
     plan('point="load"\naction="interrupt"\nvector=9\ncount=2')
     assert irqs.fired == [9, 9]
-    assert function.hca.interrupts is irqs
+    assert function.hca.events.interrupts is irqs
 
 
 # -- traffic
@@ -720,10 +720,14 @@ def test_dice_come_from_the_seed(driver, plan, fired):
 
 def test_no_rules_leave_nothing_behind(function, faults, plan, wire, irqs):
     plan('[[rule]]\npoint="pkt.tx"\naction="drop"\n[[rule]]\npoint="irq"\naction="drop"')
-    assert function.hca.faults is faults
+    assert function.hca.probes.faults is faults
     assert function.hca.wire is not wire
     faults.clear()
-    assert (function.hca.faults, function.hca.wire, function.hca.interrupts) == (None, wire, irqs)
+    assert (function.hca.probes.faults, function.hca.wire, function.hca.events.interrupts) == (
+        None,
+        wire,
+        irqs,
+    )
 
 
 # -- rules whose time comes and goes

@@ -139,7 +139,7 @@ def test_late_resume_of_a_queue_pair_that_has_stopped(channel, pager, source, pl
     channel.sender.to_reset()
     clock.advance(5 * MS)
     assert injector.held == 0
-    assert channel.left.function.hca.internal_errors == 0
+    assert channel.left.function.hca.health.internal_errors == 0
 
 
 def test_resume_taken_for_an_error(channel, pager, source, plan):

@@ -95,5 +95,5 @@ def test_rules_of_each_kind(kind, census, caplog):
         bench = Bench(from_table({"seed": seed, "rule": named}))
         met = bench.run()
         assert any(met.values()), seed
-        assert bench.function.hca.internal_errors == 0, seed
+        assert bench.function.hca.health.internal_errors == 0, seed
         assert not any(record.exc_info for record in caplog.records), seed

@@ -34,7 +34,7 @@ def blunder(monkeypatch):
         original = module[name] if is_table else getattr(module, name)
 
         def mistaken(hca, *args, **options):
-            if hca is victim.hca and not hca.has_failed:
+            if hca is victim.hca and not hca.health.has_failed:
                 raise Mistake(name)
             return original(hca, *args, **options)
 
@@ -224,9 +224,9 @@ def failed(pair, blunder, told):
 
 def test_starts_anew_though_nobody_looks(failed, clock):
     clock.advance(RESTART_NS - 1)
-    assert failed.function.hca.has_failed
+    assert failed.function.hca.health.has_failed
     clock.advance(1)
-    assert not failed.function.hca.has_failed
+    assert not failed.function.hca.health.has_failed
     failed.driver.probe()
 
 
@@ -272,15 +272,15 @@ def test_second_mistake_on_the_way_down_is_the_same_failure(pair, monkeypatch, c
     caplog.clear()
     monkeypatch.undo()
     assert_down(left)
-    assert left.hca.internal_errors == 1
+    assert left.hca.health.internal_errors == 1
     assert traffic(right, right)
 
 
 def test_it_fails_once(pair, caplog):
     left, _ = pair
-    left.hca.fail()
-    left.hca.fail()
-    assert left.hca.internal_errors == 1
+    left.hca.health.fail()
+    left.hca.health.fail()
+    assert left.hca.health.internal_errors == 1
     caplog.clear()
 
 
@@ -290,7 +290,7 @@ def test_faults_strike_a_function_that_has_started_anew(failed, clock):
     failed.function.use_faults(injector)
     injector.load(load('[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "ALLOC_PD"\n'))
     clock.advance(RESTART_NS)
-    assert failed.function.hca.faults is injector
+    assert failed.function.hca.probes.faults is injector
     failed.function.use_faults(injector)
 
 

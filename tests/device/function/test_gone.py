@@ -84,7 +84,7 @@ def test_nothing_leads_to_it(world, end, number):
         world.clock.advance(step)
         other.settle()
     assert node.memory.contents() == before
-    assert not other.hca.internal_errors
+    assert not other.hca.health.internal_errors
 
 
 STEERING = [
@@ -159,7 +159,7 @@ def test_objects_of_a_process_that_closes(world, order, number):
         ]  # fmt: skip
         for item in gone:
             node.driver.must(op, **named(item, name))
-        assert still_reached(world.roots, gone, [hca.rx_backlog]) == []
+        assert still_reached(world.roots, gone, [hca.backlogs.rx]) == []
     assert not hca.page_faults.open()
     for token in tokens:
         assert resume(node, *token) in (Status.OK, Status.BAD_RES_ERR)
@@ -170,4 +170,4 @@ def test_objects_of_a_process_that_closes(world, order, number):
         node.function.run()
     assert node.memory.contents() == before
     assert not hca.ledger.accounts.get("page fault", 0)
-    assert not other.hca.internal_errors
+    assert not other.hca.health.internal_errors

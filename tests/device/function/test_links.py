@@ -193,7 +193,7 @@ def test_a_plan_sets_links_when_their_time_has_come(model, clock, wire, tmp_path
     for _ in range(2):
         nodes[0].driver.must(Op.QUERY_ISSI)
     assert {link["function"] for link in session.links()} == {0, 1}
-    assert functions[0].hca.faults is None  # nothing more to come
+    assert functions[0].hca.probes.faults is None  # nothing more to come
 
 
 class Taken:

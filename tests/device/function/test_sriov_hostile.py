@@ -137,7 +137,7 @@ def test_many_lives_of_vfs_leave_nothing_behind(clock, caplog):
             "hcas": sum(isinstance(one, Hca) for one in gc.get_objects()),
             "ledgers": [one.function.hca.ledger.used for one in (sriov.pf, *sriov.vfs)],
             "vports": sorted(pf.adapter._by_vport),
-            "pages": {number: len(pages) for number, pages in pf.hca.vf_pages.items()},
+            "pages": {number: len(pages) for number, pages in pf.hca.fwpages.virtual.items()},
             "timers": clock.waiting(),
         }
 

@@ -263,7 +263,7 @@ def test_any_stores_at_all(stores):
     for _ in range(3):
         copier.run()
         clock.advance(HOLD_NS)
-    assert not node.hca.has_failed
+    assert not node.hca.health.has_failed
     assert len(node.hca.copies) <= 8
 
 

@@ -684,7 +684,7 @@ def test_many_queue_pairs_of_a_queue_that_breaks(node, function):
     users = [
         node.queue_pair(cq=cq, log_sq_size=1, log_rq_size=1).init() for _ in range(3 * at_once)
     ]
-    node.hca.broken_cqs.append(node.hca.cqs.need(cq.cqn))
+    node.hca.scheduler.add_broken(node.hca.cqs.need(cq.cqn))
     inside, stopped = list(node.hca.qps), []
     for _ in range(2):
         assert function.run()

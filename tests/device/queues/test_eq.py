@@ -240,7 +240,7 @@ class TestInterruptModeration:
         driver.must(Op.TEARDOWN_HCA)
         clock.advance(1_000_000)
         assert irqs.fired == [5]
-        assert not function.hca.vector_moderation
+        assert not function.hca.events.vector_moderation
 
     @pytest.mark.parametrize("fields", [{"int_vector": 64}, {"int_vector": 0xFFFF}, {"op_mod": 2}])
     def test_refused(self, refused, fields):

@@ -366,7 +366,7 @@ def test_xrc_message_that_has_begun_when_the_cq_breaks(packet_pair, packet_wire)
     packet_wire.deliver()
     right.function.run()
     cq = right.hca.cqs.get(channel.recv_cq.cqn)
-    right.hca.broken_cqs.append(cq)
+    right.hca.scheduler.add_broken(cq)
     cq.status = CqStatus.CQ_OVERFLOW
     right.function.run()
     assert right.hca.qps.get(channel.receiver.qpn).state is QpState.ERR

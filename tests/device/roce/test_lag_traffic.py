@@ -178,7 +178,7 @@ def test_what_is_not_the_masters(bonded, how, caplog):
         master = bonded.master
         set_address(bonded.second.driver, 0, master.gids[1], master.mac)
     else:
-        bonded.master.hca.fail()
+        bonded.master.hca.health.fail()
         caplog.clear()
     deliver(bonded, frame)
     bonded.master.settle()

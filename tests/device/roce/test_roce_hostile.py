@@ -204,7 +204,7 @@ class TestWholePackets:
         self.send(victim, code, body, **wrong)
         assert (qp.epsn, qp.state, qp.rq.posted()) == before
         assert victim.is_untouched()
-        assert not hca.has_failed
+        assert not hca.health.has_failed
         assert self.is_served(victim)
 
     @pytest.mark.parametrize(

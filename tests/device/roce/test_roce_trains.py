@@ -86,10 +86,10 @@ def test_what_is_to_see_frames_gets_frames(world, why):
     elif why == "tables":
         hca.switch.is_decided = lambda _: True
     else:
-        hca.faults = type("Faults", (), {"wants_packets": False, "show": lambda *_: None})()
+        hca.probes.faults = type("Faults", (), {"wants_packets": False, "show": lambda *_: None})()
     arrive_train(hca, memoryview(world.trains[0]))
     assert seen == [*frames_of(parse_train(memoryview(world.trains[0])))]
-    hca.faults = None
+    hca.probes.faults = None
 
 
 # Trains that nobody of ours sends.

@@ -339,7 +339,7 @@ class TestHostileFrames:
             frame[data.draw(st.integers(14, len(frame) - 1))] = data.draw(st.integers(0, 255))
         before = bytes(frame) == world.frame()
         world.take(bytes(frame))
-        assert not world.node.hca.has_failed
+        assert not world.node.hca.health.has_failed
         assert before or world.is_untouched() or world.target.read(0, 4) == b"evil"
         world.serve()
 

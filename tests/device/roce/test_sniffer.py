@@ -297,10 +297,10 @@ class TestASnifferInTrouble:
         clock.budget.number += 1
         clock.budget.steps, clock.budget.limit = 0, -1
         for _ in range(MAX_WAITING):
-            assert hca.sniffed.keep(0, lambda: None)
+            assert hca.backlogs.sniffed.keep(0, lambda: None)
         held = hca.ledger.used
         hca.wire.transmit(hca, frame_to(left))
-        assert len(hca.sniffed) == MAX_WAITING
+        assert len(hca.backlogs.sniffed) == MAX_WAITING
         assert hca.ledger.used == held
         assert hca.link.dropped == {"sniffer backlog is full": 1}
         left.settle()
@@ -325,7 +325,7 @@ class TestASnifferInTrouble:
             arrive(left.hca, Frame(data))
             arrive(left.hca, Frame(data, 100))
         left.settle()
-        assert not left.hca.has_failed
+        assert not left.hca.health.has_failed
         assert write(Channel(QpType.RC, left, right)).read() == TEXT
 
 

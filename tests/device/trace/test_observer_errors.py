@@ -79,7 +79,7 @@ def test_a_frame_passes_a_capture_that_fails(
     for _ in range(3):
         functions[0].hca.eth_wire.transmit(functions[0].hca, frame())
     assert cables[1].sent == 3
-    assert not any(function.hca.has_failed for function in functions)
+    assert not any(function.hca.health.has_failed for function in functions)
     said = expected()
     assert f"capture: internal error at {place}: the device continues" in said
     assert len(said) <= 2 * len(functions)
@@ -94,7 +94,7 @@ def test_what_carries_a_frame_fails_as_without_a_capture(monkeypatch, captured, 
     functions, _ = ethernet
     functions[1].hca.switch.receive = fail
     functions[0].hca.eth_wire.transmit(functions[0].hca, frame())
-    assert [function.hca.has_failed for function in functions] == [False, True]
+    assert [function.hca.health.has_failed for function in functions] == [False, True]
     (said,) = expected()
     assert "the function stops" in said
     captured.close()
@@ -145,7 +145,7 @@ def test_a_fault_fires_whose_record_fails(monkeypatch, function, driver, expecte
         assert driver.command(Op.ALLOC_PD).status
     assert len(expected()) == 1
     assert [one.event for one in fired] in ([], [{"error": "could not be read"}] * 2)
-    assert not function.hca.internal_errors
+    assert not function.hca.health.internal_errors
 
 
 # -- views

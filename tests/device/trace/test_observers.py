@@ -78,7 +78,7 @@ def test_a_request_without_a_length_fails_alone(node, qps, function, events, opc
     assert request.fields["ds"] == 0
     assert "error" not in request.fields
     assert_forms(request)
-    assert not function.hca.has_failed
+    assert not function.hca.health.has_failed
     connect(*(fresh := (node.queue_pair(), node.queue_pair())))
     fresh[1].post_recv()
     fresh[0].send()
@@ -226,7 +226,7 @@ def test_a_point_that_cannot_be_decoded(started, clock, expected, point):
         assert event.fields["error"] == UNDECODED
         assert_forms(event)
         assert body(event).startswith("could not be decoded: ")
-    assert not node.function.hca.internal_errors
+    assert not node.function.hca.health.internal_errors
     (line,) = [one for one in node.function.tracer.summary() if UNDECODED in one]
     assert line == f"{len(told)} events {UNDECODED}"
 
@@ -258,7 +258,7 @@ def test_a_tracer_that_can_tell_nothing(started, clock, expected):
     traffic(node)
     found = expected()
     assert len(found) == len(set(found)) == 2 * (len(POINTS) - 1)
-    assert not node.function.hca.internal_errors
+    assert not node.function.hca.health.internal_errors
 
 
 class Raises:

@@ -39,7 +39,7 @@ def opened(ends, events, clock):
 
     def open_channel(**options):
         left, right = ends
-        right.hca.tracer = Recorder(events, clock)
+        right.hca.probes.tracer = Recorder(events, clock)
         return Channel(QpType.RC, left, right, **options)
 
     return open_channel
@@ -107,7 +107,7 @@ def test_receive_queue_that_cannot_be_read(opened, refusals):
 @pytest.fixture
 def packets(packet_pair, events, clock):
     """A channel whose traced receiver gets forged packets."""
-    packet_pair[1].hca.tracer = Recorder(events, clock)
+    packet_pair[1].hca.probes.tracer = Recorder(events, clock)
     return Channel(QpType.RC, *packet_pair, mtu=1)
 
 

@@ -324,8 +324,8 @@ class Ends(RuleBasedStateMachine):
 
     @invariant()
     def no_internal_error(self):
-        assert not self.left.hca.internal_errors
-        assert not self.right.hca.internal_errors
+        assert not self.left.hca.health.internal_errors
+        assert not self.right.hca.health.internal_errors
 
 
 def test_ends_of_random_traffic(caplog):

@@ -20,11 +20,11 @@ def snapshot(hca):
     """The state of a function's HCA; equal before and after means that nothing happened."""
     return {
         "state": hca.state,
-        "issi": hca.issi,
+        "issi": hca.driver.issi,
         "caps": [hca.caps._pages[group, mode][:] for group in GROUPS for mode in CapMode],
         "port": _port(hca.vport),
         "pages": list(hca.fwpages._given),
-        "events": {event: eq.handle for event, eq in hca._event_eqs.items()},
+        "events": {event: eq.handle for event, eq in hca.events.subscribers.items()},
         "groups": freeze(hca.mcgs),
         "gids": list(hca.gids),
         "ledger": dict(hca.ledger.accounts),

@@ -57,7 +57,7 @@ class World(SimpleNamespace):
         traced = EventList()
         for node in self.nodes:
             tracer = ContainedTracer(Recorder(traced, self.clock))
-            node.function.tracer = node.hca.tracer = tracer
+            node.function.tracer = node.hca.probes.tracer = tracer
         self.others.append(traced)
 
     def local(self):
@@ -130,4 +130,4 @@ def in_a_round_that_is_over(world, most=-1):
     world.clock.budget.steps = 0
     world.clock.budget.limit = most
     world.left.function.run()
-    assert any(len(node.hca.rx_backlog) for node in world.nodes)
+    assert any(len(node.hca.backlogs.rx) for node in world.nodes)

@@ -231,7 +231,7 @@ def copies_for_a_sniffer(world):
         Sniffer(node)
     sender(world.left).send(broadcast(world.left))
     in_a_round_that_is_over(world)
-    assert len(world.left.hca.sniffed)
+    assert len(world.left.hca.backlogs.sniffed)
 
 
 def _half_received(kind, **context):

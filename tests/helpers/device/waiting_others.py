@@ -153,14 +153,14 @@ def interrupt_that_moderation_holds_back(world):
         for _ in range(3):
             driver.must(Op.QUERY_ADAPTER)
             commands.drain()
-        assert node.hca.vector_moderation[7].timer is not None
+        assert node.hca.events.vector_moderation[7].timer is not None
 
 
 @case
 def broken_cq_whose_queues_are_being_stopped(world):
     channel = Channel(RC, *world.local().nodes)
     for node, cq in ((world.left, channel.sender.cq), (world.right, channel.recv_cq)):
-        node.hca.broken_cqs.append(node.hca.cqs.get(cq.cqn))
+        node.hca.scheduler.add_broken(node.hca.cqs.get(cq.cqn))
 
 
 @case

@@ -238,7 +238,7 @@ def test_rules_come_and_go(serving):
         with Client(serving.control) as control:
             assert control.add(RULE) == "added-1"
             assert control.add(RULE, name="mine", times=2) == "mine"
-            assert server.functions[0].hca.faults is not None
+            assert server.functions[0].hca.probes.faults is not None
             assert [rule["name"] for rule in control.rules()] == ["added-1", "mine"]
             assert control.rules()[1]["counts"] == [
                 {
@@ -250,7 +250,7 @@ def test_rules_come_and_go(serving):
             assert control.load_plan('[[rule]]\npoint="irq"\naction="drop"\n' * 2) == 2
             control.clear()
             assert control.rules() == []
-            assert server.functions[0].hca.faults is None
+            assert server.functions[0].hca.probes.faults is None
 
     serving.during(work)
 
@@ -347,7 +347,7 @@ def test_what_is_refused_changes_nothing_and_says_why(serving):
             control.add(RULE, name="twice")
             with pytest.raises(ControlError, match="a rule 'twice' exists already"):
                 control.add(RULE, name="twice")
-            assert len(server.functions[0].hca.faults.states) == 1
+            assert len(server.functions[0].hca.probes.faults.states) == 1
 
     serving.during(work)
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from emu.cli.shared.completion import complete_op, complete_trace_point
 from emu.cli.shared.control import console as output
 from emu.cli.shared.files import Existing, NewFile
-from emu.cli.shared.numbers import FunctionName, RealNumber, WholeNumber
+from emu.cli.shared.numbers import FunctionName, RealNumber
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
 from emu.cli.shared.tables import Rows

@@ -196,7 +196,9 @@ def _arrivals(
     manager's own switch.
     """
     is_own = target.port == port
-    eswitch = manager.eswitch if is_own else switch_behind(manager, target.port)
+    eswitch = (
+        manager.eswitch if is_own else switch_behind(manager.adapter, manager.eswitch, target.port)
+    )
     if eswitch is None:
         return ()
     vport, budget = eswitch.vport(target.number), manager.budget
@@ -211,7 +213,7 @@ def _arrivals(
     for at, (other, _) in enumerate(decision.deliveries):
         assert isinstance(other, VportTarget)  # an egress ACL leads to tables and vPorts only
         steps = decision.rewrites[at] if decision.rewrites else None
-        eswitch = switch_behind(manager, other.port)
+        eswitch = switch_behind(manager.adapter, manager.eswitch, other.port)
         if eswitch is not None:
             receiver = eswitch.vport(other.number)
             arrivals += _arrival(packet, receiver, other, after(headers, steps, budget))

@@ -188,7 +188,7 @@ class EmbeddedSwitch:
         A full backlog drops the frame; only one from the uplink is counted, as a discard. An
         exception in the pipeline fails the manager.
         """
-        if not manager.esw_backlog.do(len(frame.data), self._steer, manager, source_port, frame):
+        if not manager.backlogs.esw.do(len(frame.data), self._steer, manager, source_port, frame):
             self._cable.received.discards += source_port == UPLINK
 
     def _steer(self, manager: Hca, source_port: int, frame: Frame) -> None:
@@ -199,18 +199,18 @@ class EmbeddedSwitch:
         """
         if not self.decides or self._manager is None or self._manager.node is not manager:
             return  # the tables were removed while the frame waited
-        if manager.has_failed:
+        if manager.health.has_failed:
             return
         try:
-            faults = manager.faults
+            faults = manager.probes.faults
             if faults is not None and not faults.show(FDB_POINT, source_port, frame):
                 return
             give = partial(self._deliver_result, manager, source_port, frame)
             others = forward(manager, source_port, frame, give)
             if others is not None:
-                manager.esw_backlog.begin(others, len(frame.data))
+                manager.backlogs.esw.begin(others, len(frame.data))
         except Exception:
-            manager.fail()
+            manager.health.fail()
 
     def _deliver_result(
         self, manager: Hca, source_port: int, frame: Frame, target: VportTarget, what: Frame
@@ -225,7 +225,7 @@ class EmbeddedSwitch:
         adapter = manager.adapter
         number, port = target.number, target.port
         if number == UPLINK:
-            port = leaves_by(manager, source_port, port, frame, what)
+            port = leaves_by(manager.budget, manager.adapter, source_port, port, frame, what)
             if source_port == UPLINK and port == adapter.number and not target.may_return:
                 return
         if port != adapter.number:

@@ -19,10 +19,11 @@ from emu.device.port.eth.headers import UPLINK
 from layouts.eth_enums import LagPortSelect
 
 if TYPE_CHECKING:
-    from emu.device.adapter.adapter import Vhca
+    from emu.device.adapter.adapter import Adapter, Vhca
     from emu.device.adapter.lag import Lag
     from emu.device.objects.eth.flow import FlowDomain, FlowTable
     from emu.device.port.eth.frame import Frame
+    from emu.device.rounds.budget import Budget
     from emu.device.state.hca import Hca
 
 
@@ -38,27 +39,34 @@ def first_tables(
     lag = adapter.board.lag
     if lag is not None and lag.of_switches and not lag.is_native and source_port != UPLINK:
         source = adapter.by_vport(source_port)
-        port = _port_of(manager, lag, adapter.number, source, frame, frame)
-        eswitch = switch_behind(manager, port) or eswitch
+        port = _port_of(manager.budget, manager.adapter, lag, adapter.number, source, frame, frame)
+        eswitch = switch_behind(manager.adapter, manager.eswitch, port) or eswitch
     assert eswitch is not None
     return eswitch.begin()
 
 
-def leaves_by(manager: Hca, source_port: int, port: int, frame: Frame, what: Frame) -> int:
+def leaves_by(
+    budget: Budget, adapter: Adapter[Hca], source_port: int, port: int, frame: Frame, what: Frame
+) -> int:
     """Return the egress port of a packet that an entry forwards to the uplink of ``port``.
 
     The result is ``port`` unless a LAG has native selection. ``source_port`` is the vPort of the
     manager's switch that sent ``frame``; ``what`` is the frame after the pipeline's changes.
     """
-    adapter = manager.adapter
     lag = adapter.board.lag
     if lag is None or not lag.is_native:
         return port
-    return _port_of(manager, lag, port, adapter.by_vport(source_port), frame, what)
+    return _port_of(budget, adapter, lag, port, adapter.by_vport(source_port), frame, what)
 
 
 def _port_of(
-    manager: Hca, lag: Lag, port: int, source: Vhca[Hca] | None, frame: Frame, what: Frame
+    budget: Budget,
+    adapter: Adapter[Hca],
+    lag: Lag,
+    port: int,
+    source: Vhca[Hca] | None,
+    frame: Frame,
+    what: Frame,
 ) -> int:
     """Return the LAG's port for a frame; ``source`` is its sender, None if a cable delivered it.
 
@@ -74,5 +82,5 @@ def _port_of(
         return port
     affinity = tis.affinity if tis is not None else 0
     if lag.mode is LagPortSelect.PORT_SELECT_FT:
-        return affinity if lag.is_open(affinity) else selected(manager, what, port)
+        return affinity if lag.is_open(affinity) else selected(budget, adapter, what, port)
     return lag.port_of(affinity or port, frame.sqn)

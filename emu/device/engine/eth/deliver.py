@@ -119,7 +119,7 @@ def deliver(
     elif apart:
         entry = entry[:SHAMPO_AT] + apart + entry[_SHAMPO_END:]
     elif describes_inner and headers.protocol in TUNNEL_PROTOCOLS:
-        entry = about_inner(hca, headers, l3_ok, l4_ok, entry)
+        entry = about_inner(hca.parser, headers, l3_ok, l4_ok, entry)
     completions.report(hca, cq, rq, entry, _OP_OWN, False)
 
 
@@ -151,14 +151,14 @@ def _write(hca: Hca, rq: Rq, data: bytes) -> Placed | None:
     memory = target_of(hca, rq, wqe, offset, length)
     if memory is None:
         return None
-    if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, length):
+    if hca.probes.faults is not None and not hca.probes.faults.show(RECEIVE_POINT, rq, wqe, length):
         return None
     if len(memory) == 1:
         memory[0][:] = data
     else:
         copy(memory, (memoryview(data),))
     if rq.rmp is not None:
-        check_srq_limit(hca, rq.rmp)
+        check_srq_limit(hca.events, rq.rmp)
     if strides is None:
         return 0, wqe.index, length, b""
     first, count = strides.take(length)

@@ -155,7 +155,9 @@ def _write(
     body = target_of(hca, rq, wqe, start, cut.data) if cut.data else ()
     if body is None:
         return False
-    if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, len(data)):
+    if hca.probes.faults is not None and not hca.probes.faults.show(
+        RECEIVE_POINT, rq, wqe, len(data)
+    ):
         return False
     source = memoryview(data)
     copy(head, (source[: cut.header],))

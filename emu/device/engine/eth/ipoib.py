@@ -91,7 +91,7 @@ def _deliver(
     target = target_of(hca, rq, wqe, 0, length)
     if target is None:
         return
-    if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, length):
+    if hca.probes.faults is not None and not hca.probes.faults.show(RECEIVE_POINT, rq, wqe, length):
         return
     grh, flags, _ = hca.link.describe(datagram, origin)
     copy(target, (memoryview(grh), memoryview(packet)))

@@ -47,7 +47,7 @@ def transmit_each(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     has_inner = cs_flags & INNER
     for data in gather_each(hca, sq, wqe, SEGMENTS_AT, MAX_BYTES):
         if has_inner and len(data) >= ETHERNET_BYTES:
-            whole = finished(hca, sq, wqe, data, cs_flags)
+            whole = finished(hca.parser, sq, wqe, data, cs_flags)
             send_frame(hca, sq, whole, 0, trailer, metadata)
         else:
             send_frame(hca, sq, data, cs_flags, trailer, metadata)

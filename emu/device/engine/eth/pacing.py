@@ -22,7 +22,11 @@ from layouts.enums import PortType
 from layouts.eth_enums import SqState
 
 if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Vhca
+    from emu.device.ports import Clock
     from emu.device.state.hca import Hca
+    from emu.device.state.parts.rates import Rates
+    from emu.device.state.parts.scheduler import Scheduler
 
 
 def apply(hca: Hca, sq: AnySq) -> None:
@@ -31,7 +35,7 @@ def apply(hca: Hca, sq: AnySq) -> None:
     A queue whose terms are unchanged keeps its debt. A queue without any rate has no pacing.
     """
     sq.pacing = _by(_terms(hca, sq), sq.pacing)
-    go_on(hca, sq)
+    go_on(hca.scheduler, sq)
 
 
 def _by(terms: Terms, present: Pacing | None) -> Pacing | None:
@@ -53,28 +57,28 @@ def _terms(hca: Hca, sq: AnySq) -> Terms:
     if sq.tis is not None and hca.model.port_type is PortType.ETH:
         of_class = hca.eth.qos.limit_of(sq.tis.prio)
     return Terms(
-        hca.rate_limits.get(sq.ctx.packet_pacing_rate_limit_index),
+        hca.rates.limits.get(sq.ctx.packet_pacing_rate_limit_index),
         of_class,
-        tuple(leaf for leaf in (sq.group, _element_of_vport(hca)) if leaf is not None),
+        tuple(leaf for leaf in (sq.group, _element_of_vport(hca.vhca)) if leaf is not None),
     )
 
 
-def apply_to_roce(hca: Hca) -> None:
+def apply_to_roce(rates: Rates, vhca: Vhca[Hca]) -> None:
     """Set the pacing of RoCE: all its frames share one pacing under the vPort's rate."""
-    element = _element_of_vport(hca)
+    element = _element_of_vport(vhca)
     leaves = () if element is None else (element,)
-    hca.roce_pacing = _by(Terms(None, None, leaves), hca.roce_pacing)
+    rates.roce = _by(Terms(None, None, leaves), rates.roce)
 
 
-def _element_of_vport(hca: Hca) -> SchedulingElement | None:
+def _element_of_vport(vhca: Vhca[Hca]) -> SchedulingElement | None:
     """Return the switch's scheduling element for the function's vPort.
 
     None without one, and for a function outside a switch.
     """
-    manager = hca.vhca.adapter.manager.node
+    manager = vhca.adapter.manager.node
     if manager is None or manager.eswitch is None:
         return None
-    return manager.eswitch.vport(hca.vhca.vport_number).element
+    return manager.eswitch.vport(vhca.vport_number).element
 
 
 def apply_to_all(hca: Hca) -> None:
@@ -82,15 +86,15 @@ def apply_to_all(hca: Hca) -> None:
 
     A rate change before the last queue restarts the pass when it ends. RoCE is updated at once.
     """
-    apply_to_roce(hca)
-    hca.has_new_rates = True
-    if not hca.repacing:
-        hca.repacing.begin(_apply_to_all(hca))
+    apply_to_roce(hca.rates, hca.vhca)
+    hca.rates.have_changed = True
+    if not hca.rates.repacing:
+        hca.rates.repacing.begin(_apply_to_all(hca))
 
 
 def _apply_to_all(hca: Hca) -> Portions[None]:
-    while hca.has_new_rates:
-        hca.has_new_rates = False
+    while hca.rates.have_changed:
+        hca.rates.have_changed = False
         hca.budget.charge(len(hca.sqs) >> LOG_LISTED_PER_STEP)
         for sq in list(hca.sqs):
             if hca.budget.exhausted(hca.budget.limit):
@@ -103,18 +107,18 @@ def _apply_to_all(hca: Hca) -> Portions[None]:
                     hca.budget.charge(STEPS_PER_NEW_PACING)
 
 
-def wait(hca: Hca, sq: AnySq, delay_ns: int) -> None:
+def wait(scheduler: Scheduler, clock: Clock, sq: AnySq, delay_ns: int) -> None:
     """Resume the queue after ``delay_ns``, unless a change resumes it earlier.
 
     Do nothing if the queue waits already: the earlier timer counts.
     """
     if sq.timer is None:
-        sq.timer = hca.clock.call_later(delay_ns, partial(go_on, hca, sq))
+        sq.timer = clock.call_later(delay_ns, partial(go_on, scheduler, sq))
 
 
-def go_on(hca: Hca, sq: AnySq) -> None:
+def go_on(scheduler: Scheduler, sq: AnySq) -> None:
     """Cancel the queue's timer, and poll the queue if it waited and is in RDY. Else do nothing."""
     if sq.timer is not None:
         sq.stop_waiting()
         if sq.state is SqState.RDY:
-            hca.schedule(sq)
+            scheduler.schedule(sq)

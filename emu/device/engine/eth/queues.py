@@ -34,7 +34,9 @@ from layouts.enums import CqeSyndrome, EventType
 from layouts.eth_enums import RqState, SqState
 
 if TYPE_CHECKING:
+    from emu.device.state.events import Events
     from emu.device.state.hca import Hca
+    from emu.device.state.parts.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ RQ_TRANSITIONS: Final[Mapping[RqState, tuple[RqState, ...]]] = {
 # -- send queues
 
 
-def enter_sq(hca: Hca, sq: AnySq, state: SqState) -> None:
+def enter_sq(scheduler: Scheduler, sq: AnySq, state: SqState) -> None:
     """Change a send queue's state by command; do nothing if the state is the current one.
 
     Cancel its waiting. RST resets its counters. ERR schedules the flush of its posted WQEs. The
@@ -77,7 +79,7 @@ def enter_sq(hca: Hca, sq: AnySq, state: SqState) -> None:
     if state is SqState.RST:
         sq.restart()
     elif state is SqState.ERR:
-        hca.schedule(sq)
+        scheduler.schedule(sq)
 
 
 def fail(
@@ -95,20 +97,20 @@ def fail(
     """
     log.warning("%r: wqe %d: %s: %s", sq, index, syndrome.name, why)
     completions.fail_send(hca, sq.cq, sq, syndrome, index, opcode, cause)
-    stop_sq(hca, sq)
+    stop_sq(hca.scheduler, sq)
 
 
-def break_sq(hca: Hca, sq: Sq, why: Exception) -> None:
+def break_sq(scheduler: Scheduler, events: Events, sq: Sq, why: Exception) -> None:
     """Raise WQ_CATAS_ERROR for a send queue whose ring cannot be read, and move it to ERR.
 
     No CQE is written, because no WQE can be named.
     """
     log.warning("%r: send queue is broken: %s", sq, why)
-    raise_event(hca, sq, EventType.WQ_CATAS_ERROR)
-    stop_sq(hca, sq)
+    raise_event(events, sq, EventType.WQ_CATAS_ERROR)
+    stop_sq(scheduler, sq)
 
 
-def stop_sq(hca: Hca, sq: Sq) -> None:
+def stop_sq(scheduler: Scheduler, sq: Sq) -> None:
     """Move a send queue from RDY to ERR, by the device itself; do nothing in another state.
 
     The next poll flushes its posted WQEs.
@@ -117,7 +119,7 @@ def stop_sq(hca: Hca, sq: Sq) -> None:
         log.info("%r: to ERR", sq)
         sq.state, sq.has_failed = SqState.ERR, True
         stop_pacing(sq)
-        hca.schedule(sq)
+        scheduler.schedule(sq)
 
 
 def stop_pacing(sq: AnySq) -> None:
@@ -172,10 +174,10 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
         if rq.reservations is not None:
             rq.reservations.restart()
     elif state is RqState.ERR:
-        _begin_flush(hca, rq)
+        _begin_flush(hca.scheduler, rq)
 
 
-def stop_rq(hca: Hca, rq: Rq) -> None:
+def stop_rq(scheduler: Scheduler, rq: Rq) -> None:
     """Move a receive queue from RDY to ERR, by the device itself; do nothing in another state.
 
     Posted WQEs are then flushed.
@@ -183,7 +185,7 @@ def stop_rq(hca: Hca, rq: Rq) -> None:
     if rq.state is RqState.RDY:
         log.info("%r: to ERR", rq)
         rq.state, rq.has_failed = RqState.ERR, True
-        _begin_flush(hca, rq)
+        _begin_flush(scheduler, rq)
 
 
 def fail_receive(hca: Hca, rq: Rq, index: int, why: str, cause: Cause = Cause.ANY) -> None:
@@ -196,24 +198,24 @@ def fail_receive(hca: Hca, rq: Rq, index: int, why: str, cause: Cause = Cause.AN
         rq.strides.abandon()
     assert rq.cq is not None  # a hairpin has no requests
     completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.LOCAL_PROT_ERR, index, cause=cause)
-    stop_rq(hca, rq)
+    stop_rq(hca.scheduler, rq)
 
 
-def break_rq(hca: Hca, rq: Rq, why: Exception) -> None:
+def break_rq(scheduler: Scheduler, events: Events, rq: Rq, why: Exception) -> None:
     """Raise WQ_CATAS_ERROR for a receive queue whose WQEs cannot be read, and move it to ERR.
 
     An RMP breaks too, with an event of its own.
     """
     log.warning("%r: receive queue is broken: %s", rq, why)
     if rq.rmp is not None:
-        break_srq(hca, rq.rmp)
-    raise_event(hca, rq, EventType.WQ_CATAS_ERROR)
-    stop_rq(hca, rq)
+        break_srq(events, rq.rmp)
+    raise_event(events, rq, EventType.WQ_CATAS_ERROR)
+    stop_rq(scheduler, rq)
 
 
-def _begin_flush(hca: Hca, rq: Rq) -> None:
+def _begin_flush(scheduler: Scheduler, rq: Rq) -> None:
     rq.poll_interval_ns = MIN_POLL_NS
-    hca.schedule(rq)
+    scheduler.schedule(rq)
 
 
 @polls(Rq)
@@ -250,21 +252,21 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
         return True
     rq.poll_interval_ns = MIN_POLL_NS if flushed else min(rq.poll_interval_ns * 2, MAX_POLL_NS)
     rq.stop_waiting()
-    again = partial(hca.schedule, rq)
+    again = partial(hca.scheduler.schedule, rq)
     if rq.poll_interval_ns < MAX_POLL_NS:
         rq.timer = hca.clock.call_later(rq.poll_interval_ns, again)
     else:
-        rq.timer = hca.error_queue_poller.add(again)
+        rq.timer = hca.lifetime.error_queue_poller.add(again)
     return False
 
 
 # -- both
 
 
-def raise_event(hca: Hca, queue: AnySq | Rq, event: EventType) -> None:
+def raise_event(events: Events, queue: AnySq | Rq, event: EventType) -> None:
     """Raise an asynchronous event of a queue (ib/qpc.c: rsc_event_notifier)."""
     kind = _SQ_EVENT if isinstance(queue, AnySq) else _RQ_EVENT
-    eq_engine.raise_event(hca, event, _EVENT_DATA.pack(kind, queue.handle))
+    eq_engine.raise_event(events, event, _EVENT_DATA.pack(kind, queue.handle))
 
 
 def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
@@ -278,13 +280,13 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
             is_stopped = hca.sqs.get(sq.handle) is sq
             if is_stopped:
                 log.warning("%r: to ERR: %r takes no completions", sq, sq.cq)
-                raise_event(hca, sq, EventType.WQ_CATAS_ERROR)
-                stop_sq(hca, sq)
+                raise_event(hca.events, sq, EventType.WQ_CATAS_ERROR)
+                stop_sq(hca.scheduler, sq)
         yield is_stopped
     for rq in list(hca.rqs):
         is_stopped = rq.cq in broken and rq.state is RqState.RDY and hca.rqs.get(rq.handle) is rq
         if is_stopped:
             log.warning("%r: to ERR: %r takes no completions", rq, rq.cq)
-            raise_event(hca, rq, EventType.WQ_CATAS_ERROR)
-            stop_rq(hca, rq)
+            raise_event(hca.events, rq, EventType.WQ_CATAS_ERROR)
+            stop_rq(hca.scheduler, rq)
         yield is_stopped

@@ -39,7 +39,11 @@ from emu.device.state.points import FaultPoint
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from emu.device.adapter.adapter import Adapter
     from emu.device.objects.domains import LoopbackSource
+    from emu.device.objects.eth.flow import FlowDomain
     from emu.device.port.eth.vport import NicVport
     from emu.device.state.hca import Hca
 
@@ -60,18 +64,18 @@ def arrive(hca: Hca, frame: Frame) -> None:
     An unexpected exception stops the function for good. A frame for a failed function, or received
     while the link is down, is ignored and not counted. A fault plan may change or drop the frame.
     """
-    if hca.has_failed:
+    if hca.health.has_failed:
         return
     try:
-        if hca.faults is None:
-            if hca.rx_backlog.is_free:
+        if hca.probes.faults is None:
+            if hca.backlogs.rx.is_free:
                 take(hca, frame)
             else:
                 enqueue(hca, frame)
         else:
-            hca.faults.show(FRAME_RX_POINT, frame)
+            hca.probes.faults.show(FRAME_RX_POINT, frame)
     except Exception:
-        hca.fail()
+        hca.health.fail()
 
 
 def enqueue(hca: Hca, frame: Frame) -> None:
@@ -79,7 +83,7 @@ def enqueue(hca: Hca, frame: Frame) -> None:
 
     A full backlog drops the frame and counts one discard.
     """
-    if not hca.rx_backlog.do(len(frame.data), take, hca, frame):
+    if not hca.backlogs.rx.do(len(frame.data), take, hca, frame):
         hca.nic_vport.received.discards += 1
 
 
@@ -90,7 +94,7 @@ def loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
     is not counted: the driver's counters are for frames of others (tirc.self_lb_block). A full
     backlog counts a discard.
     """
-    if not hca.rx_backlog.do(len(frame.data), _loop_back, hca, frame, source):
+    if not hca.backlogs.rx.do(len(frame.data), _loop_back, hca, frame, source):
         hca.nic_vport.received.discards += 1
 
 
@@ -100,7 +104,7 @@ def _loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
         sniffer.copy_received(hca, frame)
     try:
         if frame.gso_size > 0:
-            _steer_large(hca, _Large(hca, frame), source)
+            _steer_large(hca, _Large(hca.adapter, hca.flow_domains, frame), source)
         else:
             _steer_one(hca, frame, source)
     except FrameError:
@@ -121,7 +125,7 @@ def take(hca: Hca, frame: Frame) -> None:
     received, data = vport.received, frame.data
     try:
         if frame.gso_size > 0:
-            large = _Large(hca, frame)
+            large = _Large(hca.adapter, hca.flow_domains, frame)
             if large.longest + FCS_BYTES > vport.oper_mtu:
                 received.too_long += large.packets
                 received.errors += large.packets
@@ -159,12 +163,14 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
     """
     data, mtu = frame.data, vport.oper_mtu - FCS_BYTES
     if frame.gso_size > 0:
-        large = _Large(hca, frame)
+        large = _Large(hca.adapter, hca.flow_domains, frame)
         _check_large(large)
         if large.longest > mtu:
             return False
         hca.budget.charge(large.packets >> LOG_CUT_PER_STEP)
-        queues = route_beside(hca, large.headers, large.octets, large.packets)
+        queues = route_beside(
+            hca.budget, hca.flow_domains, large.headers, large.octets, large.packets
+        )
         if queues is None:
             return False
         vport.received.add(data, large.packets, large.octets)
@@ -176,7 +182,7 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
     if len(data) > mtu or is_control(data):
         return False
     headers = parse(data)
-    queues = route_beside(hca, headers, len(data))
+    queues = route_beside(hca.budget, hca.flow_domains, headers, len(data))
     if queues is None:
         return False
     vport.received.add(data)
@@ -188,7 +194,7 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
 
 def enqueue_damaged(hca: Hca, frame: Damaged) -> None:
     """Do :func:`enqueue` for a frame with a wrong frame check sequence."""
-    if not hca.rx_backlog.do(len(frame.data), _take_damaged, hca, frame):
+    if not hca.backlogs.rx.do(len(frame.data), _take_damaged, hca, frame):
         hca.nic_vport.received.discards += 1
 
 
@@ -225,7 +231,7 @@ def _steer_one(
         parsed = frame.parsed
         headers = parsed if parsed is not None and parsed.frame is data else parse(data)
     if frame.registers or hca.eswitch is not None:
-        headers = _with_source(hca, headers, frame)
+        headers = _with_source(hca.adapter, hca.flow_domains, headers, frame)
     queues = route(hca, headers, len(data), 1, source)
     if not queues:
         if source is None:
@@ -236,15 +242,17 @@ def _steer_one(
     _give(hca, frame, headers, queues)
 
 
-def _with_source(hca: Hca, headers: Headers, frame: Frame) -> Headers:
+def _with_source(
+    adapter: Adapter[Hca], flow_domains: Mapping[int, FlowDomain], headers: Headers, frame: Frame
+) -> Headers:
     """Return the headers with the metadata that the switch adds: registers and source vPort.
 
     The source vPort is added only if a table matches it. Registers identify the vPort otherwise
     (core/eswitch_offloads.c: mlx5_eswitch_create_vport_rx_rule).
     """
-    domain = hca.flow_domains.get(FlowTableType.NIC_RX)
+    domain = flow_domains.get(FlowTableType.NIC_RX)
     if domain is not None and source_part in domain.users:
-        source = source_of(frame.source_port, hca.adapter.manager.number)
+        source = source_of(frame.source_port, adapter.manager.number)
         return marked(headers, frame.registers or {}, source)
     return marked(headers, frame.registers) if frame.registers else headers
 
@@ -259,7 +267,7 @@ def _give(hca: Hca, frame: Frame, headers: Headers, queues: Sequence[Delivery]) 
     budget = hca.budget
     for at, to in enumerate(queues):
         if budget.steps > budget.limit:
-            hca.rx_backlog.begin(
+            hca.backlogs.rx.begin(
                 _deliver_rest(hca, headers, frame.checked, queues[at:]), len(headers.frame)
             )
             return
@@ -292,9 +300,11 @@ class _Large:
 
     __slots__ = ("data", "header", "headers", "longest", "octets", "packets", "size")
 
-    def __init__(self, hca: Hca, frame: Frame) -> None:
+    def __init__(
+        self, adapter: Adapter[Hca], flow_domains: Mapping[int, FlowDomain], frame: Frame
+    ) -> None:
         self.data, self.size = frame.data, frame.gso_size
-        self.headers = _with_source(hca, parse(frame.data, whole=False), frame)
+        self.headers = _with_source(adapter, flow_domains, parse(frame.data, whole=False), frame)
         self.header = header_bytes(self.headers)
         payload = len(frame.data) - self.header
         if payload <= 0:
@@ -339,7 +349,7 @@ def _give_large(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> None:
     if large.packets * len(queues) > MAX_COPIES:
         hca.nic_vport.received.discards += large.packets * len(queues) - MAX_COPIES
         queues = queues[: MAX_COPIES // large.packets]
-    hca.rx_backlog.begin(_deliver_super_frame(hca, large, queues), len(large.data))
+    hca.backlogs.rx.begin(_deliver_super_frame(hca, large, queues), len(large.data))
 
 
 def _deliver_super_frame(hca: Hca, large: _Large, queues: Sequence[Delivery]) -> Portions[None]:

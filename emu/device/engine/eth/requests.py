@@ -39,7 +39,7 @@ def request(hca: Hca, rq: Rq) -> RecvWqe | None:
     try:
         wqe = queue.take()
     except (DmaError, ListBrokenError) as error:
-        queues.break_rq(hca, rq, error)
+        queues.break_rq(hca.scheduler, hca.events, rq, error)
         return None
     if queue.read_ahead != before:
         hca.budget.charge((queue.read_ahead - before >> LOG_SEGMENTS_PER_STEP) + 1)

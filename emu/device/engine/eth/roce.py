@@ -34,6 +34,8 @@ from emu.device.port.train import Train
 from layouts.wire.bth import Service
 
 if TYPE_CHECKING:
+    from emu.device.objects.queues.qp import Qp
+    from emu.device.port.eth.roce.gids import GidTable
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ def take(
     True also if RDMA_RX tables drop it. No frame makes this function raise.
     """
     at = network_header(frame)
-    if not at or not hca.link.is_up or not _is_for(hca, frame, at):
+    if not at or not hca.link.is_up or not _is_for(hca.mcgs, hca.gids, frame, at):
         return False
     try:
         packet = parse(frame, at)
@@ -106,15 +108,15 @@ def _take_train(hca: Hca, train: Train) -> bool:
     """
     head, length = train.head, train.length
     if (
-        hca.faults is not None
+        hca.probes.faults is not None
         or hca.rdma_rx.root is not None
         or hca.is_sniffed
         or hca.switch.is_decided(hca)
         or not hca.nic_vport.is_up
         or not hca.link.is_up
-        or not hca.rx_backlog.is_free
+        or not hca.backlogs.rx.is_free
         or length + FCS_BYTES > hca.nic_vport.oper_mtu
-        or not _is_for(hca, head, network_header(head))
+        or not _is_for(hca.mcgs, hca.gids, head, network_header(head))
     ):
         return False
     hca.nic_vport.received.sort_frame(head, train.count, train.count * length)
@@ -128,15 +130,15 @@ def is_for(hca: Hca, frame: bytes) -> bool:
     RDMA_RX tables may still pass the frame to NIC_RX.
     """
     at = network_header(frame)
-    return bool(at) and hca.link.is_up and _is_for(hca, frame, at)
+    return bool(at) and hca.link.is_up and _is_for(hca.mcgs, hca.gids, frame, at)
 
 
-def _is_for(hca: Hca, frame: bytes, at: int) -> bool:
+def _is_for(mcgs: Mapping[bytes, list[Qp]], gids: GidTable, frame: bytes, at: int) -> bool:
     """Return whether the function has the destination GID with this MAC address, VLAN and version.
 
     A multicast frame needs a QP attached to its group; a group accepts both RoCE versions.
     """
     _, dgid = addresses(frame, at)
     if frame[0] & _GROUP:
-        return dgid in hca.mcgs
-    return hca.gids.has(frame[:MAC_BYTES], vlan_of(tag_of(frame, at)), dgid, version_of(frame, at))
+        return dgid in mcgs
+    return gids.has(frame[:MAC_BYTES], vlan_of(tag_of(frame, at)), dgid, version_of(frame, at))

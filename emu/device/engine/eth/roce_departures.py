@@ -17,8 +17,9 @@ from emu.device.port.eth.wire import EthWire
 from emu.device.state.cancellable_call import CancellableCall
 
 if TYPE_CHECKING:
-    from emu.device.ports import Timer
+    from emu.device.ports import Clock, Timer
     from emu.device.state.hca import Hca
+    from emu.device.state.parts.rates import Rates
 
 MAX_HELD: Final = 1024
 """Number of frames held for functions of this process, and again for other processes while the path
@@ -68,23 +69,23 @@ class Departures:
         return False
 
     def _put(self, source: Hca, frame: bytes) -> None:
-        if source.roce_pacing is not None:
-            source.roce_pacing.charge(len(frame) + FCS_BYTES, source.clock.now_ns())
+        if source.rates.roce is not None:
+            source.rates.roce.charge(len(frame) + FCS_BYTES, source.clock.now_ns())
         self._eth.transmit(source, Frame(frame))
 
     def must_wait(self, source: Hca, mac: bytes) -> bool:
         """Return whether the path to an address is full, or the vPort's rate is used up."""
-        return self._eth.is_pausing_to(mac) or self._delay(source) > 0
+        return self._eth.is_pausing_to(mac) or self._delay(source.rates, source.clock) > 0
 
     @staticmethod
-    def _delay(source: Hca, *, wants: bool = False) -> int:
+    def _delay(rates: Rates, clock: Clock, *, wants: bool = False) -> int:
         """Return the nanoseconds until the vPort's rate allows the next frame; 0 without a rate.
 
         With ``wants``, the interface's other queues then let RoCE send first.
         """
-        if source.roce_pacing is None:
+        if rates.roce is None:
             return 0
-        return source.roce_pacing.delay(source.clock.now_ns(), wants=wants)
+        return rates.roce.delay(clock.now_ns(), wants=wants)
 
     def await_ready(self, source: Hca, mac: bytes) -> None:
         """Schedule the backlog's release: by the port's callback for a full path, else by timer."""
@@ -93,7 +94,7 @@ class Departures:
             self._callbacks.append(call)
             self._eth.when_ready_to(mac, call)
         elif self._next is None:
-            delay = self._delay(source, wants=True)
+            delay = self._delay(source.rates, source.clock, wants=True)
             self._next = source.port_clock.call_later(delay, partial(self._on_timer, source))
 
     def _on_timer(self, source: Hca) -> None:
@@ -109,6 +110,6 @@ class Departures:
                 self.await_ready(source, mac)
                 return
             self._put(source, self.waiting.popleft())
-        if source.roce_pacing is not None:
-            source.roce_pacing.stop_waiting()
+        if source.rates.roce is not None:
+            source.rates.roce.stop_waiting()
         self._on_drained()

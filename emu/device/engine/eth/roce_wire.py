@@ -30,6 +30,7 @@ from emu.device.state.containment import contain
 
 if TYPE_CHECKING:
     from emu.device.adapter.adapter import Vhca
+    from emu.device.port.eth.vport import NicVport
     from emu.device.ports import CarryTrain, Timer
     from emu.device.state.hca import Hca
 
@@ -66,11 +67,11 @@ class RoceWire:
 
         Set RoCE's pacing too, except for a manager. Frames in flight of the old state are dropped.
         """
-        if self._hca is not None and self._hca.roce_pacing is not None:
-            self._hca.roce_pacing.stop_waiting()
+        if self._hca is not None and self._hca.rates.roce is not None:
+            self._hca.rates.roce.stop_waiting()
         self.begin(hca)
         if not hca.vhca.is_manager:  # a manager's scheduling elements ended with its old state
-            pacing.apply_to_roce(hca)
+            pacing.apply_to_roce(hca.rates, hca.vhca)
 
     def begin(self, hca: Hca) -> None:
         """Reset the wire's state for ``hca``: drop frames in flight, waiting callbacks and caches.
@@ -151,10 +152,10 @@ class RoceWire:
         if node.rdma_rx.root is not None or node.is_sniffed:
             return True
         if hca is not None and (
-            hca.rdma_tx.root is not None or hca.roce_pacing is not None or hca.is_sniffed
+            hca.rdma_tx.root is not None or hca.rates.roce is not None or hca.is_sniffed
         ):
             return True
-        return node.faults is not None and node.faults.wants_packets
+        return node.probes.faults is not None and node.probes.faults.wants_packets
 
     # -- packets
 
@@ -192,7 +193,7 @@ class RoceWire:
         """
         if not address or mtu > source.link.max_payload:
             return None
-        if source.rdma_tx.root is not None or source.roce_pacing is not None or source.is_sniffed:
+        if source.rdma_tx.root is not None or source.rates.roce is not None or source.is_sniffed:
             return None
         mac = parts_of(address)[1]
         self._refresh()
@@ -246,7 +247,7 @@ class RoceWire:
             if hca.is_sniffed:
                 sniffer.copy_received(hca, Frame(frame))
             looped = partial(roce.take, hca, frame, is_looped=True)
-            if not hca.rx_backlog.do(len(frame), contain, hca, looped):
+            if not hca.backlogs.rx.do(len(frame), contain, hca.health, looped):
                 hca.roce.dropped["queue full"] += 1
         else:
             self._departures.send(hca, frame)
@@ -254,11 +255,11 @@ class RoceWire:
     # -- datagrams
 
     @staticmethod
-    def _is_too_long(hca: Hca, packet: Datagram, origin: Origin) -> bool:
+    def _is_too_long(vport: NicVport, packet: Datagram, origin: Origin) -> bool:
         """Return whether a datagram's frame exceeds a port's MTU, as ``transmit`` checks."""
         assert isinstance(origin, RoceOrigin)
         tag = 0 if origin.tci is None else TAG_BYTES
-        return packet.octets + tag + FCS_BYTES > hca.nic_vport.oper_mtu
+        return packet.octets + tag + FCS_BYTES > vport.oper_mtu
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Send a datagram: directly within this process, to a multicast group, or as a frame.
@@ -271,7 +272,7 @@ class RoceWire:
         if NO_GID in (origin.gid, to.gid or NO_GID):
             source.roce.dropped["no GID"] += 1
             return
-        if self._is_too_long(source, packet, origin):
+        if self._is_too_long(source.nic_vport, packet, origin):
             source.roce.dropped[_TOO_LONG] += 1
             return
         if to.is_multicast:
@@ -282,7 +283,7 @@ class RoceWire:
             address = source.link.address_to(to)
             node = None if self.needs_packets(address) else self.node(address)
             if node is not None:
-                if self._is_too_long(node, packet, origin):
+                if self._is_too_long(node.nic_vport, packet, origin):
                     node.nic_vport.received.too_long += 1
                     node.nic_vport.received.errors += 1
                 else:

@@ -22,6 +22,7 @@ from layouts.eth_enums import RqState
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.sq import AnySq
+    from emu.device.port.eth.link_partner import LinkPartner
     from emu.device.state.hca import Hca
 
 MANY: Final = 1 << 16
@@ -53,7 +54,7 @@ def emptiest(hca: Hca) -> tuple[int, int]:
     Queues outside RDY, never used or smaller than MIN_SIZE do not count. The poll is charged to the
     budget.
     """
-    if hca.rx_backlog:
+    if hca.backlogs.rx:
         return 0, MANY
     least, size, examined = MANY, MANY, 0
     for rq in islice(hca.rqs, MAX_QUEUES_EXAMINED):
@@ -70,12 +71,11 @@ def emptiest(hca: Hca) -> tuple[int, int]:
     return least, size
 
 
-def use_credits(hca: Hca, data: bytes, packets: int) -> None:
+def use_credits(link_partner: LinkPartner, data: bytes, packets: int) -> None:
     """Count down the credits for a frame that leaves by the cable, and record its destination.
 
     A unicast frame to a new address makes the next WQE poll the partner.
     """
-    link_partner = hca.link_partner
     link_partner.credit -= packets
     if packets > link_partner.largest:
         link_partner.largest = packets

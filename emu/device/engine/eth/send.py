@@ -76,12 +76,12 @@ def poll(hca: Hca, sq: Sq) -> bool:
         return queues.flush_sq(hca, sq)
     if sq.state is not _RDY:
         return False
-    if hca.egress:  # earlier frames are still in the NIC_TX tables
+    if hca.backlogs.egress:  # earlier frames are still in the NIC_TX tables
         return True
     try:
         return _work(hca, sq)
     except (BadWqeError, DmaError) as error:
-        queues.break_sq(hca, sq, error)
+        queues.break_sq(hca.scheduler, hca.events, sq, error)
         return False
 
 
@@ -91,7 +91,7 @@ def poll_hairpin(hca: Hca, sq: HairpinSq) -> bool:
 
     Return False when the backlog is empty, or unless both queues of the pair are in RDY. Return
     False while the rate or missing receive credits delay the queue; a timer then schedules it
-    again. Return True at once while ``hca.egress`` holds earlier frames.
+    again. Return True at once while ``hca.backlogs.egress`` holds earlier frames.
 
     A packet that loops back to the receive queue is queued there again. A loop of hairpins
     therefore shares rounds with the other queues.
@@ -99,7 +99,7 @@ def poll_hairpin(hca: Hca, sq: HairpinSq) -> bool:
     hairpin = packets_for(hca, sq) if sq.state is _RDY else None
     if hairpin is None:
         return False
-    if hca.egress:  # earlier frames are still being sent
+    if hca.backlogs.egress:  # earlier frames are still being sent
         return True
     for _ in range(FRAMES_PER_POLL):
         pacing = sq.pacing
@@ -108,10 +108,10 @@ def poll_hairpin(hca: Hca, sq: HairpinSq) -> bool:
                 pacing.stop_waiting()
             return False
         if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
-            wait(hca, sq, delay)
+            wait(hca.scheduler, hca.clock, sq, delay)
             return False
         if hca.link_partner.credit <= 0 and await_credits(hca, sq):
-            wait(hca, sq, POLL_NS)
+            wait(hca.scheduler, hca.clock, sq, POLL_NS)
             return False
         data, gso_size, is_vouched, packets, longest, octets, metadata = hairpin.pop()
         frame = Frame(data, gso_size, is_vouched, is_vouched and not gso_size)
@@ -135,10 +135,10 @@ def _work(hca: Hca, sq: Sq) -> bool:
                 pacing.stop_waiting()
             return False
         if pacing is not None and (delay := pacing.delay(hca.clock.now_ns())):
-            wait(hca, sq, delay)
+            wait(hca.scheduler, hca.clock, sq, delay)
             return False
         if link_partner.credit <= 0 and await_credits(hca, sq):
-            wait(hca, sq, POLL_NS)
+            wait(hca.scheduler, hca.clock, sq, POLL_NS)
             return False
         wqe = ring.fetch(waiting)
         waiting -= wqe.blocks
@@ -163,9 +163,12 @@ def _execute(hca: Hca, sq: Sq, wqe: Wqe) -> Failure | None:
     LOCAL_QP_OP_ERR stands for a malformed or unsupported WQE, MW_BIND_ERR for a UMR,
     LOCAL_LENGTH_ERR for a frame's length. Memory errors have the syndrome of the access.
     """
-    if hca.tracer:
-        hca.tracer.wqe(hca, sq, wqe)
-    if hca.faults is not None and (planned := hca.faults.show(WQE_POINT, sq, wqe)) is not None:
+    if hca.probes.tracer:
+        hca.probes.tracer.wqe(hca.mkeys, sq, wqe)
+    if (
+        hca.probes.faults is not None
+        and (planned := hca.probes.faults.show(WQE_POINT, sq, wqe)) is not None
+    ):
         return planned
     if not wqe.ds:
         return Failure(_BAD, "ds is 0 or exceeds the posted WQE blocks")

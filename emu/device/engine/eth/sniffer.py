@@ -39,12 +39,14 @@ def copy_sent(hca: Hca, frame: Frame) -> None:
 
 def _copy(hca: Hca, domain: FlowDomain, frame: Frame) -> None:
     """Copy a frame to a domain's tables; a full backlog drops the copy, counted in ``dropped``."""
-    if domain.root is not None and not hca.sniffed.do(len(frame.data), _begin, hca, domain, frame):
+    if domain.root is not None and not hca.backlogs.sniffed.do(
+        len(frame.data), _begin, hca, domain, frame
+    ):
         hca.link.dropped["sniffer backlog is full"] += 1
 
 
 def _begin(hca: Hca, domain: FlowDomain, frame: Frame) -> None:
-    hca.sniffed.begin(_copies(hca, domain, frame), len(frame.data))
+    hca.backlogs.sniffed.begin(_copies(hca, domain, frame), len(frame.data))
 
 
 def _copies(hca: Hca, domain: FlowDomain, frame: Frame) -> Portions[None]:
@@ -60,7 +62,7 @@ def _copies(hca: Hca, domain: FlowDomain, frame: Frame) -> Portions[None]:
             before = domain.steps
             decision = decide(domain, headers, len(data), clock=hca.clock)
             hca.budget.charge(domain.steps - before)
-            for to in queues_of(hca, decision, headers, None):
+            for to in queues_of(hca.budget, decision, headers, None):
                 while hca.budget.exhausted(hca.budget.limit):
                     yield
                 if to.merging is None and to.rq.reservations is None:

@@ -47,7 +47,7 @@ def request_for(hca: Hca, rq: Rq, strides: Strides, length: int) -> RecvWqe | No
     try:
         following = rq.queue.take()
     except (DmaError, ListBrokenError) as error:
-        queues.break_rq(hca, rq, error)
+        queues.break_rq(hca.scheduler, hca.events, rq, error)
         return None
     if following is None:
         rq.count("out_of_buffer")

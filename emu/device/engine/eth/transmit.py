@@ -85,7 +85,7 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
         return
     data = gather(hca, sq, wqe, at, header, MAX_BYTES)
     if cs_flags & INNER and len(data) >= ETHERNET_BYTES:
-        data, cs_flags = sent.finished(hca, sq, wqe, data, cs_flags), 0
+        data, cs_flags = sent.finished(hca.parser, sq, wqe, data, cs_flags), 0
     send_frame(hca, sq, data, cs_flags, trailer, metadata)
 
 
@@ -123,7 +123,7 @@ def _send_tunnelled(
     hca: Hca, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int, metadata: int
 ) -> None:
     """Send a large send of tunneled packets as plain frames. Raises BadWqeError."""
-    for data in sent.segments(hca, sq, wqe, header, payload, mss):
+    for data in sent.segments(hca.parser, sq, wqe, header, payload, mss):
         data = data.ljust(MIN_BYTES, b"\0")
         send(hca, sq, Frame(data), 1, len(data), len(data), metadata)
 
@@ -156,7 +156,8 @@ def send(
 
     The frame stands for ``packets`` packets of at most ``longest`` bytes each and ``octets`` in
     all. The tables match ``metadata`` in register A. The budget and the queue's rates are charged.
-    Deferred frames wait in ``Hca.egress``, in order; when it is full, the frame counts as discards.
+    Deferred frames wait in ``Backlogs.egress``, in order; when it is full, the frame counts as
+    discards.
     """
     hca.budget.charge(packets * STEPS_PER_FRAME)
     if sq.pacing is not None:
@@ -166,14 +167,14 @@ def send(
         _leave(hca, sq, frame, packets, longest, octets)
         return
     leaving = Leaving(frame, packets, longest, octets)
-    if not hca.egress.do(len(frame.data), _pass_tables, hca, sq, leaving, metadata):
+    if not hca.backlogs.egress.do(len(frame.data), _pass_tables, hca, sq, leaving, metadata):
         hca.nic_vport.sent.discards += packets
 
 
 def _pass_tables(hca: Hca, sq: AnySq, leaving: Leaving, metadata: int) -> None:
     """Pass a frame through the NIC_TX tables and put the result on the wire."""
     leave = partial(_leave_as_steered, hca, sq)
-    hca.egress.begin(steered(hca, leaving, leave, metadata), len(leaving.frame.data))
+    hca.backlogs.egress.begin(steered(hca, leaving, leave, metadata), len(leaving.frame.data))
 
 
 def _leave_as_steered(hca: Hca, sq: AnySq, leaving: Leaving) -> None:
@@ -214,9 +215,9 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
             if not is_multicast:
                 vport.looped_out.add(frame.data, packets, octets)
                 return
-        use_credits(hca, frame.data, packets)
-        if hca.faults is not None:
-            hca.faults.show(FRAME_TX_POINT, frame)
+        use_credits(hca.link_partner, frame.data, packets)
+        if hca.probes.faults is not None:
+            hca.probes.faults.show(FRAME_TX_POINT, frame)
         elif by is not hca:
             _leave_by(by, hca, frame, packets, octets)
         else:

@@ -17,6 +17,8 @@ from layouts.enums import EventType
 from layouts.rings.eqe import eqe_port_module, eqe_temp_warning
 
 if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Adapter
+    from emu.device.port.base import Port
     from emu.device.state.hca import Hca
 
 PCI_POWER_CHANGE: Final = 5
@@ -43,31 +45,31 @@ def report_board_state(hca: Hca, eq: Eq) -> None:
     if eq.events >> EventType.PORT_MODULE_EVENT & 1:
         raise_module_event(hca)
     if eq.events >> EventType.GENERAL_EVENT & 1 and hca.caps.general.mcam_reg:
-        raise_event(hca, EventType.GENERAL_EVENT, b"", PCI_POWER_CHANGE)
+        raise_event(hca.events, EventType.GENERAL_EVENT, b"", PCI_POWER_CHANGE)
 
 
-def module_status(hca: Hca) -> ModuleStatus:
+def module_status(port: Port) -> ModuleStatus:
     """Return the state of the port's module, for events and PMAOS."""
-    return ModuleStatus.PLUGGED if hca.port.has_cable else ModuleStatus.UNPLUGGED
+    return ModuleStatus.PLUGGED if port.has_cable else ModuleStatus.UNPLUGGED
 
 
 def raise_module_event(hca: Hca) -> None:
     """Raise PORT_MODULE_EVENT with the module's status; do nothing without port_module_event."""
     if not hca.caps.general.port_module_event:
         return
-    data = eqe_port_module.new(module=0, module_status=module_status(hca))
-    raise_event(hca, EventType.PORT_MODULE_EVENT, bytes(data))
+    data = eqe_port_module.new(module=0, module_status=module_status(hca.port))
+    raise_event(hca.events, EventType.PORT_MODULE_EVENT, bytes(data))
 
 
-def warm(hca: Hca, temperature: int) -> None:
+def warm(adapter: Adapter[Hca], temperature: int) -> None:
     """Set the chip's temperature in units of MTMP.
 
     When it reaches the threshold from below, raise TEMP_WARN_EVENT at each function of this adapter
     with temp_warn_event.
     """
-    if not hca.adapter.board.asic.measure(temperature):
+    if not adapter.board.asic.measure(temperature):
         return
     data = bytes(eqe_temp_warning.new(sensor_warning_lsb=_ASIC))
-    for node in hca.adapter.nodes():
+    for node in adapter.nodes():
         if node.caps.general.temp_warn_event:
-            raise_event(node, EventType.TEMP_WARN_EVENT, data)
+            raise_event(node.events, EventType.TEMP_WARN_EVENT, data)

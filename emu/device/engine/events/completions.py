@@ -30,6 +30,8 @@ from layouts.rings.cqe import (
 if TYPE_CHECKING:
     from emu.device.objects.queues.queue import Queue
     from emu.device.objects.queues.send_queue import Wqe
+    from emu.device.objects.queues.srq import Srq
+    from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
 
 CQE_POINT: Final[FaultPoint[[Cq, Queue, bytes, int, bool], bool]] = FaultPoint("cqe")
@@ -90,7 +92,7 @@ def complete_receive(
     """
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
     if srqn or queue.uidx is not None:
-        srqn = _receiver(hca, queue, srqn)
+        srqn = _receiver(hca.srqs, queue, srqn)
     now = now_for(hca, queue) if queue.has_real_time else hca.ticks()
     entry = CQE.pack(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & _WORD, now & _WORD,
@@ -137,7 +139,7 @@ def fail_send(
 
     The syndrome's counter and req_cqe_error count. Errors count as solicited (IBTA 11.4.2.2).
     """
-    hca.error_completions += 1
+    hca.counts.error_completions += 1
     count_error(queue, CqeOpcode.REQ_ERR, syndrome)
     entry = error_entry(
         queue, CqeOpcode.REQ_ERR, syndrome, cause, wqe_counter=wqe_counter, wqe_opcode=wqe_opcode,
@@ -159,22 +161,22 @@ def fail_receive(
 
     The syndrome's counter and resp_cqe_error count. ``srqn`` is 0 for the queue's own WQEs.
     """
-    hca.error_completions += 1
+    hca.counts.error_completions += 1
     count_error(queue, CqeOpcode.RESP_ERR, syndrome)
-    srqn = _receiver(hca, queue, srqn)
+    srqn = _receiver(hca.srqs, queue, srqn)
     entry = error_entry(
         queue, CqeOpcode.RESP_ERR, syndrome, cause, wqe_counter=wqe_counter, srqn=srqn
     )
     report(hca, cq, queue, entry, CqeOpcode.RESP_ERR << 4, True)
 
 
-def _receiver(hca: Hca, queue: Queue, srqn: int) -> int:
+def _receiver(srqs: Table[Srq], queue: Queue, srqn: int) -> int:
     """Return the user index of the queue, or of an XRC SRQ or XRQ, for a receive completion.
 
     Without a user index return the shared queue's number, 0 for none (libmlx5: get_resp_ctx_v0 and
     _v1).
     """
-    srq = hca.srqs.get(srqn) if srqn else None
+    srq = srqs.get(srqn) if srqn else None
     if srq is not None and srq.form in _NAMED:
         return srqn if srq.uidx is None else srq.uidx
     return srqn if queue.uidx is None else queue.uidx
@@ -208,8 +210,8 @@ def report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited:
     An entry that is not written counts as cq_overflow at ``queue``, also if a fault plan suppressed
     it.
     """
-    if hca.faults is not None:
-        is_written = hca.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
+    if hca.probes.faults is not None:
+        is_written = hca.probes.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
     elif cq.compression is None:
         is_written = write(hca, cq, entry, op_own, solicited)
     else:

@@ -29,6 +29,9 @@ from layouts.enums import CqeOpcode, CqErrorSyndrome, CqNotification, CqStatus, 
 from layouts.rings.cqe import CQE_BYTES, OP_OWN
 
 if TYPE_CHECKING:
+    from emu.device.objects.table import Table
+    from emu.device.ports import GuestMemory
+    from emu.device.state.events import Events
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -63,7 +66,7 @@ def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
     if solicited:
         cq.solicited_pi = cq.pi
     if cq.notification is _ARMED or (solicited and cq.notification is _SOLICITED_ARMED):
-        notify(hca, cq, 1)
+        notify(hca.events, cq, 1)
     return True
 
 
@@ -85,10 +88,10 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
             cq.buffer.write(at - CQE_BYTES, entry[:CQE_BYTES])
             last_half = entry[CQE_BYTES:]
         if cq.is_enhanced:
-            write_valid(hca, cq, cq.buffer.address(at), last_half, op_own)
+            write_valid(hca.memory, cq, cq.buffer.address(at), last_half, op_own)
         elif (
             page.start <= at < page.limit and page.generation == hca.memory.generation
-        ) or hca.ring_pages.turn(page, cq.buffer, at, CQE_BYTES, writable=True):
+        ) or hca.view_cache.ring_pages.turn(page, cq.buffer, at, CQE_BYTES, writable=True):
             start = at - page.start
             page.view[start : start + OP_OWN] = last_half
             page.view[start + OP_OWN] = op_own
@@ -99,16 +102,16 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
     except DmaError as error:
         break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
         return False
-    if hca.tracer:
-        hca.tracer.cqe(cq.handle, entry, op_own)
+    if hca.probes.tracer:
+        hca.probes.tracer.cqe(cq.handle, entry, op_own)
     cq.pi = pi + 1
     return True
 
 
-def write_valid(hca: Hca, cq: Cq, address: int, entry: bytes, op_own: int) -> None:
+def write_valid(memory: GuestMemory, cq: Cq, address: int, entry: bytes, op_own: int) -> None:
     """Write an entry of the enhanced layout. Raise DmaError."""
-    hca.memory.write(address, entry[:VALIDITY])
-    hca.memory.write(address + VALIDITY, bytes((cq.pi >> cq.log_size & 0xFF, op_own)))
+    memory.write(address, entry[:VALIDITY])
+    memory.write(address + VALIDITY, bytes((cq.pi >> cq.log_size & 0xFF, op_own)))
 
 
 def _make_space(hca: Hca, cq: Cq) -> bool:
@@ -118,7 +121,7 @@ def _make_space(hca: Hca, cq: Cq) -> bool:
     CQ_ACCESS_VIOLATION_ERROR if the doorbell record is unreadable.
     """
     try:
-        cq.ci += newly_consumed(cq, record(hca, cq)) or 0
+        cq.ci += newly_consumed(cq, record(hca.memory, cq)) or 0
     except DmaError as error:
         break_queue(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
         return False
@@ -128,10 +131,10 @@ def _make_space(hca: Hca, cq: Cq) -> bool:
     return False
 
 
-def record(hca: Hca, cq: Cq) -> int:
+def record(memory: GuestMemory, cq: Cq) -> int:
     """Return the consumer index in the doorbell record. Raise DmaError."""
     index: int
-    (index,) = _CONSUMER.unpack(hca.memory.read(cq.dbr_addr, _CONSUMER.size))
+    (index,) = _CONSUMER.unpack(memory.read(cq.dbr_addr, _CONSUMER.size))
     return index
 
 
@@ -145,19 +148,19 @@ def break_queue(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     """Put the CQ into an error status for good, drop its held packets, and raise CQ_ERROR.
 
     The CQ takes no more entries. The queues that report to it stop in a later poll of the function.
-    An overrun is also counted in ``hca.cq_overruns``, which the driver reads as cq_overrun.
+    An overrun is also counted in ``hca.counts.cq_overruns``, which the driver reads as cq_overrun.
     """
     log.warning("%r: %s: no more completions; destroy the CQ and its queues", cq, why)
     cq.status = _STATUSES[syndrome]
     cq.waiting.clear()
-    hca.cq_overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
-    eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
+    hca.counts.cq_overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
+    eq_engine.raise_event(hca.events, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
     # The queue pair that reports now is being polled: stop it afterwards.
-    hca.broken_cqs.append(cq)
-    hca.wake()
+    hca.scheduler.add_broken(cq)
+    hca.scheduler.wake()
 
 
-def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
+def arm(events: Events, cqs: Table[Cq], uar_page: int, cqn: int, command: int) -> None:
     """Process the CQ doorbell: the consumer index, and the kind of completion to arm for.
 
     Raise the event at once if an unread entry exists that no event has reported. Log and ignore the
@@ -166,7 +169,7 @@ def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
     A CQ armed for any completion stays so when only solicited ones are requested (IBTA 11.4.2.2).
     The UAR page protects processes from each other.
     """
-    cq = hca.cqs.get(cqn)
+    cq = cqs.get(cqn)
     if cq is None:
         log.warning("CQ doorbell ignored: no CQ has the number %#x", cqn)
         return
@@ -186,59 +189,59 @@ def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
     # A consumer may arm before it polls: entries of the last event must not raise another.
     known = max(cq.ci, cq.notified_pi)
     if newest > known:
-        notify(hca, cq, newest - known)
+        notify(events, cq, newest - known)
 
 
-def notify(hca: Hca, cq: Cq, count: int) -> None:
+def notify(events: Events, cq: Cq, count: int) -> None:
     """Raise the armed event for ``count`` new entries, now or when moderation allows it.
 
     Without moderation, at max_count entries or with a period up to 8 us the event is immediate.
     """
     moderation = cq.moderation
     if moderation is None:
-        _fire(hca, cq)
+        _fire(events, cq)
         return
     moderation.entries += count
     if moderation.entries >= moderation.max_count or moderation.period_ns <= UNMEASURED_NS:
-        _fire(hca, cq)
+        _fire(events, cq)
         return
     if moderation.starts_from_cqe:
-        moderation.due_ns = hca.clock.now_ns() + moderation.period_ns
+        moderation.due_ns = events.clock.now_ns() + moderation.period_ns
     if moderation.timer is None:
-        moderation.timer = hca.clock.call_later(
-            moderation.period_ns, lambda: _period_is_over(hca, cq, moderation)
+        moderation.timer = events.clock.call_later(
+            moderation.period_ns, lambda: _period_is_over(events, cq, moderation)
         )
 
 
-def _period_is_over(hca: Hca, cq: Cq, moderation: Moderation) -> None:
+def _period_is_over(events: Events, cq: Cq, moderation: Moderation) -> None:
     """Raise the event, or wait for the rest of the period if entries have restarted it.
 
     An entry does not move the timer, because a timer costs more than the entry.
     """
-    rest_ns = moderation.due_ns - hca.clock.now_ns() if moderation.starts_from_cqe else 0
+    rest_ns = moderation.due_ns - events.clock.now_ns() if moderation.starts_from_cqe else 0
     if rest_ns > 0:
-        moderation.timer = hca.clock.call_later(
-            rest_ns, lambda: _period_is_over(hca, cq, moderation)
+        moderation.timer = events.clock.call_later(
+            rest_ns, lambda: _period_is_over(events, cq, moderation)
         )
     else:
-        _fire(hca, cq)
+        _fire(events, cq)
 
 
-def _fire(hca: Hca, cq: Cq) -> None:
+def _fire(events: Events, cq: Cq) -> None:
     """Post the completion event to the CQ's EQ, disarm the CQ and restart its moderation."""
     cq.notification = _FIRED
     cq.notified_pi = cq.pi
     if cq.moderation is not None:
         cq.moderation.restart()
-    eq_engine.post(hca, cq.eq, _COMP, 0, _EVENT_DATA.pack(cq.handle))
+    eq_engine.post(events, cq.eq, _COMP, 0, _EVENT_DATA.pack(cq.handle))
 
 
-def moderate(hca: Hca, cq: Cq, moderation: Moderation | None) -> None:
+def moderate(events: Events, cq: Cq, moderation: Moderation | None) -> None:
     """Set the moderation, None for none; raise a delayed event now."""
     before, cq.moderation = cq.moderation, moderation
     if before is not None and before.timer is not None:
         before.restart()
-        _fire(hca, cq)
+        _fire(events, cq)
 
 
 def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
@@ -251,7 +254,7 @@ def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
     BAD_PARAM_ERR when the doorbell record is not guest memory. The CQ keeps its old buffer then.
     """
     try:
-        consumed = newly_consumed(cq, record(hca, cq)) or 0
+        consumed = newly_consumed(cq, record(hca.memory, cq)) or 0
     except DmaError as error:
         raise CmdError(
             Status.BAD_PARAM_ERR, "doorbell record is not guest memory", str(error)

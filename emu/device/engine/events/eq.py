@@ -19,7 +19,8 @@ from layouts.enums import EventType
 from layouts.rings.eqe import EQE_BYTES, EQE_DATA_OFFSET
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.objects.table import Table
+    from emu.device.state.events import Events
 
 log = logging.getLogger(__name__)
 
@@ -29,16 +30,16 @@ INDEX_MASK: Final = 0xFFFFFF
 _OWNER: Final = EQE_BYTES - 1
 
 
-def raise_event(hca: Hca, event: EventType, data: Buffer, sub_type: int = 0) -> bool:
+def raise_event(events: Events, event: EventType, data: Buffer, sub_type: int = 0) -> bool:
     """Report an asynchronous event to the EQ that subscribes to it.
 
     Return False when no EQ subscribes, or when the event is lost (see :func:`post`).
     """
-    eq = hca.event_eq(event)
-    return eq is not None and post(hca, eq, event, sub_type, data)
+    eq = events.subscribers.get(event)
+    return eq is not None and post(events, eq, event, sub_type, data)
 
 
-def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
+def post(events: Events, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
     """Write one EQE and, when the queue is armed, raise its vector; return False if it is lost.
 
     ``data`` is the event's data of at most 28 bytes. A fault plan may change or suppress the event.
@@ -46,12 +47,12 @@ def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> boo
     them (QUERY_VNIC_ENV: comp_eq_overrun, async_eq_overrun). A ring whose page is no longer guest
     memory reports that permanently (eqc.status: EQ_WRITE_FAILURE).
     """
-    if hca.faults is not None:
-        return hca.faults.show(EQE_POINT, eq, event, sub_type, data)
-    return write(hca, eq, event, sub_type, data)
+    if events.probes.faults is not None:
+        return events.probes.faults.show(EQE_POINT, eq, event, sub_type, data)
+    return write(events, eq, event, sub_type, data)
 
 
-def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
+def write(events: Events, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
     """Do the same as ``post``, without planned faults: return False when the event is lost.
 
     A full ring counts an overrun; the first one of a series is logged. Unwritable memory sets
@@ -81,21 +82,23 @@ def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bo
         eq.has_write_failed = True
         log.warning("%r: %s event lost: %s", eq, event.name, error)
         return False
-    if hca.tracer:
-        hca.tracer.eqe(eq.handle, event, sub_type, data)
+    if events.probes.tracer:
+        events.probes.tracer.eqe(eq.handle, event, sub_type, data)
     eq.pi += 1
-    _fire_if_armed(hca, eq)
+    _fire_if_armed(events, eq)
     return True
 
 
-def doorbell(hca: Hca, uar_page: int, eqn: int, ci: int, *, arm: bool) -> None:
+def doorbell(
+    events: Events, eqs: Table[Eq], uar_page: int, eqn: int, ci: int, *, arm: bool
+) -> None:
     """Process the EQ doorbell: take the 24-bit consumer index, and arm the queue if requested.
 
     With ``arm`` and unread entries, raise the interrupt at once. Log and ignore the doorbell for an
     unknown EQ, an impossible index, or another UAR page than the context's. The page check keeps a
     process of the guest, which has its own page, from dropping events of the kernel's queue.
     """
-    eq = hca.eqs.get(eqn)
+    eq = eqs.get(eqn)
     if eq is None:
         log.warning("EQ doorbell ignored: no EQ has the number %#x", eqn)
         return
@@ -110,12 +113,12 @@ def doorbell(hca: Hca, uar_page: int, eqn: int, ci: int, *, arm: bool) -> None:
     if arm:
         eq.armed = True
         if eq.pi != eq.ci:
-            _fire_if_armed(hca, eq)
+            _fire_if_armed(events, eq)
 
 
-def _fire_if_armed(hca: Hca, eq: Eq) -> None:
+def _fire_if_armed(events: Events, eq: Eq) -> None:
     """Disarm an armed queue and raise its interrupt; do nothing for an unarmed one."""
     if not eq.armed:
         return
     eq.armed = False
-    interrupts.fire(hca, eq)
+    interrupts.fire(events, eq)

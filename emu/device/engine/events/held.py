@@ -29,7 +29,10 @@ from layouts.rings.cqe import OP_OWN
 from layouts.rings.mini_cqe import PER_BLOCK
 
 if TYPE_CHECKING:
+    from emu.device.ports import GuestMemory
     from emu.device.state.hca import Hca
+    from emu.device.state.parts.counts import Counts
+    from emu.device.state.probes import Probes
 
 _ARMED: Final = CqNotification.ARMED
 _COMPRESSED_PACKET: Final = compression.PACKET | compression.COMPRESSED
@@ -42,7 +45,11 @@ def hold_or_write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) 
     entry writes the held packets first.
     """
     if cq.compression is not None:
-        if hca.budget.is_gathering and compression.is_packet(entry, op_own) and _can_hold(hca, cq):
+        if (
+            hca.budget.is_gathering
+            and compression.is_packet(entry, op_own)
+            and _can_hold(hca.memory, cq)
+        ):
             _hold(hca, cq, entry)
             return True
         write_held(hca, cq)
@@ -52,14 +59,14 @@ def hold_or_write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) 
 def _hold(hca: Hca, cq: Cq, entry: bytes) -> None:
     """Keep a packet until the round's gathering ends, which calls :func:`write_held`."""
     if not cq.waiting:
-        if not hca.holding:
-            hca.budget.at_end(partial(contain, hca, partial(_settle_all, hca)))
-        hca.holding.append(cq)
+        if not hca.scheduler.holding:
+            hca.budget.at_end(partial(contain, hca.health, partial(_settle_all, hca)))
+        hca.scheduler.holding.append(cq)
     cq.waiting.append(entry)
 
 
 def _settle_all(hca: Hca) -> None:
-    holding, hca.holding = hca.holding, []
+    holding, hca.scheduler.holding = hca.scheduler.holding, []
     for cq in holding:
         write_held(hca, cq)
 
@@ -71,10 +78,10 @@ def write_held(hca: Hca, cq: Cq) -> None:
     """
     count = _put_held(hca, cq)
     if count and cq.notification is _ARMED:
-        notify(hca, cq, count)
+        notify(hca.events, cq, count)
 
 
-def _can_hold(hca: Hca, cq: Cq) -> bool:
+def _can_hold(memory: GuestMemory, cq: Cq) -> bool:
     """Return whether one more packet can be held: the ring has space for all of them.
 
     Return False for a broken CQ or an unreadable doorbell record; neither is reported here.
@@ -83,7 +90,7 @@ def _can_hold(hca: Hca, cq: Cq) -> bool:
     if cq.pi - cq.ci < space:
         return not cq.status
     try:
-        cq.ci += newly_consumed(cq, record(hca, cq)) or 0
+        cq.ci += newly_consumed(cq, record(memory, cq)) or 0
     except DmaError:
         return False
     return cq.pi - cq.ci < space and not cq.status
@@ -129,7 +136,7 @@ def _put_with_title(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]
     address = _address(cq, cq.pi)
     memory.write(address, compression.title(entries[0], len(entries)))
     memory.write(address + OP_OWN, OP_OWN_BYTES[_COMPRESSED_PACKET | cq.pi >> cq.log_size & 1])
-    _advance(hca, cq, entries)
+    _advance(hca.probes, hca.counts, cq, entries)
 
 
 def _put_block(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> None:
@@ -140,17 +147,17 @@ def _put_block(hca: Hca, cq: Cq, how: Compression, entries: Sequence[bytes]) -> 
             _address(cq, cq.pi + behind) + compression.VALIDITY, OP_OWN_BYTES[lap & 0xFF]
         )
     minis, op_own = compression.block(entries, how.form)
-    write_valid(hca, cq, _address(cq, cq.pi), minis, op_own | lap & 1)
-    _advance(hca, cq, entries)
+    write_valid(hca.memory, cq, _address(cq, cq.pi), minis, op_own | lap & 1)
+    _advance(hca.probes, hca.counts, cq, entries)
 
 
-def _advance(hca: Hca, cq: Cq, entries: Sequence[bytes]) -> None:
+def _advance(probes: Probes, counts: Counts, cq: Cq, entries: Sequence[bytes]) -> None:
     """Trace and count compressed packets, and advance the producer index by their number."""
-    if hca.tracer:
+    if probes.tracer:
         for index, entry in enumerate(entries, cq.pi):
-            hca.tracer.cqe(cq.handle, entry, _COMPRESSED_PACKET | index >> cq.log_size & 1)
+            probes.tracer.cqe(cq.handle, entry, _COMPRESSED_PACKET | index >> cq.log_size & 1)
     cq.pi += len(entries)
-    hca.compressed_completions += len(entries)
+    counts.compressed_completions += len(entries)
 
 
 def _address(cq: Cq, index: int) -> int:

@@ -14,7 +14,7 @@ from emu.device.objects.queues.vector_moderation import VectorModeration
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.eq import Eq
-    from emu.device.state.hca import Hca
+    from emu.device.state.events import Events
 
 UNMEASURED_NS: Final = 8_000
 """Longest time that is treated as no delay, of interrupts or of a CQ: a host timer is coarser.
@@ -23,47 +23,47 @@ mlx5_ib's default for a CQ starts at 1 us (lib/dim/rdma_dim.c), whatever the que
 """
 
 
-def fire(hca: Hca, eq: Eq) -> None:
+def fire(events: Events, eq: Eq) -> None:
     """Raise the interrupt of an EQ's vector, now or when the vector's moderation allows it.
 
     Do nothing if an interrupt of the vector is already delayed. Delays up to 8 us count as none.
     """
-    moderation = hca.vector_moderation.get(eq.vector)
+    moderation = events.vector_moderation.get(eq.vector)
     if moderation is None:
-        _raise(hca, eq.vector, eq.handle)
+        _raise(events, eq.vector, eq.handle)
     elif moderation.timer is None:
-        rest_ns = moderation.ready_ns - hca.clock.now_ns()
-        raise_now = partial(_raise_now, hca, eq.vector, eq.handle, moderation)
+        rest_ns = moderation.ready_ns - events.clock.now_ns()
+        raise_now = partial(_raise_now, events, eq.vector, eq.handle, moderation)
         if rest_ns > UNMEASURED_NS:
-            moderation.timer = hca.clock.call_later(rest_ns, raise_now)
+            moderation.timer = events.clock.call_later(rest_ns, raise_now)
         else:
             raise_now()
 
 
-def moderate(hca: Hca, vector: int, delay_ns: int) -> None:
+def moderate(events: Events, vector: int, delay_ns: int) -> None:
     """Set the least time between a vector's interrupts, 0 for none; raise a delayed one now."""
-    moderation = hca.vector_moderation.pop(vector, None)
+    moderation = events.vector_moderation.pop(vector, None)
     if delay_ns:
-        hca.vector_moderation[vector] = VectorModeration(delay_ns)
+        events.vector_moderation[vector] = VectorModeration(delay_ns)
     if moderation is not None and moderation.timer is not None:
         moderation.stop()
-        hca.interrupts.trigger(vector)
+        events.interrupts.trigger(vector)
 
 
-def quiesce(hca: Hca) -> None:
+def quiesce(events: Events) -> None:
     """Remove the moderation of all vectors; delayed interrupts are never raised."""
-    for moderation in hca.vector_moderation.values():
+    for moderation in events.vector_moderation.values():
         moderation.stop()
-    hca.vector_moderation.clear()
+    events.vector_moderation.clear()
 
 
-def _raise_now(hca: Hca, vector: int, eqn: int, moderation: VectorModeration) -> None:
+def _raise_now(events: Events, vector: int, eqn: int, moderation: VectorModeration) -> None:
     moderation.timer = None
-    moderation.ready_ns = hca.clock.now_ns() + moderation.delay_ns
-    _raise(hca, vector, eqn)
+    moderation.ready_ns = events.clock.now_ns() + moderation.delay_ns
+    _raise(events, vector, eqn)
 
 
-def _raise(hca: Hca, vector: int, eqn: int) -> None:
-    if hca.tracer:
-        hca.tracer.irq(vector, eqn)
-    hca.interrupts.trigger(vector)
+def _raise(events: Events, vector: int, eqn: int) -> None:
+    if events.probes.tracer:
+        events.probes.tracer.irq(vector, eqn)
+    events.interrupts.trigger(vector)

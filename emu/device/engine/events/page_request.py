@@ -27,6 +27,6 @@ def request(hca: Hca, count: int) -> bool:
     function_id = hca.vhca.vport_number if is_virtual else 0
     data = eqe_page_req.new(func_id=function_id, num_pages=count & 0xFFFFFFFF)
     giver = hca.managed_by if is_virtual else hca
-    return not giver.has_failed and eq_engine.raise_event(
-        giver, EventType.PAGE_REQUEST, bytes(data)
+    return not giver.health.has_failed and eq_engine.raise_event(
+        giver.events, EventType.PAGE_REQUEST, bytes(data)
     )

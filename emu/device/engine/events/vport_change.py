@@ -40,9 +40,9 @@ def report(hca: Hca, before: dict[VportChange, object]) -> None:
     if any(vport.armed & change and after[change] != before[change] for change in after):
         vport.armed = 0
         manager = hca.adapter.manager.node
-        if manager is not None and not manager.has_failed:
+        if manager is not None and not manager.health.has_failed:
             event = eqe_vport_change.new(vport_num=hca.vhca.vport_number)
-            eq_engine.raise_event(manager, EventType.NIC_VPORT_CHANGE, bytes(event))
+            eq_engine.raise_event(manager.events, EventType.NIC_VPORT_CHANGE, bytes(event))
 
 
 def driver_ended(hca: Hca) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from emu.device.adapter.adapter import Adapter
     from emu.device.port.eth.frame import Frame
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 
 def arrive(hca: Hca, frame: Frame) -> None:
@@ -36,7 +37,7 @@ def arrive(hca: Hca, frame: Frame) -> None:
         _arrive_roce(hca, master, frame)
     elif not _has_tables(master):
         receive.arrive(hca, frame)
-    elif not master.rx_backlog.keep(len(frame.data), _steer, hca.adapter, frame):
+    elif not master.backlogs.rx.keep(len(frame.data), _steer, hca.adapter, frame):
         hca.nic_vport.received.discards += 1
 
 
@@ -54,16 +55,16 @@ def _arrive_roce(hca: Hca, master: Hca, frame: Frame) -> None:
     if not hca.switch.is_decided(hca):  # tables count the frames that enter them
         for adapter in (hca.adapter, master.adapter):
             adapter.forwarded.count_received(frame.data)
-    if not master.rx_backlog.keep(len(frame.data), _give_to_master, hca.adapter, frame):
+    if not master.backlogs.rx.keep(len(frame.data), _give_to_master, hca.adapter, frame):
         master.nic_vport.received.discards += 1
 
 
-def _has_tables(master: Hca) -> bool:
+def _has_tables(tables: ObjectTables) -> bool:
     """Return whether frames pass tables of the master before its demux table.
 
     False without a NIC_RX root, without a demux table, or if the root is the demux table.
     """
-    domain = master.flow_domains.get(FlowTableType.NIC_RX)
+    domain = tables.flow_domains.get(FlowTableType.NIC_RX)
     if domain is None or domain.root is None:
         return False
     return bool(domain.demuxes) and not domain.root.is_demux
@@ -80,7 +81,7 @@ def _master_beside(hca: Hca) -> Hca | None:
     if lag is None or not lag.has_vports or lag.of_switches:
         return None
     master = board.master.node
-    return None if master is hca or master is None or master.has_failed else master
+    return None if master is hca or master is None or master.health.has_failed else master
 
 
 def _give_to_master(adapter: Adapter[Hca], frame: Frame) -> None:

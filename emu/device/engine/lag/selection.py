@@ -17,24 +17,26 @@ from emu.device.objects.eth.flow import VportTarget
 from emu.device.port.eth.headers import FrameError
 
 if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Adapter
     from emu.device.port.eth.frame import Frame
+    from emu.device.rounds.budget import Budget
     from emu.device.state.hca import Hca
 
 
-def selected(hca: Hca, frame: Frame, port: int) -> int:
+def selected(budget: Budget, adapter: Adapter[Hca], frame: Frame, port: int) -> int:
     """Return the port that the tables of the board's master choose, else ``port``.
 
     ``port`` is the result without a working master or tables, for incomplete headers, and when no
     entry leads to a vPort. The work is charged to ``hca``, the sending function.
     """
-    master = hca.adapter.board.master.node
-    if master is None or master.has_failed or master.port_sel.root is None:
+    master = adapter.board.master.node
+    if master is None or master.health.has_failed or master.port_sel.root is None:
         return port
     try:
         packet = PacketContext(frame, 0)
     except FrameError:
         return port
-    decision = decision_on(master.port_sel, packet, packet.headers, hca.budget)
+    decision = decision_on(master.port_sel, packet, packet.headers, budget)
     for target, _ in decision.deliveries:
         if isinstance(target, VportTarget):
             return target.port

@@ -122,7 +122,7 @@ class LagWire:
         affinity = int(qp.ctx.lag_tx_port_affinity) if qp is not None else 0
         port = lag.port_of(affinity, sqn)
         if lag.mode is LagPortSelect.PORT_SELECT_FT and not lag.is_open(affinity):
-            port = selected(source, Frame(frame()), port)
+            port = selected(source.budget, source.adapter, Frame(frame()), port)
         if port == adapter.number:
             return self._own
         if port not in self._others:

@@ -44,7 +44,9 @@ from emu.device.rounds.budget import STEPS_PER_ACCESS
 from layouts.enums import AccessMode
 
 if TYPE_CHECKING:
+    from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _NO_LIMIT: Final = 1 << 64
 SEGMENT_2GIB: Final = 1 << 31
@@ -87,11 +89,11 @@ def access(
     cached = mkey.views.get(span)
     if cached is not None and cached[0] == hca.memory.generation:
         if not is_usual:  # rights and bounds are valid: changing them clears the cache
-            check_key(hca, mkey, pd, qpn, key, span)
+            check_key(hca.qps, hca.options, mkey, pd, qpn, key, span)
         return cached[1]
     va, length, need = span
     if not is_usual or need & ~mkey.rights or va < mkey.start or va + length > mkey.end:
-        check_key(hca, mkey, pd, qpn, key, span)
+        check_key(hca.qps, hca.options, mkey, pd, qpn, key, span)
     try:
         if mkey.signature is not None:
             return mkey.signature.views(hca, mkey, qpn, span, depth, limit)
@@ -136,7 +138,7 @@ def segment_views(
     for byte_count, lkey, address in segments:
         size = byte_count & LENGTH or SEGMENT_2GIB
         if hca.has_signatures:
-            address, size = on_wire(hca, lkey, address, size)
+            address, size = on_wire(hca.mkeys, lkey, address, size)
         if offset:
             if offset >= size:
                 offset -= size
@@ -163,14 +165,14 @@ def segment_views(
     return gathered, left
 
 
-def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
+def on_wire(mkeys: Table[Mkey], key: int, address: int, length: int) -> tuple[int, int]:
     """Return address and length of a segment in the wire's stream of its key.
 
     Both are unchanged unless the key has signatures on the wire that segments do not count. Drivers
     count only signatures that both domains have (drivers/infiniband/core/rw.c:
     rdma_rw_ctx_signature_init). The key is not checked.
     """
-    mkey = hca.mkeys.get(key >> 8)
+    mkey = mkeys.get(key >> 8)
     if mkey is None or mkey.signature is None or not mkey.signature.is_on_wire:
         return address, length
     at = address - mkey.start
@@ -180,7 +182,7 @@ def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
     return mkey.start + start, mkey.signature.wire_length(at + length) - start
 
 
-def listed_length(hca: Hca, segments: Sequence[Segment]) -> int:
+def listed_length(tables: ObjectTables, segments: Sequence[Segment]) -> int:
     """Return the bytes on the wire of a list of data segments; a byte_count of 0 means 2 GiB.
 
     Signatures on the wire are included. No key is checked.
@@ -188,7 +190,9 @@ def listed_length(hca: Hca, segments: Sequence[Segment]) -> int:
     total = 0
     for byte_count, lkey, address in segments:
         length = byte_count & LENGTH or SEGMENT_2GIB
-        total += on_wire(hca, lkey, address, length)[1] if hca.has_signatures else length
+        total += (
+            on_wire(tables.mkeys, lkey, address, length)[1] if tables.has_signatures else length
+        )
     return total
 
 
@@ -203,7 +207,7 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) 
         raise AccessError(TOO_FRAGMENTED, mkey.key, va, length, MAX_BYTES)
     writable = bool(need & WRITES)
     if mkey.mode is _MTT and va >> mkey.log_page_size == va + length - 1 >> mkey.log_page_size:
-        return page_part(hca, mkey, span)
+        return page_part(hca.view_cache, mkey, span)
     if mkey.mode is _PA:
         return hca.memory.segments(va, length, writable=writable)
     if mkey.mode is _MEMIC:
@@ -213,16 +217,16 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) 
         return _icm(hca, mkey, span)
     if mkey.mode is not _MTT:
         return indirect(hca, mkey, span, depth, limit)
-    views = parts_of_pages(hca, mkey, span)
+    views = parts_of_pages(hca.view_cache, mkey, span)
     if not views:
         for iova, size in page_runs(mkey, va, length, need):
             views += hca.memory.segments(iova, size, writable=writable)
-    if hca.faults is None:
-        keep(hca, mkey, span, views)
+    if hca.probes.faults is None:
+        keep(hca.view_cache, mkey, span, views)
     return views
 
 
-def _icm(hca: Hca, mkey: Mkey, span: Span) -> Views:
+def _icm(tables: ObjectTables, mkey: Mkey, span: Span) -> Views:
     """Return views of software ICM; writes allocate host memory for missing pages.
 
     A write raises AccessError (TRANSLATION) when the ledger has no space for the pages.
@@ -230,15 +234,15 @@ def _icm(hca: Hca, mkey: Mkey, span: Span) -> Views:
     va, length, need = span
     icm, start = mkey.icm, int(mkey.ctx.start_addr) + va
     assert icm is not None  # or there would be no such key
-    assert hca.icm is not None
+    assert tables.icm is not None
     if need & WRITES:
         try:
-            hca.ledger.check(icm.kind, icm.page_cost(hca.icm.missing(start, length)))
+            tables.ledger.check(icm.kind, icm.page_cost(tables.icm.missing(start, length)))
         except CmdError:
             raise AccessError(Violation.TRANSLATION, mkey.key, va, length) from None
-        hca.icm.hold(icm, start, length)
-        hca.objects[SwIcm].recharge(icm)
-    return hca.icm.views(start, length)
+        tables.icm.hold(icm, start, length)
+        tables.objects[SwIcm].recharge(icm)
+    return tables.icm.views(start, length)
 
 
 def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, step_limit: int | None = None) -> Views:

@@ -19,7 +19,7 @@ from emu.device.objects.memory.views import Span, Views
 from emu.device.ports import DmaError, GuestMemory
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.view_cache import ViewCache
 
 _KEPT_RANGES: Final = 64
 _KEPT_PAGES: Final = 1024
@@ -36,18 +36,18 @@ MAX_KEPT_VIEWS = 1 << 18
 """Maximum number of views in the caches of all keys, including those dropped since."""
 
 
-def keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
+def keep(cache: ViewCache, mkey: Mkey, span: Span, parts: Views) -> None:
     """Cache a range's views with its key, valid while the memory's generation stays the same.
 
     A key with 64 cached ranges drops them first. A list beyond MAX_KEPT_VIEWS is not cached.
     """
     if len(mkey.views) >= _KEPT_RANGES:
         mkey.views.clear()
-    if _may_cache(hca, mkey, len(views)):
-        mkey.views[span] = hca.memory.generation, views
+    if _may_cache(cache, mkey, len(parts)):
+        mkey.views[span] = cache.memory.generation, parts
 
 
-def page_part(hca: Hca, mkey: Mkey, span: Span) -> Views:
+def page_part(cache: ViewCache, mkey: Mkey, span: Span) -> Views:
     """Return the bytes of a range inside one page of an MTT key, and cache the page and the range.
 
     Raises IndexError and AccessError like ``in_page``, DmaError for bytes that are not granted.
@@ -59,26 +59,28 @@ def page_part(hca: Hca, mkey: Mkey, span: Span) -> Views:
     writable = need & WRITES != 0
     number = (va >> mkey.log_page_size) * 2 + writable
     page = mkey.page_views.get(number)
-    if page is not None and mkey.views_generation == hca.memory.generation:
+    if page is not None and mkey.views_generation == cache.memory.generation:
         views: Views = (page[within : within + length],)
-        if len(mkey.views) < _KEPT_RANGES and _may_cache(hca, mkey, 1):
+        if len(mkey.views) < _KEPT_RANGES and _may_cache(cache, mkey, 1):
             mkey.views[span] = mkey.views_generation, views
         return views
     iova = in_page(mkey, va, length, need)
-    page = _whole(hca.memory, iova - within, size, writable) if hca.faults is None else None
+    page = (
+        _whole(cache.memory, iova - within, size, writable) if cache.probes.faults is None else None
+    )
     if page is None:
-        views = hca.memory.segments(iova, length, writable=writable)
-        if hca.faults is None:
-            keep(hca, mkey, span, views)
+        views = cache.memory.segments(iova, length, writable=writable)
+        if cache.probes.faults is None:
+            keep(cache, mkey, span, views)
         return views
-    if len(mkey.page_views) >= _KEPT_PAGES or mkey.views_generation != hca.memory.generation:
-        _forget_pages(hca, mkey)
-    if _may_cache(hca, mkey, 1):
+    if len(mkey.page_views) >= _KEPT_PAGES or mkey.views_generation != cache.memory.generation:
+        _forget_pages(cache, mkey)
+    if _may_cache(cache, mkey, 1):
         mkey.page_views[number] = page
     return (page[within : within + length],)
 
 
-def parts_of_pages(hca: Hca, mkey: Mkey, span: Span) -> list[memoryview]:
+def parts_of_pages(cache: ViewCache, mkey: Mkey, span: Span) -> list[memoryview]:
     """Return the bytes of a range of several pages of an MTT key, one view for each page.
 
     The list is empty where that of ``page_views`` is: the caller then uses ``page_runs``. New views
@@ -88,12 +90,12 @@ def parts_of_pages(hca: Hca, mkey: Mkey, span: Span) -> list[memoryview]:
     shift, end = mkey.log_page_size, va + length
     first, last, writable = va >> shift, end - 1 >> shift, need & WRITES != 0
     views = _listed(mkey, first, last, writable)
-    if not views or mkey.views_generation != hca.memory.generation:
-        views = page_views(hca.memory, mkey, va, length, need)
+    if not views or mkey.views_generation != cache.memory.generation:
+        views = page_views(cache.memory, mkey, va, length, need)
         if not views:
             return []
-        if hca.faults is None:
-            _list(hca, mkey, first, writable, views)
+        if cache.probes.faults is None:
+            _list(cache, mkey, first, writable, views)
     views[0] = views[0][va & (1 << shift) - 1 :]
     views[-1] = views[-1][: (end - 1 & (1 << shift) - 1) + 1]
     return views
@@ -111,11 +113,13 @@ def _listed(mkey: Mkey, first: int, last: int, writable: bool) -> list[memoryvie
     return views if all(views) else []
 
 
-def _list(hca: Hca, mkey: Mkey, first: int, writable: bool, views: list[memoryview]) -> None:
+def _list(
+    cache: ViewCache, mkey: Mkey, first: int, writable: bool, views: list[memoryview]
+) -> None:
     """Cache the views of scattered pages from the number ``first`` on, if the limits permit."""
-    if len(mkey.scattered) >= _KEPT_LISTS or mkey.views_generation != hca.memory.generation:
-        _forget_pages(hca, mkey)
-    if not _may_cache(hca, mkey, len(views)):
+    if len(mkey.scattered) >= _KEPT_LISTS or mkey.views_generation != cache.memory.generation:
+        _forget_pages(cache, mkey)
+    if not _may_cache(cache, mkey, len(views)):
         return
     done = 0
     while done < len(views):
@@ -127,10 +131,10 @@ def _list(hca: Hca, mkey: Mkey, first: int, writable: bool, views: list[memoryvi
         done += len(part)
 
 
-def _forget_pages(hca: Hca, mkey: Mkey) -> None:
+def _forget_pages(cache: ViewCache, mkey: Mkey) -> None:
     mkey.page_views.clear()
     mkey.scattered.clear()
-    mkey.views_generation = hca.memory.generation
+    mkey.views_generation = cache.memory.generation
 
 
 def _whole(memory: GuestMemory, iova: int, size: int, writable: bool) -> memoryview | None:
@@ -142,17 +146,17 @@ def _whole(memory: GuestMemory, iova: int, size: int, writable: bool) -> memoryv
     return views[0] if len(views) == 1 else None
 
 
-def _may_cache(hca: Hca, mkey: Mkey, count: int) -> bool:
+def _may_cache(cache: ViewCache, mkey: Mkey, count: int) -> bool:
     """Count new views against MAX_KEPT_VIEWS; return whether they may be cached.
 
     When the limit is exceeded, all keys of the function drop their views first. Return False only
     if ``count`` alone exceeds the limit.
     """
-    hca.kept_views += count
-    if hca.kept_views > MAX_KEPT_VIEWS:
-        hca.forget_views()
-        hca.kept_views = count
+    cache.count += count
+    if cache.count > MAX_KEPT_VIEWS:
+        cache.forget()
+        cache.count = count
     if count > MAX_KEPT_VIEWS:
         return False
-    hca.keys_with_views.add(mkey.handle)
+    cache.keys.add(mkey.handle)
     return True

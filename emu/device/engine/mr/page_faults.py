@@ -82,7 +82,11 @@ def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
     capability of that name, such as "send", "receive" or "atomic".
     """
     service = _SERVICES.get(qp.st)
-    if service is None or hca.event_eq(EventType.PAGE_FAULT) is None or not hca.caps.general.pg:
+    if (
+        service is None
+        or hca.events.subscribers.get(EventType.PAGE_FAULT) is None
+        or not hca.caps.general.pg
+    ):
         return False
     odp = hca.caps.odp
     scheme = (
@@ -140,10 +144,10 @@ def suspend(
     hca.page_faults.add(fault)
     qp.page_faults[side] = fault
     log.debug("%r: %s", fault, fault.page)
-    if hca.faults is None:
+    if hca.probes.faults is None:
         post_event(hca, fault)
     else:
-        hca.faults.show(PAGE_FAULT_POINT, fault)
+        hca.probes.faults.show(PAGE_FAULT_POINT, fault)
     return fault
 
 
@@ -184,7 +188,7 @@ def _post_events(hca: Hca) -> None:
     faults.timer = None
     while faults.unreported:
         fault = next(iter(faults.unreported.values()))
-        eq = hca.event_eq(EventType.PAGE_FAULT)
+        eq = hca.events.subscribers.get(EventType.PAGE_FAULT)
         is_full = eq is not None and eq.is_full
         if is_full or posted == EVENTS_PER_POLL:
             delay_ns = FULL_QUEUE_NS if is_full else 0
@@ -196,7 +200,7 @@ def _post_events(hca: Hca) -> None:
         else:
             del faults.unreported[fault.token]
             sub_type, data = fault.event()
-            eq_engine.post(hca, eq, EventType.PAGE_FAULT, sub_type, data)
+            eq_engine.post(hca.events, eq, EventType.PAGE_FAULT, sub_type, data)
 
 
 def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = None) -> None:
@@ -216,10 +220,10 @@ def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = No
         raise CmdError(
             Status.BAD_PARAM_ERR, "page fault is of another type or queue", f"{fault!r}, {named}"
         )
-    if hca.faults is None:
+    if hca.probes.faults is None:
         close(hca, fault, refused=error)
     else:
-        hca.faults.show(RESUME_POINT, fault, error)
+        hca.probes.faults.show(RESUME_POINT, fault, error)
 
 
 def close(hca: Hca, fault: PageFault, *, refused: bool) -> None:
@@ -229,7 +233,7 @@ def close(hca: Hca, fault: PageFault, *, refused: bool) -> None:
     """
     hca.page_faults.close(fault)
     del fault.qp.page_faults[fault.side]
-    if hca.tracer:
+    if hca.probes.tracer:
         _trace(hca, fault, "error" if refused else "resumed")
     fault.end(fault.refusal_text(hca.clock.now_ns() - fault.raised_ns) if refused else "")
 
@@ -289,12 +293,12 @@ def _cancel_each(hca: Hca, table: PageFaultTable) -> Iterator[int]:
 def refuse_all(hca: Hca) -> Portions[None]:
     """Refuse all open page faults, in several steps, unless another EQ subscribes meanwhile."""
     for number, fault in enumerate(hca.page_faults.open(), 1):
-        if fault.is_open and hca.event_eq(EventType.PAGE_FAULT) is None:
+        if fault.is_open and hca.events.subscribers.get(EventType.PAGE_FAULT) is None:
             close(hca, fault, refused=True)
         if not number % FAULTS_PER_PORTION:
             yield
 
 
 def _trace(hca: Hca, fault: PageFault, outcome: str) -> None:
-    if hca.tracer:
-        hca.tracer.page_fault(fault, outcome, hca.clock.now_ns() - fault.raised_ns)
+    if hca.probes.tracer:
+        hca.probes.tracer.page_fault(fault, outcome, hca.clock.now_ns() - fault.raised_ns)

@@ -41,6 +41,7 @@ from emu.device.rounds.costs import LOG_SIGNED_BYTES_PER_STEP, STEPS_PER_CIPHER
 if TYPE_CHECKING:
     from emu.device.objects.memory.mkey import Mkey
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 MAX_BYTES = 16 << 10
 """Longest access in one call, in bytes: computing it blocks the rest of the device."""
@@ -142,5 +143,5 @@ class Signature(SignatureState):
         return CipherStream(signed, crypto, self.wire_length(length), refuse, reads_back=False)
 
 
-def _exists(hca: Hca, crypto: Crypto) -> bool:
-    return hca.objects[Dek].get(crypto.dek.handle) is crypto.dek
+def _exists(tables: ObjectTables, crypto: Crypto) -> bool:
+    return tables.objects[Dek].get(crypto.dek.handle) is crypto.dek

@@ -251,4 +251,4 @@ def _report(
         completions.report_signature(hca, cq, qp, mkey.key, wrong, side, values)
     if qp.ctx.drain_sigerr:
         qp.is_draining = True
-        hca.schedule(qp)
+        hca.scheduler.schedule(qp)

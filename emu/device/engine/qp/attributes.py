@@ -18,8 +18,8 @@ from layouts.enums import Op, QpType, Status
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
+    from emu.device.port.base import Link
     from emu.device.state.caps import Caps
-    from emu.device.state.hca import Hca
     from layouts.objects.qp import ads, qpc
 
 MTU_CODES: Final = range(1, 6)
@@ -32,22 +32,22 @@ _WITH_MTU: Final = (*_WITH_PATH, QpType.DCI)
 """Services that segment messages. A datagram is one packet; iPXE's golan.c sets no MTU for UD."""
 
 
-def check(hca: Hca, op: Op, qp: Qp, given: qpc, what: Selection) -> None:
+def check(link: Link, caps: Caps, op: Op, qp: Qp, given: qpc, what: Selection) -> None:
     """Refuse with BAD_PARAM_ERR an invalid value in the fields that ``what`` takes from ``given``.
 
     Checks port, P_Key index, MTU, log_msg_max, LAG affinity, the depths for READs, and for RC, UC
     and XRC the primary path. Other services, or no apm, have no alternate path: one is refused.
     RTS2RTS_QP with udp_sport is refused without its capability, whatever the value.
     """
-    caps, path = hca.caps, given.primary_address_path
+    path = given.primary_address_path
     if "vhca_port_num" in what.path:
         check_port(caps, path.vhca_port_num)
     if "pkey_index" in what.path:
         check_pkey_index(caps, path.pkey_index)
     if "src_addr_index" in what.path and qp.st in _WITH_PATH:
-        hca.link.check_path(path)
+        link.check_path(path)
     if what.has_alternate:
-        _check_alternate(hca, qp, given.secondary_address_path)
+        _check_alternate(link, caps, qp, given.secondary_address_path)
     if "mtu" in what.fields:
         _check_mtu(op, qp, given.mtu)
     if "log_msg_max" in what.fields and given.log_msg_max > caps.general.log_max_msg:
@@ -74,17 +74,17 @@ def _check_affinity(caps: Caps, given: qpc, what: Selection) -> None:
         )
 
 
-def _check_alternate(hca: Hca, qp: Qp, path: ads) -> None:
+def _check_alternate(link: Link, caps: Caps, qp: Qp, path: ads) -> None:
     """Refuse with BAD_PARAM_ERR an alternate path that is invalid or not supported.
 
     Only RC, UC and XRC have one, and only with the capability apm. Checks port, P_Key index and
     address.
     """
-    if not hca.caps.general.apm or qp.st not in _WITH_PATH:
+    if not caps.general.apm or qp.st not in _WITH_PATH:
         raise CmdError(Status.BAD_PARAM_ERR, "this service has no alternate path", qp.st.name)
-    check_port(hca.caps, path.vhca_port_num)
-    check_pkey_index(hca.caps, path.pkey_index)
-    hca.link.check_path(path)
+    check_port(caps, path.vhca_port_num)
+    check_pkey_index(caps, path.pkey_index)
+    link.check_path(path)
 
 
 def check_port(caps: Caps, number: int) -> None:

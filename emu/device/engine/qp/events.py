@@ -20,7 +20,7 @@ from emu.device.ports import DmaError
 from layouts.enums import EventType, QpType
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.events import Events
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _QP_SRQ_DATA: Final = Struct(">20xB3xI")
 _FATAL: Final = (EventType.WQ_CATAS_ERROR, EventType.WQ_ACCESS_ERROR)
 
 
-def raise_qp_event(hca: Hca, qp: Qp, event: EventType, cause: Cause = Cause.ANY) -> None:
+def raise_qp_event(events: Events, qp: Qp, event: EventType, cause: Cause = Cause.ANY) -> None:
     """Raise an affiliated asynchronous event of a queue pair; change no state of the queue pair.
 
     The event is lost if no EQ subscribes to it. For fatal events QUERY_QP then reports ``cause``
@@ -43,10 +43,10 @@ def raise_qp_event(hca: Hca, qp: Qp, event: EventType, cause: Cause = Cause.ANY)
     count_event(qp, event)
     if event in _FATAL:
         qp.note_error(error_word(event, EVENT_SYNDROME, cause))
-    eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, qp.handle))
+    eq_engine.raise_event(events, event, _QP_SRQ_DATA.pack(0, qp.handle))
 
 
-def establish(hca: Hca, qp: Qp) -> None:
+def establish(events: Events, qp: Qp) -> None:
     """Raise COMM_EST, once after each reset, for a request that arrives in RTR.
 
     The caller has checked the state, which stays RTR. The event spares a driver the wait for its
@@ -54,15 +54,15 @@ def establish(hca: Hca, qp: Qp) -> None:
     """
     if not qp.is_established:
         qp.is_established = True
-        raise_qp_event(hca, qp, EventType.COMM_EST)
+        raise_qp_event(events, qp, EventType.COMM_EST)
 
 
-def raise_srq_event(hca: Hca, srqn: int, event: EventType) -> None:
+def raise_srq_event(events: Events, srqn: int, event: EventType) -> None:
     """Raise an affiliated asynchronous event of a shared receive queue."""
-    eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, srqn))
+    eq_engine.raise_event(events, event, _QP_SRQ_DATA.pack(0, srqn))
 
 
-def check_srq_limit(hca: Hca, srq: Srq) -> None:
+def check_srq_limit(events: Events, srq: Srq) -> None:
     """Raise SRQ_RQ_LIMIT when fewer requests are posted than the limit, and disarm the limit.
 
     Without an armed limit (lwm 0) this does nothing. An unreadable doorbell record breaks the queue
@@ -74,21 +74,21 @@ def check_srq_limit(hca: Hca, srq: Srq) -> None:
         is_low = srq.queue.posted() < srq.lwm
     except DmaError as error:
         log.warning("%r: its limit cannot be checked: %s", srq, error)
-        break_srq(hca, srq)
+        break_srq(events, srq)
         return
     if is_low:
         srq.lwm = 0
-        raise_srq_event(hca, srq.handle, EventType.SRQ_RQ_LIMIT)
+        raise_srq_event(events, srq.handle, EventType.SRQ_RQ_LIMIT)
 
 
-def break_srq(hca: Hca, srq: Srq) -> None:
+def break_srq(events: Events, srq: Srq) -> None:
     """Move a shared queue to its error state and raise SRQ_CATAS_ERROR; later calls do nothing.
 
     In this state ``take_shared`` raises ListBrokenError. Its queue pairs are not stopped here.
     """
     if not srq.is_in_error:
         srq.is_in_error = True
-        raise_srq_event(hca, srq.handle, EventType.SRQ_CATAS_ERROR)
+        raise_srq_event(events, srq.handle, EventType.SRQ_CATAS_ERROR)
 
 
 def take_shared(srq: Srq) -> RecvWqe | None:

@@ -54,7 +54,7 @@ def begin_flush(hca: Hca, qp: Qp, *, is_deferred: bool = False) -> None:
     """
     if is_deferred:
         _abandon(hca, qp)
-        hca.schedule(qp)
+        hca.scheduler.schedule(qp)
     else:
         _flush_sends(hca, qp)
     _flush_kept(hca, qp)
@@ -63,7 +63,7 @@ def begin_flush(hca: Hca, qp: Qp, *, is_deferred: bool = False) -> None:
             _flush_receives(hca, qp)
         _poll_later(hca, qp, FIRST_FLUSH_POLL_NS)
     elif qp.srq is not None and qp.st is not QpType.XRC:
-        raise_qp_event(hca, qp, EventType.SRQ_LAST_WQE)
+        raise_qp_event(hca.events, qp, EventType.SRQ_LAST_WQE)
 
 
 def _abandon(hca: Hca, qp: Qp) -> None:
@@ -92,7 +92,7 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
                 hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
             )
         if not left:
-            hca.schedule(qp)
+            hca.scheduler.schedule(qp)
     except DmaError as error:
         log.warning("%r: send queue cannot be flushed: %s", qp, error)
 
@@ -114,7 +114,7 @@ def _poll_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
     if qp.state is not QpState.ERR or hca.qps.get(qp.handle) is not qp:
         return
     if _has_receives(qp):
-        hca.schedule(
+        hca.scheduler.schedule(
             qp
         )  # many queue pairs may have receives in one round: each flushes in its poll
         interval_ns = FIRST_FLUSH_POLL_NS
@@ -140,7 +140,7 @@ def _poll_later(hca: Hca, qp: Qp, interval_ns: int) -> None:
     if interval_ns < LAST_FLUSH_POLL_NS:
         qp.timer = hca.clock.call_later(interval_ns, again)
     else:
-        qp.timer = hca.error_queue_poller.add(again)
+        qp.timer = hca.lifetime.error_queue_poller.add(again)
 
 
 def _flush_receives(hca: Hca, qp: Qp) -> None:

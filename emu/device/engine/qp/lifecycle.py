@@ -24,6 +24,7 @@ from emu.device.objects.queues.srq import Srq
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
 
 if TYPE_CHECKING:
+    from emu.device.state.events import Events
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -40,8 +41,8 @@ def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
     """
     log.warning("%r: receive queue is broken: %s", qp, why)
     if srq is not None:
-        break_srq(hca, srq)
-    raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR, Cause.RING)
+        break_srq(hca.events, srq)
+    raise_qp_event(hca.events, qp, EventType.WQ_CATAS_ERROR, Cause.RING)
     to_error(hca, qp)
 
 
@@ -73,7 +74,7 @@ def apply_transition(hca: Hca, qp: Qp, source: QpState) -> None:
         page_faults.cancel(hca, qp)
         begin_flush(hca, qp)
     elif qp.state is QpState.RTS:
-        hca.schedule(qp)
+        hca.scheduler.schedule(qp)
 
 
 def to_error(hca: Hca, qp: Qp) -> None:
@@ -102,7 +103,7 @@ def to_send_queue_error(hca: Hca, qp: Qp) -> None:
     flush(hca, qp)
 
 
-def to_drained(hca: Hca, qp: Qp) -> None:
+def to_drained(events: Events, qp: Qp) -> None:
     """Move to SQD after a signature error (drain_sigerr), and raise SQ_DRAINED.
 
     The caller has completed the current request. Posted requests stay in the ring.
@@ -111,7 +112,7 @@ def to_drained(hca: Hca, qp: Qp) -> None:
     qp.is_draining = False
     qp.state = QpState.SQD
     qp.stop_waiting()
-    raise_qp_event(hca, qp, EventType.SQ_DRAINED)
+    raise_qp_event(events, qp, EventType.SQ_DRAINED)
 
 
 def stop_paging(hca: Hca, qp: Qp) -> None:
@@ -155,7 +156,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
     for srq in list(hca.srqs):
         is_stopped = srq.cq in broken and hca.srqs.get(srq.handle) is srq
         if is_stopped:
-            break_srq(hca, srq)
+            break_srq(hca.events, srq)
         yield is_stopped
     for qp in list(hca.qps):
         is_stopped = (
@@ -168,7 +169,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
             qp.state, qp.has_failed = QpState.ERR, True
             qp.stop_waiting()
             page_faults.cancel(hca, qp)
-            raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR, Cause.CQ)
+            raise_qp_event(hca.events, qp, EventType.WQ_CATAS_ERROR, Cause.CQ)
             begin_flush(hca, qp, is_deferred=True)
         yield is_stopped
 

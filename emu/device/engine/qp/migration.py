@@ -61,7 +61,7 @@ def migrate(hca: Hca, qp: Qp, why: str) -> None:
     take_alternate(qp)
     qp_life.apply_transition(hca, qp, qp.state)
     qp.retries = 0
-    raise_qp_event(hca, qp, EventType.PATH_MIG)
+    raise_qp_event(hca.events, qp, EventType.PATH_MIG)
 
 
 def try_migrate(hca: Hca, qp: Qp, why: str) -> bool:

@@ -16,7 +16,8 @@ from emu.device.objects.queues.pace import Pace
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
-    from emu.device.state.hca import Hca
+    from emu.device.ports import Clock
+    from emu.device.state.parts.scheduler import Scheduler
 
 
 def pace_by(group: SchedulingElement | None) -> Pace | None:
@@ -24,31 +25,31 @@ def pace_by(group: SchedulingElement | None) -> Pace | None:
     return None if group is None else Pace(group, Pacing(Terms(None, None, (group,))))
 
 
-def paced(hca: Hca, qp: Qp, pace: Pace, send: Callable[[], bool]) -> bool:
+def paced(scheduler: Scheduler, clock: Clock, qp: Qp, pace: Pace, send: Callable[[], bool]) -> bool:
     """Poll one side of a queue pair by ``send``, if its rate allows that now.
 
     Returns True when more can be sent at once; False when ``send`` has no more or the rate makes it
     wait. A timer schedules the queue pair after the wait; ``send`` is not called before.
     """
-    if _waits(hca, qp, pace):
+    if _waits(scheduler, clock, qp, pace):
         return False
     if not send():
         pace.pacing.stop_waiting()
         return False
-    return not _waits(hca, qp, pace)
+    return not _waits(scheduler, clock, qp, pace)
 
 
-def _waits(hca: Hca, qp: Qp, pace: Pace) -> bool:
+def _waits(scheduler: Scheduler, clock: Clock, qp: Qp, pace: Pace) -> bool:
     """Return whether the rate forbids sending now; if so, a timer schedules the queue pair."""
     if pace.timer is not None:
         return True
-    delay = pace.pacing.delay(hca.clock.now_ns())
+    delay = pace.pacing.delay(clock.now_ns())
     if not delay:
         return False
 
     def go_on() -> None:
         pace.timer = None
-        hca.schedule(qp)
+        scheduler.schedule(qp)
 
-    pace.timer = hca.clock.call_later(delay, go_on)
+    pace.timer = clock.call_later(delay, go_on)
     return True

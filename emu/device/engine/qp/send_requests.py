@@ -99,9 +99,13 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
     LOCAL_LENGTH_ERR: a message above log_msg_max, or a datagram above the MTU. WR_FLUSH_ERR: a
     failed DCI stream. A fault plan may replace the result. The ring is unchanged.
     """
-    if hca.tracer:
-        hca.tracer.wqe(hca, qp, wqe)
-    if hca.faults is not None and (planned := hca.faults.show(WQE_POINT, qp, wqe)) is not None:
+    probes = hca.probes
+    if probes.tracer:
+        probes.tracer.wqe(hca.mkeys, qp, wqe)
+    if (
+        probes.faults is not None
+        and (planned := probes.faults.show(WQE_POINT, qp, wqe)) is not None
+    ):
         return planned
     operation = WQE_OPS.get((wqe.opcode, qp.st))
     if operation is None:
@@ -180,7 +184,7 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> bool:
     if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
         completions.complete_send(hca, qp.scq, qp, wqe, length)
     if qp.is_draining:
-        qp_life.to_drained(hca, qp)
+        qp_life.to_drained(hca.events, qp)
     return qp.state is _RTS
 
 
@@ -204,7 +208,7 @@ def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
     completions.fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode, failure.cause)
     if qp.streams is not None and qp.streams.fail(wqe.buf):
         qp.stop_waiting()
-        hca.schedule(qp)
+        hca.scheduler.schedule(qp)
     elif qp.st in _STOPPED_BY_ERRORS:
         qp_life.to_error(hca, qp)
     else:
@@ -217,7 +221,7 @@ def break_queue(hca: Hca, qp: Qp, why: Exception) -> None:
     No completion can name the failed request.
     """
     log.warning("%r: send queue is broken: %s", qp, why)
-    raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR, Cause.RING)
+    raise_qp_event(hca.events, qp, EventType.WQ_CATAS_ERROR, Cause.RING)
     qp_life.to_error(hca, qp)
 
 

@@ -21,6 +21,7 @@ from layouts.enums import PmState
 from layouts.wire.bth import PacketKind
 
 if TYPE_CHECKING:
+    from emu.device.port.base import Link
     from emu.device.state.hca import Hca
 
 _MIGRATED: Final = PmState.MIGRATED
@@ -54,21 +55,21 @@ def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
         and peer.mtu_bytes == qp.mtu_bytes
         and peer.log_msg_max >= qp.log_msg_max
         and qp.mtu_bytes <= min(hca.link.max_payload, node.link.max_payload)
-        and _accepts(node, peer, hca, qp)
-        and _accepts(hca, qp, node, peer)
+        and _accepts(node.link, peer, hca.link, qp)
+        and _accepts(hca.link, qp, node.link, peer)
     )
 
 
-def _accepts(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
+def _accepts(link: Link, qp: Qp, peer_link: Link, peer: Qp) -> bool:
     """Return whether ``qp`` accepts the headers of the packets that ``peer`` sends.
 
     A test packet is built, parsed and checked, but not sent. False also when the port of ``peer``
     can build no valid frame, for example without a GID.
     """
     op = OPS[SERVICES[peer.st], PacketKind.SEND, True, True, None]
-    route = node.link.route(peer.ctx.primary_address_path)
+    route = peer_link.route(peer.ctx.primary_address_path)
     try:
-        packet, _ = hca.link.parse(route.frame(Packet(op, qp.handle, 0)))
+        packet, _ = link.parse(route.frame(Packet(op, qp.handle, 0)))
     except BadPacketError:
         return False
-    return not objection(hca, qp, packet)
+    return not objection(link, qp, packet)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
-    from emu.device.state.hca import Hca
+    from emu.device.state.probes import Probes
 
 
 class RxCheck(StrEnum):
@@ -35,7 +35,7 @@ class RxCheck(StrEnum):
     invalidated: ``responder.execute``, ``execute_atomic``, ``complete``."""
 
 
-def trace_refusal(hca: Hca, qp: Qp, check: RxCheck, why: str) -> None:
+def trace_refusal(probes: Probes, qp: Qp, check: RxCheck, why: str) -> None:
     """Record that a check has refused a request, if the function is traced."""
-    if hca.tracer:
-        hca.tracer.nak(qp.handle, check.value, why)
+    if probes.tracer:
+        probes.tracer.nak(qp.handle, check.value, why)

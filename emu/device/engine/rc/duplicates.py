@@ -22,6 +22,8 @@ from emu.device.objects.queues.qp import Qp
 from layouts.enums import QpType
 
 if TYPE_CHECKING:
+    from emu.device.objects.queues.srq import Srq
+    from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
 
 _XRC: Final = QpType.XRC
@@ -33,11 +35,11 @@ def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
     False without rre, for an XRC message whose SRQ is gone, and when the key does not grant the
     whole range any more. Pages are not checked, and no state changes.
     """
-    if not _is_allowed(hca, qp, message):
+    if not _is_allowed(hca.srqs, qp, message):
         return False
     try:
         span = start_of(hca, message), message.length, REMOTE_READ
-        check_access(hca, _pd(hca, qp, message), qp.handle, message.rkey, span)
+        check_access(hca, _pd(hca.srqs, qp, message), qp.handle, message.rkey, span)
     except AccessError:
         return False
     return True
@@ -52,9 +54,9 @@ def read_again(
     does not map the page, no response is sent (Dropped). A range too much for one call returns
     TooFragmented. The queue pair never goes to ERR here.
     """
-    if not _is_allowed(hca, qp, message):
+    if not _is_allowed(hca.srqs, qp, message):
         return None
-    pd, va = _pd(hca, qp, message), start_of(hca, message) + offset
+    pd, va = _pd(hca.srqs, qp, message), start_of(hca, message) + offset
     try:
         return access(hca, pd, qp.handle, message.rkey, (va, length, REMOTE_READ))
     except AccessError as error:
@@ -66,12 +68,12 @@ def read_again(
         return suspend_rdma(hca, qp, message, offset, error, Dropped)
 
 
-def _is_allowed(hca: Hca, qp: Qp, message: Message) -> bool:
+def _is_allowed(srqs: Table[Srq], qp: Qp, message: Message) -> bool:
     """Return whether rre is set and, on XRC, the SRQ that the request names exists."""
-    return bool(qp.rre) and (qp.st is not _XRC or named_queue(hca, qp, message) is not None)
+    return bool(qp.rre) and (qp.st is not _XRC or named_queue(srqs, qp, message) is not None)
 
 
-def _pd(hca: Hca, qp: Qp, message: Message) -> Pd | None:
+def _pd(srqs: Table[Srq], qp: Qp, message: Message) -> Pd | None:
     """Return the domain whose keys an allowed request may use."""
-    srq = named_queue(hca, qp, message) if qp.st is _XRC else None
+    srq = named_queue(srqs, qp, message) if qp.st is _XRC else None
     return qp.pd if srq is None else srq.pd

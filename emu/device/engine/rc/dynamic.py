@@ -33,6 +33,7 @@ from layouts.enums import CqeSyndrome, QpState, QpType, RqType
 from layouts.objects.qp import qpc
 
 if TYPE_CHECKING:
+    from emu.device.port.base import Link
     from emu.device.state.hca import Hca
 
 
@@ -90,7 +91,7 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
     node = hca.wire.node(message.address)
     if node is None or (dct := node.dcts.get(message.dctn)) is None:
         return Dropped("no such target")
-    if not _accepts(hca, node, qp, dct, message):
+    if not _accepts(hca.link, node.link, qp, dct, message):
         return Dropped("the target refuses the message")
     peer = _responder(hca, qp, node, dct, message)
     outcome = None
@@ -105,21 +106,21 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> Outcome | None:
     return None
 
 
-def _accepts(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
+def _accepts(link: Link, far_link: Link, qp: Qp, dct: Dct, message: Message) -> bool:
     """Return whether the target accepts this message of this initiator.
 
     False for a drained target, a CQ in error, a link that is down, a packet beyond a port's MTU, or
     wrong GIDs. False also for a P_Key mismatch, counted at the target's port, and for a wrong
     access key, counted in ``dct.key_violations``.
     """
-    if dct.is_drained or dct.cq.status or not (hca.link.is_up and node.link.is_up):
+    if dct.is_drained or dct.cq.status or not (link.is_up and far_link.is_up):
         return False
-    if min(message.length, qp.mtu_bytes) > min(hca.link.max_payload, node.link.max_payload):
+    if min(message.length, qp.mtu_bytes) > min(link.max_payload, far_link.max_payload):
         return False
-    if message.route is not None and node.link.misrouted(*message.route):
+    if message.route is not None and far_link.misrouted(*message.route):
         return False
-    if not partitions.match(node.link.pkey(dct.pkey_index), hca.link.pkey(qp.pkey_index)):
-        node.link.violated_pkey()
+    if not partitions.match(far_link.pkey(dct.pkey_index), link.pkey(qp.pkey_index)):
+        far_link.violated_pkey()
         return False
     if message.access_key != dct.access_key:
         dct.key_violations += 1

@@ -27,7 +27,7 @@ def access_violation(hca: Hca, qp: Qp, why: str, cause: Cause = Cause.ANY) -> Ou
     result is Dropped. Only log and trace have ``why``.
     """
     log.log(_level(qp), "%r: remote access refused: %s", qp, why)
-    trace_refusal(hca, qp, RxCheck.RKEY, why)
+    trace_refusal(hca.probes, qp, RxCheck.RKEY, why)
     return _refuse(hca, qp, EventType.WQ_ACCESS_ERROR, NakCode.REMOTE_ACCESS_ERROR, cause)
 
 
@@ -39,7 +39,7 @@ def invalid_request(hca: Hca, qp: Qp, check: RxCheck, why: str) -> Outcome:
     the result is Dropped. Only log and trace have ``why``.
     """
     log.log(_level(qp), "%r: %s: invalid request: %s", qp, check.value, why)
-    trace_refusal(hca, qp, check, why)
+    trace_refusal(hca.probes, qp, check, why)
     return _refuse(hca, qp, EventType.WQ_INVAL_REQ_ERROR, NakCode.INVALID_REQUEST)
 
 
@@ -55,6 +55,6 @@ def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode, cause: Cause = Ca
     """
     if qp.st is QpType.UC:
         return Dropped("UC has no NAK")
-    raise_qp_event(hca, qp, event, cause)
+    raise_qp_event(hca.events, qp, event, cause)
     qp_life.to_error(hca, qp)
     return Nak(code)

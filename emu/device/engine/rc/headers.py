@@ -16,7 +16,7 @@ from layouts.wire.bth import Service
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
-    from emu.device.state.hca import Hca
+    from emu.device.port.base import Link
 
 WRONG_PKEY: Final = "wrong P_Key"
 _NO_QP: Final = "no such queue pair"
@@ -27,7 +27,7 @@ ABOUT_QUEUE_PAIR: Final = frozenset({_NO_QP, _WRONG_SERVICE, _NOT_RECEIVING})
 _UD: Final = Service.UD
 
 
-def objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
+def objection(link: Link, qp: Qp | None, packet: Packet) -> str:
     """Return a fixed reason why the queue pair refuses the packet; "" when it accepts it.
 
     The checks are, in this order: existence (``qp`` None), service, receiving state, LIDs or GIDs
@@ -36,26 +36,26 @@ def objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
     if qp is None:
         return _NO_QP
     service = packet.op.service
-    if (service is _UD or SERVICES.get(qp.st) is not service) and not _is_notice(hca, qp, service):
+    if (service is _UD or SERVICES.get(qp.st) is not service) and not _is_notice(link, qp, service):
         return _WRONG_SERVICE
     if qp.state not in RECEIVING:
         return _NOT_RECEIVING
-    if why := hca.link.objection(packet, qp.destination, qp.route):
+    if why := link.objection(packet, qp.destination, qp.route):
         return why
-    pkey = hca.link.pkey(qp.pkey_index)
+    pkey = link.pkey(qp.pkey_index)
     is_full = pkey > PKEY_FULL_MEMBER  # most keys are the same one of a full member
     if not (is_full and pkey == packet.pkey) and not partitions.match(pkey, packet.pkey):
         return WRONG_PKEY
     return ""
 
 
-def _is_notice(hca: Hca, qp: Qp, service: Service) -> bool:
+def _is_notice(link: Link, qp: Qp, service: Service) -> bool:
     """Return whether ``service`` is CNP and the queue pair may receive one.
 
     False for datagram services, and on a port without congestion control (InfiniBand).
     """
     return (
         service is Service.CNP
-        and hca.link.congestion is not None
+        and link.congestion is not None
         and SERVICES.get(qp.st) not in (None, _UD)
     )

@@ -127,11 +127,11 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
     if not message.limit:
         try:
             if peer.state not in ESTABLISHED or peer.page_faults:
-                outcome = segments.check_ready(node, peer)
+                outcome = segments.check_ready(node.events, peer)
             if outcome is None:
                 outcome = RESPOND[message.op](node, peer, message, hca.link.lid)
         except Exception:  # a bug in the peer stops only the peer: no response
-            node.fail()
+            node.health.fail()
             return Dropped("the peer's function has failed")
         if outcome is None:
             return None
@@ -151,7 +151,7 @@ def _read(hca: Hca, qp: Qp, message: Message, _slid: int) -> Outcome | None:
     """Execute a whole READ, and copy its data to the requester's memory."""
     data = begin_rdma(hca, qp, message)
     if isinstance(data, Outcome):
-        return segments.note_started(hca, qp, message, data)
+        return segments.note_started(hca.srqs, qp, message, data)
     if message.reply_error is not None:
         return message.reply_error
     copy(message.reply, data)
@@ -186,8 +186,8 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     target = begin_rdma(hca, qp, message)
     if isinstance(target, Outcome):
         if isinstance(target, PageFault) and message.has_wqe:
-            set_aside(hca, qp, message)
-        return segments.note_started(hca, qp, message, target)
+            set_aside(hca.srqs, qp, message)
+        return segments.note_started(hca.srqs, qp, message, target)
     if message.immediate is None:
         data = message.data
         if len(target) == 1 and len(data) == 1:
@@ -198,7 +198,7 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     message.target = target
     refused = None if message.has_wqe else check_resource(hca, qp, message)
     if refused is not None:
-        return segments.place_before_refused(hca, qp, message, refused)
+        return segments.place_before_refused(hca.budget, hca.srqs, qp, message, refused)
     return _receive(hca, qp, message, slid)
 
 
@@ -212,8 +212,8 @@ def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
     if refused is None:
         return complete(hca, qp, message, slid)
     if isinstance(refused, (PageFault, Dropped)) and message.has_wqe:
-        set_aside(hca, qp, message)
-    return segments.note_started(hca, qp, message, refused)
+        set_aside(hca.srqs, qp, message)
+    return segments.note_started(hca.srqs, qp, message, refused)
 
 
 RESPOND: Final[Mapping[MsgOp, Callable[[Hca, Qp, Message, int], Outcome | None]]] = {

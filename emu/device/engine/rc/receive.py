@@ -47,6 +47,7 @@ from layouts.rings.tag_matching import TmAppOp
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.cq import Cq
+    from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -98,15 +99,15 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
                 return None
         wqe = queue.take() if srq is None else take_shared(srq)
     except (DmaError, ListBrokenError) as error:
-        trace_refusal(hca, qp, RxCheck.RESOURCE, str(error))
+        trace_refusal(hca.probes, qp, RxCheck.RESOURCE, str(error))
         qp_life.break_receives(hca, qp, srq, error)
         return _NO_NAK if qp.st is _UC else Nak(NakCode.REMOTE_OPERATIONAL_ERROR)
     if wqe is None:
         qp.count("out_of_buffer")
-        trace_refusal(hca, qp, RxCheck.RESOURCE, "no receive WQE")
+        trace_refusal(hca.probes, qp, RxCheck.RESOURCE, "no receive WQE")
         return Dropped("UC without a receive WQE") if qp.st is _UC else RnrNak(qp.min_rnr_nak)
     if srq is not None:
-        check_srq_limit(hca, srq)
+        check_srq_limit(hca.events, srq)
         if arrival is not None and srq.tags is not None:
             matching.count_unexpected(srq.tags, arrival)
     message.receive = ReceiveRequest(wqe, cq, srqn, arrival)
@@ -129,7 +130,7 @@ def _matched_request(arrival: TagMatch, entry: TagEntry, srq: Srq, cq: Cq) -> Re
     return ReceiveRequest(RecvWqe(entry.index, entry.segments, srq.pd), cq, srq.handle, arrival)
 
 
-def track_at_srq(hca: Hca, qp: Qp, message: Message) -> None:
+def track_at_srq(srqs: Table[Srq], qp: Qp, message: Message) -> None:
     """Track the receive WQE of a message that continues later, at its SRQ.
 
     If the SRQ is destroyed meanwhile, the WQE is detached and never completes. Has an effect only
@@ -137,16 +138,16 @@ def track_at_srq(hca: Hca, qp: Qp, message: Message) -> None:
     """
     receive = message.receive
     if qp.st in _WITHOUT_REFERENCE and receive is not None and receive.wqe is not None:
-        hca.srqs.need(receive.srqn).track_in_flight(receive)
+        srqs.need(receive.srqn).track_in_flight(receive)
 
 
-def set_aside(hca: Hca, qp: Qp, message: Message) -> None:
+def set_aside(srqs: Table[Srq], qp: Qp, message: Message) -> None:
     """Store the message's receive WQE as ``qp.waiting_receive``.
 
     The next ``check_resource`` for the same queue reuses it; ERR flushes it.
     """
     qp.waiting_receive = message.receive
-    track_at_srq(hca, qp, message)
+    track_at_srq(srqs, qp, message)
 
 
 def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:
@@ -157,7 +158,7 @@ def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:
     """
     if qp.st is not _XRC:
         return qp.srq
-    srq = named_queue(hca, qp, message)
+    srq = named_queue(hca.srqs, qp, message)
     return (
         invalid_request(hca, qp, RxCheck.RESOURCE, f"no XRC SRQ {message.srqn:#x} in the domain")
         if srq is None
@@ -165,9 +166,9 @@ def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | Outcome | None:
     )
 
 
-def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
+def named_queue(srqs: Table[Srq], qp: Qp, message: Message) -> Srq | None:
     """Return the SRQ that an XRC message names; None if its queue pair's domain has no such SRQ."""
-    srq = hca.srqs.get(message.srqn)
+    srq = srqs.get(message.srqn)
     return srq if srq is not None and srq.xrcd is qp.xrcd else None
 
 
@@ -257,15 +258,15 @@ def invalidate(
     mkey = hca.mkeys.get(rkey >> 8)
     if mkey is None or mkey.variant != rkey & 0xFF:
         why = "no such key"
-    elif mkey.pd is not pd and not is_type_2a(hca, mkey, qp.handle):
+    elif mkey.pd is not pd and not is_type_2a(hca.qps, hca.options, mkey, qp.handle):
         why = "the key is of another protection domain"
-    elif mkey.free or not mkey.en_rinval or not is_for(hca, mkey, qp.handle):
+    elif mkey.free or not mkey.en_rinval or not is_for(hca.qps, mkey, qp.handle):
         why = "the key does not allow invalidation by this queue pair"
     else:
         mkey.invalidate()
         return None
     why = f"invalidate {rkey:#x}: {why}"
-    trace_refusal(hca, qp, RxCheck.EXECUTE, why)
+    trace_refusal(hca.probes, qp, RxCheck.EXECUTE, why)
     qp_life.fail_receive_and_stop(hca, qp, receive, CqeSyndrome.LOCAL_ACCESS_ERR, why)
     return Dropped(why)
 
@@ -285,7 +286,7 @@ def fail_receive_and_nak(
     ``syndrome`` and ``cause`` are for the owner's completion, ``code`` and ``why`` for the sender's
     NAK. On UC the queue pair also goes to ERR, but the result is Dropped.
     """
-    trace_refusal(hca, qp, check, why)
+    trace_refusal(hca.probes, qp, check, why)
     qp_life.fail_receive_and_stop(hca, qp, receive, syndrome, why, cause)
     return _NO_NAK if qp.st is _UC else Nak(code, why)
 

@@ -43,6 +43,7 @@ from layouts.enums import CqeSyndrome, QpType
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 MAP_AHEAD_BYTES: Final = 1 << 18
 """Number of bytes of a segmented message that are translated at a time.
@@ -216,14 +217,14 @@ def refuse_access(
     return fail_receive_and_nak(hca, qp, receive, RxCheck.RKEY, syndrome, code, why, cause)
 
 
-def start_of(hca: Hca, message: Message) -> int:
+def start_of(tables: ObjectTables, message: Message) -> int:
     """Return the message's va, corrected for signatures that only the wire has.
 
     Without block signatures in the function the result is ``message.va``.
     """
-    if not hca.has_signatures:
+    if not tables.has_signatures:
         return message.va
-    return on_wire(hca, message.rkey, message.va, 0)[0]
+    return on_wire(tables.mkeys, message.rkey, message.va, 0)[0]
 
 
 def pd_of(hca: Hca, qp: Qp, message: Message) -> Pd | Outcome | None:

@@ -68,7 +68,7 @@ def begin_segments(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     qp.count(REMOTE[message.op].counter)
     refused = refused or check_rkey_only(hca, qp, message)
     if isinstance(refused, PageFault) and message.has_wqe:
-        set_aside(hca, qp, message)
+        set_aside(hca.srqs, qp, message)
     return refused
 
 
@@ -141,7 +141,7 @@ def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int | Outcome:
     views = begin_rdma(hca, qp, message)
     if isinstance(views, Outcome):
         return views
-    word = atomic_word(hca, message.length)
+    word = atomic_word(hca.caps, message.length)
     old: int = word.unpack(b"".join(views))[0]
     new = _swapped(message, old) if message.op in COMPARE_SWAPS else _added(message, old)
     if new != old:

@@ -25,6 +25,10 @@ from emu.device.objects.queues.qp import Qp
 from emu.device.rounds.costs import LOG_BYTES_PER_STEP
 
 if TYPE_CHECKING:
+    from emu.device.objects.queues.srq import Srq
+    from emu.device.objects.table import Table
+    from emu.device.rounds.budget import Budget
+    from emu.device.state.events import Events
     from emu.device.state.hca import Hca
 
 _SEND: Final = MsgOp.SEND
@@ -79,11 +83,11 @@ def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) 
     try:
         return _take_segment(node, peer, message, local, length, hca.link.lid)
     except Exception:  # a bug in the peer stops only the peer: no response
-        node.fail()
+        node.health.fail()
         return Dropped("the peer's function has failed")
 
 
-def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
+def check_ready(events: Events, qp: Qp) -> Outcome | None:
     """Return None if the responder can execute a request now, otherwise its response.
 
     Dropped when it is in no receiving state, PageFault while it waits for a page. The first
@@ -92,11 +96,11 @@ def check_ready(hca: Hca, qp: Qp) -> Outcome | None:
     if qp.state not in ESTABLISHED:
         if qp.state not in RECEIVING:
             return Dropped(f"{qp!r} is in {qp.state.name}: not a receiving state")
-        establish(hca, qp)
+        establish(events, qp)
     return qp.page_faults.get(Side.RESPONDER)
 
 
-def note_started(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcome:
+def note_started(srqs: Table[Srq], qp: Qp, message: Message, outcome: Outcome) -> Outcome:
     """Return ``outcome`` unchanged; after TooFragmented first record that the message has started.
 
     The record sets ``message.limit`` to the length of a segment and keeps the receive WQE, so that
@@ -104,11 +108,13 @@ def note_started(hca: Hca, qp: Qp, message: Message, outcome: Outcome) -> Outcom
     """
     if isinstance(outcome, TooFragmented):
         message.limit = outcome.limit
-        _start(hca, qp, message)
+        _start(srqs, qp, message)
     return outcome
 
 
-def place_before_refused(hca: Hca, qp: Qp, message: Message, refused: Outcome) -> Outcome:
+def place_before_refused(
+    budget: Budget, srqs: Table[Srq], qp: Qp, message: Message, refused: Outcome
+) -> Outcome:
     """Place the data of all packets before the last one of a WRITE; return ``refused``.
 
     The last packet has been refused: only it has immediate data and needs a receive request (IBTA
@@ -119,10 +125,10 @@ def place_before_refused(hca: Hca, qp: Qp, message: Message, refused: Outcome) -
     done = _start_of_last(qp, message)
     if done:
         copy(target, part(message.data, 0, done))
-        hca.budget.charge(done >> LOG_BYTES_PER_STEP)
+        budget.charge(done >> LOG_BYTES_PER_STEP)
         if isinstance(refused, RnrNak):
             message.done, message.limit = done, message.length - done
-            _start(hca, qp, message)
+            _start(srqs, qp, message)
     return refused
 
 
@@ -133,7 +139,7 @@ def _start_of_last(qp: Qp, message: Message) -> int:
     return (packets_of(message.length, qp.mtu_bytes) - 1) * qp.mtu_bytes
 
 
-def _start(hca: Hca, qp: Qp, message: Message) -> None:
+def _start(srqs: Table[Srq], qp: Qp, message: Message) -> None:
     """Record at message and responder that the message has started, under one token.
 
     Its receive WQE, if any, is set aside: if the queue pair stops, the WQE is flushed.
@@ -142,7 +148,7 @@ def _start(hca: Hca, qp: Qp, message: Message) -> None:
         message.begun = object()
     qp.begun = message.begun
     if message.has_wqe:
-        set_aside(hca, qp, message)
+        set_aside(srqs, qp, message)
 
 
 def _has_started(qp: Qp, message: Message) -> bool:
@@ -165,12 +171,12 @@ def _take_segment(
     messages (``local.py``); TooFragmented when the bytes are too much for one call. A SEND whose
     SRQ was destroyed is an invalid request.
     """
-    refused = check_ready(hca, qp)
+    refused = check_ready(hca.events, qp)
     if refused is None and message.begun is None:
         message.head = b"".join(local) if qp.adapter_requests is not None else b""
         refused = begin_segments(hca, qp, message)
         if refused is None:
-            _start(hca, qp, message)
+            _start(hca.srqs, qp, message)
     if refused is not None:
         return refused
     if message.op is _SEND and not message.has_wqe:
@@ -199,7 +205,7 @@ def _take_last(
     if message.immediate is not None and not message.has_wqe:
         refused = check_resource(hca, qp, message)
     if refused is None:
-        _start(hca, qp, message)
+        _start(hca.srqs, qp, message)
         refused = execute(hca, qp, message, message.done, local, length)
     if refused is not None:
         return refused

@@ -74,7 +74,7 @@ def begin(hca: Hca, qp: Qp, srq: Srq, arrival: TagMatch, slid: int, solicited: b
         + DATA.pack(length, lkey, address)
     )
     own.waiting.append(AdapterWqe(buf.ljust(WQEBB, b"\0"), one))
-    hca.schedule(qp)
+    hca.scheduler.schedule(qp)
 
 
 def done(hca: Hca, qp: Qp, wqe: Wqe) -> None:
@@ -108,7 +108,7 @@ def _fetched(hca: Hca, qp: Qp, one: Rendezvous) -> None:
         + data
     )
     own.waiting.append(AdapterWqe(buf.ljust(WQEBB, b"\0")))
-    hca.schedule(qp)
+    hca.scheduler.schedule(qp)
 
 
 def cancel(hca: Hca, qp: Qp) -> None:

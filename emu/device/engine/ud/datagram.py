@@ -94,7 +94,7 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
         qp.count("out_of_buffer")
         return False
     if qp.srq is not None:
-        check_srq_limit(hca, qp.srq)
+        check_srq_limit(hca.events, qp.srq)
     return _deliver(hca, qp, wqe, datagram, origin)
 
 

@@ -25,6 +25,7 @@ from layouts.wire.mads import MAD_BYTES, MgmtClass, pma_mad
 if TYPE_CHECKING:
     from emu.device.port.base import Link
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +46,9 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
     """
     if not (hca.link.is_up or _is_for_manager(hca, packet)):
         return
-    if hca.rx_backlog.is_free:
-        contain(hca, partial(_take, hca, packet, origin, is_looped))
-    elif not hca.rx_backlog.keep(packet.octets, _take, hca, packet.copied(), origin, is_looped):
+    if hca.backlogs.rx.is_free:
+        contain(hca.health, partial(_take, hca, packet, origin, is_looped))
+    elif not hca.backlogs.rx.keep(packet.octets, _take, hca, packet.copied(), origin, is_looped):
         hca.link.dropped["backlog is full"] += 1
 
 
@@ -92,7 +93,7 @@ def deliver_multicast(hca: Hca, members: Sequence[Qp], packet: Datagram, origin:
     for at, member in enumerate(members):
         if hca.budget.exhausted(hca.budget.limit):
             rest = _rest(hca, members[at:], packet.copied(), origin)
-            hca.rx_backlog.begin(rest, packet.octets)
+            hca.backlogs.rx.begin(rest, packet.octets)
             return
         if not _is_own(hca.link, member, origin):
             ud.receive(hca, member, packet, origin)
@@ -125,11 +126,11 @@ def _is_for_manager(hca: Hca, packet: Datagram) -> bool:
     return packet.to.qpn == QP0 and hca.model.port_type is _IB and hca.ib.has_link
 
 
-def _receiver(hca: Hca, qpn: int) -> Qp | None:
+def _receiver(tables: ObjectTables, qpn: int) -> Qp | None:
     """Return the UD queue pair with this number; for 0 and 1 the special one, else None."""
     if qpn in (QP0, QP1):
-        return hca.special_qps.get(qpn)
-    qp = hca.qps.get(qpn)
+        return tables.special_qps.get(qpn)
+    qp = tables.qps.get(qpn)
     return qp if qp is not None and qp.st is _UD else None
 
 

@@ -64,7 +64,7 @@ def follow(hca: Hca, before: _Seen, *, reregister: bool = False) -> None:
         changes.append(PortChange.CLIENT_REREG)
     for change in changes:
         data = eqe_port_state.new(port={"port_num": 1})
-        eq_engine.raise_event(hca, EventType.PORT_CHANGE, bytes(data), change)
+        eq_engine.raise_event(hca.events, EventType.PORT_CHANGE, bytes(data), change)
     if changes:
         hca.wire.port_changed(hca)
 

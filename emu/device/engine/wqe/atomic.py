@@ -16,6 +16,7 @@ from emu.device.engine.wqe.registry import RELIABLE, Work, wqe_op
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
+from emu.device.state.caps import Caps
 from emu.device.state.hca import Hca
 from layouts.enums import Opcode
 from layouts.rings.wqe import (
@@ -48,18 +49,18 @@ _MASKED: Final[Mapping[MsgOp, Mapping[int, tuple[int, Struct]]]] = {
 _PLAIN: Final = (MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD)
 
 
-def atomic_word(hca: Hca, size: int) -> Struct:
+def atomic_word(caps: Caps, size: int) -> Struct:
     """Return the layout of an atomic's operand in memory, by the driver's endianness mode."""
-    return _WORDS[size][hca.caps.atomic.atomic_req_8B_endianness_mode & 1]
+    return _WORDS[size][caps.atomic.atomic_req_8B_endianness_mode & 1]
 
 
-def reply_word(hca: Hca, size: int) -> Struct:
+def reply_word(caps: Caps, size: int) -> Struct:
     """Return the layout of the old value in the requester's memory.
 
     The driver's mode applies to 8 bytes; other sizes are big-endian. Source: UCX,
     uct_ib_mlx5_devx_md_open: ext_atomic_arg_sizes_be.
     """
-    return atomic_word(hca, size) if size == ATOMIC_BYTES else in_completion(size)
+    return atomic_word(caps, size) if size == ATOMIC_BYTES else in_completion(size)
 
 
 def in_completion(size: int) -> Struct:
@@ -80,7 +81,7 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) ->
     FetchAddInvalidSize).
     """
     message = Message(op, size)
-    at = remote_address(hca, qp, wqe, message)
+    at = remote_address(hca.link, qp, wqe, message)
     need_segment(wqe, at + layout.size)
     message.swap_add, message.compare, *masks = layout.unpack_from(wqe.buf, at)
     if masks:
@@ -89,7 +90,7 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) ->
         message.compare = 0
     elif op is MsgOp.MASKED_FETCH_ADD:
         message.swap_add_mask = message.compare_mask = 0
-    message.old_value = reply_word(hca, size)
+    message.old_value = reply_word(hca.caps, size)
     message.reply = listed(hca, qp, wqe, message, at + layout.size, LOCAL_WRITE)
     if message.length != size:
         if op not in _PLAIN or message.length < size:

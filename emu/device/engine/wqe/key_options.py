@@ -18,7 +18,7 @@ from layouts.enums import AccessMode
 
 if TYPE_CHECKING:
     from emu.device.objects.memory.psv import Psv
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _LISTS: Final = (AccessMode.KLMS, AccessMode.KSM)
 _BSF_BYTES: Final = BSF_OCTWORDS * OCTWORD
@@ -39,7 +39,7 @@ class BindError(Exception):
 
 
 def read(
-    hca: Hca, mkey: Mkey, wqe: Wqe, is_on: bool, at: int, octwords: int
+    tables: ObjectTables, mkey: Mkey, wqe: Wqe, is_on: bool, at: int, octwords: int
 ) -> KeySignature | None:
     """Return the key's new signatures and encryption; None (``is_on`` False) turns them off.
 
@@ -66,10 +66,10 @@ def read(
         raise BindError(f"{mkey!r}: BSF size does not match {count} BSFs")
     try:
         if types in ([_CRYPTO], [0, _CRYPTO]):
-            blocks = _NOTHING if len(raw) == 1 else _signatures(hca, mkey, raw[0])
-            return Signature(blocks, _crypto(hca, mkey, raw[-1]))
+            blocks = _NOTHING if len(raw) == 1 else _signatures(tables, mkey, raw[0])
+            return Signature(blocks, _crypto(tables, mkey, raw[-1]))
         if types == [0]:
-            return Signature(_signatures(hca, mkey, raw[0]))
+            return Signature(_signatures(tables, mkey, raw[0]))
     except BsfError as error:
         raise BindError(f"{mkey!r}: {error}") from None
     raise BindError(f"{mkey!r}: unsupported BSF types {types}")
@@ -79,20 +79,20 @@ def _starts(at: int, count: int) -> range:
     return range(at, at + count * _BSF_BYTES, _BSF_BYTES)
 
 
-def _signatures(hca: Hca, mkey: Mkey, raw: bytes) -> BlockSignature:
+def _signatures(tables: ObjectTables, mkey: Mkey, raw: bytes) -> BlockSignature:
     """Return the block signatures of a BSF; its PSVs must be of the key's domain.
 
     Raises BsfError for invalid fields or PSVs.
     """
 
     def psv_of(number: int) -> Psv | None:
-        psv = hca.psvs.get(number)
+        psv = tables.psvs.get(number)
         return psv if psv is not None and psv.pd is mkey.pd else None
 
     return BlockSignature.parse(raw, psv_of)
 
 
-def _crypto(hca: Hca, mkey: Mkey, raw: bytes) -> Crypto:
+def _crypto(tables: ObjectTables, mkey: Mkey, raw: bytes) -> Crypto:
     """Return the encryption of a BSF; its DEK must be of the key's domain.
 
     Raises BsfError for invalid fields or DEK, and for a key created without crypto_en.
@@ -101,8 +101,8 @@ def _crypto(hca: Hca, mkey: Mkey, raw: bytes) -> Crypto:
         raise BsfError("the key was not created with crypto_en")
 
     def dek_of(number: int) -> Dek | None:
-        dek = hca.objects[Dek].get(number)
+        dek = tables.objects[Dek].get(number)
         return dek if dek is not None and dek.pd is mkey.pd else None
 
-    is_big_endian = bool(hca.caps.general.aes_xts_multi_block_be_tweak)
+    is_big_endian = bool(tables.caps.general.aes_xts_multi_block_be_tweak)
     return Crypto.parse(raw, dek_of, is_big_endian=is_big_endian)

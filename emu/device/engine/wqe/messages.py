@@ -74,7 +74,7 @@ def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     elif wqe.opcode == _SEND_INVAL:
         message.inv_rkey = wqe.imm
     message.solicited = bool(wqe.fm_ce_se & SOLICITED)
-    at = after_receiver(hca, qp, wqe, message)
+    at = after_receiver(hca.link, qp, wqe, message)
     message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
     return message
 
@@ -90,7 +90,7 @@ def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     if wqe.opcode == _WRITE_IMM:
         message.immediate = wqe.imm
     message.solicited = bool(wqe.fm_ce_se & SOLICITED)
-    at = remote_address(hca, qp, wqe, message)
+    at = remote_address(hca.link, qp, wqe, message)
     message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
     return message
 
@@ -103,12 +103,12 @@ def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     when the response arrives.
     """
     message = Message(_READ, 0)
-    at = remote_address(hca, qp, wqe, message)
+    at = remote_address(hca.link, qp, wqe, message)
     message.reply = listed(hca, qp, wqe, message, at, LOCAL_WRITE)
     return message
 
 
-def after_receiver(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
+def after_receiver(link: Link, qp: Qp, wqe: Wqe, message: Message) -> int:
     """Read the receiver that the message names: for XRC a shared queue, for DC a target.
 
     Returns the offset of the next segment; for other services that is behind the control segment.
@@ -116,10 +116,10 @@ def after_receiver(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
     later.
     """
     if qp.st is _DCI:
-        to, at = read_av(hca.link, wqe)
-        message.address, message.dctn = hca.link.address_to(to), to.qpn
+        to, at = read_av(link, wqe)
+        message.address, message.dctn = link.address_to(to), to.qpn
         if to.gid is not None:
-            message.route = hca.link.gid(to.sgid_index), to.gid
+            message.route = link.gid(to.sgid_index), to.gid
         message.access_key = int.from_bytes(wqe.buf[DS : DS + 8], "big")
         return at
     if qp.st is not _XRC:
@@ -148,12 +148,12 @@ def need_segment(wqe: Wqe, end: int) -> None:
         raise BadWqeError(f"ds {wqe.ds} is too short for opcode {wqe.opcode:#x}")
 
 
-def remote_address(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
+def remote_address(link: Link, qp: Qp, wqe: Wqe, message: Message) -> int:
     """Read the receiver, if the service names it here, and the remote memory behind it.
 
     Returns the offset of the next segment. Raises BadWqeError when the WQE is too short.
     """
-    at = after_receiver(hca, qp, wqe, message) if qp.st in _NAMING else DS
+    at = after_receiver(link, qp, wqe, message) if qp.st in _NAMING else DS
     end = at + DS
     if wqe.ds * DS < end:
         need_segment(wqe, end)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from emu.device.objects.ledger import Ledger
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _CTRL_AT: Final = 16
 _MKC_AT: Final = 64
@@ -145,7 +146,7 @@ def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
     hca.has_signatures |= signature is not None
     _apply(mkey, given, mask, pd)
     if mask & _QPN:
-        bind_to_owner(hca, mkey)
+        bind_to_owner(hca.qps, mkey)
     if signature is not None and mask & _EN_SIGERR:
         signature.rearm()
     if xlt:
@@ -166,13 +167,13 @@ def _is_drivers_own(queue: Qp | Sq) -> bool:
     return isinstance(queue, Qp) and queue.st is _REG_UMR
 
 
-def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
+def _target(tables: ObjectTables, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
     """Return the key that the request names, after checking that its state allows the request.
 
     Raises BindError: no such key, umr_en unset, physical addresses without ``fre``, another domain,
     or a free bit or owner that the flags forbid.
     """
-    mkey = hca.mkeys.get(wqe.imm >> 8)
+    mkey = tables.mkeys.get(wqe.imm >> 8)
     if mkey is None or not mkey.umr_en:
         raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or does not allow UMR", Cause.KEY)
     if mkey.mode in _PHYSICAL and not _may_register(qp):
@@ -191,7 +192,7 @@ def _target(hca: Hca, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
         # that any queue pair may use is accepted (rdma-core: test_mlx5_mkey.py).
         if mkey.free:
             raise BindError(f"{mkey!r} is free", Cause.KEY)
-        if not is_for(hca, mkey, qp.handle):
+        if not is_for(tables.qps, mkey, qp.handle):
             raise BindError(f"{mkey!r} belongs to qp {mkey.qpn:#x}")
     return mkey
 

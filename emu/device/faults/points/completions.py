@@ -46,9 +46,9 @@ def _stop(hca: Hca, queue: Queue) -> None:
     if isinstance(queue, Qp):
         qp_life.to_error(hca, queue)
     elif isinstance(queue, Sq):
-        eth_queues.stop_sq(hca, queue)
+        eth_queues.stop_sq(hca.scheduler, queue)
     elif isinstance(queue, Rq):
-        eth_queues.stop_rq(hca, queue)
+        eth_queues.stop_rq(hca.scheduler, queue)
 
 
 def _exists(hca: Hca, queue: Queue) -> bool:

@@ -232,11 +232,11 @@ def event(effects: Effects, rule: Rule) -> None:
         names = {name.removeprefix("data."): value for name, value in (rule["set"] or {}).items()}
         set_fields(layout.view(data), names)
     hca = effects.faults.hca
-    eq = hca.event_eq(kind) or hca.event_eq(EventType.CMD)
+    eq = hca.events.subscribers.get(kind) or hca.events.subscribers.get(EventType.CMD)
     if eq is None:
         raise NoEffectError(f"no event queue for {kind.name}: its driver is not up")
     for posted in range(max(rule["count"] or 1, 0)):
-        if not eq_engine.post(hca, eq, kind, sub_type, data):
+        if not eq_engine.post(hca.events, eq, kind, sub_type, data):
             if not posted:
                 raise NoEffectError(f"the event queue takes no {kind.name}")
             log.warning("fault %s: only %d of %d events", rule.name, posted, rule["count"])
@@ -253,8 +253,8 @@ def temperature(effects: Effects, rule: Rule) -> Ending:
     """
     hca = effects.faults.hca
     before = hca.adapter.board.asic.temperature
-    board.warm(hca, rule["celsius"] * UNITS_PER_DEGREE)
-    return lambda: board.warm(effects.faults.hca, before)
+    board.warm(hca.adapter, rule["celsius"] * UNITS_PER_DEGREE)
+    return lambda: board.warm(effects.faults.hca.adapter, before)
 
 
 @effect("a spurious interrupt is raised", needs=[_small("vector", 63)], takes=[COUNT])

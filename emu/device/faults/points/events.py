@@ -63,7 +63,7 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
         """
         hca, eq = self.faults.hca, self._eq
         return hca.eqs.get(eq.handle) is eq and eq_engine.write(
-            hca, eq, self.type, self.sub_type, self._data
+            hca.events, eq, self.type, self.sub_type, self._data
         )
 
     @action("fields of the event's data are set to the values in set", needs=[SET])
@@ -129,4 +129,4 @@ class ShownInterrupts:
 def show_interrupts(faults: RuleInjector, *, requested: bool) -> None:
     """Wrap the HCA's interrupts to show each to the rules, or unwrap them."""
     own = faults.function.interrupts
-    faults.hca.interrupts = ShownInterrupts(faults, own) if requested else own
+    faults.hca.events.interrupts = ShownInterrupts(faults, own) if requested else own

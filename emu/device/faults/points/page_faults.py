@@ -102,9 +102,9 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
     def _post(self, token: int) -> None:
         """Post an event with this token to the EQ; lost when the EQ is full or missing."""
         hca = self.faults.hca
-        eq = hca.event_eq(EventType.PAGE_FAULT)
+        eq = hca.events.subscribers.get(EventType.PAGE_FAULT)
         if eq is not None:
-            eq_engine.post(hca, eq, EventType.PAGE_FAULT, *self._page_fault.event(token))
+            eq_engine.post(hca.events, eq, EventType.PAGE_FAULT, *self._page_fault.event(token))
 
 
 @point(

@@ -63,4 +63,4 @@ class StateChange(Losable[None], Delayable[None]):
         """
         one = self._one
         if one.node is self._node and one.state is self._before:
-            vhca_state.take(one, self.faults.hca, self.state)
+            vhca_state.take(one, self.faults.hca.events, self.faults.hca.caps, self.state)

@@ -155,7 +155,7 @@ class FunctionPort(SegmentPort):
         if not isinstance(port, FunctionPort) or port is self:
             return MANY
         hca = port._hca
-        if hca is None or hca.has_failed or not flow.waits_for(hca.eth.flow, priority):
+        if hca is None or hca.health.has_failed or not flow.waits_for(hca.eth.flow, priority):
             return MANY
         return port.credits(self._switch.now_ns(), packets)
 
@@ -209,14 +209,14 @@ class FunctionPort(SegmentPort):
         Count "down" without a function or for a failed one. An exception stops only that function.
         """
         hca = self._hca
-        if hca is None or hca.has_failed:
+        if hca is None or hca.health.has_failed:
             self.dropped["down"] += 1
             return True
         self.sent += 1
         try:
             arrive_train(hca, train or memoryview(b"".join(pieces)))
         except Exception:
-            hca.fail()
+            hca.health.fail()
         return True
 
     def _deliver_to_function(self, frame: Frame) -> None:
@@ -225,7 +225,7 @@ class FunctionPort(SegmentPort):
         Count "down" without a function or for a failed one. An exception stops only that function.
         """
         hca = self._hca
-        if hca is None or hca.has_failed:
+        if hca is None or hca.health.has_failed:
             self.dropped["down"] += 1
             return
         self.sent += 1
@@ -235,4 +235,4 @@ class FunctionPort(SegmentPort):
             else:
                 self.watcher.received(hca, frame, partial(hca.switch.receive, frame))
         except Exception:
-            hca.fail()
+            hca.health.fail()

@@ -120,7 +120,7 @@ class LocalFabric:
             return True
         if self.watcher is not None and self.watcher.wants_messages:
             return True
-        return node.faults is not None and node.faults.wants_packets
+        return node.probes.faults is not None and node.probes.faults.wants_packets
 
     def transmit(self, source: Hca, frame: bytes, _sqn: int = 0) -> bool:
         """Send a packet, through the sender's link if any; return False to pause the sender.

@@ -113,7 +113,7 @@ class SocketFabric(LocalFabric):
                 lifecycle.set_link(hca, up=True)
             self._announce(hca)
             if again:
-                lifecycle.reregister(hca)
+                lifecycle.reregister(hca.events)
 
     def role_lost(self) -> None:
         """Bring all links down until the process has joined again, and forget multicast routes.

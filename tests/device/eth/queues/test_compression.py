@@ -448,7 +448,7 @@ def test_a_function_that_fails_writes_nothing(hca, node, lead, batch, caplog):
         try:
             raise RuntimeError("on purpose")
         except RuntimeError:
-            hca.fail()
+            hca.health.fail()
     assert slots(rq.cq, 64) == [UNUSED] * 64
     caplog.clear()
 
@@ -468,7 +468,7 @@ def test_overrun(hca, node, lead, batch, layout):
     assert (EventType.CQ_ERROR, rq.cq.cqn) in node.events()
     assert len(rq.cq.drain()) == 16
     assert rq.query().state == RqState.ERR
-    assert hca.cq_overruns == 1
+    assert hca.counts.cq_overruns == 1
 
 
 @BOTH
@@ -480,7 +480,7 @@ def test_room_that_the_driver_has_made(hca, node, lead, batch, layout):
             for _ in range(16):
                 arrive(hca, frame())
         assert len(rq.cq.drain()) == 16
-    assert hca.cq_overruns == 0
+    assert hca.counts.cq_overruns == 0
 
 
 @BOTH

@@ -263,7 +263,7 @@ def test_broken_super_frames_are_dropped(hca, rq, lead):
         data[at] = value
         arrive(hca, replace(frame, data=bytes(data)))
     arrive(hca, replace(frame, gso_size=1))
-    assert not hca.has_failed
+    assert not hca.health.has_failed
 
 
 def test_an_adapter_without(function, driver, td, rq, refused):

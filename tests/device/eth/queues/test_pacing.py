@@ -140,7 +140,7 @@ def test_the_fastest_rate_is_the_ports(name, link, gbps):
 def test_as_fast_as_the_port(table, hca):
     """An entry of the whole rate is taken, which is 97656 of the units that sysfs has."""
     assert table(1, 100_000_000) == Status.OK
-    assert hca.rate_limits[1].kbps == 100_000_000
+    assert hca.rates.limits[1].kbps == 100_000_000
 
 
 class TestPacketPacing:
@@ -236,7 +236,7 @@ class TestPacketPacing:
     @pytest.mark.parametrize("entry", [(0, 1000), (128, 1000), (1, 100_000_001)])
     def test_entries_that_cannot_be(self, table, hca, entry):
         assert table(*entry) == Status.BAD_PARAM_ERR
-        assert hca.rate_limits == {}
+        assert hca.rates.limits == {}
 
     def test_an_entry_is_taken_away(self, make, send, passed, table, hca):
         """The driver does so before it tells the queue (core/en_main.c: mlx5e_set_sq_maxrate)."""
@@ -246,7 +246,7 @@ class TestPacketPacing:
         send(sq, 100)
         passed(10 * MS)
         assert table(1, 0) == Status.OK
-        assert hca.rate_limits == {}
+        assert hca.rates.limits == {}
         assert passed(MS)[0] > 90
         use(sq, 0)
 

@@ -239,7 +239,7 @@ def test_the_state_that_it_is_in_changes_nothing(node, flows, td, rq):
 def test_only_a_queue_in_error_is_flushed(hca, node, rq):
     """A turn may come when the queue has left ERR again."""
     rq.post((64, 0x100, 0))
-    hca.schedule(rq.object)
+    hca.scheduler.schedule(rq.object)
     node.settle()
     assert rq.cq.drain() == []
     assert rq.object.queue.posted() == 1
@@ -250,7 +250,7 @@ def test_looks_less_and_less_often(node, clock, rq):
     looks = 0
     for _ in range(10_000):
         clock.advance(MAX_POLL_NS // 1000)
-        looks += bool(node.hca.ready)
+        looks += bool(node.hca.scheduler.ready)
         node.settle()
     assert 10 <= looks <= 20
     assert clock.waiting() == 1

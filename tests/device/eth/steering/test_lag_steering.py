@@ -177,7 +177,7 @@ def test_what_no_table_sees(ends, what):
 @pytest.mark.hostile
 def test_frames_that_wait_end_with_the_master(ends):
     ends.bonded.functions[1].hca.switch.receive(frame(USER))
-    assert len(ends.bonded.master.hca.rx_backlog) == 1
+    assert len(ends.bonded.master.hca.backlogs.rx) == 1
     ends.bonded.functions[0].reset()
     ends.bonded.second.settle()
     assert ends.bonded.functions[0].hca.nic_vport.received.packets == 0

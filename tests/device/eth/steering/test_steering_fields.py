@@ -97,10 +97,10 @@ def test_any_fields(furnished, function, op, spoiled, cut):
     before = snapshot(function.hca)
     delivery, raw = furnished.execute(bytes(data), COMMANDS[op].layout_out.size + 64)
     status = Status(raw[0])
-    assert (delivery, function.hca.internal_errors) == (0, 0)
+    assert (delivery, function.hca.health.internal_errors) == (0, 0)
     assert status != Status.INT_ERR
     if status != Status.OK:
         assert int.from_bytes(raw[4:8], "big"), "no syndrome"
         assert snapshot(function.hca) == before
     arrive(function.hca, FRAME)
-    assert not function.hca.has_failed
+    assert not function.hca.health.has_failed

@@ -231,7 +231,7 @@ def test_a_packet_in_no_tunnel_is_lost(flows, coming, tir, reformat, delivered, 
     more = by(reformat(TO_L2, MACS + b"\x08\x00")) if which is REFORMAT else {"also": DECAP}
     flows.entry(*coming, tir, **more)
     assert delivered(EthPacket(payload=bytes(100)).frame()) is None
-    assert not hca.has_failed
+    assert not hca.health.has_failed
 
 
 def test_a_tunnel_whose_packet_is_cut_off(flows, coming, tir, reformat, delivered, hca):
@@ -239,7 +239,7 @@ def test_a_tunnel_whose_packet_is_cut_off(flows, coming, tir, reformat, delivere
     whole = FRAMES["gre"][:34] + b"\x20\0\x08\0"
     for length in range(34, 39):
         delivered(whole[:length])
-    assert not hca.has_failed
+    assert not hca.health.has_failed
 
 
 def test_geneve_is_matched(flows, tir, delivered):

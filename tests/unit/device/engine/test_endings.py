@@ -212,8 +212,8 @@ def test_long_lists_that_are_freed_count_among_the_steps(node):
 def test_a_function_that_another_one_ends_is_run(node):
     """Or nothing of what waits would be taken back until its driver does something."""
     woken = []
-    node.hca.on_work = lambda: woken.append(True)
+    node.hca.scheduler.on_work = lambda: woken.append(True)
     run_dry(node.function)
-    assert not node.hca.is_awake
+    assert not node.hca.scheduler.is_awake
     lifecycle.shut_down(node.hca)
     assert woken == [True]

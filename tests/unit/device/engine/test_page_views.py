@@ -39,19 +39,19 @@ def paged(memory, entries):
     )  # fmt: skip
 
 
-def function(memory):
-    """What the cache needs of a function."""
+def cache_of(memory):
+    """What the functions need of a cache."""
     return SimpleNamespace(
-        memory=memory, faults=None, kept_views=0, keys_with_views=set(), forget_views=None
+        memory=memory, probes=SimpleNamespace(faults=None), count=0, keys=set(), forget=None
     )
 
 
-def parts(hca, mkey, span):
+def parts(cache, mkey, span):
     """The views of a range by way of the cache; nothing where it is left to runs, or refused."""
     if span[0] // PAGE != (span[0] + span[1] - 1) // PAGE:
-        return parts_of_pages(hca, mkey, span)
+        return parts_of_pages(cache, mkey, span)
     try:
-        return page_part(hca, mkey, span)
+        return page_part(cache, mkey, span)
     except (AccessError, DmaError):
         return []
 
@@ -78,10 +78,10 @@ SPANS = st.tuples(
 def test_same_bytes_or_none(memory, entries, spans):
     """Whatever ranges have been looked at before."""
     mkey = paged(memory, entries)
-    hca = function(memory)
+    cache = cache_of(memory)
     for at, length, need in spans:
         span = START + at, min(length, 8 * PAGE - at), need
-        views = parts(hca, mkey, span)
+        views = parts(cache, mkey, span)
         assert not views or b"".join(views) == one_by_one(memory, mkey, span)
         if at // PAGE == (at + span[1] - 1) // PAGE and one_by_one(memory, mkey, span) is not None:
             assert len(views) == 1
@@ -90,32 +90,32 @@ def test_same_bytes_or_none(memory, entries, spans):
 def test_pages_that_do_not_lie_together(memory):
     """From the middle of the first to the middle of the last, each a view of its own."""
     mkey = paged(memory, [(page, BOTH) for page in (9, 3, 15, 0, 7)])
-    hca = function(memory)
+    cache = cache_of(memory)
     for start, end in (100, 100), (8, 4000), (100, 100):
         span = START + start, 4 * PAGE - start + end, LOCAL_WRITE
-        views = parts(hca, mkey, span)
+        views = parts(cache, mkey, span)
         assert [len(view) for view in views] == [PAGE - start, PAGE, PAGE, PAGE, end]
         assert b"".join(views) == one_by_one(memory, mkey, span)
 
 
 def test_pages_are_looked_at_once(memory, monkeypatch):
     mkey = paged(memory, [(page, BOTH) for page in (9, 3, 15, 0, 7, 5)])
-    hca = function(memory)
-    parts(hca, mkey, (START, 6 * PAGE, LOCAL_WRITE))
+    cache = cache_of(memory)
+    parts(cache, mkey, (START, 6 * PAGE, LOCAL_WRITE))
     monkeypatch.setattr(mkey, "pages", None)
-    assert len(parts(hca, mkey, (START + PAGE + 5, 4 * PAGE, LOCAL_WRITE))) == 5
+    assert len(parts(cache, mkey, (START + PAGE + 5, 4 * PAGE, LOCAL_WRITE))) == 5
     mkey.scattered.clear()
     with pytest.raises(AttributeError):
-        parts(hca, mkey, (START + PAGE + 5, 4 * PAGE, LOCAL_WRITE))
+        parts(cache, mkey, (START + PAGE + 5, 4 * PAGE, LOCAL_WRITE))
 
 
 def test_neighbours_are_joined_though_each_page_was_used(memory):
     """One view goes quicker than many, so pages that lie together are left to runs."""
     mkey = paged(memory, [(page, BOTH) for page in (2, 3, 4, 5)])
-    hca = function(memory)
+    cache = cache_of(memory)
     for page in range(4):
-        assert len(parts(hca, mkey, (START + page * PAGE, 64, LOCAL_WRITE))) == 1
-    assert parts(hca, mkey, (START, 4 * PAGE, LOCAL_WRITE)) == []
+        assert len(parts(cache, mkey, (START + page * PAGE, 64, LOCAL_WRITE))) == 1
+    assert parts(cache, mkey, (START, 4 * PAGE, LOCAL_WRITE)) == []
 
 
 @pytest.mark.parametrize(

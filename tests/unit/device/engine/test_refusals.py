@@ -37,7 +37,7 @@ from emu.device.port.packet import BadPacketError
 from emu.device.rounds.budget import STEPS_PER_ACCESS, Budget
 from emu.device.state import polls
 from emu.device.state.held import MAX_HELD, EarlyPackets, HeldCapacity
-from layouts.enums import AccessMode, Opcode, QpState, QpType
+from layouts.enums import AccessMode, EventType, Opcode, QpState, QpType
 from layouts.rings.wqe import DATA, INLINE
 
 pure_only("it hands fakes to the steps of the engine")
@@ -79,7 +79,7 @@ class TestDataSegments:
 
     @staticmethod
     def hca(steps=0):
-        hca = some(budget=Budget(), has_signatures=False, tracer=None)
+        hca = some(budget=Budget(), has_signatures=False, probes=some(tracer=None))
         hca.budget.charge(steps)
         return hca
 
@@ -226,7 +226,8 @@ class TestKeys:
     def test_page_faults_of_other_services(self):
         general = some(pg=1)
         odp = some(mem_page_fault=1, memory_page_fault_scheme_cap=some())
-        hca = some(caps=some(general=general, odp=odp), event_eq=lambda event: "eq")
+        events = some(subscribers={EventType.PAGE_FAULT: "eq"})
+        hca = some(caps=some(general=general, odp=odp), events=events)
         assert not page_faults.may_wait(hca, some(st=QpType.QP1), "send")
 
     def test_signatures_are_for_lists_of_keys(self):
@@ -288,7 +289,7 @@ class TestReceiver:
         monkeypatch.setattr(responder, "invalid_request", lambda hca, qp, check, why: why)
         refused = responder.execute_read(some(), some(rre=0), some(), 0, 8)
         assert refused == "the queue pair does not allow READs"
-        assert duplicates.read_again(some(), some(rre=0, st=QpType.RC), some(), 0, 8) is None
+        assert duplicates.read_again(some(srqs={}), some(rre=0, st=QpType.RC), some(), 0, 8) is None
 
     @pytest.mark.parametrize(
         ("state", "may_wait", "is_held"),
@@ -303,7 +304,7 @@ class TestReceiver:
         monkeypatch.setattr(duplicates, "suspend_rdma", lambda *arguments: a_page_fault())
         monkeypatch.setattr(page_faults, "may_wait", lambda *arguments: may_wait)
         qp = some(rre=1, st=QpType.RC, state=state, handle=5, pd=None)
-        found = duplicates.read_again(some(), qp, some(rkey=8), 0, 8)
+        found = duplicates.read_again(some(srqs={}), qp, some(rkey=8), 0, 8)
         assert isinstance(found, PageFault) if is_held else found is None
 
 
@@ -356,4 +357,4 @@ class TestPackets:
 
     def test_a_function_that_has_failed_takes_no_frame(self):
         """Nothing else of it is looked at."""
-        assert eth_receive.arrive(some(has_failed=True), "frame") is None
+        assert eth_receive.arrive(some(health=some(has_failed=True)), "frame") is None

@@ -41,4 +41,4 @@ def pass_on(hca: Hca, rq: Rq, hairpin: Hairpin, one: Waiting) -> None:
     found = sender_for(hca, rq, hairpin)
     if found is not None:
         node, sq = found
-        node.schedule(sq)
+        node.scheduler.schedule(sq)

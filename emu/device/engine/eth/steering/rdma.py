@@ -19,6 +19,8 @@ from emu.device.objects.eth.flow import FlowDomain
 from emu.device.port.eth.headers import Headers, parse, source_of
 
 if TYPE_CHECKING:
+    from emu.device.port.eth.roce.link import RoceLink
+    from emu.device.rounds.budget import Budget
     from emu.device.state.hca import Hca
 
 
@@ -46,7 +48,7 @@ def receive(
     if hca.eswitch is not None or registers:
         owner = hca.adapter.manager.number
         headers = marked(headers, registers or {}, source_of(source_port, owner))
-    return _through(hca, domain, headers)
+    return _through(hca.budget, hca.roce, domain, headers)
 
 
 def send(hca: Hca, frame: bytes, sqn: int) -> RdmaVerdict:
@@ -59,17 +61,17 @@ def send(hca: Hca, frame: bytes, sqn: int) -> RdmaVerdict:
         return RdmaVerdict.ON
     headers = parse(frame)
     headers.sqn = sqn
-    return _through(hca, domain, headers)
+    return _through(hca.budget, hca.roce, domain, headers)
 
 
-def _through(hca: Hca, domain: FlowDomain, headers: Headers) -> RdmaVerdict:
+def _through(budget: Budget, roce: RoceLink, domain: FlowDomain, headers: Headers) -> RdmaVerdict:
     """Return the verdict of a domain about a packet; count a drop in ``hca.roce.dropped``."""
     before = domain.steps
     decision = decide(domain, headers, len(headers.frame))
-    hca.budget.charge(domain.steps - before)
+    budget.charge(domain.steps - before)
     if decision.allowed or decision.missed:
         return RdmaVerdict.ON
     if decision.switched:
         return RdmaVerdict.SWITCHED
-    hca.roce.dropped["by a flow table"] += 1
+    roce.dropped["by a flow table"] += 1
     return RdmaVerdict.DROPPED

@@ -20,6 +20,10 @@ from emu.device.rounds.costs import LOG_BYTES_PER_STEP, LOG_CHANGES_PER_STEP
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from emu.device.objects.eth.flow import FlowDomain
+    from emu.device.rounds.budget import Budget
     from emu.device.state.hca import Hca
 
 _NIC_RX: Final = FlowTableType.NIC_RX
@@ -75,11 +79,15 @@ def route(
     before = domain.steps
     decision = decide(domain, headers, octets, packets, root, hca.clock)
     hca.budget.charge(domain.steps - before)
-    return queues_of(hca, decision, headers, source)
+    return queues_of(hca.budget, decision, headers, source)
 
 
 def route_beside(
-    hca: Hca, headers: Headers, octets: int, packets: int = 1
+    budget: Budget,
+    flow_domains: Mapping[int, FlowDomain],
+    headers: Headers,
+    octets: int,
+    packets: int = 1,
 ) -> list[Delivery] | None:
     """Return the receive queues of a frame that another port of the LAG received.
 
@@ -87,21 +95,21 @@ def route_beside(
     function: without a demux table, or on a miss. An empty list means that the tables discard the
     frame. Flow counters on the path count in each case.
     """
-    domain = hca.flow_domains.get(_NIC_RX)
+    domain = flow_domains.get(_NIC_RX)
     if domain is None or domain.root is None or not domain.demuxes:
         return None
     if not headers.version and headers.ethertype in _IP:
         headers = _truncated(headers)
     before = domain.steps
     decision = decide_beside(domain, headers, octets, packets)
-    hca.budget.charge(domain.steps - before)
+    budget.charge(domain.steps - before)
     if decision.missed and not decision.deliveries:
         return None
-    return queues_of(hca, decision, headers, None)
+    return queues_of(budget, decision, headers, None)
 
 
 def queues_of(
-    hca: Hca, decision: Decision, headers: Headers, source: LoopbackSource | None
+    budget: Budget, decision: Decision, headers: Headers, source: LoopbackSource | None
 ) -> list[Delivery]:
     """Return the receive queues to which a decision leads; ``source`` is that of :func:`route`.
 
@@ -109,7 +117,7 @@ def queues_of(
     packet is impossible.
     """
     if decision.rewrites:
-        return _route_changed(hca, decision, headers, source)
+        return _route_changed(budget, decision, headers, source)
     queues: list[Delivery] = []
     for target, tag in decision.deliveries:
         assert isinstance(target, Tir)  # entries lead to tables and TIRs only
@@ -133,7 +141,7 @@ def _truncated(headers: Headers) -> Headers:
 
 
 def _route_changed(
-    hca: Hca, decision: Decision, headers: Headers, source: LoopbackSource | None
+    budget: Budget, decision: Decision, headers: Headers, source: LoopbackSource | None
 ) -> list[Delivery]:
     """Return the receive queues for a decision that changes the packet for some of them.
 
@@ -148,7 +156,7 @@ def _route_changed(
         after = headers
         if steps is not None and steps.in_frame:
             copied = steps.reshapes * len(headers.frame) >> LOG_BYTES_PER_STEP
-            hca.budget.charge((len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied)
+            budget.charge((len(steps.changes) >> LOG_CHANGES_PER_STEP) + copied)
             after = rewrite(headers if steps.reshapes else head(headers), steps)
         queues.append(
             Delivery(*target.queue_of(after), tag, steps, describes_inner=target.describes_inner)

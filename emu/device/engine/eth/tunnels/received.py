@@ -18,7 +18,7 @@ from layouts.eth_enums import CqeChecked, CqeHeader
 from layouts.rings.eth_cqe import HDR_TYPE_AT, HDS_IP_EXT_AT
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.objects.eth.parser import Parser
 
 TUNNEL_PROTOCOLS: Final = frozenset({UDP, GRE, IPIP, IPV6_IN_IP})
 """IP protocols that may carry another packet."""
@@ -33,12 +33,12 @@ _L4: Final = int(CqeChecked.L4)
 _STRIPPED: Final = int(CqeHeader.VLAN_STRIPPED)
 
 
-def about_inner(hca: Hca, outer: Headers, l3_ok: bool, l4_ok: bool, entry: bytes) -> bytes:
+def about_inner(parser: Parser, outer: Headers, l3_ok: bool, l4_ok: bool, entry: bytes) -> bytes:
     """Return a packet's CQE, changed to describe the inner packet; unchanged without a tunnel.
 
     A checksum counts as right when both packets' checksums are right, where they have one.
     """
-    inner = inner_of(outer, hca.parser)
+    inner = inner_of(outer, parser)
     if inner is None:
         return entry
     _, inner_l3, inner_l4 = verify(inner)

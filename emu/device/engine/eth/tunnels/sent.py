@@ -19,7 +19,7 @@ from layouts.rings.eth_wqe import SWP
 from layouts.rings.wqe import DS
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.objects.eth.parser import Parser
 
 INNER: Final = int(EthChecksum.L3_INNER | EthChecksum.L4_INNER)
 _ORDER: Final = (EthChecksum.L3, EthChecksum.L4, EthChecksum.L3_INNER, EthChecksum.L4_INNER)
@@ -28,12 +28,12 @@ _SWP_WORD: Final = 2
 _SWP_INNER_L3_IPV6: Final = 1 << 0
 
 
-def finished(hca: Hca, sq: Sq, wqe: Wqe, data: bytes, cs_flags: int) -> bytes:
+def finished(parser: Parser, sq: Sq, wqe: Wqe, data: bytes, cs_flags: int) -> bytes:
     """Return the frame with the checksums that cs_flags requests of outer and inner headers.
 
     A frame without a recognized tunnel gets the checksums of its outer headers only.
     """
-    outer, inner = _headers(hca, sq, wqe, data, whole=True)
+    outer, inner = _headers(parser, sq, wqe, data, whole=True)
     outer_l3, outer_l4, inner_l3, inner_l4 = (bool(cs_flags & bit) for bit in _ORDER)
     if inner is None:
         inner_l3 = inner_l4 = False
@@ -41,13 +41,15 @@ def finished(hca: Hca, sq: Sq, wqe: Wqe, data: bytes, cs_flags: int) -> bytes:
     return insert_both(outer, inner, (outer_l3, outer_l4, inner_l3, inner_l4))
 
 
-def segments(hca: Hca, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int) -> list[bytes]:
+def segments(
+    parser: Parser, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int
+) -> list[bytes]:
     """Return the frames of a large send in a tunnel, each with both packets' lengths and checksums.
 
     Raises BadWqeError without a recognized tunnel, or if the send cannot be segmented.
     """
     try:
-        outer, inner = _headers(hca, sq, wqe, header, whole=False)
+        outer, inner = _headers(parser, sq, wqe, header, whole=False)
         if inner is None:
             raise FrameError("large send of a tunneled packet has no recognized inner packet")
         return cut(header, payload, mss, outer, inner)
@@ -56,7 +58,7 @@ def segments(hca: Hca, sq: Sq, wqe: Wqe, header: bytes, payload: bytes, mss: int
 
 
 def _headers(
-    hca: Hca, sq: Sq, wqe: Wqe, data: bytes, *, whole: bool
+    parser: Parser, sq: Sq, wqe: Wqe, data: bytes, *, whole: bool
 ) -> tuple[Headers, Headers | None]:
     """Return the outer and inner headers; the inner ones are None without a recognized tunnel.
 
@@ -69,4 +71,4 @@ def _headers(
         if inner_l3:
             kind = ETH_IPV6 if swp_flags & _SWP_INNER_L3_IPV6 else ETH_IPV4
             return outer, parse_ip(data, inner_l3 * _SWP_WORD, kind, whole)
-    return outer, inner_of(outer, hca.parser, whole)
+    return outer, inner_of(outer, parser, whole)

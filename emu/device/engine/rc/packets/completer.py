@@ -401,7 +401,7 @@ class PacketCompleter:
         self._schedule()
 
     def _schedule(self) -> None:
-        self._connection.hca.schedule(self._connection.qp)
+        self._connection.hca.scheduler.schedule(self._connection.qp)
 
 
 _RESPONSES: Final[Mapping[PacketKind, Callable[[PacketCompleter, Packet], None]]] = {

@@ -144,7 +144,7 @@ class PacketConnection:
     def _go_on(self) -> None:
         self.is_waiting = False
         self._wakeup = None
-        self.hca.schedule(self.qp)
+        self.hca.scheduler.schedule(self.qp)
 
     def reload(self) -> None:
         """Forget the route after a command has changed the context."""

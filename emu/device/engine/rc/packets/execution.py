@@ -150,7 +150,7 @@ class PacketExecution:
             self.message = None
             self._responses.count_message()
         elif op.is_first:
-            track_at_srq(hca, qp, message)
+            track_at_srq(hca.srqs, qp, message)
         qp.epsn = (packet.psn + 1) & PSN_MASK
         if packet.ack_request and qp.st is not _UC:
             self._responses.acknowledge(packet.psn)
@@ -168,7 +168,7 @@ class PacketExecution:
         refused = execute(hca, qp, message, self.offset, (train.payload,), size)
         if refused is not None:
             if isinstance(refused, PageFault):
-                track_at_srq(hca, qp, message)
+                track_at_srq(hca.srqs, qp, message)
             return refused
         self.offset += size
         qp.epsn = train.end
@@ -202,7 +202,7 @@ class PacketExecution:
             return refuse_packet(hca, qp, message, refused)
         if isinstance(refused, PageFault):
             # The packet will be executed again; a first one then restarts the message.
-            track_at_srq(hca, qp, message)
+            track_at_srq(hca.srqs, qp, message)
             if packet.op.is_first:
                 self.break_off()
         return refused
@@ -227,7 +227,7 @@ class PacketExecution:
             message.target = target
             return None
         if isinstance(target, PageFault) and message.has_wqe:
-            track_at_srq(hca, qp, message)
+            track_at_srq(hca.srqs, qp, message)
             self._spare = message.receive
         return (
             None if isinstance(target, TooFragmented) else target

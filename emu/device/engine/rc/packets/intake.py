@@ -40,12 +40,12 @@ def receive(hca: Hca, packet: Packet, length: int) -> None:
     Never raises: an exception fails the function. A fault plan may change or drop the packet.
     """
     try:
-        if hca.faults is not None and hca.faults.wants_packets:
-            hca.faults.show(PKT_RX_POINT, packet, length)
+        if hca.probes.faults is not None and hca.probes.faults.wants_packets:
+            hca.probes.faults.show(PKT_RX_POINT, packet, length)
         else:
             take(hca, packet, length)
     except Exception:
-        hca.fail()
+        hca.health.fail()
 
 
 def receive_train(hca: Hca, train: Train, length: int) -> None:
@@ -54,11 +54,11 @@ def receive_train(hca: Hca, train: Train, length: int) -> None:
     Never raises: an exception fails the function.
     """
     try:
-        is_watched = hca.faults is not None and hca.faults.wants_packets
+        is_watched = hca.probes.faults is not None and hca.probes.faults.wants_packets
         if not is_watched and _take_train(hca, train, length):
             return
     except Exception:
-        hca.fail()
+        hca.health.fail()
         return
     for packet in train.packets():
         receive(hca, packet, length)
@@ -76,7 +76,7 @@ def _take_train(hca: Hca, train: Train, length: int) -> bool:
     if not hca.link.is_up or qp is None or qp.path_state is not _MIGRATED or first.is_marked:
         return False
     connection = qp.connection
-    if objection(hca, qp, first) or not isinstance(connection, PacketConnection):
+    if objection(hca.link, qp, first) or not isinstance(connection, PacketConnection):
         return False
     hca.budget.charge(STEPS_PER_PACKET + (len(train.payload) >> LOG_BYTES_PER_STEP))
     hca.link.count_received(train.count, train.count * length)
@@ -85,7 +85,7 @@ def _take_train(hca: Hca, train: Train, length: int) -> bool:
             connection.completer.train(train)
     else:
         if qp.state is _RTR:
-            establish(hca, qp)
+            establish(hca.events, qp)
         connection.responder.train(train)
     return True
 
@@ -102,7 +102,7 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     hca.budget.charge(STEPS_PER_PACKET)
     hca.link.count_received(1, length)
     qp = hca.qps.get(packet.qpn)
-    why = objection(hca, qp, packet)
+    why = objection(hca.link, qp, packet)
     if qp is not None and qp.path_state is not _MIGRATED:
         why = refusal_on_migration(hca, qp, packet, why)
     congestion = hca.link.congestion
@@ -128,5 +128,5 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
             connection.completer.take(packet)
     else:
         if qp.state is _RTR:
-            establish(hca, qp)
+            establish(hca.events, qp)
         connection.responder.request(packet)

@@ -44,7 +44,7 @@ def refusal_on_migration(hca: Hca, qp: Qp, packet: Packet, why: str) -> str:
     if not _comes_by_alternate(hca, qp, packet):
         if not qp.has_refused_path:
             qp.has_refused_path = True
-            raise_qp_event(hca, qp, EventType.PATH_MIG_FAILED)
+            raise_qp_event(hca.events, qp, EventType.PATH_MIG_FAILED)
         return "migrated to another path than the alternate one"
     migrate(hca, qp, "the peer has migrated")
     return ""

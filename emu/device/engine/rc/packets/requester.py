@@ -234,7 +234,7 @@ class PacketRequester:
     def _page_present(self, _: Outcome | None) -> None:
         """Resume sending in the next poll, after a page fault has ended in any way."""
         self.is_stuck = False
-        self._connection.hca.schedule(self._connection.qp)
+        self._connection.hca.scheduler.schedule(self._connection.qp)
 
     def _admit_failed(self, request: WindowRequest, why: Failure) -> None:
         """Add a request to the window that fails, with ``why``, once all before it are complete."""

@@ -93,7 +93,7 @@ class PacketResponder:
         if is_behind or hca.budget.steps > TIMER_BUDGET:
             self._hold(packet)
             if not self._is_waiting:
-                hca.schedule(self._connection.qp)
+                hca.scheduler.schedule(self._connection.qp)
             return
         held = self._take(packet)
         if held is not None:
@@ -289,7 +289,7 @@ class PacketResponder:
         elif outcome is not None and self._held.packets:
             self._held.pop()
             self.execution.break_off()
-        self._connection.hca.schedule(qp)
+        self._connection.hca.scheduler.schedule(qp)
 
     # -- PSN
 
@@ -339,7 +339,9 @@ class PacketResponder:
         if not self._has_naked:
             self._has_naked = True
             hca, qp = self._connection.hca, self._connection.qp
-            trace_refusal(hca, qp, RxCheck.PSN, f"packets from psn {qp.epsn:#x} on are missing")
+            trace_refusal(
+                hca.probes, qp, RxCheck.PSN, f"packets from psn {qp.epsn:#x} on are missing"
+            )
             self.responses.nak(qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
 
     def _keep(self, packet: Packet) -> None:
@@ -363,7 +365,7 @@ class PacketResponder:
             self._has_missed |= not self._held.add(packet)
             psn = (psn + 1) & PSN_MASK
         if self._has_kept:
-            self._connection.hca.schedule(self._connection.qp)
+            self._connection.hca.scheduler.schedule(self._connection.qp)
             return
         self._early.forget_before(psn)
         if self._early.packets:
@@ -381,7 +383,7 @@ class PacketResponder:
         message = execution.message
         if not packet.op.is_first and (packet.psn != qp.epsn or not follows(packet, message)):
             check = RxCheck.OP_SEQ if packet.psn == qp.epsn else RxCheck.PSN
-            trace_refusal(hca, qp, check, f"{packet!r} does not continue a message")
+            trace_refusal(hca.probes, qp, check, f"{packet!r} does not continue a message")
             execution.break_off()
             return None
         why = length_error(qp, packet, message, execution.offset)

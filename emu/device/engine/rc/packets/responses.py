@@ -93,7 +93,7 @@ class ResponseQueue:
         last = self.queue[-1] if self.queue else None
         if last is None or last.kind is not _ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
             self.queue.append(Response(_ACKNOWLEDGE, psn, self.msn))
-            self._connection.hca.schedule(self._connection.qp)
+            self._connection.hca.scheduler.schedule(self._connection.qp)
         elif psn - last.psn & PSN_MASK < PSN_HALF:
             last.psn, last.msn = psn, self.msn
 
@@ -125,7 +125,7 @@ class ResponseQueue:
             self.queue.insert(self._place(response), response)
         else:
             self.queue.append(response)
-        self._connection.hca.schedule(self._connection.qp)
+        self._connection.hca.scheduler.schedule(self._connection.qp)
 
     def _place(self, response: Response) -> int:
         """Return the position of a duplicate's response in the queue, by its PSN.

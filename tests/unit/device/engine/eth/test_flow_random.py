@@ -334,7 +334,7 @@ class Steered(RuleBasedStateMachine):
         for table in (self.hca.flow_tables, self.hca.flow_groups, self.hca.flow_entries):
             held = sum(item.host_bytes for item in table)
             assert self.hca.ledger.accounts.get(table.kind, 0) == held
-        assert self.hca.internal_errors == 0
+        assert self.hca.health.internal_errors == 0
 
 
 @pytest.mark.timeout(600)  # a failure takes minutes to be made small

@@ -23,4 +23,4 @@ def test_what_a_full_line_has_no_room_for_is_counted(hca, driver, is_looped):
         else:
             arrive(hca, frame)
     assert hca.nic_vport.received.discards == 3
-    assert len(hca.rx_backlog) == MAX_WAITING
+    assert len(hca.backlogs.rx) == MAX_WAITING

@@ -63,7 +63,7 @@ class TestManyQueues:
         rounds.clear()
         pacing.apply_to_all(hca)
         pacing.apply_to_all(hca)
-        assert hca.repacing
+        assert hca.rates.repacing
         table(1, 1000)
         told = Counter(handle for told in rounds.values() for handle in told)
         assert set(told) == set(handles)
@@ -83,9 +83,9 @@ class TestManyQueues:
         for _ in range(8):
             make()
         pacing.apply_to_all(hca)
-        assert hca.repacing
+        assert hca.rates.repacing
         node.driver.must(Op.TEARDOWN_HCA)
-        assert not hca.repacing
+        assert not hca.rates.repacing
         before = sum(len(told) for told in rounds.values())
         node.settle()
         assert sum(len(told) for told in rounds.values()) == before

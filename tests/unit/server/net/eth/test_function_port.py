@@ -22,12 +22,12 @@ class Hca:
         self.port = port
         self.nic_vport = SimpleNamespace(is_up=True)
         self.eth = SimpleNamespace(flow=FlowControl())
-        self.has_failed = False
+        self.health = SimpleNamespace(has_failed=False, fail=self.fail)
         self.got = []
         self.switch = SimpleNamespace(receive=self.got.append)
 
     def fail(self):
-        self.has_failed = True
+        self.health.has_failed = True
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def test_a_receiver_that_fails_does_not_stop_the_sender(nodes):
 
     two.switch.receive = fail
     one.port.transmit(one, FRAME)
-    assert two.has_failed
-    assert not one.has_failed
+    assert two.health.has_failed
+    assert not one.health.has_failed
     one.port.transmit(one, FRAME)
     assert two.port.dropped["down"] == 1
 
@@ -166,9 +166,9 @@ def test_one_function_waits_for_another_if_both_want_to(nodes, monkeypatch):
     assert credits() == 32
     left["room"] = (31, 64)
     assert credits() == 0
-    two.has_failed = True
+    two.health.has_failed = True
     assert credits() == MANY
-    two.has_failed = False
+    two.health.has_failed = False
     assert credits(to=A) == credits(to=bytes(6)) == MANY
     one.eth.flow.pause_rx = False
     assert credits() == MANY

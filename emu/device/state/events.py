@@ -1,0 +1,46 @@
+"""The events of a function: which event queue gets each type, and its interrupt vectors.
+
+``emu.device.engine.events`` writes the entries and raises the interrupts.
+"""
+
+from __future__ import annotations
+
+from emu.device.objects.queues.eq import Eq
+from emu.device.objects.queues.vector_moderation import VectorModeration
+from emu.device.ports import Clock, Interrupts
+from emu.device.state.probes import Probes
+from layouts.enums import EventType
+
+
+class Events:
+    """All that reporting an event needs."""
+
+    __slots__ = ("clock", "interrupts", "probes", "subscribers", "vector_moderation")
+
+    def __init__(self, interrupts: Interrupts, clock: Clock, probes: Probes) -> None:
+        self.interrupts = interrupts
+        self.clock = clock
+        """Clock of the current objects (``Hca.clock``)."""
+        self.probes = probes
+        self.vector_moderation: dict[int, VectorModeration] = {}
+        """Interrupt vectors with a minimum interval between interrupts."""
+        self.subscribers: dict[EventType, Eq] = {}
+        """The EQ that subscribed last to each asynchronous event type."""
+
+    def subscribe(self, eq: Eq) -> None:
+        """Send the asynchronous event types in the EQ's mask to this EQ from now on.
+
+        An earlier EQ gets them no more. COMP is left out: each CQ names its own EQ.
+        """
+        for event in EventType:
+            if event is not EventType.COMP and eq.events >> event & 1:
+                self.subscribers[event] = eq
+
+    def unsubscribe(self, eq: Eq) -> None:
+        """Remove the subscriptions of an EQ that is being destroyed.
+
+        Its event types have no EQ then.
+        """
+        self.subscribers = {
+            kind: owner for kind, owner in self.subscribers.items() if owner is not eq
+        }
