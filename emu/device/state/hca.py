@@ -164,7 +164,6 @@ class Hca(ObjectTables):
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
         self.driver = DriverIdentity()
         """Cleared by INIT_HCA, except the ISSI."""
-        """Cleared by INIT_HCA, except the ISSI."""
         contained = partial(contain, self.health)
         self.backlogs = Backlogs(self.budget, contained, self.ledger)
         self.rates = Rates(self.budget, contained)

@@ -81,7 +81,7 @@ def test_the_capability_at_random_while_vfs_have_traffic(clock, seed):
                 one.function.run()
             are_as_the_capability_says(sriov)
         sriov.disable()
-    assert not any(one.function.hca.has_failed for one in everyone)
+    assert not any(one.function.hca.health.has_failed for one in everyone)
     assert sriov.pf.function.hca.state is HcaState.INITIALIZED
     assert {vf.function.hca.state for vf in sriov.vfs} == {HcaState.DISABLED}
 

@@ -131,7 +131,7 @@ def test_packet(packets, packet_wire, refusals, psn, position, size, check):
 def test_lost_packet_of_an_unreliable_connection(
     packet_pair, packet_wire, events, refusals, clock, gap, check
 ):
-    packet_pair[1].hca.tracer = Recorder(events, clock)
+    packet_pair[1].hca.probes.tracer = Recorder(events, clock)
     channel = Channel(QpType.UC, *packet_pair, mtu=1)
     packet_wire.arrive(
         request(channel, PacketKind.SEND, FIRST_PSN + gap, payload=bytes(8), is_first=False)

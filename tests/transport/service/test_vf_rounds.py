@@ -81,7 +81,7 @@ def test_a_round_resets_each_function_once_or_twice(sriov, client, loop, attack)
     expected = 0 if attack == "bus master" else REPEATS * VFS
     assert restarts(sriov) - first >= expected
     assert longest <= 2 * (1 + VFS)
-    assert not any(one.function.hca.has_failed for one in (sriov.pf, *sriov.vfs))
+    assert not any(one.function.hca.health.has_failed for one in (sriov.pf, *sriov.vfs))
 
 
 def _replies(client):
