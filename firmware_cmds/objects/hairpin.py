@@ -91,7 +91,7 @@ def sender_peer(hca: Hca, rq: Rq, state: RqState, ctx: rqc) -> Peer | None:
         raise CmdError(
             Status.BAD_RES_ERR, "hairpin_peer_sq is not a hairpin queue", f"{peer.number:#x}"
         )
-    _check_free(sq.peer, named(hca, rq))
+    _check_free(sq.peer, named(hca.vhca, rq))
     return peer
 
 
@@ -111,7 +111,7 @@ def receiver_peer(hca: Hca, sq: HairpinSq, state: SqState, ctx: sqc) -> Peer | N
         raise CmdError(
             Status.BAD_RES_ERR, "hairpin_peer_rq is not a hairpin queue", f"{peer.number:#x}"
         )
-    _check_free(rq.hairpin.peer, named(hca, sq))
+    _check_free(rq.hairpin.peer, named(hca.vhca, sq))
     return peer
 
 

@@ -15,9 +15,9 @@ from emu.guests.kernel import binaries, choice
 from emu.guests.options import DEFAULT_DEVICE
 
 LONGEST = {
-    "test_bond": 120, "test_chaos": 100, "test_architectures": 90, "test_rdma_core": 90, "test_ucx": 70,
-    "test_switchdev": 60,
-    "test_saved_boot": 60, "test_named_guests": 55, "test_dpdk": 50, "test_lifecycle": 35,
+    "test_bond": 120, "test_chaos": 100, "test_architectures": 90, "test_rdma_core": 90,
+    "test_ucx": 70, "test_switchdev": 60, "test_saved_boot": 60, "test_named_guests": 55,
+    "test_dpdk": 50, "test_lifecycle": 35,
     "test_storage": 30, "test_examples_commands": 30, "test_libfabric": 30, "test_results": 30,
     "test_rates": 25, "test_dpdk_hairpin": 25, "test_coverage": 20, "test_real_cards": 20,
     "test_fault_plans": 30,

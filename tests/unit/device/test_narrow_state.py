@@ -13,7 +13,7 @@ ENGINE = ROOT / "emu/device/engine"
 MAX_ATTRIBUTES = 35
 """Attributes that the state of a function has besides its tables of objects."""
 FEW = 2
-MAX_SHARE = 0.08
+MAX_SHARE = 0.03
 """Share of the functions with an Hca that need at most FEW of its attributes, themselves and
 through the functions that they hand it to."""
 

@@ -85,7 +85,9 @@ def deliver(
     cq = rq.cq
     if cq is None:
         if rq.hairpin is not None:
-            pass_one(hca, rq, rq.hairpin, headers.frame, is_vouched=is_vouched, metadata=metadata)
+            pass_one(
+                hca.vhca, rq, rq.hairpin, headers.frame, is_vouched=is_vouched, metadata=metadata
+            )
         return
     if rq.reservations is None:
         placed = _write(hca, rq, headers.frame)

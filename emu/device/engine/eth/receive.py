@@ -363,7 +363,7 @@ def _deliver_super_frame(hca: Hca, large: _Large, queues: Sequence[Delivery]) ->
     for to in queues:
         hairpin = to.rq.hairpin
         if hairpin is not None and to.steps is None:
-            pass_on(hca, to.rq, hairpin, large.waiting())
+            pass_on(hca.vhca, to.rq, hairpin, large.waiting())
             continue
         flush_stream(hca, to.rq, large.headers)
         strides = to.rq.strides

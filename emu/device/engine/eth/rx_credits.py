@@ -21,6 +21,7 @@ from layouts.enums import PortType
 from layouts.eth_enums import RqState
 
 if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Adapter
     from emu.device.objects.eth.sq import AnySq
     from emu.device.port.eth.link_partner import LinkPartner
     from emu.device.state.hca import Hca
@@ -84,12 +85,12 @@ def use_credits(link_partner: LinkPartner, data: bytes, packets: int) -> None:
         link_partner.credit = 0
 
 
-def expire_credits(hca: Hca) -> None:
+def expire_credits(adapter: Adapter[Hca]) -> None:
     """Make all functions on the segment of this port poll before they send again.
 
     Their credits are from before a change of this port's flow control, and may be unlimited ones.
     """
-    for manager in hca.adapter.switch.uplink.nodes():
+    for manager in adapter.switch.uplink.nodes():
         for node in manager.adapter.nodes():
             node.link_partner.credit = 0
 

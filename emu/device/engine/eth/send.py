@@ -96,7 +96,7 @@ def poll_hairpin(hca: Hca, sq: HairpinSq) -> bool:
     A packet that loops back to the receive queue is queued there again. A loop of hairpins
     therefore shares rounds with the other queues.
     """
-    hairpin = packets_for(hca, sq) if sq.state is _RDY else None
+    hairpin = packets_for(hca.vhca, sq) if sq.state is _RDY else None
     if hairpin is None:
         return False
     if hca.backlogs.egress:  # earlier frames are still being sent

@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from emu.device.engine.mr.rights import AccessError
     from emu.device.objects.queues.outcome import Outcome
     from emu.device.objects.queues.send_queue import Wqe
+    from emu.device.ports import Clock
+    from emu.device.state.caps import Caps
+    from emu.device.state.events import Events
     from emu.device.state.hca import Hca
+    from emu.device.state.probes import Probes
+    from emu.device.state.tables import ObjectTables
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +80,7 @@ mlx5_ib_mr_initiator_pfault_handler).
 """
 
 
-def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
+def may_wait(events: Events, caps: Caps, qp: Qp, operation: str) -> bool:
     """Return whether a queue pair may raise a page fault for an operation of its service.
 
     True needs the capability pg, an EQ that subscribes to PAGE_FAULT, and the service's ODP
@@ -84,11 +89,11 @@ def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
     service = _SERVICES.get(qp.st)
     if (
         service is None
-        or hca.events.subscribers.get(EventType.PAGE_FAULT) is None
-        or not hca.caps.general.pg
+        or events.subscribers.get(EventType.PAGE_FAULT) is None
+        or not caps.general.pg
     ):
         return False
-    odp = hca.caps.odp
+    odp = caps.odp
     scheme = (
         odp.memory_page_fault_scheme_cap
         if odp.mem_page_fault
@@ -97,29 +102,29 @@ def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
     return bool(getattr(getattr(scheme, service), operation))
 
 
-def request_may_wait(hca: Hca, qp: Qp, wqe: Wqe) -> bool:
+def request_may_wait(events: Events, caps: Caps, qp: Qp, wqe: Wqe) -> bool:
     """Return whether a send request may wait for an absent page of its own memory.
 
     UMRs and masked atomics never may. The adapter's own requests may not either: a driver searches
     the ring for the request.
     """
     request = _REQUESTS.get(wqe.opcode)
-    return request is not None and bool(wqe.blocks) and may_wait(hca, qp, request[1])
+    return request is not None and bool(wqe.blocks) and may_wait(events, caps, qp, request[1])
 
 
-def request_access(hca: Hca, qp: Qp, wqe: Wqe, done: int = 0) -> FaultedAccess:
+def request_access(tables: ObjectTables, qp: Qp, wqe: Wqe, done: int = 0) -> FaultedAccess:
     """Return the event's description of a send request; ``done`` is that of ``committed``.
 
     Raises KeyError for an opcode that never waits (see ``request_may_wait``).
     """
     kind, _ = _REQUESTS[wqe.opcode]
-    done = committed(hca, done)
+    done = committed(tables, done)
     return FaultedAccess(kind, 0, number=qp.handle, wqe_index=wqe.index, committed=done)
 
 
-def committed(hca: Hca, done: int) -> int:
+def committed(tables: ObjectTables, done: int) -> int:
     """Return the event's bytes_committed for ``done`` bytes transferred on the wire."""
-    return 0 if hca.has_signatures else done
+    return 0 if tables.has_signatures else done
 
 
 def suspend(
@@ -234,11 +239,11 @@ def close(hca: Hca, fault: PageFault, *, refused: bool) -> None:
     hca.page_faults.close(fault)
     del fault.qp.page_faults[fault.side]
     if hca.probes.tracer:
-        _trace(hca, fault, "error" if refused else "resumed")
+        _trace(hca.probes, hca.clock, fault, "error" if refused else "resumed")
     fault.end(fault.refusal_text(hca.clock.now_ns() - fault.raised_ns) if refused else "")
 
 
-def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
+def cancel(probes: Probes, clock: Clock, qp: Qp, *sides: Side) -> None:
     """Cancel the page faults of a queue pair that stops, or of the given sides only.
 
     Waiting operations neither retry nor fail here; a waiting peer in this process goes on. The
@@ -250,16 +255,16 @@ def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
     for side in sides or Side:
         fault = qp.page_faults.pop(side, None)
         if fault is not None:
-            _lapse(hca, fault)
+            _lapse(probes, clock, fault)
             fault.end()
 
 
-def _lapse(hca: Hca, fault: PageFault) -> None:
+def _lapse(probes: Probes, clock: Clock, fault: PageFault) -> None:
     """Close a page fault without a retry; its token stays valid for one late resume."""
     table = fault.table
     assert table is not None  # set while the fault is open
     table.lapse(fault)
-    _trace(hca, fault, "cancelled")
+    _trace(probes, clock, fault, "cancelled")
 
 
 def cancel_all(hca: Hca) -> None:
@@ -272,10 +277,10 @@ def cancel_all(hca: Hca) -> None:
     if table.timer is not None:
         table.timer.cancel()
     if len(table):
-        hca.deferred_free.add_work(_cancel_each(hca, table))
+        hca.deferred_free.add_work(_cancel_each(hca.probes, hca.clock, table))
 
 
-def _cancel_each(hca: Hca, table: PageFaultTable) -> Iterator[int]:
+def _cancel_each(probes: Probes, clock: Clock, table: PageFaultTable) -> Iterator[int]:
     """Cancel page faults of freed queue pairs; yield the cost of each, in objects freed.
 
     A peer in this process that waits for one may continue.
@@ -284,7 +289,7 @@ def _cancel_each(hca: Hca, table: PageFaultTable) -> Iterator[int]:
         if fault.is_open:
             fault.qp.state = QpState.RST
             del fault.qp.page_faults[fault.side]
-            _lapse(hca, fault)
+            _lapse(probes, clock, fault)
             if fault.peer is not None:
                 fault.end()
         yield COST_OF_ENDING
@@ -299,6 +304,6 @@ def refuse_all(hca: Hca) -> Portions[None]:
             yield
 
 
-def _trace(hca: Hca, fault: PageFault, outcome: str) -> None:
-    if hca.probes.tracer:
-        hca.probes.tracer.page_fault(fault, outcome, hca.clock.now_ns() - fault.raised_ns)
+def _trace(probes: Probes, clock: Clock, fault: PageFault, outcome: str) -> None:
+    if probes.tracer:
+        probes.tracer.page_fault(fault, outcome, clock.now_ns() - fault.raised_ns)

@@ -71,7 +71,7 @@ def apply_transition(hca: Hca, qp: Qp, source: QpState) -> None:
         stop_paging(hca, qp)
         qp.restart()
     elif qp.state is QpState.ERR:
-        page_faults.cancel(hca, qp)
+        page_faults.cancel(hca.probes, hca.clock, qp)
         begin_flush(hca, qp)
     elif qp.state is QpState.RTS:
         hca.scheduler.schedule(qp)
@@ -87,7 +87,7 @@ def to_error(hca: Hca, qp: Qp) -> None:
         log.info("%r: to ERR from %s", qp, qp.state.name)
         qp.state, qp.has_failed = QpState.ERR, True
         qp.stop_waiting()
-        page_faults.cancel(hca, qp)
+        page_faults.cancel(hca.probes, hca.clock, qp)
         begin_flush(hca, qp)
 
 
@@ -99,7 +99,7 @@ def to_send_queue_error(hca: Hca, qp: Qp) -> None:
     log.info("%r: to SQER from %s", qp, qp.state.name)
     qp.state, qp.has_failed = QpState.SQER, True
     qp.stop_waiting()
-    page_faults.cancel(hca, qp, Side.REQUESTER)
+    page_faults.cancel(hca.probes, hca.clock, qp, Side.REQUESTER)
     flush(hca, qp)
 
 
@@ -121,7 +121,7 @@ def stop_paging(hca: Hca, qp: Qp) -> None:
     The matched entry of a tag list is cancelled instead. Requests of the queue pair's own ring are
     forgotten. The adapter's rendezvous are cancelled.
     """
-    page_faults.cancel(hca, qp)
+    page_faults.cancel(hca.probes, hca.clock, qp)
     if qp.adapter_requests is not None:
         rendezvous.cancel(hca, qp)
     for receive in qp.begun_receives():
@@ -168,7 +168,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
             log.warning("%r: to ERR: its CQ takes no completions", qp)
             qp.state, qp.has_failed = QpState.ERR, True
             qp.stop_waiting()
-            page_faults.cancel(hca, qp)
+            page_faults.cancel(hca.probes, hca.clock, qp)
             raise_qp_event(hca.events, qp, EventType.WQ_CATAS_ERROR, Cause.CQ)
             begin_flush(hca, qp, is_deferred=True)
         yield is_stopped

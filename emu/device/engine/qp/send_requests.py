@@ -36,6 +36,8 @@ from emu.device.state.points import FaultPoint
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Opcode, QpState, QpType
 
 if TYPE_CHECKING:
+    from emu.device.state.caps import Caps
+    from emu.device.state.events import Events
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -119,7 +121,7 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
     try:
         work = operation(hca, qp, wqe)
     except AccessError as no_access:
-        return _not_accessible(hca, qp, wqe, no_access)
+        return _not_accessible(hca.events, hca.caps, qp, wqe, no_access)
     except BindError as refused:
         return Failure(CqeSyndrome.MW_BIND_ERR, str(refused), refused.cause)
     except BadWqeError as bad:
@@ -157,12 +159,12 @@ def memory_of(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> View
     except AccessError as error:
         if error.violation is TOO_FRAGMENTED:
             return TooFragmented(error.limit)
-        return _not_accessible(hca, qp, wqe, error)
+        return _not_accessible(hca.events, hca.caps, qp, wqe, error)
 
 
-def _not_accessible(hca: Hca, qp: Qp, wqe: Wqe, error: AccessError) -> Outcome:
+def _not_accessible(events: Events, caps: Caps, qp: Qp, wqe: Wqe, error: AccessError) -> Outcome:
     """Return AbsentPage when the request may wait for the page, else its LOCAL_PROT_ERR."""
-    if error.violation is ABSENT_PAGE and page_faults.request_may_wait(hca, qp, wqe):
+    if error.violation is ABSENT_PAGE and page_faults.request_may_wait(events, caps, qp, wqe):
         return AbsentPage(error)
     return Failure.of_access(error, wqe.opcode)
 

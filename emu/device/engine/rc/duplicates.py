@@ -63,7 +63,7 @@ def read_again(
         if error.violation is TOO_FRAGMENTED:
             return TooFragmented(error.limit, str(error))
         may_wait = error.violation is ABSENT_PAGE and qp.state in RECEIVING
-        if not may_wait or not page_faults.may_wait(hca, qp, "read"):
+        if not may_wait or not page_faults.may_wait(hca.events, hca.caps, qp, "read"):
             return None
         return suspend_rdma(hca, qp, message, offset, error, Dropped)
 

@@ -237,7 +237,9 @@ def _wait_for_page(
         )
 
     is_tagged = receive.arrival is not None and receive.arrival.entry is not None
-    if is_tagged or not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
+    if is_tagged or not page_faults.may_wait(
+        hca.events, hca.caps, qp, "srq_receive" if srqn else "receive"
+    ):
         return refuse(str(page))  # drivers search the queue for the request
 
     kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE

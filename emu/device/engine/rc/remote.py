@@ -246,7 +246,7 @@ def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: Access
     by ``refuse_access``. The same happens if the driver refuses the page.
     """
     if qp.state not in RECEIVING or not page_faults.may_wait(
-        hca, qp, REMOTE[message.op].capability
+        hca.events, hca.caps, qp, REMOTE[message.op].capability
     ):
         return refuse_access(hca, qp, message.receive, str(page))
 

@@ -133,7 +133,9 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         target, left = segment_views(hca, wqe.pd, qp.handle, wqe.segments, span, limit)
     except AccessError as error:
         may_wait = error.violation is ABSENT_PAGE
-        if may_wait and page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
+        if may_wait and page_faults.may_wait(
+            hca.events, hca.caps, qp, "srq_receive" if srqn else "receive"
+        ):
             _wait_for_page(hca, qp, ReceiveRequest(wqe, cq, srqn), datagram, origin, error)
         else:
             fail_receive_and_stop(

@@ -228,7 +228,7 @@ class TestKeys:
         odp = some(mem_page_fault=1, memory_page_fault_scheme_cap=some())
         events = some(subscribers={EventType.PAGE_FAULT: "eq"})
         hca = some(caps=some(general=general, odp=odp), events=events)
-        assert not page_faults.may_wait(hca, some(st=QpType.QP1), "send")
+        assert not page_faults.may_wait(hca.events, hca.caps, some(st=QpType.QP1), "send")
 
     def test_signatures_are_for_lists_of_keys(self):
         """And a key keeps the one that it has, if it has one."""
@@ -304,7 +304,7 @@ class TestReceiver:
         monkeypatch.setattr(duplicates, "suspend_rdma", lambda *arguments: a_page_fault())
         monkeypatch.setattr(page_faults, "may_wait", lambda *arguments: may_wait)
         qp = some(rre=1, st=QpType.RC, state=state, handle=5, pd=None)
-        found = duplicates.read_again(some(srqs={}), qp, some(rkey=8), 0, 8)
+        found = duplicates.read_again(some(srqs={}, events=None, caps=None), qp, some(rkey=8), 0, 8)
         assert isinstance(found, PageFault) if is_held else found is None
 
 

@@ -11,11 +11,12 @@ from emu.device.port.eth.frame import MIN_BYTES
 from layouts.eth_enums import RqState
 
 if TYPE_CHECKING:
+    from emu.device.adapter.adapter import Vhca
     from emu.device.state.hca import Hca
 
 
 def pass_one(
-    hca: Hca, rq: Rq, hairpin: Hairpin, data: bytes, *, is_vouched: bool, metadata: int
+    vhca: Vhca[Hca], rq: Rq, hairpin: Hairpin, data: bytes, *, is_vouched: bool, metadata: int
 ) -> None:
     """Queue a packet for the send queue of the pair, padded to the minimum length.
 
@@ -25,10 +26,10 @@ def pass_one(
     if len(data) < MIN_BYTES:
         data = data.ljust(MIN_BYTES, b"\0")
     octets = len(data)
-    pass_on(hca, rq, hairpin, Waiting(data, 0, is_vouched, 1, octets, octets, metadata))
+    pass_on(vhca, rq, hairpin, Waiting(data, 0, is_vouched, 1, octets, octets, metadata))
 
 
-def pass_on(hca: Hca, rq: Rq, hairpin: Hairpin, one: Waiting) -> None:
+def pass_on(vhca: Vhca[Hca], rq: Rq, hairpin: Hairpin, one: Waiting) -> None:
     """Queue a frame for the send queue of the pair, and schedule that queue.
 
     A full backlog drops the frame and counts its packets as out_of_buffer. Without a paired send
@@ -38,7 +39,7 @@ def pass_on(hca: Hca, rq: Rq, hairpin: Hairpin, one: Waiting) -> None:
         return
     if not hairpin.put(one):
         rq.count("out_of_buffer", one.packets)
-    found = sender_for(hca, rq, hairpin)
+    found = sender_for(vhca, rq, hairpin)
     if found is not None:
         node, sq = found
         node.scheduler.schedule(sq)

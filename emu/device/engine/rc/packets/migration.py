@@ -19,6 +19,7 @@ from layouts.enums import EventType, PmState
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
+    from emu.device.port.base import Link
     from emu.device.state.hca import Hca
 
 _ARMED: Final = PmState.ARMED
@@ -41,7 +42,7 @@ def refusal_on_migration(hca: Hca, qp: Qp, packet: Packet, why: str) -> str:
         return why
     if not packet.is_migrated:
         return why
-    if not _comes_by_alternate(hca, qp, packet):
+    if not _comes_by_alternate(hca.link, qp, packet):
         if not qp.has_refused_path:
             qp.has_refused_path = True
             raise_qp_event(hca.events, qp, EventType.PATH_MIG_FAILED)
@@ -50,10 +51,10 @@ def refusal_on_migration(hca: Hca, qp: Qp, packet: Packet, why: str) -> str:
     return ""
 
 
-def _comes_by_alternate(hca: Hca, qp: Qp, packet: Packet) -> bool:
+def _comes_by_alternate(link: Link, qp: Qp, packet: Packet) -> bool:
     """Return whether a packet has the addresses and P_Key of the alternate path."""
     path = qp.ctx.secondary_address_path
-    route = hca.link.global_route(path)
-    if hca.link.objection(packet, hca.link.destination(path), route):
+    route = link.global_route(path)
+    if link.objection(packet, link.destination(path), route):
         return False
-    return partitions.match(hca.link.pkey(path.pkey_index), packet.pkey)
+    return partitions.match(link.pkey(path.pkey_index), packet.pkey)

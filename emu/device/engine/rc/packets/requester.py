@@ -219,7 +219,7 @@ class PacketRequester:
         error = Failure.of_access(page, request.wqe.opcode)
         if _REQUESTER in qp.page_faults:
             return
-        if not page_faults.request_may_wait(hca, qp, request.wqe):
+        if not page_faults.request_may_wait(hca.events, hca.caps, qp, request.wqe):
             self.is_stuck = False
             refuse(error)
             return
