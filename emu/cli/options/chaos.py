@@ -142,7 +142,7 @@ _OPTIONS = (
         default=300.0,
         show_default=True,
         metavar="S",
-        help="Time limit of the run without faults.",
+        help="Time limit of the run without faults, in seconds.",
     ),
     grouped_option(
         CHAOS,

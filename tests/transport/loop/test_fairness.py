@@ -173,7 +173,7 @@ class TestTurns:
             loop.step(None)
         assert served.function.runs - runs >= sent // 500
 
-    @pytest.mark.parametrize(("region", "most"), [(0, 1024), (RegionIndex.CONFIG, 64)])
+    @pytest.mark.parametrize(("region", "most"), [(0, 1024), (RegionIndex.CONFIG, 1)])
     def test_writes_in_one_message_are_bounded(self, own, region, most):
         client = own.client()
         payload = client.write_multi([(region, 0, b"12345678")] * most)

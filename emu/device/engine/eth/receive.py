@@ -41,7 +41,7 @@ from layouts.eth_enums import FlowTableType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from emu.device.adapter.adapter import Adapter
+    from emu.device.adapter.adapter import Vhca
     from emu.device.objects.domains import LoopbackSource
     from emu.device.objects.eth.flow import FlowDomain
     from emu.device.port.eth.vport import NicVport
@@ -104,7 +104,7 @@ def _loop_back(hca: Hca, frame: Frame, source: LoopbackSource) -> None:
         sniffer.copy_received(hca, frame)
     try:
         if frame.gso_size > 0:
-            _steer_large(hca, _Large(hca.adapter, hca.flow_domains, frame), source)
+            _steer_large(hca, _Large(hca.vhca, hca.flow_domains, frame), source)
         else:
             _steer_one(hca, frame, source)
     except FrameError:
@@ -125,7 +125,7 @@ def take(hca: Hca, frame: Frame) -> None:
     received, data = vport.received, frame.data
     try:
         if frame.gso_size > 0:
-            large = _Large(hca.adapter, hca.flow_domains, frame)
+            large = _Large(hca.vhca, hca.flow_domains, frame)
             if large.longest + FCS_BYTES > vport.oper_mtu:
                 received.too_long += large.packets
                 received.errors += large.packets
@@ -163,7 +163,7 @@ def take_beside(hca: Hca, frame: Frame, vport: NicVport) -> bool:
     """
     data, mtu = frame.data, vport.oper_mtu - FCS_BYTES
     if frame.gso_size > 0:
-        large = _Large(hca.adapter, hca.flow_domains, frame)
+        large = _Large(hca.vhca, hca.flow_domains, frame)
         _check_large(large)
         if large.longest > mtu:
             return False
@@ -231,7 +231,7 @@ def _steer_one(
         parsed = frame.parsed
         headers = parsed if parsed is not None and parsed.frame is data else parse(data)
     if frame.registers or hca.eswitch is not None:
-        headers = _with_source(hca.adapter, hca.flow_domains, headers, frame)
+        headers = _with_source(hca.vhca, hca.flow_domains, headers, frame)
     queues = route(hca, headers, len(data), 1, source)
     if not queues:
         if source is None:
@@ -243,7 +243,7 @@ def _steer_one(
 
 
 def _with_source(
-    adapter: Adapter[Hca], flow_domains: Mapping[int, FlowDomain], headers: Headers, frame: Frame
+    vhca: Vhca[Hca], flow_domains: Mapping[int, FlowDomain], headers: Headers, frame: Frame
 ) -> Headers:
     """Return the headers with the metadata that the switch adds: registers and source vPort.
 
@@ -252,7 +252,7 @@ def _with_source(
     """
     domain = flow_domains.get(FlowTableType.NIC_RX)
     if domain is not None and source_part in domain.users:
-        source = source_of(frame.source_port, adapter.manager.number)
+        source = source_of(frame.source_port, vhca.adapter.manager.number)
         return marked(headers, frame.registers or {}, source)
     return marked(headers, frame.registers) if frame.registers else headers
 
@@ -301,10 +301,10 @@ class _Large:
     __slots__ = ("data", "header", "headers", "longest", "octets", "packets", "size")
 
     def __init__(
-        self, adapter: Adapter[Hca], flow_domains: Mapping[int, FlowDomain], frame: Frame
+        self, vhca: Vhca[Hca], flow_domains: Mapping[int, FlowDomain], frame: Frame
     ) -> None:
         self.data, self.size = frame.data, frame.gso_size
-        self.headers = _with_source(adapter, flow_domains, parse(frame.data, whole=False), frame)
+        self.headers = _with_source(vhca, flow_domains, parse(frame.data, whole=False), frame)
         self.header = header_bytes(self.headers)
         payload = len(frame.data) - self.header
         if payload <= 0:

@@ -140,6 +140,7 @@ def test_every_mistake_has_its_line(read, text, messages):
                 "topo.toml:5: no file .*none.toml",
                 "topo.toml:6: no directory .*/no",
                 "topo.toml:12: lid=0x186a0 is not between",
+                "topo.toml:12: lid=0x30d40 is not between",
             ],
         ),
         (

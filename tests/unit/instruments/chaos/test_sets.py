@@ -46,7 +46,7 @@ def test_a_plan_by_its_name_by_a_path_and_in_the_set(tmp_path):
         ("", 1, "a failure has a plan, or rules and links of its own"),
         ('plan = "@link-flaps"\nlink = [{ loss = 1 }]', 1, "a failure has a plan, or rules"),
         ('plan = "@link-flaps"\nwhen = [9, 2]', 1, "when: the first number is above the last"),
-        ('plan = "@link-flaps"\nwhen = 0', 5, "greater than or equal to 1"),
+        ('plan = "@link-flaps"\nwhen = 0', 5, "at least 1 is needed"),
         ('plan = "@link-flaps"\nwhne = 3', 5, "no key 'whne' here; near it: when"),
         ('plan = "@wan"\nwhen = 3', 5, "the plan has only links"),
         ('plan = "@capability-few-queue-pairs"\nwhen = 3', 5, "while the driver loads"),
