@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -36,6 +37,7 @@ from emu.instruments.outcome import (
     of_error,
     of_status,
     settled,
+    still_blocked,
 )
 from emu.instruments.outcome.objects import MIN_REPETITIONS
 from emu.server.control import Client
@@ -48,6 +50,8 @@ _MAX_KEPT = 8 << 20
 _SLABS = """
 for cache in /sys/kernel/slab/*/shrink; do echo 1 > $cache; done 2> /dev/null; cat /proc/slabinfo
 """
+_BLOCKED = "sleep 1; echo w > /proc/sysrq-trigger; dmesg --raw"
+"""Log the stacks of blocked tasks (SysRq-w)."""
 # kmemleak reports an object after two scans.
 _LEAKS = """
 leaks=/sys/kernel/debug/kmemleak
@@ -63,6 +67,8 @@ class _Trial:
         self.release = ""
         self.output = bytearray()
         self.log = ""
+        self.blocked: tuple[Finding, ...] | None = None
+        """Tasks that were blocked at the command's time limit; None before it."""
         self.ends: list[Finding] = []
         self.why = ""
         self.has_panicked = False
@@ -121,8 +127,8 @@ def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
 def _work(guest: Guest, run: Description, trial: _Trial) -> None:
     """Run the command ``run.repeat`` + 1 times, then record log, leaks and growth in ``trial``.
 
-    A timeout of the command is recorded, with the stacks of blocked tasks in the log. Raises
-    GuestError for a guest that is lost.
+    A timeout of the command is recorded, and tasks that are blocked for a second before the command
+    is killed. Raises GuestError for a guest that is lost.
     """
     try:
         trial.status = _once(guest, run, trial)
@@ -140,8 +146,6 @@ def _work(guest: Guest, run: Description, trial: _Trial) -> None:
     except CommandTimeoutError as error:
         trial.why = str(error)
         trial.ends.append(of_error(error))
-        # SysRq-w logs the stacks of blocked tasks, which may show the cause.
-        guest.run("echo w > /proc/sysrq-trigger", timeout=_READ_SECONDS)
     trial.log = _read(guest, "dmesg --raw")
 
 
@@ -156,15 +160,32 @@ def _once(guest: Guest, run: Description, trial: _Trial) -> int:
     share = guest.options.share
     cwd = None if share is None else SHARE
     observer = trial.observer
+
+    def note_timeout() -> None:
+        if observer is not None:
+            observer.note_timeout()
+        _note_blocked(guest, trial)
+
     if observer is not None:
         environ |= observer.begin()
     job = guest.popen(["sh", "-c", run.command], environ=environ, cwd=cwd, sink=trial.take)
-    status = guest.wait(job, run.timeout, None if observer is None else observer.note_timeout)
+    status = guest.wait(job, run.timeout, note_timeout)
     if observer is not None:
         observer.note_end()
     if status == NOT_FOUND:
         trial.why = _how_found(run, share, trial.output.decode(errors="replace"))
     return status
+
+
+def _note_blocked(guest: Guest, trial: _Trial) -> None:
+    """Record the tasks that are blocked for a second; none if the guest does not answer.
+
+    The command still runs: a killed command's stack would show its end.
+    """
+    trial.blocked = ()
+    with contextlib.suppress(GuestError):
+        first = _read(guest, _BLOCKED)
+        trial.blocked = still_blocked(first, _read(guest, _BLOCKED))
 
 
 def _how_found(run: Description, share: Path | None, output: str) -> str:
@@ -210,7 +231,8 @@ def _result(run: Description, trial: _Trial, record: str) -> RunResult:
     The record is kept only for a run that did not pass and was not skipped, or is observed.
     """
     wrong = None if trial.status is None else of_status(trial.status)
-    all_findings = merged(findings(trial.log), [*trial.ends, *([wrong] if wrong else [])])
+    logged = [*findings(trial.log, with_listed=trial.blocked is None), *(trial.blocked or ())]
+    all_findings = merged(logged, [*trial.ends, *([wrong] if wrong else [])])
     ended = _ended(trial.status, bool(all_findings))
     is_good = ended in (Ended.PASSED, Ended.SKIPPED)
     fired = _count(record)

@@ -2,7 +2,7 @@
 
 from emu.instruments.outcome.ending import EX_DATAERR, merged, of_error, of_status
 from emu.instruments.outcome.finding import Finding, Kind
-from emu.instruments.outcome.kernel_log import driver_lines, findings
+from emu.instruments.outcome.kernel_log import driver_lines, findings, still_blocked
 from emu.instruments.outcome.objects import growing_kinds, settled
 from emu.instruments.outcome.severity import FailOn, failures
 from emu.instruments.outcome.slab import growth
@@ -21,4 +21,5 @@ __all__ = [
     "of_error",
     "of_status",
     "settled",
+    "still_blocked",
 ]

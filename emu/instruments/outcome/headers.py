@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 
 from emu.instruments.outcome.finding import Kind
 
+HUNG = "INFO: task hung in {function}"
+"""Title of tasks that sleep too long, or that SysRq-w lists."""
+LISTED = "task"
+"""Name of the header of a task that SysRq-w lists."""
 _FUNCTION = r"(?P<function>[A-Za-z_][\w.]*)"
 
 
@@ -124,14 +128,14 @@ HEADERS = (
     _header(
         Kind.HANG,
         r"INFO: task .{1,64} blocked (?:for more than|in I/O wait)",
-        "INFO: task hung in {function}",
+        HUNG,
         parts="panic task",
     ),
     _header(
         Kind.HANG,
         r"^task:\S+ +state:D ",  # from SysRq-w
-        "INFO: task hung in {function}",
-        name="task",
+        HUNG,
+        name=LISTED,
     ),
     _header(
         Kind.HANG,

@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from emu.instruments.outcome.finding import (
+    UNKNOWN,
     Finding,
     new_finding,
     plain_function,
     plain_text,
 )
-from emu.instruments.outcome.headers import HEADERS, Header
+from emu.instruments.outcome.headers import HEADERS, HUNG, LISTED, Header
 from emu.instruments.outcome.stack import function_of, is_generic
 
 MAX_FINDINGS = 64
@@ -32,23 +33,55 @@ _OF_DRIVER = re.compile(
 _WARNING = 4
 """Level KERN_WARNING; less is more severe."""
 _KASAN_ACCESS = re.compile(r"^(Read|Write|Free) of (?:size|addr)")
+_LISTING = re.compile(r"sysrq: Show Blocked State\b")
+_PID = re.compile(r"\bpid:(\d{1,10})\b")
 _END = re.compile(r"---\[ end (?:trace|Kernel panic)")
 
 
-def findings(log: str) -> tuple[Finding, ...]:
+def findings(log: str, *, with_listed: bool = True) -> tuple[Finding, ...]:
     """Return the findings in a kernel's log, each title once, in log order; at most 64.
 
     ``log`` is dmesg's output, raw or not, or a console's. Only its last 400,000 lines are read.
-    Messages of the driver about errors count too (``Kind.DRIVER``).
+    Messages of the driver about errors count too (``Kind.DRIVER``). Tasks that SysRq-w lists count
+    unless ``with_listed`` is False, or if a stack names only the scheduler's functions.
     """
     lines = [_plain(line) for line in log.splitlines()[-_MAX_LINES:]]
     by_title: dict[str, Finding] = {}
     for header, match, report in _reports(lines):
         one = _finding(header, match, report)
+        if header.name == LISTED and (not with_listed or one.function == UNKNOWN):
+            continue
         by_title.setdefault(one.title, one)
         if len(by_title) >= MAX_FINDINGS:
             break
     return tuple(by_title.values())
+
+
+def still_blocked(first: str, second: str) -> tuple[Finding, ...]:
+    """Return findings for the tasks that two listings of SysRq-w show in the same function.
+
+    ``first`` and ``second`` are kernel logs whose last listing counts. A task in one of them only
+    was about to continue.
+    """
+    before = _listed(first)
+    by_title: dict[str, Finding] = {}
+    for key, one in _listed(second).items():
+        if key in before:
+            by_title.setdefault(one.title, one)
+    return tuple(by_title.values())[:MAX_FINDINGS]
+
+
+def _listed(log: str) -> dict[tuple[str, str], Finding]:
+    """Return the tasks of a log's last listing by process number and title."""
+    listing = _LISTING.split(log)
+    lines = [_plain(line) for line in listing[-1].splitlines()[:_MAX_LINES]]
+    tasks = {}
+    for header, match, report in _reports(lines if len(listing) > 1 else []):
+        one = _finding(header, match, report)
+        pid = _PID.search(report[0])
+        if header.name == LISTED and one.function != UNKNOWN and pid is not None:
+            tasks[pid[1], one.title] = one
+    return tasks
 
 
 def driver_lines(log: str) -> list[str]:
@@ -115,7 +148,7 @@ def _finding(header: Header, match: re.Match[str], report: Sequence[str]) -> Fin
     named = plain_function(match.groupdict().get("function") or "")
     function = named if named and not is_generic(named) else ""
     if not function and "{function}" in header.title:
-        function = function_of(report)
+        function = function_of(report, of_sleeper=header.title == HUNG)
     words = {key: plain_text(value or "") for key, value in match.groupdict().items()}
     access = next((matched[1] for line in report if (matched := _KASAN_ACCESS.match(line))), "")
     words |= {"function": function, "access": f" {access}" if access else ""}

@@ -47,15 +47,31 @@ _GENERIC = re.compile(
 )
 
 
-def function_of(lines: Sequence[str]) -> str:
+_SCHEDULER = re.compile(
+    r"__schedule\w*|schedule\w*|io_schedule\w*|preempt_\w+|context_switch|__?switch_to\w*|sched_\w+"
+    r"|finish_task_switch|prepare_task_switch|update_(?:load_avg|curr|cfs_|rq_|se\b|min_vruntime)\w*"
+    r"|place_entity|reweight_\w+|_*(?:en|de)queue_(?:entity|entities|task)\w*|psi_\w+|pick_\w+"
+    r"|__pick_\w+|(?:set_next|put_prev)_\w+|check_preempt_\w+|wakeup_preempt\w*|ttwu_\w+"
+    r"|try_to_wake_up|wake_up_\w+|__wake_up\w*|(?:default|autoremove|woken)_wake_function"
+    r"|(?:sched|newidle|load|rebalance)_\w*balance\w*|balance_\w+|do_task_dead|do_exit|do_group_exit"
+    r"|get_signal|arch_do_signal\w*|(?:irqentry_|syscall_)?exit_to_user_mode\w*"
+)
+"""Functions that switch, wake or end tasks: stale frames of them name no place where a task waits
+(kernel/sched/core.c, kernel/sched/fair.c, kernel/exit.c)."""
+
+
+def function_of(lines: Sequence[str], *, of_sleeper: bool = False) -> str:
     """Return the function that a report's lines are about, without the compiler's suffixes.
 
     RIP's function and the stack are searched for a specific one. If all are generic return the
-    first, if none is named :data:`UNKNOWN`.
+    first, if none is named :data:`UNKNOWN`. The report of a task that sleeps (``of_sleeper``) is
+    never about a function of the scheduler.
     """
     first = ""
     for name in _named(lines):
         name = plain_function(name)
+        if of_sleeper and _SCHEDULER.fullmatch(name):
+            continue
         first = first or name
         if not _GENERIC.fullmatch(name):
             return name

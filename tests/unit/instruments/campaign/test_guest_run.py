@@ -19,6 +19,7 @@ from emu.instruments.campaign.guest_run import carry_out
 from emu.instruments.outcome import EX_DATAERR, Kind, settled
 
 OOPS = "[ 1.0] kernel BUG at a.c:1!\n[ 1.0] RIP: 0010:mlx5_x+0x1/0x2 [mlx5_core]\n"
+LISTING = "<6>[ 1.0] sysrq: Show Blocked State\n"
 HUNG = """<6>[ 1.0] task:rmmod           state:D stack:0     pid:512
 <6>[ 1.0] Call Trace:
 <6>[ 1.0]  mlx5_y+0x1/0x2 [mlx5_core]
@@ -37,6 +38,8 @@ class FakeGuest:
         self.statuses = [0]
         self.fails = None
         self.log = ""
+        self.logs = []
+        self.logged = []
         self.slabs = []
         self.leaks = ""
         self.threads = "process 7: true\n  thread 7 true: state S, waits in do_wait\n"
@@ -78,7 +81,8 @@ class FakeGuest:
         elif "kmemleak" in command:
             said = self.leaks
         elif "dmesg" in command:
-            said = self.log
+            self.logged.append(command)
+            said = self.logs.pop(0) if self.logs else self.log
         elif "python3" in command:
             said = self.threads
         else:
@@ -145,12 +149,34 @@ def test_a_guest_that_panics_is_told_by_its_console(guest):
     assert (told.kind, told.title) == (Kind.OOPS, "kernel BUG in mlx5_x")
 
 
-def test_a_timeout_asks_who_waits(guest):
-    guest.fails, guest.log = CommandTimeoutError("true: longer than 3 s"), HUNG
-    result = carry_out(one())
-    assert [told.title for told in result.findings] == ["INFO: task hung in mlx5_y"]
-    assert guest.asked[-1][0] == "echo w > /proc/sysrq-trigger"
-    guest.log = ""
+@pytest.mark.parametrize(
+    ("logs", "title"),
+    [
+        ([f"{LISTING}{HUNG}", f"{LISTING}{HUNG}"] * 2, "INFO: task hung in mlx5_y"),
+        (["", "", ""], "command timed out"),
+        # A task that only one of the listings shows was about to continue.
+        ([f"{LISTING}{HUNG}", f"{LISTING}{HUNG}{LISTING}"] * 2, "command timed out"),
+        # What the kill leaves in the log afterwards is no hang.
+        ([LISTING, LISTING, f"{LISTING}{HUNG}"], "command timed out"),
+    ],
+)
+def test_a_timeout_tells_who_is_blocked_before_the_command_is_killed(guest, logs, title):
+    guest.fails, guest.logs = CommandTimeoutError("true: longer than 3 s"), list(logs)
+    assert [told.title for told in carry_out(one()).findings] == [title]
+    assert [("sysrq" in command) for command in guest.logged] == [True, True, False]
+
+
+def test_a_command_that_lists_blocked_tasks_itself_has_them_as_findings(guest):
+    guest.log = f"{LISTING}{HUNG}"
+    assert [told.title for told in carry_out(one()).findings] == ["INFO: task hung in mlx5_y"]
+
+
+def test_a_guest_that_answers_no_more_at_a_timeout_has_the_timeout(guest, monkeypatch):
+    guest.fails = CommandTimeoutError("true: longer than 3 s")
+    run = guest.run
+    monkeypatch.setattr(
+        guest, "run", lambda words, timeout: _lose() if "sysrq" in words else run(words, timeout)
+    )
     assert [told.title for told in carry_out(one()).findings] == ["command timed out"]
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.host.printable import printable
-from emu.instruments.outcome import Kind, findings
+from emu.instruments.outcome import Kind, findings, still_blocked
 from emu.instruments.outcome.finding import LONGEST_TITLE, MAX_LINES
 from emu.instruments.outcome.kernel_log import MAX_FINDINGS
 
@@ -170,6 +170,25 @@ BLOCKED = """
 <6>[    9.1]  schedule+0x27/0xf0
 <6>[    9.1]  mlx5_ib_stage_cleanup+0x77/0x160 [mlx5_ib]
 """
+KILLED = """
+<6>[    9.1] sysrq: Show Blocked State
+<6>[    9.1] task:ibv_rc_pingpong state:D stack:0     pid:211   tgid:211   ppid:1
+<6>[    9.1] Call Trace:
+<6>[    9.1]  <TASK>
+<6>[    9.1]  __schedule+0x4ea/0xbe0
+<6>[    9.1]  ? __schedule+0x4f2/0xbe0
+<6>[    9.1]  update_load_avg+0x7e/0x7b0
+<6>[    9.1]  ? update_curr+0x51/0x200
+<6>[    9.1]  ? pick_eevdf+0x15d/0x190
+<6>[    9.1]  ? ttwu_do_activate+0x85/0x240
+<6>[    9.1]  ? __send_signal_locked+0x2f2/0x440
+<6>[    9.1]  ? do_task_dead+0x42/0x50
+<6>[    9.1]  ? do_exit+0x7c4/0xad0
+<6>[    9.1]  ? do_group_exit+0x30/0x80
+<6>[    9.1]  ? get_signal+0x87c/0x880
+<6>[    9.1]  ? asm_sysvec_reschedule_ipi+0x1a/0x20
+<6>[    9.1]  </TASK>
+"""
 LOCKUP = """
 [    9.1] watchdog: BUG: soft lockup - CPU#1 stuck for 26s! [kworker/1:1:51]
 [    9.1] RIP: 0010:poll_health+0x7f/0x1a0 [mlx5_core]
@@ -260,6 +279,31 @@ def test_each_kind_has_its_title(log, kind, title):
     (found,) = findings(log)
     assert (found.kind, found.title) == (kind, title)
     assert found.function in found.title
+
+
+def test_stale_frames_of_a_killed_task_are_no_hang():
+    """A task that ends is listed with frames of the scheduler's earlier work."""
+    assert findings(KILLED) == ()
+    hung = HUNG.replace("mlx5_wait_for_pages", "update_load_avg")
+    (found,) = findings(hung.replace("__wait_for_common", "do_task_dead"))
+    assert found.title == "INFO: task hung in unknown function"
+    (found,) = findings(KILLED.replace("update_load_avg", "uverbs_destroy_ufile_hw"))
+    assert found.title == "INFO: task hung in uverbs_destroy_ufile_hw"
+
+
+def test_a_task_is_blocked_if_two_listings_show_it_in_the_same_function():
+    (found,) = still_blocked(BLOCKED, BLOCKED + BLOCKED)
+    assert found.title == "INFO: task hung in mlx5_ib_stage_cleanup"
+    for other in (
+        "",
+        KILLED,
+        BLOCKED.replace("stage_cleanup", "other"),
+        BLOCKED.replace("pid:512", "pid:513"),
+        BLOCKED + "<6>[   10.1] sysrq: Show Blocked State\n",
+    ):
+        assert still_blocked(BLOCKED, other) == still_blocked(other, BLOCKED) == ()
+    assert still_blocked(KILLED, KILLED) == ()
+    assert findings(BLOCKED, with_listed=False) == ()
 
 
 def test_a_report_has_its_own_lines_without_times():
