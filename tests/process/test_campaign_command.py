@@ -16,7 +16,8 @@ from emu.cli import main as cli
 from emu.cli.commands.trials import campaign as command
 from emu.guests.image import image
 from emu.guests.machine import qemu
-from emu.instruments.campaign.description import Ended, RunFinding
+from emu.instruments.campaign.description import Ended, RunFinding, RunResult
+from emu.instruments.campaign.matrix import read
 from emu.instruments.campaign.store import Store
 from emu.instruments.outcome import Kind
 
@@ -83,6 +84,30 @@ def test_only_some_of_the_runs(matrix, tmp_path):
     assert "6/6 " in result.output
     assert "1/6 " not in result.output
     assert "2/6 " not in result.output
+
+
+def test_a_run_with_a_result_is_repeated_with_again(matrix, tmp_path):
+    matrix.write_text(MATRIX.replace('"true"', f'"note {tmp_path}/done"'))
+    (tmp_path / "go-on").touch()
+    none = "all of 6 runs have results: nothing was run; --again PATTERN repeats runs"
+    assert none not in invoke("run", matrix, "--jobs", 1).output
+    done = len((tmp_path / "done").read_text().splitlines())
+    assert none in invoke("run", matrix, "--jobs", 1).output
+    assert none in invoke("resume", "few.campaign", "--jobs", 1).output
+    assert "all of 1 run have" not in invoke("run", matrix, "--only", "*.2", "--again", "*").output
+    assert len((tmp_path / "done").read_text().splitlines()) == done + 1
+    assert none not in invoke("resume", "few.campaign", "--again", "*.[34]").output
+    assert len((tmp_path / "done").read_text().splitlines()) == done + 3
+    refused = invoke("run", matrix, "--again", "nope*")
+    assert "--again nope* matches no run" in refused.output
+
+
+def test_the_table_says_why_a_command_is_not_found(matrix, tmp_path):
+    runs = Store.create(tmp_path / "few", "few", read(matrix).runs)
+    why = "./test.sh: not executable: chmod +x test.sh"
+    for name in runs.runs:
+        runs.put(RunResult(name=name, ended=Ended.FAILED, status=126, why=why))
+    assert f"6 runs: {why}" in invoke("report", "few").output
 
 
 def test_the_status_is_that_of_the_chosen_runs(matrix, tmp_path):

@@ -121,8 +121,14 @@ def test_a_full_disk_ends_it_with_the_files_name_and_loses_nothing(tmp_path, mon
 
 def test_a_directory_is_for_one_campaign_and_one_process(tmp_path):
     store = Store.create(tmp_path, "many", descriptions(3))
-    with pytest.raises(UserError, match="a campaign with other runs"):
-        Store.create(tmp_path, "many", descriptions(4))
+    for runs, why in (
+        (descriptions(4), "1 run of the matrix not in it, such as "),
+        (descriptions(2), "1 run not in the matrix, such as "),
+        (descriptions(3, command="false"), r"another run \(false, not true\) of 3 runs, such as "),
+        (descriptions(3)[::-1], "the same in another order"),
+    ):
+        with pytest.raises(UserError, match=rf"a campaign with other runs \(.*{why}"):
+            Store.create(tmp_path, "many", runs)
     with store.locked(), pytest.raises(UserError, match="another process"), store.locked():
         pass
 

@@ -12,14 +12,19 @@ import click
 
 from emu.cli.options.groups import COMMAND, GUEST, grouped_option
 from emu.guests import GuestOptions
-from emu.guests.named.placing import NOT_FOUND, SHARE, how_found, of_host, placed
+from emu.guests.named.placing import (
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    SHARE,
+    how_found,
+    not_executable,
+    of_host,
+    placed,
+)
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-NOT_EXECUTABLE = 126
-"""Status of a command that is not executable, the same as a shell's."""
 
 
 class CommandFileError(UserError):
@@ -88,7 +93,7 @@ def _check_program(word: str, path: Path | None) -> None:
     if not path.exists():
         raise CommandFileError(f"{one_line(word)}: no such file in {path.parent}", NOT_FOUND)
     if not os.access(path, os.X_OK):
-        raise CommandFileError(f"{one_line(word)}: not executable: chmod +x {path}", NOT_EXECUTABLE)
+        raise CommandFileError(not_executable(one_line(word), path), NOT_EXECUTABLE)
 
 
 def tell_missing(words: Sequence[str], options: GuestOptions, cwd: str | None = None) -> None:

@@ -14,6 +14,9 @@ SHARE = "/mnt/share"
 NOT_FOUND = 127
 """Status of a command that the guest does not have, the same as a shell's."""
 
+NOT_EXECUTABLE = 126
+"""Status of a command that is not executable, the same as a shell's."""
+
 _AS_USER = (
     'user=$1; shift; group=$(id -g -- "$user") || exit 125; '
     'exec setpriv --reuid "$user" --regid "$group" --init-groups --reset-env -- "$@"'
@@ -45,6 +48,11 @@ def of_host(path: str, share: Path) -> Path | None:
     """Return the host's path of a path in the guest; None outside the shared directory."""
     inside = Path(os.path.normpath(path))
     return share / inside.relative_to(SHARE) if inside.is_relative_to(SHARE) else None
+
+
+def not_executable(word: str, path: Path) -> str:
+    """Return how a command that names the file ``path`` of the host as ``word`` can run it."""
+    return f"{word}: not executable: chmod +x {path}"
 
 
 def how_found(

@@ -13,7 +13,14 @@ from emu.device.faults.plan import LOADED, LOADING
 from emu.device.faults.record import RecordError, read
 from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, GuestPanicError
 from emu.guests.conformance.results import KSFT_SKIP
-from emu.guests.named.placing import NOT_FOUND, SHARE, how_found
+from emu.guests.named.placing import (
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    SHARE,
+    how_found,
+    not_executable,
+    of_host,
+)
 from emu.guests.requested import requested
 from emu.guests.workdir import work_directory
 from emu.host.printable import one_line, printable
@@ -172,7 +179,7 @@ def _once(guest: Guest, run: Description, trial: _Trial) -> int:
     status = guest.wait(job, run.timeout, note_timeout)
     if observer is not None:
         observer.note_end()
-    if status == NOT_FOUND:
+    if status in (NOT_EXECUTABLE, NOT_FOUND):
         trial.why = _how_found(run, share, trial.output.decode(errors="replace"))
     return status
 
@@ -193,9 +200,14 @@ def _how_found(run: Description, share: Path | None, output: str) -> str:
 
     The file's name is relative to the campaign's directory.
     """
-    missing = re.search(r"^sh: \d+: (.{1,200}): not found\s*\Z", output, re.MULTILINE)
+    last = r"^sh: \d+: (.{1,200}): (not found|Permission denied)\s*\Z"
+    missing = re.search(last, output, re.MULTILINE)
     if missing is None:
         return ""
+    if missing[2] != "not found":
+        file = None if share is None else of_host(os.path.join(SHARE, missing[1]), share)
+        is_plain = file is not None and file.is_file() and not os.access(file, os.X_OK)
+        return not_executable(missing[1], file) if file is not None and is_plain else ""
     if share is None and run.directory is not None:
         return f"the campaign's directory {run.directory} does not exist on this host"
     word = missing[1]

@@ -26,13 +26,12 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
+from emu.instruments.campaign.changes import check_same, compared_again
 from emu.instruments.campaign.description import Description, Ended, RunResult
 from emu.instruments.campaign.report import unfired
 from emu.model_words import first_in_words
 
 VERSION = 2
-_NEWER = ("expected", "directory")
-"""Parts of a run that older versions do not store."""
 _MAX_BYTES = 1 << 30
 _MAX_RESULT = 32 << 20
 _OWN_FOLDERS = ("results", "outputs", "records", "minimized")
@@ -62,14 +61,14 @@ class Store:
     def create(cls, path: Path, name: str, runs: Sequence[Description]) -> Store:
         """Return the store of a new campaign, or of an existing one with the same runs.
 
-        Directory and campaign.json are made when absent. Raises UserError if ``path`` has a
-        campaign with other runs.
+        Directory and campaign.json are made when absent. Results are compared with expectations
+        that have changed. Raises UserError if ``path`` has a campaign with other runs, or for a
+        changed expectation of the kernel's log.
         """
         if (path / "campaign.json").exists():
             there = cls.open(path)
-            if not _are_same(list(there.runs.values()), runs):
-                raise UserError(f"{path} has a campaign with other runs: choose another --out")
-            return there
+            asked = _as_stored([*there.runs.values()], runs)
+            return there if asked == [*there.runs.values()] else there._renewed(asked)
         (path / "results").mkdir(parents=True, exist_ok=True)
         (path / "records").mkdir(exist_ok=True)
         _write_campaign(path, name, runs)
@@ -89,6 +88,27 @@ class Store:
                 for one in _OWN_FOLDERS:
                     shutil.rmtree(path / one, ignore_errors=True)
         return cls.create(path, name, runs)
+
+    def _renewed(self, runs: Sequence[Description]) -> Store:
+        """Take the expectations of ``runs``, compare the results with them, return the store.
+
+        Raises UserError for other runs, before anything is changed.
+        """
+        before = list(self.runs.values())
+        check_same(before, runs, str(self.path))
+        with self.locked():
+            again = compared_again(self.results(), runs, before)
+            _write_campaign(self.path, self.name, runs)
+            store = Store(self.path, self.name, runs)
+            for result in again:
+                store.put(result)
+        return store
+
+    def forget(self, names: Collection[str]) -> None:
+        """Remove the results and records of runs, which are then pending."""
+        for name in names:
+            self._result(name).unlink(missing_ok=True)
+            self.record(name).unlink(missing_ok=True)
 
     def extended(self, runs: Sequence[Description]) -> Store:
         """Add runs to the campaign; return its store, which has the results so far."""
@@ -175,10 +195,12 @@ class Store:
         return self.path / "results" / f"{name}.json"
 
 
-def selected(names: Iterable[str], patterns: Sequence[str]) -> Collection[str] | None:
+def selected(
+    names: Iterable[str], patterns: Sequence[str], option: str = "--only"
+) -> Collection[str] | None:
     """Return the names that any of the shell ``patterns`` matches; None without patterns.
 
-    Raises UserError for a pattern without a match.
+    Raises UserError, with the ``option``, for a pattern without a match.
     """
     if not patterns:
         return None
@@ -186,7 +208,7 @@ def selected(names: Iterable[str], patterns: Sequence[str]) -> Collection[str] |
     for pattern, matched in by_pattern.items():
         if not matched:
             raise UserError(
-                f"--only {pattern} matches no run; an example is {next(iter(names))};"
+                f"{option} {pattern} matches no run; an example is {next(iter(names))};"
                 " mlx5emu campaign list prints all"
             )
     return {name: None for matched in by_pattern.values() for name in matched}
@@ -224,13 +246,11 @@ def _shown(run: Description, result: RunResult) -> str:
     return "\n".join([text, observed.threads.rstrip(), *observed.waiting, ""])
 
 
-def _are_same(there: Sequence[Description], asked: Sequence[Description]) -> bool:
-    """Return whether the stored runs equal the requested ones.
-
-    Campaigns of older versions have no expectations or directories; those are ignored then.
-    """
-    absent = [name for name in _NEWER if all(getattr(run, name) is None for run in there)]
-    return there == [one.model_copy(update=dict.fromkeys(absent)) for one in asked]
+def _as_stored(there: Sequence[Description], asked: Sequence[Description]) -> list[Description]:
+    """Return the requested runs, without directories if no stored run has one (older versions)."""
+    if any(run.directory is not None for run in there):
+        return list(asked)
+    return [one.model_copy(update={"directory": None}) for one in asked]
 
 
 def as_json(value: object) -> str:

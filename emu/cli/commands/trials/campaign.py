@@ -22,6 +22,7 @@ from emu.cli.shared.progress import Reminder, display
 from emu.cli.shared.tables import Rows
 from emu.guests.conformance.results import junit, tap
 from emu.guests.machine.launch import provide
+from emu.guests.named.placing import NOT_EXECUTABLE, NOT_FOUND
 from emu.host.counted import counted
 from emu.host.printable import one_line
 from emu.instruments.campaign.child import Child
@@ -48,6 +49,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _DOWN, _ACROSS = "plan", "kernel"
 """Axes of the table of all results."""
+_MAX_WHYS = 5
+"""Maximum number of printed reasons of commands that were not found."""
 _MATRIX = ExampleFile("campaign")
 _DIRECTORY = Existing(is_directory=True)
 _OPTIONS = (
@@ -70,6 +73,13 @@ _ONLY = click.option(
     metavar="PATTERN",
     help="Select runs whose names match, such as 'trixie.*.probe-*'; may be repeated.",
 )
+_AGAIN = click.option(
+    "--again",
+    "repeated",
+    multiple=True,
+    metavar="PATTERN",
+    help="Repeat runs whose names match, although they have results; may be repeated.",
+)
 _MINIMIZE = click.option(
     "--minimize",
     is_flag=True,
@@ -78,7 +88,7 @@ _MINIMIZE = click.option(
 
 
 def _executor_options(function: F) -> F:
-    for option in reversed((*_OPTIONS, _ONLY, _MINIMIZE)):
+    for option in reversed((*_OPTIONS, _ONLY, _AGAIN, _MINIMIZE)):
         function = option(function)
     return function
 
@@ -112,34 +122,43 @@ def list_runs(matrix: Path, patterns: tuple[str, ...]) -> None:
     help="Directory of the campaign; an existing one is continued.  [default: NAME.campaign]",
 )
 @click.argument("matrix", type=_MATRIX)
-def run(matrix: Path, out: Path | None, patterns: tuple[str, ...], **how: Any) -> None:
+def run(
+    matrix: Path,
+    out: Path | None,
+    patterns: tuple[str, ...],
+    repeated: tuple[str, ...],
+    **how: Any,
+) -> None:
     """Execute the runs of MATRIX that have no result yet, then report.
 
-    MATRIX is a file, or @NAME, an example. Each result is stored at once: after Ctrl-C, a full disk
-    or a lost scheduler, the same command continues. The status is 1 if a run failed or has a
-    finding; with --only, one of the selected runs.
+    A run with a result is repeated only with --again. MATRIX is a file, or @NAME, an example. Each
+    result is stored at once: after Ctrl-C, a full disk or a lost scheduler, the same command
+    continues. The status is 1 if a run failed or has a finding; with --only, one of the selected
+    runs.
 
     Example: mlx5emu campaign run matrix.toml --jobs 4
     """
     campaign_file = read(matrix)
-    selected(
-        [one.name for one in campaign_file.runs], patterns
-    )  # fails before a directory is created
+    names = [one.name for one in campaign_file.runs]
+    selected(names, patterns)  # fails before a directory is created
+    selected(names, repeated, "--again")
     store = Store.create(
         out or Path(f"{campaign_file.name}.campaign"), campaign_file.name, campaign_file.runs
     )
-    _carry_on(store, patterns, **how)
+    _carry_on(store, patterns, repeated, **how)
 
 
 @campaign.command(short_help="Continue a campaign, then report.")
 @_executor_options
 @click.argument("directory", type=_DIRECTORY)
-def resume(directory: Path, patterns: tuple[str, ...], **how: Any) -> None:
+def resume(
+    directory: Path, patterns: tuple[str, ...], repeated: tuple[str, ...], **how: Any
+) -> None:
     """Continue the campaign in DIRECTORY, then report.
 
     Example: mlx5emu campaign resume matrix.campaign
     """
-    _carry_on(Store.open(directory), patterns, **how)
+    _carry_on(Store.open(directory), patterns, repeated, **how)
 
 
 @campaign.command("report", short_help="Report the results of a campaign.")
@@ -159,19 +178,35 @@ def show_report(directory: Path, minimize: bool) -> None:
 
 
 def _carry_on(
-    store: Store, patterns: tuple[str, ...], *, jobs: int | None, dask: str | None, minimize: bool
+    store: Store,
+    patterns: tuple[str, ...],
+    repeated: tuple[str, ...],
+    *,
+    jobs: int | None,
+    dask: str | None,
+    minimize: bool,
 ) -> None:
     """Execute the pending runs under the campaign's lock, report, and exit the process.
 
-    The status is 0 if each chosen run passed or was skipped, else 1. Raises UsageError for ``jobs``
-    with ``dask``, and UserError if another process holds the lock.
+    The results of chosen runs that ``repeated`` matches are removed before. The status is 0 if each
+    chosen run passed or was skipped, else 1. Raises UsageError for ``jobs`` with ``dask``, and
+    UserError if another process holds the lock.
     """
     if jobs is not None and dask is not None:
         raise click.UsageError(
             "use --jobs or --dask, not both: a cluster's workers set the number of guests"
         )
     names = store.selected(patterns)
+    again = selected(store.runs, repeated, "--again") or ()
     with store.locked(), _report_when_interrupted(store, names):
+        store.forget([name for name in again if names is None or name in names])
+        if not store.pending(names):
+            count = counted(len(store.runs if names is None else names), "run")
+            click.echo(
+                f"mlx5emu: all of {count} have results: nothing was run; --again PATTERN repeats"
+                " runs, --again '*' all",
+                err=True,
+            )
         drive_shown(store, _executor(store, names, jobs, dask), names)
         if minimize:
             _minimize(store)
@@ -332,6 +367,8 @@ def _print(screen: Console, outcome: CampaignReport) -> None:
         for name, counter in counts.items():
             table.add(name, *(str(counter[ended] or "") for ended in Ended))
         _show(screen, table)
+    for line in _whys(outcome):
+        screen.print(line, soft_wrap=True, markup=False, highlight=False, emoji=False)
     if outcome.groups:
         table = Rows("finding", "kind", "runs", "kernels", "plans", "record", numbers=("runs",))
         for group in outcome.groups:
@@ -350,6 +387,15 @@ def _print(screen: Console, outcome: CampaignReport) -> None:
     found = counted(len(outcome.groups), "finding")
     notes = filter(None, (unfired(results), comparison(results)))
     screen.print("; ".join([f"{runs}{missing}, {found}", *notes]))
+
+
+def _whys(outcome: CampaignReport) -> list[str]:
+    """Return why commands were not found or not executable, with the number of their runs."""
+    whys = Counter(
+        one.why for one in outcome.results.values() if one.status in (NOT_EXECUTABLE, NOT_FOUND)
+    )
+    shown = [(why, count) for why, count in whys.items() if why][:_MAX_WHYS]
+    return [f"{counted(count, 'run')}: {one_line(why)}" for why, count in shown]
 
 
 def _show(screen: Console, table: Rows) -> None:

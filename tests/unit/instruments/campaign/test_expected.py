@@ -4,7 +4,8 @@ import pytest
 from helpers.instruments.fake_runs import descriptions
 
 from emu.device.faults.parser import load
-from emu.instruments.campaign.description import Ended, Expected
+from emu.host.user_error import UserError
+from emu.instruments.campaign.description import Ended, Expected, RunResult
 from emu.instruments.campaign.expected import difference, expected
 from emu.instruments.campaign.store import Store
 
@@ -54,3 +55,30 @@ def test_a_campaign_that_an_older_version_began_goes_on(tmp_path):
     Store.create(tmp_path, "many", runs)
     asked = [run.model_copy(update={"expected": DMESG, "directory": "/"}) for run in runs]
     assert len(Store.create(tmp_path, "many", asked).pending()) == 3
+
+
+def test_a_changed_expectation_keeps_the_results(tmp_path):
+    """The user edits ``expect`` under [[plan]] after the runs."""
+    runs = descriptions(2)
+    store = Store.create(tmp_path, "few", runs)
+    for run in runs:
+        store.put(RunResult(name=run.name, ended=Ended.FAILED))
+
+    def asked(wanted):
+        return [run.model_copy(update={"expected": wanted}) for run in runs]
+
+    told = []
+    for ends in ((Ended.FAILED,), (Ended.PASSED,)):
+        renewed = Store.create(tmp_path, "few", asked(Expected(ends=ends)))
+        assert renewed.pending() == []
+        told.append({result.otherwise for result in renewed.results().values()})
+    assert told == [{""}, {"failed, not passed"}]
+    assert "failed, not passed" in (tmp_path / "outputs" / f"{runs[0].name}.txt").read_text()
+    with pytest.raises(UserError, match="needs the kernel's log"):
+        Store.create(tmp_path, "few", asked(DMESG))
+    assert Store.open(tmp_path).runs == renewed.runs
+    Store.create(tmp_path, "few", runs)
+    assert {result.otherwise for result in Store.open(tmp_path).results().values()} == {None}
+    # Without an earlier expectation, results stay without a comparison of the log.
+    again = Store.create(tmp_path, "few", asked(DMESG)).results()
+    assert {result.otherwise for result in again.values()} == {None}

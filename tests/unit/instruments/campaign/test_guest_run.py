@@ -424,6 +424,17 @@ def test_a_file_that_is_not_found_in_the_guest(guest, tmp_path, word, why):
     assert result.why == why.format(directory, tmp_path)
 
 
+@pytest.mark.parametrize("word", ["./repro", "/mnt/share/repro"])
+def test_a_file_that_is_not_executable(guest, tmp_path, word):
+    (tmp_path / "repro").touch(0o644)
+    guest.statuses, guest.end = [126], f"\nsh: 1: {word}: Permission denied\n".encode()
+    result = carry_out(one(directory=str(tmp_path)))
+    assert (result.ended, result.status) == (Ended.FAILED, 126)
+    assert result.why == f"{word}: not executable: chmod +x {tmp_path}/repro"
+    guest.end = b"\nsh: 1: /etc/passwd: Permission denied\n"
+    assert carry_out(one(directory=str(tmp_path))).why == ""
+
+
 def test_a_worker_without_the_campaigns_directory_says_so(guest, tmp_path):
     guest.statuses, guest.end = [127], b"\nsh: 1: ./repro: not found\n"
     why = carry_out(one(directory=f"{tmp_path}/none")).why
