@@ -262,9 +262,11 @@ def _with_clock(model: Model, real_time: bool, pps: bool) -> Model:
 def _setting(text: str) -> tuple[str, Any]:
     """Return key and value of ``KEY=VALUE``. Raises DeviceSpecError."""
     key, equals, value = text.partition("=")
-    if not equals or key not in SETTINGS:
+    if key not in SETTINGS:
         similar = near(key, SETTINGS) or f"; known settings: {', '.join(SETTINGS.values())}"
         raise DeviceSpecError(f"{text!r} is no setting{similar}")
+    if not equals:
+        raise DeviceSpecError(f"{key} needs a value: {SETTINGS[key]}")
     return key, _READERS.get(key, _number)(key, value)
 
 
@@ -285,8 +287,9 @@ def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]
                 continue
             value = getattr(spec.options, key)
             if value in holders:
+                shown = value if key == "lid" else f"{value:#x}"
                 raise DeviceSpecError(
-                    f"functions {holders[value]} and {number} both have {key}={value:#x}: give one"
+                    f"functions {holders[value]} and {number} both have {key}={shown}: give one"
                     f" of them another with {SETTINGS[key]}"
                 )
             holders[value] = number
@@ -461,7 +464,10 @@ def _number(key: str, text: str) -> int:
         raise DeviceSpecError(f"{key}={text!r} is not a number") from None
     low, high = _LIMITS[key]
     if not low <= value <= high:
-        raise DeviceSpecError(f"{key}={value:#x} is not between {low:#x} and {high:#x}")
+        limits = [
+            f"{limit:#x}" if text.lower().startswith("0x") else str(limit) for limit in (low, high)
+        ]
+        raise DeviceSpecError(f"{key}={text} is not between {' and '.join(limits)}")
     return value
 
 

@@ -14,7 +14,7 @@ from emu.cli.main import main
         (["--device", "connectx6d"], "--device: unknown model 'connectx6d'; near it: connectx6dx"),
         (["--device", "connectx6,lidd=3"], "--device: 'lidd=3' is no setting; near it: lid"),
         (["--device", "connectx6,link=eth,lid=3"], "--device: lid needs link=ib"),
-        (["--device", "connectx6,lid=3", "--device", "connectx6,lid=3"], "both have lid=0x3"),
+        (["--device", "connectx6,lid=3", "--device", "connectx6,lid=3"], "both have lid=3"),
         (["--net", "usr"], "--net: 'usr': use user, stream=PATH or tap=NAME"),
         (["--transport", "vfio"], "--transport: no transport 'vfio'; near it: vfio-user"),
         (["--memory", str(1 << 40)], "--memory: 1099511627776 MiB exceed the host's"),

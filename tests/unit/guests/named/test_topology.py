@@ -139,8 +139,8 @@ def test_every_mistake_has_its_line(read, text, messages):
                 "topo.toml:4: .*y",
                 "topo.toml:5: no file .*none.toml",
                 "topo.toml:6: no directory .*/no",
-                "topo.toml:12: lid=0x186a0 is not between",
-                "topo.toml:12: lid=0x30d40 is not between",
+                "topo.toml:12: lid=100000 is not between",
+                "topo.toml:12: lid=200000 is not between",
             ],
         ),
         (
@@ -150,7 +150,7 @@ def test_every_mistake_has_its_line(read, text, messages):
         (
             '[[guest]]\nname = "a{n}"\ncount = 2\n[[guest]]\nname = "b"\n'
             'devices = ["connectx6,lid=2"]\n',
-            ["topo.toml:6: functions 1 and 2 both have lid=0x2"],
+            ["topo.toml:6: functions 1 and 2 both have lid=2"],
         ),
         (
             '[[guest]]\nname = "a"\nout = "topo.toml/x"\n',

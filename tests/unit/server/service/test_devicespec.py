@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from emu.device.models import DEFAULT_MODEL, LINKS, MODELS
 from emu.device.models.switching import can_switch
 from emu.device.port.ib.port import BASE_GUID
-from emu.server.service.devicespec import MAX_LID, DeviceSpecError, parse, parse_all
+from emu.server.service.devicespec import MAX_LID, SETTINGS, DeviceSpecError, parse, parse_all
 from layouts.enums import GeneralObject, PortType
 
 
@@ -128,7 +128,7 @@ def test_virtual_functions_have_addresses_of_their_own():
     [
         (["connectx6dx-vf,vfs=1"], "vfs: connectx6dx-vf is a virtual function itself"),
         (["connectx4lx,vfs=1"], "vfs: connectx4lx has no embedded switch"),
-        (["connectx6,vfs=32"], "vfs=0x20 is not between 0x0 and 0x1f"),
+        (["connectx6,vfs=32"], "vfs=32 is not between 0 and 31"),
         (["connectx6,vfs=1,guid=0x10", "connectx6,guid=0x810"], "functions 0 and 1 both have guid"),
     ],
 )
@@ -207,7 +207,7 @@ def test_limits_are_inside(text):
     ("text", "complaint"),
     [
         ("connectx4", "unknown model 'connectx4'; near it: connectx4lx, "),
-        (",lid", "'lid' is no setting; near it: lid"),
+        *((f",{key}", f"{key} needs a value: {form}") for key, form in SETTINGS.items()),
         (",", "'' is no setting; known settings: guid=N, lid=N, pages=N"),
         (",speed=9", "'speed=9' is no setting; known settings:"),
         (",link=IB", "link='IB' is neither ib nor eth"),
@@ -221,15 +221,17 @@ def test_limits_are_inside(text):
         (",lid=", "lid='' is not a number"),
         (",lid=ten", "lid='ten' is not a number"),
         (",lid=1=2", "lid='1=2' is not a number"),
-        (",lid=0", f"lid=0x0 is not between 0x1 and {MAX_LID:#x}"),
-        (f",lid={MAX_LID + 1}", f"lid={MAX_LID + 1:#x} is not between"),
-        (",lid=-1", "lid=-0x1 is not between"),
-        (",guid=0", "guid=0x0 is not between"),
+        (",lid=0", f"lid=0 is not between 1 and {MAX_LID}"),
+        (",vfs=99", "vfs=99 is not between 0 and 31"),
+        (",vfs=0x63", "vfs=0x63 is not between 0x0 and 0x1f"),
+        (f",lid={MAX_LID + 1}", f"lid={MAX_LID + 1} is not between"),
+        (",lid=-1", "lid=-1 is not between"),
+        (",guid=0", "guid=0 is not between"),
         (f",guid={1 << 64}", "is not between"),
-        (",pages=513", "pages=0x201 is not between 0x0 and 0x200"),
-        (",ib_virt=2", "ib_virt=0x2 is not between 0x0 and 0x1"),
-        (",odp=3", "odp=0x3 is not between 0x0 and 0x2"),
-        (",odp_all=2", "odp_all=0x2 is not between 0x0 and 0x1"),
+        (",pages=513", "pages=513 is not between 0 and 512"),
+        (",ib_virt=2", "ib_virt=2 is not between 0 and 1"),
+        (",odp=3", "odp=3 is not between 0 and 2"),
+        (",odp_all=2", "odp_all=2 is not between 0 and 1"),
     ],
 )
 def test_complaint_names_the_wrong_part(text, complaint):
@@ -241,7 +243,7 @@ def test_complaint_names_the_wrong_part(text, complaint):
 @pytest.mark.parametrize(
     ("texts", "complaint"),
     [
-        (["connectx6,lid=2", "connectx6"], "functions 0 and 1 both have lid=0x2: .* lid=N"),
+        (["connectx6,lid=2", "connectx6"], "functions 0 and 1 both have lid=2: .* lid=N"),
         (["", "connectx5,guid=7", "connectx6dx,guid=7"], "functions 1 and 2 both have guid=0x7"),
     ],
 )
@@ -267,7 +269,7 @@ def test_two_functions_are_the_ports_of_a_board():
         (["connectx6,board=1"] * 2, "board needs link=eth"),
         (["connectx6dx,port_select=1"], "port_select needs board=N"),
         (["connectx5,link=eth,board=1,port_select=1"] * 2, "has no port selection flow tables"),
-        (["connectx6dx,board=256"] * 2, "board=0x100 is not between 0x0 and 0xff"),
+        (["connectx6dx,board=256"] * 2, "board=256 is not between 0 and 255"),
     ],
 )
 def test_a_board_has_two_ports(texts, complaint):
@@ -277,7 +279,7 @@ def test_a_board_has_two_ports(texts, complaint):
 
 def test_what_a_fabric_chooses_cannot_be_equal():
     assert len(parse_all(["connectx6,lid=2", "connectx6"], fabric=True)) == 2
-    with pytest.raises(DeviceSpecError, match="lid=0x2"):
+    with pytest.raises(DeviceSpecError, match="lid=2"):
         parse_all(["connectx6,lid=2", "connectx6,lid=2"], fabric=True)
 
 
