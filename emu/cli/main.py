@@ -60,9 +60,9 @@ class CommandGroup(click.Group):
         """
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            from emu.near import near  # only a mistake needs it
+            from emu.cli.shared.group import fail_unknown  # only a mistake needs it
 
-            ctx.fail(f"No such command {name!r}{near(name, commands.modules())}")
+            fail_unknown(ctx, name, self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:

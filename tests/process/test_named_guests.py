@@ -469,6 +469,10 @@ def test_of_two_guests_names_are_told(open_guest, clients, monkeypatch, tmp_path
                 assert result.output.endswith("2 guests or labs run; choose one:\n  one\n  two\n")
     result = CliRunner().invoke(main, ["fault", "remove", "one"])
     assert (result.exit_code, "one is a guest: add the names" in result.output) == (2, True)
+    for words, example in ((["net", "set"], "loss=1"), (["fault", "add"], "point=cmd action=fail")):
+        result = CliRunner().invoke(main, [*words, "one"])
+        assert f"one is a guest: add KEY=VALUE, such as {example}\n" in result.output
+        assert "'none' is not KEY=VALUE" in CliRunner().invoke(main, [*words, "none"]).output
     result = CliRunner().invoke(main, ["status", "two"])
     assert "no guest or lab named two is running; running: one" in result.output
     result = CliRunner().invoke(main, ["status", "one", "--control", "/x"])

@@ -54,6 +54,14 @@ def named(
     return words[0], words[1:]
 
 
+def runs_as(name: str) -> bool:
+    """Return whether a guest or lab named ``name`` runs."""
+    with contextlib.suppress(LabError):
+        running.resolve(name)
+        return True
+    return False
+
+
 def interval_option(what: str) -> Callable[[F], F]:
     """Return a decorator that adds --interval, in seconds; ``what`` is its help."""
     return click.option(

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import click
 
 from emu.host.user_error import UserError
 
 
-def table_of(words: tuple[str, ...], what: str) -> dict[str, object]:
+def _never(_word: str) -> bool:
+    return False
+
+
+def table_of(
+    words: tuple[str, ...], what: str, example: str = "", is_guest: Callable[[str], bool] = _never
+) -> dict[str, object]:
     """Return the table of ``KEY=VALUE`` words; a value is TOML, or else plain text.
 
     Dots in a key make nested tables. ``what`` names the table in the error message. Raises
-    UserError for a word without ``=``, and for a key that occurs twice.
+    UserError for a word without ``=``, and for a key that occurs twice. A single word that
+    ``is_guest`` accepts is said to lack properties such as ``example``.
     """
     import tomllib  # `exec` does not need it
 
     lines = []
     for word in words:
         key, equals, value = word.partition("=")
+        if len(words) == 1 and not equals and is_guest(word):
+            raise UserError(f"{word} is a guest: add KEY=VALUE, such as {example}")
         if not equals or not key:
             raise UserError(f"{word!r} is not KEY=VALUE")
         lines.append(_line(key, value))

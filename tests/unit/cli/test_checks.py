@@ -97,3 +97,46 @@ def test_a_name_that_no_guest_can_have(words):
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 2
     assert "is not a valid name: 1 to 32 letters, digits, dots, dashes" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["fault", "clear"], "fault remove --all"),
+        (["fault", "delete"], "fault remove"),
+        (["fault", "show"], "fault list"),
+        (["fault", "inject"], "fault add or fault load"),
+        (["net", "ls"], "net show"),
+        (["net", "rm"], "net clear"),
+        (["net", "add"], "net set"),
+        (["lab", "ps"], "lab status"),
+        (["lab", "list"], "lab status"),
+        (["lab", "start"], "lab up"),
+        (["lab", "stop"], "lab down"),
+        (["lab", "kill"], "lab down"),
+        (["lab", "ssh"], "lab exec"),
+        (["guest", "ls"], "guest list"),
+        (["trace", "list"], "trace show"),
+        (["trace", "stats"], "trace count"),
+        (["campaign", "start"], "campaign resume or campaign run"),
+        (["campaign", "ls"], "campaign list or campaign report"),
+        (["fuzz", "start"], "fuzz run"),
+        (["start"], "boot or run or up"),
+        (["stop"], "down"),
+        (["ls"], "ps or status"),
+        (["copy"], "cp"),
+        (["shell"], "exec or ssh"),
+        (["help"], "guide"),
+    ],
+)
+def test_a_word_of_other_tools_is_answered_with_the_command(words, answer):
+    """Users type the commands of docker, systemctl and virsh."""
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert result.output.endswith(f"No such command '{words[-1]}'; use {answer}\n")
+
+
+def test_another_unknown_command_of_a_group_has_its_commands():
+    output = CliRunner().invoke(main, ["lab", "xyzzy"]).output
+    assert "No such command 'xyzzy'; commands: cp, down, exec, status, up" in output
+    assert "; near it: status" in CliRunner().invoke(main, ["lab", "statsu"]).output

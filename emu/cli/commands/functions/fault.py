@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,12 +11,18 @@ import click
 
 from emu.cli.runs.fired import tell_idle
 from emu.cli.shared.completion import complete_point, complete_rule
-from emu.cli.shared.control import connect, console, control_option, guest_argument, named
+from emu.cli.shared.control import (
+    connect,
+    console,
+    control_option,
+    guest_argument,
+    named,
+    runs_as,
+)
 from emu.cli.shared.files import ExampleFile
+from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.tables import Rows
 from emu.cli.shared.words import moment, table_of
-from emu.guests.errors import LabError
-from emu.guests.named import running
 from emu.host.counted import counted
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
@@ -26,7 +31,7 @@ from emu.near import near
 _PLAN = ExampleFile("plan")
 
 
-@click.group(short_help="Inject faults into functions of a running guest.")
+@click.group(cls=NamedGroup, short_help="Inject faults into functions of a running guest.")
 def fault() -> None:
     """Inject faults into the functions of a running guest, and show their effect.
 
@@ -127,7 +132,7 @@ def add(words: tuple[str, ...], control: Path | None) -> None:
     Example: mlx5emu fault add dev point=cmd action=fail match.op=CREATE_CQ
     """
     name, words = named(words, control, lambda word: "=" not in word and len(words) > 1)
-    table = table_of(words, "rule")
+    table = table_of(words, "rule", "point=cmd action=fail", runs_as)
     with connect(control, name) as client:
         added = client.add(table)
         rules = [rule for rule in client.rules() if rule["name"] == added]
@@ -196,9 +201,11 @@ def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> Non
 
     Example: mlx5emu fault remove dev --all
     """
-    if len(names) == 1 and not all_rules and control is None and _runs(names[0]):
+    if len(names) == 1 and not all_rules and control is None and runs_as(names[0]):
         raise click.UsageError(f"{names[0]} is a guest: add the names of its rules, or --all")
-    name, names = named(names, control, lambda _: all_rules or (len(names) > 1 and _runs(names[0])))
+    name, names = named(
+        names, control, lambda _: all_rules or (len(names) > 1 and runs_as(names[0]))
+    )
     if bool(names) == all_rules:
         raise click.UsageError("give the names of rules, or --all")
     with connect(control, name) as client:
@@ -206,14 +213,6 @@ def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> Non
             client.clear()
         for rule in names:
             client.remove(rule)
-
-
-def _runs(name: str) -> bool:
-    """Return whether a guest or lab named ``name`` runs."""
-    with contextlib.suppress(LabError):
-        running.resolve(name)
-        return True
-    return False
 
 
 @fault.command(short_help="Replace all fault rules by a plan.")

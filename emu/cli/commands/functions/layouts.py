@@ -12,6 +12,7 @@ from rich.text import Text
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console as output
 from emu.cli.shared.files import Existing
+from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.tables import Hanging, Rows
 from emu.guests.archive.names import SUITES
@@ -30,7 +31,7 @@ from layouts.registry import structures
 _FILE = Existing()
 
 
-@click.group(short_help="Compare declared structures with the driver's binaries.")
+@click.group(cls=NamedGroup, short_help="Compare declared structures with the driver's binaries.")
 def layouts() -> None:
     """Compare the structures that device and driver share with the driver's binaries.
 

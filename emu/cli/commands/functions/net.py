@@ -15,7 +15,9 @@ from emu.cli.shared.control import (
     function_name,
     guest_argument,
     named,
+    runs_as,
 )
+from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.tables import Rows
 from emu.cli.shared.words import table_of
 from emu.host.printable import one_line
@@ -23,7 +25,7 @@ from emu.host.printable import one_line
 _WHERE = ("function", "direction")
 
 
-@click.group(short_help="Delay, drop, reorder and mark packets of a guest.")
+@click.group(cls=NamedGroup, short_help="Delay, drop, reorder and mark packets of a guest.")
 def net() -> None:
     """Delay, drop, reorder and mark packets of a running guest, like tc's netem.
 
@@ -57,7 +59,7 @@ def set_(words: tuple[str, ...], control: Path | None) -> None:
     Example: mlx5emu net set dev function=0 direction=tx delay=10ms loss=1
     """
     name, words = named(words, control, lambda word: "=" not in word and len(words) > 1)
-    table = table_of(words, "link")
+    table = table_of(words, "link", "loss=1", runs_as)
     if not table.keys() - {*_WHERE}:
         raise click.UsageError("give a property such as delay=1ms; `net clear` removes all")
     with connect(control, name) as client:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from emu.cli.shared.control import connect, console, control_option, guest_argument, named
+from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.tables import Rows
 from emu.host.printable import one_line
 
@@ -15,7 +16,7 @@ _END = 2
 """Number of words that name a cable: a node and a port."""
 
 
-@click.group(short_help="Cut and mend cables of a simulated subnet.")
+@click.group(cls=NamedGroup, short_help="Cut and mend cables of a simulated subnet.")
 def subnet() -> None:
     """Cut and mend cables of the subnet that a guest was started with (--subnet).
 

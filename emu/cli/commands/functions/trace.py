@@ -17,6 +17,7 @@ from rich.text import Text
 from emu.cli.shared.completion import complete_op, complete_trace_point
 from emu.cli.shared.control import console as output
 from emu.cli.shared.files import Existing, NewFile
+from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.numbers import FunctionName, RealNumber
 from emu.cli.shared.progress import working
 from emu.cli.shared.stored import stored_events
@@ -91,7 +92,7 @@ def _status(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     return None if value is None else _known(value, _STATUSES)
 
 
-@click.group(short_help="Show, count and export recorded traces.")
+@click.group(cls=NamedGroup, short_help="Show, count and export recorded traces.")
 def trace() -> None:
     """Show, count and export what --trace has recorded.
 

@@ -16,6 +16,7 @@ from emu.cli.options.guest import prepare, tell_begin
 from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
+from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.progress import working
 from emu.cli.shared.tables import Rows
 from emu.guests.errors import GuestError, LabError
@@ -28,7 +29,7 @@ _FILE = ExampleFile("lab", resolve_path=True)
 _LAB = click.option("--lab", metavar="NAME", help="Name of the lab; needed if several run.")
 
 
-@click.group(short_help="Start and use several guests from one file.")
+@click.group(cls=NamedGroup, short_help="Start and use several guests from one file.")
 def lab() -> None:
     """Start several guests from one file, run commands in them, stop them.
 

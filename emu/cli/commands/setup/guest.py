@@ -11,6 +11,7 @@ from rich.filesize import decimal
 
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console
+from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.tables import Rows
 from emu.compiled import building
@@ -26,7 +27,7 @@ from emu.guests.machine import accel, qemu, saved
 from emu.host.printable import one_line
 
 
-@click.group(short_help="Build, list and remove guest images.")
+@click.group(cls=NamedGroup, short_help="Build, list and remove guest images.")
 def guest() -> None:
     """Build, list and remove guest images; `run`, `boot` and `up` build missing ones themselves.
 

@@ -9,6 +9,7 @@ import click
 
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.files import Existing
+from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.words import command_words
@@ -28,7 +29,7 @@ _JOBS = click.option(
 )  # fmt: skip
 
 
-@click.group(short_help="Configure and build a kernel, or modules.")
+@click.group(cls=NamedGroup, short_help="Configure and build a kernel, or modules.")
 def kernel() -> None:
     """Configure and build a kernel for guests, or modules for a guest's kernel.
 

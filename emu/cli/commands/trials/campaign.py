@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile, Existing
+from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.numbers import WholeNumber
 from emu.cli.shared.progress import Reminder, display
 from emu.cli.shared.tables import Rows
@@ -93,7 +94,7 @@ def _executor_options(function: F) -> F:
     return function
 
 
-@click.group(short_help="Run a matrix of guests and report the findings.")
+@click.group(cls=NamedGroup, short_help="Run a matrix of guests and report the findings.")
 def campaign() -> None:
     """Run many guests from a matrix: kernels, devices, workloads, fault plans, seeds.
 

@@ -9,6 +9,7 @@ import click
 
 from emu.cli.shared.control import console
 from emu.cli.shared.files import Existing, NewFile
+from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.progress import working
 from emu.cli.shared.tables import Hanging, Rows
 from emu.host.printable import one_line
@@ -29,7 +30,7 @@ _FILES = click.argument(
 _OUT = NewFile()
 
 
-@click.group(short_help="Show or merge coverage of kernel modules.")
+@click.group(cls=NamedGroup, short_help="Show or merge coverage of kernel modules.")
 def coverage() -> None:
     """Show or merge the files of --coverage: functions of kernel modules that ran.
 

@@ -16,6 +16,7 @@ from emu.cli.options.guest import guest_options, to_options
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile, Existing, NewFile
+from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.numbers import RealNumber, WholeNumber
 from emu.cli.shared.progress import watching, working
 from emu.cli.shared.tables import Rows
@@ -38,7 +39,11 @@ _NEW_FILE = NewFile()
 _OLD_CORPUS = Existing(is_directory=True)
 
 
-@cloup.group(short_help="Fuzz the driver with generated faults.")
+class _FuzzGroup(NamedGroup, cloup.Group):
+    """The group, with options in titled groups."""
+
+
+@cloup.group(cls=_FuzzGroup, short_help="Fuzz the driver with generated faults.")
 def fuzz() -> None:
     """Fuzz the driver with generated faults of the device.
 
