@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
@@ -55,6 +55,57 @@ _MAX_FUNCTIONS = 10_000
 _STORED = Existing(is_stream=True)
 _NEW_FILE = NewFile()
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _owner_options(function: F) -> F:
+    """Add --function and --guest to a command."""
+    for option in (
+        click.option("--guest", metavar="NAME", help="Show only functions of this guest of a lab."),
+        click.option(
+            "--function",
+            type=FunctionName(),
+            metavar="N",
+            help="Show only this function, such as 0, or 0.vf1.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+class _Owner:
+    """Selects the events of a guest's functions, or of one function; all if both are None."""
+
+    def __init__(self, guest: str | None, function: int | str | None, names: FunctionNames) -> None:
+        """Take ``guest`` as GUEST, or LAB/GUEST: a trace has one lab and does not name it."""
+        self._guest = None if guest is None else guest.rpartition("/")[2]
+        self._function = function
+        self._names = names
+        self._seen: set[int] = set()
+
+    def takes(self, event: TraceEvent) -> bool:
+        """Return whether an event is selected; its names are learned first."""
+        self._names.learn(event)
+        if len(self._seen) < _MAX_FUNCTIONS:
+            self._seen.add(event.function)
+        if self._guest is not None and self._names.guest(event.function) != self._guest:
+            return False
+        return self._function is None or self._names.is_one(event.function, self._function)
+
+    def check(self) -> None:
+        """Raise BadParameter for a guest, or a function, that the whole trace does not have."""
+        guest, names = self._guest, self._names
+        guests = names.guests()
+        if guest is not None and guest not in guests:
+            known = listed([*map(one_line, guests)], _MAX_LISTED) or "none has a name"
+            text = f"no guest {guest!r}{near(guest, guests)}; guests of the trace: {known}"
+            raise click.BadParameter(text, param_hint="--guest")
+        if self._function is not None and len(self._seen) < _MAX_FUNCTIONS:
+            if any(names.is_one(one, self._function) for one in self._seen):
+                return
+            known = listed(names.numbers(self._seen), _MAX_LISTED) or "none"
+            text = f"no function {self._function}; functions of the trace: {known}"
+            raise click.BadParameter(text, param_hint="--function")
 
 
 def _known(value: str, names: Iterable[str]) -> str:
@@ -126,13 +177,7 @@ def trace() -> None:
     metavar="STATUS",
     help="Show only commands with this status, such as BAD_RES_ERR; refused: all but OK.",
 )
-@click.option(
-    "--function",
-    type=FunctionName(),
-    metavar="N",
-    help="Show only this function, such as 0, or 0.vf1.",
-)
-@click.option("--guest", metavar="NAME", help="Show only functions of this guest of a lab.")
+@_owner_options
 @click.option(
     "--since", type=RealNumber(min=0), metavar="S", help="Show events from this second on."
 )
@@ -168,7 +213,7 @@ def show(
     Example: mlx5emu trace show dev.trace --point cmd --status refused
     """
     choice, form = EventChoice(**criteria), TextForm()
-    seen: set[int] = set()
+    owner = _Owner(guest, function, form.names)
     screen = Console(highlight=False, emoji=False, markup=False)
     is_cut = sys.stdout.isatty() and not is_long
     say = _json_line if as_json else _printer(form, screen, is_cut=is_cut)
@@ -176,42 +221,20 @@ def show(
         click.echo(LEGEND)
     with _reading(file) as end:
         for line, event in stored_events(file):
-            form.names.learn(event)
-            if len(seen) < _MAX_FUNCTIONS:
-                seen.add(event.function)
-            is_chosen = guest is None or form.names.guest(event.function) == guest
-            if function is not None and not form.names.is_one(event.function, function):
-                is_chosen = False
+            is_chosen = owner.takes(event)
             if choice.takes(event, form.origin_ns(event)) and is_chosen:
                 end()
                 say(line, event)
-    _check_owner(guest, function, form.names, seen)
+    owner.check()
     # Raises BrokenPipeError here if the reader has exited, not when the interpreter ends.
     sys.stdout.flush()
 
 
-def _check_owner(
-    guest: str | None, function: int | str | None, names: FunctionNames, seen: Collection[int]
-) -> None:
-    """Raise BadParameter for a guest, or a function, that the whole trace does not have."""
-    guests = names.guests()
-    if guest is not None and guest not in guests:
-        known = listed([*map(one_line, guests)], _MAX_LISTED) or "none has a name"
-        text = f"no guest {guest!r}{near(guest, guests)}; guests of the trace: {known}"
-        raise click.BadParameter(text, param_hint="--guest")
-    if function is not None and len(seen) < _MAX_FUNCTIONS:
-        if any(names.is_one(one, function) for one in seen):
-            return
-        numbers = names.numbers(seen)
-        known = listed(numbers, _MAX_LISTED) or "none"
-        text = f"no function {function}; functions of the trace: {known}"
-        raise click.BadParameter(text, param_hint="--function")
-
-
 @trace.command(short_help="Count the events of a trace by kind.")
 @click.argument("file", type=_STORED)
+@_owner_options
 @_JSON
-def count(file: str, as_json: bool) -> None:
+def count(file: str, guest: str | None, function: int | str | None, as_json: bool) -> None:
     """Count the commands, work requests, completions and events of a trace by kind.
 
     FILE is a file of --trace in JSON form; - is standard input.
@@ -219,9 +242,12 @@ def count(file: str, as_json: bool) -> None:
     Example: mlx5emu trace count dev.trace
     """
     counts: Counter[tuple[str, str]] = Counter()
+    owner = _Owner(guest, function, FunctionNames())
     with working(f"reading {file}"):
         for _, event in stored_events(file):
-            counts[kind_of(event)] += 1
+            if owner.takes(event):
+                counts[kind_of(event)] += 1
+    owner.check()
     names = ("point", "kind", "number")
     rows = [(*key, number) for key, number in sorted(counts.items())]
     if as_json:
@@ -235,8 +261,9 @@ def count(file: str, as_json: bool) -> None:
 
 @trace.command(short_help="Show states, completions and errors of each queue.")
 @click.argument("file", type=_STORED)
+@_owner_options
 @_JSON
-def queues(file: str, as_json: bool) -> None:
+def queues(file: str, guest: str | None, function: int | str | None, as_json: bool) -> None:
     """Show the states, requests, completions and errors of each queue, failed queues first.
 
     A queue's name begins with its function (f0, in a lab GUEST/f0). FILE is a file of --trace in
@@ -245,10 +272,12 @@ def queues(file: str, as_json: bool) -> None:
     Example: mlx5emu trace queues dev.trace
     """
     seen, names = TracedQueues(), FunctionNames()
+    owner = _Owner(guest, function, names)
     with working(f"reading {file}"):
         for _, event in stored_events(file):
-            names.learn(event)
-            seen.feed(event)
+            if owner.takes(event):
+                seen.feed(event)
+    owner.check()
     if as_json:
         rows = [_queue(names, queue) for _, queue in ordered(seen.all)]
         click.echo(json.dumps(rows, indent=1))

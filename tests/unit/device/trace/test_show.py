@@ -304,15 +304,40 @@ def test_functions_are_called_by_their_guest(tmp_path):
         "h1/f0    irq   vector 0 eqn 1",
         "host2/f1 irq   vector 0 eqn 1",
     ]
-    result = CliRunner().invoke(main, ["trace", "show", "--guest", "host2", str(path)])
-    assert [line.split()[1] for line in result.output.splitlines()] == ["host2/f1"] * 2
+    for name in ("host2", "lab/host2"):
+        result = CliRunner().invoke(main, ["trace", "show", "--guest", name, str(path)])
+        assert [line.split()[1] for line in result.output.splitlines()] == ["host2/f1"] * 2
     for words, known in [
         (("--guest", "h3"), "guests of the trace: h1, host2"),
         (("--function", "7"), "functions of the trace: 0, 1"),
     ]:
-        result = CliRunner().invoke(main, ["trace", "show", *words, str(path)])
-        assert result.exit_code == 2
-        assert known in result.output
+        for command in ("show", "count", "queues"):
+            result = CliRunner().invoke(main, ["trace", command, *words, str(path)])
+            assert result.exit_code == 2
+            assert known in result.output
+
+
+@pytest.mark.parametrize("words", [("--guest", "h2"), ("--guest", "lab/h2"), ("--function", "1")])
+def test_counts_and_queues_of_one_guest(tmp_path, words):
+    events = [
+        TraceEvent(START, number, point, fields)
+        for number in (0, 1)
+        for point, fields in [
+            ("reset", {"model": "connectx6", "guest": f"h{number + 1}"}),
+            *[("irq", {"vector": 0, "eqn": 1})] * (number + 1),
+            ("eqe", {"eqn": number + 1, "type": "CMD"}),
+        ]
+    ]
+    path = tmp_path / "trace"
+    path.write_text("".join(f"{event.to_json()}\n" for event in events))
+    table = CliRunner().invoke(main, ["trace", "count", *words, "--json", str(path)]).output
+    assert {row["point"]: row["number"] for row in json.loads(table)} == {
+        "reset": 1, "irq": 2, "eqe": 1,
+    }  # fmt: skip
+    rows = json.loads(
+        CliRunner().invoke(main, ["trace", "queues", *words, "--json", str(path)]).output
+    )
+    assert {row["function"] for row in rows} == {"h2/f1"}
 
 
 def test_a_trace_in_text_form_with_guests_is_told_from_json():
