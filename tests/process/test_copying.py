@@ -175,6 +175,19 @@ def test_files_of_each_guest_of_a_lab(two_guests, tree, tmp_path):
         assert shown(folder / "below") == shown(tree / "below")
 
 
+def test_a_copy_that_fails_leaves_no_empty_folder(two_guests, tree, tmp_path):
+    (tmp_path / "kept").mkdir()
+    for target in ("logs", "made/logs", "kept"):
+        assert mlx5emu("lab", "cp", f":{tmp_path}/nope", tmp_path / target).exit_code == 1
+    assert sorted(path.name for path in tmp_path.iterdir() if "programs" not in path.name) == [
+        "kept", "tree",
+    ]  # fmt: skip
+    assert not [*(tmp_path / "kept").iterdir()]
+    sources = (f":{tree}/data", f":{tmp_path}/nope")
+    assert mlx5emu("lab", "cp", *sources, tmp_path / "logs").exit_code == 1
+    assert [path.name for path in (tmp_path / "logs" / "h1").iterdir()] == ["data"]
+
+
 @pytest.mark.parametrize(
     "words", [["here", "there"], [":here", ":there"], ["here", ":here", ":there"], [":here"]]
 )

@@ -153,10 +153,20 @@ def _copy_in(name: str, sources: Sequence[str], target: str) -> None:
 
 
 def _copy_out(name: str, sources: Sequence[str], folder: Path, max_size: int) -> None:
-    """Create ``folder`` and copy ``sources`` of a guest into it, each up to ``max_size`` bytes."""
+    """Create ``folder`` and copy ``sources`` of a guest into it, each up to ``max_size`` bytes.
+
+    A failure removes new folders that are still empty.
+    """
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for source in sources:
-        copy_out(name, source[1:] or ".", folder, warn, max_size)
+    try:
+        for source in sources:
+            copy_out(name, source[1:] or ".", folder, warn, max_size)
+    except BaseException:
+        for one in made:
+            with contextlib.suppress(OSError):
+                one.rmdir()
+        raise
 
 
 def _checks() -> topology.Checks:
