@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +85,16 @@ def test_a_run_leaves_inputs_findings_progress_and_a_picture(run):
     assert [line.blocks for line in progress_of(corpus)][:3] == [1, 1, 2]
     assert "polyline" in (corpus.path / "progress.svg").read_text()
     assert len(list(corpus.entries())) == 3
+
+
+def test_the_page_names_the_files_of_a_corpus(run):
+    corpus, _ = run(5, [PLAN])
+    page = Path("share/guide/fuzzing.md").read_text()
+    table = page.partition("A corpus has these files")[2].partition("\n![")[0]
+    named = re.findall(r"^\| `([^`]+)`", table, re.MULTILINE)
+    assert sorted(named) == sorted(
+        f"{path.name}/" if path.is_dir() else path.name for path in corpus.path.iterdir()
+    )
 
 
 def test_each_progress_is_told_once_and_counts_the_stored_inputs(run, monkeypatch):
