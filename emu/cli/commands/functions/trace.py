@@ -285,8 +285,8 @@ def queues(file: str, guest: str | None, function: int | str | None, as_json: bo
     columns = ("queue", "attributes", "states", "completions", "requests or events", "errors")
     table = Rows(*columns, numbers=("completions",))
     for _, queue in ordered(seen.all):
-        function, kind, its_number, about, life, requests, done, errors = queue.row()
-        cells = (f"{names.of(function)} {kind} {number(its_number)}", about, life, str(done or ""))
+        number_of, kind, its_number, about, life, requests, done, errors = queue.row()
+        cells = (f"{names.of(number_of)} {kind} {number(its_number)}", about, life, str(done or ""))
         table.add(*cells, _counted(requests), Text(_counted(errors), "red"))
     output().print(table)
 
