@@ -23,6 +23,7 @@ from click.testing import CliRunner
 from helpers.guest.named_guests import FakeGuest
 
 from emu.cli.main import main
+from emu.cli.runs import execute
 from emu.cli.shared import control
 from emu.guests import Guest, LabError
 from emu.guests.channel import frames
@@ -37,7 +38,7 @@ from emu.guests.errors import (
     reported_failure,
 )
 from emu.guests.guest.server import DeviceServer
-from emu.guests.named import daemon, outbox, running
+from emu.guests.named import daemon, outbox, placing, running
 from emu.guests.named.attach import attached, follow_log, log_of, output_of, state_of
 from emu.guests.named.exec_server import ExecServer
 from emu.guests.named.placing import placed
@@ -454,6 +455,47 @@ def test_several_servers_without_a_name_are_told_by_their_sockets(clients, tmp_p
         f"2 servers run; choose one:\n  --control /nowhere/control\n  --control {tmp_path}/x"
         in (result.output)
     )
+
+
+@pytest.fixture
+def sharing(guest, tmp_path, monkeypatch):
+    """A guest ``dev`` that mounts ``here``; its programs are the host's."""
+    share = tmp_path / "here"
+    share.mkdir()
+    monkeypatch.chdir(share)
+    monkeypatch.setattr(placing, "_IN_SHARE", placing._IN_SHARE.replace("/mnt/share", str(share)))
+    info = {"lab": True, running.SHARES: {"dev": str(share)}}
+    with running.NameClaim("dev") as claim, daemon.open_exec_servers(claim, info, {"dev": guest}):
+        yield share
+
+
+@pytest.mark.parametrize("words", [["exec"], ["lab", "exec", "--lab", "dev"]])
+def test_a_command_starts_in_the_shared_directory(sharing, words):
+    (sharing / "reproducer").write_text("#!/bin/sh\npwd; exit 3\n")
+    (sharing / "reproducer").chmod(0o755)
+    run = [*words, "dev", "--", "./reproducer"]
+    result = CliRunner().invoke(main, run)
+    assert (result.exit_code, result.output) == (3, f"{sharing}\n")
+    result = CliRunner().invoke(main, [*words, "--cwd", "/", "dev", "--", "pwd"])
+    assert (result.exit_code, result.output) == (0, "/\n")
+    (sharing / "reproducer").chmod(0o644)
+    result = CliRunner().invoke(main, run)
+    why = f"./reproducer: not executable: chmod +x {sharing}/reproducer"
+    assert (result.exit_code, why in result.output) == (126, True)
+    result = CliRunner().invoke(main, [*words, "dev", "--", "reproducer"])
+    why = "reproducer is a file of the shared directory: not executable"
+    assert (result.exit_code, why in result.output) == (127, True)
+
+
+def test_a_file_of_the_host_that_exec_does_not_find(open_guest, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reproducer").touch(0o755)
+    with contextlib.chdir("/"):
+        word = f"{tmp_path}/reproducer"
+        monkeypatch.setattr(execute, "placed", lambda *_, **__: ["/nowhere/reproducer"])
+        result = CliRunner().invoke(main, ["exec", "one", "--", word])
+    assert result.exit_code == 127
+    assert f"share its directory: --share {tmp_path}" in result.output
 
 
 def test_of_two_guests_names_are_told(open_guest, clients, monkeypatch, tmp_path):

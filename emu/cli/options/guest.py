@@ -13,6 +13,7 @@ from emu.cli.shared.progress import display
 from emu.cli.shared.words import moment
 from emu.guests.architecture import NATIVE
 from emu.guests.machine.launch import provide
+from emu.guests.named.running import SHARES
 from emu.guests.options import GuestOptions, OptionError, Use, option_named, options
 from emu.guests.options.checks import check_options, check_uplinks_used
 from emu.guests.requested import check_requested, requested
@@ -119,7 +120,13 @@ def prepare(*options: GuestOptions) -> None:
         provide(((one.suite, one.packages, one.arch) for one in options), progress, on_wait)
 
 
-def described(options: GuestOptions) -> dict[str, Any]:
-    """Return what `mlx5emu ps` shows of a guest."""
+def described(options: GuestOptions, name: str) -> dict[str, Any]:
+    """Return what `mlx5emu ps` shows of the guest ``name``, and its shared directory."""
     arch = [options.arch] * (options.arch != NATIVE.name)
-    return {"suite": " ".join((options.suite, *arch)), "devices": options.devices}
+    suite = " ".join((options.suite, *arch))
+    return {"suite": suite, "devices": options.devices, SHARES: shares_of({name: options})}
+
+
+def shares_of(guests: Mapping[str, GuestOptions]) -> dict[str, str]:
+    """Return the directories that guests share, by their names; `exec` begins in them."""
+    return {name: str(one.share) for name, one in guests.items() if one.share is not None}

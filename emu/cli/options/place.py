@@ -96,7 +96,22 @@ def _check_program(word: str, path: Path | None) -> None:
         raise CommandFileError(not_executable(one_line(word), path), NOT_EXECUTABLE)
 
 
-def tell_missing(words: Sequence[str], options: GuestOptions, cwd: str | None = None) -> None:
+def tell_not_run(
+    status: int, words: Sequence[str], share: Path | None, cwd: str | None = None
+) -> None:
+    """Print how a command can be run that ended with 127 or 126; do nothing for another status.
+
+    ``share`` is the shared directory of the host, in whose ``cwd`` the command began.
+    """
+    if status == NOT_FOUND:
+        tell_missing(words, share, cwd)
+    elif status == NOT_EXECUTABLE and share is not None:
+        file = of_host(os.path.join(SHARE, cwd or "", words[0]), share)
+        if file is not None and file.is_file() and not os.access(file, os.X_OK):
+            _hint(not_executable(one_line(words[0]), file))
+
+
+def tell_missing(words: Sequence[str], share: Path | None, cwd: str | None = None) -> None:
     """Print how to share or name the command's file; a command line in one word needs ``sh -c``.
 
     ``cwd`` is that of :func:`in_share`. Do nothing for other commands without a slash, or a file
@@ -106,7 +121,7 @@ def tell_missing(words: Sequence[str], options: GuestOptions, cwd: str | None = 
     if len(words) == 1 and len(words[0].split()) > 1 and not path.is_file():
         _hint(f"{words[0]!r} is one word; for a command line: -- sh -c {shlex.quote(words[0])}")
         return
-    if how := how_found(words[0], options.share, cwd):
+    if how := how_found(words[0], share, cwd):
         _hint(how)
 
 

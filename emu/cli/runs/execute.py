@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import shlex
 import shutil
 import sys
@@ -11,8 +10,8 @@ import termios
 import threading
 import tty
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -21,13 +20,16 @@ from emu.cli.shared.names import complete_guest
 from emu.cli.shared.numbers import SECONDS
 from emu.cli.shared.output import feed, forward
 from emu.cli.shared.words import command_words
-from emu.guests.channel.channel import GuestChannel
-from emu.guests.errors import GuestError
-from emu.guests.named import placing
 from emu.guests.named.attach import at_command
 from emu.guests.named.background import program_check, start_in_background
-from emu.guests.named.placing import NOT_FOUND, placed
-from emu.host.printable import one_line
+from emu.guests.named.placing import (
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    SHARE,
+    in_share_if_mounted,
+    placed,
+)
+from emu.guests.named.running import share_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,7 +69,11 @@ def command_options(function: F) -> F:
             metavar="NAME=VALUE",
             help="Set an environment variable; may be repeated.",
         ),
-        click.option("--cwd", metavar="DIR", help="Run COMMAND in DIR of the guest."),
+        click.option(
+            "--cwd",
+            metavar="DIR",
+            help="Run COMMAND in DIR.  [default: the shared directory, or root's home]",
+        ),
     ):
         function = decorate(function)
     return function
@@ -98,42 +104,36 @@ def execute(
     for setting in settings:
         if setting.find("=") < 1:
             raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--env")
+    share = share_of(name)
+
+    def place(argv: Sequence[str]) -> list[str]:
+        begun = in_share_if_mounted(argv) if share is not None and cwd is None else argv
+        return placed(begun, cwd=cwd, settings=settings, user=user)
+
     if detach:
-        place = partial(placed, cwd=cwd, settings=settings, user=user)
-        sys.exit(_detach(name, words, place, cwd))
+        status = _detach(name, words, place)
+        _tell(status, words, share, cwd)
+        sys.exit(status)
     environ = {"TERM": os.environ.get("TERM", "dumb")} if terminal else {}
     with at_command(name) as channel, _raw_terminal(terminal):
-        argv = placed(words or ("bash", "-i"), cwd=cwd, settings=settings, user=user)
+        argv = place(words or ("bash", "-i"))
         argv = _with_terminal(argv) if terminal else argv
         job = channel.start(shlex.join(words), argv, environ, has_input=True, sink=forward)
         threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
         status = job.wait(timeout)
-        if status == NOT_FOUND and words:
-            _tell_shared(channel, words[0], cwd)
+    _tell(status, words, share, cwd)
     sys.exit(status)
 
 
-def _tell_shared(channel: GuestChannel, word: str, cwd: str | None) -> None:
-    """Print how a program is found that the command's directory lacks and the shared one has.
+def _tell(status: int, words: Sequence[str], share: Path | None, cwd: str | None) -> None:
+    """Print how a command can be run that the guest did not find or that is not executable."""
+    if words and status in (NOT_EXECUTABLE, NOT_FOUND):
+        from emu.cli.options.place import tell_not_run  # imports the options of guests
 
-    Print nothing with ``cwd``, for an absolute path, and if the guest fails.
-    """
-    if cwd is not None or word.startswith("/"):
-        return
-    path = posixpath.join(placing.SHARE, word)
-    with suppress(GuestError):
-        if not channel.start("test", ["test", "-f", path], {}).wait(_TIMEOUT):
-            local = "" if "/" in word else f" and call ./{word}"
-            how = f"{word} is in {placing.SHARE}: add --cwd {placing.SHARE}{local}"
-            click.echo(f"mlx5emu: {one_line(how)}", err=True)
+        tell_not_run(status, words, share, SHARE if cwd is None else os.path.join("/", cwd))
 
 
-def _detach(
-    name: str,
-    words: Sequence[str],
-    place: Callable[[Sequence[str]], list[str]],
-    cwd: str | None,
-) -> int:
+def _detach(name: str, words: Sequence[str], place: Callable[[Sequence[str]], list[str]]) -> int:
     """Start ``words`` in the background; print the commands that show its output and end it.
 
     ``place`` returns words with their directory, environment and user. Return 0, or the status of a
@@ -142,8 +142,6 @@ def _detach(
     with at_command(name) as channel:
         check = place(program_check(words[0]))
         if status := channel.start(words[0], check, {}, sink=forward).wait(_TIMEOUT):
-            if status == NOT_FOUND:
-                _tell_shared(channel, words[0], cwd)
             return status
         job = start_in_background(channel, place(words), words[0])
     click.echo(f"{shlex.join(words)} runs in {name} as process {job.group}")

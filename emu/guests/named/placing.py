@@ -23,6 +23,14 @@ _AS_USER = (
 )
 
 
+_IN_SHARE = f'cd {SHARE} 2> /dev/null; exec env -- "$@"'
+
+
+def in_share_if_mounted(words: Sequence[str]) -> list[str]:
+    """Return the command ``words``, run in the shared directory if the guest has mounted it."""
+    return ["sh", "-c", _IN_SHARE, "sh", *words]
+
+
 def placed(
     words: Sequence[str],
     *,

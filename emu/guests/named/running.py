@@ -24,6 +24,8 @@ from emu.model_words import given_text
 from emu.near import near
 
 INFO = "info.json"
+SHARES = "shares"
+"""Key of the shared directories in that file, by the names of the guests."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _LOCK_SUFFIX = ".lock"
 
@@ -198,6 +200,18 @@ def find(name: str, advice: str = "give {}") -> RunningEntry:
     names = [entry.name for entry in running]
     known = f"running: {', '.join(names)}" if names else "no guest runs"
     raise LabError(f"no guest or lab named {name} is running{near(name, names)}; {known}")
+
+
+def share_of(name: str) -> Path | None:
+    """Return the host's directory that a guest shares; None without one, or for several guests.
+
+    Raises :class:`LabError` as :func:`resolve` does.
+    """
+    entry, guest = resolve(name)
+    shares = entry.info.get(SHARES, {})
+    only = entry.guests[0] if len(entry.guests) == 1 else ""
+    path = shares.get(guest or only) if isinstance(shares, dict) else None
+    return Path(path) if isinstance(path, str) else None
 
 
 def find_guest(name: str) -> Path:

@@ -82,16 +82,16 @@ def test_how_to_share_a_file_of_the_host(tmp_path, monkeypatch, capsys, mode):
     file.touch(mode)
     monkeypatch.chdir(tmp_path / "in")
     shared, other = GuestOptions(share=tmp_path), GuestOptions(share=tmp_path / "in")
-    tell_missing(["./a"], shared)
+    tell_missing(["./a"], shared.share)
     assert "the guest sees it as /mnt/share/in/a" in capsys.readouterr().err
-    tell_missing([str(file)], other)
+    tell_missing([str(file)], other.share)
     said = capsys.readouterr().err
     assert "the guest sees it as /mnt/share/a" in said
     assert ("not executable" in said) == (mode == 0o644)
-    tell_missing([str(file)], GuestOptions())
+    tell_missing([str(file)], None)
     assert f"--share {tmp_path / 'in'}" in capsys.readouterr().err
     for words in (["a"], ["./b"], [str(tmp_path)]):
-        tell_missing(words, GuestOptions())
+        tell_missing(words, None)
         assert not capsys.readouterr().err
 
 
@@ -106,10 +106,10 @@ def test_how_to_name_a_program_of_the_shared_directory(tmp_path, monkeypatch, ca
         ("plain", None, f"not executable: chmod +x {tmp_path}/plain"),
         ("ls | wc -l", None, "-- sh -c 'ls | wc -l'"),
     ]:
-        tell_missing([word], options, cwd)
+        tell_missing([word], options.share, cwd)
         assert said in capsys.readouterr().err
     for words, cwd in [(["a"], None), (["ls | wc", "-l"], None), (["a"], "../..")]:
-        tell_missing(words, options, cwd)
+        tell_missing(words, options.share, cwd)
         assert not capsys.readouterr().err
 
 

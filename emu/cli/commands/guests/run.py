@@ -34,7 +34,7 @@ from emu.cli.options.guest import (
 from emu.cli.options.place import (
     in_share,
     place_options,
-    tell_missing,
+    tell_not_run,
     with_share,
 )
 from emu.cli.options.results import results_options
@@ -47,7 +47,6 @@ from emu.cli.shared.output import feed, tell_unread
 from emu.cli.shared.progress import display
 from emu.guests import Guest
 from emu.guests.named import daemon, running
-from emu.guests.named.placing import NOT_FOUND
 from emu.guests.options import Use
 from emu.instruments.outcome import FailOn
 from emu.instruments.outcome.objects import MIN_REPETITIONS
@@ -142,7 +141,9 @@ def run(
         if options.faults is not None:
             stack.callback(judged.tell_driver)  # called after the next one
             stack.callback(tell_fired, guest.record)
-        stack.enter_context(daemon.open_exec_servers(claim, described(options), {name: guest}))
+        stack.enter_context(
+            daemon.open_exec_servers(claim, described(options, name), {name: guest})
+        )
         with judged.telling(guest), debugger.watching(guest), covered(guest, coverage):
 
             def run_once() -> int:
@@ -159,8 +160,7 @@ def run(
                 tell_unread()
             if options.faults is not None:
                 tell_unfired(guest.control_socket)
-            if status == NOT_FOUND:
-                tell_missing(words, options, cwd)
+            tell_not_run(status, words, options.share, cwd)
     if guest.server_failure is not None and not status:
         raise guest.server_failure  # its trace, capture or record is incomplete
     sys.exit(status)

@@ -51,7 +51,7 @@ def up(name: str, gdb: str | None, **choices: object) -> None:
     chosen = to_options(**with_debugging(choices, Debugging(gdb)))
     options = dataclasses.replace(chosen, stays=True)
     prepare(options)
-    info = described(options)
+    info = described(options, name)
 
     def start(stack: contextlib.ExitStack) -> Mapping[str, GuestHandle]:
         guest = stack.enter_context(Guest(options))
