@@ -22,8 +22,30 @@ from emu.compiled.translate import BuildOnAllProcessors, extensions
 SHIPPED = (
     "share/guide/*.md",
     "share/man/man1/*.1",
-    "examples/programs/*.py",
-    "examples/programs/*.c",
+    *(
+        f"examples/{folder}/*.{suffix}"
+        for folder in (
+            "driver-tests",
+            "ethernet",
+            "fabric",
+            "links",
+            "module",
+            "paging",
+            "programs",
+            "sriov",
+            "subnet",
+            "tools",
+        )
+        for suffix in ("c", "md", "py", "sh", "toml")
+    ),
+    "examples/module/Makefile",
+    "examples/rdma-core/README.md",
+    "examples/software/README.md",
+    "firmware_cmds/README.md",
+    "emu/device/adapter/README.md",
+    "emu/device/engine/eth/ste/README.md",
+    "emu/guests/options/README.md",
+    "emu/server/README.md",
     *(
         f"examples/{folder}/*.{suffix}"
         for folder in (

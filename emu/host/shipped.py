@@ -74,6 +74,16 @@ def all_examples() -> dict[str, Path]:
     return found
 
 
+def files() -> dict[str, Path]:
+    """Return the examples and the other pages that pages name, by their paths below :func:`root`.
+
+    A wheel has those that pages of the guide name.
+    """
+    patterns = ("examples/*/*", "firmware_cmds/README.md", "emu/*/**/README.md")
+    paths = (path for pattern in patterns for path in sorted(root().glob(pattern)))
+    return {path.relative_to(root()).as_posix(): path for path in paths if path.is_file()}
+
+
 def named_example(kind: str, word: str) -> Path | None:
     """Return the example that a user's word ``@NAME`` means; None for another word.
 

@@ -59,7 +59,7 @@ def test_guide_and_examples_by_name(wheel, tmp_path):
     listed_pages, _, examples = listed.stdout.partition("\nExamples:\n")
     assert {line.split()[0] for line in listed_pages.splitlines()} == pages
     assert {line.split("  ")[0] for line in examples.splitlines()} == {
-        "labs", "subnets", "campaigns", "failure sets", "programs", "plans",
+        "labs", "subnets", "campaigns", "failure sets", "programs", "plans", "files",
     }  # fmt: skip
     page = run(wheel, "guide", "faults", cwd=tmp_path)
     assert page.stdout == (ROOT / "share" / "guide" / "faults.md").read_text()
@@ -69,6 +69,8 @@ def test_guide_and_examples_by_name(wheel, tmp_path):
         shown = run(wheel, "guide", f"@{name}", cwd=tmp_path)
         (source,) = (ROOT / "examples").glob(f"[lp]*/{name}*")
         assert shown.stdout == source.read_text()
+    for name in ("examples/sriov/namespaces.sh", "emu/guests/options/README.md"):
+        assert run(wheel, "guide", name, cwd=tmp_path).stdout == (ROOT / name).read_text()
     missed = run(wheel, "fault", "check", "@flaps", cwd=tmp_path)
     assert (missed.returncode, "near it: " in missed.stderr) == (2, True)
     assert "link-flaps" in missed.stderr

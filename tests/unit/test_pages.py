@@ -1,10 +1,15 @@
 """The pages that users read: their links lead somewhere, and the README is one that is read."""
 
+import contextlib
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from emu.cli import manpage
+from emu.cli.main import main
 from emu.host import shipped
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +68,51 @@ def test_commands_of_the_guide_name_examples_as_a_wheel_has_them():
     pages = [*ROOT.glob("share/guide/*.md"), *ROOT.glob("examples/**/*.toml")]
     assert len(pages) > 100
     assert not [(str(page), found) for page in pages for found in path.findall(page.read_text())]
+
+
+def shipped_paths():
+    """The files that a wheel has in emu/data, by their paths in the checkout."""
+    spec = importlib.util.spec_from_file_location("mlx5emu_setup", ROOT / "setup.py")
+    setup = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(setup)
+    with contextlib.chdir(ROOT):
+        return {str(path) for pattern in setup.SHIPPED for path in Path().glob(pattern)}
+
+
+def test_files_that_the_guide_names_are_in_a_wheel_and_shown():
+    ships, known = shipped_paths(), shipped.files()
+    words = re.compile(r"\b(?:examples|emu|firmware_cmds)/[\w./-]*\w\.\w+")
+    texts = {path.name: path.read_text() for path in shipped.pages().values()}
+    texts["manual page"] = manpage.page()
+    named = {found: where for where, text in texts.items() for found in words.findall(text)}
+    assert "examples/sriov/namespaces.sh" in named
+    assert {name: page for name, page in named.items() if name not in ships} == {}
+    assert {name: page for name, page in named.items() if name not in known} == {}
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["examples/sriov/namespaces.sh", "@sriov/namespaces.sh", "../../emu/guests/options/README.md"],
+)
+def test_a_file_that_a_page_names_is_shown(word):
+    result = CliRunner().invoke(main, ["guide", word])
+    path = ROOT / word.replace("@", "examples/").removeprefix("../../")
+    assert (result.exit_code, result.output) == (0, path.read_text())
+
+
+def test_a_folder_that_a_page_names_has_its_page_or_its_files():
+    shown = CliRunner().invoke(main, ["guide", "examples/driver-tests"]).output
+    assert shown == (ROOT / "examples" / "driver-tests" / "README.md").read_text()
+    output = CliRunner().invoke(main, ["guide", "examples/module"]).output
+    assert "near it: " in output
+    assert "examples/module/peek.c" in output
+
+
+def test_an_unknown_example_has_the_list():
+    output = CliRunner().invoke(main, ["guide", "@qqqq"]).output
+    assert "no example @qqqq; examples are @" in output
+    assert "@roce" in output
+    assert "; near it: @" not in output
 
 
 def test_commands_of_the_guide_fit_a_terminal():

@@ -14,6 +14,9 @@ from emu.host import shipped
 from emu.host.user_error import UserError
 from emu.near import near
 
+_FEW_KINDS = ("lab", "subnet", "campaign", "failure set", "program")
+"""Kinds of examples that the list of pages names one by one."""
+
 
 def _complete(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
     names = (*shipped.pages(), *(f"@{name}" for name in shipped.all_examples()))
@@ -26,7 +29,8 @@ def guide(page: str | None) -> None:
     """Show a PAGE of the guide, or an example @NAME; without PAGE, list the pages.
 
     A pipe gets the Markdown of a page. Examples are files that other commands accept by @NAME,
-    programs, and the pages @faults, @findings, @links and @switch, which describe such files.
+    programs, and the pages @faults, @findings, @links and @switch, which describe such files. PAGE
+    is also a file that a page names, such as examples/sriov/namespaces.sh.
 
     Example: mlx5emu guide faults
     """
@@ -37,14 +41,21 @@ def guide(page: str | None) -> None:
             with page_path.open() as file:
                 click.echo(f"{name:{width}}  {file.readline().removeprefix('# ').strip()}")
         click.echo("\nExamples:")
-        for kind in ("lab", "subnet", "campaign", "failure set", "program"):
+        for kind in _FEW_KINDS:
             names = " ".join(f"@{one}" for one in shipped.examples(kind))
             click.echo(f"{kind + 's':{width}}  {names}")
         click.echo(f"{'plans':{width}}  listed on the pages @faults, @links and @findings")
+        click.echo(
+            f"{'files':{width}}  that pages name: mlx5emu guide examples/sriov/namespaces.sh"
+        )
         return
-    path = _example(page[1:]) if page.startswith("@") else pages.get(page)
+    files, word = shipped.files(), page.lstrip("./").rstrip("/")
+    path = pages.get(page) or files.get(word) or files.get(f"{word}/README.md")
+    if path is None and page.startswith("@"):
+        path = _example(page[1:])
     if path is None:
-        raise UserError(f"no page {page!r}{near(page, pages)}; pages are {', '.join(pages)}")
+        meant = near(page, pages) or near(word, files)
+        raise UserError(f"no page {page!r}{meant}; pages are {', '.join(pages)}")
     text = with_reference(path.read_text())
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
@@ -57,8 +68,14 @@ def guide(page: str | None) -> None:
 
 
 def _example(name: str) -> Path:
-    """Return the file of an example. Raises UserError, with similar names, for an unknown one."""
+    """Return the file of an example, also by its path below ``examples/``.
+
+    Raises UserError for an unknown one, with similar names or those that no page lists.
+    """
     known = shipped.all_examples()
-    if name not in known:
-        raise UserError(f"no example @{name}{near(name, known)}")
-    return known[name]
+    path = known.get(name) or shipped.files().get(f"examples/{name}")
+    if path is None:
+        few = [one for kind in _FEW_KINDS for one in shipped.examples(kind)]
+        names = near(name, known) or f"; examples are {', '.join(f'@{one}' for one in few)}"
+        raise UserError(f"no example @{name}{names}; @faults, @links and @findings list the plans")
+    return path
