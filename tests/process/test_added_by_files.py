@@ -60,7 +60,7 @@ class LinkChange(Event[bool]):
     def bounce(self, rule: Rule) -> bool:
         """It tells the driver that the subnet has a new manager, so often."""
         for _ in range(rule["bounces"]):
-            lifecycle.reregister(self.faults.hca)
+            lifecycle.reregister(self.faults.hca.events)
         return True
 '''
 

@@ -11,7 +11,7 @@ from helpers.guest.named_guests import FakeGuest
 
 from emu.cli.main import main
 from emu.guests.errors import GuestError
-from emu.guests.named import daemon, placing, running
+from emu.guests.named import daemon, running
 from emu.guests.named.attach import attached, output_of
 from emu.guests.named.background import start_in_background
 
@@ -47,21 +47,6 @@ def start():
     yield detach
     for log in logs:
         log.unlink()
-
-
-@pytest.mark.parametrize("options", [(), ("-d",)], ids=["exec", "exec -d"])
-@pytest.mark.parametrize(
-    ("word", "how"), [("./tst", "add --cwd {}"), ("tst", "add --cwd {} and call ./tst")]
-)
-def test_a_program_of_the_shared_directory_is_told(tmp_path, monkeypatch, options, word, how):
-    monkeypatch.setattr(placing, "SHARE", str(tmp_path))
-    (tmp_path / "tst").touch()
-    result = CliRunner().invoke(main, ["exec", *options, "one", "--", word])
-    said = f"mlx5emu: {word} is in {tmp_path}: {how.format(tmp_path)}\n"
-    assert (result.exit_code, said in result.output) == (127, True), result.output
-    for words in (["one", "--", "./none"], ["--cwd", "/", "one", "--", "./tst"]):
-        result = CliRunner().invoke(main, ["exec", *options, *words])
-        assert (result.exit_code, "mlx5emu:" in result.output) == (127, False), result.output
 
 
 def test_output_and_status_go_to_a_log(start, tmp_path):

@@ -145,7 +145,7 @@ def test_functions_of_a_link_layer_or_of_the_user():
         (("few.toml", "--device", "connectx66"), ("true",), "near it: connectx6"),
         (("few.toml",), ("./nope",), "no such file in"),
         (("few.toml", "--pcap", "x"), ("true",), "every guest would write the same file"),
-        (("few.toml", "--repeat", "0"), ("true",), "0 is not in the range"),
+        (("few.toml", "--repeat", "0"), ("true",), "1 to 1000 is needed, not 0"),
     ],
 )
 def test_mistakes_are_told_before_any_guest(words, test, says):

@@ -1019,7 +1019,7 @@ def test_the_console_of_a_panic_is_told_once(monkeypatch):
 def test_a_command_that_takes_too_long_shows_no_console():
     guest = Guest()
     guest._vm = SimpleNamespace(console="[1.0] of the boot\n", stop=lambda: None)
-    job = SimpleNamespace(wait=lambda _: (_ for _ in ()).throw(CommandTimeoutError("too long")))
+    job = SimpleNamespace(wait=lambda *_: (_ for _ in ()).throw(CommandTimeoutError("too long")))
     with pytest.raises(CommandTimeoutError) as caught:
         guest.wait(job, 1.0)
     assert caught.value.detail() == ""
