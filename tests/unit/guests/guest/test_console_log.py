@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -79,8 +80,9 @@ for number in range(40):
 
 
 def test_a_guest_that_never_started(tmp_path):
+    gc.collect()  # objects of earlier tests may have descriptors
     before = os.listdir("/proc/self/fd")
     log = ConsoleLog(tmp_path / "log")
     log.close()
     assert (tmp_path / "log").read_bytes() == b""
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
