@@ -101,7 +101,9 @@ class CommandInterface:
         """
         self._finished = 0
         self._follows_polls = False
-        """Whether queues were ready before the pending slots, and have to be polled first."""
+        """Whether queues were ready before a pending slot, and have to be polled first."""
+        self._is_delayed = False
+        """Whether such polls have used up a round: the next one does not poll first."""
         self.busy = False
         """Whether slots are pending or long commands are queued."""
         self._is_left = False
@@ -134,7 +136,7 @@ class CommandInterface:
         The generators of long commands are closed, and the queue of long commands is replaced.
         """
         self._waiting = self._working = self._finished = 0
-        self.busy = self._follows_polls = False
+        self.busy = self._follows_polls = self._is_delayed = False
         for work in self.line:
             work.close()
         self.line.clear()
@@ -151,8 +153,8 @@ class CommandInterface:
             level = logging.DEBUG if self._is_left else logging.WARNING
             log.log(level, "command doorbell %#x ignored: no command queue address is set", vector)
             return
-        if not self._waiting:
-            self._follows_polls = bool(self._hca.scheduler.ready)
+        if not self._is_delayed and self._hca.scheduler.ready:
+            self._follows_polls = True
         self._waiting |= vector & ~self._working
         self.busy = bool(self._waiting or self.line)
 
@@ -170,6 +172,7 @@ class CommandInterface:
             self._follows_polls = False
             lifecycle.run(self._hca)
             if budget.steps > POLL_BUDGET:
+                self._is_delayed = True
                 return
         used = ledger.used
         if self.line:
@@ -185,6 +188,7 @@ class CommandInterface:
             self._working |= 1 << slot
             budget.charge(STEPS_PER_COMMAND)
             self.begin(self._serve(slot))
+        self._is_delayed = False
         self.busy = bool(self._waiting or self.line)
         if self._finished:
             self.report()

@@ -9,6 +9,7 @@ from emu.driver.verbs.completions import SOLICITED_ONLY
 from emu.driver.verbs.connect import connect
 from emu.driver.verbs.segments import SOLICITED
 from layouts.enums import CqeOpcode, CqErrorSyndrome, CqStatus, EventType, Op, QpState, Status
+from layouts.function.hca import query_issi_in, query_issi_out
 from layouts.rings.eqe import eqe_cq_err
 from layouts.rings.wqe import DATA
 
@@ -594,6 +595,17 @@ def test_resize_comes_after_sends_that_were_rung_before(pair, queue):
     assert queue.resize(2).status == Status.BAD_SIZE_OUTS_CQES_ERR
     assert len(queue.drain()) == 6
     assert pair.node.events() == []
+
+
+def test_resize_comes_after_sends_that_were_rung_after_another_command(pair, queue, driver):
+    """All doorbells ring in one round; the resize still finds the completions of the sends."""
+    driver.submit(query_issi_in.new(opcode=Op.QUERY_ISSI).buf, query_issi_out.size, slot=5)
+    driver.write32(0x018, 1 << 5)
+    for _ in range(6):
+        pair.right.post_recv(pair.region.sge(0, 64))
+        pair.left.send(pair.region.sge(0, 8))
+    assert queue.resize(2).status == Status.BAD_SIZE_OUTS_CQES_ERR
+    assert len(queue.drain()) == 6
 
 
 def test_resize_of_a_full_ring(pair, queue):
