@@ -302,6 +302,7 @@ def _ib_port(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> IbPort:
         for other in vhca.adapter.virtual_functions():
             if other.node is not None:
                 other.node.ib.behind = port
+                other.node.ib.follow_link()  # the manager's settings for it are gone
     return port
 
 

@@ -4,6 +4,7 @@ import pytest
 from helpers.device.adapters import GUID, Member, made_infiniband, set_policy
 
 from emu.device.engine import lifecycle
+from emu.device.state.containment import RESTART_NS
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.server.net.ib.local import LocalFabric
@@ -73,6 +74,20 @@ def test_an_end_port_follows_the_physical_port(ib):
     lifecycle.set_admin(vf.hca, up=False)
     assert pf.hca.ib.is_up
     assert not vf.hca.ib.is_up
+
+
+def test_an_end_port_is_down_after_a_recovery_of_the_physical_function(fresh, clock, caplog):
+    """Its policy is the one of power-on then, also where it was in INIT meanwhile."""
+    pf, vf = fresh
+    set_policy(pf.driver, VF, VportPolicy.UP)
+    try:
+        raise RuntimeError("planned")
+    except RuntimeError:
+        pf.hca.health.fail()
+    assert vf.hca.ib.state is PortState.INIT
+    caplog.clear()
+    clock.advance(RESTART_NS)
+    assert (vf.hca.ib.state, vf.hca.ib.link_downed) == (PortState.DOWN, 1)
 
 
 def test_an_end_port_has_a_link_while_its_function_is_enabled(ib):
