@@ -168,7 +168,7 @@ class Function:
         injector. The former HCA must already be stopped.
         """
         if self.tracer:
-            self.tracer.power_on(self.model.name, self.model.bar0_size)
+            self.tracer.power_on(self.model.name, self.model.uar_end)
         self.hca = self._make_hca()
         self.hca.scheduler.on_work = self._on_work
         self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)

@@ -53,10 +53,10 @@ class ContainedTracer:
     def __bool__(self) -> bool:
         return bool(self._tracer)
 
-    def power_on(self, model: str, bar0_size: int) -> None:
+    def power_on(self, model: str, uar_end: int) -> None:
         """Forward a function's power-on; an exception of the tracer is logged, not raised."""
         try:
-            self._tracer.power_on(model, bar0_size)
+            self._tracer.power_on(model, uar_end)
         except Exception:
             self._failed("reset", {"model": model})
 

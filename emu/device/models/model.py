@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
+from emu.device.objects.memory.memic import AREA_BYTES
 from emu.device.pci import PciIdentity
 from layouts.enums import CapType, PortType
 
@@ -125,6 +126,11 @@ class Model:
             CapType.CRYPTO: self.crypto,
             CapType.PORT_SELECTION: self.port_selection,
         }
+
+    @property
+    def uar_end(self) -> int:
+        """End of the UAR pages in BAR 0, in bytes: where device memory begins, if there is any."""
+        return self.bar0_size - (AREA_BYTES if self.general.get("device_memory") else 0)
 
     @property
     def port_type(self) -> PortType:

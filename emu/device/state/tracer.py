@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 class DeviceTracer(Protocol):
     """Receives the device's trace points. Without a tracer, each point costs an attribute test."""
 
-    def power_on(self, model: str, bar0_size: int) -> None:
+    def power_on(self, model: str, uar_end: int) -> None:
         """Record that a function of this model is in its power-on state: just created, or reset.
 
-        ``bar0_size`` is the size of its BAR 0, in bytes.
+        ``uar_end`` is the end of the UAR pages in its BAR 0, in bytes.
         """
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:

@@ -21,7 +21,6 @@ from emu.device.function.doorbells import (
     UAR_SEND_NO_DBR,
 )
 from emu.device.function.msix import MSIX_ENTRY_BYTES, MSIX_PBA, MSIX_TABLE
-from emu.device.objects.memory.memic import AREA_BYTES
 from emu.device.ports import Buffer
 from emu.device.state.hca import MSIX_VECTORS
 from emu.device.trace import decode
@@ -72,12 +71,11 @@ def _registers(prm: type[Prm], prefix: str = "", base: int = 0) -> Iterator[_Nam
 _ISEG = tuple(_registers(init_seg))
 
 
-def describe(offset: int, data: Buffer, bar0_size: int) -> dict[str, object]:
+def describe(offset: int, data: Buffer, uar_end: int) -> dict[str, object]:
     """Return the keys of an mmio event from ``register`` on, for an access at ``offset`` of BAR 0.
 
-    ``bar0_size`` is that BAR's, at whose end models have device memory. ``register`` is missing
-    where the offset has no name. Numbers are little-endian in the MSI-X structures and big-endian
-    elsewhere.
+    ``uar_end`` is the model's. ``register`` is missing where the offset has no name. Numbers are
+    little-endian in the MSI-X structures and big-endian elsewhere.
     """
     if MSIX_TABLE <= offset < MSIX_TABLE + MSIX_VECTORS * MSIX_ENTRY_BYTES:
         vector, at = divmod(offset - MSIX_TABLE, MSIX_ENTRY_BYTES)
@@ -85,14 +83,14 @@ def describe(offset: int, data: Buffer, bar0_size: int) -> dict[str, object]:
         return {"register": register, "vector": vector, "value": _value(data, "little")}
     if MSIX_PBA <= offset < MSIX_PBA + MSIX_VECTORS // 8:
         return {"register": "msix_pba", "value": _value(data, "little")}
-    return {"value": _value(data, "big")} | _register_of(offset, data, bar0_size - AREA_BYTES)
+    return {"value": _value(data, "big")} | _register_of(offset, data, uar_end)
 
 
-def _register_of(offset: int, data: Buffer, memic: int) -> dict[str, object]:
+def _register_of(offset: int, data: Buffer, uar_end: int) -> dict[str, object]:
     """Return register name and fields in the initialization segment, device memory or a UAR."""
     if offset < init_seg.size:
         return _in_segment(offset, data)
-    if offset >= memic:
+    if offset >= uar_end:
         return {"register": "memic"}
     return _in_uar(offset, data)
 

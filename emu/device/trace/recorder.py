@@ -117,7 +117,7 @@ class Recorder:
         self._clock = clock
         self._function = function
         self._names = {key: name for key, name in (("guest", guest), ("vf", vf)) if name}
-        self._bar0_size = 0
+        self._uar_end = 0
         self.requests: Counter[str] = Counter()
         """Number of work requests of each kind."""
 
@@ -128,15 +128,15 @@ class Recorder:
         self._clock.budget.charge(STEPS_PER_EVENT)
         self._sink.write(TraceEvent(self._clock.now_ns(), self._function, point, fields))
 
-    def power_on(self, model: str, bar0_size: int) -> None:
+    def power_on(self, model: str, uar_end: int) -> None:
         """Record the function's power-on state, at the start or after a reset."""
-        self._bar0_size = bar0_size
+        self._uar_end = uar_end
         self._record(TracePoint.RESET, {"model": model} | self._names)
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
         """Record a BAR 0 access, with the register's name."""
         access = {"access": kind, "offset": offset, "length": len(data)}
-        self._record(TracePoint.MMIO, access | mmio.describe(offset, data, self._bar0_size))
+        self._record(TracePoint.MMIO, access | mmio.describe(offset, data, self._uar_end))
 
     def on_command(
         self, hca: Hca, request: CommandRequest, command: Command | None

@@ -16,6 +16,8 @@ from emu.device.cmdif.reasons import collect
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.errors import CmdError, syndrome_of
 from emu.device.function.function import Function
+from emu.device.models import LINKS
+from emu.device.models.virtual_functions import virtual_function_of
 from emu.device.rounds.budget import Budget
 from emu.device.state.hca import HcaOptions
 from emu.device.trace import decode, mmio
@@ -32,6 +34,7 @@ from layouts.enums import (
     Op,
     Opcode,
     PortChange,
+    PortType,
     RegId,
     Status,
 )
@@ -350,10 +353,16 @@ class TestRegisters:
         function.bar_write(0, offset, bytes.fromhex(data))
         assert lines(TracePoint.MMIO) == [line]
 
-    def test_device_memory_is_at_the_end_of_the_bar(self):
-        small = mmio.describe(0xE_0020, bytes(4), 1 << 20)
-        large = mmio.describe(0xE_0020, bytes(4), 32 << 20)
-        assert (small.get("register"), large.get("uar")) == ("memic", 0xE0)
+    def test_device_memory_is_at_the_end_of_the_bar_if_there_is_any(self):
+        pf, vf, small = (
+            mmio.describe(0xE_0020, bytes(4), model.uar_end)
+            for model in (
+                LINKS["connectx6"][PortType.ETH],
+                virtual_function_of(LINKS["connectx4lx"][PortType.ETH]),
+                virtual_function_of(LINKS["connectx6"][PortType.ETH]),
+            )
+        )
+        assert (pf.get("uar"), vf.get("uar"), small.get("register")) == (0xE0, 0xE0, "memic")
 
     def test_reset_is_seen(self, function, lines):
         function.reset()

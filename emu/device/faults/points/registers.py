@@ -22,7 +22,7 @@ class _Access:
     __slots__ = ()
     data: Buffer
     offset: int
-    bar0_size: int
+    uar_end: int
 
     @property
     def length(self) -> int:
@@ -36,7 +36,7 @@ class _Access:
             describe,  # imported late: it builds a table of all registers
         )
 
-        return str(describe(self.offset, self.data, self.bar0_size).get("register", ""))
+        return str(describe(self.offset, self.data, self.uar_end).get("register", ""))
 
 
 @point(
@@ -46,12 +46,12 @@ class _Access:
 class RegisterRead(_Access, Event[bytes]):
     """A read; its result can be changed."""
 
-    __slots__ = ("bar0_size", "data", "offset")
+    __slots__ = ("data", "offset", "uar_end")
 
     def __init__(self, faults: RuleInjector, offset: int, data: bytes) -> None:
         super().__init__(faults)
         self.offset = offset
-        self.bar0_size = faults.function.model.bar0_size
+        self.uar_end = faults.function.model.uar_end
         self.data = data
 
     def go_on(self) -> bytes:
@@ -75,12 +75,12 @@ class RegisterRead(_Access, Event[bytes]):
 class RegisterWritten(_Access, Event[bool]):
     """A write; its result is whether it takes effect."""
 
-    __slots__ = ("bar0_size", "data", "offset")
+    __slots__ = ("data", "offset", "uar_end")
 
     def __init__(self, faults: RuleInjector, offset: int, data: Buffer) -> None:
         super().__init__(faults)
         self.offset = offset
-        self.bar0_size = faults.function.model.bar0_size
+        self.uar_end = faults.function.model.uar_end
         self.data = data
 
     def go_on(self) -> bool:
