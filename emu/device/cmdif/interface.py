@@ -4,8 +4,8 @@ A doorbell names slots. The interface fetches each slot's command from its entry
 runs it (``dispatch.py``), and writes its output back. If the driver has an EQ for CMD events, one
 EQE then names all slots that were finished in this round.
 
-Queues that were rung before a command are polled once before it, because a driver may ring for
-sends and then change their CQ by a command.
+Queues that were rung before a command are polled once before it. Drivers ring for sends, and then
+may change their CQ by a command.
 
 A command may carry megabytes, and a handler may need many milliseconds. A long command runs in
 steps, one per round, while short commands in other slots overtake it. Only the first of the long

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def virtual(functions: Sequence[Function], index: int) -> dict[str, Any]:
     """Return the place of a virtual function that SR-IOV enables; empty for other functions.
 
-    ``vf`` has the index of its physical function, its number there from 0 on, its name of both, and
-    whether the physical function has enabled it.
+    ``vf`` has the index of its physical function, its number there from 0 on, and its name of both.
+    ``enabled`` says whether the physical function has enabled it.
     """
     vhca = functions[index].vhca
     if not vhca.is_virtual:

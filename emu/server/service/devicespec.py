@@ -105,8 +105,8 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     """Return the specification in ``text``, ``MODEL[,KEY=VALUE]...``.
 
     An empty MODEL is the default one. Defaults of ``guid`` and ``lid`` follow from ``index``, the
-    function's number. Raises :class:`DeviceSpecError`, with a line for each unknown model, setting
-    and invalid value, or for a setting that the model or its link layer does not support.
+    function's number. Raises :class:`DeviceSpecError` with a line for each unknown model, setting
+    and invalid value. A setting that the model or its link layer does not support raises it, too.
     Boards and duplicates are checked by :func:`parse_all`.
     """
     name, *settings = text.split(",")

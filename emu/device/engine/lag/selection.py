@@ -27,7 +27,7 @@ def selected(budget: Budget, adapter: Adapter[Hca], frame: Frame, port: int) -> 
     """Return the port that the tables of the board's master choose, else ``port``.
 
     ``port`` is the result without a working master or tables, for incomplete headers, and when no
-    entry leads to a vPort. The work is charged to ``hca``, the sending function.
+    entry leads to a vPort. The work is charged to ``budget``.
     """
     master = adapter.board.master.node
     if master is None or master.health.has_failed or master.port_sel.root is None:
