@@ -38,6 +38,7 @@ ECAM_BASES: Final = (0xB000_0000, 0xE000_0000)
 _BUSES: Final = 256
 _LOG_BUS: Final = 20
 _LOG_FUNCTION: Final = 12
+_ADDRESSES: Final = 1 << 64
 _COMMAND, _BAR0, _BAR1 = 0x04, 0x10, 0x14
 _MEMORY_SPACE: Final = 1 << 1
 _TYPE_BITS: Final = 0xF
@@ -152,7 +153,8 @@ class VfPlacement:
         missing = sum(not _is_at(vf, bar) for _, vf, bar in self._places())
         if not missing:
             self._has_complained = False
-            logger.info("%s: %d VFs placed at %#x", self._name, len(self._vfs), self._config.vf_bar)
+            placed = len(self._places())
+            logger.info("%s: %d VFs placed at %#x", self._name, placed, self._config.vf_bar)
         elif not self._must_place and not self._must_search:
             self._complain(
                 f"{missing} of {len(self._vfs)} writes of a BAR did not arrive, {refused} requests"
@@ -161,11 +163,15 @@ class VfPlacement:
         self._go_on()
 
     def _places(self) -> list[tuple[int, PciFunction, int]]:
-        """Return number of device and function, function, and address of BAR 0 of each VF."""
+        """Return number of device and function, function, and address of BAR 0 of each VF.
+
+        A VF whose address exceeds 64 bits has no place.
+        """
         first, stride = self._config.vf_bar, self._config.vf_bar_stride
-        return [
+        places = (
             (number, vf, first + (number - 1) * stride) for number, vf in enumerate(self._vfs, 1)
-        ]
+        )
+        return [place for place in places if place[2] < _ADDRESSES]
 
     def _complain(self, why: str) -> None:
         """Log once, until the next success, that the VFs cannot be used."""

@@ -370,3 +370,22 @@ def test_reads_by_the_guest_are_no_answer(qemu):
     qemu.reply(last)
     qemu.config_read(0, 4)
     assert {request.cmd for request in qemu.requests} == {READ}, "the next base"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_vf_bar_at_the_end_of_the_address_space(qemu, caplog, when):
+    """No address is left for the second VF."""
+    last = (1 << 64) - VF_BYTES
+    if when == "before":
+        qemu.put_vf_bar(last)
+    qemu.master()
+    qemu.execute()
+    if when == "after":
+        qemu.put_vf_bar(last)
+        qemu.config_write(NUM_VFS, 2, VFS)
+        qemu.config_write(CONTROL, 2, 9)
+        qemu.execute()
+    assert not [record for record in caplog.records if record.exc_info]
+    qemu.put_vf_bar(BAR)
+    qemu.execute()
+    assert qemu.is_placed
