@@ -10,6 +10,7 @@ import logging
 from typing import Final
 
 from emu.device.ports import PciFunction
+from emu.device.rounds.sizes import REQUEST_BYTES_PER_POLL
 from emu.server.vfio.protocol import CONFIG_SPACE_SIZE
 from emu.server.vfio.server import SLOW_BYTES
 from emu.server.vhost.msix import MsixTable
@@ -42,6 +43,8 @@ class PciDevice:
     def command(self, queue: Virtqueue, chain: Chain) -> int:
         """Execute a PCI access and return its buffer to the driver; return the cost in bytes.
 
+        An access to configuration space that uses up the round, as by a reset, costs a whole poll.
+
         A refused access is logged and answered without data; writes nothing. Raises
         VhostProtocolError for a buffer outside the memory.
         """
@@ -64,7 +67,7 @@ class PciDevice:
                 return int(size)
         else:
             queue.give(chain, self._configuration(op, size, address, chain))
-            return SLOW_BYTES
+            return REQUEST_BYTES_PER_POLL if self._function.is_round_used else SLOW_BYTES
         self._refuse(f"{PcidevOp(op).name}: {size:#x} bytes at {address:#x} of BAR {bar}")
         queue.give(chain)
         return SLOW_BYTES

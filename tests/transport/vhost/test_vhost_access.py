@@ -16,6 +16,28 @@ def test_configuration_space(served, client):
     assert ("config_read", 4, 2) in served.function.accesses
 
 
+@pytest.mark.hostile
+def test_accesses_wait_behind_one_that_uses_up_the_round(served, client):
+    """Each write of configuration space may reset the function."""
+    served.function.is_round_used = True
+    out = PCIDEV_MESSAGE.pack(PcidevOp.CFG_WRITE, 0, 0, 2, 4) + bytes(8)
+    client.memory[0x8000 : 0x8000 + len(out)] = out
+    client.commands.describe(0, client.base + 0x8000, len(out))
+    for _ in range(QUEUE_SIZE):
+        client.commands.offer(0)
+
+    def executed():
+        return sum(access[0] == "config_write" for access in served.function.accesses)
+
+    client.kick(COMMANDS)
+    first = executed()
+    assert first < QUEUE_SIZE // 2
+    for number in range(first, QUEUE_SIZE):
+        assert executed() == number
+        served.step()
+    assert executed() == QUEUE_SIZE
+
+
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 64])
 def test_bar(served, client, size):
     data = bytes(range(1, size + 1))
