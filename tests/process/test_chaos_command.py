@@ -60,6 +60,16 @@ def test_the_time_limit_follows_from_the_clean_run_and_the_fault():
     assert clean.guest.value("devices") == chaos.DEVICES["ib"]
 
 
+def test_no_time_limit_is_above_a_day():
+    for option in ("--timeout", "--min-patience"):
+        for value in (90_000, "inf", "nan"):
+            done = invoke("few.toml", option, value)
+            assert (done.exit_code, f"Invalid value for '{option}'" in done.stderr) == (2, True)
+    assert "a number is needed, not 'inf'" in invoke("few.toml", "--patience", "inf").stderr
+    assert invoke("few.toml", "--jobs", 1, "--patience", 1_000_000).exit_code == 0
+    assert Store.open(Path("few.chaos")).runs["trixie.ib.test.flap.0"].timeout == 86_400
+
+
 def test_a_bad_verdict_fails_the_command_and_tells_how_to_repeat_it():
     done = invoke("few.toml", "--jobs", 1, "--junit", "out.xml", test=("hangs",))
     assert done.exit_code == 1

@@ -14,7 +14,8 @@ import cloup
 
 from emu.cli.options.groups import RESULTS, grouped_option
 from emu.cli.shared.choice import NearChoice
-from emu.cli.shared.numbers import SECONDS, RealNumber, WholeNumber
+from emu.cli.shared.numbers import RealNumber, WholeNumber
+from emu.instruments.campaign.description import MAX_SECONDS
 from emu.instruments.chaos.runs import Patience
 from emu.instruments.chaos.sets import LinkLayer
 from emu.instruments.chaos.verdicts import BAD, ChaosVerdict
@@ -30,6 +31,8 @@ else:
 CHAOS = "Failures"
 NEVER = "never"
 MAX_SEED = (1 << 63) - 1
+MAX_PATIENCE = 1_000_000
+_SECONDS = RealNumber(0, MAX_SECONDS, min_open=True)
 _TEST = "emu.cli.options.chaos.test"
 """Key of the test's words in a context's ``meta``."""
 
@@ -138,7 +141,7 @@ _OPTIONS = (
     grouped_option(
         CHAOS,
         "--timeout",
-        type=SECONDS,
+        type=_SECONDS,
         default=300.0,
         show_default=True,
         metavar="S",
@@ -147,7 +150,7 @@ _OPTIONS = (
     grouped_option(
         CHAOS,
         "--patience",
-        type=RealNumber(min=1),
+        type=RealNumber(1, MAX_PATIENCE),
         default=10.0,
         show_default=True,
         metavar="K",
@@ -156,7 +159,7 @@ _OPTIONS = (
     grouped_option(
         CHAOS,
         "--min-patience",
-        type=SECONDS,
+        type=_SECONDS,
         default=20.0,
         show_default=True,
         metavar="S",

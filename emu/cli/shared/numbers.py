@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +30,15 @@ class _Limited:
         """Return the number; fail for another word, and for a number outside of the limits."""
         try:
             number = self._number_class(value)
+            is_finite = not isinstance(number, float) or math.isfinite(number)
         except ValueError:
+            is_finite = False
+        if not is_finite:
             self.fail(f"a {self.name} is needed, not {value!r}", param, ctx)
         is_low = self.min is not None and (
             number <= self.min if self.min_open else number < self.min
         )
-        if is_low or (self.max is not None and number > self.max) or number != number:
+        if is_low or (self.max is not None and number > self.max):
             self.fail(f"{self._describe_range()} is needed, not {value}", param, ctx)
         return number
 

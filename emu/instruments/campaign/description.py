@@ -27,7 +27,9 @@ MAX_ERRORS = 1000
 MAX_WAITING = 64
 """Limit of the queues of :class:`Observed`."""
 
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+MAX_SECONDS = 86_400
+"""Limit of a command's time limit."""
+Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 
 
 class _Value(BaseModel):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from emu.device.faults.parser import dump
 from emu.device.faults.plan import LOADED
-from emu.instruments.campaign.description import Description, GuestPart
+from emu.instruments.campaign.description import MAX_SECONDS, Description, GuestPart
 from emu.instruments.campaign.matrix import NO_PLAN
 from emu.instruments.chaos.moments import lasting
 from emu.instruments.chaos.sets import ChaosFailure
@@ -48,11 +48,16 @@ def failure_runs(
 ) -> list[Description]:
     """Return a run for each failure and seed.
 
-    Each has a time limit of ``seconds``, and of the time for which its faults last.
+    Each has a time limit of ``seconds``, and of the time for which its faults last, but at most
+    a day.
     """
     return [
         _run(
-            trial, failure.name, seed, seconds + lasting(failure.plan), dump(failure.planned(seed))
+            trial,
+            failure.name,
+            seed,
+            min(seconds + lasting(failure.plan), MAX_SECONDS),
+            dump(failure.planned(seed)),
         )
         for failure in failures
         for seed in seeds

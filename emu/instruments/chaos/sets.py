@@ -114,9 +114,12 @@ def selected(
 ) -> list[ChaosFailure]:
     """Return the failures of a link layer (all for None) that any of ``patterns`` matches.
 
-    Without patterns all match. Raises UserError, with near names, for a pattern without a match.
+    Without patterns all match. Raises UserError if no failure is of the link layer, and, with near
+    names, for a pattern without a match.
     """
     possible = [one for one in failures if link is None or one.only in (None, link)]
+    if not possible:
+        raise UserError(f"--link {link}: the sets have no failure of this link layer")
     names = [one.name for one in possible]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):

@@ -142,7 +142,8 @@ def test_no_choice_or_path_has_clicks_mistakes():
         (WholeNumber(0, (1 << 64) - 1), "-1", "0 to 2^64 - 1 is needed, not -1"),
         (RealNumber(0, min_open=True), "0", "more than 0 is needed, not 0"),
         (RealNumber(0, 5, min_open=True), "6", "more than 0 to 5 is needed, not 6"),
-        (RealNumber(0.1), "nan", "at least 0.1 is needed, not nan"),
+        (RealNumber(0.1), "nan", "a number is needed, not 'nan'"),
+        (RealNumber(0), "inf", "a number is needed, not 'inf'"),
         (RealNumber(0.1), "long", "a number is needed, not 'long'"),
     ],
 )

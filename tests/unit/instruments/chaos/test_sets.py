@@ -81,6 +81,13 @@ def test_a_choice_of_failures(tmp_path):
         selected(failures, None, ("twoo",))
 
 
+def test_a_set_without_a_failure_of_the_link_layer_is_refused(tmp_path):
+    """No run at all is no success."""
+    path = written(tmp_path, f'{ONE}plan = "@link-flaps"\nonly = "ib"\n')
+    with pytest.raises(UserError, match="--link eth: the sets have no failure"):
+        selected(read_sets([path]), "eth", [])
+
+
 def test_the_seed_chooses_the_moment():
     numbers = [chosen((3, 30), "one", seed) for seed in range(200)]
     assert numbers == [chosen((3, 30), "one", seed) for seed in range(200)]
