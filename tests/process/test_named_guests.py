@@ -478,6 +478,13 @@ def test_a_command_starts_in_the_shared_directory(sharing, words):
     assert (result.exit_code, result.output) == (3, f"{sharing}\n")
     result = CliRunner().invoke(main, [*words, "--cwd", "/", "dev", "--", "pwd"])
     assert (result.exit_code, result.output) == (0, "/\n")
+    (sharing / "in").mkdir()
+    result = CliRunner().invoke(main, [*words, "--cwd", "in", "--env", "V=1", "dev", "--", "pwd"])
+    assert (result.exit_code, result.output) == (0, f"{sharing}/in\n")
+    (sharing / "in" / "file").touch(0o644)
+    result = CliRunner().invoke(main, [*words, "--cwd", "in", "dev", "--", "./file"])
+    why = f"./file: not executable: chmod +x {sharing}/in/file"
+    assert (result.exit_code, why in result.output) == (126, True)
     (sharing / "reproducer").chmod(0o644)
     result = CliRunner().invoke(main, run)
     why = f"./reproducer: not executable: chmod +x {sharing}/reproducer"

@@ -25,7 +25,6 @@ from emu.guests.named.background import program_check, start_in_background
 from emu.guests.named.placing import (
     NOT_EXECUTABLE,
     NOT_FOUND,
-    SHARE,
     in_share_if_mounted,
     placed,
 )
@@ -72,7 +71,7 @@ def command_options(function: F) -> F:
         click.option(
             "--cwd",
             metavar="DIR",
-            help="Run COMMAND in DIR.  [default: the shared directory, or root's home]",
+            help="Run COMMAND in DIR, relative to the shared directory, or else to root's home.",
         ),
     ):
         function = decorate(function)
@@ -107,8 +106,8 @@ def execute(
     share = share_of(name)
 
     def place(argv: Sequence[str]) -> list[str]:
-        begun = in_share_if_mounted(argv) if share is not None and cwd is None else argv
-        return placed(begun, cwd=cwd, settings=settings, user=user)
+        inner = placed(argv, cwd=cwd, settings=settings)
+        return placed(inner if share is None else in_share_if_mounted(inner), user=user)
 
     if detach:
         status = _detach(name, words, place)
@@ -130,7 +129,7 @@ def _tell(status: int, words: Sequence[str], share: Path | None, cwd: str | None
     if words and status in (NOT_EXECUTABLE, NOT_FOUND):
         from emu.cli.options.place import tell_not_run  # imports the options of guests
 
-        tell_not_run(status, words, share, SHARE if cwd is None else os.path.join("/", cwd))
+        tell_not_run(status, words, share, cwd)
 
 
 def _detach(name: str, words: Sequence[str], place: Callable[[Sequence[str]], list[str]]) -> int:
