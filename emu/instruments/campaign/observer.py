@@ -29,7 +29,7 @@ _USER_CONTEXT = "user context"
 """Kind of the objects that each process with an open device has."""
 _SERVICES = frozenset({"RC", "UC", "UD", "XRC", "DCI", "DCT"})
 """Transport services of users; others are the driver's own queue pairs."""
-_THREADS = """
+THREADS = """
 import os, sys
 
 def read(path):
@@ -39,14 +39,20 @@ def read(path):
     except OSError:
         return b""
 
+def names(path):
+    try:
+        return sorted(int(name) for name in os.listdir(path) if name.isdigit())
+    except OSError:  # the process has ended
+        return []
+
 def text(path):
     return read(path).replace(b"\\0", b" ").decode(errors="replace").strip()
 
-for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+for pid in names("/proc"):
     if sys.argv[1].encode() not in read(f"/proc/{pid}/environ").split(b"\\0"):
         continue
     print(f"process {pid}: {text(f'/proc/{pid}/cmdline')[:200]}")
-    for tid in sorted(map(int, os.listdir(f"/proc/{pid}/task")))[:64]:
+    for tid in names(f"/proc/{pid}/task")[:64]:
         task = f"/proc/{pid}/task/{tid}"
         state = text(f"{task}/stat").rpartition(")")[2].split()[:1] or ["?"]
         wchan = text(f"{task}/wchan")
@@ -114,7 +120,7 @@ class Observer:
             self._waiting = tuple(_queues(control))[:MAX_WAITING]
             self._packets = _link_packets(control)
         (setting,) = (f"{name}={value}" for name, value in _MARK.items())
-        words = ["python3", "-c", _THREADS, setting]
+        words = ["python3", "-c", THREADS, setting]
         with contextlib.suppress(GuestError):
             said = self._guest.run(words, timeout=_READ_SECONDS).stdout
             self._threads = printable(said[:MAX_THREADS])[:MAX_THREADS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 import sys
 
 import pytest
@@ -286,6 +287,23 @@ def test_processes_that_still_hold_objects_are_told(guest, monkeypatch):
     assert told.left == {"qp": 1, "user context": 1}
     assert told.threads == guest.threads
     assert told.waiting
+
+
+def test_a_process_that_ends_while_the_threads_are_read_hides_no_other(tmp_path):
+    """Its directory of tasks is gone after its environment was read."""
+    proc = tmp_path / "proc"
+    for pid in (7, 8):
+        (proc / f"{pid}").mkdir(parents=True)
+        (proc / f"{pid}/environ").write_bytes(b"MARK=1\0")
+        (proc / f"{pid}/cmdline").write_bytes(b"test\0-x\0")
+    (proc / "8/task/8").mkdir(parents=True)
+    (proc / "8/task/8/comm").write_text("test\n")
+    (proc / "8/task/8/stat").write_text("8 (test) D 1 8")
+    program = observer.THREADS.replace("/proc", str(proc))
+    told = subprocess.run(
+        [sys.executable, "-c", program, "MARK=1"], stdout=subprocess.PIPE, check=True, text=True
+    ).stdout
+    assert told == "process 7: test -x\nprocess 8: test -x\n  thread 8 test: state D\n"
 
 
 @pytest.mark.usefixtures("control")
