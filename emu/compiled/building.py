@@ -98,6 +98,8 @@ def build(sources: Sources = DEVICE, on_wait: Callable[[], None] | None = None) 
         key = sources.key()
         if entry(key) is not None:
             return key
+        for interrupted in folder.glob(".*"):  # of any host and version: the lock is theirs, too
+            shutil.rmtree(interrupted, ignore_errors=True)
         failed = folder / f"{key}{_FAILED}"
         try:
             with cache.building(folder / key) as made:

@@ -11,6 +11,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from emu.host.cache_root import cache_root, untrusted
 
 logger = logging.getLogger(__name__)
 
+_RANDOM = r"\.[a-z0-9_]{8}"
+"""Regular expression for the end of a name of tempfile.mkdtemp."""
 KEPT_RUNS = 16  # log directories; creating a new one deletes older ones
 
 
@@ -84,10 +87,14 @@ def building(target: Path) -> Iterator[Path]:
 
     An existing ``target`` is deleted first. On failure the new directory is removed and ``target``
     is unchanged. The caller holds a lock for ``target``. A killed build leaves a directory with a
-    temporary name, which :func:`sweep` deletes.
+    temporary name, which :func:`sweep` deletes, or the next build of ``target`` on any host.
     """
     _made(target.parent)
     sweep()
+    left = re.compile(rf"\.{re.escape(target.name)}(\.[A-Za-z0-9-]*)?{_RANDOM}")
+    for path in target.parent.glob(".*"):
+        if left.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True)
     work, held = _claimed(target)
     try:
         yield work
@@ -102,7 +109,7 @@ def building(target: Path) -> Iterator[Path]:
 def _claimed(target: Path) -> tuple[Path, int]:
     """Return a new directory beside ``target``, and its open descriptor, which locks it."""
     while True:
-        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.{_host()}.", dir=target.parent))
         held = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(held, fcntl.LOCK_EX)
         if work.exists():
@@ -110,13 +117,22 @@ def _claimed(target: Path) -> tuple[Path, int]:
         os.close(held)  # swept by another process before it was locked
 
 
+def _host() -> str:
+    """Return this host's name in letters, digits and hyphens."""
+    return re.sub(r"[^A-Za-z0-9-]", "-", os.uname().nodename)
+
+
 def sweep() -> dict[Path, int]:
     """Remove directories of builds whose process was killed; return them with their bytes.
 
-    A directory that a build has locked stays.
+    A directory that a build has locked stays, and so do those of other hosts with the same cache:
+    another host does not see the lock of a directory. Other hidden directories are a user's.
     """
     swept = {}
+    name = re.compile(rf"\..+\.{re.escape(_host())}{_RANDOM}")
     for path in sorted((*cache_dir().glob(".*"), *cache_dir().glob("*/.*"))):
+        if not name.fullmatch(path.name):
+            continue
         with contextlib.suppress(OSError):  # a file, one in use, or one that has just gone
             held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

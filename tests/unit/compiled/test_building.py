@@ -141,6 +141,7 @@ def test_without_a_home_directory_nothing_is_found(tiny, monkeypatch):
 
 
 def test_what_a_killed_build_left_is_removed(tiny, runs, home):
+    """By this or another host, or an older version: all builds have one lock."""
     left = home / "compiled" / ".0123456789ab.killed" / "work"
     cache.subdir("compiled")
     left.mkdir(parents=True)

@@ -69,15 +69,40 @@ def test_what_a_killed_build_left_is_swept(use):
     """Whatever it was for, and at the next use; a build that goes on keeps its directory."""
     images, compiled = cache.subdir("images"), cache.subdir("compiled")
     for folder in (images, compiled):
-        (folder / ".x.killed").mkdir()
-        (folder / ".x.killed" / "file").write_bytes(bytes(1 << 20))
-    (images / ".file").touch()
-    (images / ".link").symlink_to(compiled)
+        (folder / left()).mkdir()
+        (folder / left() / "file").write_bytes(bytes(1 << 20))
+    link = left("link")
+    (images / link).symlink_to(compiled)
     with cache.building(images / "other") as work:
         use()
-        assert {path.name for path in images.iterdir()} == {".file", ".link", work.name}
+        assert {path.name for path in images.iterdir()} == {link, work.name}
         assert not list(compiled.iterdir())
     assert (images / "other").is_dir()
+
+
+def left(name="x"):
+    """Return the name of a directory that a killed build of this host has left."""
+    return f".{name}.{cache._host()}.abcd_123"
+
+
+@pytest.mark.parametrize("name", [".git", ".x.snapshot", ".x.another-host.abcd_123", ".x.abcd_123"])
+def test_a_directory_of_a_user_or_another_host_is_not_swept(name):
+    """Hosts may share a home; the lock of a directory is seen on its own host only."""
+    (cache.subdir("images") / name).mkdir()
+    assert cache.sweep() == {}
+    assert (cache.subdir("images") / name).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("name", "stays"),
+    [(".x.another-host.abcd_123", False), (".x.abcd_123", False), (".x.y.host.abcd_123", True)],
+)
+def test_the_next_build_removes_what_was_left_for_its_target(name, stays):
+    """Also by another host, or by an older version; the caller holds the target's lock."""
+    images = cache.subdir("images")
+    (images / name).mkdir()
+    _built(images / "x")
+    assert (images / name).exists() == stays
 
 
 def _built(target):
@@ -103,12 +128,12 @@ def test_a_directory_swept_before_it_is_locked_is_made_again(monkeypatch):
 
 
 def test_swept_directories_are_told_with_their_size():
-    left = cache.subdir("compiled") / ".0123.abc"
-    left.mkdir()
-    (left / "library").write_bytes(bytes(3 << 20))
+    made = cache.subdir("compiled") / left("0123")
+    made.mkdir()
+    (made / "library").write_bytes(bytes(3 << 20))
     result = CliRunner().invoke(main, ["guest", "clean"])
-    assert "compiled/.0123.abc: 3.1 MB of an interrupted build\n" in result.output
-    assert not left.exists()
+    assert f"compiled/{made.name}: 3.1 MB of an interrupted build\n" in result.output
+    assert not made.exists()
 
 
 def test_a_lock_is_waited_for():
