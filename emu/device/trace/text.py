@@ -28,8 +28,8 @@ _DECIMAL = re.compile(
     r"|slot|intr|count|length|lid|ds|packets|octets"
 )
 _MAX_NESTED = 6
-_MAX_NAMED = 64
-"""Maximum number of functions whose guest is remembered: more than a server has."""
+_MAX_NAMED = 512
+"""Maximum number of functions whose names are remembered: 16 of a server with 31 VFs each."""
 _MAX_NAME_CHARACTERS = 32
 
 

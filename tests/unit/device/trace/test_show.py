@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from emu.cli.main import main
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import MAX_LINE_BYTES, EventChoice, StoredTextError, TraceReader
-from emu.device.trace.text import LEGEND, TextForm
+from emu.device.trace.text import LEGEND, FunctionNames, TextForm
 from emu.host.process_identity import module_command
 from layouts.enums import Op
 
@@ -407,3 +407,12 @@ class TestTerminal:
         """FORCE_COLOR, as CI services set it, makes no terminal."""
         found = show(stored, env={"FORCE_COLOR": "1", "COLUMNS": "80"}).stdout
         assert ANSI.sub("", found).splitlines()[-1] == whole
+
+
+def test_each_virtual_function_of_a_full_server_has_its_name():
+    """16 functions with 31 VFs each; a trace with more names has a limit all the same."""
+    names = FunctionNames()
+    for index in range(600):
+        names.learn(TraceEvent(0, index, TracePoint.RESET, {"vf": f"{index // 31}.vf{index % 31}"}))
+    assert names.of(16 * 31 - 1) == "f15.vf30"
+    assert names.of(599) == "f599"
