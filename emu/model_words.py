@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, time
 from typing import Any, Final
 
 from pydantic import AfterValidator, ValidationError
@@ -16,6 +17,7 @@ from emu.near import near
 from emu.toml_lines import Place
 
 _LONGEST_VALUE: Final = 60
+_MAX_NESTED: Final = 4
 _DOTTED = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _TYPES: Final[Mapping[str, str]] = {
@@ -63,12 +65,14 @@ def matching(pattern: str, words: str) -> AfterValidator:
 def model_mistakes(details: Iterable[Any], table: object) -> list[tuple[Place, list[Any]]]:
     """Return pydantic's mistakes in ``table`` by their place, in order.
 
-    The details of one place are those of its value's possible types.
+    The details of one place are those of its value's possible types. A place that contains another
+    mistake's place has none of its own.
     """
     places: dict[Place, list[Any]] = {}
     for detail in details:
         places.setdefault(_place(detail, table), []).append(detail)
-    return list(places.items())
+    outer = {place[:length] for place in places for length in range(len(place))}
+    return [(place, found) for place, found in places.items() if place not in outer]
 
 
 def _place(detail: Any, table: object) -> Place:
@@ -127,12 +131,25 @@ def first_in_words(error: ValidationError) -> str:
 
 def given_text(value: object) -> str:
     """Return a value of a file for a message, in TOML's words, cut at 60 characters."""
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, Mapping):
         return "a table" if value else "an empty table"
-    text = repr(value)
+    text = _inline(value, _MAX_NESTED)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _inline(value: object, depth: int) -> str:
+    """Return a value as TOML has it within a list; lists in ``depth`` lists are left out."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return "{...}" if value else "{}"
+    if not isinstance(value, list | tuple):
+        return repr(value)
+    if not depth and value:
+        return "[...]"
+    return f"[{', '.join(_inline(one, depth - 1) for one in value[:_LONGEST_VALUE])}]"
 
 
 def _needed(detail: Any) -> str:

@@ -64,7 +64,7 @@ class TomlFile(Generic[M]):
             try:
                 return model.model_validate(table)
             except ValidationError as failure:
-                causes = _causes(model_mistakes(failure.errors(), table))
+                causes = model_mistakes(failure.errors(), table)
             self.mistakes = self.mistakes or [
                 (place, _in_words(place, details, model, tables)) for place, details in causes
             ]
@@ -132,16 +132,6 @@ def _fill(table: dict[str, Any], place: Place, text: str) -> None:
     for part in place[:-1]:
         inner = inner[part]
     inner[place[-1]] = text
-
-
-def _causes(found: Sequence[tuple[Place, list[Any]]]) -> list[tuple[Place, list[Any]]]:
-    """Return the mistakes without those that contain another mistake's place."""
-    places = [place for place, _ in found]
-    return [
-        (place, details)
-        for place, details in found
-        if not any(len(place) < len(at) and at[: len(place)] == place for at in places)
-    ]
 
 
 def _in_words(

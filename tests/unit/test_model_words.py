@@ -6,6 +6,7 @@ pydantic's own words name types of Python and its own rules ("Input should be a 
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from emu.device.faults.plan import Expectation, Plan, WholeRule
 from emu.guests.named import topology
 from emu.host.user_error import UserError
 from emu.instruments.campaign import matrix
+from emu.model_words import given_text
 
 LIBRARYS = re.compile(
     r"[Ii]nput should|Value error|Assertion|Field required|permitted|should (have|be|match)"
@@ -126,3 +128,39 @@ def test_a_missing_key_is_told_in_our_words(tmp_path, reader, table, whole, key)
     text = refusal(reader, tmp_path / "file.toml", table, rest)
     assert key in text
     assert not LIBRARYS.search(text.partition(": ")[2])
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("x", ["function: an index, or the name of a VF such as 0.vf1, is needed, not 'x'"]),
+        (-1, ["function: at least 0 is needed, not -1"]),
+        ([0, 600], ["function[2]: less than 512 is needed, not 600"]),
+        (["0.vf1", "y"], ["function[2]: an index, or the name of a VF such as 0.vf1, is needed"]),
+    ],
+)
+def test_a_mistake_within_a_list_is_no_mistake_of_the_list(given, why):
+    """The list is one of several possible types, of which the others have mistakes at its place."""
+    text = tomli_w.dumps({"rule": [{**RULE, "function": given}]})
+    with pytest.raises(PlanError) as caught:
+        load(text, "plan.toml")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == len(why)
+    assert all(words in line for line, words in zip(lines, why, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        ([True, "a", 1.5], "[true, 'a', 1.5]"),
+        (date(2026, 1, 2), "2026-01-02"),
+        ([{"a": True}, {}], "[{...}, {}]"),
+        ([[[[[1]]]], []], "[[[[[...]]]], []]"),
+        ({}, "an empty table"),
+        ("x" * 99, f"'{'x' * 59}..."),
+        ([7] * 99, f"[{'7, ' * 19}7,..."),
+    ],
+)
+def test_a_given_value_is_told_as_toml_has_it(value, text):
+    assert given_text(value) == text

@@ -11,11 +11,17 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from emu.model_words import matching
+
 MAX_FUNCTIONS: Final = 512
 """Maximum number of functions of one run that entries of a plan can name: 16 with 31 VFs each."""
 
 FunctionIndex = Annotated[int, Field(strict=True, ge=0, lt=MAX_FUNCTIONS)]
-VfName = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,3}\.vf[0-9]{1,2}$")]
+VfName = Annotated[
+    str,
+    Field(strict=True),
+    matching(r"[0-9]{1,3}\.vf[0-9]{1,2}", "an index, or the name of a VF such as 0.vf1,"),
+]
 Functions = (
     FunctionIndex
     | VfName
