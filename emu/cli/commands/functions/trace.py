@@ -93,7 +93,7 @@ class _Owner:
         return self._function is None or self._names.is_one(event.function, self._function)
 
     def check(self) -> None:
-        """Raise BadParameter for a guest, or a function, that the whole trace does not have."""
+        """Raise BadParameter for a guest, or a function of it, that the whole trace lacks."""
         guest, names = self._guest, self._names
         guests = names.guests()
         if guest is not None and guest not in guests:
@@ -101,10 +101,12 @@ class _Owner:
             text = f"no guest {guest!r}{near(guest, guests)}; guests of the trace: {known}"
             raise click.BadParameter(text, param_hint="--guest")
         if self._function is not None and len(self._seen) < _MAX_FUNCTIONS:
-            if any(names.is_one(one, self._function) for one in self._seen):
+            its = [one for one in self._seen if guest is None or names.guest(one) == guest]
+            if any(names.is_one(one, self._function) for one in its):
                 return
-            known = listed(names.numbers(self._seen), _MAX_LISTED) or "none"
-            text = f"no function {self._function}; functions of the trace: {known}"
+            known = listed(names.numbers(its), _MAX_LISTED) or "none"
+            whose = "the trace" if guest is None else one_line(guest)
+            text = f"no function {self._function}; functions of {whose}: {known}"
             raise click.BadParameter(text, param_hint="--function")
 
 

@@ -310,6 +310,7 @@ def test_functions_are_called_by_their_guest(tmp_path):
     for words, known in [
         (("--guest", "h3"), "guests of the trace: h1, host2"),
         (("--function", "7"), "functions of the trace: 0, 1"),
+        (("--guest", "h1", "--function", "1"), "functions of h1: 0"),
     ]:
         for command in ("show", "count", "queues"):
             result = CliRunner().invoke(main, ["trace", command, *words, str(path)])
