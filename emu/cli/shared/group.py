@@ -19,7 +19,7 @@ _MEANINGS = (
     frozenset({"check", "validate", "verify", "lint"}),
     frozenset({"count", "stats", "statistics", "summary"}),
 )
-"""Words with one meaning; the first of a group's commands in a set answers the others."""
+"""Words with one meaning; the commands of a group in a set answer its other words."""
 _WHOLE = {("fault", "clear"): "fault remove --all", ("fault", "reset"): "fault remove --all"}
 """Answers that need more than a command's name."""
 

@@ -77,7 +77,7 @@ def compared_again(
             if not run.expected.ends:
                 raise UserError(
                     f"{run.name}: its [expect] changed, and the comparison needs the kernel's log"
-                    " of a new run: choose another --out, or remove the directory"
+                    f" of a new run: repeat it with --again {run.name}"
                 )
             otherwise = difference(
                 run.expected, result.ended, "", fired=result.fired, has_panicked=False

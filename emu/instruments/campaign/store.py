@@ -58,17 +58,23 @@ class Store:
         self.runs: Mapping[str, Description] = {run.name: run for run in runs}
 
     @classmethod
-    def create(cls, path: Path, name: str, runs: Sequence[Description]) -> Store:
+    def create(
+        cls,
+        path: Path,
+        name: str,
+        runs: Sequence[Description],
+        repeated: Collection[str] = (),
+    ) -> Store:
         """Return the store of a new campaign, or of an existing one with the same runs.
 
         Directory and campaign.json are made when absent. Results are compared with expectations
-        that have changed. Raises UserError if ``path`` has a campaign with other runs, or for a
-        changed expectation of the kernel's log.
+        that have changed; those of ``repeated`` runs are removed instead. Raises UserError if
+        ``path`` has a campaign with other runs, or for a changed expectation of the kernel's log.
         """
         if (path / "campaign.json").exists():
             there = cls.open(path)
             asked = _as_stored([*there.runs.values()], runs)
-            return there if asked == [*there.runs.values()] else there._renewed(asked)
+            return there if asked == [*there.runs.values()] else there._renewed(asked, repeated)
         (path / "results").mkdir(parents=True, exist_ok=True)
         (path / "records").mkdir(exist_ok=True)
         _write_campaign(path, name, runs)
@@ -89,15 +95,19 @@ class Store:
                     shutil.rmtree(path / one, ignore_errors=True)
         return cls.create(path, name, runs)
 
-    def _renewed(self, runs: Sequence[Description]) -> Store:
+    def _renewed(self, runs: Sequence[Description], repeated: Collection[str]) -> Store:
         """Take the expectations of ``runs``, compare the results with them, return the store.
+
+        The results of ``repeated`` runs are removed.
 
         Raises UserError for other runs, before anything is changed.
         """
         before = list(self.runs.values())
         check_same(before, runs, str(self.path))
         with self.locked():
-            again = compared_again(self.results(), runs, before)
+            kept = {name: one for name, one in self.results().items() if name not in repeated}
+            again = compared_again(kept, runs, before)
+            self.forget(repeated)
             _write_campaign(self.path, self.name, runs)
             store = Store(self.path, self.name, runs)
             for result in again:

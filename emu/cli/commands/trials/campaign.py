@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -139,13 +139,13 @@ def run(
 
     Example: mlx5emu campaign run matrix.toml --jobs 4
     """
+    _check_executor(how["jobs"], how["dask"])
     campaign_file = read(matrix)
     names = [one.name for one in campaign_file.runs]
-    selected(names, patterns)  # fails before a directory is created
-    selected(names, repeated, "--again")
-    store = Store.create(
-        out or Path(f"{campaign_file.name}.campaign"), campaign_file.name, campaign_file.runs
-    )
+    chosen = selected(names, patterns)  # fails before a directory is created
+    again = _to_repeat(names, repeated, chosen)
+    path = out or Path(f"{campaign_file.name}.campaign")
+    store = Store.create(path, campaign_file.name, campaign_file.runs, again)
     _carry_on(store, patterns, repeated, **how)
 
 
@@ -178,6 +178,25 @@ def show_report(directory: Path, minimize: bool) -> None:
     sys.exit(_conclude(store))
 
 
+def _check_executor(jobs: int | None, dask: str | None) -> None:
+    """Raise UsageError for both options."""
+    if jobs is not None and dask is not None:
+        raise click.UsageError(
+            "use --jobs or --dask, not both: a cluster's workers set the number of guests"
+        )
+
+
+def _to_repeat(
+    names: Iterable[str], repeated: tuple[str, ...], chosen: Collection[str] | None
+) -> list[str]:
+    """Return the runs that --again matches, among the ``chosen`` ones; None stands for all.
+
+    Raises UserError for a pattern without a match.
+    """
+    again = selected(names, repeated, "--again") or ()
+    return [name for name in again if chosen is None or name in chosen]
+
+
 def _carry_on(
     store: Store,
     patterns: tuple[str, ...],
@@ -193,14 +212,11 @@ def _carry_on(
     chosen run passed or was skipped, else 1. Raises UsageError for ``jobs`` with ``dask``, and
     UserError if another process holds the lock.
     """
-    if jobs is not None and dask is not None:
-        raise click.UsageError(
-            "use --jobs or --dask, not both: a cluster's workers set the number of guests"
-        )
+    _check_executor(jobs, dask)
     names = store.selected(patterns)
-    again = selected(store.runs, repeated, "--again") or ()
+    again = _to_repeat(store.runs, repeated, names)
     with store.locked(), _report_when_interrupted(store, names):
-        store.forget([name for name in again if names is None or name in names])
+        store.forget(again)
         if not store.pending(names):
             count = counted(len(store.runs if names is None else names), "run")
             click.echo(

@@ -77,8 +77,24 @@ def test_a_changed_expectation_keeps_the_results(tmp_path):
     with pytest.raises(UserError, match="needs the kernel's log"):
         Store.create(tmp_path, "few", asked(DMESG))
     assert Store.open(tmp_path).runs == renewed.runs
+    first, second = (run.name for run in runs)
+    with pytest.raises(UserError, match=f"repeat it with --again {second}"):
+        Store.create(tmp_path, "few", asked(DMESG), [first])
+    assert list(Store.open(tmp_path).results()) == [first, second]
     Store.create(tmp_path, "few", runs)
     assert {result.otherwise for result in Store.open(tmp_path).results().values()} == {None}
     # Without an earlier expectation, results stay without a comparison of the log.
     again = Store.create(tmp_path, "few", asked(DMESG)).results()
     assert {result.otherwise for result in again.values()} == {None}
+
+
+def test_a_repeated_run_takes_any_new_expectation(tmp_path):
+    """Its result, which has no log to compare, is removed."""
+    runs = descriptions(2)
+    wanted = [run.model_copy(update={"expected": Expected(ends=(Ended.FAILED,))}) for run in runs]
+    store = Store.create(tmp_path, "few", wanted)
+    for run in runs:
+        store.put(RunResult(name=run.name, ended=Ended.FAILED))
+    asked = [run.model_copy(update={"expected": DMESG}) for run in runs]
+    renewed = Store.create(tmp_path, "few", asked, [run.name for run in runs])
+    assert [one.expected for one in renewed.pending()] == [DMESG, DMESG]
