@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from helpers.instruments import fake_chaos
+from helpers.instruments.fake_runs import descriptions
 
 from emu.cli.commands.trials import chaos
 from emu.cli.main import main
@@ -126,6 +127,11 @@ def test_earlier_results_are_removed_and_no_other_files():
     assert done.exit_code == 1
     assert "mine is no campaign directory" in done.stderr
     assert Path("mine/file").exists()
+    Store.create(Path("its.campaign"), "its", descriptions(1))
+    done = invoke("few.toml", "--results", "its.campaign")
+    assert done.exit_code == 1
+    assert "its.campaign has the results of `mlx5emu campaign`: choose another" in done.stderr
+    assert len(Store.open(Path("its.campaign")).runs) == 1
 
 
 def test_functions_of_a_link_layer_or_of_the_user():

@@ -35,7 +35,7 @@ VERSION = 2
 _MAX_BYTES = 1 << 30
 _MAX_RESULT = 32 << 20
 _OWN_FOLDERS = ("results", "outputs", "records", "minimized")
-_OWN_FILES = ("campaign.json", "report.json", "report.xml", "report.tap", "report.html")
+_OWN_FILES = ("report.json", "report.xml", "report.tap", "report.html", "campaign.json")
 
 
 class _CampaignFile(BaseModel):
@@ -82,17 +82,20 @@ class Store:
 
     @classmethod
     def renew(cls, path: Path, name: str, runs: Sequence[Description]) -> Store:
-        """Return the store of a new campaign; one that the directory has is removed.
+        """Return the store of a new campaign; one of observed runs that is there is removed.
 
-        Raises UserError for a directory with other files and without a campaign, and for a campaign
-        that another process works on.
+        Raises UserError for a directory with other files and without a campaign, for a campaign
+        with other runs, and for one that another process works on.
         """
         if path.is_dir() and any(path.iterdir()):
-            with cls.open(path).locked():
-                for one in _OWN_FILES:
-                    (path / one).unlink(missing_ok=True)
+            there = cls.open(path)
+            if not all(run.is_observed for run in there.runs.values()):
+                raise UserError(f"{path} has the results of `mlx5emu campaign`: choose another")
+            with there.locked():
                 for one in _OWN_FOLDERS:
                     shutil.rmtree(path / one, ignore_errors=True)
+                for one in _OWN_FILES:  # campaign.json last: without it the rest is not ours
+                    (path / one).unlink(missing_ok=True)
         return cls.create(path, name, runs)
 
     def _renewed(self, runs: Sequence[Description], repeated: Collection[str]) -> Store:
