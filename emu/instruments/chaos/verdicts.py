@@ -167,7 +167,8 @@ def why_not_clean(result: RunResult) -> str:
         return result.why
     if result.ended is Ended.ERROR or result.status is None:
         return result.why or "the guest was lost"
-    return f"status {result.status}{_last_line(result)}" if result.status else ""
+    how_found = f"; {result.why}" if result.why else ""
+    return f"status {result.status}{_last_line(result)}{how_found}" if result.status else ""
 
 
 def kernel_findings(result: RunResult) -> list[RunFinding]:

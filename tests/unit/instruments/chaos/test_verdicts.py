@@ -112,3 +112,9 @@ def test_only_a_run_that_recovered_is_slower():
 )
 def test_a_clean_run_that_is_no_measure(one, why):
     assert why_not_clean(one) == why
+
+
+def test_a_test_that_the_guest_does_not_find_is_told_how():
+    why = "test is a file of the shared directory: ./test runs it"
+    lost = result(127, output="sh: 1: test: not found").model_copy(update={"why": why})
+    assert why_not_clean(lost) == f"status 127: sh: 1: test: not found; {why}"
