@@ -8,6 +8,7 @@ import json
 import os
 import queue
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -478,6 +479,9 @@ def test_a_command_starts_in_the_shared_directory(sharing, words):
     assert (result.exit_code, result.output) == (3, f"{sharing}\n")
     result = CliRunner().invoke(main, [*words, "--cwd", "/", "dev", "--", "pwd"])
     assert (result.exit_code, result.output) == (0, "/\n")
+    shutil.copy(sharing / "reproducer", sharing / "a=1")  # no setting of the environment
+    result = CliRunner().invoke(main, [*words, "dev", "--", "./a=1"])
+    assert (result.exit_code, result.output) == (3, f"{sharing}\n")
     (sharing / "in").mkdir()
     result = CliRunner().invoke(main, [*words, "--cwd", "in", "--env", "V=1", "dev", "--", "pwd"])
     assert (result.exit_code, result.output) == (0, f"{sharing}/in\n")

@@ -23,7 +23,7 @@ _AS_USER = (
 )
 
 
-_IN_SHARE = f'cd {SHARE} 2> /dev/null; exec env -- "$@"'
+_IN_SHARE = f'cd {SHARE} 2> /dev/null; exec "$@"'
 
 
 def in_share_if_mounted(words: Sequence[str]) -> list[str]:
