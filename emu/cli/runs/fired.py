@@ -41,7 +41,9 @@ def tell_unfired(control: Path) -> None:
         if not fired:
             events = "no event"
             if matched:
-                events = f"{counted(matched, 'event')}, and fires at none of them"
+                alone = [str(one["met"]) for one in rule["counts"]]
+                each = f" ({', '.join(alone)} by function)" if len(alone) > 1 else ""
+                events = f"{counted(matched, 'event')}{each}, and fires at none of them"
             _say(f"{rule['name']} has not fired: it matched {events}")
 
 

@@ -198,7 +198,8 @@ class GuestOptions:
         flag="pcap",
         group="Faults and traces",
         kind=File(is_new=True),
-        help="Write the packets of the functions' ports to this file.",
+        help="Write the packets of the functions' ports to this file; RDMA messages between"
+        " functions of one server need --pcap-messages.",
         refused=ONE_FILE,
         tables=OF_SERVER,
         is_for_server=True,

@@ -276,6 +276,8 @@ def _plans(file: TomlFile[Matrix], mistakes: list[Mistake]) -> dict[str, _Planne
         for path in paths:
             name = table.name or (path.stem.lower() if path is not None else NO_PLAN)
             if name in plans:
+                if any(about[:2] == place for about, _ in mistakes):
+                    continue  # a key of it is wrong, which may have been its name or its file
                 mistakes.append((place, f"{name!r} is the name of another plan"))
                 continue
             try:

@@ -21,12 +21,14 @@ from emu.host.user_error import UserError
 from emu.host.userfiles import missing_text
 from emu.instruments.campaign.matrix import Mistake, Name
 from emu.instruments.chaos.moments import chosen, moved
-from emu.near import near
+from emu.near import listed, near
 from emu.server.service.plan_files import read_plan
 
 MAX_FAILURES = 1000
 MAX_NUMBER = 1_000_000
 """Limit of the moments, in events."""
+_MAX_LISTED = 5
+"""Failures that a message lists."""
 _NO_MOMENT = "capabilities"
 """Action whose effect is over once the driver has loaded."""
 
@@ -123,7 +125,8 @@ def selected(
     names = [one.name for one in possible]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise UserError(f"--only {pattern} matches no failure{near(pattern, names)}")
+            some = near(pattern, names) or f"; failures: {listed(names, _MAX_LISTED)}"
+            raise UserError(f"--only {pattern} matches no failure{some}")
     return [
         one
         for one in possible

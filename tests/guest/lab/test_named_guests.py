@@ -48,7 +48,7 @@ def test_ten_commands_of_one_boot(mlx5emu, tmp_path):
     memory = [tmp_path / "asked", tmp_path / "panic"]
     options = ("--out", str(tmp_path / "out"), "--memory", "1024", "--dump", str(memory[1]))
     up = mlx5emu("up", "dev", *options)
-    assert (up.returncode, up.stderr) == (0, b"")
+    assert up.returncode == 0, up.stderr
     assert b"mlx5_0" in mlx5emu("exec", "dev", "--", "ibv_devices").stdout
     data = os.urandom(3_000_000)
     echo = mlx5emu("exec", "dev", "--", "sh", "-c", "cat; echo e >&2; exit 9", input=data)
@@ -226,7 +226,7 @@ def test_two_guests_of_a_topology_are_as_close_as_one(mlx5emu):
     processors, or a busy one, the server gets its share later.
     """
     up = mlx5emu("lab", "up", str(EXAMPLES / "pair.toml"))
-    assert (up.returncode, up.stderr) == (0, b"")
+    assert up.returncode == 0, up.stderr
     server = server_of(mlx5emu("ps").stdout)
     command = "ib_write_bw -F -d mlx5_0 -s 1048576 -n 10000"
     used = {to: busy_seconds(server, mlx5emu, to, command) for to in ("h1", "h2")}
@@ -240,7 +240,7 @@ def test_two_guests_of_a_topology_are_as_close_as_one(mlx5emu):
 def test_guests_at_two_leaves_of_a_subnet_and_a_second_manager(mlx5emu):
     """opensm in one guest; the other's stands by, and takes over when the first has gone."""
     up = mlx5emu("lab", "up", str(SUBNET))
-    assert (up.returncode, up.stderr) == (0, b"")
+    assert up.returncode == 0, up.stderr
 
     def inside(guest, script):
         done = mlx5emu("lab", "exec", guest, "--", "sh", "-c", script)

@@ -9,6 +9,8 @@ import signal
 import socket
 import stat
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -119,6 +121,19 @@ def test_rules_that_have_not_fired_are_told(serving, capsys):
         assert capsys.readouterr().err == ""
 
     serving.during(work)
+
+
+def test_each_function_counts_events_for_itself(capsys, monkeypatch):
+    counts = [{"met": 2, "fired": 0}, {"met": 3, "fired": 0}]
+    rules = [{"name": "third", "counts": counts}, {"name": "one", "counts": counts[:1]}]
+    client = contextlib.nullcontext(SimpleNamespace(rules=lambda: rules))
+    monkeypatch.setattr("emu.server.control.client.Client", lambda _: client)
+    tell_unfired(Path("control"))
+    assert capsys.readouterr().err.splitlines() == [
+        "mlx5emu: third has not fired: it matched 5 events (2, 3 by function), and fires at none"
+        " of them",
+        "mlx5emu: one has not fired: it matched 2 events, and fires at none of them",
+    ]
 
 
 LATE = '[[rule]]\nname="late"\npoint="irq"\naction="delay"\nms=1\n'

@@ -141,9 +141,9 @@ def test_a_function_says_what_its_driver_switch_and_lag_are(server, monkeypatch)
     assert CliRunner().invoke(main, ["status"]).exit_code == 0
     lines = out.getvalue().splitlines()
     assert "function 0: driver: Linux,\\x1bmlx5_core,6.12.107" in lines
-    assert "function 0: switchdev: the FDB forwards" in lines
+    assert "function 0: embedded switch: the FDB forwards" in lines
     assert "function 0: sub-function 0x8000: sfnum 7, IN_USE, 93 objects" in lines
-    assert "function 15: legacy switch: no FDB" in lines
+    assert "function 15: embedded switch: no FDB" in lines
     assert "function 15: steering entries: too many entries: 1,234 packets dropped" in lines
     assert "function 15: LAG: affinity 1 by port 1, 2 by port 1; one vPort" in lines
 

@@ -154,7 +154,7 @@ def _adapter(function: Mapping[str, Any]) -> Iterator[str]:
     if vfs := function.get("vfs"):
         yield f"virtual functions: {vfs['enabled']} of {vfs['total']} enabled"
     if switch := function.get("switch"):
-        yield ("switchdev: the FDB forwards" if switch["decides"] else "legacy switch: no FDB")
+        yield f"embedded switch: {'the FDB forwards' if switch['decides'] else 'no FDB'}"
         for sf in switch["sfs"]:
             about = f"sfnum {sf['sfnum']}, {sf['state']}, {sf['objects']} objects"
             yield f"sub-function {sf['function_id']:#x}: {about}"

@@ -238,6 +238,15 @@ files = "none.toml"
         assert why in str(caught.value), told
 
 
+def test_a_plan_with_a_wrong_key_is_not_told_to_have_anothers_name(tmp_path):
+    """Without its file it would be a second plan called none."""
+    text = '[[workload]]\nname="w"\nrun="x"\n[[plan]]\n[[plan]]\nfile = "acks.toml"\n'
+    with pytest.raises(UserError) as caught:
+        read(written(tmp_path, text))
+    (line,) = str(caught.value).splitlines()
+    assert ":6: no key 'file' here; near it: files" in line
+
+
 def test_a_plans_mistake_is_told_with_the_plans_line(tmp_path):
     path = written(tmp_path, '[[workload]]\nname="w"\nrun="x"\n[[plan]]\nfiles="plans/*.toml"\n')
     (tmp_path / "plans" / "late.toml").write_text('[[rule]]\npoint = "cmd"\naction = "fly"\n')

@@ -79,6 +79,8 @@ def test_a_choice_of_failures(tmp_path):
     assert [one.name for one in selected(failures, "eth", ("o*",))] == ["one"]
     with pytest.raises(UserError, match="--only twoo matches no failure; near it: two"):
         selected(failures, None, ("twoo",))
+    with pytest.raises(UserError, match="--only nope matches no failure; failures: one, two"):
+        selected(failures, None, ("nope",))
 
 
 def test_a_set_without_a_failure_of_the_link_layer_is_refused(tmp_path):
