@@ -9,7 +9,15 @@ from helpers.guest.fault_plans import PLANS, missing_lines
 from helpers.guest.guests import run
 from helpers.guest.kernel_log import KernelLog
 from helpers.guest.managed_vfs import bind
-from helpers.guest.virtual_functions import address, come, disable, enable, pingpong, rdma
+from helpers.guest.virtual_functions import (
+    address,
+    come,
+    disable,
+    enable,
+    follow_the_port,
+    pingpong,
+    rdma,
+)
 
 from emu.guests import GuestOptions
 from emu.server.control import Client
@@ -36,6 +44,7 @@ def _parameters():
 def guest(lab, suite):
     guest = lab.get(GuestOptions(suite=suite, devices=("connectx6,vfs=1",)))
     enable(guest, 1, interfaces=0)
+    follow_the_port(guest, 1)
     run(
         guest,
         f"for r in fw fw_fatal; do devlink health set {ITSELF} reporter $r grace_period 0; done",

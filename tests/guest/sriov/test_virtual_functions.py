@@ -97,7 +97,8 @@ def test_rdma_between_pf_and_vfs(guest):
         " until grep -q 'RoCE v2' $device/ports/1/gid_attrs/types/1; do sleep 0.1; done; done",
     )
     # The neighbor of a GID does not answer before its address is known to be unique.
-    run(guest, "while ip -6 address show tentative | grep -q fe80; do sleep 0.1; done")
+    for name in names:
+        run(guest, f"until ip -6 address show {name} -tentative | grep -q fe80; do sleep 0.1; done")
     pingpong(guest, rdma(guest), rdma(guest, 0), gid)
     pingpong(guest, rdma(guest, 0), rdma(guest, 1), gid)
 
@@ -217,6 +218,7 @@ def test_a_vf_for_a_driver_in_user_space(boot, suite):
         pytest.skip("one of the tests wants a port that is up later than its driver")
     guest = boot(devices=("connectx7,vfs=2",), iommu=True)
     enable(guest, 2, interfaces=0)
+    follow_the_port(guest, 2)
     prepare(guest)
     vf = hand_over(guest)
     assert vf == address(1)

@@ -29,8 +29,10 @@ def come(guest, count, interfaces=None):
 
 def follow_the_port(guest, count):
     """Bring up the InfiniBand ports of VFs, which are down until their policy is set."""
+    run(guest, "modprobe ib_ipoib")
+    pf = interface(guest)
     for number in range(count):
-        run(guest, f"ip link set ib0 vf {number} state auto")
+        run(guest, f"ip link set {pf} vf {number} state auto")
 
 
 def disable(guest):
