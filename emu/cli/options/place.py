@@ -16,6 +16,7 @@ from emu.guests.named.placing import (
     NOT_EXECUTABLE,
     NOT_FOUND,
     SHARE,
+    how_executable,
     how_found,
     not_executable,
     of_host,
@@ -105,10 +106,8 @@ def tell_not_run(
     """
     if status == NOT_FOUND:
         tell_missing(words, share, cwd)
-    elif status == NOT_EXECUTABLE and share is not None:
-        file = of_host(os.path.join(SHARE, cwd or "", words[0]), share)
-        if file is not None and file.is_file() and not os.access(file, os.X_OK):
-            _hint(not_executable(one_line(words[0]), file))
+    elif status == NOT_EXECUTABLE and (how := how_executable(words[0], share, cwd)):
+        _hint(how)
 
 
 def tell_missing(words: Sequence[str], share: Path | None, cwd: str | None = None) -> None:

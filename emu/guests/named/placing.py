@@ -63,6 +63,18 @@ def not_executable(word: str, path: Path) -> str:
     return f"{word}: not executable: chmod +x {path}"
 
 
+def how_executable(word: str, share: Path | None, cwd: str | None = None) -> str:
+    """Return how the guest can execute the file of the shared directory that ``word`` names.
+
+    ``share`` and ``cwd`` are those of :func:`how_found`. Return an empty text for an executable
+    file, and for one that is not there.
+    """
+    file = None if share is None else of_host(os.path.join(SHARE, cwd or "", word), share)
+    if file is None or not file.is_file() or os.access(file, os.X_OK):
+        return ""
+    return not_executable(word, file)
+
+
 def how_found(
     word: str, share: Path | None, cwd: str | None = None, option: str = "--share {}"
 ) -> str:

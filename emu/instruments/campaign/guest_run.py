@@ -17,9 +17,8 @@ from emu.guests.named.placing import (
     NOT_EXECUTABLE,
     NOT_FOUND,
     SHARE,
+    how_executable,
     how_found,
-    not_executable,
-    of_host,
 )
 from emu.guests.requested import requested
 from emu.guests.workdir import work_directory
@@ -205,9 +204,7 @@ def _how_found(run: Description, share: Path | None, output: str) -> str:
     if missing is None:
         return ""
     if missing[2] != "not found":
-        file = None if share is None else of_host(os.path.join(SHARE, missing[1]), share)
-        is_plain = file is not None and file.is_file() and not os.access(file, os.X_OK)
-        return not_executable(missing[1], file) if file is not None and is_plain else ""
+        return how_executable(missing[1], share)
     if share is None and run.directory is not None:
         return f"the campaign's directory {run.directory} does not exist on this host"
     word = missing[1]
