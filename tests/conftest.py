@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from emu.compiled.loading import SETTING
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
+from emu.guests.machine import qemu
 from emu.version import COMPILED, code
 
 # Programs that tests start neither use nor make compiled code, unless all is to be compiled.
@@ -66,6 +67,15 @@ def monkeypatch():
     patch = _Patch() if code() == COMPILED else pytest.MonkeyPatch()
     yield patch
     patch.undo()
+
+
+@pytest.fixture(scope="session")
+def program():
+    """A QEMU that takes functions over vfio-user."""
+    found = qemu.find()
+    if found is None:
+        pytest.skip("no QEMU with vfio-user is installed or in the cache")
+    return found
 
 
 @pytest.fixture(autouse=True)

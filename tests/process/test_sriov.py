@@ -16,7 +16,6 @@ import pytest
 from helpers.guest.stopped_qemu import ROOT_PORT, StoppedQemu, option
 
 from emu.cli.shared.control import function_name
-from emu.guests.machine import qemu
 from emu.host.process_identity import module_command
 from emu.server.control.client import Client
 from emu.server.service.endpoints import vf_socket
@@ -33,14 +32,6 @@ MEMORY, MASTER = 2, 4
 EXPRESS, LINK_ACTIVE = 0x10, 1 << 13
 DEADLINE = 60
 FIRMWARE_ABSENT = 0xFFFF_FFFF
-
-
-@pytest.fixture(scope="module")
-def program():
-    found = qemu.find()
-    if found is None:
-        pytest.skip("no QEMU with vfio-user is installed or in the cache")
-    return found
 
 
 @contextlib.contextmanager

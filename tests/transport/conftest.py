@@ -11,7 +11,6 @@ from helpers.device.fake_function import FakeFunction
 from emu.driver.transport.fabric import Fabric
 from emu.driver.transport.guest_ram import GuestRam
 from emu.driver.transport.vfio_client import VfioClient
-from emu.guests.machine import qemu
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
 from emu.server.vfio.libvfio_abi import load_library
@@ -147,12 +146,3 @@ def fabric(name):
     """A fabric without members."""
     with Fabric(name) as lab:
         yield lab
-
-
-@pytest.fixture
-def program():
-    """A QEMU that takes functions over vfio-user."""
-    found = qemu.find()
-    if found is None:
-        pytest.skip("no QEMU with vfio-user is installed or in the cache")
-    return found

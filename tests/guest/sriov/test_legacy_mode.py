@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from helpers.guest.guests import no_complaints, run
-from helpers.guest.managed_vfs import HERE, PEER, SAYS, Vf, reaches, told, with_peer
+from helpers.guest.guests import run
+from helpers.guest.managed_vfs import HERE, PEER, Vf, reaches, told, with_peer
 from helpers.guest.virtual_functions import enable
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("quiet")]
 
 VLAN_PEER = "10.5.7.200"
 
@@ -23,12 +23,6 @@ ip -n peer link add link eth1 name vlan5 type vlan id 5
 ip -n peer address add {VLAN_PEER}/24 dev vlan5; ip -n peer link set vlan5 up""",
         )
         yield guest
-
-
-@pytest.fixture(autouse=True)
-def quiet(guest):
-    with no_complaints(guest, known=SAYS):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from helpers.guest.guests import no_complaints, run
-from helpers.guest.managed_vfs import DEV, PEER, SAYS, switched, with_peer
+from helpers.guest.guests import run
+from helpers.guest.managed_vfs import DEV, PEER, switched
 from helpers.guest.sub_functions import bridged, clear, cross, in_hardware, redirect, seen
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("quiet")]
 
 COUNT = 40
 FEW = 10
 """Of so many packets the kernel sees fewer than this: those before the switch has learned."""
-
-
-@pytest.fixture(scope="module")
-def guest(lab, suite):
-    """Its first function has two virtual ones; the second one is behind the cable."""
-    with with_peer(lab, suite) as guest:
-        yield guest
-
-
-@pytest.fixture(autouse=True)
-def quiet(guest):
-    with no_complaints(guest, known=SAYS):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -5,27 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from helpers.guest.guests import no_complaints, run
-from helpers.guest.managed_vfs import HERE, PEER, SAYS, bind, ports, switched, with_peer
+from helpers.guest.guests import run
+from helpers.guest.managed_vfs import HERE, PEER, bind, ports, switched
 from helpers.guest.sub_functions import bridged
 from helpers.guest.virtual_functions import interface
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("quiet")]
 
 MAC = "02:00:00:00:88:01"
-
-
-@pytest.fixture(scope="module")
-def guest(lab, suite):
-    """Its first function has two virtual ones; the second one is behind the cable."""
-    with with_peer(lab, suite) as guest:
-        yield guest
-
-
-@pytest.fixture(autouse=True)
-def quiet(guest):
-    with no_complaints(guest, known=SAYS):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ instructions that KVM's instruction emulator knows, which runs all of a guest on
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import shlex
 import shutil
@@ -16,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from emu.guests.machine import qemu
 from emu.guests.machine.accel import is_accessible
+from emu.host.process_identity import module_command
 
 SOURCES = [Path(__file__).with_name(name) for name in ("start.S", "program.c")]
 COMPILER = [
@@ -45,22 +46,14 @@ def image(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def program():
-    """A QEMU that takes functions over vfio-user."""
-    found = qemu.find()
-    if found is None:
-        pytest.skip("no QEMU with vfio-user is installed or in the cache")
-    return found
-
-
 @contextlib.contextmanager
 def served(directory):
     """Serve a function; yield QEMU's options for it."""
     words = ["--socket", directory / "function", "--device", "connectx6,pages=64"]
     words += ["--trace", directory / "trace", "--trace-format", "text"]
-    command = [sys.executable, "-m", "emu", "serve", *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    command = [*module_command("emu"), "serve", *map(str, words)]
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, text=True) as server:
         try:
             options = []
             while (line := server.stdout.readline().strip()) != "ready":
