@@ -24,8 +24,6 @@ from emu.server.vfio.protocol import (
     REGION_ACCESS,
     REGION_INFO,
     VERSION,
-    WRITE_MULTI,
-    WRITE_MULTI_ENTRY,
     DmaFlag,
     Irq,
     IrqSetFlag,
@@ -226,17 +224,6 @@ class VfioClient:
         """Send REGION_WRITE without a reply, as QEMU writes to BARs."""
         header = REGION_ACCESS.pack(offset, region, len(data))
         self.send(VfioCommand.REGION_WRITE, header + data, flags=MessageFlag.NO_REPLY)
-
-    def write_multi(self, writes: Sequence[tuple[int, int, bytes]]) -> bytes:
-        """Return the payload of a REGION_WRITE_MULTI of (region, offset, data); send no message.
-
-        Each write has at most 8 bytes of data, which are padded.
-        """
-        entries = [
-            WRITE_MULTI_ENTRY.pack(offset, region, len(data), data)
-            for region, offset, data in writes
-        ]
-        return WRITE_MULTI.pack(len(entries)) + b"".join(entries)
 
     def reset(self) -> None:
         """Send DEVICE_RESET."""

@@ -1,7 +1,7 @@
 """The second transport: the same function served through libvfio-user.
 
 The module exists for comparison: a client that works with only one of the servers helps to locate a
-bug. WRITE_MULTI is missing, and each message must be complete when its first bytes are read. The
+bug. Each message must be complete when its first bytes are read. The
 library blocks on a client that does not read its replies; the transport soon drops that client,
 because all others wait meanwhile.
 

@@ -69,13 +69,15 @@ def _parse(data: bytes) -> dict[str, object]:
     return capabilities
 
 
-def _agree(proposed: dict[str, object]) -> dict[str, int | bool]:
+def _agree(proposed: dict[str, object]) -> dict[str, int]:
     """Return our values of the proposed capabilities that we support; omit the others.
 
-    ``max_dma_maps`` is the lower value of both sides; the other numbers are ours. Raises
+    ``max_dma_maps`` is the lower value of both sides; the other numbers are ours. Omits
+    ``write_multiple``: QEMU 10.1 and 10.2 then pass every message, replies to reads included,
+    through another thread (VFIO_PROXY_USE_MULTI has VFIO_PROXY_FORCE_QUEUED's bit there). Raises
     :class:`VfioRequestError` with EINVAL for a value of the wrong type.
     """
-    agreed: dict[str, int | bool] = {}
+    agreed: dict[str, int] = {}
     for name, ours in _NUMBERS.items():
         if name not in proposed:
             continue
@@ -83,11 +85,6 @@ def _agree(proposed: dict[str, object]) -> dict[str, int | bool]:
         if type(theirs) is not int or not 0 <= theirs < 1 << 64:
             raise _invalid(f"capability {name} is no 64-bit number")
         agreed[name] = min(ours, theirs) if name == "max_dma_maps" else ours
-    multiple = proposed.get("write_multiple", False)
-    if type(multiple) is not bool:
-        raise _invalid("capability write_multiple is no boolean")
-    if multiple:
-        agreed["write_multiple"] = True
     return agreed
 
 

@@ -20,12 +20,6 @@ REGION_ACCESS = Struct("=QII")
 REGION_REQUEST = Struct("=HHIIIQII")
 """HEADER and REGION_ACCESS in a single struct, for the hot path."""
 
-WRITE_MULTI = Struct("=Q")
-"""wr_cnt; that many WRITE_MULTI_ENTRY follow."""
-
-WRITE_MULTI_ENTRY = Struct("=QII8s")
-"""offset, region, count (1 to 8), data."""
-
 VERSION = Struct("=HH")
 """major, minor; JSON and a NUL may follow."""
 

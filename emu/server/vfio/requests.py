@@ -27,8 +27,6 @@ from emu.server.vfio.protocol import (
     NUM_REGIONS,
     REGION_ACCESS,
     REGION_INFO,
-    WRITE_MULTI,
-    WRITE_MULTI_ENTRY,
     DeviceFlag,
     DmaFlag,
     IrqInfoFlag,
@@ -39,14 +37,6 @@ from emu.server.vfio.protocol import (
     VfioRequestError,
     command_name,
 )
-
-_MAX_WRITES: Final = 1024
-"""Maximum number of writes in a REGION_WRITE_MULTI; QEMU sends at most 200
-(hw/vfio-user/protocol.h)."""
-_MAX_CONFIG_WRITES: Final = 1
-"""Maximum number of config writes among them, as each may reset the function and all of its virtual
-functions; QEMU posts none.
-"""
 
 _Handler = Callable[[bytes, list[int]], bytes]
 
@@ -82,7 +72,6 @@ class Requests:
             VfioCommand.DEVICE_SET_IRQS: self._device_set_irqs,
             VfioCommand.REGION_READ: self._region_read,
             VfioCommand.REGION_WRITE: self._region_write,
-            VfioCommand.REGION_WRITE_MULTI: self._region_write_multi,
             VfioCommand.DEVICE_RESET: self._device_reset,
         }
 
@@ -217,29 +206,6 @@ class Requests:
         self._expect_inside(region, offset, count)
         self._write(region, offset, payload[REGION_ACCESS.size :])
         return payload[: REGION_ACCESS.size]
-
-    def _region_write_multi(self, payload: bytes, fds: list[int]) -> bytes:
-        """Execute all writes of a REGION_WRITE_MULTI in order; return their number as the reply.
-
-        Raises :class:`VfioRequestError` with EINVAL before the first write. Limits: 1024 writes,
-        one of them to configuration space, 1 to 8 bytes each, all inside a region.
-        """
-        if len(payload) < WRITE_MULTI.size:
-            raise _invalid(f"{len(payload)} bytes")
-        (number,) = WRITE_MULTI.unpack_from(payload)
-        _expect(payload, WRITE_MULTI.size + number * WRITE_MULTI_ENTRY.size)
-        if number > _MAX_WRITES:
-            raise _invalid(f"{number} writes, the limit is {_MAX_WRITES}")
-        writes = list(WRITE_MULTI_ENTRY.iter_unpack(payload[WRITE_MULTI.size :]))
-        if sum(write[1] == RegionIndex.CONFIG for write in writes) > _MAX_CONFIG_WRITES:
-            raise _invalid(f"more than {_MAX_CONFIG_WRITES} write to configuration space")
-        for offset, region, count, data in writes:
-            if not 1 <= count <= len(data):
-                raise _invalid(f"{count} bytes in a write of WRITE_MULTI")
-            self._expect_inside(region, offset, count)
-        for offset, region, count, data in writes:
-            self._write(region, offset, data[:count])
-        return WRITE_MULTI.pack(number)
 
     def _device_reset(self, payload: bytes, fds: list[int]) -> bytes:
         """Reset the function, and clear latched vectors.

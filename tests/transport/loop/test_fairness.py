@@ -6,7 +6,6 @@ import socket
 
 import pytest
 
-from emu.driver.transport.vfio_client import VfioRefusedError
 from emu.server.vfio.loop import Loop
 from emu.server.vfio.protocol import (
     HEADER,
@@ -172,17 +171,6 @@ class TestTurns:
         while len(served.function.accesses) < sent:
             loop.step(None)
         assert served.function.runs - runs >= sent // 500
-
-    @pytest.mark.parametrize(("region", "most"), [(0, 1024), (RegionIndex.CONFIG, 1)])
-    def test_writes_in_one_message_are_bounded(self, own, region, most):
-        client = own.client()
-        payload = client.write_multi([(region, 0, b"12345678")] * most)
-        client.call(VfioCommand.REGION_WRITE_MULTI, payload)
-        assert len(own.function.accesses) == most
-        payload = client.write_multi([(region, 0, b"12345678")] * (most + 1))
-        with pytest.raises(VfioRefusedError):
-            client.call(VfioCommand.REGION_WRITE_MULTI, payload)
-        assert len(own.function.accesses) == most
 
     def test_large_reads_count_by_their_bytes(self, own):
         client = own.client()
