@@ -16,14 +16,28 @@ from emu.device.ports import Buffer
 from layouts.enums import QpType
 from layouts.prm import Prm
 from layouts.wire import bth as wire
-from layouts.wire.bth import PacketKind, Service
+from layouts.wire.bth import (
+    ACK_REQUEST,
+    BTH,
+    ICRC_BYTES,
+    MIGRATED,
+    PAD_MASK,
+    PAD_SHIFT,
+    PSN_MASK,
+    QPN_MASK,
+    SOLICITED,
+    TVER_MASK,
+    PacketKind,
+    Service,
+)
 from layouts.wire.packet_ops import PACKET_OPS, WITH_PAYLOAD, PacketOp
 
 MAX_PAYLOAD: Final = 4096
 _ECN_MASK = _CONGESTION_EXPERIENCED = 3
 """ECN field of the IP header (RFC 3168)."""
 
-SMALLEST_BYTES: Final = wire.BTH.size + wire.ICRC_BYTES
+_BTH_BYTES: Final = BTH.size
+SMALLEST_BYTES: Final = _BTH_BYTES + ICRC_BYTES
 MAX_HEADER_BYTES: Final = SMALLEST_BYTES + max(
     op.header_bytes for op in PACKET_OPS.values() if op.kind in WITH_PAYLOAD
 )
@@ -68,12 +82,14 @@ def precedes(psn: int, other: int) -> bool:
 class Packet:
     """A packet. Fields of an extension header exist when the opcode has the header."""
 
-    __slots__ = (
-        "ack_request", "compare", "compare_mask", "dlid", "grh", "immediate", "inv_rkey",
-        "is_migrated", "length",
-        "msn", "op", "original", "payload", "pkey", "psn", "qkey", "qpn", "rkey", "sl", "slid",
-        "solicited", "src_qpn", "srqn", "swap_add", "swap_add_mask", "syndrome", "va",
-    )  # fmt: skip
+    # Most packets keep these defaults, which cost no time as class attributes.
+    ack_request = False
+    solicited = False
+    is_migrated = True
+    """MigReq: False while the sender may migrate to its alternate path."""
+    srqn = 0
+    immediate: int | None = None
+    inv_rkey: int | None = None
 
     # Set in received packets:
     payload: memoryview
@@ -81,7 +97,7 @@ class Packet:
     slid: int
     sl: int
     pkey: int
-    grh: GlobalHeader | None
+    grh: GlobalHeader | None = None
     # RETH, atomic headers, AETH, DETH:
     va: int
     rkey: int
@@ -100,12 +116,6 @@ class Packet:
         self.op = op
         self.qpn = qpn
         self.psn = psn
-        self.ack_request = self.solicited = False
-        self.is_migrated = True
-        """MigReq: False while the sender may migrate to its alternate path."""
-        self.srqn = 0
-        self.immediate: int | None = None
-        self.inv_rkey: int | None = None
 
     @property
     def is_multicast(self) -> bool:
@@ -136,23 +146,27 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
     flags: int
     dest_qp: int
     a_psn: int
-    code, flags, pkey, dest_qp, a_psn = wire.BTH.unpack_from(frame, at)
+    code, flags, pkey, dest_qp, a_psn = BTH.unpack_from(frame, at)
     op = PACKET_OPS.get(code)
-    if op is None or flags & wire.TVER_MASK:
-        raise BadPacketError(f"opcode {code:#x}, version {flags & wire.TVER_MASK}: unknown")
-    packet = Packet(op, dest_qp & wire.QPN_MASK, a_psn & wire.PSN_MASK)
+    if op is None or flags & TVER_MASK:
+        raise BadPacketError(f"opcode {code:#x}, version {flags & TVER_MASK}: unknown")
+    packet = Packet(op, dest_qp & QPN_MASK, a_psn & PSN_MASK)
     packet.pkey = pkey
-    packet.ack_request = a_psn & wire.ACK_REQUEST != 0
-    packet.solicited = flags & wire.SOLICITED != 0
-    packet.is_migrated = flags & wire.MIGRATED != 0
-    at += wire.BTH.size
-    end = len(frame) - wire.ICRC_BYTES - (flags >> wire.PAD_SHIFT & wire.PAD_MASK)
-    size = end - at - op.header_bytes
+    if a_psn & ACK_REQUEST:
+        packet.ack_request = True
+    if flags & SOLICITED:
+        packet.solicited = True
+    if not flags & MIGRATED:
+        packet.is_migrated = False
+    at += _BTH_BYTES
+    start = at + op.header_bytes
+    end = len(frame) - ICRC_BYTES - (flags >> PAD_SHIFT & PAD_MASK)
+    size = end - start
     if size < 0 or size > MAX_PAYLOAD or (size and op.kind not in WITH_PAYLOAD):
         raise BadPacketError(f"{op} with {size} bytes of payload")
     for header, offset in op.placed:
         _DECODERS[header](packet, frame, at + offset)
-    packet.payload = frame[at + op.header_bytes : end]
+    packet.payload = frame[start:end]
     return packet
 
 
@@ -164,18 +178,19 @@ def build_transport(
     ``length`` must be the total bytes of ``payload``, which is not checked. The padding to 4 bytes
     follows from it. The CRC is zero: a RoCE link layer computes its own.
     """
-    op = packet.op
-    pad = -length & wire.PAD_MASK
-    flags = pad << wire.PAD_SHIFT | (wire.SOLICITED if packet.solicited else 0)
+    op, pad = packet.op, -length & PAD_MASK
+    flags = pad << PAD_SHIFT
+    if packet.solicited:
+        flags |= SOLICITED
     if packet.is_migrated:
-        flags |= wire.MIGRATED
-    a_psn = packet.psn | wire.ACK_REQUEST if packet.ack_request else packet.psn
-    buffers: list[Buffer] = [wire.BTH.pack(op.code, flags, pkey, packet.qpn, a_psn)]
+        flags |= MIGRATED
+    a_psn = packet.psn | ACK_REQUEST if packet.ack_request else packet.psn
+    buffers: list[Buffer] = [BTH.pack(op.code, flags, pkey, packet.qpn, a_psn)]
     for header in op.headers:
         buffers.append(_ENCODERS[header](packet))
     buffers.extend(payload)
     buffers.append(_ENDS[pad])
-    return wire.BTH.size + op.header_bytes + length + pad + wire.ICRC_BYTES, buffers
+    return SMALLEST_BYTES + op.header_bytes + length + pad, buffers
 
 
 _ENDS: Final = tuple(bytes(pad + wire.ICRC_BYTES) for pad in range(4))

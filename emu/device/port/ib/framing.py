@@ -22,8 +22,18 @@ from emu.device.port.packet import (
 )
 from emu.device.port.train import MAX_PACKETS, Train, front_of, train_of
 from layouts.wire import bth as wire
+from layouts.wire.bth import (
+    LNH_GLOBAL,
+    LNH_LOCAL,
+    LNH_MASK,
+    LRH,
+    LVER_MASK,
+    PKT_LEN_MASK,
+    SL_SHIFT,
+)
 
-_SMALLEST: Final = wire.LRH.size + transport.SMALLEST_BYTES
+_LRH_BYTES: Final = LRH.size
+_SMALLEST: Final = _LRH_BYTES + transport.SMALLEST_BYTES
 
 _DEST_QP_AT: Final = 4
 """Offset of the congestion bits, and of the destination queue pair, in a BTH."""
@@ -62,10 +72,10 @@ class IbRoute:
         inner, parts = build_transport(packet, self.pkey, payload, length)
         if self.grh is not None:
             return b"".join((*_global(self, self.grh, inner), *parts))
-        words = (wire.LRH.size + inner) >> 2
-        sl_lnh = self.sl << wire.SL_SHIFT | wire.LNH_LOCAL
-        front = wire.LRH.pack(0, sl_lnh, self.dlid, words, self.slid)
-        return b"".join((front, *parts))
+        words = (_LRH_BYTES + inner) >> 2
+        sl_lnh = self.sl << SL_SHIFT | LNH_LOCAL
+        parts.insert(0, LRH.pack(0, sl_lnh, self.dlid, words, self.slid))
+        return b"".join(parts)
 
 
 def parse(frame: memoryview) -> Packet:
@@ -79,18 +89,19 @@ def parse(frame: memoryview) -> Packet:
     vl_lver: int
     sl_lnh: int
     pkt_len: int
-    vl_lver, sl_lnh, dlid, pkt_len, slid = wire.LRH.unpack_from(frame)
-    if vl_lver & wire.LVER_MASK or (pkt_len & wire.PKT_LEN_MASK) * 4 != len(frame):
+    vl_lver, sl_lnh, dlid, pkt_len, slid = LRH.unpack_from(frame)
+    if vl_lver & LVER_MASK or (pkt_len & PKT_LEN_MASK) * 4 != len(frame):
         raise BadPacketError(f"local header has a wrong version or length for {len(frame)} bytes")
-    at, grh = wire.LRH.size, None
-    if sl_lnh & wire.LNH_MASK == wire.LNH_GLOBAL:
-        grh = _parse_global(frame, at)
-        at += wire.GRH.size
-    elif sl_lnh & wire.LNH_MASK != wire.LNH_LOCAL:
+    following = sl_lnh & LNH_MASK
+    if following == LNH_LOCAL:
+        packet = parse_transport(frame, _LRH_BYTES)
+    elif following == LNH_GLOBAL:
+        header = _parse_global(frame, _LRH_BYTES)
+        packet = parse_transport(frame, _LRH_BYTES + wire.GRH.size)
+        packet.grh = header
+    else:
         raise BadPacketError("not a packet of the InfiniBand transport")
-    packet = parse_transport(frame, at)
-    packet.dlid, packet.slid, packet.sl = dlid, slid, sl_lnh >> wire.SL_SHIFT
-    packet.grh = grh
+    packet.dlid, packet.slid, packet.sl = dlid, slid, sl_lnh >> SL_SHIFT
     return packet
 
 
@@ -111,7 +122,7 @@ def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
 
 def is_train(frame: bytes | memoryview) -> bool:
     """Return whether a frame of an mlx5emu process is a train: longer than its headers say."""
-    words: int = wire.LRH.unpack_from(frame)[3] & wire.PKT_LEN_MASK
+    words: int = LRH.unpack_from(frame)[3] & PKT_LEN_MASK
     return words * 4 < len(frame)
 
 
@@ -140,7 +151,7 @@ def frames_of(train: Train) -> Iterator[bytes]:
 
 def _own_length(frame: bytes | memoryview) -> int:
     """Return a frame's length from its local route header."""
-    words: int = wire.LRH.unpack_from(frame)[3] & wire.PKT_LEN_MASK
+    words: int = LRH.unpack_from(frame)[3] & PKT_LEN_MASK
     return words * 4
 
 
