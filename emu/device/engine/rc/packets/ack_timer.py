@@ -136,7 +136,7 @@ class AckTimer:
     """Timers of one requester."""
 
     __slots__ = (
-        "_clock", "_due_ns", "_has_moved", "_is_due", "_is_overdue", "_least_ns", "_owner",
+        "_clock", "_code", "_due_ns", "_has_moved", "_is_due", "_is_overdue", "_least_ns", "_owner",
         "_pause", "_since_ns", "_timeout_ns", "_timer", "is_paused", "round_trip",
     )  # fmt: skip
 
@@ -152,7 +152,7 @@ class AckTimer:
         """Whether the pause after an RNR NAK is running."""
         self._is_due = False
         """Whether a response is due."""
-        self._since_ns = self._timeout_ns = 0
+        self._since_ns = self._code = self._timeout_ns = 0
         self._least_ns = 0
         """Lower limit of every wait: a timer that fires before its end need not be set again."""
         self._has_moved = False
@@ -171,10 +171,11 @@ class AckTimer:
         if psn != self.round_trip.newest:
             self.round_trip.sent(psn, now)
         if not self._is_due:
-            self._is_due = True
-            self._timeout_ns = TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << code)
-            self._least_ns = min(MIN_NS, self._timeout_ns)
-            self._since_ns, self._has_moved = now, True
+            self._is_due = self._has_moved = True
+            self._since_ns = now
+            if code != self._code:
+                self._code, self._timeout_ns = code, TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << code)
+                self._least_ns = min(MIN_NS, self._timeout_ns)
         if self._has_moved and (
             self._timer is None or self._due_ns > self._since_ns + self._least_ns
         ):

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 _UC: Final = QpType.UC
 _RTS: Final = QpState.RTS
 _READ: Final = MsgOp.READ
+_ACKNOWLEDGE: Final = PacketKind.ACKNOWLEDGE
+_SYNDROME_KIND: Final = bth.SYNDROME_KIND
+_ACK: Final = bth.KIND_ACK
 _PSN_SEQUENCE_ERROR: Final = NakCode.PSN_SEQUENCE_ERROR
 
 
@@ -64,35 +67,37 @@ class PacketCompleter:
         self._selective.forget()
 
     def watch(self) -> None:
-        """Start the ACK timer if a response is due; never on UC or outside RTS.
+        """Start the ACK timer: a response is due; never on UC or outside RTS.
 
         ack_timeout 0 means no timer.
         """
-        qp, window = self._connection.qp, self.window
-        if window.una != qp.psn and qp.st is not _UC and qp.state is _RTS:
-            self.timer.watch(qp.ack_timeout, window.next)
+        qp = self._connection.qp
+        if qp.st is not _UC and qp.state is _RTS:
+            self.timer.watch(qp.ack_timeout, self.window.next)
 
     # -- responses
 
     def take(self, packet: Packet) -> None:
         """Process a response packet; ignore one to no outstanding PSN.
 
-        Completes, retries or fails requests.
+        Completes, retries or fails requests. An ACK only advances ``una`` behind its PSN.
         """
-        una, sent = self.window.una, self.window.sent
-        if packet.psn - una & PSN_MASK < sent - una & PSN_MASK:
-            _RESPONSES[packet.op.kind](self, packet)
+        una, psn, kind = self.window.una, packet.psn, packet.op.kind
+        if psn - una & PSN_MASK >= self.window.sent - una & PSN_MASK:
+            return
+        if kind is _ACKNOWLEDGE and packet.syndrome & _SYNDROME_KIND == _ACK:
+            self.advance((psn + 1) & PSN_MASK)
+        else:
+            _RESPONSES[kind](self, packet)
 
-    def acknowledged(self, packet: Packet) -> None:
-        """Process an ACK, RNR NAK or NAK (table 44).
+    def refused(self, packet: Packet) -> None:
+        """Process an RNR NAK or a NAK (table 44), which also acknowledges all packets before it.
 
-        A NAK also acknowledges all packets before its PSN. If the response of an earlier READ or
-        atomic is missing, the NAK is ignored and that request sent again.
+        If the response of an earlier READ or atomic is missing, the NAK is ignored and that request
+        sent again.
         """
-        kind = packet.syndrome & bth.SYNDROME_KIND
-        psn = packet.psn + (kind == bth.KIND_ACK) & PSN_MASK
-        if self.advance(psn) and kind != bth.KIND_ACK and self._is_running:
-            step = _NAKS.get(kind, PacketCompleter.bad_syndrome)
+        if self.advance(packet.psn) and self._is_running:
+            step = _NAKS.get(packet.syndrome & _SYNDROME_KIND, PacketCompleter.bad_syndrome)
             step(self, packet.syndrome & bth.SYNDROME_VALUE)
 
     def nak(self, code: int) -> None:
@@ -185,8 +190,7 @@ class PacketCompleter:
         except AccessError:
             return False
         copy(target, (train.payload,))
-        self.window.move(train.end)
-        self._progress()
+        self._progress(train.end)
         return True
 
     def atomic_response(self, packet: Packet) -> None:
@@ -224,8 +228,7 @@ class PacketCompleter:
                 self._fail(request, Failure.of_access(error, request.wqe.opcode))
         else:
             copy(target, (data,))
-            self.window.move((self.window.una + 1) & PSN_MASK)
-            self._progress()
+            self._progress((self.window.una + 1) & PSN_MASK)
 
     def _ask_again(self) -> None:
         """Send again from ``una`` on in the next poll: the round's budget is used up.
@@ -255,22 +258,21 @@ class PacketCompleter:
         implied_nak_seq_err.
         """
         window = self.window
-        before = window.una
-        window.acknowledge(psn)
-        una = window.una
-        if una != before:
-            self._progress()
+        una = window.reached(psn) if window.expecting_data else psn
+        if una != window.una:
+            self._progress(una)
         if una != psn and self._is_running:
             self._send_again("implied_nak_seq_err")
         return una == psn
 
-    def _progress(self) -> None:
-        """Reset the retry counts and complete finished requests: ``una`` has moved.
+    def _progress(self, una: int) -> None:
+        """Move ``una`` forward, reset the retry counts, and complete the finished requests.
 
         After a selective repeat that was in vain, all packets from ``una`` on are sent again. A
         queue pair in RTS that may have more to send is scheduled.
         """
-        qp, una = self._connection.qp, self.window.una
+        qp, window = self._connection.qp, self.window
+        window.move(una)
         was_retrying, self._is_retrying = self._is_retrying, False
         self._probes = 0
         qp.retries = qp.rnr_retries = 0
@@ -280,7 +282,7 @@ class PacketCompleter:
             self._is_retrying = True
             self._rewind()
         if qp.state is _RTS and (
-            self.window.next != qp.psn or qp.is_draining or not self._connection.requester.is_idle
+            window.next != qp.psn or qp.is_draining or not self._connection.requester.is_idle
         ):
             self._schedule()
 
@@ -405,7 +407,7 @@ class PacketCompleter:
 
 
 _RESPONSES: Final[Mapping[PacketKind, Callable[[PacketCompleter, Packet], None]]] = {
-    PacketKind.ACKNOWLEDGE: PacketCompleter.acknowledged,
+    PacketKind.ACKNOWLEDGE: PacketCompleter.refused,
     PacketKind.READ_RESPONSE: PacketCompleter.read_response,
     PacketKind.ATOMIC_ACKNOWLEDGE: PacketCompleter.atomic_response,
 }

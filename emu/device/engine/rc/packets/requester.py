@@ -16,11 +16,11 @@ from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.send_requests import AbsentPage, Failure
 from emu.device.engine.rc.packets.completer import PacketCompleter
 from emu.device.engine.rc.packets.window import SendWindow, WindowRequest
+from emu.device.engine.rc.validation import packets_of
 from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.page_fault import Side
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.sizes import PACKETS_PER_POLL, TRAIN_WORK
@@ -79,16 +79,17 @@ class PacketRequester:
         Do nothing if the last poll has sent all and no doorbell has arrived since, as in polls for
         responses only. Raises BadWqeError or DmaError when the ring is broken.
         """
-        qp = self._connection.qp
+        qp, window = self._connection.qp, self._window
         assert qp.sq is not None
-        if self.is_idle and not qp.sq.is_rung and self._window.next == qp.psn:
+        if self.is_idle and not qp.sq.is_rung and window.next == qp.psn:
             return False
         qp.sq.is_rung = False
         self._posted, self.is_idle = None, False
         more = self._send_packets()
-        if self._window.requests:
-            self._window.requests[-1].payload = ()
-        self._completer.watch()
+        if window.requests:
+            window.requests[-1].payload = ()
+            if window.una != qp.psn:
+                self._completer.watch()
         return more
 
     def _send_packets(self) -> bool:
@@ -106,13 +107,15 @@ class PacketRequester:
                 return True
             if qp.pace is not None and self._is_ahead(qp.pace):
                 return True
-            if window.requests and window.next != qp.psn:  # the window has unsent packets
-                done = self._send(budget)
-                if not done:
+            if window.next == qp.psn or not window.requests:  # all packets have been sent
+                if not self._fetch():
                     return False
-                budget -= done
-            elif not self._fetch():
+                if window.next == qp.psn:  # the request has no packets
+                    continue
+            done = self._send(budget)
+            if not done:
                 return False
+            budget -= done
         return False
 
     # -- from the ring to the window
@@ -149,14 +152,14 @@ class PacketRequester:
             window.restart(qp.psn)
         request = WindowRequest(wqe, qp.psn)
         work = send_requests.parse(self._connection.hca, qp, wqe)
-        assert not isinstance(work, (Datagram, LargeSend))  # connected services have none
-        if isinstance(work, AbsentPage):
+        if isinstance(work, Message):
+            if not self._assign_psns(request, work):
+                return False
+        elif isinstance(work, AbsentPage):
             self._wait_for_page(request, work.error, lambda why: self._admit_failed(request, why))
             return False
-        if isinstance(work, Failure):
+        elif isinstance(work, Failure):
             request.failure = work
-        elif isinstance(work, Message) and not self._assign_psns(request, work):
-            return False
         window.append(request)
         if own is None:
             self._posted = posted - wqe.blocks
@@ -183,13 +186,14 @@ class PacketRequester:
         False changes no state.
         """
         qp, window = self._connection.qp, self._window
-        packets = -(-message.length // qp.mtu_bytes) or 1
-        if message.op in WITH_RESPONSE_DATA and window.expecting_data >= 1 << qp.ctx.log_sra_max:
+        packets = packets_of(message.length, qp.mtu_bytes) if message.length > qp.mtu_bytes else 1
+        expects_data = message.op in WITH_RESPONSE_DATA
+        if expects_data and window.expecting_data >= 1 << qp.ctx.log_sra_max:
             return False
         if (qp.psn - window.una & PSN_MASK) + packets > PSN_HALF:
             return False
-        qp.psn = (qp.psn + packets) & PSN_MASK
-        request.attach(message, qp.psn)
+        request.attach(message, packets, expects_data=expects_data)
+        qp.psn = request.end
         return True
 
     # -- pages that are absent
@@ -261,26 +265,19 @@ class PacketRequester:
         The cost is 0 if none may be sent: the window is full, or the request has failed or waits
         for a page. A key that has become invalid fails the request with LOCAL_PROT_ERR.
         """
-        qp, request = self._connection.qp, self._window.sending()
-        message = request.message
-        assert message is not None
+        connection, window = self._connection, self._window
+        qp, request = connection.qp, window.sending()
         is_long = request.end - request.first & PSN_MASK > MIN_TRAIN_PACKETS
-        carry = self._connection.trains() if is_long else None
-        space = (WINDOW_PACKETS if carry is None else WINDOW_OF_TRAINS) - self._window.flying
+        carry = connection.trains() if is_long else None
+        space = (WINDOW_PACKETS if carry is None else WINDOW_OF_TRAINS) - window.flying
         if space <= 0 or request.failure is not None:
             return 0
-        if message.op in WITH_RESPONSE_DATA:
+        if request.expects_data:
             self._ask_for_data(request)
             return 1
         done = 0
         try:
-            while (
-                done < budget
-                and space > 0
-                and self._window.next != request.end
-                and not self._connection.is_waiting
-                and (qp.pace is None or not self._is_ahead(qp.pace))
-            ):
+            while True:
                 count = self._send_train(carry, request, space) if carry is not None else 0
                 if count:
                     done += TRAIN_WORK
@@ -289,7 +286,14 @@ class PacketRequester:
                     done += 1
                     self._send_packet(request, done == budget or space == 1)
                 space -= count
-                if self._connection.hca.budget.steps > POLL_BUDGET:
+                if (
+                    window.next == request.end
+                    or done >= budget
+                    or space <= 0
+                    or connection.is_waiting
+                    or connection.hca.budget.steps > POLL_BUDGET
+                    or (qp.pace is not None and self._is_ahead(qp.pace))
+                ):
                     break
         except AccessError as error:
             if error.violation is ABSENT_PAGE:
@@ -309,12 +313,14 @@ class PacketRequester:
         ``is_final`` requests an ACK: the packet is the last of this poll. On UC the packet counts
         as acknowledged at once. Raises AccessError before anything is sent.
         """
-        hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
+        connection, window = self._connection, self._window
+        hca, qp, psn = connection.hca, connection.qp, window.next
         packet, payload, size = request.placing(hca, qp, psn)
         following = (psn + 1) & PSN_MASK
-        self._window.sent_up_to(following, request, request.flying + 1)
-        packet.ack_request = following == request.end or is_final or psn % ACK_EVERY == 0
-        self._connection.send(packet, payload, size)
+        window.sent_up_to(following, request, request.flying + 1)
+        if following == request.end or is_final or psn % ACK_EVERY == 0:
+            packet.ack_request = True
+        connection.send(packet, payload, size)
         if qp.pace is not None:
             qp.pace.sent(size + qp.header_bytes, hca.clock.now_ns())
         if qp.st is _UC:

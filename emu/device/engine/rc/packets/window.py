@@ -19,7 +19,7 @@ from emu.device.engine.qp.send_requests import Failure
 from emu.device.engine.rc.validation import KINDS
 from emu.device.engine.wqe.messages import memory_of
 from emu.device.objects.memory.views import Views
-from emu.device.objects.queues.message import WITH_RESPONSE_DATA, Message, MsgOp
+from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
 from emu.device.port.packet import OPS, SERVICES, Packet
@@ -34,39 +34,38 @@ if TYPE_CHECKING:
 class WindowRequest:
     """Request in the window."""
 
-    __slots__ = (
-        "end", "expects_data", "failure", "first", "flying", "following", "length", "message",
-        "op", "payload", "wqe",
-    )  # fmt: skip
+    # Most requests keep most of these defaults, which cost no time as class attributes.
+    message: Message | None = None
+    """Message without views of guest memory; None for a local request, already done."""
+    op: MsgOp | None = None
+    length = 0
+    payload: Views = ()
+    """The data of a SEND or WRITE of one packet, until sent in the poll that has parsed it."""
+    expects_data = False
+    """Whether the request needs a response with data (READ, atomic) rather than an ACK."""
+    failure: Failure | None = None
+    flying = 0
+    """Packets in flight: sent and not acknowledged."""
+    following: WindowRequest | None = None
 
     def __init__(self, wqe: Wqe, psn: int) -> None:
         self.wqe = wqe
         self.first = self.end = psn
         """First PSN, and the first one after the request."""
-        self.message: Message | None = None
-        """Message without views of guest memory; None for a local request, already done."""
-        self.op: MsgOp | None = None
-        self.length = 0
-        self.payload: Views = ()
-        """The data of a SEND or WRITE of one packet, until sent in the poll that has parsed it."""
-        self.expects_data = False
-        """Whether the request needs a response with data (READ, atomic) rather than an ACK."""
-        self.failure: Failure | None = None
-        self.flying = 0
-        """Packets in flight: sent and not acknowledged."""
-        self.following: WindowRequest | None = None
 
-    def attach(self, message: Message, end: int) -> None:
-        """Attach the message, with PSNs up to ``end``, and drop its views of guest memory.
+    def attach(self, message: Message, packets: int, *, expects_data: bool) -> None:
+        """Attach the message, with PSNs for ``packets``, and drop its views of guest memory.
 
         Each packet maps its own range when it is sent: memory and keys may change until then. A
         single packet may be sent at once, so its ``payload`` is kept.
         """
-        if (end - self.first & PSN_MASK) == 1:
+        if packets == 1:
             self.payload = message.data
         message.data = message.reply = ()
-        self.message, self.op, self.length, self.end = message, message.op, message.length, end
-        self.expects_data = message.op in WITH_RESPONSE_DATA
+        self.message, self.op, self.length = message, message.op, message.length
+        self.end = (self.first + packets) & PSN_MASK
+        if expects_data:
+            self.expects_data = True
 
     def offset_of(self, qp: Qp, psn: int) -> int:
         """Return the offset in bytes of a packet's data in those of the request."""
@@ -79,22 +78,26 @@ class WindowRequest:
         AccessError when the payload cannot be read, TOO_FRAGMENTED also for a train. The packet is
         not sent.
         """
-        message = self.message
+        message, mtu = self.message, qp.mtu_bytes
         assert message is not None
-        offset = (psn - self.first & PSN_MASK) * qp.mtu_bytes
-        size = min(qp.mtu_bytes * count, message.length - offset)
-        payload, self.payload = self.payload, ()
-        if not payload:
+        offset = (psn - self.first & PSN_MASK) * mtu
+        size = message.length - offset
+        if size > mtu * count:
+            size = mtu * count
+        payload = self.payload
+        if payload:
+            self.payload = ()
+        else:
             payload = memory_of(hca, qp, self.wqe, message, LOCAL_READ, offset, size)
         is_last = (psn + count) & PSN_MASK == self.end
-        return _packet(qp, message, psn, is_first=not offset, is_last=is_last), payload, size
+        return _packet(qp, message, psn, not offset, is_last), payload, size
 
     def asking_for_data(self, qp: Qp, psn: int) -> Packet:
         """Return a READ of the response ``psn`` and all after it, or an atomic; it is not sent."""
         message = self.message
         assert message is not None
         offset = self.offset_of(qp, psn)
-        packet = _packet(qp, message, psn, is_first=True, is_last=True)
+        packet = _packet(qp, message, psn, True, True)
         packet.va, packet.length = message.va + offset, message.length - offset
         packet.swap_add, packet.compare = message.swap_add, message.compare
         packet.swap_add_mask, packet.compare_mask = message.swap_add_mask, message.compare_mask
@@ -133,11 +136,13 @@ class SendWindow:
 
         A READ or atomic also counts as expecting data.
         """
-        if self.requests:
-            self.requests[-1].following = request
-        self.requests.append(request)
+        requests = self.requests
+        if requests:
+            requests[-1].following = request
+        requests.append(request)
         self.ahead += request.wqe.blocks
-        self.expecting_data += request.expects_data
+        if request.expects_data:
+            self.expecting_data += 1
 
     # -- sending
 
@@ -167,7 +172,7 @@ class SendWindow:
 
         ``flying`` packets of ``request`` are now in flight.
         """
-        self.next, una = psn, self.una
+        una, self.next = self.una, psn
         if psn - una & PSN_MASK > self.sent - una & PSN_MASK:
             self.sent = psn
         self.flying += flying - request.flying
@@ -185,10 +190,10 @@ class SendWindow:
 
     # -- responses
 
-    def acknowledge(self, psn: int) -> None:
-        """Move ``una`` to ``psn``, or to a READ or atomic before it whose response is missing.
+    def reached(self, psn: int) -> int:
+        """Return ``psn``, or the PSN of a READ or atomic before it whose response is missing.
 
-        All packets before ``psn`` are acknowledged. ``pop`` then removes the passed requests.
+        All packets before ``psn`` are acknowledged; ``una`` may move to the returned PSN.
         """
         una, start = self.una, 0
         end = psn - una & PSN_MASK
@@ -196,10 +201,9 @@ class SendWindow:
             if start >= end:
                 break
             if request.expects_data:
-                psn = una + start & PSN_MASK
-                break
+                return una + start & PSN_MASK
             start = request.end - una & PSN_MASK
-        self.move(psn)
+        return psn
 
     def move(self, una: int) -> None:
         """Set ``una``, and ``next`` if it is behind; ``pop`` then removes the passed requests."""
@@ -223,21 +227,26 @@ class SendWindow:
         self.flying -= request.flying
         request.flying = 0
         self.ahead -= request.wqe.blocks
-        self.expecting_data -= request.expects_data
+        if request.expects_data:
+            self.expecting_data -= 1
         return request
 
 
-def _packet(qp: Qp, message: Message, psn: int, *, is_first: bool, is_last: bool) -> Packet:
+def _packet(qp: Qp, message: Message, psn: int, is_first: bool, is_last: bool) -> Packet:
     """Return a packet of a message with its header fields; immediate data only in the last one."""
     ending: type[Prm] | None = None
-    if is_last and message.immediate is not None:
-        ending = bth.imm_dt
-    elif is_last and message.inv_rkey is not None:
-        ending = bth.ieth
+    if is_last:
+        if message.immediate is not None:
+            ending = bth.imm_dt
+        elif message.inv_rkey is not None:
+            ending = bth.ieth
     op = OPS[SERVICES[qp.st], KINDS[message.op], is_first, is_last, ending]
     packet = Packet(op, qp.remote_qpn, psn)
     packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
-    packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
-    packet.srqn = message.srqn
-    packet.solicited = message.solicited and is_last
+    if ending is not None:
+        packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
+    if message.srqn:
+        packet.srqn = message.srqn
+    if is_last and message.solicited:
+        packet.solicited = True
     return packet
