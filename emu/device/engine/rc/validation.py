@@ -102,22 +102,20 @@ def length_error(qp: Qp, packet: Packet, message: Message | None, before: int) -
     is the number of bytes of ``message`` received so far. IBTA 9.7.4.1.6, C9-92 to C9-94;
     rxe_resp.c: rxe_resp_check_length.
     """
-    op, size = packet.op, len(packet.payload)
-    if op.kind is _READS and not is_possible(qp, packet.length):
-        return f"READ of {packet.length} bytes is too long"
-    if op.kind in _MASKED_ATOMICS:
-        return _operands_error(packet)
-    if op.kind not in (_SENDS, _WRITES):
-        return ""
-    is_too_short = size < qp.mtu_bytes if not op.is_last else not (size or op.is_first)
-    if size > qp.mtu_bytes or is_too_short:
+    op, kind, size = packet.op, packet.op.kind, len(packet.payload)
+    if kind is not _WRITES and kind is not _SENDS:
+        if kind is _READS and not is_possible(qp, packet.length):
+            return f"READ of {packet.length} bytes is too long"
+        return _operands_error(packet) if kind in _MASKED_ATOMICS else ""
+    mtu, is_first, is_last = qp.mtu_bytes, op.is_first, op.is_last
+    if size > mtu or (size < mtu if not is_last else not size and not is_first):
         return f"{packet!r} has a payload of {size} bytes"
-    total = size if op.is_first else before + size
-    if op.kind is _SENDS:
+    total = size if is_first else before + size
+    if kind is _SENDS:
         is_wrong = not is_possible(qp, total)
     else:
-        announced = packet.length if op.is_first or not message else message.length
-        is_wrong = total != announced if op.is_last else total >= announced
+        announced = packet.length if is_first or message is None else message.length
+        is_wrong = total != announced if is_last else total >= announced
     return f"{packet!r} makes a message of {total} bytes" if is_wrong else ""
 
 

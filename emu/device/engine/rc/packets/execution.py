@@ -103,10 +103,12 @@ class PacketExecution:
         op, message, refused = packet.op, self.message, None
         if op.is_first or message is None:
             message = _message_of(packet)
-            if self._connection.qp.adapter_requests is not None:
+            if self._connection.qp.adapter_requests is None:
+                refused = self._begin(message, op.is_last)
+            else:
                 message.head, message.has_more_packets = packet.payload, not op.is_last
-            refused = self._begin(message, op.is_last)
-            message.head = b""
+                refused = self._begin(message, op.is_last)
+                message.head = b""
             if refused is None:
                 self.offset = 0
         elif message.op is _SEND and not message.has_wqe:
@@ -130,12 +132,8 @@ class PacketExecution:
         UC. Otherwise returns the refusal, and epsn stays. The offset advances once the data are
         written, also if the completion is then refused.
         """
-        hca, qp, op, size = (
-            self._connection.hca,
-            self._connection.qp,
-            packet.op,
-            len(packet.payload),
-        )
+        hca, qp, op = self._connection.hca, self._connection.qp, packet.op
+        size = len(packet.payload)
         # From here on the message owns its receive WQE, whatever the outcome.
         self.message = message
         refused = execute(hca, qp, message, self.offset, (packet.payload,), size)
@@ -330,12 +328,14 @@ def _message_of(packet: Packet) -> Message:
     """Return the message that a packet starts; ``length`` is 0 for a SEND until its last packet."""
     kind = packet.op.kind
     message = Message(MSG_OPS[kind], 0)
-    message.srqn = packet.srqn
-    if kind is not _SENDS:
-        message.va, message.rkey = packet.va, packet.rkey
-    if kind in (_WRITES, _READS):
+    if packet.srqn:
+        message.srqn = packet.srqn
+    if kind is _SENDS:
+        return message
+    message.va, message.rkey = packet.va, packet.rkey
+    if kind is _WRITES or kind is _READS:
         message.length, message.immediate = packet.length, packet.immediate
-    elif kind is not _SENDS:
+    else:
         _take_operands(message, packet)
     return message
 

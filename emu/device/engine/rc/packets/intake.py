@@ -97,20 +97,21 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     reason; a wrong P_Key also as a violation. CNPs and ECN marks act on the rate. The first packet
     creates the connection. A response outside RTS is dropped.
     """
-    if not hca.link.is_up:
+    link = hca.link
+    if not link.is_up:
         return
-    hca.budget.charge(STEPS_PER_PACKET)
-    hca.link.count_received(1, length)
+    hca.budget.steps += STEPS_PER_PACKET
+    link.count_received(1, length)
     qp = hca.qps.get(packet.qpn)
-    why = objection(hca.link, qp, packet)
+    why = objection(link, qp, packet)
     if qp is not None and qp.path_state is not _MIGRATED:
         why = refusal_on_migration(hca, qp, packet, why)
-    congestion = hca.link.congestion
+    congestion = link.congestion
     if why or qp is None:
         log.debug("%r dropped: %s", packet, why)
-        hca.link.dropped[why] += 1
+        link.dropped[why] += 1
         if why is WRONG_PKEY:
-            hca.link.violated_pkey()
+            link.violated_pkey()
         if congestion is not None and packet.op.kind is _CNP:
             congestion.counts["rp_cnp_ignored"] += 1
         return

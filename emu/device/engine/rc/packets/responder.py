@@ -17,7 +17,6 @@ from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
 from emu.device.engine.rc.packets.responses import MAX_RESPONSES, ResponseQueue
 from emu.device.engine.rc.validation import (
-    EXPECTED,
     GAP,
     PACKET_CHECKS,
     check_psn,
@@ -202,23 +201,35 @@ class PacketResponder:
         after a gap sends a NAK, and is kept with selective repeat. A duplicate gets its response
         again.
         """
-        qp = self._connection.qp
+        hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
         if qp.st is _UC:
             return self._unreliable(packet)
-        found = EXPECTED if packet.psn == qp.epsn else check_psn(qp, packet.psn)
-        if found is EXPECTED:
-            held = self._expected(packet)
-            if held is not None:
-                return held
-            if self._early.packets:
-                self._fill_gap()
-        elif found is GAP:
+        if packet.psn != qp.epsn:
+            self._unexpected(packet)
+            return None
+        for check, objection in PACKET_CHECKS:
+            why = objection(qp, packet, execution.message, execution.offset)
+            if why:
+                outcome: Outcome | None = invalid_request(hca, qp, check, why)
+                break
+        else:
+            outcome = EXECUTE[packet.op.kind](execution, packet)
+        if outcome is None:
+            self._has_naked = self._is_not_ready = False
+        elif (held := _ANSWERS[type(outcome)](self, packet, outcome)) is not None:
+            return held
+        if self._early.packets:
+            self._fill_gap()
+        return None
+
+    def _unexpected(self, packet: Packet) -> None:
+        """Process a packet of a reliable service whose PSN is not the expected one."""
+        if check_psn(self._connection.qp, packet.psn) is GAP:
             self._nak_gap()
             if self._connection.repeats_selectively:
                 self._keep(packet)
         else:
             REPEAT[packet.op.kind](self.execution, packet)
-        return None
 
     def not_ready(self, packet: Packet, timer: int) -> None:
         """Send an RNR NAK with ``timer`` for a request, as if no receive request were posted.
@@ -292,25 +303,6 @@ class PacketResponder:
         self._connection.hca.scheduler.schedule(qp)
 
     # -- PSN
-
-    def _expected(self, packet: Packet) -> PageFault | None:
-        """Check and execute a packet with the expected PSN; return a PageFault if it waits.
-
-        Any other refusal sends its NAK and returns None.
-        """
-        hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
-        outcome: Outcome | None = None
-        for check, objection in PACKET_CHECKS:
-            why = objection(qp, packet, execution.message, execution.offset)
-            if why:
-                outcome = invalid_request(hca, qp, check, why)
-                break
-        else:
-            outcome = EXECUTE[packet.op.kind](execution, packet)
-        if outcome is not None:
-            return _ANSWERS[type(outcome)](self, packet, outcome)
-        self._has_naked = self._is_not_ready = False
-        return None
 
     def answer_nak(self, packet: Packet, nak: Nak) -> None:
         """Send the NAK."""

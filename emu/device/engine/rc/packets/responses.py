@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 MAX_RESPONSES: Final = 256
 """Number of queued responses from which on further requests of this requester are dropped."""
+_ACK_UNLIMITED: Final = bth.ACK_UNLIMITED
 _SILENT: Final = (QpState.RST, QpState.INIT)
 _READ: Final = PacketKind.READ
 _ACKNOWLEDGE: Final = PacketKind.ACKNOWLEDGE
@@ -40,10 +41,15 @@ _ATOMIC_ACKNOWLEDGE: Final = PacketKind.ATOMIC_ACKNOWLEDGE
 class Response:
     """Response: an ACK or NAK, the old value of an atomic, or the data of a READ."""
 
-    __slots__ = ("end", "is_replay", "kind", "message", "msn", "psn", "syndrome", "value")
+    value = 0
+    message: Message | None = None
+    is_replay = False
+    """Whether this is a duplicate: if the data of a READ cannot be read any more, nothing is
+    sent.
+    """
 
     def __init__(
-        self, kind: PacketKind, psn: int, msn: int, syndrome: int = bth.ACK_UNLIMITED
+        self, kind: PacketKind, psn: int, msn: int, syndrome: int = _ACK_UNLIMITED
     ) -> None:
         self.kind = kind
         self.psn = psn
@@ -51,12 +57,6 @@ class Response:
         self.end = (psn + 1) & PSN_MASK
         self.msn = msn
         self.syndrome = syndrome
-        self.value = 0
-        self.message: Message | None = None
-        self.is_replay = False
-        """Whether this is a duplicate: if the data of a READ cannot be read any more, nothing is
-        sent.
-        """
 
 
 class ResponseQueue:
@@ -90,9 +90,10 @@ class ResponseQueue:
 
         If the newest response is an ACK, move that to ``psn`` instead, but never back.
         """
-        last = self.queue[-1] if self.queue else None
-        if last is None or last.kind is not _ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
-            self.queue.append(Response(_ACKNOWLEDGE, psn, self.msn))
+        queue = self.queue
+        last = queue[-1] if queue else None
+        if last is None or last.kind is not _ACKNOWLEDGE or last.syndrome != _ACK_UNLIMITED:
+            queue.append(Response(_ACKNOWLEDGE, psn, self.msn))
             self._connection.hca.scheduler.schedule(self._connection.qp)
         elif psn - last.psn & PSN_MASK < PSN_HALF:
             last.psn, last.msn = psn, self.msn
@@ -170,7 +171,7 @@ class ResponseQueue:
         if response.message is not None:
             return self._send_data(response, response.message)
         self.queue.popleft()
-        packet = self._packet(response.kind, response)
+        packet = self._packet(response.kind, response, True, True)
         packet.syndrome, packet.original = response.syndrome, response.value
         self._connection.send(packet)
         return 1
@@ -208,8 +209,8 @@ class ResponseQueue:
             self.queue.popleft()
         if data is None:
             return 1
-        packet = self._packet(_READ_RESPONSE, response, is_first=not offset, is_last=left == 1)
-        packet.syndrome = bth.ACK_UNLIMITED
+        packet = self._packet(_READ_RESPONSE, response, not offset, left == 1)
+        packet.syndrome = _ACK_UNLIMITED
         if carry is None:
             response.psn = (response.psn + 1) & PSN_MASK
             self._connection.send(packet, data, size)
@@ -233,7 +234,7 @@ class ResponseQueue:
             self.queue.popleft()
 
     def _packet(
-        self, kind: PacketKind, response: Response, *, is_first: bool = True, is_last: bool = True
+        self, kind: PacketKind, response: Response, is_first: bool, is_last: bool
     ) -> Packet:
         """Return a packet of this kind to the peer, with the response's PSN and MSN."""
         qp = self._connection.qp
