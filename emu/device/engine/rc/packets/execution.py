@@ -254,7 +254,7 @@ class PacketExecution:
         if refused is not None:
             return refused
         # Duplicates do not count: their requester may have all its data by now.
-        if len(self._responses.reads(is_replay=False)) >= 1 << qp.ctx.log_rra_max:
+        if self._responses.reading >= 1 << qp.ctx.log_rra_max:
             return invalid_request(hca, qp, RxCheck.RESOURCE, "more READs than log_rra_max allows")
         self._responses.count_message()
         qp.epsn = self._after_data = self._responses.data(packet.psn, message).end

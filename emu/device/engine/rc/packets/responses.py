@@ -62,7 +62,7 @@ class Response:
 class ResponseQueue:
     """Queued responses of one queue pair."""
 
-    __slots__ = ("_connection", "is_stuck", "msn", "queue")
+    __slots__ = ("_connection", "is_stuck", "msn", "queue", "reading")
 
     def __init__(self, connection: InnerConnection) -> None:
         self._connection = connection
@@ -72,6 +72,8 @@ class ResponseQueue:
         """MSN: number of completed messages, modulo 2**24."""
         self.is_stuck = False
         """Whether the data of a READ wait for a page, and all responses after them."""
+        self.reading = 0
+        """Number of READs, without duplicates, whose data have not all been sent."""
 
     def reads(self, *, is_replay: bool) -> list[Response]:
         """Return the READs whose data have not all been sent: duplicates, or the others."""
@@ -117,7 +119,10 @@ class ResponseQueue:
         response = Response(_READ, psn, self.msn)
         packets = packets_of(message.length, self._connection.qp.mtu_bytes)
         response.message, response.end = message, (psn + packets) & PSN_MASK
-        response.is_replay = is_replay
+        if is_replay:
+            response.is_replay = True
+        else:
+            self.reading += 1
         self._add(response)
         return response
 
@@ -151,7 +156,7 @@ class ResponseQueue:
         connection, queue, budget = self._connection, self.queue, PACKETS_PER_POLL
         hca, pace = connection.hca, connection.qp.response_pace
         if connection.qp.state in _SILENT:
-            queue.clear()
+            self._clear()
         while queue:
             if self.is_stuck or connection.is_waiting:
                 return False
@@ -206,7 +211,7 @@ class ResponseQueue:
             self.stop_data(data)
             return 1
         if data is None or left == 1:
-            self.queue.popleft()
+            self._drop_read()
         if data is None:
             return 1
         packet = self._packet(_READ_RESPONSE, response, not offset, left == 1)
@@ -228,10 +233,20 @@ class ResponseQueue:
         """
         first = self.queue[0]
         if isinstance(outcome, Nak):
-            self.queue.clear()
+            self._clear()
             self.nak(first.psn, bth.KIND_NAK | outcome.code)
         else:
-            self.queue.popleft()
+            self._drop_read()
+
+    def _drop_read(self) -> None:
+        """Remove the oldest response, a READ."""
+        if not self.queue.popleft().is_replay:
+            self.reading -= 1
+
+    def _clear(self) -> None:
+        """Drop all responses."""
+        self.queue.clear()
+        self.reading = 0
 
     def _packet(
         self, kind: PacketKind, response: Response, is_first: bool, is_last: bool
