@@ -11,6 +11,7 @@ from emu.device.engine.ud import delivery
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib.datagram_packets import datagram_of, frame_of
 from emu.device.port.ib.framing import is_train, parse, parse_train
+from emu.device.port.packet import Packet
 from emu.device.ports import Buffer, CarryTrain
 from emu.device.rounds.sizes import PACKETS_PER_ROUND
 from emu.device.state.hca import Hca
@@ -107,13 +108,18 @@ class PacketWire:
             receive_train(hca, train, len(frame) - len(train.payload) + train.mtu)
             return
         packet = parse(memoryview(frame))
-        for lid, hca in list(self.nodes.items()):
-            if packet.dlid != lid and not packet.is_multicast:
-                continue
-            if packet.op.service is Service.UD:
-                delivery.arrive(hca, *datagram_of(packet))
-            else:
-                receive(hca, packet, len(frame))
+        if packet.dlid in self.nodes:
+            self._give(self.nodes[packet.dlid], packet, len(frame))
+        elif packet.is_multicast:
+            for hca in list(self.nodes.values()):
+                self._give(hca, packet, len(frame))
+
+    def _give(self, hca: Hca, packet: Packet, octets: int) -> None:
+        """Deliver a packet of ``octets`` bytes to a function."""
+        if packet.op.service is Service.UD:
+            delivery.arrive(hca, *datagram_of(packet))
+        else:
+            receive(hca, packet, octets)
 
     def run(self) -> bool:
         """Deliver what is in flight now, at most PACKETS_PER_ROUND frames.

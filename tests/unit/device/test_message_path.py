@@ -17,7 +17,7 @@ pure_only("the interpreter's calls and instructions are counted")
 
 LIMITS = {
     "RDMA WRITE of 64 B": Counts(20, 32, 47, 2055),
-    "the same as packets": Counts(33, 87, 130, 5448),
+    "the same as packets": Counts(33, 82, 122, 5365),
     "ALLOC_PD": Counts(15, 29, 37, 1317),
     "CREATE_MKEY of 16 pages": Counts(23, 60, 104, 3037),
     "UMR that maps 16 pages": Counts(20, 42, 70, 2755),

@@ -80,18 +80,10 @@ def op_seq_error(qp: Qp, packet: Packet, message: Message | None, _before: int) 
     last one of the same operation. Without a message it must be a first packet. IBTA 9.7.4.1.2;
     rxe_resp.c: check_op_seq.
     """
-    return "" if follows(packet, message) else f"{packet!r} does not continue the message before it"
-
-
-def follows(packet: Packet, message: Message | None) -> bool:
-    """Return whether a packet may follow those of ``message``, or start one when it is None.
-
-    A following packet is a middle or last one of the same operation; its PSN is not checked.
-    """
     op = packet.op
-    if message is None:
-        return op.is_first
-    return not op.is_first and MSG_OPS[op.kind] is message.op
+    if op.is_first if message is None else not op.is_first and MSG_OPS[op.kind] is message.op:
+        return ""
+    return f"{packet!r} does not continue the message before it"
 
 
 def length_error(qp: Qp, packet: Packet, message: Message | None, before: int) -> str:

@@ -26,7 +26,7 @@ from emu.device.port.train import Train
 from emu.device.rounds.budget import RX_BUDGET
 from layouts.enums import CqeSyndrome, QpState, QpType
 from layouts.wire import bth
-from layouts.wire.bth import PSN_MASK, PacketKind
+from layouts.wire.bth import PSN_HALF, PSN_MASK, PacketKind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
@@ -293,7 +293,20 @@ class PacketCompleter:
         ends this.
         """
         hca, qp, window = self._connection.hca, self._connection.qp, self.window
-        while window.requests and qp.state is _RTS and (request := window.pop()) is not None:
+        requests, una = window.requests, window.una
+        while requests and qp.state is _RTS:
+            request = requests[0]
+            left = request.end - una & PSN_MASK
+            if 0 < left < PSN_HALF and request.failure is None:
+                if not request.expects_data:
+                    window.fly(request, min(left, window.next - una & PSN_MASK))
+                return
+            requests.popleft()
+            window.flying -= request.flying
+            request.flying = 0
+            window.ahead -= request.wqe.blocks
+            if request.expects_data:
+                window.expecting_data -= 1
             if request.failure is not None:
                 self._fail(request, request.failure)
             else:

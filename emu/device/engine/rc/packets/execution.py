@@ -24,7 +24,7 @@ from emu.device.engine.rc.responder import (
     execute_atomic,
     refuse_packet,
 )
-from emu.device.engine.rc.validation import MSG_OPS, follows, is_possible, packets_of
+from emu.device.engine.rc.validation import MSG_OPS, is_possible, op_seq_error, packets_of
 from emu.device.engine.wqe.atomic import ATOMIC_BYTES
 from emu.device.objects.queues.message import MASKED_ATOMICS, Message, MsgOp
 from emu.device.objects.queues.outcome import Outcome, TooFragmented
@@ -33,7 +33,7 @@ from emu.device.objects.queues.receive_request import ReceiveRequest
 from emu.device.port.packet import Packet, precedes
 from emu.device.port.train import Train
 from layouts.enums import CqeSyndrome, QpType
-from layouts.wire.bth import PSN_MASK, PacketKind
+from layouts.wire.bth import MSN_MASK, PSN_MASK, PacketKind
 
 if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
@@ -146,7 +146,7 @@ class PacketExecution:
                 if refused is not None:
                     return refused
             self.message = None
-            self._responses.count_message()
+            self._responses.msn = (self._responses.msn + 1) & MSN_MASK
         elif op.is_first:
             track_at_srq(hca.srqs, qp, message)
         qp.epsn = (packet.psn + 1) & PSN_MASK
@@ -181,7 +181,7 @@ class PacketExecution:
         changes.
         """
         qp, first, message = self._connection.qp, train.first, self.message
-        if message is None or not follows(first, message) or train.mtu != qp.mtu_bytes:
+        if message is None or op_seq_error(qp, first, message, 0) or train.mtu != qp.mtu_bytes:
             return False
         after = self.offset + len(train.payload)
         if message.op is _SEND:

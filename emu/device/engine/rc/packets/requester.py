@@ -161,6 +161,8 @@ class PacketRequester:
         elif isinstance(work, Failure):
             request.failure = work
         window.append(request)
+        if request.message is not None:
+            window.current = request
         if own is None:
             self._posted = posted - wqe.blocks
         elif qp.adapter_requests is not None:
@@ -180,10 +182,11 @@ class PacketRequester:
         return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.expecting_data > 0
 
     def _assign_psns(self, request: WindowRequest, message: Message) -> bool:
-        """Assign the request its PSNs; return False when it has to wait for earlier ones.
+        """Give the request its message and PSNs; return False when it has to wait for earlier ones.
 
         Reasons to wait: log_sra_max READs and atomics outstanding, or half of the PSN space in use.
-        False changes no state.
+        False changes no state. The message loses its views of guest memory, except the payload of a
+        single packet, which may be sent at once.
         """
         qp, window = self._connection.qp, self._window
         packets = packets_of(message.length, qp.mtu_bytes) if message.length > qp.mtu_bytes else 1
@@ -192,8 +195,13 @@ class PacketRequester:
             return False
         if (qp.psn - window.una & PSN_MASK) + packets > PSN_HALF:
             return False
-        request.attach(message, packets, expects_data=expects_data)
-        qp.psn = request.end
+        if packets == 1:
+            request.payload = message.data
+        message.data = message.reply = ()
+        request.message, request.op, request.length = message, message.op, message.length
+        if expects_data:
+            request.expects_data = True
+        request.end = qp.psn = (qp.psn + packets) & PSN_MASK
         return True
 
     # -- pages that are absent
@@ -266,7 +274,9 @@ class PacketRequester:
         for a page. A key that has become invalid fails the request with LOCAL_PROT_ERR.
         """
         connection, window = self._connection, self._window
-        qp, request = connection.qp, window.sending()
+        qp, request = connection.qp, window.current
+        if request is None or request.end == window.next:
+            request = window.sending()
         is_long = request.end - request.first & PSN_MASK > MIN_TRAIN_PACKETS
         carry = connection.trains() if is_long else None
         space = (WINDOW_PACKETS if carry is None else WINDOW_OF_TRAINS) - window.flying
@@ -314,15 +324,19 @@ class PacketRequester:
         as acknowledged at once. Raises AccessError before anything is sent.
         """
         connection, window = self._connection, self._window
-        hca, qp, psn = connection.hca, connection.qp, window.next
-        packet, payload, size = request.placing(hca, qp, psn)
+        qp, psn = connection.qp, window.next
+        packet, payload, size = request.placing(connection.hca, qp, psn)
         following = (psn + 1) & PSN_MASK
-        window.sent_up_to(following, request, request.flying + 1)
+        window.next, una = following, window.una
+        if following - una & PSN_MASK > window.sent - una & PSN_MASK:
+            window.sent = following
+        window.flying += 1
+        request.flying += 1
         if following == request.end or is_final or psn % ACK_EVERY == 0:
             packet.ack_request = True
         connection.send(packet, payload, size)
         if qp.pace is not None:
-            qp.pace.sent(size + qp.header_bytes, hca.clock.now_ns())
+            qp.pace.sent(size + qp.header_bytes, connection.hca.clock.now_ns())
         if qp.st is _UC:
             self._completer.advance(following)
 

@@ -20,8 +20,8 @@ from emu.device.engine.rc.validation import (
     GAP,
     PACKET_CHECKS,
     check_psn,
-    follows,
     length_error,
+    op_seq_error,
 )
 from emu.device.objects.queues.outcome import Dropped, Nak, NakCode, Outcome, RnrNak, TooFragmented
 from emu.device.objects.queues.page_fault import PageFault, Side
@@ -85,14 +85,17 @@ class PacketResponder:
         Without space to hold one, the packet is dropped, and an RNR NAK or sequence error NAK
         follows. While too many responses are queued, packets are dropped uncounted.
         """
-        hca, faults = self._connection.hca, self._connection.qp.page_faults
+        hca, qp = self._connection.hca, self._connection.qp
         if len(self.responses.queue) >= MAX_RESPONSES:
             return
-        is_behind = self._held.packets or (faults and _RESPONDER in faults)
-        if is_behind or hca.budget.steps > TIMER_BUDGET:
+        if (
+            self._held.packets
+            or hca.budget.steps > TIMER_BUDGET
+            or (qp.page_faults and _RESPONDER in qp.page_faults)
+        ):
             self._hold(packet)
             if not self._is_waiting:
-                hca.scheduler.schedule(self._connection.qp)
+                hca.scheduler.schedule(qp)
             return
         held = self._take(packet)
         if held is not None:
@@ -373,7 +376,9 @@ class PacketResponder:
         if packet.op.is_first:
             execution.break_off()
         message = execution.message
-        if not packet.op.is_first and (packet.psn != qp.epsn or not follows(packet, message)):
+        if not packet.op.is_first and (
+            packet.psn != qp.epsn or op_seq_error(qp, packet, message, execution.offset)
+        ):
             check = RxCheck.OP_SEQ if packet.psn == qp.epsn else RxCheck.PSN
             trace_refusal(hca.probes, qp, check, f"{packet!r} does not continue a message")
             execution.break_off()

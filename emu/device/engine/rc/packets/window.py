@@ -36,7 +36,10 @@ class WindowRequest:
 
     # Most requests keep most of these defaults, which cost no time as class attributes.
     message: Message | None = None
-    """Message without views of guest memory; None for a local request, already done."""
+    """Message without views of guest memory; None for a local request, already done.
+
+    Each packet maps its own range when it is sent: memory and keys may change until then.
+    """
     op: MsgOp | None = None
     length = 0
     payload: Views = ()
@@ -52,20 +55,6 @@ class WindowRequest:
         self.wqe = wqe
         self.first = self.end = psn
         """First PSN, and the first one after the request."""
-
-    def attach(self, message: Message, packets: int, *, expects_data: bool) -> None:
-        """Attach the message, with PSNs for ``packets``, and drop its views of guest memory.
-
-        Each packet maps its own range when it is sent: memory and keys may change until then. A
-        single packet may be sent at once, so its ``payload`` is kept.
-        """
-        if packets == 1:
-            self.payload = message.data
-        message.data = message.reply = ()
-        self.message, self.op, self.length = message, message.op, message.length
-        self.end = (self.first + packets) & PSN_MASK
-        if expects_data:
-            self.expects_data = True
 
     def offset_of(self, qp: Qp, psn: int) -> int:
         """Return the offset in bytes of a packet's data in those of the request."""
@@ -108,7 +97,7 @@ class WindowRequest:
 class SendWindow:
     """Requests in the order of the send queue."""
 
-    __slots__ = ("_current", "ahead", "expecting_data", "flying", "next", "requests", "sent", "una")
+    __slots__ = ("ahead", "current", "expecting_data", "flying", "next", "requests", "sent", "una")
 
     def __init__(self, psn: int) -> None:
         self.requests: deque[WindowRequest] = deque()
@@ -124,8 +113,8 @@ class SendWindow:
         self.flying = 0
         """Request packets in flight."""
         self.una = self.next = self.sent = psn
-        self._current: WindowRequest | None = None
-        """Start of the search for the request of ``next``; None for the oldest one."""
+        self.current: WindowRequest | None = None
+        """Request of ``next`` unless ``next`` is its end; None for the oldest one or a later."""
 
     def distance(self, psn: int) -> int:
         """Return the distance of ``psn`` ahead of ``una``; at least PSN_HALF when it is behind."""
@@ -148,11 +137,11 @@ class SendWindow:
 
     def sending(self) -> WindowRequest:
         """Return the request that ``next`` belongs to; the caller has checked that one exists."""
-        request = self._current or self.requests[0]
+        request = self.current or self.requests[0]
         while request.message is None or request.end == self.next:
             assert request.following is not None
             request = request.following
-        self._current = request
+        self.current = request
         return request
 
     def newest_placing(self) -> tuple[WindowRequest, int] | None:
@@ -180,11 +169,12 @@ class SendWindow:
 
     def rewind(self) -> None:
         """Set ``next`` back to ``una``; no packet counts as in flight any more."""
-        self.next, self._current = self.una, None
+        self.next, self.current = self.una, None
         for request in self.requests:
-            self._count(request, 0)
+            self.fly(request, 0)
 
-    def _count(self, request: WindowRequest, flying: int) -> None:
+    def fly(self, request: WindowRequest, flying: int) -> None:
+        """Set the number of a request's packets in flight."""
         self.flying += flying - request.flying
         request.flying = flying
 
@@ -206,30 +196,10 @@ class SendWindow:
         return psn
 
     def move(self, una: int) -> None:
-        """Set ``una``, and ``next`` if it is behind; ``pop`` then removes the passed requests."""
+        """Set ``una``, and ``next`` if it is behind; the caller removes the passed requests."""
         if una - self.una & PSN_MASK > self.next - self.una & PSN_MASK:
-            self.next, self._current = una, None
+            self.next, self.current = una, None
         self.una = una
-
-    def pop(self) -> WindowRequest | None:
-        """Remove and return the oldest request if it is complete or has failed, else None.
-
-        The caller has checked that there is one, and completes it. None only updates the number of
-        packets in flight.
-        """
-        request, una = self.requests[0], self.una
-        left = request.end - una & PSN_MASK
-        if 0 < left < PSN_HALF and request.failure is None:
-            if not request.expects_data:
-                self._count(request, min(left, self.next - una & PSN_MASK))
-            return None
-        self.requests.popleft()
-        self.flying -= request.flying
-        request.flying = 0
-        self.ahead -= request.wqe.blocks
-        if request.expects_data:
-            self.expecting_data -= 1
-        return request
 
 
 def _packet(qp: Qp, message: Message, psn: int, is_first: bool, is_last: bool) -> Packet:
