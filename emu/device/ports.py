@@ -199,9 +199,10 @@ class PciFunction(Protocol):
 
     @property
     def is_round_used(self) -> bool:
-        """Whether work, such as resets by configuration space, has used the round's budget.
+        """Whether work, such as resets by configuration space, has used more than CLIENT_BUDGET.
 
-        Further requests of the client then wait for the next round.
+        Further requests of the client then wait for the next round. Polls end at POLL_BUDGET, so
+        polls alone do not make requests wait.
         """
 
     def bar_read(self, bar: int, offset: int, length: int) -> bytes:

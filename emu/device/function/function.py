@@ -30,7 +30,7 @@ from emu.device.pci import ConfigSpace
 from emu.device.port.eth.wire import EthWire, NoWire
 from emu.device.port.ib.wire import IbWire
 from emu.device.ports import Buffer, Clock, GuestMemory, Interrupts
-from emu.device.rounds.budget import POLL_BUDGET
+from emu.device.rounds.budget import CLIENT_BUDGET, POLL_BUDGET
 from emu.device.rounds.costs import STEPS_PER_RESTART
 from emu.device.state.containment import Recovery
 from emu.device.state.hca import MSIX_VECTORS, Hca, HcaOptions, HcaState
@@ -250,7 +250,7 @@ class Function:
     @property
     def is_round_used(self) -> bool:
         """See :class:`emu.device.ports.PciFunction`."""
-        return self.clock.budget.exhausted(POLL_BUDGET)
+        return self.clock.budget.exhausted(CLIENT_BUDGET)
 
     def bar_read(self, bar: int, offset: int, length: int) -> bytes:
         """Return bytes of BAR 0 or 2; all-ones outside them and while Memory Space Enable is off.

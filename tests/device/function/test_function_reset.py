@@ -6,6 +6,8 @@ import pytest
 
 from emu.device.function.msix import MSIX_TABLE
 from emu.device.pci import Correctable
+from emu.device.rounds.budget import CLIENT_BUDGET, POLL_BUDGET
+from emu.device.rounds.costs import STEPS_PER_RESTART
 from emu.device.state.hca import HcaOptions, HcaState
 from emu.driver.command.bar import MEMORY_SPACE, enable
 from emu.driver.verbs.parts import Parts
@@ -194,3 +196,18 @@ def test_flr_bit_reads_as_zero(function):
     flr(function)
     at = express_capability(function) + DEVICE_CONTROL
     assert not int.from_bytes(function.config_read(at, 2), "little") & INITIATE_FLR
+
+
+@pytest.mark.hostile
+def test_requests_of_the_client_wait_only_behind_its_own_work(function, clock):
+    """Polls use up their budget in each round, and the client is served after them."""
+    budget = clock.budget
+    budget.begin()
+    budget.charge(POLL_BUDGET + 1)
+    assert not function.is_round_used
+    resets = 0
+    while not function.is_round_used:
+        function.reset()
+        resets += 1
+        assert resets < CLIENT_BUDGET
+    assert 1 < resets <= 1 + (CLIENT_BUDGET - POLL_BUDGET) // STEPS_PER_RESTART
