@@ -1,4 +1,4 @@
-"""The page of a ring that is in use, kept as a view of the guest's own bytes.
+"""Views of the guest's own bytes that queues keep: the ring's page in use, the doorbell record.
 
 A queue uses the entries of one page after the other. With a view of that page an entry is copied
 without a look-up of its address. The number of such views of a function is limited, and all are
@@ -14,16 +14,18 @@ from typing import Final
 from emu.device.objects.memory.pages import PageList
 from emu.device.ports import DmaError, GuestMemory
 
-MAX_PAGES: Final = 1024
+MAX_PAGES: Final = 2048
 """Maximum number of views of one function; beyond it the oldest one is dropped."""
 _NO_BYTES: Final = memoryview(b"")
+_NO_GENERATION: Final = -1
+"""Generation of no memory."""
 
 
 class RingPage:
     """A view of the page of one ring. Offsets count from the start of the ring's buffer.
 
     Valid for an entry that starts at ``start`` or behind it, and before ``limit``, as long as
-    ``generation`` is that of the guest's memory.
+    ``generation`` is that of the guest's memory. A view of a doorbell record has no other entry.
     """
 
     __slots__ = ("generation", "limit", "start", "view")
@@ -31,12 +33,13 @@ class RingPage:
     def __init__(self) -> None:
         self.view = _NO_BYTES
         self.start = self.limit = 0
-        self.generation = 0
+        self.generation = _NO_GENERATION
 
     def forget(self) -> None:
         """Drop the view."""
         self.view = _NO_BYTES
         self.start = self.limit = 0
+        self.generation = _NO_GENERATION
 
 
 class RingPages:
@@ -72,6 +75,23 @@ class RingPages:
             self._add(page)
         page.view, page.start, page.limit = view, start, end - size + 1
         page.generation = self._memory.generation
+        return True
+
+    def keep_record(self, record: RingPage, iova: int, size: int) -> bool:
+        """View ``size`` bytes of a doorbell record at ``iova``.
+
+        Return False if no view can be kept, as :meth:`turn`. The caller then reads memory itself.
+        """
+        if not self._may_keep():
+            return False
+        try:
+            view = self._memory.view(iova, size, writable=False)
+        except DmaError:
+            return False
+        if not record.limit:
+            self._add(record)
+        record.view, record.limit = view, 1
+        record.generation = self._memory.generation
         return True
 
     def _add(self, page: RingPage) -> None:

@@ -18,6 +18,9 @@ from layouts.rings.wqe import CTRL, DS, WQEBB
 
 _PRODUCER: Final = Struct(">I")
 _COUNTER_MASK: Final = 0xFFFF
+_LOG_WQEBB_DS: Final = 2
+"""log2 of the segments of 16 bytes in a WQEBB."""
+_ALMOST_WQEBB: Final = (1 << _LOG_WQEBB_DS) - 1
 
 
 class BadWqeError(Exception):
@@ -42,7 +45,7 @@ class Wqe:
         """The number that the driver gave the WQE; its CQE returns the number."""
         self.qpn = qpn_ds >> 8
         self.ds = ds = qpn_ds & 0x3F
-        self.blocks = -(-ds * DS // WQEBB)
+        self.blocks = ds + _ALMOST_WQEBB >> _LOG_WQEBB_DS
         self.scattered: bytearray | None = None
         """The response data for the CQE; None if the response goes to the WQE's memory."""
 
@@ -68,9 +71,12 @@ class SendRing:
         self._pages = pages
         self._page = RingPage()
         """The page of the last WQE."""
+        self._record = RingPage()
+        """The producer index in the doorbell record."""
         self._buffer = buffer
         self._offset = offset
         self._size = 1 << log_size
+        self._mask = self._size - 1
         self._bytes = WQEBB << log_size
         self._dbr_addr = dbr_addr
         self.ci = 0
@@ -105,7 +111,7 @@ class SendRing:
         producer: int | None = self.posted
         if producer is None:
             try:
-                (producer,) = _PRODUCER.unpack(self._memory.read(self._dbr_addr + 4, 4))
+                producer = self._recorded()
             except DmaError:
                 producer = self.ci
         return producer & _COUNTER_MASK
@@ -118,7 +124,12 @@ class SendRing:
         """
         producer: int | None = self.posted
         if producer is None:
-            (producer,) = _PRODUCER.unpack(self._memory.read(self._dbr_addr + 4, 4))
+            record = self._record
+            if record.generation == self._memory.generation:
+                # Copied first: Struct reads single bytes, while the driver may write the index.
+                (producer,) = _PRODUCER.unpack(bytes(record.view))
+            else:
+                producer = self._recorded()
         count = (producer - self.ci) & _COUNTER_MASK
         if count > self._size:
             raise BadWqeError(
@@ -129,6 +140,17 @@ class SendRing:
             # A doorbell for blocks behind ``ci`` is no limit, as the difference is large.
             return min(count, (self.rung - self.ci) & _COUNTER_MASK)
         return count
+
+    def _recorded(self) -> int:
+        """Return the producer index in the doorbell record, and keep a view of it if possible.
+
+        Raises DmaError if the record is unreadable.
+        """
+        index: int
+        address = self._dbr_addr + _PRODUCER.size
+        self._pages.keep_record(self._record, address, _PRODUCER.size)
+        (index,) = _PRODUCER.unpack(self._memory.read(address, _PRODUCER.size))
+        return index
 
     def fetch(self, waiting: int, ahead: int = 0) -> Wqe:
         """Return the WQE ``ahead`` blocks after ``ci`` without consuming it. Raises DmaError.
@@ -143,7 +165,7 @@ class SendRing:
             self._copied = None  # used only once
             if copied.blocks <= waiting:
                 return copied
-        place, page = self._offset + (at & self._size - 1) * WQEBB, self._page
+        place, page = self._offset + (at & self._mask) * WQEBB, self._page
         if (
             page.start <= place < page.limit and page.generation == self._memory.generation
         ) or self._pages.turn(page, self._buffer, place, WQEBB, writable=False):
@@ -211,7 +233,7 @@ class SendRing:
 
     def _read(self, block: int, blocks: int) -> bytes:
         """Return a copy of ``blocks`` blocks of the ring, across its end if necessary."""
-        at = (block & self._size - 1) * WQEBB
+        at = (block & self._mask) * WQEBB
         length = blocks * WQEBB
         head = min(length, self._bytes - at)
         data = self._buffer.read(self._offset + at, head)

@@ -86,3 +86,33 @@ def test_the_oldest_one_is_dropped(pages, buffer, monkeypatch):
     for page in (kept[0], kept[1], kept[1], kept[2]):
         assert pages.turn(page, buffer, 0, ENTRY, writable=True)
     assert [bool(page.view) for page in kept] == [False, True, True]
+
+
+def test_a_doorbell_record(memory, pages):
+    iova, record = memory.alloc(8, align=8), RingPage()
+    assert record.generation != memory.generation
+    assert pages.keep_record(record, iova + 4, 4)
+    memory.write(iova, bytes(range(8)))
+    assert record.generation == memory.generation
+    assert bytes(record.view) == bytes(range(4, 8))
+
+
+def test_a_doorbell_record_of_which_no_view_is_kept(memory, pages):
+    iova, record = memory.pages(PAGE)[0], RingPage()
+    assert not RingPages(memory, lambda: False).keep_record(record, iova, 4)
+    memory.revoke(iova)
+    assert not pages.keep_record(record, iova, 4)
+    assert record.generation != memory.generation
+
+
+def test_doorbell_records_are_dropped_with_pages(memory, pages, buffer, monkeypatch):
+    monkeypatch.setattr(ring_page, "MAX_PAGES", 2)
+    record, page = RingPage(), RingPage()
+    assert pages.keep_record(record, memory.pages(PAGE)[0], 4)
+    assert pages.turn(page, buffer, 0, ENTRY, writable=True)
+    assert record.generation == page.generation == memory.generation
+    assert pages.turn(RingPage(), buffer, 0, ENTRY, writable=True)
+    assert not record.view
+    assert record.generation != memory.generation
+    pages.forget()
+    assert not page.view
