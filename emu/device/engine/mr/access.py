@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from emu.device.state.tables import ObjectTables
 
 _NO_LIMIT: Final = 1 << 64
+_ALL: Final = 1 << 62
+"""Length above that of any list of segments."""
 SEGMENT_2GIB: Final = 1 << 31
 """Length for byte_count 0 (PRM "Data segment")."""
 LENGTH: Final = SEGMENT_2GIB - 1
@@ -85,7 +87,7 @@ def access(
     mkey = hca.mkeys.get(key >> 8)
     if mkey is None or mkey.variant != key & 0xFF:
         return special_keys.views(hca, qpn, key, span, depth)
-    is_usual = mkey.pd is pd and mkey.qpn == ANY_QPN and not mkey.free
+    is_usual = mkey.open_to is pd
     cached = mkey.views.get(span)
     if cached is not None and cached[0] == hca.memory.generation:
         if not is_usual:  # rights and bounds are valid: changing them clears the cache
@@ -100,6 +102,27 @@ def access(
         return _translate(hca, mkey, span, depth, limit)
     except (DmaError, IndexError):
         raise AccessError(Violation.TRANSLATION, key, *span[:2]) from None
+
+
+def all_views(
+    hca: Hca, pd: Pd | None, qpn: int, segments: Sequence[Segment], need: int, buf: bytes
+) -> tuple[Views, int]:
+    """Return the guest's bytes behind a list of data segments, and their length on the wire.
+
+    ``buf`` is the WQE with the bytes of an inline segment. Raises :class:`AccessError`,
+    TOO_FRAGMENTED for more than MAX_BYTES or STEPS_PER_ACCESS.
+    """
+    limit = hca.budget.steps + STEPS_PER_ACCESS
+    if len(segments) == 1 and not hca.has_signatures:  # most requests
+        byte_count, lkey, address = segments[0]
+        size = byte_count & LENGTH or SEGMENT_2GIB
+        if lkey != INLINE_KEY and size <= MAX_BYTES:
+            views = access(hca, pd, qpn, lkey, (address, size, need), 0, limit)
+            if hca.budget.steps <= limit:
+                return views, size
+            raise AccessError(TOO_FRAGMENTED, lkey, address, size, SEGMENT_BYTES)
+    views, left = segment_views(hca, pd, qpn, segments, (0, _ALL, need), limit, buf)
+    return views, _ALL - left
 
 
 def segment_views(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from emu.device.engine.mr.access import INLINE_KEY, listed_length, segment_views
+from emu.device.engine.mr.access import INLINE_KEY, all_views, listed_length, segment_views
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     LOCAL_READ,
@@ -27,7 +27,6 @@ from emu.device.objects.queues.receive_queue import Segment
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.base import Link
 from emu.device.port.datagram import Destination
-from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.state.hca import Hca
 from layouts.enums import Opcode, QpType
 from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
@@ -37,11 +36,10 @@ SOLICITED: Final = 1 << 1
 
 _INLINE_HEADER_BYTES: Final = 4
 """Length field at the start of an inline segment; the data follow."""
-_ALL: Final = 1 << 62
-"""Length above that of any list of segments."""
-
 _AV_EXTENDED: Final = 1 << 31
 _AV_BASE_BYTES: Final = DS
+_WRITE_DS: Final = 2
+"""Segments before the data of a WRITE that does not name its receiver: ctrl, raddr."""
 _SEND_IMM: Final = Opcode.SEND_IMM
 _SEND_INVAL: Final = Opcode.SEND_INVAL
 _WRITE_IMM: Final = Opcode.RDMA_WRITE_IMM
@@ -89,8 +87,13 @@ def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     message = Message(_WRITE, 0)
     if wqe.opcode == _WRITE_IMM:
         message.immediate = wqe.imm
-    message.solicited = bool(wqe.fm_ce_se & SOLICITED)
-    at = remote_address(hca.link, qp, wqe, message)
+    if wqe.fm_ce_se & SOLICITED:
+        message.solicited = True
+    if qp.st in _NAMING or wqe.ds < _WRITE_DS:
+        at = remote_address(hca.link, qp, wqe, message)
+    else:  # most requests, without a call
+        message.va, message.rkey = RADDR.unpack_from(wqe.buf, DS)
+        at = _WRITE_DS * DS
     message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
     return message
 
@@ -167,14 +170,23 @@ def data_segments(wqe: Wqe, at: int, need: int = LOCAL_READ) -> list[Segment]:
     Empty inline segments are left out. Raises BadWqeError for an inline segment that exceeds the
     WQE, or that is to be written. Keys are not checked.
     """
+    segments: list[Segment] = list(DATA.iter_unpack(wqe.buf[at : wqe.ds * DS]))
+    for segment in segments:
+        if segment[0] & INLINE:
+            return _with_inline(wqe, at, need)
+    return segments
+
+
+def _with_inline(wqe: Wqe, at: int, need: int) -> list[Segment]:
+    """Return the data segments from byte ``at`` on, some of them inline, as ``data_segments``."""
+    if need & LOCAL_WRITE:
+        raise BadWqeError("inline data segment cannot store a response")
     segments: list[Segment] = []
     buf, end = wqe.buf, wqe.ds * DS
     while at < end:
         segment = DATA.unpack_from(buf, at)
         at += DS
         if segment[0] & INLINE:
-            if need & LOCAL_WRITE:
-                raise BadWqeError("inline data segment cannot store a response")
             segment, at = inline_segment(at - DS, segment[0] & INLINE_LENGTH, end)
             if not segment[0]:
                 continue
@@ -202,11 +214,8 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
     page.
     """
     message.segments = segments = data_segments(wqe, at, need)
-    limit = hca.budget.steps + STEPS_PER_ACCESS
     try:
-        views, left = segment_views(
-            hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf
-        )
+        views, message.length = all_views(hca, qp.pd, qp.handle, segments, need, wqe.buf)
     except AccessError as error:
         if error.violation is TOO_FRAGMENTED:
             message.limit = error.limit
@@ -216,7 +225,6 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
             raise
         message.length = listed_length(hca, segments)
         return ()
-    message.length = _ALL - left
     return views
 
 
@@ -227,9 +235,7 @@ def gather(
 
     Raises AccessError, TOO_FRAGMENTED when they are too much for one call.
     """
-    limit = hca.budget.steps + STEPS_PER_ACCESS
-    views, left = segment_views(hca, qp.pd, qp.handle, segments, (0, _ALL, need), limit, wqe.buf)
-    return views, _ALL - left
+    return all_views(hca, qp.pd, qp.handle, segments, need, wqe.buf)
 
 
 def memory_of(

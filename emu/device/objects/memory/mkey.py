@@ -80,6 +80,10 @@ _NAMES: Final = ("lr", "lw", "rr", "rw", "a")
 _MODES: Final[dict[int, AccessMode]] = {mode.value: mode for mode in AccessMode}
 
 
+_NO_PD: Final = Pd()
+"""A protection domain of no queue."""
+
+
 class KeySignature(Protocol):
     """Block signatures of a key's data, as the translation code uses them.
 
@@ -125,8 +129,8 @@ class Mkey(Object):
 
     __slots__ = (
         "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "icm", "log_page_size",
-        "memic", "mode", "page_views", "pages", "pd", "pg_access", "qp_serial", "qpn", "rights",
-        "scattered", "signature", "start", "umem", "umr_en", "variant", "views",
+        "memic", "mode", "open_to", "page_views", "pages", "pd", "pg_access", "qp_serial", "qpn",
+        "rights", "scattered", "signature", "start", "umem", "umr_en", "variant", "views",
         "views_generation", "xlt_capacity",
     )  # fmt: skip
     kind = "mkey"
@@ -209,6 +213,8 @@ class Mkey(Object):
             self.rights = 0  # a key for encryption exposes no plaintext
         qpn: int = ctx.qpn
         self.qpn = ANY_QPN if qpn == ANY_QPN else qpn  # one object for nearly all keys
+        self.open_to = self.pd if self.qpn == ANY_QPN and not self.free else _NO_PD
+        """The PD all of whose queues may use the key; one of nobody for a free or a bound key."""
         self.en_rinval = bool(ctx.en_rinval)
         self.log_page_size: int = ctx.log_page_size
         # Addresses in the adapter's memory count from the start of the key, which is zero-based.
