@@ -179,7 +179,8 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
 
     If only the receive WQE is missing, all packets before the last one stay placed.
     """
-    if message.immediate is not None and needs_wqe_first(qp, message):
+    immediate = message.immediate
+    if immediate is not None and needs_wqe_first(qp, message):
         refused = check_op_valid(hca, qp, message) or check_resource(hca, qp, message)
         if refused is not None:
             return refused
@@ -188,7 +189,7 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
         if isinstance(target, PageFault) and message.has_wqe:
             set_aside(hca.srqs, qp, message)
         return segments.note_started(hca.srqs, qp, message, target)
-    if message.immediate is None:
+    if immediate is None:
         data = message.data
         if len(target) == 1 and len(data) == 1:
             target[0][: len(data[0])] = data[0]

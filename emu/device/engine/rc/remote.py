@@ -90,15 +90,21 @@ def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
     rx_atomic_requests, refused requests included. A request that waits for a page is counted when
     it is repeated.
     """
-    counter = REMOTE[message.op].counter
+    op, rdma = message.op, REMOTE[message.op]
     if qp.counter is not None:
-        qp.counter.values[counter] += 1
-    refused = check_op_valid(hca, qp, message)
-    if refused is not None:
-        return refused
-    mapped = map_segment(hca, qp, message, 0, message.length)
+        qp.counter.values[rdma.counter] += 1
+    if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):
+        return _forbidden(hca, qp)
+    if qp.st is _XRC or hca.has_signatures:
+        mapped = map_segment(hca, qp, message, 0, message.length)
+    else:
+        try:
+            span = message.va, message.length, rdma.need
+            return access(hca, qp.pd, qp.handle, message.rkey, span)
+        except AccessError as error:
+            mapped = _not_mapped(hca, qp, message, 0, error)
     if isinstance(mapped, PageFault):
-        qp.count(counter, -1)
+        qp.count(rdma.counter, -1)
     return mapped
 
 
@@ -111,10 +117,15 @@ def check_op_valid(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
     """
     op = message.op
     if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):
-        return invalid_request(
-            hca, qp, RxCheck.OP_VALID, "the queue pair does not allow this operation"
-        )
+        return _forbidden(hca, qp)
     return None
+
+
+def _forbidden(hca: Hca, qp: Qp) -> Outcome:
+    """Refuse an operation that the queue pair does not allow, as ``check_op_valid``."""
+    return invalid_request(
+        hca, qp, RxCheck.OP_VALID, "the queue pair does not allow this operation"
+    )
 
 
 def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> Outcome | None:
@@ -183,11 +194,16 @@ def map_segment(
         span = va, length, REMOTE[message.op].need
         return access(hca, pd, qp.handle, message.rkey, span, 0, limit)
     except AccessError as error:
-        if error.violation is TOO_FRAGMENTED:
-            return TooFragmented(error.limit, str(error))
-        if error.violation is ABSENT_PAGE:
-            return _wait_for_page(hca, qp, message, offset, error)
-        return refuse_access(hca, qp, message.receive, str(error), error.cause)
+        return _not_mapped(hca, qp, message, offset, error)
+
+
+def _not_mapped(hca: Hca, qp: Qp, message: Message, offset: int, error: AccessError) -> Outcome:
+    """Return the outcome of ``map_segment`` for a failed access to its range."""
+    if error.violation is TOO_FRAGMENTED:
+        return TooFragmented(error.limit, str(error))
+    if error.violation is ABSENT_PAGE:
+        return _wait_for_page(hca, qp, message, offset, error)
+    return refuse_access(hca, qp, message.receive, str(error), error.cause)
 
 
 def needs_wqe_first(qp: Qp, message: Message) -> bool:
