@@ -43,6 +43,10 @@ CQE = cqe64.packer(
     "ml_path", "slid", "flags_rqpn", "srqn", "immediate", "byte_cnt", "timestamp_h",
     "timestamp_l", "sop_drop_qpn", "wqe_counter", upto=OP_OWN,
 )  # fmt: skip
+SEND_CQE = cqe64.packer(
+    "srqn", "byte_cnt", "timestamp_h", "timestamp_l", "sop_drop_qpn", "wqe_counter", upto=OP_OWN
+)
+"""Packer of a send request that is done: its other fields are zero."""
 ERR_CQE = err_cqe.packer(
     "srqn", "hw_err_synd", "hw_synd_type", "vendor_err_synd", "syndrome", "s_wqe_opcode_qpn",
     "wqe_counter", upto=OP_OWN,

@@ -111,7 +111,7 @@ class Bar0:
 
     def _tick(self) -> None:
         """Update the timers, and the health counter unless stalled, for one point in time."""
-        ticks, now = self._hca.ticks(), self._hca.clock.now_ns()
+        ticks, now = self._hca.ticks.read(), self._hca.clock.now_ns()
         self._seg.internal_timer_h = ticks >> 32 & 0xFFFFFFFF
         self._seg.internal_timer_l = ticks & 0xFFFFFFFF
         stamp = self._hca.adapter.real_time.stamp(now)

@@ -46,7 +46,7 @@ from emu.device.state.probes import Probes
 from emu.device.state.sessions import Sessions
 from emu.device.state.sub_functions import SubFunction, SubFunctions
 from emu.device.state.tables import ObjectTables
-from emu.device.state.timer import free_running
+from emu.device.state.timer import FreeRunningTimer
 from emu.device.state.view_cache import ViewCache
 from layouts.enums import PortType, Status
 
@@ -144,7 +144,7 @@ class Hca(ObjectTables):
         """Sub-functions that the function manages; None if it can have none."""
         self.sub_function: SubFunction | None = None
         """The manager's record of this function, if it is a sub-function."""
-        self.ticks = free_running(self.clock, model.general["device_frequency_khz"])
+        self.ticks = FreeRunningTimer(self.clock, model.general["device_frequency_khz"])
         """The free-running timer, which time-stamps CQEs (internal_timer)."""
         self.state = HcaState.DISABLED
         self._ib = _ib_port(model, options, vhca) if model.port_type is PortType.IB else None

@@ -15,14 +15,18 @@ from emu.device.ports import Clock
 _KHZ_OF_NS: Final = 1_000_000
 
 
-def free_running(clock: Clock, khz: int) -> Callable[[], int]:
-    """Return a function that reads the timer: the number of its periods since the clock's zero.
+class FreeRunningTimer:
+    """The timer of one function: the number of its periods since the clock's zero."""
 
-    ``khz`` is the timer's frequency (device_frequency_khz). The value is not truncated to 64 bits.
-    """
-    now_ns = clock.now_ns
-    if khz == _KHZ_OF_NS:
-        return now_ns
-    common = gcd(khz, _KHZ_OF_NS)
-    times, by = khz // common, _KHZ_OF_NS // common
-    return lambda: now_ns() * times // by
+    __slots__ = ("by", "now_ns", "times")
+
+    def __init__(self, clock: Clock, khz: int) -> None:
+        """Create a timer of ``khz`` (device_frequency_khz): ``times`` periods in ``by`` ns."""
+        self.now_ns: Callable[[], int] = clock.now_ns
+        common = gcd(khz, _KHZ_OF_NS)
+        self.times = khz // common
+        self.by = _KHZ_OF_NS // common
+
+    def read(self) -> int:
+        """Return the number of periods, not truncated to 64 bits."""
+        return self.now_ns() * self.times // self.by

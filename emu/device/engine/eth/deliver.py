@@ -107,7 +107,7 @@ def deliver(
         marks = data[headers.l3 + 1] if version == 4 else data[headers.l3 + 1] >> 4
         if marks & _CONGESTED == _CONGESTED:
             ecn = _ECN_CE
-    now = hca.ticks()
+    now = hca.ticks.read()
     if rq.has_real_time:
         now = hca.adapter.real_time.stamp(hca.clock.now_ns())
     wqe_id, counter, byte_cnt, apart = placed

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events.counters import count_error
-from emu.device.engine.events.cq import write
+from emu.device.engine.events.cq import append, notify_of
 from emu.device.engine.events.error_syndromes import Cause, ErrorSyndrome, error_syndrome
 from emu.device.engine.events.held import hold_or_write
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.srq import SrqForm
 from emu.device.state.points import FaultPoint
-from layouts.enums import CqeOpcode, CqeSyndrome
+from layouts.enums import CqeOpcode, CqeSyndrome, CqNotification
 from layouts.rings.cqe import (
     CQE,
     ERR_CQE,
@@ -23,6 +23,7 @@ from layouts.rings.cqe import (
     SCATTER_32_BYTES,
     SCATTER_64,
     SCATTER_64_BYTES,
+    SEND_CQE,
     SIG_ERR_CQE,
     cqe64,
 )
@@ -38,6 +39,7 @@ CQE_POINT: Final[FaultPoint[[Cq, Queue, bytes, int, bool], bool]] = FaultPoint("
 
 _WORD: Final = 0xFFFFFFFF
 _REQ: Final = CqeOpcode.REQ
+_ARMED: Final = CqNotification.ARMED
 _SOLICITED: Final = 1 << 1
 _NAMED: Final = (SrqForm.XRC_SRQ, SrqForm.XRQ)
 _HAS_VLAN: Final = 1 << 0
@@ -55,7 +57,7 @@ def now_for(hca: Hca, queue: Queue) -> int:
     """Return the time stamp for a queue's completion: in real time format or in clock ticks."""
     if queue.has_real_time:
         return hca.adapter.real_time.stamp(hca.clock.now_ns())
-    return hca.ticks()
+    return hca.ticks.read()
 
 
 def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
@@ -64,9 +66,13 @@ def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -
     Response data that go into the CQE are scattered there. A CQE that is lost counts as
     cq_overflow.
     """
-    now = now_for(hca, queue) if queue.has_real_time else hca.ticks()
-    entry = CQE.pack(
-        0, 0, 0, queue.uidx or 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
+    if queue.has_real_time:
+        now = now_for(hca, queue)
+    else:  # ``FreeRunningTimer.read``, without a call
+        ticks = hca.ticks
+        now = ticks.now_ns() * ticks.times // ticks.by
+    entry = SEND_CQE.pack(
+        queue.uidx or 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
         wqe.opcode << 24 | queue.handle, wqe.index,
     )  # fmt: skip
     op_own = _REQ << 4
@@ -93,7 +99,7 @@ def complete_receive(
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
     if srqn or queue.uidx is not None:
         srqn = _receiver(hca.srqs, queue, srqn)
-    now = now_for(hca, queue) if queue.has_real_time else hca.ticks()
+    now = now_for(hca, queue) if queue.has_real_time else hca.ticks.read()
     entry = CQE.pack(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & _WORD, now & _WORD,
         queue.handle, wqe_counter & 0xFFFF,
@@ -212,10 +218,12 @@ def report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited:
     """
     if hca.probes.faults is not None:
         is_written = hca.probes.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
-    elif cq.compression is None:
-        is_written = write(hca, cq, entry, op_own, solicited)
-    else:
+    elif cq.compression is not None:
         is_written = hold_or_write(hca, cq, entry, op_own, solicited)
+    else:  # ``cq.write``, without a call
+        is_written = append(hca, cq, entry, op_own)
+        if is_written and (solicited or cq.notification is _ARMED):
+            notify_of(hca.events, cq, solicited)
     if not is_written:
         queue.count("cq_overflow")
 

@@ -63,11 +63,17 @@ def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
     """
     if not append(hca, cq, entry, op_own):
         return False
+    if solicited or cq.notification is _ARMED:
+        notify_of(hca.events, cq, solicited)
+    return True
+
+
+def notify_of(events: Events, cq: Cq, solicited: bool) -> None:
+    """Raise the event that is due for the entry that was just appended, if any."""
     if solicited:
         cq.solicited_pi = cq.pi
     if cq.notification is _ARMED or (solicited and cq.notification is _SOLICITED_ARMED):
-        notify(hca.events, cq, 1)
-    return True
+        notify(events, cq, 1)
 
 
 def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
@@ -76,15 +82,14 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
     The entry is lost if the CQ is broken. A full ring (unless overruns are ignored) or unwritable
     memory breaks the CQ now. No packet may be held when this is called.
     """
-    if cq.status or (cq.pi - cq.ci >= cq.entries and not _make_space(hca, cq)):
+    pi, page = cq.pi, cq.page
+    if cq.status or (pi - cq.ci >= cq.entries and not _make_space(hca, cq)):
         return False
-    pi = cq.pi
     at = (pi & cq.mask) * cq.stride + cq.last_half
-    page = cq.page
     op_own |= pi >> cq.log_size & 1
     try:
         last_half = entry
-        if len(entry) > OP_OWN:
+        if cq.last_half and len(entry) > OP_OWN:
             cq.buffer.write(at - CQE_BYTES, entry[:CQE_BYTES])
             last_half = entry[CQE_BYTES:]
         if cq.is_enhanced:
@@ -92,9 +97,10 @@ def append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
         elif (
             page.start <= at < page.limit and page.generation == hca.memory.generation
         ) or hca.view_cache.ring_pages.turn(page, cq.buffer, at, CQE_BYTES, writable=True):
-            start = at - page.start
-            page.view[start : start + OP_OWN] = last_half
-            page.view[start + OP_OWN] = op_own
+            view, start = page.view, at - page.start
+            end = start + OP_OWN
+            view[start:end] = last_half
+            view[end] = op_own
         else:
             address = cq.buffer.address(at)
             hca.memory.write(address, last_half)

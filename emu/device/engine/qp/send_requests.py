@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.events import completions
+from emu.device.engine.events.completions import complete_send, fail_send
 from emu.device.engine.events.error_syndromes import SCATTER, Cause, error_word
 from emu.device.engine.mr import page_faults
 from emu.device.engine.mr.rights import (
@@ -126,11 +126,12 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
         return Failure(CqeSyndrome.MW_BIND_ERR, str(refused), refused.cause)
     except BadWqeError as bad:
         return Failure(_BAD, str(bad))
-    limit = qp.max_datagram if isinstance(work, _DATAGRAMS) else 1 << qp.log_msg_max
-    if work is not None and work.length > limit:
-        return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, f"{work.length} bytes, at most {limit}")
-    if qp.cs_req and isinstance(work, Message) and 0 < work.length <= qp.cs_req:
-        _scatter(qp, wqe, work)
+    if work is not None:
+        limit = qp.max_datagram if isinstance(work, _DATAGRAMS) else 1 << qp.log_msg_max
+        if work.length > limit:
+            return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, f"{work.length} bytes, at most {limit}")
+        if qp.cs_req and isinstance(work, Message) and 0 < work.length <= qp.cs_req:
+            _scatter(qp, wqe, work)
     return work
 
 
@@ -180,11 +181,12 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> bool:
     if not wqe.blocks:
         rendezvous.done(hca, qp, wqe)
         return qp.state is _RTS
-    assert qp.sq is not None
-    assert qp.scq is not None
-    qp.sq.consume(wqe.blocks)
+    sq, cq = qp.sq, qp.scq
+    assert sq is not None
+    assert cq is not None
+    sq.consume(wqe.blocks)
     if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
-        completions.complete_send(hca, qp.scq, qp, wqe, length)
+        complete_send(hca, cq, qp, wqe, length)
     if qp.is_draining:
         qp_life.to_drained(hca.events, qp)
     return qp.state is _RTS
@@ -207,7 +209,7 @@ def fail(hca: Hca, qp: Qp, wqe: Wqe, failure: Failure) -> None:
     assert qp.sq is not None
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)
-    completions.fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode, failure.cause)
+    fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode, failure.cause)
     if qp.streams is not None and qp.streams.fail(wqe.buf):
         qp.stop_waiting()
         hca.scheduler.schedule(qp)
