@@ -19,7 +19,7 @@ from emu.device.engine.mr.rights import AccessError
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp import pacing, send_requests
 from emu.device.engine.qp.flush import flush
-from emu.device.engine.qp.send_requests import AbsentPage, Failure
+from emu.device.engine.qp.send_requests import AbsentPage, Failure, complete, parse
 from emu.device.engine.rc import dynamic
 from emu.device.engine.rc.local import exchange
 from emu.device.engine.rc.packets.connection import connection_of
@@ -116,10 +116,10 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
     is empty, or when the queue pair waits or has stopped. Raises BadWqeError or DmaError for a ring
     that cannot be read.
     """
-    budget = BYTES_PER_POLL
-    own = qp.adapter_requests
+    budget, left = hca.budget, BYTES_PER_POLL
+    own, pace = qp.adapter_requests, qp.pace
     waiting = sq.waiting()
-    hca.budget.charge(STEPS_PER_WQE * min(waiting, WQES_PER_POLL))
+    budget.charge(STEPS_PER_WQE * (waiting if waiting < WQES_PER_POLL else WQES_PER_POLL))
     for _ in range(WQES_PER_POLL):
         moving = qp.moving
         if moving is not None and moving.wqe is not None:
@@ -134,16 +134,16 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
         if sent is None:
             return False
         waiting -= wqe.blocks
-        budget -= sent
-        if qp.pace is not None:
+        if pace is not None:
             now_ns = hca.clock.now_ns()
-            qp.pace.sent(sent + qp.header_bytes, now_ns)
-            if not qp.pace.may_go_on(now_ns):
-                break
+            pace.sent(sent + qp.header_bytes, now_ns)
+            if not pace.may_go_on(now_ns):
+                return True
         if sent > _FEW_BYTES:
-            hca.budget.charge(sent >> LOG_BYTES_PER_STEP)
-        if budget < 0 or hca.budget.steps > POLL_BUDGET:
-            break
+            left -= sent
+            budget.charge(sent >> LOG_BYTES_PER_STEP)
+        if left < 0 or budget.steps > POLL_BUDGET:
+            return True
     return True
 
 
@@ -153,14 +153,14 @@ def _one(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe) -> int | None:
     A request that succeeds is completed. Any other outcome runs its action of ``_ACTIONS``: wait,
     retry, move another segment later, or fail.
     """
-    work = qp.moving or send_requests.parse(hca, qp, wqe)
+    work = qp.moving or parse(hca, qp, wqe)
     outcome, length = None, 0
     if isinstance(work, Message):
         length = work.length
-        if qp.st is _DCI:
-            outcome = dynamic.exchange(hca, qp, wqe, work)
-        else:
+        if qp.st is not _DCI:
             outcome = exchange(hca, qp, node, wqe, work)
+        else:
+            outcome = dynamic.exchange(hca, qp, wqe, work)
     elif isinstance(work, Datagram):
         length = work.length
         delivery.send(hca, work, ud.origin_of(hca.link, qp, work.to))
@@ -174,9 +174,7 @@ def _one(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe) -> int | None:
         _ACTIONS[type(outcome)](hca, qp, wqe, outcome)
         return None
     # A failed queue pair that is its own peer has already flushed this request.
-    if qp.state is not _RTS:
-        return None
-    return length if send_requests.complete(hca, qp, wqe, length) else None
+    return length if qp.state is _RTS and complete(hca, qp, wqe, length) else None
 
 
 def _send_large(hca: Hca, qp: Qp, work: LargeSend) -> int:

@@ -138,8 +138,11 @@ class Doorbells:
                 return
             # Any page may ring any queue, not only the page in the queue's context: a doorbell only
             # makes the queue read its own doorbell record, which it may do at any time.
-            number = send_number(offset, data)
-            if number is not None:
+            if not offset & _IN_BUFFER and len(data) == _WHOLE:  # nearly all, without a call
+                qpn_ds: int
+                (qpn_ds,) = _QPN_DS.unpack(data)
+                self._ring(qpn_ds >> 8, offset, data)
+            elif (number := send_number(offset, data)) is not None:
                 self._ring(number, offset, data)
         elif offset >= UAR_SEND_NO_DBR:
             self._post(offset, data)

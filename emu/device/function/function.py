@@ -402,18 +402,28 @@ class Function:
             budget.begin()
         self._last_round = budget.number
         scheduler.is_awake = False
+        if not (
+            scheduler.ready
+            or self.cmdif.busy
+            or self.deferred_free.is_left
+            or scheduler.has_broken_cqs
+            or self.parts
+        ):
+            return budget.is_waiting
         if hca.health.has_failed or (hca.probes.faults is not None and hca.probes.faults.is_gone):
             if self.deferred_free.work and not budget.exhausted(POLL_BUDGET):
                 budget.charge(self.deferred_free.free_some())
             return budget.is_waiting or bool(self.deferred_free.work)
         try:
+            more = False
             if self.cmdif.busy and budget.steps <= POLL_BUDGET:
                 self.cmdif.run()
             if self.deferred_free.is_left and not budget.exhausted(POLL_BUDGET):
                 budget.charge(self.deferred_free.free_some())
-            more = self.parts.run() if self.parts else False
-            if scheduler.ready or scheduler.has_broken_cqs:
-                more = lifecycle.run(hca) or more
+            if self.parts:
+                more = self.parts.run()
+            if (scheduler.ready or scheduler.has_broken_cqs) and lifecycle.run(hca):
+                more = True
             return more or self.cmdif.busy or self.deferred_free.is_left or budget.is_waiting
         except Exception:
             hca.health.fail()
