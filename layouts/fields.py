@@ -10,28 +10,27 @@ from __future__ import annotations
 import sys
 from array import array as numbers
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, SupportsBytes, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsBytes, TypeVar, overload
 
 import construct as c
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from layouts.prm import Prm
-
 _WORD_BYTES = 8
 
 Getter = Callable[[Any], Any]
 Setter = Callable[[Any, Any], None]
 
-# By its name: mypyc takes all that it compiles, this module too, for one cycle of imports. Fields
-# would be in the cycle, and get their types too late.
-integer: Callable[[int, int, int], tuple[Getter, Setter]]
-integer = import_module("layouts.integer").integer
+# Unseen by mypyc, which takes all that it compiles, ``layouts.integer`` too, for one cycle of
+# imports. Fields would be in the cycle, and get their types too late.
+if TYPE_CHECKING:
+    integer: Callable[[int, int, int], tuple[Getter, Setter]]
+else:
+    from layouts.integer import integer
 
 ItemT = TypeVar("ItemT")
-PrmT = TypeVar("PrmT", bound="Prm")
+PrmT = TypeVar("PrmT", bound="Structure")
 
 
 class View:
@@ -42,6 +41,21 @@ class View:
     def __init__(self, buf: Any, base: int = 0) -> None:
         self.buf = buf
         self.base = base
+
+
+class Structure(View):
+    """Structure that a field can consist of (``layouts.prm.Prm``)."""
+
+    __slots__ = ()
+
+    construct: ClassVar[Any]
+    """Structure in construct, over bits."""
+    bit_length: ClassVar[int]
+    """Number of bits of the fixed part."""
+
+    def assign(self, values: Mapping[str, Any]) -> None:
+        """Set the named fields in the buffer."""
+        raise NotImplementedError
 
 
 class ArrayView(Generic[ItemT]):

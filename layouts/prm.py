@@ -33,7 +33,7 @@ from layouts.fields import (
     Nested,
     Number,
     Reserved,
-    View,
+    Structure,
     array,
     bits,
     integer,
@@ -162,7 +162,7 @@ class PrmType(type):
         return cls._size
 
 
-class Prm(View, metaclass=PrmType, abstract=True):
+class Prm(Structure, metaclass=PrmType, abstract=True):
     """Structure of the PRM; an instance is a view, with one property for each field."""
 
     @classmethod

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from emu.device.state.sub_functions import SubFunction, SubFunctions
 
 
-def _all(hca: Hca) -> SubFunctions:
+def _all(hca: Hca) -> SubFunctions[Hca]:
     if hca.sub_functions is None:
         raise CmdError(Status.BAD_PARAM_ERR, "function manages no sub-functions")
     return hca.sub_functions
 
 
-def _named(hca: Hca, number: int) -> SubFunction:
+def _named(hca: Hca, number: int) -> SubFunction[Hca]:
     """Return the record of a sub-function's number; raise BAD_PARAM_ERR if there is none."""
     sf = _all(hca).find(number)
     if sf is None:
@@ -117,7 +117,7 @@ def modify_vhca_state(
 
 def _checked(
     hca: Hca, cmd: layout.query_vhca_state_in | layout.modify_vhca_state_in
-) -> SubFunction:
+) -> SubFunction[Hca]:
     if cmd.embedded_cpu_function:
         raise CmdError(Status.BAD_PARAM_ERR, "there is no embedded CPU")
     return _named(hca, cmd.function_id)

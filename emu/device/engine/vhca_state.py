@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from emu.device.state.events import Events
     from emu.device.state.hca import Hca
 
-VHCA_STATE_POINT: FaultPoint[[SubFunction, VhcaState], None] = FaultPoint("vhca_state")
+VHCA_STATE_POINT: FaultPoint[[SubFunction[Hca], VhcaState], None] = FaultPoint("vhca_state")
 
 
-def enable(one: SubFunction, manager: Hca) -> None:
+def enable(one: SubFunction[Hca], manager: Hca) -> None:
     """Let the sub-function's driver start (ACTIVE); raise BAD_SYS_STATE_ERR unless ALLOCATED."""
     if one.state is not VhcaState.ALLOCATED:
         raise _wrong(one)
     change(one, manager, VhcaState.ACTIVE)
 
 
-def disable(one: SubFunction, manager: Hca) -> None:
+def disable(one: SubFunction[Hca], manager: Hca) -> None:
     """Disable an ACTIVE sub-function; ask the driver of one IN_USE to leave (TEARDOWN_REQUEST).
 
     In any other state do nothing.
@@ -48,19 +48,19 @@ def disable(one: SubFunction, manager: Hca) -> None:
         change(one, manager, VhcaState.TEARDOWN_REQUEST)
 
 
-def check_entry(one: SubFunction) -> None:
+def check_entry(one: SubFunction[Hca]) -> None:
     """Raise BAD_SYS_STATE_ERR unless the sub-function is ACTIVE or IN_USE; change nothing."""
     if one.state not in (VhcaState.ACTIVE, VhcaState.IN_USE):
         raise _wrong(one)
 
 
-def driver_started(one: SubFunction, manager: Hca) -> None:
+def driver_started(one: SubFunction[Hca], manager: Hca) -> None:
     """Move from ACTIVE to IN_USE: the sub-function's own driver has started. Else do nothing."""
     if one.state is VhcaState.ACTIVE:
         change(one, manager, VhcaState.IN_USE)
 
 
-def driver_ended(one: SubFunction, manager: Hca) -> None:
+def driver_ended(one: SubFunction[Hca], manager: Hca) -> None:
     """Record that the sub-function's own driver has ended; do nothing unless it was running.
 
     IN_USE becomes ACTIVE. TEARDOWN_REQUEST becomes ALLOCATED.
@@ -71,7 +71,7 @@ def driver_ended(one: SubFunction, manager: Hca) -> None:
         change(one, manager, VhcaState.ALLOCATED)
 
 
-def change(one: SubFunction, manager: Hca, state: VhcaState) -> None:
+def change(one: SubFunction[Hca], manager: Hca, state: VhcaState) -> None:
     """Move to a new state and report it if armed (see :func:`take`).
 
     A fault plan may delay the move, except to or from INVALID.
@@ -83,14 +83,14 @@ def change(one: SubFunction, manager: Hca, state: VhcaState) -> None:
         faults.show(VHCA_STATE_POINT, one, state)
 
 
-def take(one: SubFunction, events: Events, caps: Caps, state: VhcaState) -> None:
+def take(one: SubFunction[Hca], events: Events, caps: Caps, state: VhcaState) -> None:
     """Set the state; raise the manager's event if the sub-function is armed and it is enabled."""
     one.state = state
     if one.armed:
         raise_state_event(one, events, caps)
 
 
-def arm(one: SubFunction, events: Events, caps: Caps) -> None:
+def arm(one: SubFunction[Hca], events: Events, caps: Caps) -> None:
     """Enable the manager's event for the next change; raise it at once for an unreported change.
 
     The manager queries the state before it arms, so a change may lie between the two
@@ -101,7 +101,7 @@ def arm(one: SubFunction, events: Events, caps: Caps) -> None:
         raise_state_event(one, events, caps)
 
 
-def raise_state_event(one: SubFunction, events: Events, caps: Caps) -> None:
+def raise_state_event(one: SubFunction[Hca], events: Events, caps: Caps) -> None:
     """Raise VHCA_STATE_CHANGE at the manager and disarm; do nothing if the state's event is off.
 
     The event is off where the manager lacks vhca_state or the state's event_on_vhca_state
@@ -118,7 +118,7 @@ def raise_state_event(one: SubFunction, events: Events, caps: Caps) -> None:
     eq_engine.raise_event(events, EventType.VHCA_STATE_CHANGE, bytes(data))
 
 
-def _wrong(one: SubFunction) -> CmdError:
+def _wrong(one: SubFunction[Hca]) -> CmdError:
     return CmdError(
         Status.BAD_SYS_STATE_ERR, "sub-function is not in the required state",
         f"function_id {one.number:#x} is {one.state.name}",

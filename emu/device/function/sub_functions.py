@@ -23,7 +23,7 @@ from emu.device.models.sub_functions import sub_function_of
 from emu.device.ports import Buffer
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.state.hca import Hca
-from emu.device.state.sub_functions import SubFunctions
+from emu.device.state.sub_functions import SubFunction, SubFunctions
 
 if TYPE_CHECKING:
     from emu.device.models import Model
@@ -103,13 +103,13 @@ class SubFunctionSlots:
     def __len__(self) -> int:
         return len(self._devices)
 
-    def _start(self, number: int) -> Hca:
-        """Create the HCA of the sub-function with this vPort number, and return it.
+    def _start(self, one: SubFunction[Hca]) -> Hca:
+        """Create the HCA of a sub-function, and return it.
 
         Adds the sub-function to the adapter, which raises ValueError for a number in use and for
         too many functions. GUIDs follow from the physical function's.
         """
-        manager = self._manager
+        manager, number = self._manager, one.number
         vhca = manager.adapter.add(number)
         apart = (number - self._first + 1) * _GUIDS_APART
         options = replace(manager.options, guid=manager.options.guid + apart, mac=0)
@@ -123,6 +123,7 @@ class SubFunctionSlots:
         hca.scheduler.on_work = manager.scheduler.wake
         made.append(_SlotDevice(hca, self._commands))
         self._devices[number] = made[0]
+        hca.sub_function = one
         return hca
 
     def _stop(self, hca: Hca) -> None:

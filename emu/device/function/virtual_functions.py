@@ -9,23 +9,29 @@ Source: PCI Express Base 5.0, 9.2.1 and 9.3.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from emu.device.models.virtual_functions import virtual_function_of
 from emu.device.pci import ConfigSpace, SriovLayout
 
 if TYPE_CHECKING:
-    from emu.device.function.function import Function
     from emu.device.models import Model
+
+
+class VirtualFunction(Protocol):
+    """A virtual function, as its physical function's configuration space controls it."""
+
+    def show_on_bus(self, is_enabled: bool, has_memory: bool) -> None:
+        """Join or leave the bus, and decode the BAR or not; leaving resets the function."""
 
 
 class VirtualFunctions:
     """The VFs of one physical function, in the order of their routing IDs."""
 
     def __init__(self) -> None:
-        self._functions: list[Function] = []
+        self._functions: list[VirtualFunction] = []
 
-    def add(self, function: Function) -> None:
+    def add(self, function: VirtualFunction) -> None:
         """Add the next VF, off the bus."""
         self._functions.append(function)
 

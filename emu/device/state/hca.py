@@ -140,9 +140,9 @@ class Hca(ObjectTables):
         self.clock: Clock = self.lifetime.clock
         """Clock of objects: none of their timers fires after they have been dropped."""
         self.events = Events(interrupts, self.clock, self.probes)
-        self.sub_functions: SubFunctions | None = None
+        self.sub_functions: SubFunctions[Hca] | None = None
         """Sub-functions that the function manages; None if it can have none."""
-        self.sub_function: SubFunction | None = None
+        self.sub_function: SubFunction[Hca] | None = None
         """The manager's record of this function, if it is a sub-function."""
         self.ticks = FreeRunningTimer(self.clock, model.general["device_frequency_khz"])
         """The free-running timer, which time-stamps CQEs (internal_timer)."""

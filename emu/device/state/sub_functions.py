@@ -9,17 +9,15 @@ Source: PRM "Sub-Function (SF)", "vHCA state"; core/sf/vhca_event.c, core/sf/hw_
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Generic
 
+from emu.device.ports import NodeT
 from layouts.eth_enums import VhcaState
-
-if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
 
 _THERE: Final = (VhcaState.ACTIVE, VhcaState.IN_USE, VhcaState.TEARDOWN_REQUEST)
 
 
-class SubFunction:
+class SubFunction(Generic[NodeT]):
     """One number, and the function that has it."""
 
     __slots__ = ("armed", "node", "number", "reported", "state", "sw_function_id")
@@ -27,7 +25,7 @@ class SubFunction:
     def __init__(self, number: int) -> None:
         self.number = number
         """The function_id, which is also the vPort's number."""
-        self.node: Hca | None = None
+        self.node: NodeT | None = None
         """The function; None only in state INVALID."""
         self.state = VhcaState.INVALID
         self.sw_function_id = 0
@@ -46,34 +44,37 @@ class SubFunction:
         return self.state in _THERE
 
 
-class SubFunctions:
+class SubFunctions(Generic[NodeT]):
     """All sub-functions of an adapter, from the number ``first`` on."""
 
     def __init__(
-        self, first: int, limit: int, start: Callable[[int], Hca], stop: Callable[[Hca], None]
+        self,
+        first: int,
+        limit: int,
+        start: Callable[[SubFunction[NodeT]], NodeT],
+        stop: Callable[[NodeT], None],
     ) -> None:
-        """Create ``limit`` records; ``start`` creates the function of a number, ``stop`` ends it at
-        once.
+        """Create ``limit`` records; ``start`` creates a record's function, ``stop`` ends it.
+
+        The function that ``start`` returns refers to the record.
         """
-        self.all = [SubFunction(number) for number in range(first, first + limit)]
+        self.all: list[SubFunction[NodeT]] = [
+            SubFunction(number) for number in range(first, first + limit)
+        ]
         self._first = first
         self._start = start
         self._stop = stop
 
-    def find(self, number: int) -> SubFunction | None:
+    def find(self, number: int) -> SubFunction[NodeT] | None:
         """Return the record of a number, or None if the number is not a sub-function's."""
         at = number - self._first
         return self.all[at] if 0 <= at < len(self.all) else None
 
-    def start(self, one: SubFunction) -> None:
-        """Create the function of the record's number and link both.
+    def start(self, one: SubFunction[NodeT]) -> None:
+        """Create the function of the record's number; the record's state is not changed."""
+        one.node = self._start(one)
 
-        The record's state is not changed.
-        """
-        one.node = self._start(one.number)
-        one.node.sub_function = one
-
-    def stop(self, one: SubFunction) -> None:
+    def stop(self, one: SubFunction[NodeT]) -> None:
         """End the record's function, in any state; no effect without one.
 
         The state is not changed.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from emu.device.engine import vhca_state
 from emu.device.engine.esw.switch import FDB_POINT
 from emu.device.engine.vhca_state import VHCA_STATE_POINT
@@ -12,6 +14,9 @@ from emu.device.faults.rule import Rule
 from emu.device.port.eth.frame import Frame
 from emu.device.state.sub_functions import SubFunction
 from layouts.eth_enums import VhcaState
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
 
 
 @point(
@@ -50,7 +55,7 @@ class StateChange(Losable[None], Delayable[None]):
     __slots__ = ("_before", "_node", "_one", "function_id", "state")
     ends_with_objects = True
 
-    def __init__(self, faults: RuleInjector, one: SubFunction, state: VhcaState) -> None:
+    def __init__(self, faults: RuleInjector, one: SubFunction[Hca], state: VhcaState) -> None:
         super().__init__(faults)
         self._one = one
         self._node, self._before = one.node, one.state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.engine import lifecycle
 from emu.device.engine.ud.delivery import QP0, arrive
@@ -12,18 +12,18 @@ from emu.device.faults.event import NoEffectError
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib import managed_sma
 from emu.device.port.ib.link_errors import LinkError
-from emu.device.ports import CarryTrain
+from emu.device.ports import CarryTrain, Clock
 from emu.server.net.ib.link_packets import DatagramLinkPacket, IbLinkPacket
-from emu.server.net.ib.local import destination, source_of, take
+from emu.server.net.ib.local import Wired, destination, source_of, take
 from emu.server.net.ib.packet_queue import PacketQueue
-from emu.server.net.ib.subnet.nodes import NoCableError, PortPosition
+from emu.server.net.ib.subnet.nodes import Cables, NoCableError, PortPosition
 from layouts.wire.bth import PERMISSIVE_LID
 from layouts.wire.mads import LocalChange
 
 if TYPE_CHECKING:
     from emu.device.port.ib.port import IbPort
     from emu.device.state.hca import Hca
-    from emu.server.net.ib.subnet.fabric import SubnetFabric
+    from layouts.wire.mads import smp
 
 _PORT: Final = 1
 _LINK_FIELDS: Final = (
@@ -33,10 +33,41 @@ _LINK_FIELDS: Final = (
 )  # fmt: skip
 
 
+class Subnet(Wired, Protocol):
+    """The subnet, as the port of a function uses it; ``plug`` is that port."""
+
+    clock: Clock
+    cables: Cables
+
+    def local_change(self, plug: SubnetPort, change: LocalChange, /) -> None:
+        """Report a changed node description or changed capabilities to the manager."""
+
+    def trap_repressed(self, plug: SubnetPort, tid: int, /) -> None:
+        """End a trap that the manager has repressed."""
+
+    def bad_mkey(self, plug: SubnetPort, mad: smp, slid: int, /) -> None:
+        """Report an SMP with a wrong M_Key to the manager."""
+
+    def fail_link(self, place: PortPosition, error: LinkError, count: int, /) -> None:
+        """Count ``count`` errors at a port of any node."""
+
+    def finds(self, plug: SubnetPort, lid: int, /) -> SubnetPort | None:
+        """Return the function that packets for a LID reach; count nothing."""
+
+    def receiver_of(self, plug: SubnetPort, lid: int, octets: int, /) -> SubnetPort | None:
+        """Return the function that a packet for a LID reaches; count the packet on its route."""
+
+    def send_smp(self, plug: SubnetPort, packet: Datagram, origin: Origin, /) -> None:
+        """Send an SMP from QP0 hop by hop."""
+
+    def carry(self, plug: SubnetPort, packet: Datagram, origin: Origin, /) -> None:
+        """Send a datagram along the switches' tables."""
+
+
 class SubnetPort:
     """Implements :class:`emu.device.port.ib.wire.IbWire` for a function."""
 
-    def __init__(self, fabric: SubnetFabric, guid: int, number: int) -> None:
+    def __init__(self, fabric: Subnet, guid: int, number: int) -> None:
         """Create the port of the function's node with this ``number``."""
         self.guid = guid
         self.number = number
