@@ -150,6 +150,44 @@ class Wire(Protocol[NodeT]):
         """Call ``callback`` once, when frames to this address may be sent again."""
 
 
+class WireWrapper(Wire[NodeT]):
+    """A wire around another one, to which it forwards every call.
+
+    A subclass overrides what it intercepts. Only functions with such a wire pay for it.
+    """
+
+    def __init__(self, inner: Wire[NodeT]) -> None:
+        self.inner = inner
+
+    def attach(self, node: NodeT, /) -> None:
+        """Register the function with the wrapped wire."""
+        self.inner.attach(node)
+
+    def port_changed(self, node: NodeT, /) -> None:
+        """Notify the wrapped wire of the function's port."""
+        self.inner.port_changed(node)
+
+    def node(self, address: int, /) -> NodeT | None:
+        """Return the function that the wrapped wire finds."""
+        return self.inner.node(address)
+
+    def needs_packets(self, address: int, /) -> bool:
+        """Return whether the wrapped wire needs packets."""
+        return self.inner.needs_packets(address)
+
+    def transmit(self, source: NodeT, frame: bytes, sqn: int = 0, /) -> bool:
+        """Carry the frame on the wrapped wire; return its result."""
+        return self.inner.transmit(source, frame, sqn)
+
+    def train_to(self, source: NodeT, address: int, mtu: int, /) -> CarryTrain | None:
+        """Return the wrapped wire's carrier of trains."""
+        return self.inner.train_to(source, address, mtu)
+
+    def when_ready(self, address: int, callback: Callable[[], None], /) -> None:
+        """Call ``callback`` when the wrapped wire is ready."""
+        self.inner.when_ready(address, callback)
+
+
 class Timer(Protocol):
     """A pending call."""
 

@@ -19,11 +19,11 @@ from emu.device.adapter.switch import Deliver, lose
 from emu.device.engine.esw.fdb_pipeline import forward
 from emu.device.engine.esw.uplinks import leaves_by
 from emu.device.engine.eth.steering.packet_context import stands_for
-from emu.device.port.eth.flow_control import FlowControl, is_control
+from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import UPLINK, FrameError
 from emu.device.port.eth.traffic import Direction
-from emu.device.port.eth.wire import EthWire
+from emu.device.port.eth.wire import EthWire, EthWireWrapper
 from emu.device.state.points import FaultPoint
 
 if TYPE_CHECKING:
@@ -283,22 +283,23 @@ def _count(direction: Direction, frame: Frame) -> None:
     direction.add(frame.data, packets, octets)
 
 
-class _Segment(EthWire["Hca"]):
-    """The wire that one function behind the switch sees."""
+class _Segment(EthWireWrapper["Hca"]):
+    """The wire that one function behind the switch sees; only the uplink can be congested."""
 
     def __init__(self, switch: EmbeddedSwitch, vhca: Vhca[Hca]) -> None:
+        super().__init__(switch.uplink)
         self._switch = switch
         self._vhca = vhca
 
     @property
     def changes(self) -> int:
         """Grows when the set of reachable functions may change."""
-        return self._switch.changes + self._switch.uplink.changes
+        return self._switch.changes + self.inner.changes
 
     @property
     def wants_packets(self) -> bool:
         """Whether messages must be sent as frames because tables decide about them."""
-        return self._switch.decides or self._switch.uplink.wants_packets
+        return self._switch.decides or self.inner.wants_packets
 
     def nodes(self) -> Iterable[Hca]:
         """Return the functions that are reachable without tables, the function itself included.
@@ -306,7 +307,7 @@ class _Segment(EthWire["Hca"]):
         For a manager without tables these are the uplink's nodes, otherwise only the function.
         """
         if self._vhca.vport_number == MANAGER and not self._switch.decides:
-            return self._switch.uplink.nodes()
+            return self.inner.nodes()
         return [self._vhca.node] if self._vhca.node is not None else []
 
     def attach(self, node: Hca, /) -> None:
@@ -315,23 +316,11 @@ class _Segment(EthWire["Hca"]):
     def port_changed(self, node: Hca, /) -> None:
         """Do nothing: the switch itself is notified."""
 
-    def is_pausing_to(self, mac: bytes, /) -> bool:
-        """Return whether the uplink is congested; no other wire can be."""
-        return self._switch.uplink.is_pausing_to(mac)
-
-    def when_ready_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
-        """Call ``callback`` when the uplink is no longer congested."""
-        self._switch.uplink.when_ready_to(mac, callback)
-
-    def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
-        """Return the uplink's credits; only a link partner asks functions to wait."""
-        return self._switch.uplink.credits_to(mac, packets, flow, priority)
-
     def train_to(self, mac: bytes, /) -> CarryTrain | None:
         """Return the uplink's train path if the function owns the uplink alone, else None."""
         if self._vhca.vport_number != MANAGER or self._switch.decides:
             return None
-        return self._switch.uplink.train_to(mac)
+        return self.inner.train_to(mac)
 
     def transmit(self, source: Hca, frame: Frame, /) -> None:
         """Send a frame through the switch."""

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from emu.device.engine.eth.roce_wire import RoceWire
 from emu.device.engine.lag.selection import selected
 from emu.device.port.datagram import Datagram, Origin
-from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.roce.datagram import RoceDestination, frame_of
 from emu.device.port.eth.roce.gids import NO_GID
-from emu.device.port.eth.wire import EthWire
+from emu.device.port.eth.wire import EthWireWrapper
 from layouts.eth_enums import LagPortSelect
 
 if TYPE_CHECKING:
@@ -27,18 +26,18 @@ if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
 
-class OtherPort(EthWire["Hca"]):
+class OtherPort(EthWireWrapper["Hca"]):
     """Another port of the board, as seen by the master; drops frames while its link is down."""
 
     def __init__(self, master: Vhca[Hca], adapter: Adapter[Hca]) -> None:
+        super().__init__(adapter.switch.segment_of(adapter.manager))
         self._master = master
         self._adapter = adapter
-        self._inner = adapter.switch.segment_of(adapter.manager)
 
     @property
     def changes(self) -> int:
         """Grows when the set of reachable functions may change."""
-        return self._inner.changes + self._master.adapter.switch.uplink.changes
+        return self.inner.changes + self._master.adapter.switch.uplink.changes
 
     @property
     def wants_packets(self) -> bool:
@@ -49,25 +48,13 @@ class OtherPort(EthWire["Hca"]):
         """Yield the functions on the port's segment, and the master, whose frames loop back."""
         if self._master.node is not None:
             yield self._master.node
-        yield from self._inner.nodes()
+        yield from self.inner.nodes()
 
     def attach(self, node: Hca, /) -> None:
         """Do nothing: the port has a function of its own."""
 
     def port_changed(self, node: Hca, /) -> None:
         """Do nothing: the port has a function of its own."""
-
-    def is_pausing_to(self, mac: bytes, /) -> bool:
-        """Return whether the port's path is congested."""
-        return self._inner.is_pausing_to(mac)
-
-    def when_ready_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
-        """Call ``callback`` when the port's path is no longer congested."""
-        self._inner.when_ready_to(mac, callback)
-
-    def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
-        """Return the credits that the port's wire reports."""
-        return self._inner.credits_to(mac, packets, flow, priority)
 
     def train_to(self, mac: bytes, /) -> None:
         """Return None: in a LAG each packet is sent alone."""
@@ -85,7 +72,7 @@ class OtherPort(EthWire["Hca"]):
         if not node.switch.is_decided(node):  # tables count the frames that leave them
             for adapter in (self._adapter, self._master.adapter):
                 adapter.forwarded.count_sent(frame.data)
-        self._inner.transmit(node, frame)
+        self.inner.transmit(node, frame)
 
 
 class LagWire:

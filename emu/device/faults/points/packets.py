@@ -6,7 +6,7 @@ that the rule can act on them. Datagrams pass only ``pkt.tx``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from emu.device.faults.registry import Parameter, action, mount, point
 from emu.device.faults.rule import Rule
 from emu.device.port.ib.wire import IbWire
 from emu.device.port.packet import SERVICES, BadPacketError, Packet
+from emu.device.ports import WireWrapper
 from emu.device.state.points import FaultPoint
 from layouts.wire import bth
 from layouts.wire.bth import PacketKind, Service
@@ -29,7 +30,6 @@ from layouts.wire.packet_ops import RESPONSES
 
 if TYPE_CHECKING:
     from emu.device.port.datagram import Datagram, Origin
-    from emu.device.ports import CarryTrain
     from emu.device.state.hca import Hca
 
 _DEFAULT_RNR_TIMER = 12
@@ -226,41 +226,26 @@ class _OutgoingDatagram:
         _overwrite(self._packet.data[0], values)
 
 
-class ShownWire:
-    """Implements :class:`ports.Wire` over another one, and shows sent packets to the rules."""
+class ShownWire(WireWrapper["Hca"]):
+    """Implements :class:`IbWire` over another one, and shows sent packets to the rules."""
 
     def __init__(self, faults: RuleInjector, inner: IbWire[Hca]) -> None:
+        super().__init__(inner)
         self._faults = faults
         self._inner = inner
 
-    def attach(self, hca: Hca) -> None:
-        """Forward to the wrapped wire."""
-        self._inner.attach(hca)
-
-    def port_changed(self, hca: Hca) -> None:
-        """Forward to the wrapped wire."""
-        self._inner.port_changed(hca)
-
-    def node(self, lid: int) -> Hca | None:
-        """Return the result of the wrapped wire."""
-        return self._inner.node(lid)
-
-    def needs_packets(self, lid: int) -> bool:
+    def needs_packets(self, lid: int, /) -> bool:
         """Return whether the wrapped wire knows the peer, in this process or another.
 
         True also for peers of this process, so that all messages become packets.
         """
         return self._inner.needs_packets(lid) or self._inner.node(lid) is not None
 
-    def train_to(self, source: Hca, address: int, mtu: int) -> CarryTrain | None:
+    def train_to(self, source: Hca, address: int, mtu: int, /) -> None:
         """Return None, because the rules are shown each packet."""
         return None
 
-    def when_ready(self, lid: int, callback: Callable[[], None]) -> None:
-        """Forward to the wrapped wire."""
-        self._inner.when_ready(lid, callback)
-
-    def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
+    def transmit(self, source: Hca, frame: bytes, sqn: int = 0, /) -> bool:
         """Show a packet to the rules, then carry it; return False when the path is congested.
 
         Rules may drop or change the packet. A frame that cannot be parsed is carried without rules.

@@ -1,4 +1,4 @@
-"""The wire of Ethernet functions, which carries their frames, and a wire without a peer."""
+"""The wire of Ethernet functions, a wrapper that intercepts it, and a wire without a peer."""
 
 from __future__ import annotations
 
@@ -65,6 +65,58 @@ class EthWire(Protocol[NodeT]):
 
     def transmit(self, source: NodeT, frame: Frame, /) -> None:
         """Transmit a frame, which may be lost and counted. Never blocks, never raises."""
+
+
+class EthWireWrapper(EthWire[NodeT]):
+    """A wire around another one, to which it forwards every call.
+
+    A subclass overrides what it intercepts. Only functions with such a wire pay for it.
+    """
+
+    def __init__(self, inner: EthWire[NodeT]) -> None:
+        self.inner = inner
+
+    @property
+    def changes(self) -> int:
+        """Grow as the wrapped wire's does."""
+        return self.inner.changes
+
+    @property
+    def wants_packets(self) -> bool:
+        """Whether the wrapped wire wants packets."""
+        return self.inner.wants_packets
+
+    def nodes(self) -> Iterable[NodeT]:
+        """Return the functions on the wrapped wire's segment."""
+        return self.inner.nodes()
+
+    def attach(self, node: NodeT, /) -> None:
+        """Attach the function to the wrapped wire."""
+        self.inner.attach(node)
+
+    def port_changed(self, node: NodeT, /) -> None:
+        """Notify the wrapped wire of the function's port."""
+        self.inner.port_changed(node)
+
+    def is_pausing_to(self, mac: bytes, /) -> bool:
+        """Return whether the wrapped wire is congested."""
+        return self.inner.is_pausing_to(mac)
+
+    def when_ready_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+        """Call ``callback`` when the wrapped wire is no longer congested."""
+        self.inner.when_ready_to(mac, callback)
+
+    def credits_to(self, mac: bytes, packets: int, flow: FlowControl, priority: int, /) -> int:
+        """Return the wrapped wire's credits."""
+        return self.inner.credits_to(mac, packets, flow, priority)
+
+    def train_to(self, mac: bytes, /) -> CarryTrain | None:
+        """Return the wrapped wire's carrier of trains."""
+        return self.inner.train_to(mac)
+
+    def transmit(self, source: NodeT, frame: Frame, /) -> None:
+        """Send the frame on the wrapped wire."""
+        self.inner.transmit(source, frame)
 
 
 class NoWire(EthWire[NodeT]):
