@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LagLink(RoceLink, Generic[NodeT]):
-    """Implements ``emu.device.port.base.Link``; up while at least one of the LAG's ports is up."""
+    """Implements ``emu.device.port.link.Link``; up while at least one of the LAG's ports is up."""
 
     def __init__(self, vport: NicVport, gids: GidTable, vhca: Vhca[NodeT]) -> None:
         super().__init__(vport, gids)

@@ -21,7 +21,7 @@ from emu.device.objects.ledger import Ledger
 from emu.device.objects.pins import pins
 from emu.device.objects.queues.copies import Copy
 from emu.device.objects.queues.page_fault import PageFaultTable
-from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port, Vport
+from emu.device.port.base import NODE_DESCRIPTION_BYTES, Port, Vport
 from emu.device.port.eth.link_partner import LinkPartner
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.roce.gids import GidTable
@@ -31,6 +31,7 @@ from emu.device.port.eth.vport import NicVport, mac_of
 from emu.device.port.eth.wire import EthWire
 from emu.device.port.ib.port import DEFAULT_PKEY, IbPort
 from emu.device.port.ib.wire import IbWire
+from emu.device.port.link import Link
 from emu.device.ports import Clock, GuestMemory, Interrupts
 from emu.device.state.containment import ContainedClock, Lifetime, contain
 from emu.device.state.events import Events

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+LINK = ROOT / "emu/device/port/link.py"
 STATE = ROOT / "emu/device/state/hca.py"
 ENGINE = ROOT / "emu/device/engine"
 
@@ -147,6 +148,40 @@ def test_needs_are_counted(body, count):
         "def loop(hca: Hca): return hca.qps if 0 else loop(hca)\n"
     )
     assert needs(takers_of(source, "m"))["m.asked"] == count
+
+
+MAX_VIEW = 8
+"""Members of a view of the link, inherited ones included."""
+TAKES_LINK = {"rc/dynamic.py: _accepts", "rc/packets/migration.py: _comes_by_alternate"}
+"""Functions of the engine that need several views of the link at once."""
+
+
+def test_views_of_the_link_are_narrow():
+    classes = [one for one in ast.parse(LINK.read_text()).body if isinstance(one, ast.ClassDef)]
+    members, own = {"Protocol": set()}, {}
+    for one in classes:
+        own[one.name] = {
+            getattr(part, "name", None) or part.target.id
+            for part in one.body
+            if isinstance(part, (ast.FunctionDef, ast.AnnAssign))
+        }
+        inherited = (members[ast.unparse(base)] for base in one.bases)
+        members[one.name] = own[one.name].union(*inherited)
+    whole = members.pop("Link")
+    assert not own["Link"]
+    assert max(map(len, members.values())) <= MAX_VIEW < len(whole)
+
+
+def test_functions_take_views_of_the_link():
+    found = {
+        f"{path.relative_to(ENGINE).as_posix()}: {node.name}"
+        for path in ENGINE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+        for one in (*node.args.args, *node.args.kwonlyargs)
+        if one.annotation is not None and ast.unparse(one.annotation) == "Link"
+    }
+    assert found == TAKES_LINK
 
 
 def test_attributes_are_counted():

@@ -18,7 +18,7 @@ from layouts.enums import Op, QpType, Status
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
-    from emu.device.port.base import Link
+    from emu.device.port.link import PathChecks
     from emu.device.state.caps import Caps
     from layouts.objects.qp import ads, qpc
 
@@ -32,7 +32,7 @@ _WITH_MTU: Final = (*_WITH_PATH, QpType.DCI)
 """Services that segment messages. A datagram is one packet; iPXE's golan.c sets no MTU for UD."""
 
 
-def check(link: Link, caps: Caps, op: Op, qp: Qp, given: qpc, what: Selection) -> None:
+def check(link: PathChecks, caps: Caps, op: Op, qp: Qp, given: qpc, what: Selection) -> None:
     """Refuse with BAD_PARAM_ERR an invalid value in the fields that ``what`` takes from ``given``.
 
     Checks port, P_Key index, MTU, log_msg_max, LAG affinity, the depths for READs, and for RC, UC
@@ -74,7 +74,7 @@ def _check_affinity(caps: Caps, given: qpc, what: Selection) -> None:
         )
 
 
-def _check_alternate(link: Link, caps: Caps, qp: Qp, path: ads) -> None:
+def _check_alternate(link: PathChecks, caps: Caps, qp: Qp, path: ads) -> None:
     """Refuse with BAD_PARAM_ERR an alternate path that is invalid or not supported.
 
     Only RC, UC and XRC have one, and only with the capability apm. Checks port, P_Key index and

@@ -21,7 +21,7 @@ from layouts.enums import PmState
 from layouts.wire.bth import PacketKind
 
 if TYPE_CHECKING:
-    from emu.device.port.base import Link
+    from emu.device.port.link import PacketReceiver, Paths
     from emu.device.state.hca import Hca
 
 _MIGRATED: Final = PmState.MIGRATED
@@ -60,7 +60,7 @@ def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
     )
 
 
-def _accepts(link: Link, qp: Qp, peer_link: Link, peer: Qp) -> bool:
+def _accepts(link: PacketReceiver, qp: Qp, peer_link: Paths, peer: Qp) -> bool:
     """Return whether ``qp`` accepts the headers of the packets that ``peer`` sends.
 
     A test packet is built, parsed and checked, but not sent. False also when the port of ``peer``

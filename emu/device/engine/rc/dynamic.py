@@ -33,7 +33,7 @@ from layouts.enums import CqeSyndrome, QpState, QpType, RqType
 from layouts.objects.qp import qpc
 
 if TYPE_CHECKING:
-    from emu.device.port.base import Link
+    from emu.device.port.link import Link
     from emu.device.state.hca import Hca
 
 

@@ -16,7 +16,7 @@ from layouts.wire.bth import Service
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
-    from emu.device.port.base import Link
+    from emu.device.port.link import PacketReceiver
 
 WRONG_PKEY: Final = "wrong P_Key"
 _NO_QP: Final = "no such queue pair"
@@ -27,7 +27,7 @@ ABOUT_QUEUE_PAIR: Final = frozenset({_NO_QP, _WRONG_SERVICE, _NOT_RECEIVING})
 _UD: Final = Service.UD
 
 
-def objection(link: Link, qp: Qp | None, packet: Packet) -> str:
+def objection(link: PacketReceiver, qp: Qp | None, packet: Packet) -> str:
     """Return a fixed reason why the queue pair refuses the packet; "" when it accepts it.
 
     The checks are, in this order: existence (``qp`` None), service, receiving state, LIDs or GIDs
@@ -49,7 +49,7 @@ def objection(link: Link, qp: Qp | None, packet: Packet) -> str:
     return ""
 
 
-def _is_notice(link: Link, qp: Qp, service: Service) -> bool:
+def _is_notice(link: PacketReceiver, qp: Qp, service: Service) -> bool:
     """Return whether ``service`` is CNP and the queue pair may receive one.
 
     False for datagram services, and on a port without congestion control (InfiniBand).

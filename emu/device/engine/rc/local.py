@@ -38,7 +38,7 @@ from layouts.wire import bth
 from layouts.wire.bth import PSN_MASK
 
 if TYPE_CHECKING:
-    from emu.device.port.base import Link
+    from emu.device.port.link import PacketCounts
 
 _UC: Final = QpType.UC
 
@@ -237,7 +237,13 @@ _AETH_BYTES: Final = bth.aeth.size
 
 
 def count(
-    ours: Link, theirs: Link, qp: Qp, message: Message, packets: int, *, is_refused: bool = False
+    ours: PacketCounts,
+    theirs: PacketCounts,
+    qp: Qp,
+    message: Message,
+    packets: int,
+    *,
+    is_refused: bool = False,
 ) -> None:
     """Count a message's packets and bytes, without padding, and its responses at both ports.
 

@@ -39,7 +39,7 @@ from emu.device.rounds.costs import STEPS_PER_DATAGRAM
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 
 if TYPE_CHECKING:
-    from emu.device.port.base import Link
+    from emu.device.port.link import AddressVectors, KeyViolations
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ _RESP_SEND: Final = CqeOpcode.RESP_SEND
 _RESP_SEND_IMM: Final = CqeOpcode.RESP_SEND_IMM
 
 
-def origin_of(link: Link, qp: Qp, to: Destination) -> Origin:
+def origin_of(link: AddressVectors, qp: Qp, to: Destination) -> Origin:
     """Return the sender's headers. A privileged Q_Key is replaced by the queue pair's (10.2.5)."""
     qkey = qp.q_key if to.qkey & PRIVILEGED_QKEY else to.qkey
     pkey = link.pkey(qp.pkey_index)
@@ -98,7 +98,7 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     return _deliver(hca, qp, wqe, datagram, origin)
 
 
-def _keys_match(link: Link, qp: Qp, origin: Origin) -> bool:
+def _keys_match(link: KeyViolations, qp: Qp, origin: Origin) -> bool:
     """Return whether P_Key and Q_Key match; count a violation at the port (IBTA 9.6.1.4, 9.8.3.1).
 
     A wrong P_Key is counted before the Q_Key is compared; QP1's is GSI_QKEY. QP0 has no keys, and

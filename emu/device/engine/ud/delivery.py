@@ -23,7 +23,7 @@ from layouts.enums import PortType, QpType
 from layouts.wire.mads import MAD_BYTES, MgmtClass, pma_mad
 
 if TYPE_CHECKING:
-    from emu.device.port.base import Link
+    from emu.device.port.link import DatagramReceiver, PacketCounts
     from emu.device.state.hca import Hca
     from emu.device.state.tables import ObjectTables
 
@@ -78,7 +78,7 @@ def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
         ud.receive(hca, qp, packet, origin)
 
 
-def _count(link: Link, packet: Datagram, is_looped: bool) -> None:
+def _count(link: PacketCounts, packet: Datagram, is_looped: bool) -> None:
     link.count_received(1, packet.octets, multicast=packet.is_multicast)
     if is_looped:
         link.count_looped(1, packet.octets, multicast=packet.is_multicast)
@@ -134,7 +134,7 @@ def _receiver(tables: ObjectTables, qpn: int) -> Qp | None:
     return qp if qp is not None and qp.st is _UD else None
 
 
-def _is_own(link: Link, qp: Qp, origin: Origin) -> bool:
+def _is_own(link: DatagramReceiver, qp: Qp, origin: Origin) -> bool:
     """Return whether the QP sent this datagram and blocks multicast loopback.
 
     Source: IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK.

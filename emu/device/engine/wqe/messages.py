@@ -25,8 +25,8 @@ from emu.device.objects.queues.outcome import LocalAccessFailed
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.receive_queue import Segment
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
-from emu.device.port.base import Link
 from emu.device.port.datagram import Destination
+from emu.device.port.link import AddressVectors
 from emu.device.state.hca import Hca
 from layouts.enums import Opcode, QpType
 from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
@@ -111,7 +111,7 @@ def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     return message
 
 
-def after_receiver(link: Link, qp: Qp, wqe: Wqe, message: Message) -> int:
+def after_receiver(link: AddressVectors, qp: Qp, wqe: Wqe, message: Message) -> int:
     """Read the receiver that the message names: for XRC a shared queue, for DC a target.
 
     Returns the offset of the next segment; for other services that is behind the control segment.
@@ -132,7 +132,7 @@ def after_receiver(link: Link, qp: Qp, wqe: Wqe, message: Message) -> int:
     return 2 * DS
 
 
-def read_av(link: Link, wqe: Wqe) -> tuple[Destination, int]:
+def read_av(link: AddressVectors, wqe: Wqe) -> tuple[Destination, int]:
     """Return the address vector behind the control segment, and the offset of the next segment.
 
     Raises BadWqeError when the WQE is too short for it. Source: PRM "Datagram segment"; device.h:
@@ -151,7 +151,7 @@ def need_segment(wqe: Wqe, end: int) -> None:
         raise BadWqeError(f"ds {wqe.ds} is too short for opcode {wqe.opcode:#x}")
 
 
-def remote_address(link: Link, qp: Qp, wqe: Wqe, message: Message) -> int:
+def remote_address(link: AddressVectors, qp: Qp, wqe: Wqe, message: Message) -> int:
     """Read the receiver, if the service names it here, and the remote memory behind it.
 
     Returns the offset of the next segment. Raises BadWqeError when the WQE is too short.

@@ -66,7 +66,7 @@ class Message:
     srqn = 0
     """Number of the shared receive queue, for XRC."""
     address = 0
-    """For DC: the address of the target's port (``emu.device.port.base.Link``)."""
+    """For DC: the address of the target's port (``emu.device.port.link.Link``)."""
     dctn = 0
     """For DC: number of the target."""
     route: tuple[bytes, bytes] | None = None

@@ -277,7 +277,7 @@ class Qp(Queue):
         self.revision = 0
         """Number of this context, unique among all queue pairs of the process."""
         self.destination = 0
-        """Destination address of the context's path (``emu.device.port.base.Link``).
+        """Destination address of the context's path (``emu.device.port.link.Link``).
 
         0 for datagram services.
         """

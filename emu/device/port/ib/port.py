@@ -100,7 +100,7 @@ class IbPort(IbCounts):
     subnet_timeout: int = 18
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
     attributes: tuple[int, ...] = (DEFAULT_PKEY,)
-    """The P_Keys (``emu.device.port.base.Link``): GIDs and MTU do not change. Each message reads
+    """The P_Keys (``emu.device.port.link.Link``): GIDs and MTU do not change. Each message reads
     the attribute."""
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
     congestion: Congestion | None = None

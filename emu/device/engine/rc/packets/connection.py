@@ -17,7 +17,7 @@ from emu.device.engine.rc.packets.responder import PacketResponder
 from emu.device.engine.rc.packets.window import SendWindow
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.receive_request import ReceiveRequest
-from emu.device.port.base import Route
+from emu.device.port.link import Route
 from emu.device.port.packet import Packet
 from emu.device.rounds.costs import LOG_INTERVALS_PER_STEP
 from emu.device.state.cancellable_call import CancellableCall

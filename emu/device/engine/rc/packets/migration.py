@@ -19,7 +19,7 @@ from layouts.enums import EventType, PmState
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
-    from emu.device.port.base import Link
+    from emu.device.port.link import Link
     from emu.device.state.hca import Hca
 
 _ARMED: Final = PmState.ARMED

@@ -62,7 +62,7 @@ _AV: Final = av.packer(
 
 
 class RoceLink:
-    """Implements ``emu.device.port.base.Link`` for an Ethernet vPort."""
+    """Implements ``emu.device.port.link.Link`` for an Ethernet vPort."""
 
     lid = 0
 
