@@ -33,6 +33,7 @@ SHIPPED = (
             "paging",
             "programs",
             "sriov",
+            "storage",
             "subnet",
             "tools",
         )

@@ -78,12 +78,13 @@ def test_guide_and_examples_by_name(wheel, tmp_path):
 
 def test_campaigns_by_name_find_their_plans(wheel, tmp_path):
     """The plans stand beside the campaign in the wheel as in a checkout; results come here."""
-    for name in ("loading", "refused", "traffic"):
+    for name in ("all-architectures", "loading", "refused", "traffic"):
         listed = run(wheel, "campaign", "list", f"@{name}", cwd=tmp_path)
         path = ROOT / "examples" / "campaigns" / f"{name}.toml"
         assert listed.stdout.split() == [one.name for one in read(path).runs], listed.stderr
     chosen = run(wheel, "campaign", "list", "--only", "*.probe-init-*", "@refused", cwd=tmp_path)
     assert len(chosen.stdout.split()) == 3
+    assert (wheel / "emu" / "data" / "examples" / "storage" / "nvme-rdma.sh").is_file()
 
 
 def test_doctor_names_no_script_of_a_checkout(wheel, tmp_path):

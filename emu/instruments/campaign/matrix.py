@@ -187,6 +187,8 @@ def read(path: Path) -> Campaign:
     ]
     if not runs:
         raise UserError(f"{path}: no run is left: [[exclude]] matches all runs")
+    if mistakes := [*_of_kernels(matrix, runs)]:
+        raise file.errors_at(mistakes)
     return Campaign(matrix.name or path.stem, tuple(runs))
 
 
@@ -208,10 +210,11 @@ def _of_parts(matrix: Matrix, base: Path) -> Iterator[Mistake]:
         "kernel": matrix.kernel, "device": matrix.device, "workload": matrix.workload,
     }  # fmt: skip
     inherited: set[Place] = set()
+    functions = max((device.value("devices") for device in matrix.device), key=len)
     for key, tables in parts.items():
         for number, part in enumerate(tables):
             try:
-                _check_options({**matrix.guest.given(), **part.given()})
+                _check_options({"devices": functions, **matrix.guest.given(), **part.given()})
             except OptionError as error:
                 word = option_named(error.name).word
                 is_parts = error.name in part.given()
@@ -237,6 +240,19 @@ def _of_parts(matrix: Matrix, base: Path) -> Iterator[Mistake]:
         for word in _placed(kernel, base).get("kernel", ()):
             if not word.startswith("debian:") and not os.path.exists(word):
                 yield ("kernel", number, "kernel"), f"no kernel {word}"
+
+
+def _of_kernels(matrix: Matrix, runs: list[Description]) -> Iterator[Mistake]:
+    """Yield a mistake for each kernel that is refused with the functions of a run's device."""
+    numbers = {kernel.name: number for number, kernel in enumerate(matrix.kernel)}
+    for name, device in dict.fromkeys((run.kernel, run.device) for run in runs):
+        kernel = matrix.kernel[numbers[name]]
+        (devices,) = (one.value("devices") for one in matrix.device if one.name == device)
+        try:
+            _check_options({"devices": devices, **matrix.guest.given(), **kernel.given()})
+        except OptionError as error:
+            place = ("kernel", numbers[name], option_named(error.name).word)
+            yield place, f"{error} (device {device!r})"
 
 
 def _check_options(said: Mapping[str, Any]) -> None:

@@ -259,6 +259,29 @@ def test_nothing_left_is_a_mistake(tmp_path):
         read(written(tmp_path, WHOLE + '[[exclude]]\nkernel = "*"\n'))
 
 
+def test_an_architecture_is_checked_with_the_functions_of_each_device(tmp_path):
+    """ppc64el guests need two functions."""
+    text = """[[kernel]]
+name = "k"
+arch = "ppc64el"
+[[device]]
+name = "one"
+devices = ["connectx6"]
+[[device]]
+name = "two"
+devices = ["connectx6", "connectx6"]
+[[workload]]
+name = "w"
+run = "x"
+"""
+    why = r":3: arch: QEMU starts ppc64el guests with 2 functions or more \(device 'one'\)$"
+    with pytest.raises(UserError, match=why):
+        read(written(tmp_path, text))
+    (run,) = read(written(tmp_path, text + '[[exclude]]\ndevice = "one"\n')).runs
+    assert run.guest.value("arch") == "ppc64el"
+    assert len(run.guest.value("devices")) == 2
+
+
 @pytest.mark.hostile
 def test_a_matrix_of_too_many_runs_is_refused(tmp_path):
     text = f'seeds = {list(range(1000))}\n[[workload]]\nname = "w"\nrun = "x"\n'
