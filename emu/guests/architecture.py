@@ -23,6 +23,10 @@ class Architecture:
     """Debian's name of the processor's architecture, as dpkg's."""
     kernel: str
     """Debian's package of the newest kernel."""
+    flavours: tuple[str, ...] = ()
+    """Debian's other kernels: ``rt`` is in linux-image-rt-..."""
+    boot_file: str
+    """Kernel in a build tree, which QEMU starts."""
     emulator: str
     """Suffix of QEMU's program: qemu-system-..."""
     package: str
@@ -37,6 +41,8 @@ class Architecture:
     """QEMU's arguments that connect the console."""
     kernel_arguments: tuple[str, ...] = ()
     """Arguments of every kernel of this architecture."""
+    console_option: str = "SERIAL_8250_CONSOLE"
+    """The kernel's option for that console, without CONFIG_."""
     notes: tuple[str, ...] = ()
     """QEMU's devices by which the kernel and QEMU inform each other."""
     virtio: str = "pci"
@@ -46,9 +52,15 @@ class Architecture:
     min_functions: int = 1
     """Smallest number of vfio-user functions with which QEMU starts, besides none."""
 
+    @property
+    def kernel_suffix(self) -> str:
+        """End of the names of Debian's kernel packages: ``-arm64-16k``, ``-powerpc64le``."""
+        return self.kernel.removeprefix("linux-image")
+
 
 _AMD64: Final = Architecture(
     name="amd64", debian="amd64", kernel="linux-image-amd64",
+    flavours=("rt", "cloud"), boot_file="arch/x86/boot/bzImage",
     emulator="x86_64", package="qemu-system-x86", machine="q35",
     # No panic when the timer of an emulated processor is late ("IO-APIC + timer doesn't work!").
     kernel_arguments=("no_timer_check",),
@@ -58,23 +70,28 @@ _AMD64: Final = Architecture(
 )  # fmt: skip
 _ARM64: Final = Architecture(
     name="arm64", debian="arm64", kernel="linux-image-arm64",
-    emulator="aarch64", package="qemu-system-arm", console="ttyAMA0",
+    flavours=("rt", "cloud"), boot_file="arch/arm64/boot/Image",
+    emulator="aarch64", package="qemu-system-arm",
+    console="ttyAMA0", console_option="SERIAL_AMBA_PL011_CONSOLE",
     machine="virt,gic-version=3,its=on",  # the ITS delivers MSIs of PCI functions
     cpu="neoverse-n1",  # "max" has pointer authentication, which is slow to emulate
 )  # fmt: skip
 _PPC64EL: Final = Architecture(
     name="ppc64el", debian="ppc64el", kernel="linux-image-powerpc64le",
-    emulator="ppc64", package="qemu-system-ppc", console="hvc0", machine="pseries",
+    boot_file="vmlinux", emulator="ppc64", package="qemu-system-ppc", machine="pseries",
+    console="hvc0", console_option="HVC_CONSOLE",
     serial=("-device", "spapr-vty,chardev=console"), has_root_ports=False,
     min_functions=2,  # QEMU 11.1 aborts with one (hw/ppc/spapr_pci_vfio.c: vfio_eeh_as_container)
 )  # fmt: skip
 _RISCV64: Final = Architecture(
     name="riscv64", debian="riscv64", kernel="linux-image-riscv64",
+    boot_file="arch/riscv/boot/Image",
     emulator="riscv64", package="qemu-system-riscv", machine="virt,aia=aplic-imsic",
 )  # fmt: skip
 _S390X: Final = Architecture(
     name="s390x", debian="s390x", kernel="linux-image-s390x",
-    emulator="s390x", package="qemu-system-s390x", console="ttysclp0",
+    boot_file="arch/s390/boot/bzImage", emulator="s390x", package="qemu-system-s390x",
+    console="ttysclp0", console_option="SCLP_CONSOLE",
     machine="s390-ccw-virtio", serial=("-device", "sclpconsole,chardev=console"),
     virtio="ccw", has_root_ports=False,
 )  # fmt: skip
@@ -82,7 +99,7 @@ _S390X: Final = Architecture(
 _ALL: Final = (
     _AMD64,
     _ARM64,
-    replace(_ARM64, name="arm64-16k", kernel="linux-image-arm64-16k"),
+    replace(_ARM64, name="arm64-16k", kernel="linux-image-arm64-16k", flavours=()),
     _PPC64EL,
     replace(_PPC64EL, name="ppc64el-64k", kernel="linux-image-powerpc64le-64k"),
     _RISCV64,
@@ -101,7 +118,6 @@ WITH_VFS: Final = _AMD64.name
 _ONLY_AMD64: Final = {
     "iommu": "emulated IOMMU",
     "dump": "dump of their memory",
-    "kernel": "kernel other than the suite's",
     "gdb": "debugger",
 }
 """Options of amd64 guests only, with their names in a refusal."""

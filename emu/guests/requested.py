@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from emu.guests.architecture import ARCHITECTURES, NATIVE, Architecture
 from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import LabError
 from emu.guests.kernel.choice import check, choose
@@ -41,7 +42,7 @@ def requested(
             raise OptionError(one.name, why) from None
     if words:
         suite = fields.get("suite", GuestOptions.suite)
-        chosen = choose(words, suite, progress, on_wait)
+        chosen = choose(words, suite, progress, on_wait, _arch(fields))
         fields |= {"kernel": chosen.kernel, "modules": fields.get("modules") or chosen.modules}
     return GuestOptions(**fields)
 
@@ -77,7 +78,7 @@ def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Seque
     words = fields.pop("kernel", ())
     if words:
         try:
-            check(words)
+            check(words, _arch(fields))
         except LabError as error:
             raise OptionError("kernel", f"kernel: {error}") from None
     later = {one.name for one in _made(fields)} | ({"modules"} if words else set())
@@ -87,6 +88,11 @@ def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Seque
         if why:
             raise OptionError("modules", f"modules: {why}")
     return fields, words
+
+
+def _arch(fields: Mapping[str, Any]) -> Architecture:
+    """Return the architecture of a guest; the host's for a name that there is not."""
+    return ARCHITECTURES.get(fields.get("arch", NATIVE.name), NATIVE)
 
 
 def _made(fields: Mapping[str, Any]) -> list[Option]:

@@ -13,13 +13,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from emu.cli.shared.names import complete_guest
-from emu.guests.kernel.archive import PREFIX
+from emu.guests.kernel.archive import FLAVOURS, PREFIX
 
 Complete = Callable[[click.Context, click.Parameter, str], list[Any]]
 """Type of click's ``shell_complete``."""
-
-_ARCHIVE = ("rt", "cloud")
-"""Names of kernels of the archive; other kernels are given by version."""
 
 
 def complete_device(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
@@ -43,7 +40,7 @@ def complete_kernel(
     _ctx: click.Context, _param: click.Parameter, start: str
 ) -> list[CompletionItem]:
     """Return completions of the archive's kernels, and one for files."""
-    names = _beginning(start, [f"{PREFIX}{name}" for name in _ARCHIVE])
+    names = _beginning(start, [f"{PREFIX}{name}" for name in FLAVOURS])
     return [*map(CompletionItem, names), CompletionItem(start, type="file")]
 
 

@@ -13,17 +13,19 @@ from importlib import resources
 from pathlib import Path
 
 from emu.guests import cache
+from emu.guests.architecture import ARCHITECTURES, NATIVE, Architecture, is_native
 from emu.guests.archive.bootstrap import Progress, bootstrap_files
 from emu.guests.archive.disk_space import DiskSpace
 from emu.guests.archive.mirror import source_line
 from emu.guests.errors import LabError
 
 PREFIX = "debian:"
-_FLAVOURS = ("rt", "cloud")
+FLAVOURS = tuple(dict.fromkeys(name for one in ARCHITECTURES.values() for name in one.flavours))
+"""Flavours of any architecture."""
 _VERSION = re.compile(r"\d+(\.\d+){1,2}")
-_SUITES = ("bookworm", "trixie", "sid", "experimental")
+_SUITES = ("bookworm", "trixie", "trixie-backports", "sid", "experimental")
 _FILES = re.compile(r"\./(boot|(usr/)?lib/modules)/.*")
-_KNOWN = re.compile(r"^kernel: linux-image-(\d+(?:\.\d+){1,2})[-+.~0-9a-z]*-amd64$", re.MULTILINE)
+_KNOWN = r"(?m)^kernel: linux-image-(\d+(?:\.\d+){1,2})[-+.~0-9a-z]*"
 _DISK_SPACE = DiskSpace(cached=280_000_000, tree=470_000_000)
 _FEW = 4
 
@@ -41,34 +43,38 @@ images.
 
 
 def suites_of(name: str, suite: str) -> tuple[str, ...]:
-    """Return the suites to search: all four for a version (``6.12``), ``suite`` for a flavour."""
+    """Return the suites to search: all five for a version (``6.12``), ``suite`` for a flavour."""
     return _SUITES if _VERSION.fullmatch(name) else (suite,)
 
 
-def package_pattern(name: str) -> str:
-    """Return an extended regular expression that matches a kernel's package names.
+def package_pattern(name: str, arch: Architecture = NATIVE) -> str:
+    """Return an extended regular expression that matches the names of a kernel's packages.
 
-    ``name`` is a flavour (``rt``, ``cloud``) or a version. Raises LabError for another word.
+    ``name`` is a flavour of the architecture (``rt``, ``cloud``) or a version. Raises LabError for
+    another word.
     """
-    if name in _FLAVOURS:
-        return f"linux-image-{name}-amd64"
+    if name in arch.flavours:
+        return f"linux-image-{name}{arch.kernel_suffix}"
     if not _VERSION.fullmatch(name):
-        raise LabError(_no_name(name))
+        raise LabError(_no_name(name, arch))
     version = name.replace(".", "[.]")
-    return f"linux-image-{version}([.+~][0-9a-z.+~]*)?(-(rc)?[0-9]+)?-amd64"
+    return f"linux-image-{version}([.+~][0-9a-z.+~]*)?(-(rc)?[0-9]+)?{arch.kernel_suffix}"
 
 
-def fetch(name: str, suite: str, work: Path, progress: Progress | None) -> None:
+def fetch(
+    name: str, suite: str, work: Path, progress: Progress | None, arch: Architecture = NATIVE
+) -> None:
     """Unpack boot files and modules of the newest kernel of that name into ``work``.
 
     Raises LabError when the name is invalid, no package matches, or mmdebstrap fails.
     """
-    pattern, suites = package_pattern(name), suites_of(name, suite)
+    pattern, suites = package_pattern(name, arch), suites_of(name, suite)
     script = resources.files(__package__).joinpath("newest.sh").read_text()
     log = cache.cache_dir() / "build-kernel.log"
     bootstrap_files(
         [
             *UNPACK_ONLY,
+            *(() if is_native(arch) else (f"--architectures={arch.debian}",)),
             f"--extract-hook={script.replace('@PATTERN@', pattern)}",
         ],
         suites[-1],
@@ -81,21 +87,23 @@ def fetch(name: str, suite: str, work: Path, progress: Progress | None) -> None:
         progress=progress,
     )
     if not any(work.iterdir()):
-        raise LabError(_no_kernel(name, suites, log.read_text(errors="replace")))
+        raise LabError(_no_kernel(name, suites, log.read_text(errors="replace"), arch))
 
 
-def _no_name(name: str) -> str:
+def _no_name(name: str, arch: Architecture) -> str:
     """Return the message for a word that is neither a flavour nor a version."""
     version = _VERSION.match(name)
-    near = [version[0]] if version else difflib.get_close_matches(name, _FLAVOURS)
-    flavours = ", ".join(f"{PREFIX}{flavour}" for flavour in _FLAVOURS)
+    near = [version[0]] if version else difflib.get_close_matches(name, arch.flavours)
+    named = [f"{PREFIX}{flavour}" for flavour in arch.flavours]
     meant = f"; did you mean {PREFIX}{near[0]}?" if near else ""
-    return f"no kernel {PREFIX}{name}: {flavours}, or a version such as {PREFIX}6.12{meant}"
+    there = ", or ".join(filter(None, (", ".join(named), f"a version such as {PREFIX}6.12")))
+    whose = "" if arch is NATIVE else f" of {arch.name}"
+    return f"no kernel {PREFIX}{name}{whose}: {there}{meant}"
 
 
-def _no_kernel(name: str, suites: Sequence[str], log: str) -> str:
+def _no_kernel(name: str, suites: Sequence[str], log: str, arch: Architecture) -> str:
     """Return the message for a name without a kernel; ``log`` has the archive's names."""
-    names = {match[1] for match in _KNOWN.finditer(log)}
+    names = {match[1] for match in re.finditer(f"{_KNOWN}{arch.kernel_suffix}$", log)}
     there = sorted(names | {".".join(one.split(".")[:2]) for one in names}, key=_numbers)
     near = sorted(there, key=lambda one: _distance(one, name))[:_FEW]
     words = ", ".join(f"{PREFIX}{one}" for one in sorted(near, key=_numbers))

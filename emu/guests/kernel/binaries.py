@@ -17,6 +17,7 @@ from typing import Final
 
 import zstandard
 
+from emu.guests.architecture import NATIVE, Architecture
 from emu.guests.errors import LabError
 
 _MAX_MODULE = 256 << 20
@@ -27,8 +28,20 @@ _MAGIC = 0x202
 _VERSION_POINTER = 0x20E  # holds the version string's offset minus 0x200
 _PAYLOAD_OFFSET = 0x248
 _HEADER_END = 0x250
+_HEAD = 0x10010
+"""Bytes of a file that contain the magic number of any architecture."""
 _UML_BANNER: Final = b"User Mode Linux v"
 """arch/um/kernel/um_arch.c: usage_string."""
+_BOOT_MAGIC: Final = {
+    # Debian's architecture: offset and bytes of the kernel's magic number, and the file's format
+    "arm64": (0x38, b"ARM\x64", "arm64 Image (Documentation/arch/arm64/booting.rst)"),
+    "ppc64el": (0, b"\x7fELF\x02\x01", "vmlinux of ppc64el"),
+    "riscv64": (0x38, b"RSC\x05", "riscv Image (Documentation/arch/riscv/boot-image-header.rst)"),
+    "s390x": (0x10008, b"S390EP", "bzImage of s390x"),
+}
+_ELF_MACHINE: Final = {"ppc64el": 21}  # EM_PPC64
+_EFI_ZBOOT: Final = {"arm64", "riscv64"}
+_ZBOOT_MAGIC: Final = b"MZ\0\0zimg"  # drivers/firmware/efi/libstub/zboot-header.S
 _PVH_NOTE = struct.pack("<III", 4, 8, 18) + b"Xen\0"  # XEN_ELFNOTE_PHYS32_ENTRY, 64-bit value
 _PVH_NOTE_32 = struct.pack("<III", 4, 4, 18) + b"Xen\0"
 
@@ -66,16 +79,33 @@ def extract_vmlinux(path: Path) -> bytes | None:
     return elf if _PVH_NOTE in elf or _PVH_NOTE_32 in elf else None
 
 
-def check_kernel(path: Path) -> None:
-    """Raise LabError for a file that is neither a bzImage nor User-Mode Linux, or unreadable."""
+def check_kernel(path: Path, arch: Architecture = NATIVE) -> None:
+    """Raise LabError for an unreadable file, and for one that is no kernel of ``arch``.
+
+    An amd64 kernel is a bzImage or User-Mode Linux.
+    """
     try:
-        if is_uml(path):
+        if arch.name == "amd64" and is_uml(path):
             return
         with path.open("rb") as file:
-            head = file.read(_HEADER_END)
+            head = file.read(_HEAD)
     except OSError as error:
         raise LabError(f"cannot read the kernel {path}: {error.strerror}") from error
-    _check_head(path, head)
+    if arch.name == "amd64":
+        _check_head(path, head)
+    elif not _is_kernel(head, arch.debian):
+        raise LabError(f"{path} is no {_BOOT_MAGIC[arch.debian][2]}: {arch.boot_file} is one")
+
+
+def _is_kernel(head: bytes, debian: str) -> bool:
+    """Return whether a file that begins with ``head`` is a kernel of a processor but amd64."""
+    if debian in _EFI_ZBOOT and head.startswith(_ZBOOT_MAGIC):
+        return True
+    at, magic, _ = _BOOT_MAGIC[debian]
+    if head[at : at + len(magic)] != magic:
+        return False
+    machine = _ELF_MACHINE.get(debian)
+    return machine is None or int.from_bytes(head[18:20], "little") == machine
 
 
 def _bzimage(path: Path) -> bytes:

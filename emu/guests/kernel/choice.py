@@ -1,4 +1,4 @@
-"""Finds the kernel of `--kernel`: a bzImage, a build tree, packages, or a name of Debian's archive.
+"""Finds the kernel of `--kernel`: a file, a build tree, packages, or a name of Debian's archive.
 
 Packages are unpacked into the cache once. Missing tables of their modules are made, so a kernel
 that was built for installation boots without one.
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emu.guests import cache
+from emu.guests.architecture import NATIVE, Architecture
 from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import LabError
 from emu.guests.kernel import archive, module_tree
@@ -22,7 +23,6 @@ from emu.guests.kernel.binaries import check_kernel
 from emu.host.userfiles import missing_text
 
 ARCHIVE = archive.PREFIX
-_IMAGE = Path("arch/x86/boot/bzImage")
 _PROGRAM = Path("linux")
 """The program that a build of User-Mode Linux makes."""
 _DEB = b"!<arch>\n"
@@ -30,7 +30,7 @@ _DEB = b"!<arch>\n"
 
 @dataclass(frozen=True)
 class Chosen:
-    """A kernel to boot: its bzImage, and a module tree, a build tree, or neither."""
+    """A kernel to boot: its file, and a module tree, a build tree, or neither."""
 
     kernel: Path
     modules: Path | None = None
@@ -41,43 +41,45 @@ def choose(
     suite: str,
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
+    arch: Architecture = NATIVE,
 ) -> Chosen:
     """Return the kernel that the words mean: several packages, or one of the other kinds.
 
     ``suite`` is the suite of archive kernels without a version. Packages are unpacked into the
     cache, and an archive kernel is downloaded, unless the cache has them. Raises :class:`LabError`.
     """
-    check(words)
+    check(words, arch)
     if _is_archives(words):
-        return _of_archive(words[0].removeprefix(ARCHIVE), suite, progress, on_wait)
+        return _of_archive(words[0].removeprefix(ARCHIVE), suite, progress, on_wait, arch)
     paths = [Path(word).resolve() for word in words]
     if _are_packages(paths):
         return _of_packages(paths, on_wait)
-    return Chosen(paths[0]) if paths[0].is_file() else _of_tree(paths[0])
+    return Chosen(paths[0]) if paths[0].is_file() else _of_tree(paths[0], arch)
 
 
-def check(words: Sequence[str]) -> None:
+def check(words: Sequence[str], arch: Architecture = NATIVE) -> None:
     """Raise LabError for words that mean no kernel; fetch and unpack nothing.
 
     Refused are an unknown archive name, a missing path, several words that are not all packages,
     and a file or tree that is no kernel. Whether the archive has the kernel is not checked.
     """
     if _is_archives(words):
-        archive.package_pattern(words[0].removeprefix(ARCHIVE))
+        archive.package_pattern(words[0].removeprefix(ARCHIVE), arch)
         return
     paths = [Path(word).resolve() for word in words]
     for path in paths:
         if not path.exists():
-            what = "a bzImage, a build tree, packages, or debian:NAME"
+            file = "bzImage" if arch.name == "amd64" else arch.boot_file
+            what = f"a {file}, a build tree, packages, or debian:NAME"
             raise LabError(f"{missing_text('kernel', path)}; a kernel is {what}")
     if _are_packages(paths):
         return
     if len(paths) != 1:
         raise LabError("only packages (.deb) can be combined; otherwise give one --kernel")
     if paths[0].is_file():
-        check_kernel(paths[0])
+        check_kernel(paths[0], arch)
     else:
-        _of_tree(paths[0])
+        _of_tree(paths[0], arch)
 
 
 def _is_archives(words: Sequence[str]) -> bool:
@@ -99,18 +101,23 @@ def _is_package(path: Path) -> bool:
         return file.read(len(_DEB)) == _DEB
 
 
-def _of_tree(tree: Path) -> Chosen:
-    """Return the kernel that was built in a tree: ``linux`` of User-Mode Linux, else its bzImage.
+def _of_tree(tree: Path, arch: Architecture) -> Chosen:
+    """Return the kernel that was built in a tree: ``linux`` of User-Mode Linux, else ``arch``'s.
 
     The modules are the tree if they were built there. Raises LabError without either file.
     """
     modules = tree if module_tree.is_build_tree(tree) else None
-    if (tree / _PROGRAM).is_file():
+    is_amd64 = arch.name == "amd64"
+    if is_amd64 and (tree / _PROGRAM).is_file():
         return Chosen(tree / _PROGRAM, modules)
-    if not (tree / _IMAGE).is_file():
+    path = tree / arch.boot_file
+    if not path.is_file():
         what = "a kernel's build tree" if (tree / ".config").exists() else "not a build tree"
-        raise LabError(f"{tree} is {what} and has no {_IMAGE}: mlx5emu kernel build makes it")
-    return Chosen(tree / _IMAGE, modules)
+        hint = ": mlx5emu kernel build makes it" if is_amd64 else f", which {arch.name} guests boot"
+        raise LabError(f"{tree} is {what} and has no {arch.boot_file}{hint}")
+    if not is_amd64:
+        check_kernel(path, arch)
+    return Chosen(path, modules)
 
 
 def _of_packages(paths: list[Path], on_wait: Callable[[], None] | None) -> Chosen:
@@ -146,17 +153,23 @@ def unpack(package: Path, target: Path) -> None:
 
 
 def _of_archive(
-    name: str, suite: str, progress: Progress | None, on_wait: Callable[[], None] | None
+    name: str,
+    suite: str,
+    progress: Progress | None,
+    on_wait: Callable[[], None] | None,
+    arch: Architecture,
 ) -> Chosen:
     """Return a kernel of the archive, from the cache if present; else download it.
 
     ``name`` is a flavour of ``suite``, or a version of any suite. Raises LabError for other names.
     A cached kernel is not updated: ``mlx5emu guest clean --kernels`` removes it.
     """
-    archive.package_pattern(name)
+    archive.package_pattern(name, arch)
     has_version = archive.suites_of(name, suite) != (suite,)
     key = f"debian-{name}" if has_version else f"debian-{name}-{suite}"
-    return _cached(key, lambda work: archive.fetch(name, suite, work, progress), on_wait)
+    if arch.name != "amd64":
+        key = f"{arch.name}-{key}"
+    return _cached(key, lambda work: archive.fetch(name, suite, work, progress, arch), on_wait)
 
 
 def _cached(name: str, fill: Callable[[Path], None], on_wait: Callable[[], None] | None) -> Chosen:
@@ -208,9 +221,13 @@ def take_kernel(unpacked: Path, target: Path) -> None:
 def _images(unpacked: Path) -> dict[str, Path]:
     """Return the files of the kernels in unpacked packages, by release; empty without any."""
     return {
-        path.name.removeprefix("vmlinuz-") if path.parent.name == "boot" else path.parent.name: path
-        for pattern in ("boot/vmlinuz-*", "lib/modules/*/vmlinuz", "usr/lib/modules/*/vmlinuz")
-        for path in unpacked.glob(pattern)
+        path.name.partition("-")[2] if path.parent.name == "boot" else path.parent.name: path
+        for where in (
+            "boot/vmlinu[xz]-*",
+            "lib/modules/*/vmlinu[xz]",
+            "usr/lib/modules/*/vmlinu[xz]",
+        )
+        for path in unpacked.glob(where)
     }
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emu.guests import cache
+from emu.guests.architecture import ARCHITECTURES
 from emu.guests.errors import LabError
 from emu.guests.kernel import binaries, kconfig, module_tree
-from emu.guests.kernel.modules import load_order, module_name
+from emu.guests.kernel.modules import ROOT_DISK, load_order, module_name
 from emu.guests.options import GuestOptions
 
 _SPARE = 32 << 20  # bytes of free space on a module disk
@@ -27,27 +28,49 @@ class BootKernel:
     module_disk: Path | None = None
 
 
-def prepare(options: GuestOptions, bzimage: Path, work: Path) -> BootKernel:
+def prepare(options: GuestOptions, kernel: Path, work: Path) -> BootKernel:
     """Prepare a user's kernel for booting; write the unpacked kernel and a module disk to ``work``.
 
     Without ``options.modules`` the kernel must have everything built in. Raises :class:`LabError`
-    for a file that is no bzImage, for missing modules, and with the names of the missing options if
-    the configuration is known.
+    for a file that is no kernel, for missing modules, and with the names of the missing options if
+    the configuration is known. Only a bzImage of amd64 names its release, so kernels of other
+    architectures need modules.
     """
     modules = options.modules
-    release = binaries.release(bzimage)
-    vmlinux = binaries.extract_vmlinux(bzimage)
-    config = kconfig.known(bzimage, modules, vmlinux)
+    if ARCHITECTURES[options.arch].name == "amd64":
+        release = binaries.release(kernel)
+        vmlinux = binaries.extract_vmlinux(kernel)
+    else:
+        release, vmlinux = _release_of_modules(options.arch, modules), None
+    config = kconfig.known(kernel, modules, vmlinux)
     if config is not None:
         kconfig.check(config, options, modules)
-    path = bzimage
+    path = kernel
     if vmlinux is not None:
         path = work / "vmlinux"
         path.write_bytes(vmlinux)
     if modules is None:
         return BootKernel(path, release, [])
     tree = find_tree(modules, release, work)
-    return BootKernel(path, release, _boot_modules(tree), _module_disk(tree, work))
+    return BootKernel(path, release, _boot_modules(tree, options.arch), _module_disk(tree, work))
+
+
+def _release_of_modules(arch: str, modules: Path | None) -> str:
+    """Return the release of the kernel whose modules are in a build tree or a module tree.
+
+    Raises LabError without ``modules``, and if they name no release or several.
+    """
+    if modules is None:
+        raise LabError(f"a kernel file of {arch} needs --modules, which name its release")
+    built = modules / "include" / "config" / "kernel.release"
+    if built.is_file():
+        return built.read_text(errors="replace").strip()
+    if (modules / "modules.dep").is_file():
+        return modules.name
+    names = {path.name for root in ("", "usr") for path in (modules / root).glob("lib/modules/*")}
+    if len(names) != 1:
+        raise LabError(f"{modules} has modules of {len(names)} kernels, not of one")
+    return names.pop()
 
 
 def find_tree(modules: Path, release: str, work: Path) -> Path:
@@ -74,11 +97,14 @@ def find_tree(modules: Path, release: str, work: Path) -> Path:
     raise LabError(f"no modules for kernel {release} in {modules}: modules.dep is missing")
 
 
-def _boot_modules(tree: Path) -> list[tuple[str, bytes]]:
+def _boot_modules(tree: Path, arch: str) -> list[tuple[str, bytes]]:
     """Return names and unpacked contents of the modules for the root disk, in loading order."""
     builtin = tree / "modules.builtin"
+    bus = f"virtio_{ARCHITECTURES[arch].virtio}"
     order = load_order(
-        (tree / "modules.dep").read_text(), builtin.read_text() if builtin.exists() else ""
+        (tree / "modules.dep").read_text(),
+        builtin.read_text() if builtin.exists() else "",
+        [bus if name == "virtio_pci" else name for name in ROOT_DISK],
     )
     return [
         (f"{module_name(name)}.ko", binaries.unpack_module(name, (tree / name).read_bytes()))

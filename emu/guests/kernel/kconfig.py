@@ -15,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from emu.guests.architecture import ARCHITECTURES
 from emu.guests.errors import LabError
 from emu.guests.options import GuestOptions
 
@@ -23,8 +24,7 @@ QEMU, UML = "qemu", "uml"
 
 _ALWAYS = (
     *("BLK_DEV_INITRD", "BINFMT_ELF", "BINFMT_SCRIPT", "PROC_FS", "SYSFS", "DEVTMPFS", "TMPFS"),
-    *("TTY", "UNIX98_PTYS", "SERIAL_8250_CONSOLE", "PCI", "UNIX", "INET"),
-    *("VIRTIO_PCI", "VIRTIO_BLK", "VIRTIO_CONSOLE", "EXT4_FS"),
+    *("TTY", "UNIX98_PTYS", "PCI", "UNIX", "INET", "VIRTIO_BLK", "VIRTIO_CONSOLE", "EXT4_FS"),
 )
 _DRIVER = ("PCI_MSI", "MLX5_CORE", "MLX5_INFINIBAND", "INFINIBAND_USER_ACCESS")
 _SHARE = ("9P_FS", "NET_9P_VIRTIO")
@@ -92,7 +92,8 @@ def known(kernel: Path, modules: Path | None, vmlinux: bytes | None) -> dict[str
 
 def needed(options: GuestOptions) -> list[str]:
     """Return the options that a guest's kernel must have, without CONFIG_."""
-    names = list(_ALWAYS)
+    arch = ARCHITECTURES[options.arch]
+    names = [*_ALWAYS, arch.console_option, f"VIRTIO_{arch.virtio.upper()}"]
     if options.devices and options.probe:
         names += _DRIVER
     if options.share is not None or options.out is not None:

@@ -123,7 +123,7 @@ class GuestOptions:
         flag="kernel",
         group="Kernel",
         kind=Kernel(metavar="WHAT"),
-        help="Instead of the suite's: a bzImage, a build tree (of User-Mode Linux, too), Debian "
+        help="Instead of the suite's: a kernel, a build tree (of User-Mode Linux, too), Debian "
         "packages (repeat it), or debian:rt, debian:cloud, debian:VERSION from the archive.",
         tables={Use.CAMPAIGN: "kernel"},
         is_recorded=True,
@@ -134,7 +134,7 @@ class GuestOptions:
         flag="modules",
         group="Kernel",
         kind=Directory(metavar="DIRECTORY"),
-        help="Modules of a bzImage: a build tree, or lib/modules/RELEASE.",
+        help="Modules of a kernel file: a build tree, or lib/modules/RELEASE.",
         tables={Use.CAMPAIGN: "kernel"},
         is_recorded=True,
         wrong=lambda o: "modules need a kernel" if o.modules and not o.kernel else "",
@@ -324,7 +324,7 @@ class GuestOptions:
         flag="hugepages",
         group="Machine",
         kind=Whole(metavar="N"),
-        help="Number of huge pages of 2 MiB to set aside.",
+        help="Memory to set aside in huge pages, in units of 2 MiB.",
         is_recorded=True,
         wrong=lambda o: (
             "huge pages (2 MiB each) may take half of the memory"

@@ -13,8 +13,10 @@ from emu.guests.errors import LabError
 from emu.guests.guest.saved_boot import can_be_saved
 from emu.guests.image.build import _arguments
 from emu.guests.image.recipe import recipe
+from emu.guests.kernel import archive, choice, custom
 from emu.guests.machine import qemu
 from emu.guests.machine.command_line import Machine, arguments, kernel_arguments
+from emu.guests.requested import check_requested
 
 FOREIGN = [one for one in ARCHITECTURES.values() if one.name != "amd64"]
 ALL = pytest.mark.parametrize("arch", ARCHITECTURES.values(), ids=lambda one: one.name)
@@ -25,7 +27,7 @@ OTHERS = pytest.mark.parametrize("arch", FOREIGN, ids=lambda one: one.name)
 def host(monkeypatch):
     """The host has an amd64 processor, wherever the tests run."""
     amd64 = ARCHITECTURES["amd64"]
-    for module in (architecture, qemu):
+    for module in (architecture, archive, qemu):
         monkeypatch.setattr(module, "NATIVE", amd64)
     monkeypatch.setattr("emu.guests.image.recipe.NATIVE", amd64)
 
@@ -94,10 +96,109 @@ def test_what_they_have_not_is_told(arch, others, why):
         options(arch, **others)
 
 
-def test_a_kernel_of_ones_own_is_for_amd64(tmp_path):
-    (tmp_path / "bzImage").touch()
-    with pytest.raises(LabError, match="riscv64 guests have no kernel other than the suite's"):
-        options(ARCHITECTURES["riscv64"], kernel=tmp_path / "bzImage")
+def kernel_file(arch):
+    """The first bytes of a kernel of this architecture, by the documents of each."""
+    data = bytearray(0x10010)
+    match arch.debian:
+        case "arm64":
+            data[0x38:0x3C] = b"ARM\x64"
+        case "riscv64":
+            data[0x38:0x3C] = b"RSC\x05"
+        case "s390x":
+            data[0x10008:0x1000E] = b"S390EP"
+        case "ppc64el":
+            data[:6], data[18] = b"\x7fELF\x02\x01", 21
+    return bytes(data)
+
+
+@OTHERS
+def test_a_kernel_file_is_that_of_the_architecture(arch, tmp_path):
+    for other in FOREIGN:
+        path = tmp_path / other.name
+        path.write_bytes(kernel_file(other))
+        if other.debian == arch.debian:
+            assert choice.choose([str(path)], "sid", arch=arch) == choice.Chosen(path)
+        else:
+            with pytest.raises(LabError, match=rf"{path} is no .*: {arch.boot_file} is one"):
+                choice.check([str(path)], arch)
+    for wrong in (b"", b"HdrS", b"\x7fELF\x02\x01" + bytes(12) + b"\x3e\0"):
+        path.write_bytes(wrong)
+        with pytest.raises(LabError, match="is no "):
+            choice.check([str(path)], arch)
+    with pytest.raises(LabError, match=f"a kernel is a {arch.boot_file}, a build tree, packages"):
+        choice.check([str(tmp_path / "absent")], arch)
+
+
+@pytest.mark.parametrize("name", ["arm64", "riscv64"])
+def test_a_compressed_efi_image_is_a_kernel(name, tmp_path):
+    path = tmp_path / "vmlinuz.efi"
+    path.write_bytes(b"MZ\0\0zimg" + bytes(64))
+    choice.check([str(path)], ARCHITECTURES[name])
+    with pytest.raises(LabError, match="is no bzImage of s390x"):
+        choice.check([str(path)], ARCHITECTURES["s390x"])
+
+
+@OTHERS
+def test_a_build_tree_has_the_kernel_of_its_architecture(arch, tmp_path):
+    why = f"has no {arch.boot_file}, which {arch.name} guests boot$"
+    with pytest.raises(LabError, match=why):
+        choice.check([str(tmp_path)], arch)
+    for name in (".config", "modules.order"):
+        (tmp_path / name).touch()
+    (tmp_path / "linux").touch()  # User-Mode Linux is a program of the host
+    with pytest.raises(LabError, match=why):
+        choice.check([str(tmp_path)], arch)
+    path = tmp_path / arch.boot_file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(kernel_file(arch))
+    assert choice.choose([str(tmp_path)], "sid", arch=arch) == choice.Chosen(path, tmp_path)
+
+
+@OTHERS
+def test_a_kernel_of_the_archive_is_that_of_the_architecture(arch):
+    pattern = re.compile(archive.package_pattern("7.3", arch))
+    wanted = f"linux-image-7.3.4+deb13{arch.kernel_suffix}"
+    names = [f"linux-image-7.3.4+deb13{one.kernel_suffix}" for one in ARCHITECTURES.values()]
+    assert [name for name in (*names, f"{wanted}-dbg") if pattern.fullmatch(name)] == [wanted]
+    for flavour in ("rt", "cloud"):
+        if flavour in arch.flavours:
+            name = archive.package_pattern(flavour, arch)
+            assert name == f"linux-image-{flavour}{arch.kernel_suffix}"
+        else:
+            why = f"no kernel debian:{flavour} of {arch.name}: a version such as debian:6.12$"
+            with pytest.raises(LabError, match=why):
+                choice.check([f"debian:{flavour}"], arch)
+
+
+def test_users_words_are_checked_for_the_architecture():
+    with pytest.raises(LabError, match=r"^kernel: no kernel debian:rt of riscv64: a version"):
+        check_requested({"arch": "riscv64", "kernel": ("debian:rt",)})
+    check_requested({"arch": "arm64", "kernel": ("debian:rt",)})
+    with pytest.raises(LabError, match="'arm46' is not one of"):
+        check_requested({"arch": "arm46", "kernel": ("debian:rt",)})
+
+
+def test_a_kernel_of_another_architecture_is_prepared_with_its_modules(tmp_path):
+    """Its file names no release; the console and the bus are those of its machine."""
+    arch = ARCHITECTURES["s390x"]
+    kernel, tree = tmp_path / "bzImage", tmp_path / "lib/modules/7.2-test"
+    kernel.write_bytes(kernel_file(arch))
+    with pytest.raises(LabError, match="a kernel file of s390x needs --modules"):
+        custom.prepare(options(arch, kernel=kernel), kernel, tmp_path)
+    tree.mkdir(parents=True)
+    names = ("virtio_ccw", "virtio_blk", "ext4", "virtio_console")
+    for name in names:
+        (tree / f"{name}.ko").write_bytes(name.encode())
+    (tree / "modules.dep").write_text("".join(f"{name}.ko:\n" for name in names))
+    (tmp_path / "work").mkdir()
+    for modules in (tree, tmp_path):
+        chosen = options(arch, kernel=kernel, modules=modules)
+        prepared = custom.prepare(chosen, kernel, tmp_path / "work")
+        assert (prepared.path, prepared.release) == (kernel, "7.2-test")
+        assert [name for name, _ in prepared.boot_modules] == [f"{name}.ko" for name in names]
+    (tmp_path / "config").write_text("CONFIG_SERIAL_8250_CONSOLE=y\n")
+    with pytest.raises(LabError, match=r"lacks .*CONFIG_SCLP_CONSOLE, CONFIG_VIRTIO_CCW"):
+        custom.prepare(chosen, kernel, tmp_path / "work")
 
 
 def test_a_machine_that_needs_two_functions_says_so():
