@@ -7,6 +7,7 @@ import enum
 import os
 import platform
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -16,6 +17,7 @@ from emu.compiled import building
 from emu.compiled.loading import NEVER, SETTING
 from emu.compiled.sources import DEVICE
 from emu.guests import cache
+from emu.guests.architecture import ARCHITECTURES, NATIVE
 from emu.guests.archive.mirror import KEYRING, debian_mirror
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
 from emu.guests.errors import LabError
@@ -56,9 +58,8 @@ def examine() -> list[Check]:
     BAD only if QEMU or the default suite's image is not in the cache. Missing parts raise no error.
     """
     program, qemu_check = _qemu()
-    images = {
-        built.suite: built for built in image.cached() if built.is_current and not built.packages
-    }
+    current = [built for built in image.cached() if built.is_current and not built.packages]
+    images = {built.suite: built for built in current if built.arch == NATIVE.name}
     # If everything is in the cache, the tools needed only for building may be absent.
     needed = State.BAD if program is None or DEFAULT_SUITE not in images else State.NOTE
     return [
@@ -69,6 +70,7 @@ def examine() -> list[Check]:
         qemu_check,
         _kvm(program, next(iter(images.values()), None)),
         *_images(images),
+        *_foreign_images(current),
         _cache(needed),
         _libvfio_user(),
         _passt(),
@@ -189,6 +191,19 @@ def _images(images: dict[str, Image]) -> list[Check]:
             size = decimal(cache.disk_usage(built.path))
             result = f"Linux {built.release}, rdma-core {built.rdma_core}, {size}"
             checks.append(Check(f"guest {suite}", State.GOOD, result))
+    return checks
+
+
+def _foreign_images(current: Sequence[Image]) -> list[Check]:
+    """Report each image of another architecture, and whether its QEMU would be fetched first."""
+    checks = []
+    for built in sorted(current, key=lambda one: (one.suite, one.arch)):
+        arch = ARCHITECTURES.get(built.arch)
+        if arch is None or arch is NATIVE:
+            continue
+        later = "" if qemu.find(arch) else f"; {arch.package} is fetched when it is needed"
+        result = f"Linux {built.release}, {decimal(cache.disk_usage(built.path))}{later}"
+        checks.append(Check(f"{built.suite} {arch.name}", State.GOOD, result))
     return checks
 
 

@@ -8,6 +8,7 @@ from emu.compiled import building
 from emu.compiled.loading import SETTING
 from emu.compiled.sources import DEVICE
 from emu.guests import cache, doctor
+from emu.guests.architecture import ARCHITECTURES
 from emu.guests.doctor import State
 from emu.guests.image import recipe
 from emu.guests.machine import accel
@@ -61,6 +62,27 @@ def test_with_all_in_the_cache_nothing_else_is_needed(bare):
     assert checks["mmdebstrap"].state is State.NOTE
     assert checks["guest trixie"].state is State.GOOD
     assert checks["KVM"].state is State.NOTE
+
+
+def test_an_image_of_another_processor_is_not_the_hosts(bare):
+    """Its kernel is neither that of guests without --arch nor one that KVM could boot."""
+    wanted = recipe.recipe("trixie", (), ARCHITECTURES["s390x"])
+    image = cache.subdir("images") / wanted.name
+    image.mkdir()
+    info = {"suite": "trixie", "key": wanted.key, "release": "6-s390x", "rdma_core": "5"}
+    cache.save_json(image / "info.json", info | {"built": "now", "arch": "s390x"})
+    checks = examined()
+    assert checks["guest trixie"].result.startswith("not built; ")
+    assert checks["KVM"].result == "no accessible /dev/kvm: guests run on emulated processors"
+    assert checks["mmdebstrap"].state is State.BAD
+    told = checks["trixie s390x"]
+    assert told.state is State.GOOD
+    assert told.result.startswith("Linux 6-s390x, ")
+    assert told.result.endswith("; qemu-system-s390x is fetched when it is needed")
+    program = bare / "qemu-system-s390x"
+    program.write_text("#!/bin/sh\necho 'version 11.1.3 \"vfio-user-pci\"'\n")
+    program.chmod(0o755)
+    assert "fetched" not in examined()["trixie s390x"].result
 
 
 def test_pure_python_comes_with_its_reason(bare, monkeypatch):
