@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from helpers.guest.architectures import BOOT_SECONDS, KINDS, KNOWN, parameters
 from helpers.guest.guests import (
     SECONDS,
     addresses_ready,
@@ -18,30 +22,19 @@ from helpers.guest.guests import (
 from helpers.guest.traffic_tools import PINGPONGS
 
 from emu.guests import Guest, GuestOptions
+from emu.guests.architecture import ARCHITECTURES
+from emu.guests.machine import qemu
 
 pytestmark = pytest.mark.guest
 
+ROOT = Path(__file__).parents[3]
+FINDINGS = ROOT / "examples" / "findings"
 DEVICES = ("connectx6", "connectx6dx", "connectx6dx-vf")
-KINDS = {
-    # name: suite whose packages the archive keeps complete, bytes of a page, byte order
-    "s390x": ("sid", 4096, "big"),
-    "arm64-16k": ("trixie", 16384, "little"),
-    "arm64": ("trixie", 4096, "little"),
-    "riscv64": ("trixie", 4096, "little"),
-    "ppc64el": ("sid", 4096, "little"),
-    "ppc64el-64k": ("sid", 65536, "little"),
-}
-KNOWN = re.compile(
-    "pci-host-generic .*exceeds max for 32 bits"  # arm64: QEMU's window for PCI has 512 GiB
-    "|pci .*: No hypervisor support for SR-IOV on this device"  # pseries
-)
-"""Lines about QEMU's machines."""
 QUICK = ("s390x", "arm64-16k")
-NAMES = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in KINDS]
 UP = two_namespaces("eth0", "eth1", "10.0.0.1", "10.0.0.2") + addresses_ready("eth0", "eth1")
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=parameters(QUICK))
 def name(request):
     return request.param
 
@@ -49,7 +42,9 @@ def name(request):
 @pytest.fixture(scope="module")
 def guest(lab, name):
     """Not one of the shared guests, which are the host's; no boot of it can be saved."""
-    options = GuestOptions(arch=name, suite=KINDS[name][0], devices=DEVICES, boot_timeout=400)
+    options = GuestOptions(
+        arch=name, suite=KINDS[name][0], devices=DEVICES, boot_timeout=BOOT_SECONDS
+    )
     with Guest(options) as guest:
         yield guest
 
@@ -74,6 +69,23 @@ def test_pingpong(guest, service):
 def test_perftest(guest, command):
     command += " -F -d mlx5_0"
     run(guest, f"{command} > /dev/null & sleep 1; {command} 127.0.0.1 && wait $!")
+
+
+def test_pages_on_demand(guest, name):
+    """On POWER the kernel refuses them, for the reason that the finding tells."""
+    if name.startswith("ppc64el"):
+        said = run(guest, (FINDINGS / "paging-refused-on-power.sh").read_text())
+        assert "Couldn't register MR" in said
+        return
+    command = "ibv_rc_pingpong -d mlx5_0 -o -c -n 50"
+    run(guest, f"{command} > /dev/null & sleep 1; {command} 127.0.0.1 && wait $!")
+
+
+def test_the_subnet_prefix_that_rdma_prints(guest, name):
+    """iproute2 prints it in reverse on big-endian; libibverbs does not."""
+    assert "fe80:" in run(guest, "ibv_devinfo -v -d mlx5_0 | grep 'GID.*0\\]'")
+    prefix = "0000:0000:0000:fe80" if KINDS[name][2] == "big" else "fe80:0000:0000:0000"
+    assert f"subnet_prefix {prefix} " in run(guest, "rdma link show mlx5_0/1")
 
 
 def test_ipoib_and_rdma_cm(guest):
@@ -112,10 +124,25 @@ def test_the_driver_loads_again_without_a_complaint(guest):
 
 
 @pytest.mark.slow
+def test_qemu_aborts_with_one_function_on_power(tmp_path):
+    """Two are the smallest number for that reason (``Architecture.min_functions``)."""
+    program = qemu.find(ARCHITECTURES["ppc64el"])
+    if program is None:
+        pytest.skip("no qemu-system-ppc64 with vfio-user-pci")
+    script = FINDINGS / "one-function-on-power.sh"
+    environ = os.environ | {"MLX5EMU": f"{sys.executable} -m emu"}
+    done = subprocess.run(
+        ["sh", script, *program.command], env=environ, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done
+    assert "is not an instance of type vfio-iommu-legacy" in done.stderr
+
+
+@pytest.mark.slow
 def test_guests_of_both_byte_orders_exchange_data(lab, tmp_path):
     """By RoCE, over the fabric; the programs compare what they receive."""
     fabric = {"devices": ("connectx6dx",), "fabric": f"unix:{tmp_path / 'fabric'}"}
-    big = GuestOptions(arch="s390x", suite="sid", boot_timeout=400, **fabric)
+    big = GuestOptions(arch="s390x", suite="sid", boot_timeout=BOOT_SECONDS, **fabric)
     with running(GuestOptions(**fabric), big) as guests:
         for number, guest in enumerate(guests, 1):
             run(guest, f"ip address add 10.0.0.{number}/24 dev eth0; ip link set eth0 up")

@@ -31,10 +31,10 @@ PATIENT = (
 class Bench:
     """A guest for plans of one model; made anew when a plan has left it unusable."""
 
-    def __init__(self, suite, model, **options):
-        """``options`` are further ones of the guest."""
+    def __init__(self, suite, model, *, functions=1, **options):
+        """Have so many functions or more; ``options`` are further ones of the guest."""
         self._model = model
-        devices = (model, model) if is_ethernet(model) else (model,)
+        devices = (model,) * max(functions, 2 if is_ethernet(model) else 1)
         self.options = GuestOptions(suite=suite, devices=devices, **options)
         self._guest = None
 
