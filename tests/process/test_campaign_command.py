@@ -89,7 +89,7 @@ def test_only_some_of_the_runs(matrix, tmp_path):
 def test_a_run_with_a_result_is_repeated_with_again(matrix, tmp_path):
     matrix.write_text(MATRIX.replace('"true"', f'"note {tmp_path}/done"'))
     (tmp_path / "go-on").touch()
-    none = "all of 6 runs have results: nothing was run; --again PATTERN repeats runs"
+    none = "all results exist (6 runs): nothing was run; --again PATTERN repeats runs"
     assert none not in invoke("run", matrix, "--jobs", 1).output
     done = len((tmp_path / "done").read_text().splitlines())
     assert none in invoke("run", matrix, "--jobs", 1).output
@@ -152,7 +152,7 @@ def test_ctrl_c_says_what_is_done_and_the_same_command_goes_on(matrix, tmp_path,
         process.send_signal(signum)
         said = process.stderr.read()
     assert process.returncode == status
-    assert "2 of 6 runs are done; their results are in few.campaign" in said
+    assert "2 of 6 runs done; results are in few.campaign" in said
     assert "The same command continues with the rest." in said
     (tmp_path / "go-on").touch()
     again = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False)

@@ -40,6 +40,8 @@ def _no_guests(tmp_path, monkeypatch, pytestconfig):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
     Path("few.toml").write_text(SET)
+    one = '[[failure]]\nname = "f{}"\nabout = "A."\nplan = "@wan"\n'
+    Path("many.toml").write_text("".join(map(one.format, range(101))))
 
 
 def test_a_row_for_each_failure():
@@ -162,6 +164,7 @@ def test_functions_of_a_link_layer_or_of_the_user():
         (("few.toml",), ("./nope",), "no such file in"),
         (("few.toml", "--pcap", "x"), ("true",), "every guest would write the same file"),
         (("few.toml", "--repeat", "0"), ("true",), "1 to 1000 is needed, not 0"),
+        (("many.toml", "--repeat", "1000"), ("true",), "101 failures x --repeat 1000: more than"),
     ],
 )
 def test_mistakes_are_told_before_any_guest(words, test, says):

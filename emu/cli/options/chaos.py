@@ -32,6 +32,8 @@ CHAOS = "Failures"
 NEVER = "never"
 MAX_SEED = (1 << 63) - 1
 MAX_PATIENCE = 1_000_000
+MAX_DEFAULT_JOBS = 8
+"""Limit of the guests for which a user has not asked; each has gigabytes of memory."""
 _SECONDS = RealNumber(0, MAX_SECONDS, min_open=True)
 _TEST = "emu.cli.options.chaos.test"
 """Key of the test's words in a context's ``meta``."""
@@ -136,7 +138,7 @@ _OPTIONS = (
         "--jobs",
         type=WholeNumber(1, 1024),
         metavar="N",
-        help="Number of parallel guests.  [default: half of this host's processors]",
+        help="Number of parallel guests.  [default: processors of this host and one, at most 8]",
     ),
     grouped_option(
         CHAOS,
@@ -228,7 +230,7 @@ def chaos_options(function: F) -> F:
             link=link,
             patterns=patterns,
             seeds=range(seed, seed + repeat),
-            jobs=jobs or max(len(os.sched_getaffinity(0)) // 2, 1),
+            jobs=jobs or min(len(os.sched_getaffinity(0)) + 1, MAX_DEFAULT_JOBS),
             timeout=timeout,
             patience=Patience(patience, min_patience),
             fail_on=fail_on,

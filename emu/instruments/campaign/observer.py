@@ -20,6 +20,7 @@ from emu.instruments.campaign.description import (
 from emu.instruments.outcome import settled
 from emu.server.control import Client
 from emu.server.control.client import ControlError
+from emu.server.control.prometheus import function_label
 
 _MARK = {"MLX5EMU_OBSERVED": "1"}
 """Environment of the command, by which its processes are found."""
@@ -157,7 +158,7 @@ def _queues(control: Client) -> Iterator[str]:
     """Yield the users' queue pairs, the page faults that wait for the driver, and the CQs."""
     for function in control.objects(limit=_MAX_OBJECTS)["functions"]:
         objects = function["objects"]
-        place = f"function {function['function']}"
+        place = f"function {function_label(function)}"
         for one in _of_kind(objects, "qp"):
             if one.get("service") in _SERVICES:
                 words = f"{one['service']}, {one['state']}, peer {one['remote_qpn']:#x}"

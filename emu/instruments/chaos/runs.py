@@ -38,13 +38,13 @@ class Patience:
         return max(self.factor * clean, self.floor)
 
 
-def clean_run(trial: ChaosTest, timeout: float) -> Description:
+def clean_run(test: ChaosTest, timeout: float) -> Description:
     """Return the run without faults."""
-    return _run(trial, NO_PLAN, 0, timeout)
+    return _run(test, NO_PLAN, 0, timeout)
 
 
 def failure_runs(
-    trial: ChaosTest, failures: Sequence[ChaosFailure], seeds: Sequence[int], seconds: float
+    test: ChaosTest, failures: Sequence[ChaosFailure], seeds: Sequence[int], seconds: float
 ) -> list[Description]:
     """Return a run for each failure and seed.
 
@@ -53,7 +53,7 @@ def failure_runs(
     """
     return [
         _run(
-            trial,
+            test,
             failure.name,
             seed,
             min(seconds + lasting(failure.plan), MAX_SECONDS),
@@ -64,20 +64,20 @@ def failure_runs(
     ]
 
 
-def _run(trial: ChaosTest, name: str, seed: int, timeout: float, plan: str = "") -> Description:
-    kernel = str(trial.guest.value("suite"))
+def _run(test: ChaosTest, name: str, seed: int, timeout: float, plan: str = "") -> Description:
+    kernel = str(test.guest.value("suite"))
     return Description(
-        name=f"{kernel}.{trial.link}.{WORKLOAD}.{name}.{seed}",
+        name=f"{kernel}.{test.link}.{WORKLOAD}.{name}.{seed}",
         kernel=kernel,
-        device=trial.link,
+        device=test.link,
         workload=WORKLOAD,
         plan_name=name,
         seed=seed,
-        command=trial.command,
+        command=test.command,
         timeout=timeout,
         plan=plan,
         when=LOADED,
-        guest=trial.guest,
-        directory=trial.directory,
+        guest=test.guest,
+        directory=test.directory,
         is_observed=True,
     )

@@ -50,11 +50,14 @@ def _lines(status: Mapping[str, Any]) -> Iterator[str]:
     functions = status["functions"]
 
     def each(value: Any) -> list[_Sample]:
-        return [({"function": _name(one), "model": one["model"]}, value(one)) for one in functions]
+        return [
+            ({"function": function_label(one), "model": one["model"]}, value(one))
+            for one in functions
+        ]
 
     def parts(key: str, value: Any) -> list[_Sample]:
         return [
-            ({"function": _name(one), key: name}, count)
+            ({"function": function_label(one), key: name}, count)
             for one in functions
             for name, count in value(one).items()
         ]
@@ -82,7 +85,7 @@ def _lines(status: Mapping[str, Any]) -> Iterator[str]:
     yield from _segments(status["segments"])
 
 
-def _name(one: Mapping[str, Any]) -> str:
+def function_label(one: Mapping[str, Any]) -> str:
     """Return the index of a function; for a virtual one its name, such as ``0.vf1``."""
     vf = one.get("vf")
     return str(vf["name"] if vf else one["function"])

@@ -220,7 +220,7 @@ def _carry_on(
         if not store.pending(names):
             count = counted(len(store.runs if names is None else names), "run")
             click.echo(
-                f"mlx5emu: all of {count} have results: nothing was run; --again PATTERN repeats"
+                f"mlx5emu: all results exist ({count}): nothing was run; --again PATTERN repeats"
                 " runs, --again '*' all",
                 err=True,
             )
@@ -242,7 +242,7 @@ def _report_when_interrupted(store: Store, names: Collection[str] | None) -> Ite
         chosen = store.runs if names is None else names
         done = len(chosen) - len(store.pending(names))
         click.echo(
-            f"\nmlx5emu: {done} of {len(chosen)} runs are done; their results are in"
+            f"\nmlx5emu: {done} of {counted(len(chosen), 'run')} done; results are in"
             f" {store.path} (mlx5emu campaign report {shlex.quote(str(store.path))})."
             "\nThe same command continues with the rest.",
             err=True,
@@ -295,7 +295,7 @@ def drive_shown(
                 counts[result.ended] += 1
             said = ", ".join(f"{count} {ended.value}" for ended, count in counts.items())
             if not screen.is_terminal:
-                text = f"{done} of {total} runs are done"
+                text = f"{done} of {counted(total, 'run')} done"
                 reminder.begin(text, is_printed=result is not None)
             bar.update(task, completed=done, total=total, description=said or "runs")
             if result is not None and (not screen.is_terminal or result.findings):

@@ -31,6 +31,7 @@ from emu.host.printable import one_line
 from emu.instruments.campaign.description import Description, GuestPart, RunResult
 from emu.instruments.campaign.guest_run import NAME as GUEST_RUN
 from emu.instruments.campaign.local import Local
+from emu.instruments.campaign.matrix import MAX_RUNS
 from emu.instruments.campaign.page import page
 from emu.instruments.campaign.report import report as campaign_report
 from emu.instruments.campaign.store import Store, as_json
@@ -89,15 +90,23 @@ def chaos(
     paths = sets or (shipped.example("failure set", DEFAULT_SET),)
     link, choices = _with_devices(choices, chosen.link)
     failures = selected(read_sets(paths), link, chosen.patterns)
-    trial = _trial(words, cwd, link or "device", choices, no_share=no_share)
+    _check_runs(len(failures), len(chosen.seeds))
+    test = _test(words, cwd, link or "device", choices, no_share=no_share)
     path = chosen.results or Path(f"{paths[0].stem}.chaos")
-    clean = clean_run(trial, chosen.timeout)
+    clean = clean_run(test, chosen.timeout)
     store = Store.renew(path, paths[0].stem, [clean])
     with store.locked():
         session = _Session(store, failures, chosen, shlex.join(words))
         session.run_clean(clean)
-        session.run_failures(trial)
+        session.run_failures(test)
     sys.exit(session.conclude((junit_file, tap_file)))
+
+
+def _check_runs(failures: int, repeat: int) -> None:
+    """Raise UsageError for more runs than a campaign has."""
+    if failures * repeat > MAX_RUNS:
+        wanted = f"{counted(failures, 'failure')} x --repeat {repeat}"
+        raise click.UsageError(f"{wanted}: more than {MAX_RUNS} runs; --only selects failures")
 
 
 def _with_devices(
@@ -116,7 +125,7 @@ def _with_devices(
     return link, {**choices, "devices": DEVICES[link]}
 
 
-def _trial(
+def _test(
     words: Sequence[str], cwd: str | None, link: str, choices: dict[str, Any], *, no_share: bool
 ) -> ChaosTest:
     """Return the test in its guest; QEMU and the image are built first.
@@ -175,9 +184,9 @@ class _Session:
         seconds = 0.0 if observed is None else observed.seconds
         self._patience = self._chosen.patience.seconds(seconds)
 
-    def run_failures(self, trial: ChaosTest) -> None:
+    def run_failures(self, test: ChaosTest) -> None:
         """Run the test once for each failure and seed; what is done is reported after Ctrl-C."""
-        runs = failure_runs(trial, self._failures, self._chosen.seeds, self._patience)
+        runs = failure_runs(test, self._failures, self._chosen.seeds, self._patience)
         self._store = self._store.extended(runs)
         try:
             drive_shown(

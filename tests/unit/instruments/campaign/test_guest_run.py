@@ -247,7 +247,8 @@ class FakeControl:
         faults = [{"qpn": 66, "kind": "RDMA_WRITE"}]
         objects = {"qp": queue_pairs, "cq": queues, "page_fault": faults}
         listed = {kind: {"items": items} for kind, items in objects.items()}
-        return {"functions": [{"function": 0, "objects": listed}]}
+        virtual = {"function": 1, "vf": {"name": "0.vf0"}, "objects": {"cq": {"items": queues}}}
+        return {"functions": [{"function": 0, "objects": listed}, virtual]}
 
 
 STEADY = 3
@@ -316,6 +317,7 @@ def test_an_observed_run_that_hangs_tells_its_threads_and_queues(guest):
         "function 0: queue pair 0x42, RC, RTS, peer 0x43",
         "function 0: queue pair 0x42 waits for a page, RDMA_WRITE",
         "function 0: completion queue 0x5, 9 completions, ARMED",
+        "function 0.vf0: completion queue 0x5, 9 completions, ARMED",
     )
 
 
