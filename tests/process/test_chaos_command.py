@@ -52,7 +52,23 @@ def test_a_row_for_each_failure():
     assert ["lost", "clean error  status 1: the output"] in lines
     assert "2 failures: 2 clean error" in done.stdout
     assert Path("few.chaos/report.html").exists()
-    assert "clean error" in Path("few.chaos/report.html").read_text()
+    page = Path("few.chaos/report.html").read_text()
+    assert '<td class="bad">' not in page
+    assert "<td>clean error<td>status 1: the output" in page
+
+
+def test_a_failure_leads_to_its_trace():
+    invoke("few.toml", "--jobs", 1, "--only", "flap", test=("hangs",))
+    page = Path("few.chaos/report.html").read_text()
+    name = "trixie.ib.test.flap.0"
+    assert f'<a href="traces/{name}.html">flap</a><small>The link flaps for 5 s.</small>' in page
+    assert '<td class="bad">hang<td>no end after 25 s' in page
+    assert f'<a href="records/{name}.jsonl">record</a>' in page
+    trace = Path(f"few.chaos/traces/{name}.html").read_text()
+    assert '"events":2' in trace
+    invoke("few.toml", "--jobs", 1, "--only", "flap", test=("misses",))
+    assert "<td>flap<small>" in Path("few.chaos/report.html").read_text()
+    assert not Path("few.chaos/traces").exists()
 
 
 def test_the_time_limit_follows_from_the_clean_run_and_the_fault():

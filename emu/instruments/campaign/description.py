@@ -20,6 +20,8 @@ LONGEST_OUTPUT = 4000
 MAX_OTHERWISE = 1000
 MAX_RECORD = 4 << 20
 """Limit of a record, in characters; the rest is cut at a line's end."""
+MAX_TRACE = 4 << 20
+"""Limit of a cut trace, in characters; the rest is cut at a line's end."""
 MAX_THREADS = 16_000
 """Limit of the text about a command's threads, in characters."""
 MAX_ERRORS = 1000
@@ -179,7 +181,14 @@ class RunResult(_Value):
     findings: Annotated[tuple[RunFinding, ...], Field(max_length=200)] = ()
     record: StrictStr = ""
     """Record of the fired faults, if a plan was loaded and the run did not pass or is observed."""
+    trace: Annotated[StrictStr, Field(max_length=MAX_TRACE)] = ""
+    """Trace of an observed run whose fault struck, from the fault on, as JSON lines."""
     observed: Observed | None = None
+
+    @property
+    def has_struck(self) -> bool:
+        """Whether a fault fired with an effect, or a packet passed a link of the plan."""
+        return self.fired > 0 or (self.observed is not None and self.observed.link_packets > 0)
 
     @property
     def is_unfired(self) -> bool:

@@ -34,6 +34,7 @@ from emu.instruments.campaign.description import (
 )
 from emu.instruments.campaign.expected import difference
 from emu.instruments.campaign.observer import Observer
+from emu.instruments.campaign.traced import fault_ns, since_fault
 from emu.instruments.outcome import (
     Finding,
     findings,
@@ -52,6 +53,8 @@ NAME = "emu.instruments.campaign.guest_run:carry_out"
 """The name of :func:`carry_out` for :func:`emu.instruments.campaign.worker.find_runner`."""
 
 _READ_SECONDS = 60.0
+_TRACE_MIB = 64
+"""Limit of an observed run's trace, in MiB; later events are lost."""
 _MAX_KEPT = 8 << 20
 _SLABS = """
 for cache in /sys/kernel/slab/*/shrink; do echo 1 > $cache; done 2> /dev/null; cat /proc/slabinfo
@@ -79,6 +82,8 @@ class _Trial:
         self.why = ""
         self.has_panicked = False
         self.observer: Observer | None = None
+        self.loaded_ns = 0
+        """Time before the plan was loaded into a running guest (CLOCK_MONOTONIC)."""
 
     def take(self, kind: int, data: bytes) -> None:
         """Append output of the command; keep only the end."""
@@ -97,14 +102,15 @@ def carry_out(run: Description) -> RunResult:
     trial = _Trial()
     began = time.monotonic()
     with work_directory() as directory:
-        record = directory / "record"
-        guest = Guest(_options(run, directory, record))
+        record, trace = directory / "record", directory / "trace.json"
+        guest = Guest(_options(run, record, trace))
         try:
             guest.start()
             trial.release = guest.kernel_release
             if run.is_observed:
                 trial.observer = Observer(guest)
             if run.plan and run.when == LOADED:
+                trial.loaded_ns = time.monotonic_ns()
                 with Client(guest.control_socket) as control:
                     control.load_plan(run.plan)
             _work(guest, run, trial)
@@ -112,21 +118,27 @@ def carry_out(run: Description) -> RunResult:
             _failed(guest, error, trial)
         finally:
             guest.stop()
-        result = _result(run, trial, _bounded(record))
+        text = _bounded(record)
+        result = _result(run, trial, text)
+        if run.is_observed and result.has_struck:
+            cut = since_fault(trace, fault_ns(text, trial.loaded_ns))
+            result = result.model_copy(update={"trace": cut})
     took = round(time.monotonic() - began, 3)
     return result.model_copy(update={"seconds": took, "ended_at": round(time.time())})
 
 
-def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
-    """Return the guest's options; write a plan that starts with the boot to ``directory``."""
+def _options(run: Description, record: Path, trace: Path) -> GuestOptions:
+    """Return the guest's options; write a plan that starts with the boot beside the record."""
     said = run.guest.given()
     if "share" not in said and run.directory is not None and Path(run.directory).is_dir():
         said |= {"share": Path(run.directory), "share_optional": True}
     if run.plan and run.when == LOADING:
-        said["faults"] = directory / "plan.toml"
+        said["faults"] = record.with_name("plan.toml")
         said["faults"].write_text(run.plan)
     if run.plan:
         said["record"] = record
+    if run.is_observed:
+        said |= {"trace": trace, "trace_limit": _TRACE_MIB}
     return requested(said)
 
 

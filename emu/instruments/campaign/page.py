@@ -26,17 +26,10 @@ _DOWN, _ACROSS = "plan", "kernel"
 """The axes of the table of all results."""
 
 
-Label = Callable[[Sequence[RunResult]], tuple[str, str]]
-"""Return the class and the text of a cell with these results, at least one."""
-
-
-def page(
-    report: CampaignReport, has_file: Callable[[str], bool], label: Label = cell
-) -> Iterator[str]:
+def page(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[str]:
     """Yield the page in chunks.
 
-    ``has_file`` returns whether a file is beside the page; only then is it linked. ``label``
-    describes results, by default by their ends.
+    ``has_file`` returns whether a file is beside the page; only then is it linked.
     """
     name = escape(report.name)
     yield f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{name}</title>'
@@ -45,7 +38,7 @@ def page(
     results = [*report.results.values()]
     idle = f"; {text}" if (text := unfired(results)) else ""
     yield f"<p>{runs}, {counted(len(report.groups), 'finding')}{idle}{_when(results)}</p>\n"
-    yield from _matrix(report, has_file, label)
+    yield from _matrix(report, has_file)
     yield from _counts(report)
     if report.groups:
         yield "<h2>Findings</h2>\n"
@@ -54,7 +47,7 @@ def page(
     yield "<h2>Runs that did not pass</h2>\n<table><tr><th>run<th>ended<th>why</tr>\n"
     for result in report.results.values():
         if result.ended not in (Ended.PASSED, Ended.SKIPPED):
-            yield _row(result, label)
+            yield _row(result)
     yield "</table>\n</html>\n"
 
 
@@ -73,7 +66,7 @@ def _day(when: float) -> str:
     return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _matrix(report: CampaignReport, has_file: Callable[[str], bool], label: Label) -> Iterator[str]:
+def _matrix(report: CampaignReport, has_file: Callable[[str], bool]) -> Iterator[str]:
     """Yield a table with a row per plan and a column per kernel: ends, counts, duration.
 
     Each cell links to the outputs of its runs.
@@ -82,21 +75,19 @@ def _matrix(report: CampaignReport, has_file: Callable[[str], bool], label: Labe
     results = report.crossed(_DOWN, _ACROSS)
     yield f"<table><tr><th>{_DOWN}{''.join(f'<th>{escape(name)}' for name in columns)}</tr>\n"
     for row in rows:
-        cells = "".join(
-            _cell(results.get((row, column), ()), has_file, label) for column in columns
-        )
+        cells = "".join(_cell(results.get((row, column), ()), has_file) for column in columns)
         yield f"<tr><td>{escape(row)}{cells}</tr>\n"
     yield "</table>\n"
 
 
-def _cell(results: Sequence[RunResult], has_file: Callable[[str], bool], label: Label) -> str:
+def _cell(results: Sequence[RunResult], has_file: Callable[[str], bool]) -> str:
     """Return a table cell: ends, counts, seconds, and links to at most 20 outputs.
 
     Return an empty cell without results.
     """
     if not results:
         return "<td>"
-    worst, words = label(results)
+    worst, words = cell(results)
     text = f"{escape(words)}, {sum(one.seconds for one in results):.0f} s"
     if len(results) == 1:
         why = escape(results[0].otherwise or "")
@@ -104,15 +95,15 @@ def _cell(results: Sequence[RunResult], has_file: Callable[[str], bool], label: 
         link = f'<a href="{escape(name)}">{text}</a>' if has_file(name) else text
         title = f' title="{why}"' if why else ""
         return f'<td class="{worst}"{title}>{link}'
-    links = "".join(_output(one, has_file, label) for one in results[:MAX_RUNS_SHOWN])
+    links = "".join(_output(one, has_file) for one in results[:MAX_RUNS_SHOWN])
     more = len(results) - MAX_RUNS_SHOWN
     end = f"<li>and {more} more" if more > 0 else ""
     return f'<td class="{worst}"><details><summary>{text}</summary><ul>{links}{end}</ul></details>'
 
 
-def _output(result: RunResult, has_file: Callable[[str], bool], label: Label) -> str:
+def _output(result: RunResult, has_file: Callable[[str], bool]) -> str:
     """Return a list item of a cell: a run's end and a link to its output."""
-    words = escape(label([result])[1])
+    words = escape(cell([result])[1])
     why = f": {escape(result.otherwise)}" if result.otherwise else ""
     return f"<li>{escape(result.name)}: {words}{why}" + _link(
         output_name(result.name), "output", has_file
@@ -151,13 +142,12 @@ def _link(path: str, words: str, has_file: Callable[[str], bool]) -> str:
     return f' <a href="{escape(path)}">{words}</a>' if has_file(path) else ""
 
 
-def _row(result: RunResult, label: Label) -> str:
+def _row(result: RunResult) -> str:
     titles = "<br>".join(escape(one.title) for one in result.findings)
     status = "" if result.status in (None, 0) else f"status {result.status} "
     output = f"<details><summary>output</summary><pre>{escape(result.output)}</pre></details>"
     why = titles or escape(f"{status}{result.why}")
-    ended, words = (result.ended.value,) * 2 if label is cell else label([result])
     return (
-        f'<tr><td>{escape(result.name)}<td class="{ended}">{escape(words)}'
+        f'<tr><td>{escape(result.name)}<td class="{result.ended.value}">{result.ended.value}'
         f"<td>{why}{output if result.output else ''}</tr>\n"
     )

@@ -4,6 +4,7 @@
     results/*.json  one result per run, written atomically
     outputs/*.txt   for people: a run's command, the end of its output, its end
     records/*.jsonl record of a run with faults that did not pass, for ``replay``
+    traces/*.json   trace of an observed run from its fault on; ``.html`` pages beside them
     minimized/      minimized plans, by finding
 
 A result file is complete and stays, even if a process dies or the disk is full.
@@ -34,7 +35,7 @@ from emu.model_words import first_in_words
 VERSION = 2
 _MAX_BYTES = 1 << 30
 _MAX_RESULT = 32 << 20
-_OWN_FOLDERS = ("results", "outputs", "records", "minimized")
+_OWN_FOLDERS = ("results", "outputs", "records", "traces", "minimized")
 _OWN_FILES = ("report.json", "report.xml", "report.tap", "report.html", "campaign.json")
 
 
@@ -156,14 +157,16 @@ class Store:
             yield
 
     def put(self, result: RunResult) -> None:
-        """Write the record, if any, the output for people, and finally the result of a run.
+        """Write record and trace, if any, the output for people, and finally a run's result.
 
-        An earlier result is replaced. The result file has no record.
+        An earlier result is replaced. The result file has neither record nor trace.
         """
         if result.record:
             _write_whole(self.record(result.name), result.record)
+        if result.trace:
+            self.write(trace_name(result.name), result.trace)
         self.write(output_name(result.name), _shown(self.runs[result.name], result))
-        short = result.model_copy(update={"record": ""})
+        short = result.model_copy(update={"record": "", "trace": ""})
         _write_whole(self._result(result.name), short.model_dump_json() + "\n")
 
     def results(self) -> dict[str, RunResult]:
@@ -195,7 +198,7 @@ class Store:
 
     def record(self, name: str) -> Path:
         """Return the path of a run's record, which may not exist."""
-        return self.path / "records" / f"{name}.jsonl"
+        return self.path / record_name(name)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file of the report atomically below the campaign's directory; return its path."""
@@ -230,6 +233,16 @@ def selected(
 def output_name(name: str) -> str:
     """Return the path of a run's output in the campaign's directory."""
     return f"outputs/{name}.txt"
+
+
+def record_name(name: str) -> str:
+    """Return the path of a run's record in the campaign's directory."""
+    return f"records/{name}.jsonl"
+
+
+def trace_name(name: str, suffix: str = "json") -> str:
+    """Return the path of a run's trace in the campaign's directory, or of its page (``html``)."""
+    return f"traces/{name}.{suffix}"
 
 
 def _write_campaign(path: Path, name: str, runs: Sequence[Description]) -> None:

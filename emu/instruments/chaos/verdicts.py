@@ -93,7 +93,7 @@ class Judge:
         so.
         """
         verdict, evidence = next(self._met(result))
-        if not has_struck(result) and verdict is not ChaosVerdict.NO_RESULT:
+        if not result.has_struck and verdict is not ChaosVerdict.NO_RESULT:
             evidence = f"{evidence}; no fault struck"
             if verdict is ChaosVerdict.RECOVERED:
                 evidence = "the test ended before the fault struck"
@@ -190,11 +190,6 @@ def kernel_findings(result: RunResult) -> list[RunFinding]:
 def has_timed_out(result: RunResult) -> bool:
     """Return whether the command was still running at its time limit."""
     return result.observed is not None and result.observed.has_timed_out
-
-
-def has_struck(result: RunResult) -> bool:
-    """Return whether a fault fired with an effect, or a packet passed a link of the plan."""
-    return result.fired > 0 or (result.observed is not None and result.observed.link_packets > 0)
 
 
 def signal_of(status: int) -> int:

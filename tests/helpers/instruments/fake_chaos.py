@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from emu.instruments.campaign.description import Description, Ended, Observed, RunResult
 
+TRACE = """{"t_ns":5,"function":0,"point":"reset","model":"connectx6"}
+{"t_ns":9,"function":0,"point":"wqe","qpn":66,"index":3,"op":"SEND"}
+"""
 NAME = "helpers.instruments.fake_chaos:carry_out"
 
 
@@ -30,4 +33,5 @@ def carry_out(run: Description) -> RunResult:
             threads="process 7: hangs\n  thread 7 hangs: state R\n" if timed_out else "",
         ),
         record="" if is_clean else '{"record":2}\n',
+        trace="" if is_clean or word == "misses" else TRACE,
     )

@@ -24,6 +24,7 @@ from emu.cli.options.results import results_options, write_results
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.tables import Rows
+from emu.device.trace.stored import TraceReader
 from emu.guests.options import Use, options
 from emu.host import shipped
 from emu.host.counted import counted
@@ -32,13 +33,13 @@ from emu.instruments.campaign.description import Description, GuestPart, RunResu
 from emu.instruments.campaign.guest_run import NAME as GUEST_RUN
 from emu.instruments.campaign.local import Local
 from emu.instruments.campaign.matrix import MAX_RUNS
-from emu.instruments.campaign.page import page
-from emu.instruments.campaign.report import report as campaign_report
-from emu.instruments.campaign.store import Store, as_json
+from emu.instruments.campaign.store import Store, as_json, trace_name
+from emu.instruments.chaos.page import page
 from emu.instruments.chaos.report import ChaosReport, cases, report, summary
 from emu.instruments.chaos.runs import ChaosTest, clean_run, failure_runs
 from emu.instruments.chaos.sets import ChaosFailure, LinkLayer, read_sets, selected
 from emu.instruments.chaos.verdicts import WORDS, Judge, why_not_clean
+from emu.instruments.traceview import page as traceview
 
 FAILS_WITHOUT_FAULTS = 121
 """Exit status if the test fails already in the run without faults."""
@@ -222,28 +223,24 @@ class _Session:
         )  # fmt: skip
 
     def _write(self, chaos_report: ChaosReport) -> Path:
-        """Write report.json, report.xml and report.html; return the path of the page."""
-        store, clean = self._store, chaos_report.clean.name
+        """Write report.json, report.xml, report.html and pages of traces; return report.html."""
+        store = self._store
         store.write("report.json", as_json(summary(chaos_report)))
         write_results(cases(chaos_report), store.path / "report.xml", None)
-        words = {
-            one.run.name: (chaos_report.is_bad(one.judged.verdict), one.judged)
-            for row in chaos_report.rows
-            for one in row.runs
-        }
-
-        def label(results: Sequence[RunResult]) -> tuple[str, str]:
-            """Return the class and the words of a cell: the worst of its runs."""
-            known = [words[one.name] for one in results if one.name in words]
-            if not known:
-                return "passed", "without faults" if results[0].name == clean else ""
-            order = list(WORDS)
-            is_bad, worst = min(known, key=lambda one: order.index(one[1].verdict))
-            return ("found" if is_bad else "passed"), WORDS[worst.verdict]
-
-        whole = campaign_report(store.name, store.runs, store.results())
-        html = "".join(page(whole, lambda name: (store.path / name).exists(), label))
+        for row in chaos_report.rows:
+            for one in row.runs:
+                _write_trace_page(store, one.run.name)
+        html = "".join(page(chaos_report, lambda name: (store.path / name).exists()))
         return store.write("report.html", html)
+
+
+def _write_trace_page(store: Store, name: str) -> None:
+    """Write a page of a run's trace beside the trace, if there is one."""
+    trace = store.path / trace_name(name)
+    if trace.exists():
+        with trace.open("rb") as file:
+            events = (event for _, event in TraceReader(file, lambda *_: None))
+            store.write(trace_name(name, "html"), "".join(traceview.export(events)))
 
 
 def _clean_words(result: RunResult) -> str:

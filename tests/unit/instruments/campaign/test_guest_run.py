@@ -20,6 +20,7 @@ from emu.instruments.campaign.guest_run import carry_out
 from emu.instruments.outcome import EX_DATAERR, Kind, settled
 
 OOPS = "[ 1.0] kernel BUG at a.c:1!\n[ 1.0] RIP: 0010:mlx5_x+0x1/0x2 [mlx5_core]\n"
+TRACED = '{"t_ns":1,"function":0,"point":"reset"}\n'
 LISTING = "<6>[ 1.0] sysrq: Show Blocked State\n"
 HUNG = """<6>[ 1.0] task:rmmod           state:D stack:0     pid:512
 <6>[ 1.0] Call Trace:
@@ -55,6 +56,8 @@ class FakeGuest:
         self.plan = options.faults and options.faults.read_text()
         if options.record is not None:
             options.record.write_text(RECORD + '{"cut short')
+        if options.trace is not None:
+            options.trace.write_text(TRACED)
         return self
 
     def start(self):
@@ -305,6 +308,19 @@ def test_a_process_that_ends_while_the_threads_are_read_hides_no_other(tmp_path)
         [sys.executable, "-c", program, "MARK=1"], stdout=subprocess.PIPE, check=True, text=True
     ).stdout
     assert told == "process 7: test -x\nprocess 8: test -x\n  thread 8 test: state D\n"
+
+
+@pytest.mark.usefixtures("control")
+def test_only_an_observed_run_is_traced_and_only_if_its_fault_struck(guest, monkeypatch):
+    def traced(**about):
+        monkeypatch.setattr(
+            FakeControl, "links", lambda _: [{"properties": {"loss": 1}, "counts": about}]
+        )
+        return carry_out(one(is_observed=True)).trace
+
+    carry_out(one())
+    assert guest.options.trace is None
+    assert (traced(), traced(packets=1)) == ("", TRACED)
 
 
 @pytest.mark.usefixtures("control")
