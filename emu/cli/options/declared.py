@@ -19,6 +19,7 @@ from emu.guests.options.kinds import (
     Choice,
     Directory,
     File,
+    Files,
     Flag,
     OptionKind,
     Seconds,
@@ -69,6 +70,8 @@ def click_type(kind: OptionKind) -> Any:
         return _Shared()
     if isinstance(kind, Directory):
         return _NEW_DIRECTORY if kind.is_made else _DIRECTORY
+    if isinstance(kind, Files):
+        return _FILE
     if isinstance(kind, File):
         if kind.example:
             return ExampleFile(kind.example, resolve_path=True)

@@ -117,7 +117,8 @@ def prepare(*options: GuestOptions) -> None:
     Raises LabError.
     """
     with display() as (progress, on_wait):
-        provide(((one.suite, one.packages, one.arch) for one in options), progress, on_wait)
+        wanted = ((one.suite, one.packages, one.python_packages, one.arch) for one in options)
+        provide(wanted, progress, on_wait)
 
 
 def described(options: GuestOptions, name: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ MAX_BYTES = 256 << 20
 _U64 = (1 << 64) - 1
 _MAX_SECONDS = 1e12
 _WORDS = ("suite", "arch", "kernel", "modules", "share")
-"""The keys of ``run`` that are a string or null; ``packages`` is a list of strings."""
+"""The keys of ``run`` that are a string or null; lists of packages follow."""
 
 
 class RecordError(ValueError):
@@ -295,7 +295,10 @@ def _wrong_head(head: Mapping[str, Any]) -> str:
     for key in _WORDS:
         if not isinstance(run.get(key), str | None):
             return f"run.{key} is not a string"
-    return "" if _are_words(run.get("packages") or []) else "run.packages is not a list of strings"
+    for key in ("packages", "pip", "wheels"):
+        if not _are_words(run.get(key) or []):
+            return f"run.{key} is not a list of strings"
+    return ""
 
 
 def _are_words(value: object) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from emu.guests.archive.bootstrap import Progress, bootstrap
 from emu.guests.archive.disk_space import DiskSpace
 from emu.guests.archive.mirror import source_line
 from emu.guests.errors import LabError
+from emu.guests.image import wheels
 from emu.guests.image.recipe import Recipe
 from emu.guests.kernel import binaries
 from emu.guests.kernel.modules import load_order, module_name
@@ -59,12 +61,18 @@ def build(recipe: Recipe, work: Path, progress: Progress | None) -> None:
     _describe(recipe, work, info)
 
 
-def extend(base: Path, recipe: Recipe, work: Path, progress: Progress | None) -> None:
+def extend(
+    base: Path, recipe: Recipe, work: Path, progress: Progress | None, python: Sequence[str] = ()
+) -> None:
     """Build an image in ``work`` from the one in ``base``, with the recipe's extra packages.
 
-    Kernel and initramfs files are hard links into ``base``. Raises :class:`LabError`.
+    ``python`` has the requirements and the paths of the wheels that the recipe names. Kernel and
+    initramfs files are hard links into ``base``. Raises :class:`LabError`.
     """
-    _make_disk(recipe, work, base / ROOT_DISK, progress)
+    packed = _pack_python(base, recipe, work, progress, python) if python else None
+    _make_disk(recipe, work, base / ROOT_DISK, progress, packed)
+    if packed is not None:
+        packed.unlink()
     for path in base.rglob("*"):
         target = work / path.relative_to(base)
         if path.is_dir():
@@ -72,6 +80,23 @@ def extend(base: Path, recipe: Recipe, work: Path, progress: Progress | None) ->
         elif path.name not in (ROOT_DISK, INFO):
             target.hardlink_to(path)
     _describe(recipe, work, cache.load_json(base / INFO))
+
+
+def _pack_python(
+    base: Path, recipe: Recipe, work: Path, progress: Progress | None, words: Sequence[str]
+) -> Path:
+    """Return an archive in ``work`` of Python packages for the image in ``base``.
+
+    Raises LabError.
+    """
+    if progress is not None:
+        progress(f"Python packages of guest image {recipe.title}", 0, 0)
+    copy_out(base / ROOT_DISK, work, {"/var/lib/dpkg/status": "status"})
+    status = work / "status"
+    python = wheels.python_of(status.read_text(errors="replace"), platform.machine())
+    status.unlink()
+    log = cache.cache_dir() / f"build-{recipe.suite}-pip.log"
+    return wheels.pack(words, python, work, recipe.title, log)
 
 
 def try_packages(recipe: Recipe, progress: Progress | None) -> None:
@@ -87,15 +112,21 @@ def try_packages(recipe: Recipe, progress: Progress | None) -> None:
 
 def _describe(recipe: Recipe, work: Path, image_info: Mapping[str, object]) -> None:
     built = datetime.now(UTC).isoformat(timespec="seconds")
-    info = {"key": recipe.key, "built": built, "packages": recipe.extra}
+    info = {"key": recipe.key, "built": built, "packages": recipe.extra, "python": recipe.python}
     cache.save_json(work / INFO, {**image_info, **info})
 
 
-def _make_disk(recipe: Recipe, work: Path, base: Path | None, progress: Progress | None) -> None:
+def _make_disk(
+    recipe: Recipe,
+    work: Path,
+    base: Path | None,
+    progress: Progress | None,
+    packed: Path | None = None,
+) -> None:
     """Run mmdebstrap, which leaves the root file system in ``work``, read-only (mode 0444).
 
-    With ``base`` (a root disk) the recipe's extra packages are added to a copy of it. Raises
-    LabError.
+    With ``base`` (a root disk) the recipe's extra packages are added to a copy of it, and with
+    ``packed`` the Python packages of that archive. Raises LabError.
     """
     logger.info("building a guest image: %s", recipe.title)
     with contextlib.ExitStack() as stack:
@@ -106,8 +137,11 @@ def _make_disk(recipe: Recipe, work: Path, base: Path | None, progress: Progress
             _bootstrap(recipe, _arguments(recipe, target), progress, [target], _DISK_SPACE)
         else:
             source = _opened(stack, base, os.O_RDONLY)
-            words = _extension(recipe, source, target)
-            _bootstrap(recipe, words, progress, [source, target], _DISK_SPACE)
+            descriptors = [source, target]
+            if packed is not None:
+                descriptors.append(_opened(stack, packed, os.O_RDONLY))
+            words = _extension(recipe, *descriptors)
+            _bootstrap(recipe, words, progress, descriptors, _DISK_SPACE)
         os.fchmod(target, 0o444)
 
 
@@ -152,13 +186,14 @@ def _arguments(recipe: Recipe, target: int) -> list[str]:
     ]
 
 
-def _extension(recipe: Recipe, source: int, target: int) -> list[str]:
-    """Return mmdebstrap's arguments for an image with extra packages, from both descriptors."""
+def _extension(recipe: Recipe, source: int, target: int, packed: int = -1) -> list[str]:
+    """Return mmdebstrap's arguments for an image with extra packages, from the descriptors."""
+    scripts = [recipe.install, _filled(recipe.unpack, PYTHON=packed)]
     return [
         "--variant=custom",
         *_common(recipe),
         f"--setup-hook={_filled(recipe.restore, BASE=source)}",
-        f"--customize-hook={recipe.install}",
+        *(f"--customize-hook={script}" for script in scripts if script),
         f"--customize-hook={_filled(recipe.pack, IMAGE=target)}",
         *_where(recipe),
     ]

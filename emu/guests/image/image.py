@@ -35,6 +35,7 @@ class Image:
     modules: list[str] = field(default_factory=list)  # loaded by the initramfs, in loading order
     packages: list[str] = field(default_factory=list)  # installed in addition to the standard ones
     arch: str = "amd64"
+    python: list[str] = field(default_factory=list)  # Python packages, and wheels with a hash
 
     @property
     def root_disk(self) -> Path:
@@ -57,7 +58,8 @@ class Image:
         """Whether the current recipe would build this same image."""
         if self.suite not in SUITES or self.arch not in ARCHITECTURES:
             return False
-        return recipe(self.suite, self.packages, ARCHITECTURES[self.arch]).key == self.key
+        arch = ARCHITECTURES[self.arch]
+        return recipe(self.suite, self.packages, arch, self.python).key == self.key
 
     def boot_modules(self) -> list[tuple[str, bytes]]:
         """Return names and contents of the modules that mount the root disk, in loading order."""
@@ -70,14 +72,16 @@ def ensure(
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
     arch: Architecture = NATIVE,
+    python: Sequence[str] = (),
 ) -> Image:
     """Return the image of a suite; build it if the cache has none for the current recipe.
 
-    ``packages`` are Debian packages to install in addition to the standard ones. If two processes
-    need the same image, one builds it and the other calls ``on_wait`` and waits. Raises
-    :class:`LabError` for an unknown suite, a bad package, a failed build or a damaged image.
+    ``packages`` are Debian packages to install in addition to the standard ones; ``python`` are
+    Python's, requirements (``numpy==2.3.1``) or paths of wheels. If two processes need the same
+    image, one builds it and the other calls ``on_wait`` and waits. Raises :class:`LabError` for an
+    unknown suite, a bad package, a failed build or a damaged image.
     """
-    needed = recipe(suite, packages, arch)
+    needed = recipe(suite, packages, arch, python)
     target = cache.subdir("images") / needed.name
     image = _load(target)
     if image is None:
@@ -89,7 +93,7 @@ def ensure(
                     if base is None:
                         build(needed, work, progress)
                     else:
-                        extend(base.path, needed, work, progress)
+                        extend(base.path, needed, work, progress, python)
                 image = _load(target)
     if image is None:
         raise LabError(f"the image in {target} is damaged: remove it with mlx5emu guest clean")

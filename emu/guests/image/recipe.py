@@ -7,9 +7,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
+from pathlib import Path
 
 from emu.guests.architecture import ARCHITECTURES, NATIVE, Architecture, is_native
-from emu.guests.archive.names import SUITES, check_packages
+from emu.guests.archive.names import SUITES, WHEEL, check_packages
 from emu.guests.errors import LabError
 
 _PACKAGES = (
@@ -82,8 +83,11 @@ class Recipe:
     """Everything that determines an image's contents, except the package versions in the archive.
 
     With ``extra`` packages the image is built from that of :attr:`base` by the scripts ``restore``
-    and ``install``, which are empty otherwise. An image of another architecture than the host's has
-    the extra packages among its own, because it cannot be extended here.
+    and ``install``, with ``python`` packages by ``restore`` and ``unpack``. Other images have no
+    such scripts. ``python`` has requirements, and of each wheel the name and a hash.
+
+    An image of another architecture than the host's has the extra packages among its own, because
+    it cannot be extended here.
     """
 
     suite: str
@@ -97,6 +101,8 @@ class Recipe:
     extra: tuple[str, ...] = ()
     restore: str = ""
     install: str = ""
+    python: tuple[str, ...] = ()
+    unpack: str = ""
 
     @property
     def key(self) -> str:
@@ -104,6 +110,10 @@ class Recipe:
         values = asdict(self)
         if self.arch == "amd64":
             del values["arch"]  # keeps the keys from before there were others
+        if not self.python:
+            del values["python"]
+        if not self.unpack:
+            del values["unpack"]
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:12]
 
     @property
@@ -119,7 +129,7 @@ class Recipe:
     @property
     def is_extension(self) -> bool:
         """Whether the image is built from that of :attr:`base`."""
-        return bool(self.install)
+        return bool(self.restore)
 
     @property
     def _other_arch(self) -> list[str]:
@@ -128,19 +138,27 @@ class Recipe:
     @property
     def base(self) -> Recipe:
         """The recipe without the extra packages."""
-        return replace(self, extra=(), restore="", install="")
+        return replace(self, extra=(), restore="", install="", python=(), unpack="")
 
     @property
     def title(self) -> str:
         """The image's name in messages: architecture, if not the host's, suite, extra packages."""
         name = " ".join((self.suite, *self._other_arch))
-        return " with ".join(filter(None, (name, ", ".join(self.extra))))
+        extra = (*self.extra, *(word.partition(" ")[0] for word in self.python))
+        return " with ".join(filter(None, (name, ", ".join(extra))))
 
 
-def recipe(suite: str, packages: Sequence[str] = (), arch: Architecture = NATIVE) -> Recipe:
+def recipe(
+    suite: str,
+    packages: Sequence[str] = (),
+    arch: Architecture = NATIVE,
+    python: Sequence[str] = (),
+) -> Recipe:
     """Return the recipe for a suite with extra packages; ignore those that every guest has anyway.
 
-    Raises :class:`LabError` for an unknown suite and for bad package names. The image is not built.
+    ``python`` has requirements and paths of wheels, or the words of another recipe. Raises
+    :class:`LabError` for an unknown suite, bad package names, a wheel that cannot be read, and for
+    Python packages of a foreign architecture. The image is not built.
     """
     if suite not in SUITES:
         raise LabError(f"no guest suite {suite!r}: choose one of {', '.join(SUITES)}")
@@ -161,13 +179,33 @@ def recipe(suite: str, packages: Sequence[str] = (), arch: Architecture = NATIVE
         pack=_script("pack").replace("@SPARE@", str(_SPARE_MIB)),
     )
     if not is_native(arch):
+        if python:
+            raise LabError(f"guests of {arch.name} have no additional Python packages")
         return _foreign(base, extra)
-    if not extra:
-        return base
     restore, install = (
         _script(name).replace("@PACKAGES@", " ".join(extra)) for name in ("restore", "install")
     )
-    return replace(base, extra=extra, restore=restore, install=install)
+    if extra:
+        base = replace(base, extra=extra, restore=restore, install=install)
+    if python:
+        words = tuple(sorted({_python_word(word) for word in python}))
+        base = replace(base, restore=restore, python=words, unpack=_script("unpack"))
+    return base
+
+
+def _python_word(word: str) -> str:
+    """Return a requirement unchanged, and for the path of a wheel its name and hash.
+
+    Raises LabError for a wheel that cannot be read.
+    """
+    if not word.endswith(WHEEL):
+        return word
+    try:
+        with open(word, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise LabError(f"{word}: {error.strerror}") from None
+    return f"{Path(word).name} {digest}"
 
 
 def _foreign(base: Recipe, extra: tuple[str, ...]) -> Recipe:

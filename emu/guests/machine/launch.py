@@ -54,7 +54,9 @@ def machine_for(
     """
     arch = ARCHITECTURES[options.arch]
     program = qemu.ensure(progress, on_wait, arch)
-    root = image.ensure(options.suite, options.packages, progress, on_wait, arch)
+    root = image.ensure(
+        options.suite, options.packages, progress, on_wait, arch, options.python_packages
+    )
     is_emulated = options.icount is not None or not is_native(arch)
     accelerator = accel.choose("tcg" if is_emulated else options.accelerator, program, root)
     if options.kernel is None:
@@ -106,18 +108,18 @@ def _vf_sockets(options: GuestOptions, functions: Sequence[Path]) -> tuple[tuple
 
 
 def provide(
-    wanted: Iterable[tuple[str, tuple[str, ...], str]],
+    wanted: Iterable[tuple[str, tuple[str, ...], tuple[str, ...], str]],
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> None:
     """Fetch QEMU and build the image for each suite, packages and architecture, if absent.
 
-    Raises LabError.
+    Debian's packages stand before Python's. Raises LabError.
     """
-    for suite, packages, name in dict.fromkeys(wanted):
+    for suite, packages, python, name in dict.fromkeys(wanted):
         arch = ARCHITECTURES[name]
         qemu.ensure(progress, on_wait, arch)
-        image.ensure(suite, packages, progress, on_wait, arch)
+        image.ensure(suite, packages, progress, on_wait, arch, python)
 
 
 def bare_machine(options: GuestOptions, work: Path) -> Machine:

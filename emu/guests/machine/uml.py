@@ -86,7 +86,9 @@ def command(
     kernel = options.kernel
     assert kernel is not None
     check(options)
-    root = image.ensure(options.suite, options.packages, progress, on_wait)
+    root = image.ensure(
+        options.suite, options.packages, progress, on_wait, python=options.python_packages
+    )
     version = release(kernel)
     config = kconfig.known(kernel, options.modules, kernel.read_bytes())
     if config is not None:

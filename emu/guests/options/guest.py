@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emu.guests.architecture import ARCHITECTURES, NATIVE, why_not
-from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages
+from emu.guests.architecture import ARCHITECTURES, NATIVE, is_native, why_not
+from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages, why_not_python
 from emu.guests.errors import LabError
 from emu.guests.options.declare import Option, declared_in, option
 from emu.guests.options.kinds import (
     Choice,
     Directory,
     File,
+    Files,
     Flag,
     Kernel,
     OptionKind,
@@ -46,6 +47,12 @@ _MAX_DEVICES = 16
 _PAGE_MIB = 2
 
 
+def _foreign_python(options: GuestOptions, packages: Sequence[object]) -> str:
+    """Return why a guest of another architecture cannot have these Python packages; else ""."""
+    is_foreign = bool(packages) and not is_native(ARCHITECTURES[options.arch])
+    return f"only for guests of {NATIVE.name}" if is_foreign else ""
+
+
 class OptionError(LabError):
     """An invalid option; ``name`` is its field, ``others`` are errors found in the same check."""
 
@@ -64,7 +71,9 @@ class GuestOptions:
     ``record`` is the file that records which faults fired, by default a file in the guest's logs if
     there is a plan.
 
-    ``packages`` are Debian packages to install in addition to the standard ones.
+    ``packages`` are Debian packages to install in addition to the standard ones. ``pip`` has the
+    names of Python packages, with a version or without, and ``wheels`` files of such packages; what
+    they depend on is installed, too.
 
     ``share`` is a directory mounted at /mnt/share, read-only unless ``share_writable``; the guest's
     /mnt/out is the directory ``out``. ``network`` adds a virtio network card connected to the
@@ -117,6 +126,28 @@ class GuestOptions:
         kind=Words(metavar="NAME"),
         help="An additional Debian package of the guest; may be repeated.",
         is_recorded=True,
+    )
+    pip: tuple[str, ...] = option(
+        (),
+        flag="pip",
+        word="pip",
+        group="Guest",
+        kind=Words(metavar="NAME[==VERSION]"),
+        help="An additional Python package of the guest, fetched by pip; may be repeated.",
+        is_recorded=True,
+        wrong=lambda o: why_not_python(o.pip, ()) or _foreign_python(o, o.pip),
+    )
+    wheels: tuple[Path, ...] = option(
+        (),
+        flag="wheel",
+        word="wheels",
+        group="Guest",
+        kind=Files(),
+        help="A file of an additional Python package of the guest; may be repeated.",
+        is_recorded=True,
+        wrong=lambda o: (
+            why_not_python((), [path.name for path in o.wheels]) or _foreign_python(o, o.wheels)
+        ),
     )
     kernel: Path | None = option(
         None,
@@ -417,6 +448,11 @@ class GuestOptions:
             check_packages(self.packages)
         except LabError as error:
             raise OptionError("packages", f"packages: {error}") from None
+
+    @property
+    def python_packages(self) -> tuple[str, ...]:
+        """Python packages to install: requirements, then paths of wheels."""
+        return (*self.pip, *map(str, self.wheels))
 
     @property
     def server_words(self) -> tuple[str, ...]:

@@ -70,6 +70,33 @@ class Words(OptionKind):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Files(Words):
+    """Existing files; an option of a command line is repeated."""
+
+    metavar: str = "FILE"
+
+    def misfit(self, said: object) -> str:
+        """Return the error for a value that is no list of paths."""
+        if not isinstance(said, list | tuple):
+            return "a list of paths is needed"
+        is_fit = all(isinstance(word, str | Path) for word in said)
+        return "" if is_fit else "a list of paths is needed"
+
+    def placed(self, said: Any, base: Path) -> Any:
+        """Return paths that are absolute if ``base`` is."""
+        return tuple(str(base / word) for word in said)
+
+    def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
+        """Return paths relative to ``base``."""
+        return {name: tuple(base / word for word in said)}
+
+    def wrong(self, value: Any) -> str:
+        """Return the error for the first file that is missing or a directory."""
+        one = File()
+        return next((why for path in value if (why := one.wrong(Path(path)))), "")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Kernel(Words):
     """The words of :func:`emu.guests.kernel.choice.choose`: paths, or ``debian:NAME``."""
 
@@ -239,7 +266,7 @@ class Share(Directory):
 def plain(value: object) -> Any:
     """Return a field's value in a form for JSON: lists for tuples, texts for paths."""
     if isinstance(value, tuple):
-        return list(value)
+        return [str(one) if isinstance(one, Path) else one for one in value]
     return str(value) if isinstance(value, Path) else value
 
 

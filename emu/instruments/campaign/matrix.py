@@ -20,7 +20,7 @@ from emu.device.faults.parser import dump
 from emu.device.faults.plan import LOADING, Plan, When
 from emu.guests.archive.names import DEFAULT_SUITE
 from emu.guests.options import DEFAULT_DEVICE, GuestOptions, OptionError, Use, option_named
-from emu.guests.options.kinds import Directory, File, Kernel
+from emu.guests.options.kinds import Directory, File, Files, Kernel
 from emu.guests.options.tables import OptionTable, has_options
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
@@ -259,7 +259,7 @@ def _check_options(said: Mapping[str, Any]) -> None:
     """Raise LabError for invalid options; paths are checked where the run executes, not here."""
     GuestOptions(**{
         name: value for name, value in said.items()
-        if not isinstance(option_named(name).kind, Directory | File | Kernel)
+        if not isinstance(option_named(name).kind, Directory | File | Files | Kernel)
     })  # fmt: skip
 
 

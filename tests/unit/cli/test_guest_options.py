@@ -251,8 +251,8 @@ class TestRecord:
 
     def test_there_and_back(self):
         made = GuestOptions(
-            suite="sid", packages=("bc",), memory_mib=1024, icount=2, probe=False, network=True,
-            kernel_arguments=("quiet",), hugepages=8,
+            suite="sid", packages=("bc",), pip=("six",), memory_mib=1024, icount=2, probe=False,
+            network=True, kernel_arguments=("quiet",), hugepages=8,
         )  # fmt: skip
         told = records.options_of(json.loads(json.dumps(records.recorded(made))))
         assert requested(told) == made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from rich.filesize import decimal
 
 from emu.cli.shared.choice import NearChoice
 from emu.cli.shared.control import console
+from emu.cli.shared.files import Existing
 from emu.cli.shared.group import NamedGroup
 from emu.cli.shared.progress import display, working
 from emu.cli.shared.tables import Rows
@@ -19,7 +21,7 @@ from emu.compiled.loading import FOLDER
 from emu.compiled.sources import DEVICE
 from emu.guests import cache
 from emu.guests.architecture import ARCHITECTURES, NATIVE
-from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages
+from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages, why_not_python
 from emu.guests.errors import LabError
 from emu.guests.image import image
 from emu.guests.image.recipe import recipe
@@ -57,7 +59,27 @@ def guest() -> None:
     metavar="NAME",
     help="Debian package to add to the images; may be repeated.",
 )
-def build(suites: tuple[str, ...], arch: str, packages: tuple[str, ...]) -> None:
+@click.option(
+    "--pip",
+    multiple=True,
+    metavar="NAME[==VERSION]",
+    help="Python package to add to the images, fetched by pip; may be repeated.",
+)
+@click.option(
+    "--wheel",
+    "wheels",
+    type=Existing(resolve_path=True),
+    multiple=True,
+    metavar="FILE",
+    help="File of a Python package to add to the images; may be repeated.",
+)
+def build(
+    suites: tuple[str, ...],
+    arch: str,
+    packages: tuple[str, ...],
+    pip: tuple[str, ...],
+    wheels: tuple[Path, ...],
+) -> None:
     """Build images that the cache lacks, and fetch QEMU if the system's is too old.
 
     Example: mlx5emu guest build --suite sid --package bpftrace
@@ -66,11 +88,17 @@ def build(suites: tuple[str, ...], arch: str, packages: tuple[str, ...]) -> None
         check_packages(packages)
     except LabError as error:
         raise click.BadParameter(str(error), param_hint="--package") from None
-    of = ARCHITECTURES[arch]
-    recipes = [recipe(suite, packages, of) for suite in suites or (DEFAULT_SUITE,)]
+    if why := why_not_python(pip, ()):
+        raise click.BadParameter(why, param_hint="--pip")
+    if why := why_not_python((), [path.name for path in wheels]):
+        raise click.BadParameter(why, param_hint="--wheel")
+    of, python = ARCHITECTURES[arch], (*pip, *map(str, wheels))
+    recipes = [recipe(suite, packages, of, python) for suite in suites or (DEFAULT_SUITE,)]
     with display() as (progress, on_wait):
         program = qemu.ensure(progress, on_wait, of)
-        images = [image.ensure(one.suite, one.extra, progress, on_wait, of) for one in recipes]
+        images = [
+            image.ensure(one.suite, one.extra, progress, on_wait, of, python) for one in recipes
+        ]
     click.echo(f"QEMU {program.version_text} ({program.origin})")
     for one, built in zip(recipes, images, strict=True):
         click.echo(f"{one.title}: Linux {built.release}, rdma-core {built.rdma_core}")
@@ -112,7 +140,7 @@ def _row(entry: image.Image) -> dict[str, Any]:
         "built": entry.built,
         "size": cache.disk_usage(entry.path),
         "state": "current" if entry.is_current else "old",
-        "packages": list(entry.packages),
+        "packages": [*entry.packages, *(word.partition(" ")[0] for word in entry.python)],
     }
 
 

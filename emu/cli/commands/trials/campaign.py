@@ -262,8 +262,10 @@ def _executor(
 
         return Cluster(dask, GUEST_RUN)
     with display() as (progress, on_wait):
-        of = ("suite", "packages", "arch")
-        wanted = (tuple(map(one.guest.value, of)) for one in store.pending(names))
+        guests = (one.guest.value for one in store.pending(names))
+        wanted = (
+            (of("suite"), of("packages"), (*of("pip"), *of("wheels")), of("arch")) for of in guests
+        )
         provide(wanted, progress, on_wait)
     return Local(jobs or max(len(os.sched_getaffinity(0)) // 2, 1), GUEST_RUN)
 

@@ -68,6 +68,7 @@ def test_a_record_tells_what_a_replay_needs_of_the_guest(tmp_path):
     words = DeviceServer.of_guest(options, tmp_path, None, print)._command
     assert json.loads(words[words.index("--run") + 1]) == {
         "suite": "sid", "arch": NATIVE.name, "packages": ["bc"],
+        "pip": [], "wheels": [],
         "kernel": str(kernel), "modules": str(tmp_path),
         "network": False, "memory": 2048, "cpus": 2, "icount": None, "hugepages": 0,
         "iommu": False, "probe": True, "share": None,

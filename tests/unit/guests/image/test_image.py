@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from emu.cli.main import main
 from emu.guests import cache
 from emu.guests.errors import LabError
-from emu.guests.image import image
+from emu.guests.image import build, image, wheels
 from emu.guests.image.recipe import recipe
 
 MIRROR = "http://archive.invalid/debian"
@@ -25,6 +26,26 @@ for word; do
     esac
 done
 { cat "$from"; echo extended; } > "$to"
+"""
+PIP = """#!/usr/bin/env python3
+import pathlib, sys
+words = sys.argv[1:]
+pathlib.Path(__file__).with_name("pip-words").write_text("\\0".join(words))
+if "gone" in words:
+    print("ERROR: Could not find a version that satisfies the requirement gone"
+          " (from versions: none)", file=sys.stderr)
+    sys.exit("ERROR: No matching distribution found for gone")
+target = pathlib.Path(words[words.index("--target") + 1])
+(target / "bin").mkdir(parents=True)
+(target / "mine.py").write_text("")
+(target / "bin" / "mine").write_text(f"#!{sys.executable}\\nimport mine\\n")
+"""
+STATUS = """Package: libc6
+Status: install ok installed
+Version: 2.41-12
+
+Package: python3
+Version: 3.13.5-1
 """
 FAILS = 'echo "E: Unable to locate package gone" >&2; exit 100'
 
@@ -153,3 +174,85 @@ def test_a_bad_name_is_refused_before_anything_is_done(mmdebstrap, words):
     assert "'-oDpkg::Options=x' is not the name of a Debian package" in result.output
     assert calls() == []
     assert not Path(os.environ["XDG_CACHE_HOME"]).exists()
+
+
+@pytest.fixture
+def pip(mmdebstrap, tmp_path, monkeypatch):
+    """Installs a pip that makes a package; returns its words, and the archive of the image."""
+    (tmp_path / "pip").write_text(PIP)
+    (tmp_path / "pip").chmod(0o755)
+    monkeypatch.setattr(wheels, "_pip", lambda: [str(tmp_path / "pip")])
+    monkeypatch.setattr(build, "copy_out", lambda disk, work, names: [
+        (work / name).write_text(STATUS) for name in names.values()
+    ])  # fmt: skip
+    taken = tmp_path / "taken.tar"
+    mmdebstrap(f"""{WORKS}
+for word; do
+    case $word in
+    *compileall*) packed=$(echo "$word" | grep -o '/proc/self/fd/[0-9]*' | tail -n 1) ;;
+    esac
+done
+[ -z "$packed" ] || cat "$packed" > {taken}""")
+    return lambda: (tmp_path / "pip-words").read_text().split("\0"), taken
+
+
+def test_python_packages_are_packed_for_the_guest(pip, tmp_path):
+    words, taken = pip
+    store_base("trixie")
+    wheel = tmp_path / "mine-1.0-py3-none-any.whl"
+    wheel.write_text("first")
+    built = image.ensure("trixie", [], python=["six==1.17.0", str(wheel)])
+    assert {
+        "six==1.17.0",
+        str(wheel),
+        "--python-version=3.13",
+        "--only-binary=:all:",
+        "--platform=manylinux_2_41_x86_64",
+        "--platform=manylinux_2_5_x86_64",
+    } < {*words()}
+    with tarfile.open(taken) as tar:
+        members = {one.name: one for one in tar}
+        program = tar.extractfile("usr/local/bin/mine").read()
+    assert set(members) == {"usr/local/bin/mine", "usr/local/lib/python3.13/dist-packages/mine.py"}
+    assert {(one.uid, one.gname) for one in members.values()} == {(0, "root")}
+    assert program == b"#!/usr/bin/python3\nimport mine\n"
+    assert [one.partition(" ")[0] for one in built.python] == [wheel.name, "six==1.17.0"]
+    assert built.is_current
+    assert not list(built.path.glob("python*"))
+    # The same words are the same image; another content of the wheel makes another one.
+    assert image.ensure("trixie", python=[str(wheel), "six==1.17.0"]) == built
+    wheel.write_text("second")
+    assert image.ensure("trixie", python=[str(wheel), "six==1.17.0"]).path != built.path
+
+
+def test_a_python_package_that_is_not_there_leaves_no_image(pip):
+    base = store_base("trixie")
+    with pytest.raises(LabError, match="image trixie with gone: no package gone; all of") as caught:
+        image.ensure("trixie", python=["gone"])
+    assert caught.value.status == 2
+    assert names() == {base.name}
+
+
+@pytest.mark.parametrize(
+    "word", ["-r/etc/passwd", "./mine", "mine @ file:///x", "a>1", "mine.whl", "", "a b", "--pre"]
+)
+@pytest.mark.parametrize("command", [("guest", "build"), ("run",), ("chaos",)])
+def test_a_bad_python_name_is_refused_before_anything_is_done(mmdebstrap, command, word):
+    calls = mmdebstrap(FAILS)
+    rest = [] if command[0] == "guest" else ["--", "true"]
+    result = CliRunner().invoke(main, [*command, f"--pip={word}", *rest])
+    assert result.exit_code == 2
+    assert "--pip" in result.output
+    assert calls() == []
+
+
+@pytest.mark.parametrize("name", ["gone-1.0-py3-none-any.whl", "mine.whl", "directory"])
+def test_a_bad_wheel_is_refused_before_anything_is_done(mmdebstrap, tmp_path, monkeypatch, name):
+    calls = mmdebstrap(FAILS)
+    monkeypatch.chdir(tmp_path)
+    Path("mine.whl").touch()
+    Path("directory").mkdir()
+    result = CliRunner().invoke(main, ["run", "--wheel", name, "true"])
+    assert result.exit_code == 2
+    assert "--wheel" in result.output
+    assert calls() == []

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from emu.guests.architecture import ARCHITECTURES
 from emu.guests.archive.names import SUITES
 from emu.guests.errors import LabError
 from emu.guests.image.recipe import recipe
@@ -72,3 +73,20 @@ def test_a_kernel_is_no_extra_package():
 @pytest.mark.parametrize("name", ["g++", "libstdc++6", "python3.13", "0ad", "ucx-utils"])
 def test_names_of_packages(name):
     assert recipe("trixie", [name]).extra == (name,)
+
+
+def test_python_packages_are_part_of_the_key(tmp_path):
+    """A wheel by name and content; images without any keep their key."""
+    wheel = tmp_path / "mine-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"content")
+    plain, one = recipe("trixie"), recipe("trixie", python=["six", str(wheel)])
+    assert (plain.key, plain.python, plain.unpack) == (one.base.key, (), "")
+    assert one.python[0].startswith("mine-1.0-py3-none-any.whl ed7002b439e9ac845f22357d822bac14")
+    assert recipe("trixie", python=one.python) == one
+    assert one.title == "trixie with mine-1.0-py3-none-any.whl, six"
+    assert "for name in ; do" in one.restore
+    assert one.install == ""
+    with pytest.raises(LabError, match=r"gone\.whl: No such file"):
+        recipe("trixie", python=["gone.whl"])
+    with pytest.raises(LabError, match="guests of s390x have no additional Python packages"):
+        recipe("sid", (), ARCHITECTURES["s390x"], ["six"])
