@@ -29,7 +29,7 @@ def page_fault_resume(
     token that is not open gets BAD_RES_ERR, a wrong type or queue BAD_PARAM_ERR. A page fault whose
     queue pair has stopped is ignored.
     """
-    if hca.caps.odp.mem_page_fault:
+    if hca.caps.is_memory_scheme:
         memory = layout.mem_page_fault_info.view(cmd.page_fault_info)
         token = memory.fault_token_47_32 << 32 | memory.fault_token_31_0
         page_faults.resume(hca, token, bool(memory.error))

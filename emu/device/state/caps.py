@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from emu.device.errors import CmdError
 from emu.device.objects.uar_pages import UarPages
-from layouts.enums import CapMode, CapType, Status
+from layouts.enums import CapMode, CapType, QpType, Status
 from layouts.eth_enums import FlowTableType
 from layouts.function import caps as layout
 from layouts.function import crypto as crypto_layout
@@ -178,6 +178,18 @@ class Caps:
             self._view(CapType.GENERAL, mode).vhca_id = vhca_id
         for group in _OFF_AT_RESET:
             self._opt_out(group)
+        self.is_memory_scheme = False
+        """Whether page faults are reported in the memory scheme (odp_cap.mem_page_fault)."""
+        self.odp_operations: dict[tuple[QpType, str], bool] = {}
+        """Cache of ``may_wait`` (``emu.device.engine.mr.page_faults``): operations of the services
+        that may wait for pages in this scheme.
+        """
+        self._follow_odp()
+
+    def _follow_odp(self) -> None:
+        """Follow the current ODP capabilities after a change."""
+        self.is_memory_scheme = bool(self.odp.mem_page_fault)
+        self.odp_operations.clear()
 
     def _opt_out(self, group: CapType) -> None:
         """Clear the group's CUR fields of _OFF_AT_RESET: a driver must opt in to them."""
@@ -232,6 +244,7 @@ class Caps:
             self._pages[known, CapMode.CUR][: prm.size] = page[: prm.size]
         if known is CapType.GENERAL:
             self.general.num_of_uars_per_page = UarPages(self.general).per_page
+        self._follow_odp()
 
     def grant(self, group: int, page: bytes) -> None:
         """Set MAX and CUR of another function to its manager's values (SET_HCA_CAP).
@@ -250,6 +263,7 @@ class Caps:
             self._pages[known, mode][:size] = page[:size]
         if known in _OFF_AT_RESET:
             self._opt_out(known)
+        self._follow_odp()
 
     def lower(self, values: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
         """Lower general fields, by dotted names, in MAX and CUR; return their old values.

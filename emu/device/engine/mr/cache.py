@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.mr.entries import in_page, page_views
-from emu.device.engine.mr.rights import WRITES
+from emu.device.engine.mr.entries import MTT_ADDRESS, page_views
+from emu.device.engine.mr.rights import ABSENT_PAGE, WRITES, AccessError
 from emu.device.objects.memory.mkey import Mkey
+from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE
 from emu.device.objects.memory.views import Span, Views
 from emu.device.ports import DmaError, GuestMemory
 
@@ -50,26 +51,27 @@ def keep(cache: ViewCache, mkey: Mkey, span: Span, parts: Views) -> None:
 def page_part(cache: ViewCache, mkey: Mkey, span: Span) -> Views:
     """Return the bytes of a range inside one page of an MTT key, and cache the page and the range.
 
-    Raises IndexError and AccessError like ``in_page``, DmaError for bytes that are not granted.
-    While a fault plan is in force, no new view is cached.
+    Raises IndexError behind the list of pages, AccessError (ABSENT_PAGE) at an entry without the
+    right, DmaError for bytes that are not granted. While a fault plan is in force, no new view is
+    cached.
     """
     va, length, need = span
-    size = 1 << mkey.log_page_size
-    within = va & size - 1
-    writable = need & WRITES != 0
-    number = (va >> mkey.log_page_size) * 2 + writable
+    shift, writable = mkey.log_page_size, need & WRITES != 0
+    within = va & (1 << shift) - 1
+    number = (va >> shift) * 2 + writable
     page = mkey.page_views.get(number)
     if page is not None and mkey.views_generation == cache.memory.generation:
         views: Views = (page[within : within + length],)
         if len(mkey.views) < _KEPT_RANGES and _may_cache(cache, mkey, 1):
             mkey.views[span] = mkey.views_generation, views
         return views
-    iova = in_page(mkey, va, length, need)
-    page = (
-        _whole(cache.memory, iova - within, size, writable) if cache.probes.faults is None else None
-    )
+    entry = mkey.pages.one((va >> shift) - (mkey.start >> shift))
+    if not entry & (MTT_WRITE if writable else MTT_READ):
+        raise AccessError(ABSENT_PAGE, mkey.key, va, length)
+    iova = entry & MTT_ADDRESS
+    page = _whole(cache.memory, iova, 1 << shift, writable) if cache.probes.faults is None else None
     if page is None:
-        views = cache.memory.segments(iova, length, writable=writable)
+        views = cache.memory.segments(iova + within, length, writable=writable)
         if cache.probes.faults is None:
             keep(cache, mkey, span, views)
         return views

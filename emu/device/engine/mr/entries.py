@@ -18,20 +18,8 @@ from layouts.rings.wqe import KLM
 _MANY: Final = 4
 """Number of pages from which on processing all of them together is faster."""
 
-_MTT_ADDRESS: Final = ~0xFFF & (1 << 64) - 1
-
-
-def in_page(mkey: Mkey, va: int, length: int, need: int) -> int:
-    """Return the IOVA of a range inside one page of an MTT key.
-
-    Raises IndexError behind the list of pages, AccessError (ABSENT_PAGE) at an entry without the
-    right.
-    """
-    shift = mkey.log_page_size
-    entry = mkey.pages.one((va >> shift) - (mkey.start >> shift))
-    if not entry & (MTT_WRITE if need & WRITES else MTT_READ):
-        raise AccessError(ABSENT_PAGE, mkey.key, va, length)
-    return (entry & _MTT_ADDRESS) + (va & (1 << shift) - 1)
+MTT_ADDRESS: Final = ~0xFFF & (1 << 64) - 1
+"""Bits of an MTT entry with the page's address; rights are below."""
 
 
 def page_views(
@@ -52,7 +40,7 @@ def page_views(
         return []
     if not all(map(right.__and__, entries)):
         return []
-    starts = [entry & _MTT_ADDRESS for entry in entries]
+    starts = [entry & MTT_ADDRESS for entry in entries]
     if True in map(eq, starts[1:], [start + size for start in starts]):
         return []
     return memory.equal_views(starts, size, writable=bool(need & WRITES))
@@ -76,7 +64,7 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
         for entry in entries:
             if not entry & right:
                 raise AccessError(ABSENT_PAGE, mkey.key, range_end - length, length)
-            page = (entry & _MTT_ADDRESS) + within
+            page = (entry & MTT_ADDRESS) + within
             part = min(length, size - within)
             if page != end:
                 if start >= 0:

@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 PAGE_FAULT_POINT: Final[FaultPoint[[PageFault], None]] = FaultPoint("page_fault")
 RESUME_POINT: Final[FaultPoint[[PageFault, bool], None]] = FaultPoint("page_fault.resume")
 
+_PAGE_FAULT: Final = EventType.PAGE_FAULT
+
 FULL_QUEUE_NS: Final = 1_000_000
 """Interval in nanoseconds between checks of a full event queue."""
 
@@ -86,20 +88,25 @@ def may_wait(events: Events, caps: Caps, qp: Qp, operation: str) -> bool:
     True needs the capability pg, an EQ that subscribes to PAGE_FAULT, and the service's ODP
     capability of that name, such as "send", "receive" or "atomic".
     """
-    service = _SERVICES.get(qp.st)
-    if (
-        service is None
-        or events.subscribers.get(EventType.PAGE_FAULT) is None
-        or not caps.general.pg
-    ):
+    if events.subscribers.get(_PAGE_FAULT) is None or not caps.general.pg:
         return False
-    odp = caps.odp
+    permitted = caps.odp_operations.get((qp.st, operation))
+    if permitted is None:
+        permitted = caps.odp_operations[qp.st, operation] = _has_capability(caps, qp.st, operation)
+    return permitted
+
+
+def _has_capability(caps: Caps, service: QpType, operation: str) -> bool:
+    """Return the ODP capability of an operation of a service, in the driver's scheme."""
+    name, odp = _SERVICES.get(service), caps.odp
+    if name is None:
+        return False
     scheme = (
         odp.memory_page_fault_scheme_cap
-        if odp.mem_page_fault
+        if caps.is_memory_scheme
         else odp.transport_page_fault_scheme_cap
     )
-    return bool(getattr(getattr(scheme, service), operation))
+    return bool(getattr(getattr(scheme, name), operation))
 
 
 def request_may_wait(events: Events, caps: Caps, qp: Qp, wqe: Wqe) -> bool:
@@ -118,8 +125,7 @@ def request_access(tables: ObjectTables, qp: Qp, wqe: Wqe, done: int = 0) -> Fau
     Raises KeyError for an opcode that never waits (see ``request_may_wait``).
     """
     kind, _ = _REQUESTS[wqe.opcode]
-    done = committed(tables, done)
-    return FaultedAccess(kind, 0, number=qp.handle, wqe_index=wqe.index, committed=done)
+    return FaultedAccess(kind, 0, qp.handle, wqe.index, committed=committed(tables, done))
 
 
 def committed(tables: ObjectTables, done: int) -> int:
@@ -144,7 +150,7 @@ def suspend(
     absent = Page(page.key, page.va, page.length)
     _watch_repetition(qp, side, absent)
     fault = PageFault(qp, side, access, absent, refuse)
-    fault.is_memory = bool(hca.caps.odp.mem_page_fault)
+    fault.is_memory = hca.caps.is_memory_scheme
     fault.raised_ns = hca.clock.now_ns()
     hca.page_faults.add(fault)
     qp.page_faults[side] = fault
@@ -193,7 +199,7 @@ def _post_events(hca: Hca) -> None:
     faults.timer = None
     while faults.unreported:
         fault = next(iter(faults.unreported.values()))
-        eq = hca.events.subscribers.get(EventType.PAGE_FAULT)
+        eq = hca.events.subscribers.get(_PAGE_FAULT)
         is_full = eq is not None and eq.is_full
         if is_full or posted == EVENTS_PER_POLL:
             delay_ns = FULL_QUEUE_NS if is_full else 0
@@ -205,7 +211,7 @@ def _post_events(hca: Hca) -> None:
         else:
             del faults.unreported[fault.token]
             sub_type, data = fault.event()
-            eq_engine.post(hca.events, eq, EventType.PAGE_FAULT, sub_type, data)
+            eq_engine.post(hca.events, eq, _PAGE_FAULT, sub_type, data)
 
 
 def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = None) -> None:
@@ -298,7 +304,7 @@ def _cancel_each(probes: Probes, clock: Clock, table: PageFaultTable) -> Iterato
 def refuse_all(hca: Hca) -> Portions[None]:
     """Refuse all open page faults, in several steps, unless another EQ subscribes meanwhile."""
     for number, fault in enumerate(hca.page_faults.open(), 1):
-        if fault.is_open and hca.events.subscribers.get(EventType.PAGE_FAULT) is None:
+        if fault.is_open and hca.events.subscribers.get(_PAGE_FAULT) is None:
             close(hca, fault, refused=True)
         if not number % FAULTS_PER_PORTION:
             yield

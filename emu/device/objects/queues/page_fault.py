@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from emu.device.objects.queues.outcome import Outcome
 from layouts.enums import PageFaultSubtype
@@ -73,8 +72,7 @@ class PageFaultType(IntEnum):
     RDMA_WRITE = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """The absent page of an AccessError, without the error, which may hold views."""
 
     key: int
@@ -85,8 +83,7 @@ class Page:
         return f"key {self.key:#x}, {self.va:#x}+{self.length:#x}"
 
 
-@dataclass(frozen=True, slots=True)
-class FaultedAccess:
+class FaultedAccess(NamedTuple):
     """The operation that hit an absent page."""
 
     kind: PageFaultType
@@ -285,7 +282,7 @@ class PageFaultTable:
         """
         fault.is_open, fault.table = False, None
         del self._open[fault.token]
-        self._ledger.give_back(_ACCOUNT, PAGE_FAULT_BYTES)
+        self._ledger.hold(_ACCOUNT, -PAGE_FAULT_BYTES)
         self.unreported.pop(fault.token, None)
 
     def lapse(self, fault: PageFault) -> None:
