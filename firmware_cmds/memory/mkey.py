@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.cmdif.registry import command
 from emu.device.engine.mr.checks import bind_to_owner
 from emu.device.errors import CmdError
+from emu.device.objects.memory.key_context import KeyContext
 from emu.device.objects.memory.memic import Memic, MemicArea
 from emu.device.objects.memory.mkey import OCTWORD, Mkey, translation_bytes
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT, low_bytes
@@ -38,6 +39,7 @@ _SW_ICM = AccessMode.SW_ICM
 
 
 _CREATE_BYTES: Final = layout.create_mkey_in.size
+_CONTEXT_BYTES: Final = layout.mkc.size
 
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
@@ -53,28 +55,34 @@ def create_mkey(
     unknown PD or umem gets BAD_RES_ERR, too many entries LIM_ERR, a short list BAD_INP_LEN_ERR.
     """
     hca.mkeys.check_space()
-    ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
-    mode = mkey_context.check(hca.qps, ctx, may_encrypt=bool(hca.caps.general.crypto))
+    given = cmd.memory_key_mkey_entry
+    ctx = layout.mkc.view(bytearray(given.buf[given.base : given.base + _CONTEXT_BYTES]))
+    decoded = KeyContext(ctx)
+    octwords = decoded.octwords
+    mode = mkey_context.check(hca.qps, decoded, may_encrypt=bool(hca.caps.general.crypto))
     if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _is_over_umem(cmd, mode):
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "a user context may only create keys over a umem",
             f"mode {mode:#x}",
         )
-    pd = hca.pds.need(ctx.pd)
-    pg_access = bool(cmd.pg_access or cmd.mkey_umem_valid)
-    umem = hca.umems.need(cmd.mkey_umem_id) if cmd.mkey_umem_valid else None
-    xlt, pages = _translations(hca, cmd, ctx, mode), None
+    pd = hca.pds.need(decoded.pd)
+    is_over_umem = bool(cmd.mkey_umem_valid)
+    umem = hca.umems.need(cmd.mkey_umem_id) if is_over_umem else None
+    xlt, pages = _translations(hca, cmd, octwords, mode, is_over_umem), None
     if umem is not None:
         pages = PageEntries()
         with (
             holding(pd, umem),
-            hca.ledger.at_work(translation_bytes(mode, ctx.translations_octword_size)),
+            hca.ledger.at_work(translation_bytes(mode, octwords)),
         ):
             yield from _fill(pages, umem, cmd.mkey_umem_offset, ctx)
     memic = _memic(hca.memic, ctx) if mode == _MEMIC else None
     icm = _icm(hca.icm, ctx) if mode == _SW_ICM else None
-    mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem, pages=pages, memic=memic, icm=icm)
+    mkey = Mkey(
+        ctx, pd, xlt, pg_access=is_over_umem or bool(cmd.pg_access), umem=umem, pages=pages,
+        memic=memic, icm=icm, decoded=decoded,
+    )  # fmt: skip
     bind_to_owner(hca.qps, mkey)
     out.mkey_index = hca.mkeys.add(mkey)
 
@@ -125,14 +133,15 @@ def _is_over_umem(cmd: layout.create_mkey_in, mode: int) -> bool:
     return mode == _MTT and bool(cmd.mkey_umem_valid)
 
 
-def _translations(hca: Hca, cmd: layout.create_mkey_in, ctx: layout.mkc, mode: int) -> bytes:
+def _translations(
+    hca: Hca, cmd: layout.create_mkey_in, octwords: int, mode: int, is_over_umem: bool
+) -> bytes:
     """Return the list in the command, which may be shorter than what the key reserves.
 
     Return no bytes for a mode without a list, or a key over a umem. Raises LIM_ERR for too many
     entries or a full ledger, BAD_INP_LEN_ERR for a short input, BAD_PARAM_ERR for a list that does
     not fit.
     """
-    octwords = ctx.translations_octword_size
     if mode in _WITHOUT_LIST:
         if octwords:
             raise CmdError(
@@ -147,7 +156,7 @@ def _translations(hca: Hca, cmd: layout.create_mkey_in, ctx: layout.mkc, mode: i
             f"mode {mode:#x}: {entries} > {limit}",
         )  # fmt: skip
     hca.ledger.check("mkey", translation_bytes(mode, octwords))
-    if cmd.mkey_umem_valid:
+    if is_over_umem:
         if mode != _MTT:
             raise CmdError(
                 Status.BAD_PARAM_ERR, "only a key of pages can lie over a umem", f"mode {mode:#x}"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.device.engine.mr.rights import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_WRITE
 from emu.device.errors import CmdError
 from emu.device.objects.memory.mkey import ANY_QPN
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT
 from layouts.enums import AccessMode, Status
 
 if TYPE_CHECKING:
+    from emu.device.objects.memory.key_context import KeyContext
     from emu.device.objects.queues.qp import Qp
     from emu.device.objects.table import Table
-    from layouts.memory import mkey as layout
 
 MAX_LOG_PAGE_SIZE = 31
 """Largest value of the five-bit field: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:
@@ -30,13 +31,13 @@ _MODES = frozenset(
 _LISTS = (AccessMode.KLMS, AccessMode.KSM)
 
 
-def check(qps: Table[Qp], ctx: layout.mkc, *, may_encrypt: bool) -> int:
+def check(qps: Table[Qp], ctx: KeyContext, *, may_encrypt: bool) -> int:
     """Return the access mode of a context; refuse with BAD_PARAM_ERR one that no key can have.
 
-    ``ctx`` is a view of mkc. ``may_encrypt``: the function supports encryption. A live key with a
+    ``may_encrypt``: the function supports encryption. A live key with a
     qpn of no queue pair gets BAD_RES_ERR.
     """
-    mode: int = ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0
+    mode = ctx.mode
     if mode not in _MODES:
         raise CmdError(
             Status.BAD_PARAM_ERR, "access mode of the memory key not supported", f"{mode:#x}"
@@ -46,15 +47,15 @@ def check(qps: Table[Qp], ctx: layout.mkc, *, may_encrypt: bool) -> int:
         raise CmdError(
             Status.BAD_PARAM_ERR, "memory key option not supported", "ma_translation_mode"
         )
-    if (ctx.rw or ctx.a) and not ctx.lw:
+    if ctx.rights & (REMOTE_WRITE | REMOTE_ATOMIC) and not ctx.rights & LOCAL_WRITE:
         raise CmdError(
             Status.BAD_PARAM_ERR, "remote write or atomic without local write", f"{mode:#x}"
         )  # IBTA 10.6.3.1; include/rdma/ib_verbs.h: ib_check_mr_access
-    if ctx.start_addr + ctx.len > 1 << 64:
+    if ctx.start + ctx.length > 1 << 64:
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "memory key goes beyond the end of the address space",
-            f"{ctx.start_addr:#x}+{ctx.len:#x}",
+            f"{ctx.start:#x}+{ctx.length:#x}",
         )
     if ctx.crypto_en and (not may_encrypt or mode not in _LISTS):
         raise CmdError(Status.BAD_PARAM_ERR, "encryption is not supported for this access mode")
@@ -63,7 +64,7 @@ def check(qps: Table[Qp], ctx: layout.mkc, *, may_encrypt: bool) -> int:
     return mode
 
 
-def _check_live(qps: Table[Qp], ctx: layout.mkc, mode: int) -> None:
+def _check_live(qps: Table[Qp], ctx: KeyContext, mode: int) -> None:
     """Check the fields that a free key gets later, by UMR.
 
     The driver's free keys have neither QPN nor page size. Raises BAD_RES_ERR for an unknown QPN,
@@ -71,7 +72,7 @@ def _check_live(qps: Table[Qp], ctx: layout.mkc, mode: int) -> None:
     """
     if ctx.qpn != ANY_QPN:
         qps.need(ctx.qpn)
-    if mode != AccessMode.MTT or not (ctx.len or ctx.length64):
+    if mode != AccessMode.MTT or not (ctx.length or ctx.length64):
         return
     log_page_size = ctx.log_page_size
     if log_page_size < ADAPTER_PAGE_SHIFT:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from emu.device.objects.domains import Pd
+from emu.device.objects.memory.key_context import KeyContext
 from emu.device.objects.memory.memic import Memic
 from emu.device.objects.memory.ranges import Ranges
 from emu.device.objects.memory.sw_icm import SwIcm
@@ -68,15 +69,8 @@ def translation_bytes(mode: int, octwords: int) -> int:
     return _COPIES.get(mode, 1) * octwords * (OCTWORD + OCTWORD // 16)
 
 
-_FLAGS: Final = mkc.together("umr_en", "a", "rw", "rr", "lw", "lr", "access_mode_1_0")
-"""Reads these fields as one number; the rights are those of ``emu.device.engine.mr.rights``."""
-_LOG_UMR_EN: Final = 7
-_LOG_RIGHTS: Final = 2
-_RIGHTS: Final = 0x1F
-_MODE_1_0: Final = 3
-_WIDE: Final = mkc.packer("mkey_7_0", "start_addr", "len", "translations_octword_size")
 _NAMES: Final = ("lr", "lw", "rr", "rw", "a")
-"""Names of these rights, from bit 0 on."""
+"""Names of the rights, from bit 0 on."""
 _MODES: Final[dict[int, AccessMode]] = {mode.value: mode for mode in AccessMode}
 
 
@@ -128,10 +122,10 @@ class Mkey(Object):
     """
 
     __slots__ = (
-        "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "icm", "log_page_size",
-        "memic", "mode", "open_to", "page_views", "pages", "pd", "pg_access", "qp_serial", "qpn",
-        "rights", "scattered", "signature", "start", "umem", "umr_en", "variant", "views",
-        "views_generation", "xlt_capacity",
+        "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "has_bsfs", "icm",
+        "log_page_size", "memic", "mode", "open_to", "page_views", "pages", "pd", "pg_access",
+        "qp_serial", "qpn", "rights", "scattered", "signature", "start", "umem", "umr_en",
+        "variant", "views", "views_generation", "xlt_capacity",
     )  # fmt: skip
     kind = "mkey"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_mkey, first=FIRST_MKEY_INDEX)
@@ -148,10 +142,12 @@ class Mkey(Object):
         pages: PageEntries | None = None,
         memic: Memic | None = None,
         icm: SwIcm | None = None,
+        decoded: KeyContext | None = None,
     ) -> None:
         """Create a key; ``xlt`` holds entries in the driver's format: 8 bytes each (MTT) or 16.
 
-        Alternatively, ``pages`` holds the entries.
+        Alternatively, ``pages`` holds the entries. ``decoded`` are the fields of ``ctx``, if the
+        caller has them.
         """
         super().__init__()
         self.umem = umem
@@ -177,7 +173,7 @@ class Mkey(Object):
         """Serial of the only queue pair numbered ``qpn`` that may use the key; 0 is none."""
         self.signature: KeySignature | None = None
         """Block signatures, if a UMR has set them up."""
-        self.decode()
+        self.decode(decoded)
         self._take_over(xlt, pages)
 
     def _take_over(self, xlt: bytes, pages: PageEntries | None) -> None:
@@ -192,37 +188,32 @@ class Mkey(Object):
             self._xlt += xlt
             self._lay_out()
 
-    def decode(self) -> None:
+    def decode(self, decoded: KeyContext | None = None) -> None:
         """Read the values from a changed context, and drop the cached views of the old one.
 
         ``rights`` is 0 for a crypto key without an encrypting signature. MEMIC and SW_ICM keys
-        start at address 0.
+        start at address 0. ``decoded`` are the fields of the context, if the caller has them.
         """
-        ctx = self.ctx
-        self.free = bool(ctx.free)
-        self.variant: int
-        start: int
-        length: int
-        octwords: int
-        self.variant, start, length, octwords = _WIDE.unpack_from(ctx.buf, ctx.base)
-        flags = _FLAGS(ctx)
-        self.umr_en = bool(flags >> _LOG_UMR_EN)
-        self.mode = _MODES[ctx.access_mode_4_2 << 2 | flags & _MODE_1_0]
-        self.rights: int = flags >> _LOG_RIGHTS & _RIGHTS
+        ctx = decoded or KeyContext(self.ctx)
+        self.free, self.variant, self.umr_en = ctx.free, ctx.variant, ctx.umr_en
+        self.mode = _MODES[ctx.mode]
+        self.rights = ctx.rights
         if ctx.crypto_en and (self.signature is None or not self.signature.encrypts):
             self.rights = 0  # a key for encryption exposes no plaintext
-        qpn: int = ctx.qpn
+        qpn = ctx.qpn
         self.qpn = ANY_QPN if qpn == ANY_QPN else qpn  # one object for nearly all keys
         self.open_to = self.pd if self.qpn == ANY_QPN and not self.free else _NO_PD
         """The PD all of whose queues may use the key; one of nobody for a free or a bound key."""
-        self.en_rinval = bool(ctx.en_rinval)
-        self.log_page_size: int = ctx.log_page_size
+        self.en_rinval, self.log_page_size = ctx.en_rinval, ctx.log_page_size
         # Addresses in the adapter's memory count from the start of the key, which is zero-based.
-        self.start = 0 if self.mode in _ZERO_BASED else start
+        self.start = 0 if self.mode in _ZERO_BASED else ctx.start
+        length = ctx.length
         if self.signature is not None:
             length = self.signature.wire_length(length)
         self.end: int = 1 << 64 if ctx.length64 else self.start + length
-        self.xlt_capacity = octwords * OCTWORD
+        self.xlt_capacity = ctx.octwords * OCTWORD
+        self.has_bsfs = ctx.bsf_octwords > 0
+        """Whether the key has space for block signatures."""
         self.forget_views()
 
     def forget_views(self) -> None:
@@ -237,7 +228,7 @@ class Mkey(Object):
 
         A sparse key (``is_sparse``) counts only its stored chunks.
         """
-        octwords, signature = self.octwords, SIGNATURE_BYTES if self.ctx.bsf_octword_size else 0
+        octwords, signature = self.xlt_capacity // OCTWORD, SIGNATURE_BYTES if self.has_bsfs else 0
         if self.mode is _KSM and octwords > MAX_RESERVED:
             return self.BASE_BYTES + signature + self.blocks.host_bytes
         return self.BASE_BYTES + signature + translation_bytes(self.mode, octwords)
@@ -250,7 +241,7 @@ class Mkey(Object):
     @property
     def octwords(self) -> int:
         """Translation space of the key at creation, in octwords; a UMR does not change it."""
-        return int(self.ctx.translations_octword_size)
+        return self.xlt_capacity // OCTWORD
 
     def write_translations(self, at: int, xlt: bytes) -> int:
         """Replace entries from byte ``at`` on, and drop the cached views; return the cost in bytes.

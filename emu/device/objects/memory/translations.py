@@ -90,10 +90,13 @@ class PageEntries:
 
         Whole chunks of zeros are not stored.
         """
-        for number, slot, at, size in _by_chunk(index, len(entries)):
-            part = entries if size == len(entries) else entries[at : at + size]
-            self._put(number, slot, part)
-        self.count = max(self.count, index + len(entries))
+        count, slot = len(entries), index & CHUNK - 1
+        if 0 < count <= CHUNK - slot:  # most lists, without a generator
+            self._put(index >> LOG_CHUNK, slot, entries)
+        else:
+            for number, first, at, size in _by_chunk(index, count):
+                self._put(number, first, entries[at : at + size])
+        self.count = max(self.count, index + count)
 
     def _put(self, number: int, slot: int, part: array[int]) -> None:
         """Store entries of one chunk from ``slot`` on; a chunk of zeros only becomes absent."""
