@@ -42,7 +42,9 @@ def _whole(word: Struct, start: int) -> tuple[Getter, Setter]:
         return value
 
     def put(view: Any, value: int) -> None:
-        pack(view.buf, view.base + start, _fits(value, limit))
+        if not 0 <= value < limit:
+            raise _misfit(value, limit)
+        pack(view.buf, view.base + start, value)
 
     return (_in_byte(start, 0, limit - 1) if word.size == 1 else get), put
 
@@ -59,9 +61,11 @@ def _shifted(word: Struct, start: int, shift: int, width: int) -> tuple[Getter, 
         return value
 
     def put(view: Any, value: int) -> None:
+        if not 0 <= value < limit:
+            raise _misfit(value, limit)
         at = view.base + start
         old: int = unpack(view.buf, at)[0]
-        pack(view.buf, at, old & keep | _fits(value, limit) << shift)
+        pack(view.buf, at, old & keep | value << shift)
 
     return (_in_byte(start, shift, mask) if word.size == 1 else get), put
 
@@ -86,15 +90,15 @@ def _wide(offset: int, width: int) -> tuple[Getter, Setter]:
         return int.from_bytes(view.buf[base + first : base + last], "big") >> shift & (limit - 1)
 
     def put(view: Any, value: int) -> None:
+        if not 0 <= value < limit:
+            raise _misfit(value, limit)
         base = view.base
         old = int.from_bytes(view.buf[base + first : base + last], "big")
-        new = old & ~((limit - 1) << shift) | _fits(value, limit) << shift
+        new = old & ~((limit - 1) << shift) | value << shift
         view.buf[base + first : base + last] = new.to_bytes(last - first, "big")
 
     return get, put
 
 
-def _fits(value: int, limit: int) -> int:
-    if not 0 <= value < limit:
-        raise ValueError(f"{value:#x} does not fit in {limit.bit_length() - 1} bits")
-    return value
+def _misfit(value: int, limit: int) -> ValueError:
+    return ValueError(f"{value:#x} does not fit in {limit.bit_length() - 1} bits")

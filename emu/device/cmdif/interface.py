@@ -187,7 +187,9 @@ class CommandInterface:
             self._waiting &= self._waiting - 1
             self._working |= 1 << slot
             budget.charge(STEPS_PER_COMMAND)
-            self.begin(self._serve(slot))
+            work = self._serve(slot)
+            if next(work, False) is None:  # ``begin``, without a call
+                self.line.append(work)
         self._is_delayed = False
         self.busy = bool(self._waiting or self.line)
         if self._finished:

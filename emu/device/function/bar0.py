@@ -135,7 +135,13 @@ class Bar0:
                 self._doorbells.write(offset, data)
             else:
                 self._uar_write(self._probes.faults, offset, data)
-        elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L, CMD_DBELL):
+        elif offset == CMD_DBELL and len(data) == 4:
+            if self._probes.faults is None:
+                self._cmdif.doorbell(int.from_bytes(data, "big"))
+            else:
+                ring = partial(self._cmdif.doorbell, int.from_bytes(data, "big"))
+                self._probes.faults.show(DOORBELL_POINT, offset, bytes(data), ring)
+        elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L):
             self._seg_write(offset, int.from_bytes(data, "big"))
         else:
             log.debug("write of %d bytes at %#x ignored: read-only", len(data), offset)
@@ -154,18 +160,11 @@ class Bar0:
         faults.show(DOORBELL_POINT, offset, stored, ring)
 
     def _seg_write(self, offset: int, value: int) -> None:
-        """Write a word of the command queue's address, or ring its doorbell.
+        """Write a word of the command queue's address.
 
         ``nic_interface`` DISABLED in the lower word shuts the HCA down and drops all its commands.
         Any other write sets the queue's address, which enables doorbells.
         """
-        if offset == CMD_DBELL:
-            if self._probes.faults is None:
-                self._cmdif.doorbell(value)
-            else:
-                ring = partial(self._cmdif.doorbell, value)
-                self._probes.faults.show(DOORBELL_POINT, offset, value.to_bytes(4, "big"), ring)
-            return
         low = self._seg.cmdq_addr_l_sz
         if offset == CMDQ_ADDR_H:
             self._seg.cmdq_addr_h = value

@@ -44,12 +44,9 @@ class Numbers:
         self._freed: deque[int] = deque()
         self._unqueued = 0
         """Number of freed handles that are not in the queue."""
+        self.free = max(-(-(limit - first) // step), 0)
+        """Number of free handles."""
         self._search_at = first
-
-    @property
-    def are_taken(self) -> bool:
-        """Whether no handle is free."""
-        return not self._freed and self._next >= self.limit and not self._unqueued
 
     def take(self, holder: Object) -> int:
         """Assign the next free handle to ``holder`` and return it; there must be one.
@@ -63,6 +60,7 @@ class Numbers:
             if not self._freed:
                 self._refill()
             number = self._freed.popleft()
+        self.free -= 1
         self.holders[number] = holder
         return number
 
@@ -85,6 +83,7 @@ class Numbers:
     def give_back(self, number: int) -> None:
         """Free the handle of a removed object, to be assigned again as late as possible."""
         del self.holders[number]
+        self.free += 1
         if len(self._freed) < MAX_QUEUED:
             self._freed.append(number)
         else:
@@ -179,7 +178,7 @@ class Table(Generic[T]):
         CREATE_MKEY. Every limit in a capability is therefore refused with LIM_ERR. NO_RES_ERR is
         for firmware without pages, and for occupied device memory.
         """
-        if len(self._objects) >= self.limit - self.first or self.numbers.are_taken:
+        if len(self._objects) >= self.limit - self.first or not self.numbers.free:
             raise CmdError(Status.LIM_ERR, f"out of {self.kind} handles", f"{len(self)} live")
 
     def add(self, item: T) -> int:

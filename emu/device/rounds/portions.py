@@ -20,11 +20,7 @@ def goes_on(work: Portions[None]) -> bool:
 
     Exceptions of ``work`` propagate.
     """
-    try:
-        next(work)
-    except StopIteration:
-        return False
-    return True
+    return next(work, False) is None
 
 
 def finish(work: Portions[T]) -> T:

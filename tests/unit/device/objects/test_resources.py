@@ -192,9 +192,9 @@ class TestManyNumbers:
         kept = [numbers.take(None) for _ in range(1000)]
         taken = {numbers.take(None) for _ in range(1, self.LIMIT - 1000)}
         assert taken | set(kept) == set(range(1, self.LIMIT))
-        assert numbers.are_taken
+        assert not numbers.free
         numbers.give_back(77)
-        assert not numbers.are_taken
+        assert numbers.free
         assert numbers.take(None) == 77
 
     @settings(max_examples=examples(20), deadline=None)
@@ -206,14 +206,14 @@ class TestManyNumbers:
             patch.setattr(table_module, "MAX_SEARCHED_NUMBERS", 2)
             numbers, held = Numbers(5, 25), []
             for _ in range(200):
-                if held and (numbers.are_taken or data.draw(st.booleans())):
+                if held and (not numbers.free or data.draw(st.booleans())):
                     numbers.give_back(held.pop(data.draw(st.integers(0, len(held) - 1))))
                 else:
                     number = numbers.take(None)
                     assert number not in held
                     assert 5 <= number < 25
                     held.append(number)
-                assert numbers.are_taken == (len(held) == 20)
+                assert numbers.free == 20 - len(held)
 
 
 def test_object_that_is_referred_to_stays(table):
