@@ -57,7 +57,8 @@ def run(hca: Hca) -> bool:
         return scheduler.has_broken_cqs
     budget.is_gathering = True
     try:
-        for _ in range(min(len(ready), QUEUES_PER_ROUND)):
+        count = len(ready)
+        for _ in range(count if count < QUEUES_PER_ROUND else QUEUES_PER_ROUND):
             if budget.steps > POLL_BUDGET:
                 break
             queue = ready.popleft()

@@ -170,23 +170,14 @@ def data_segments(wqe: Wqe, at: int, need: int = LOCAL_READ) -> list[Segment]:
     Empty inline segments are left out. Raises BadWqeError for an inline segment that exceeds the
     WQE, or that is to be written. Keys are not checked.
     """
-    segments: list[Segment] = list(DATA.iter_unpack(wqe.buf[at : wqe.ds * DS]))
-    for segment in segments:
-        if segment[0] & INLINE:
-            return _with_inline(wqe, at, need)
-    return segments
-
-
-def _with_inline(wqe: Wqe, at: int, need: int) -> list[Segment]:
-    """Return the data segments from byte ``at`` on, some of them inline, as ``data_segments``."""
-    if need & LOCAL_WRITE:
-        raise BadWqeError("inline data segment cannot store a response")
     segments: list[Segment] = []
     buf, end = wqe.buf, wqe.ds * DS
     while at < end:
         segment = DATA.unpack_from(buf, at)
         at += DS
         if segment[0] & INLINE:
+            if need & LOCAL_WRITE:
+                raise BadWqeError("inline data segment cannot store a response")
             segment, at = inline_segment(at - DS, segment[0] & INLINE_LENGTH, end)
             if not segment[0]:
                 continue

@@ -106,6 +106,20 @@ def _bits_by_flag() -> dict[int, int]:
 
 
 _BITS: Final = _bits_by_flag()
+_SELECTED: Final[dict[int, int]] = {}
+"""Bits of mkc by mask, of the first _MAX_MASKS masks that guests have used."""
+_MAX_MASKS: Final = 256
+
+
+def _selected(mask: int) -> int:
+    """Return the bits of mkc that a mask replaces, and keep them for later requests."""
+    selected = 0
+    for flag, bits in _BITS.items():
+        if mask & flag:
+            selected |= bits
+    if len(_SELECTED) < _MAX_MASKS:
+        _SELECTED[mask] = selected
+    return selected
 
 
 @wqe_op(Opcode.UMR, SERVICES)
@@ -293,10 +307,9 @@ def _check_ledger(ledger: Ledger, mkey: Mkey, xlt: bytes) -> None:
 
 def _apply(mkey: Mkey, given: mkc, mask: int, pd: Pd) -> None:
     """Copy the fields that ``mask`` selects to the key's context, and move the key to ``pd``."""
-    ctx, selected = mkey.ctx, 0
-    for flag, bits in _BITS.items():
-        if mask & flag:
-            selected |= bits
+    ctx, selected = mkey.ctx, _SELECTED.get(mask)
+    if selected is None:
+        selected = _selected(mask)
     if selected:
         start, end = ctx.base, ctx.base + _MKC_BYTES
         kept = int.from_bytes(ctx.buf[start:end], "big") & ~selected

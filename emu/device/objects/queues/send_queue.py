@@ -127,7 +127,7 @@ class SendRing:
             record = self._record
             if record.generation == self._memory.generation:
                 # Copied first: Struct reads single bytes, while the driver may write the index.
-                (producer,) = _PRODUCER.unpack(bytes(record.view))
+                (producer,) = _PRODUCER.unpack(record.view.tobytes())
             else:
                 producer = self._recorded()
         count = (producer - self.ci) & _COUNTER_MASK
@@ -170,7 +170,7 @@ class SendRing:
             page.start <= place < page.limit and page.generation == self._memory.generation
         ) or self._pages.turn(page, self._buffer, place, WQEBB, writable=False):
             start = place - page.start
-            buf = bytes(page.view[start : start + WQEBB])
+            buf = page.view[start : start + WQEBB].tobytes()
         else:
             buf = self._buffer.read(place, WQEBB)
         wqe = Wqe(buf)
@@ -235,6 +235,15 @@ class SendRing:
         """Return a copy of ``blocks`` blocks of the ring, across its end if necessary."""
         at = (block & self._mask) * WQEBB
         length = blocks * WQEBB
+        start, page = self._offset + at, self._page
+        if (
+            page.start <= start
+            and start + length < page.limit + WQEBB
+            and at + length <= self._bytes
+            and page.generation == self._memory.generation
+        ):
+            start -= page.start
+            return page.view[start : start + length].tobytes()
         head = min(length, self._bytes - at)
         data = self._buffer.read(self._offset + at, head)
         if head < length:
