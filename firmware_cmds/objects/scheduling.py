@@ -270,9 +270,10 @@ def _change(
     if mask & _BW_SHARE:
         _check_share(hca, given)
         element.ctx.bw_share = given.bw_share
+        element.decode_share()
     if mask & _MAX_AVERAGE_BW:
         element.ctx.max_average_bw = given.max_average_bw
-        element.decode()
+        element.decode_limit()
         _repace_queues(hca, element)
 
 

@@ -649,7 +649,8 @@ def test_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):
     assert buffers.drain() == []
     assert (hca.nic_vport.steering_discards, hca.nic_vport.received.packets) == (0, 0)
     assert hca.nic_vport.sent.without(hca.nic_vport.looped_out).packets == 0
-    hca.tirs.need(tirn).ctx.self_lb_block = SelfLbBlock.BLOCK_UNICAST
+    allowed = {"self_lb_block": SelfLbBlock.BLOCK_UNICAST}
+    driver.must(Op.MODIFY_TIR, tirn=tirn, bitmask={"self_lb_en": 1}, ctx=allowed)
     sq.send(own)
     node.settle()
     assert [data for _, data in buffers.drain()] == [own]

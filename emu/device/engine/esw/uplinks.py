@@ -78,7 +78,7 @@ def _port_of(
     node = source.node if source is not None else None
     sq = node.sqs.get(frame.sqn) if node is not None and frame.sqn else None
     tis = sq.tis if sq is not None else None
-    if tis is not None and tis.ctx.strict_lag_tx_port_affinity:
+    if tis is not None and tis.is_strict:
         return port
     affinity = tis.affinity if tis is not None else 0
     if lag.mode is LagPortSelect.PORT_SELECT_FT:

@@ -106,7 +106,7 @@ class LagWire:
         if lag is None:
             return self._own
         qp = source.qps.get(sqn)
-        affinity = int(qp.ctx.lag_tx_port_affinity) if qp is not None else 0
+        affinity = qp.lag_affinity if qp is not None else 0
         port = lag.port_of(affinity, sqn)
         if lag.mode is LagPortSelect.PORT_SELECT_FT and not lag.is_open(affinity):
             port = selected(source.budget, source.adapter, Frame(frame()), port)

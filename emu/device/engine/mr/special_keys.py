@@ -52,7 +52,7 @@ def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:
         return _nothing(key, va, length, need)
     if key == RESERVED_LKEY:
         queue = hca.qps.get(qpn) or hca.sqs.get(qpn) or hca.rqs.get(qpn)
-        if queue is None or not queue.ctx.rlky or queue.uid != DRIVER_UID:
+        if queue is None or not queue.rlky or queue.uid != DRIVER_UID:
             raise AccessError(Violation.DOMAIN, key, va, length)
         _check_length(key, va, length)
         try:

@@ -139,7 +139,7 @@ def _is_own(link: DatagramReceiver, qp: Qp, origin: Origin) -> bool:
 
     Source: IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK.
     """
-    return bool(qp.ctx.block_lb_mc) and origin.qpn == qp.handle and link.has_sent(origin)
+    return qp.blocks_loopback and origin.qpn == qp.handle and link.has_sent(origin)
 
 
 def _answer_by_agent(hca: Hca, packet: Datagram, origin: Origin) -> bool:

@@ -171,11 +171,6 @@ def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
             hca.mkeys.recharge(mkey)
 
 
-def _may_register(queue: Qp | Sq) -> bool:
-    """Return whether the queue may name physical addresses: fast registration, or reg_umr."""
-    return queue.registers if isinstance(queue, Sq) else bool(queue.ctx.fre)
-
-
 def _is_drivers_own(queue: Qp | Sq) -> bool:
     """Return whether this is the driver's own queue pair, which changes keys of all domains."""
     return isinstance(queue, Qp) and queue.st is _REG_UMR
@@ -190,7 +185,7 @@ def _target(tables: ObjectTables, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
     mkey = tables.mkeys.get(wqe.imm >> 8)
     if mkey is None or not mkey.umr_en:
         raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or does not allow UMR", Cause.KEY)
-    if mkey.mode in _PHYSICAL and not _may_register(qp):
+    if mkey.mode in _PHYSICAL and not qp.registers:
         # The list holds physical addresses. Kernels set this bit on all their own queue pairs
         # and on no others (hw/qp.c: _create_kernel_qp).
         raise BindError(f"{mkey!r} is {mkey.mode.name}; {qp!r} does not allow fast registration")

@@ -141,7 +141,7 @@ class BandwidthClaim:
 class SchedulingElement(Object):
     """A node of the tree: a TSAR with elements below it, a queue group, or a vPort."""
 
-    __slots__ = ("claim", "ctx", "hierarchy", "limit", "parent", "wanting")
+    __slots__ = ("bw_share", "claim", "ctx", "hierarchy", "limit", "parent", "wanting")
     kind = "scheduling_element"
     numbering = Numbering(_most_elements)
     BASE_BYTES = 1024
@@ -158,10 +158,15 @@ class SchedulingElement(Object):
         self.wanting: dict[BandwidthClaim, None] = {}
         """Claims that wait for this element, the most recently served last."""
         self.limit: Limit | None = None
-        self.decode()
+        self.decode_share()
+        self.decode_limit()
 
-    def decode(self) -> None:
-        """Apply a changed context: a fresh limit of max_average_bw Mb/s, or none for 0."""
+    def decode_share(self) -> None:
+        """Apply a changed share of the element above."""
+        self.bw_share = int(self.ctx.bw_share)
+
+    def decode_limit(self) -> None:
+        """Apply a changed max_average_bw: a fresh limit in Mb/s, or none for 0."""
         self.limit = Limit(self.ctx.max_average_bw * MBPS) if self.ctx.max_average_bw else None
 
     def up(self) -> Iterator[SchedulingElement]:
@@ -177,7 +182,7 @@ class SchedulingElement(Object):
 
     def serve(self, octets: int, now_ns: int) -> None:
         """Charge ``octets`` bytes sent to the element's limit and to its claim on the one above."""
-        self.claim.serve(octets, self.ctx.bw_share)
+        self.claim.serve(octets, self.bw_share)
         if self.limit is not None:
             self.limit.charge(octets, now_ns)
 

@@ -38,6 +38,7 @@ class Rq(Queue):
         "poll_interval_ns",
         "queue",
         "reservations",
+        "rlky",
         "rmp",
         "scatters_fcs",
         "session_packets",
@@ -75,6 +76,8 @@ class Rq(Queue):
         """
         super().__init__()
         self.ctx = ctx
+        self.rlky = bool(ctx.rlky)
+        """Whether its WQEs may use the reserved lkey."""
         self.cq = cq
         self.pd = pd
         self.rmp = rmp

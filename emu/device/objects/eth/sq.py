@@ -29,7 +29,7 @@ class AnySq(Queue):
     ``tis`` carries the frames; a queue that sends no frames has none.
     """
 
-    __slots__ = ("ctx", "group", "pacing", "source", "state", "timer", "tis")
+    __slots__ = ("allows_swp", "ctx", "group", "pacing", "rlky", "source", "state", "timer", "tis")
     kind = "sq"
     numbering = QUEUE_NUMBERS.at_most(lambda made: 1 << made.caps.general.log_max_sq)
     BASE_BYTES = 2048
@@ -37,6 +37,10 @@ class AnySq(Queue):
     def __init__(self, ctx: sqc, ring: SendRing | None = None, tis: Tis | None = None) -> None:
         super().__init__(ring)
         self.ctx = ctx
+        self.rlky = bool(ctx.rlky)
+        """Whether its WQEs may use the reserved lkey."""
+        self.allows_swp = bool(ctx.allow_swp)
+        """Whether WQEs may give the offsets of inner headers (software parser)."""
         self.tis = tis
         self.source: LoopbackSource | None = None
         """Identity of the frames when they are looped back to the function; None: no loopback."""

@@ -86,7 +86,10 @@ class Rqt(Object):
 class Tir(Object):
     """A destination of received packets: one receive queue, or one of a table's by hash."""
 
-    __slots__ = ("ctx", "describes_inner", "hasher", "known_senders", "merging", "target", "td")
+    __slots__ = (
+        "ctx", "describes_inner", "hasher", "known_senders", "merging", "self_lb_block", "target",
+        "td",
+    )  # fmt: skip
     kind = "tir"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tir)
     BASE_BYTES = 1024
@@ -117,6 +120,8 @@ class Tir(Object):
         self.ctx = ctx
         self.hasher = hasher
         self.merging = _merging(ctx)
+        self.self_lb_block = int(ctx.self_lb_block)
+        """Frames of its function that it takes, by :class:`SelfLbBlock`."""
         self.describes_inner = bool(ctx.tunneled_offload_en)
         """Whether completions describe the inner packets of tunnels."""
 
@@ -142,7 +147,7 @@ class Tir(Object):
         if source.td is not self.td or source.order > self.known_senders:
             return True
         allowed = SelfLbBlock.BLOCK_MULTICAST if is_multicast else SelfLbBlock.BLOCK_UNICAST
-        return bool(self.ctx.self_lb_block & allowed)
+        return bool(self.self_lb_block & allowed)
 
     def queue_of(self, headers: Any) -> tuple[Rq, int, int]:
         """Return the receive queue of a packet, its rss_hash_result and rss_hash_type.
@@ -163,7 +168,7 @@ class Tir(Object):
             "rqn": self.target.handle if isinstance(self.target, Rq) else None,
             "rqtn": self.target.handle if isinstance(self.target, Rqt) else None,
             "hash": RxHashFn(self.ctx.rx_hash_fn).name if self.hasher else None,
-            "self_lb": int(self.ctx.self_lb_block),
+            "self_lb": self.self_lb_block,
         }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Tis(Object):
     """Priority and transport domain of the send queues that name it."""
 
-    __slots__ = ("affinity", "ctx", "td", "underlay")
+    __slots__ = ("affinity", "ctx", "is_strict", "prio", "td", "underlay")
     kind = "tis"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tis)
     BASE_BYTES = 1024
@@ -30,18 +30,16 @@ class Tis(Object):
         self.td = td
         self.underlay = underlay
         """The queue pair that its queues send as; None for frames."""
-        self.affinity = 0
-        """The LAG port of its frames; 0 for the function's own."""
         self.decode()
 
     def decode(self) -> None:
         """Apply a changed context."""
         self.affinity = int(self.ctx.lag_tx_port_affinity)
-
-    @property
-    def prio(self) -> int:
+        """The LAG port of its frames; 0 for the function's own."""
+        self.is_strict = bool(self.ctx.strict_lag_tx_port_affinity)
+        """Whether the LAG may not choose another port."""
+        self.prio = int(self.ctx.prio)
         """Priority of its packets; mlx5e writes twice the traffic class."""
-        return int(self.ctx.prio)
 
     def about(self) -> dict[str, object]:
         underlay = self.underlay.handle if self.underlay is not None else None

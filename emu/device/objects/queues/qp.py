@@ -124,6 +124,7 @@ class Qp(Queue):
         "adapter_requests",
         "agreed",
         "begun",
+        "blocks_loopback",
         "buffer",
         "connection",
         "cs_req",
@@ -141,6 +142,7 @@ class Qp(Queue):
         "is_established",
         "is_ipoib",
         "is_looped",
+        "lag_affinity",
         "log_msg_max",
         "marks",
         "max_datagram",
@@ -158,6 +160,7 @@ class Qp(Queue):
         "rae",
         "rcq",
         "reads_ahead",
+        "registers",
         "remote_qpn",
         "repeated_page_faults",
         "responder",
@@ -165,6 +168,7 @@ class Qp(Queue):
         "retries",
         "retry_count",
         "revision",
+        "rlky",
         "rnr_retries",
         "rnr_retry",
         "route",
@@ -309,6 +313,14 @@ class Qp(Queue):
         self.revision, self.agreed = next(_revisions), None
         path = ctx.primary_address_path
         self.rre, self.rwe, self.rae = ctx.rre, ctx.rwe, ctx.rae
+        self.rlky = bool(ctx.rlky)
+        """Whether requests may use the reserved lkey."""
+        self.registers = bool(ctx.fre)
+        """Whether UMRs may name physical addresses (fast registration)."""
+        self.blocks_loopback = bool(ctx.block_lb_mc)
+        """Whether it receives none of its own multicast datagrams."""
+        self.lag_affinity = int(ctx.lag_tx_port_affinity)
+        """The LAG port of its packets; 0 leaves the choice to the LAG."""
         self.has_refused_path = False
         self.path_state = _MIGRATED
         if self.has_alternate:

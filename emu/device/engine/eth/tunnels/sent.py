@@ -66,7 +66,7 @@ def _headers(
     malformed headers.
     """
     outer = parse(data, whole=whole)
-    if sq.ctx.allow_swp:
+    if sq.allows_swp:
         _, _, _, inner_l3, swp_flags = SWP.unpack_from(wqe.buf, DS)
         if inner_l3:
             kind = ETH_IPV6 if swp_flags & _SWP_INNER_L3_IPV6 else ETH_IPV4
