@@ -224,11 +224,11 @@ def test_rule_itself(module, source, count):
 
 
 MUTUAL = [
-    ["emu.device.adapter.adapter", "emu.device.adapter.board", "emu.device.adapter.switch"],
+    ["emu.device.adapter.adapter", "emu.device.adapter.board"],
     ["emu.device.objects.queues.page_fault", "emu.device.objects.queues.qp"],
 ]
 """Modules that name each other's classes for a type checker only, as their objects refer to each
-other: a board has adapters, whose switch has their functions; a queue pair waits for page faults.
+other: a board has adapters, which know their board; a queue pair waits for page faults.
 """
 
 

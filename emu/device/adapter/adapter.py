@@ -12,18 +12,19 @@ Source: PRM "Vport commands", "ENABLE_HCA"; mlx5_ifc.h: cmd_hca_cap.vhca_id, vpo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Generic
+from typing import TYPE_CHECKING, Final, Generic, Protocol
 
 from emu.device.adapter.board import Board
 from emu.device.adapter.lag import MASTER_PORT, ForwardedTraffic
-from emu.device.adapter.switch import Switch
 from emu.device.models.sub_functions import FIRST_NUMBER
 from emu.device.port.base import Port
+from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import UPLINK
 from emu.device.port.eth.physical.speed import LinkModes
 from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.traffic import Direction
 from emu.device.port.eth.vport import NicVport
+from emu.device.port.eth.wire import EthWire
 from emu.device.port.ib.vport import HcaVport
 from emu.device.ports import NodeT
 
@@ -115,6 +116,50 @@ class Vhca(Generic[NodeT]):
             if before is not None:
                 vport.inherit(before)
         return vport
+
+
+class Switch(Protocol[NodeT]):
+    """A switch, as functions and the cable see it."""
+
+    uplink: EthWire[NodeT]
+    """Wire of the physical port."""
+
+    def segment_of(self, vhca: Vhca[NodeT], /) -> EthWire[NodeT]:
+        """Return the wire of a function behind the switch: its nodes in this process, and the
+        congestion of its paths. The switch forwards frames transmitted there.
+        """
+
+    def attach(self, vhca: Vhca[NodeT], /) -> None:
+        """Attach a function with an Ethernet vPort that has power; after a reset, replace its
+        state.
+        """
+
+    def detach(self, vhca: Vhca[NodeT], /) -> None:
+        """Detach a function that is removed."""
+
+    def vport_changed(self, node: NodeT, /) -> None:
+        """Record that a function's vPort went up or down, or has other addresses."""
+
+    def tables_changed(self) -> None:
+        """Record that the manager's tables have started or stopped to route frames."""
+
+    def is_decided(self, source: NodeT, /) -> bool:
+        """Return whether tables route all frames of a function, including frames to itself.
+
+        True only for the manager of an embedded switch whose FDB has a root table.
+        """
+
+    def forward(self, source: NodeT, frame: Frame, /) -> None:
+        """Carry a frame of a function's vPort, which may be lost. Never blocks, never raises."""
+
+    def receive(self, frame: Frame, /) -> None:
+        """Process a frame received from the cable."""
+
+    def give(self, number: int, frame: Frame, /) -> None:
+        """Deliver a frame that has passed tables of a switch of the board to a vPort."""
+
+    def port_traffic(self) -> tuple[Direction, Direction]:
+        """Return the traffic sent and received by the physical port, without looped-back frames."""
 
 
 class Adapter(Generic[NodeT]):

@@ -36,7 +36,7 @@ FDB_POINT: FaultPoint[[int, Frame], bool] = FaultPoint("fdb")
 
 
 class EmbeddedSwitch:
-    """Implements :class:`emu.device.adapter.switch.Switch`."""
+    """Implements :class:`emu.device.adapter.adapter.Switch`."""
 
     def __init__(self, uplink: EthWire[Hca], deliver: Deliver[Hca]) -> None:
         self.uplink = uplink

@@ -17,7 +17,7 @@ class EthWire(Protocol[NodeT]):
     """The network to which an Ethernet port's cable is connected.
 
     The attached function is the manager of an adapter. Frames from the cable go to its ``switch``
-    (``emu.device.adapter.switch.Switch.receive``).
+    (``emu.device.adapter.adapter.Switch.receive``).
     """
 
     @property
