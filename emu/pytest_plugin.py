@@ -16,6 +16,15 @@ leaves in the device::
     def test_nothing_stays(mlx5_guest, mlx5_leaks):
         mlx5_leaks.check(lambda: mlx5_guest.run("./my-test").check())
 
+The marker ``mlx5_chaos("@verbs", only=["link-*"])`` runs a test once for each failure of a set, in
+a guest of its own with two functions of one network; ``mlx5_failure`` is the failure::
+
+    @pytest.mark.mlx5_chaos("@verbs")
+    def test_ends(mlx5_guest, mlx5_failure):
+        assert mlx5_guest.run("./my-test", timeout=60).status in (0, 1), mlx5_failure.about
+
+Events are counted from the fixture on. A test that passes before its failure struck is skipped.
+
 A test fails if the guest's kernel logs a WARNING or worse during it (``--mlx5-fail-on``). The first
 test of a guest includes its boot. The marker ``mlx5_allow("WARNING in mlx5_*")`` allows findings by
 patterns of their titles, or all findings without a pattern. The report of a failed test shows the
@@ -35,6 +44,7 @@ from collections.abc import Generator, Iterator
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -52,6 +62,7 @@ from emu.instruments.testing.watched import MAX_LINES, Watched
 if TYPE_CHECKING:
     from emu.guests import Guest, GuestOptions, GuestPool
     from emu.instruments.outcome import Finding
+    from emu.instruments.testing.chaos_mark import MarkedFailure
 
 MAX_SECONDS = 1_000_000
 COMMAND_SECONDS = 300.0
@@ -62,6 +73,7 @@ MAX_NAME_LENGTH = 100
 _GUESTS = tuple(Path(__file__).parent / "guests" / name for name in ("guest", "channel"))
 """Folders of the functions that raise a guest's errors."""
 
+_NO_PARAMETERS = SimpleNamespace(params={})
 _POOL: pytest.StashKey[GuestPool] = pytest.StashKey()
 _SEEN: pytest.StashKey[WeakSet[Guest]] = pytest.StashKey()
 _WATCHED = pytest.StashKey[Watched]()
@@ -185,6 +197,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "mlx5_allow(*titles): findings in the guest's log that do not fail the test, by patterns of"
         " their titles; all, without any",
     )
+    config.addinivalue_line(
+        "markers",
+        "mlx5_chaos(*sets, only=(), link=None, seed=0, repeat=1): run the test for each failure of"
+        " sets (@verbs, or files); mlx5_failure is the failure",
+    )
 
 
 def _check_options(config: pytest.Config) -> None:
@@ -236,6 +253,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     suites = metafunc.config.getoption("--mlx5-suite")
     if suites and "mlx5_guest" in metafunc.fixturenames:
         metafunc.parametrize("mlx5_suite", suites, indirect=True)
+    if "mlx5_failure" in metafunc.fixturenames:
+        _parametrize_failures(metafunc)
+
+
+def _parametrize_failures(metafunc: pytest.Metafunc) -> None:
+    """Make a test for each failure of the closest marker; one that is invalid fails collection."""
+    from emu.instruments.testing.chaos_mark import failures_of
+
+    mark = metafunc.definition.get_closest_marker("mlx5_chaos")
+    if mark is None:
+        raise pytest.fail.Exception("mlx5_failure needs mark.mlx5_chaos", pytrace=False)
+    try:
+        found = failures_of(mark)
+    except (OSError, UserError) as error:
+        raise pytest.fail.Exception(f"mark.mlx5_chaos: {error}", pytrace=False) from None
+    names = [name for name, _ in found]
+    metafunc.parametrize("mlx5_failure", [one for _, one in found], indirect=True, ids=names)
 
 
 @pytest.fixture
@@ -285,6 +319,9 @@ def _options(
 
     config = request.config
     chosen = _said(config)
+    failure = _failure_of(request.node)
+    if failure is not None:
+        chosen = {"fresh": True, "devices": [*failure.devices]} | chosen
     for mark in reversed(list(request.node.iter_markers("mlx5"))):
         chosen |= _options_of(mark)
     if suite is not None:
@@ -305,6 +342,14 @@ def _options(
         directory = _directory(tmp_path_factory.getbasetemp(), chosen, is_fresh)
         made = dataclasses.replace(made, trace=directory / "trace.json")
     return made, is_fresh
+
+
+def _failure_of(item: Any) -> MarkedFailure | None:
+    """Return the failure of a test with ``mlx5_chaos``; None for other tests."""
+    found: MarkedFailure | None = getattr(item, "callspec", _NO_PARAMETERS).params.get(
+        "mlx5_failure"
+    )
+    return found
 
 
 def _options_of(mark: pytest.Mark) -> dict[str, Any]:
@@ -351,6 +396,22 @@ def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[F
 
 
 @pytest.fixture
+def mlx5_failure(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[MarkedFailure]:
+    """Yield the failure of a test with ``mlx5_chaos``; its plan is loaded, and removed at the end.
+
+    Rules are kept for the report of a failed test.
+    """
+    from emu.server.control.client import ControlError
+
+    failure: MarkedFailure = request.param
+    with Faults(mlx5_guest.control_socket, request.node.stash[_WATCHED]) as faults:
+        failure.load(faults)
+        yield failure
+        with contextlib.suppress(ControlError):  # the guest may have ended
+            faults.clear()
+
+
+@pytest.fixture
 def mlx5_leaks(mlx5_guest: Guest) -> Iterator[Leaks]:
     """Yield a check for objects that every repetition of a work leaves in the device.
 
@@ -385,6 +446,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             lines = [f"{one.kind}: {one.title}" for one in failing]
             lines += [printable(f"  {line}") for line in failing[0].lines]
             pytest.fail("\n".join(["the guest's kernel:", *lines]), pytrace=False)
+    failure = _failure_of(item)
+    if failure is not None and not failure.has_struck:
+        pytest.skip(f"the test ended before {failure.name} struck")
     return result
 
 

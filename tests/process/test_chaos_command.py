@@ -13,6 +13,7 @@ from helpers.instruments.fake_runs import descriptions
 from emu.cli.commands.trials import chaos
 from emu.cli.main import main
 from emu.instruments.campaign.store import Store
+from emu.instruments.chaos.runs import DEVICES
 
 SET = """
 [[failure]]
@@ -76,7 +77,7 @@ def test_the_time_limit_follows_from_the_clean_run_and_the_fault():
     clean, flap, lost = Store.open(Path("few.chaos")).runs.values()
     assert (clean.timeout, flap.timeout, lost.timeout) == (300, 6 + 5, 6)
     assert (clean.plan, flap.when) == ("", "loaded")
-    assert clean.guest.value("devices") == chaos.DEVICES["ib"]
+    assert clean.guest.value("devices") == DEVICES["ib"]
 
 
 def test_no_time_limit_is_above_a_day():
@@ -155,7 +156,7 @@ def test_earlier_results_are_removed_and_no_other_files():
 def test_functions_of_a_link_layer_or_of_the_user():
     invoke("few.toml", "--jobs", 1, "--link", "eth")
     (run, *_) = Store.open(Path("few.chaos")).runs.values()
-    assert (run.device, run.guest.value("devices")) == ("eth", chaos.DEVICES["eth"])
+    assert (run.device, run.guest.value("devices")) == ("eth", DEVICES["eth"])
     invoke("few.toml", "--jobs", 1, "--device", "connectx7", "--memory", 1024, "--cpus", 1)
     (run, *_) = Store.open(Path("few.chaos")).runs.values()
     chosen = [run.guest.value(name) for name in ("devices", "memory_mib", "cpus", "share")]

@@ -490,3 +490,90 @@ def test_a_boot_is_not_told_where_nobody_wants_or_sees_it(tmp_path, words):
     done = run_tests(tmp_path, TWO, "--mlx5-no-trace", *words, conftest=SLOW_BOOT)
     assert "1 failed, 1 passed" in done.stdout
     assert "mlx5: " not in done.stdout
+
+
+CHAOS = """
+import emu.guests, emu.pytest_plugin
+
+class Fresh(Guest):
+    def __init__(self, options, progress, on_wait): super().__init__(options)
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+
+class Faults:
+    def __init__(self, path, watched): pass
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+    def load_plan(self, text): self.text = text
+    def fired(self): return int("ms = 5" in self.text)
+    def links(self): return []
+    def clear(self): pass
+
+emu.guests.Guest, emu.pytest_plugin.Faults = Fresh, Faults
+"""
+CHAOS_SET = """
+[[failure]]
+name = "flap"
+about = "The link flaps."
+when = [2, 9]
+rule = [{ point = "load", action = "link", ms = 5 }]
+
+[[failure]]
+name = "lost"
+about = "A completion is lost."
+only = "ib"
+plan = "@completion-lost"
+"""
+CHAOS_TESTS = """
+import pytest
+
+@pytest.mark.mlx5_chaos("set.toml")
+def test_each(mlx5_guest, mlx5_failure):
+    assert len(mlx5_guest.options.devices) == 2
+    assert mlx5_failure.about.endswith(".")
+
+@pytest.mark.mlx5_chaos("set.toml", only="flap", seed=4, repeat=2, link="eth")
+def test_seeds(mlx5_guest, mlx5_failure):
+    assert mlx5_guest.options.devices == ("connectx6dx", "connectx6dx")
+
+@pytest.mark.mlx5_chaos("set.toml", only="flap")
+@pytest.mark.mlx5(devices=["connectx7"])
+def test_own(mlx5_failure, mlx5_guest):
+    assert mlx5_guest.options.devices == ("connectx7",)
+"""
+
+
+def test_a_test_runs_for_each_failure_of_a_set(tmp_path):
+    (tmp_path / "set.toml").write_text(CHAOS_SET)
+    done = run_tests(
+        tmp_path, CHAOS_TESTS, "-v", "-rs", "--strict-markers", "--mlx5-no-trace", conftest=CHAOS
+    )
+    assert "4 passed, 1 skipped" in done.stdout, done.stdout
+    for name in ("test_each[flap] PASSED", "test_each[lost] SKIPPED", "test_seeds[flap.4] PASSED",
+                 "test_seeds[flap.5] PASSED", "test_own[flap] PASSED"):  # fmt: skip
+        assert name in done.stdout
+    assert "the test ended before lost struck" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("mark", "why"),
+    [
+        ('"@verb"', "mark.mlx5_chaos: no failure set @verb; near it: verbs"),
+        ('"@verbs", only="link-flop*"', "--only link-flop* matches no failure"),
+        ("seeds=3", "mark.mlx5_chaos: no argument 'seeds'; near it: seed"),
+        ('link="ibb"', "mark.mlx5_chaos: link: 'ibb' is not one of ib, eth"),
+        ("repeat=0", "repeat one from 1 to 1000"),
+        ('"none.toml"', "none.toml"),
+    ],
+)
+def test_a_mistake_in_a_marker_of_failures_is_one_line(tmp_path, mark, why):
+    tests = f"""
+import pytest
+
+@pytest.mark.mlx5_chaos({mark})
+def test_one(mlx5_failure): pass
+"""
+    done = run_tests(tmp_path, tests)
+    assert "1 error" in done.stdout
+    assert why in done.stdout
+    assert "Traceback" not in done.stdout

@@ -111,7 +111,7 @@ class Observer:
             more = {kind: count - self._before.get(kind, 0) for kind, count in after.items()}
             self._left = {kind: count for kind, count in sorted(more.items()) if count > 0}
             with self._control() as control:
-                self._packets = _link_packets(control)
+                self._packets = link_packets(control)
         if _USER_CONTEXT in self._left:
             self._note_processes()
 
@@ -119,7 +119,7 @@ class Observer:
         """Record the command's processes, their threads, and the queues of all processes."""
         with contextlib.suppress(ControlError), self._control() as control:
             self._waiting = tuple(_queues(control))[:MAX_WAITING]
-            self._packets = _link_packets(control)
+            self._packets = link_packets(control)
         (setting,) = (f"{name}={value}" for name, value in _MARK.items())
         words = ["python3", "-c", THREADS, setting]
         with contextlib.suppress(GuestError):
@@ -149,7 +149,7 @@ class Observer:
             return settled(control)
 
 
-def _link_packets(control: Client) -> int:
+def link_packets(control: Client) -> int:
     """Return the number of packets that passed links with properties."""
     return sum(link["counts"].get("packets", 0) for link in control.links() if link["properties"])
 

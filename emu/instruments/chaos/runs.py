@@ -10,9 +10,16 @@ from emu.device.faults.plan import LOADED
 from emu.instruments.campaign.description import MAX_SECONDS, Description, GuestPart
 from emu.instruments.campaign.matrix import NO_PLAN
 from emu.instruments.chaos.moments import lasting
-from emu.instruments.chaos.sets import ChaosFailure
+from emu.instruments.chaos.sets import ChaosFailure, LinkLayer
 
 WORKLOAD = "test"
+DEFAULT_SET = "verbs"
+"""Example set of failures."""
+DEVICES: dict[LinkLayer, tuple[str, ...]] = {
+    "ib": ("connectx6-vf,lid=1,odp=1", "connectx6-vf,lid=2,odp=1"),
+    "eth": ("connectx6dx", "connectx6dx"),
+}
+"""Functions of the guest by link layer: two ports of one network, for both ends of a connection."""
 
 
 @dataclass(frozen=True)

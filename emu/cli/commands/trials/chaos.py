@@ -36,19 +36,13 @@ from emu.instruments.campaign.matrix import MAX_RUNS
 from emu.instruments.campaign.store import Store, as_json, trace_name
 from emu.instruments.chaos.page import page
 from emu.instruments.chaos.report import ChaosReport, cases, report, summary
-from emu.instruments.chaos.runs import ChaosTest, clean_run, failure_runs
+from emu.instruments.chaos.runs import DEFAULT_SET, DEVICES, ChaosTest, clean_run, failure_runs
 from emu.instruments.chaos.sets import ChaosFailure, LinkLayer, read_sets, selected
 from emu.instruments.chaos.verdicts import WORDS, Judge, why_not_clean
 from emu.instruments.traceview import page as traceview
 
 FAILS_WITHOUT_FAULTS = 121
 """Exit status if the test fails already in the run without faults."""
-DEVICES: dict[LinkLayer, tuple[str, ...]] = {
-    "ib": ("connectx6-vf,lid=1,odp=1", "connectx6-vf,lid=2,odp=1"),
-    "eth": ("connectx6dx", "connectx6dx"),
-}
-"""Functions of the guest by link layer: two ports of one network, for both ends of a connection."""
-DEFAULT_SET = "verbs"
 
 
 @cloup.command(
