@@ -220,6 +220,7 @@ RUN = {
     "COMMAND": "./my test.sh",
     "SUITE": "sid",
     "DEVICES": "connectx6 connectx6dx,bf=1",
+    "CHAOS": "",
     "OPTIONS": "--kernel-arg 'a b' --network",
     "FAIL_ON": "warning",
     "CHECK_LEAKS": "true",
@@ -227,18 +228,22 @@ RUN = {
 }
 
 
-def test_the_action_runs_the_command(tmp_path):
-    """Its last step, with a program that shows its words in place of ours."""
+def run_action(tmp_path, **inputs):
+    """The last step of the action, with a program that shows its words in place of ours."""
     script = action_steps()[-1]["run"]
     (tmp_path / "mlx5emu").write_text('#!/bin/sh\nprintf "%s\\n" "$@"; exit 122')
     (tmp_path / "mlx5emu").chmod(0o755)
-    environ = {**os.environ, **RUN, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environ = {**os.environ, **RUN, **inputs, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         env=environ, capture_output=True, text=True, check=False, cwd=tmp_path,
     )  # fmt: skip
-    words = ["mlx5emu", *done.stdout.splitlines()]
     assert done.returncode == 122
+    return ["mlx5emu", *done.stdout.splitlines()]
+
+
+def test_the_action_runs_the_command(tmp_path):
+    words = run_action(tmp_path)
     assert words[-4:] == ["--", "sh", "-c", "./my test.sh"]
     assert words[words.index("--kernel-arg") + 1] == "a b"
     assert [words[n + 1] for n, word in enumerate(words) if word == "--device"] == [
@@ -247,6 +252,21 @@ def test_the_action_runs_the_command(tmp_path):
     ]
     assert "--check-leaks" in words
     assert not own_options(main.get_command(None, "run"), words)
+    plain = run_action(tmp_path, DEVICES="", FAIL_ON="", CHECK_LEAKS="false")
+    assert plain[plain.index("--device") + 1] == "connectx6"
+    assert plain[plain.index("--fail-on") + 1] == "warning"
+    assert "--check-leaks" not in plain
+    assert "--fail-on" not in run_action(tmp_path, CHAOS="@verbs", FAIL_ON="")
+
+
+def test_the_action_runs_the_command_for_each_failure(tmp_path):
+    words = run_action(tmp_path, CHAOS="@verbs my.toml", DEVICES="", FAIL_ON="crash,hang")
+    assert words[:4] == ["mlx5emu", "chaos", "@verbs", "my.toml"]
+    assert words[-4:] == ["--", "sh", "-c", "./my test.sh"]
+    assert words[words.index("--results") + 1] == "results/chaos"
+    assert words[words.index("--fail-on") + 1] == "crash,hang"
+    assert {"--device", "--out", "--check-leaks"}.isdisjoint(words)
+    assert not own_options(main.get_command(None, "chaos"), words)
 
 
 def test_the_action_knows_its_inputs():
