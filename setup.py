@@ -32,10 +32,12 @@ SHIPPED = (
             "module",
             "paging",
             "programs",
+            "recipes",
             "sriov",
             "storage",
             "subnet",
             "tools",
+            "ucx",
         )
         for suffix in ("c", "md", "py", "sh", "toml")
     ),

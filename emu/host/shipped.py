@@ -22,6 +22,7 @@ FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "subnet": ("subnet",),
     "campaign": ("campaigns",),
     "failure set": ("chaos",),
+    "recipe": ("recipes",),
     "program": ("programs",),
     "finding": ("findings",),
 }

@@ -189,3 +189,47 @@ def test_mistakes_are_told_before_any_guest(words, test, says):
     assert done.exit_code in (1, 2, 127)
     assert says in " ".join(done.output.split())
     assert not Path("few.chaos").exists()
+
+
+RECIPE = """
+about = "A test that ends with an error."
+command = "errs"
+only = ["lost"]
+link = "eth"
+[guest]
+memory = 1024
+"""
+
+
+def test_a_recipe_has_the_test_and_defaults_of_options():
+    Path("own.toml").write_text(RECIPE)
+    done = invoke("--recipe", "own.toml", "few.toml", "--jobs", 1, test=())
+    assert done.exit_code == 0, done.output
+    (clean, lost) = Store.open(Path("few.chaos")).runs.values()
+    assert (clean.device, clean.command) == ("eth", "errs")
+    assert lost.plan_name == "lost"
+    assert clean.guest.value("memory_mib") == 1024
+    assert clean.guest.value("share") == str(Path.cwd())
+
+
+def test_the_command_line_has_precedence_over_a_recipe():
+    Path("own.toml").write_text(RECIPE)
+    words = ("--memory", 2000, "--only", "flap", "--link", "ib", "--jobs", 1)
+    invoke("--recipe", "own.toml", "few.toml", *words, test=())
+    (clean, flap) = Store.open(Path("few.chaos")).runs.values()
+    assert (clean.device, flap.plan_name) == ("ib", "flap")
+    assert clean.guest.value("memory_mib") == 2000
+
+
+def test_a_recipe_with_a_mistake_or_a_second_test_starts_no_guest():
+    Path("own.toml").write_text(RECIPE)
+    done = invoke("--recipe", "own.toml", "few.toml", test=("other",))
+    assert (done.exit_code, "--recipe has the test" in done.stderr) == (2, True)
+    Path("own.toml").write_text(RECIPE.replace("memory", "memroy"))
+    done = invoke("--recipe", "own.toml", "few.toml", test=())
+    assert done.exit_code == 1
+    assert "own.toml:7: " in done.stderr
+    assert "memory" in done.stderr
+    done = invoke("--recipe", "@ucx-cr", test=())
+    assert "no recipe @ucx-cr; near it: ucx-" in done.stderr
+    assert not Path("few.chaos").exists()

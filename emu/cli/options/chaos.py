@@ -14,8 +14,10 @@ import cloup
 
 from emu.cli.options.groups import RESULTS, grouped_option
 from emu.cli.shared.choice import NearChoice
+from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.numbers import RealNumber, WholeNumber
 from emu.instruments.campaign.description import MAX_SECONDS
+from emu.instruments.chaos.recipe import ChaosRecipe, read_recipe
 from emu.instruments.chaos.runs import Patience
 from emu.instruments.chaos.sets import LinkLayer
 from emu.instruments.chaos.verdicts import BAD, ChaosVerdict
@@ -37,6 +39,8 @@ MAX_DEFAULT_JOBS = 8
 _SECONDS = RealNumber(0, MAX_SECONDS, min_open=True)
 _TEST = "emu.cli.options.chaos.test"
 """Key of the test's words in a context's ``meta``."""
+_RECIPE = "emu.cli.options.chaos.recipe"
+"""Key of the recipe in a context's ``meta``."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,28 @@ class TestCommand(cloup.Command):
 
 
 def test_of(ctx: click.Context) -> tuple[str, ...]:
-    """Return the words of the test. Raises UsageError if there are none behind ``--``."""
+    """Return the words of the test: those behind ``--``, or of the recipe.
+
+    Raises UsageError if there are none, and if there are both.
+    """
     words: tuple[str, ...] = ctx.meta.get(_TEST, ())
+    recipe: ChaosRecipe | None = ctx.meta.get(_RECIPE)
+    if recipe is not None and words:
+        raise click.UsageError("--recipe has the test: give none behind --", ctx)
+    if recipe is not None:
+        return recipe.words
     if not words:
         raise click.UsageError("give the test behind --: mlx5emu chaos -- ./my-test", ctx)
     return words
+
+
+def _with_recipe(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+    """Make the values of the recipe defaults of the other options. Raises UserError."""
+    if path is not None:
+        recipe = read_recipe(path)
+        ctx.meta[_RECIPE] = recipe
+        ctx.default_map = {**(ctx.default_map or {}), **recipe.values}
+    return path
 
 
 class _Verdicts(_ParamType):
@@ -100,6 +121,16 @@ class _Verdicts(_ParamType):
 
 
 _OPTIONS = (
+    grouped_option(
+        CHAOS,
+        "--recipe",
+        type=ExampleFile("recipe"),
+        metavar="FILE|@NAME",
+        callback=_with_recipe,
+        expose_value=False,
+        is_eager=True,
+        help="A file with TEST, its guest and defaults of these options, or an example.",
+    ),
     grouped_option(
         CHAOS,
         "--link",

@@ -53,7 +53,7 @@ FAILS_WITHOUT_FAULTS = 121
 @place_options
 @results_options
 @chaos_options
-@click.argument("sets", metavar="[SET]... -- TEST...", nargs=-1, type=ExampleFile("failure set"))
+@click.argument("sets", metavar="[SET]... [-- TEST...]", nargs=-1, type=ExampleFile("failure set"))
 @click.pass_context
 def chaos(
     ctx: click.Context,
@@ -75,7 +75,8 @@ def chaos(
     The first rule that holds is the verdict: the kernel warns (kernel), a signal ends TEST (crash),
     TEST does not end (hang), TEST received wrong data (wrong-data), objects are left in the adapter
     (leak), TEST ends with an error (error). Otherwise it recovered (recovered). A TEST that ends
-    before the failure struck says nothing about it (not-reached).
+    before the failure struck says nothing about it (not-reached). With --recipe a file has TEST and
+    its guest.
 
     Status 1: a verdict of --fail-on. Status 121: TEST fails without faults.
 
