@@ -22,7 +22,6 @@ class End:
         self.context = RDMAContext()
         if self.context.init(device, 1, "IB"):
             sys.exit(f"{device}: init failed")
-        self.context.launch_future()
         self.pool = RDMAMemoryPool(self.context)
         self.memory = ctypes.create_string_buffer(SIZE)
         self.address = ctypes.addressof(self.memory)
