@@ -1,4 +1,4 @@
-"""A frame that the switch leaves unchanged is parsed once: its receiver uses the same headers."""
+"""A frame that the switch leaves unchanged is parsed once, and not copied."""
 
 import sys
 
@@ -12,6 +12,7 @@ from emu.driver.ethernet.flow_fields import to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
 from emu.driver.world.tap_wire import TapWire
+from layouts.enums import Op
 from layouts.eth_enums import FlowTableType
 
 VPORT = 3
@@ -31,18 +32,39 @@ def pair(clock):
     return manager, function
 
 
+def calls(switch, frame):
+    """Return the code objects that run while the switch receives a frame."""
+    counted = []
+    sys.setprofile(lambda frame, event, _: counted.append((event, frame.f_code)))
+    try:
+        switch.receive(frame)
+    finally:
+        sys.setprofile(None)
+    return [code for event, code in counted if event == "call"]
+
+
 @pytest.mark.pure("it counts calls inside of the device")
 def test_a_frame_is_parsed_once(pair):
     manager, function = pair
     manager.hca.switch.receive(Frame(PACKET))
-    counted = []
-    sys.setprofile(lambda frame, event, _: counted.append((event, frame.f_code)))
-    try:
-        manager.hca.switch.receive(Frame(PACKET))
-    finally:
-        sys.setprofile(None)
+    counted = calls(manager.hca.switch, Frame(PACKET))
     assert function.hca.nic_vport.received.packets == 2
-    assert counted.count(("call", parse.__code__)) == 1
+    assert counted.count(parse.__code__) == 1
+    assert Frame.__init__.__code__ not in counted
+
+
+@pytest.mark.pure("it counts calls inside of the device")
+def test_a_frame_with_registers_for_its_receiver_is_copied(pair):
+    """Other receivers of the sender's object, such as a loopback, do not see the registers."""
+    manager, function = pair
+    manager.driver.must(
+        Op.MODIFY_ESW_VPORT_CONTEXT, vport_number=VPORT, other_vport=1,
+        field_select={"fdb_to_vport_reg_c_id": 1}, esw_vport_context={"fdb_to_vport_reg_c_id": 1},
+    )  # fmt: skip
+    frame = Frame(PACKET)
+    assert calls(manager.hca.switch, frame).count(Frame.__init__.__code__) == 1
+    assert (frame.registers, frame.parsed) == (None, None)
+    assert function.hca.nic_vport.received.packets == 1
 
 
 def test_headers_of_other_bytes_are_void(pair):

@@ -108,6 +108,11 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
             if vport is None or vport.egress.root is not None or len(changed.frame) > MAX_BYTES:
                 for to, what in _arrivals(manager, adapter.number, packet, target, changed):
                     give(to, what)
+            elif (
+                changed.frame is frame.data and not vport.reg_c_id and target.number != UPLINK
+            ):  # a copy would differ in its source only
+                frame.source_port, frame.parsed = source_port, packet.parsed
+                give(target, frame)
             else:
                 what = _frame(frame, changed, vport.reg_c_id, target.number)
                 if what.data is frame.data:

@@ -156,21 +156,21 @@ class EmbeddedSwitch:
     def _forward(self, source: Hca, frame: Frame) -> None:
         """Forward a frame that a function's vPort sends: through the tables, if they decide.
 
-        Without tables only the manager's frames reach the uplink; frames of other vPorts are
-        dropped.
+        The tables steer it now or in a later round; a full backlog drops it. Without tables only
+        the manager's frames reach the uplink; frames of other vPorts are dropped.
         """
         number = source.vhca.vport_number
         manager = self._manager.node if self._manager is not None else None
         if self.decides and manager is not None:
-            self._enqueue(manager, number, frame)
+            manager.backlogs.esw.do(len(frame.data), self._steer, manager, number, frame)
         elif number == MANAGER:
             self.uplink.transmit(source, frame)
 
     def _receive(self, frame: Frame) -> None:
-        """Steer a frame from the uplink by the tables.
+        """Steer a frame from the uplink by the tables, now or in a later round.
 
         A frame is dropped while the port is down, and without a manager. A pause frame changes only
-        the port's flow control. Any other frame is counted and steered.
+        the port's flow control. Any other frame is counted; a full backlog counts it as a discard.
         """
         manager = self._manager.node if self._manager is not None else None
         if manager is None or not manager.eth.is_up:
@@ -180,16 +180,8 @@ class EmbeddedSwitch:
             port.flow.receive_control(frame.data, manager.clock.now_ns(), port.speed)
             return
         _count(self._cable.received, frame)
-        self._enqueue(manager, UPLINK, frame)
-
-    def _enqueue(self, manager: Hca, source_port: int, frame: Frame) -> None:
-        """Steer a frame by the tables, now or in a later round.
-
-        A full backlog drops the frame; only one from the uplink is counted, as a discard. An
-        exception in the pipeline fails the manager.
-        """
-        if not manager.backlogs.esw.do(len(frame.data), self._steer, manager, source_port, frame):
-            self._cable.received.discards += source_port == UPLINK
+        if not manager.backlogs.esw.do(len(frame.data), self._steer, manager, UPLINK, frame):
+            self._cable.received.discards += 1
 
     def _steer(self, manager: Hca, source_port: int, frame: Frame) -> None:
         """Send a frame through the FDB, unless the tables were removed or a fault plan takes it.
