@@ -4,12 +4,13 @@ import pytest
 from helpers.device.adapters import Member, made_with_switch
 
 from emu.device.port.eth.frame import Frame
-from emu.driver.ethernet.flow_fields import match_misc, to_table, to_vport
+from emu.driver.ethernet.flow_fields import match_misc, to_table, to_tir, to_vport
 from emu.driver.ethernet.flows import Flows
 from emu.driver.ethernet.frames import EthPacket
-from emu.driver.ethernet.interfaces import alloc_td, create_tis
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_rq, create_tis
 from emu.driver.ethernet.send_queue import SendQueue
 from emu.driver.world.tap_wire import TapWire
+from layouts.enums import Op
 from layouts.eth_enums import FlowTableType
 
 PF, ONE, TWO, UPLINK = 0, 1, 2, 0xFFFF
@@ -151,3 +152,38 @@ def test_vepa(legacy):
 def test_an_address_that_goes(legacy):
     legacy.flows.delete(legacy.fdb, TWO)
     assert legacy.send(ONE, frame(MACS[TWO])) == [UPLINK]
+
+
+def receive_all(driver):
+    """Steer whatever a function receives to one queue."""
+    flows = Flows(driver)
+    table = flows.table(0)
+    tirn = create_direct_tir(driver, alloc_td(driver), create_rq(driver))
+    flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn))
+    flows.set_root(table)
+
+
+@pytest.mark.parametrize("source", [PF, ONE])
+def test_a_function_reaches_itself(legacy, source):
+    """Frames to the own address are looped back, as those of `ethtool -t` (en_selftest.c)."""
+    member = legacy.members[source]
+    driver, vport = member.driver, member.hca.nic_vport
+    vport.permanent_address = MACS[source]
+    receive_all(driver)
+    for is_disabled in (0, 1):
+        driver.must(
+            Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"disable_uc_local_lb": 1},
+            nic_vport_context={"disable_uc_local_lb": is_disabled},
+        )  # fmt: skip
+        assert legacy.send(source, frame(MACS[source])) == []
+        assert vport.looped_in.packets == 1
+
+
+def test_a_broadcast_is_looped_back_as_well(legacy):
+    """The function itself loops back what no tables decide about, the switch what its manager
+    sends."""
+    for source in (PF, ONE):
+        member = legacy.members[source]
+        receive_all(member.driver)
+        legacy.send(source, frame(BROADCAST))
+        assert member.hca.nic_vport.looped_in.packets == 1

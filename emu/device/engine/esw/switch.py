@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.adapter.adapter import MANAGER
 from emu.device.adapter.switch import Deliver, lose
 from emu.device.engine.esw.fdb_pipeline import forward
 from emu.device.engine.esw.uplinks import leaves_by
+from emu.device.engine.eth.receive import loop_back
 from emu.device.engine.eth.steering.packet_context import stands_for
 from emu.device.port.eth.flow_control import is_control
 from emu.device.port.eth.frame import Frame
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from emu.device.objects.eth.flow import VportTarget
     from emu.device.ports import CarryTrain
     from emu.device.state.hca import Hca
+
+_GROUP_BIT: Final = 1
+"""In a MAC address's first byte."""
 
 FDB_POINT: FaultPoint[[int, Frame], bool] = FaultPoint("fdb")
 
@@ -210,9 +214,9 @@ class EmbeddedSwitch:
         """Deliver ``what``, the changed ``frame``, to a vPort or the uplink of any switch.
 
         A frame for the sender's own vPort is dropped, because a sender loops its frames back
-        itself. A frame of the uplink returns to it only by entries that permit it: broadcasts of
-        legacy mode lead to all vPorts and to the uplink (core/eswitch.c: esw_add_mc_addr). A vPort
-        without a function drops the frame.
+        itself; only the manager's frames are looped back here. A frame of the uplink returns to it
+        only by entries that permit it: broadcasts of legacy mode lead to all vPorts and to the
+        uplink (core/eswitch.c: esw_add_mc_addr). A vPort without a function drops the frame.
         """
         adapter = manager.adapter
         number, port = target.number, target.port
@@ -224,10 +228,12 @@ class EmbeddedSwitch:
             adapter.board.adapters[port - 1].switch.give(number, what)
         elif number == UPLINK:
             self._leave(manager, what)
-        elif number != source_port:  # a sender loops its own frames back itself
+        elif number != source_port:
             vhca = adapter.by_vport(number)
             if vhca is not None and vhca.node is not None:
                 self._deliver(vhca.node, what)
+        elif number == MANAGER:
+            _loop_back(manager, frame.sqn, what)
 
     def give(self, number: int, frame: Frame) -> None:
         """Deliver a frame that has passed another switch's tables to a vPort or the uplink.
@@ -248,6 +254,23 @@ class EmbeddedSwitch:
         if manager.eth.is_up:
             _count(self._cable.sent, frame)
             self.uplink.transmit(manager, frame)
+
+
+def _loop_back(manager: Hca, sqn: int, frame: Frame) -> None:
+    """Loop a frame back to the manager, whose tables lead it to the manager's own vPort.
+
+    ``sqn`` is the sending queue's number. Drop the frame without such a queue, for a hairpin's
+    queue, and while disable_uc_local_lb or disable_mc_local_lb suppresses the loopback.
+    """
+    sq, vport = manager.sqs.get(sqn), manager.nic_vport
+    if sq is None or sq.source is None:
+        return
+    is_multicast = frame.data[0] & _GROUP_BIT
+    if vport.disable_mc_local_lb if is_multicast else vport.disable_uc_local_lb:
+        return
+    loop_back(manager, frame, sq.source)
+    if not is_multicast:
+        vport.looped_out.add(frame.data, *stands_for(frame))
 
 
 @dataclass(slots=True)
