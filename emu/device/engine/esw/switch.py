@@ -270,7 +270,7 @@ def _loop_back(manager: Hca, sqn: int, frame: Frame) -> None:
         return
     loop_back(manager, frame, sq.source)
     if not is_multicast:
-        vport.looped_out.add(frame.data, *stands_for(frame))
+        _count(vport.looped_out, frame)
 
 
 @dataclass(slots=True)
