@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from emu.device.engine.eth.rx_credits import expire_credits
+from emu.device.engine.eth.rx_credits import expire_segment_credits
 from emu.device.engine.events.board import module_status
 from emu.device.errors import CmdError
 from emu.device.port.eth import counter_groups
@@ -93,7 +93,7 @@ def _set_pfcc(hca: Hca, reg: port_regs.pfcc_reg) -> None:
     pfc_rx = _masked(flow.pfc_rx, reg.pfcrx, reg.prio_mask_rx)
     flow.pfc_tx = 0 if flow.pause_tx else pfc_tx
     flow.pfc_rx = 0 if flow.pause_rx else pfc_rx
-    expire_credits(hca.adapter)
+    expire_segment_credits(hca.adapter)
     if reg.critical_stall_mask:
         flow.critical_ms = min(reg.device_stall_critical_watermark, MAX_CRITICAL_MS)
     if reg.minor_stall_mask:

@@ -85,14 +85,19 @@ def use_credits(link_partner: LinkPartner, data: bytes, packets: int) -> None:
         link_partner.credit = 0
 
 
-def expire_credits(adapter: Adapter[Hca]) -> None:
+def expire_segment_credits(adapter: Adapter[Hca]) -> None:
     """Make all functions on the segment of this port poll before they send again.
 
     Their credits are from before a change of this port's flow control, and may be unlimited ones.
     """
     for manager in adapter.switch.uplink.nodes():
-        for node in manager.adapter.nodes():
-            node.link_partner.credit = 0
+        expire_credits(manager.adapter)
+
+
+def expire_credits(adapter: Adapter[Hca]) -> None:
+    """Make all functions of an adapter poll before they send again."""
+    for node in adapter.nodes():
+        node.link_partner.credit = 0
 
 
 def await_credits(hca: Hca, sq: AnySq) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from emu.device.engine.eth.roce import arrive_train
-from emu.device.engine.eth.rx_credits import MANY, emptiest
+from emu.device.engine.eth.rx_credits import MANY, emptiest, expire_credits
 from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
 from emu.device.port.train import Train
@@ -51,6 +51,8 @@ class FunctionPort(SegmentPort):
         self.rx_link: LinkDirection | None = None
         """Link for the frames that the function receives, if any."""
         self._full_since_ns = self._ignored_until_ns = 0
+        self._sender: FunctionPort | None = None
+        """Port whose functions may have credits of this one."""
         switch.add(self)
 
     @property
@@ -80,9 +82,13 @@ class FunctionPort(SegmentPort):
                 yield port._hca
 
     def attach(self, node: Hca) -> None:
-        """Connect the function, in place of its old state after a reset; forget its addresses."""
+        """Connect the function, in place of its old state after a reset; forget its addresses.
+
+        Credits for the receive queues of the old state expire.
+        """
         self._hca = node
         self._switch.forget(self)
+        self._expire_credits()
 
     def port_changed(self, node: Hca) -> None:
         """Forget learned addresses after the function's port changed its state or addresses.
@@ -149,7 +155,8 @@ class FunctionPort(SegmentPort):
         """Return the number of frames that the function at an address accepts, 0 to pause.
 
         Return MANY unless the address is another function of this process, and both sides use flow
-        control for ``priority``.
+        control for ``priority``. Credits of other functions for that port expire: together they
+        could send more than its receive queues take.
         """
         port = self._switch.port_of(mac)
         if not isinstance(port, FunctionPort) or port is self:
@@ -157,7 +164,15 @@ class FunctionPort(SegmentPort):
         hca = port._hca
         if hca is None or hca.health.has_failed or not flow.waits_for(hca.eth.flow, priority):
             return MANY
+        port._expire_credits()
+        port._sender = self
         return port.credits(self._switch.now_ns(), packets)
+
+    def _expire_credits(self) -> None:
+        """Make the functions that may have credits of this port poll before they send again."""
+        sender, self._sender = self._sender, None
+        if sender is not None and sender._hca is not None:
+            expire_credits(sender._hca.adapter)
 
     # -- the segment's side
 

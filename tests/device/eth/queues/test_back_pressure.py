@@ -50,9 +50,9 @@ def lead(node, rqn):
 class Ends:
     """A sender, and a receiver whose driver posts requests when the test says so."""
 
-    def __init__(self, clock, **tis):
+    def __init__(self, clock, nodes=2, **tis):
         self.clock = clock
-        self.sender, self.receiver = on_one_segment(clock)
+        self.sender, self.receiver, *self.others = on_one_segment(clock, nodes)
         self.counter = self.receiver.driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
         self.rq = ReceiveQueue(
             self.receiver, log_size=8, cq=self.receiver.completion_queue(12),
@@ -145,6 +145,44 @@ def test_pause_frames_that_are_turned_on_hold_from_the_next_frame_on(ends, last)
     for _ in range(8):
         ends.send_large(60)
     assert ends.lost() == 0
+
+
+def test_two_senders_do_not_share_the_same_requests(clock):
+    """Each could send all that the receiver has requests for when it was asked."""
+    ends = Ends(clock, nodes=3)
+    (other,) = ends.others
+    queues = {ends.sender: ends.sq, other: ends._sq(other)}
+    each, total = 180, 0
+
+    def post(count):
+        for node, sq in queues.items():
+            frame = ends.frame(node, ends.receiver, 18)
+            for _ in range(count):
+                sq.send(frame, ring=False)
+
+    def ring():
+        for sq in queues.values():
+            sq.ring_doorbell()
+        ends.sender.settle()
+
+    for _ in range(2):  # the first frame to an address takes no credits
+        post(1)
+        ring()
+    assert ends.came() == 4
+    post(each)
+    ring()
+    for _ in range(20):
+        total += ends.came()
+        ends.later()
+    assert (total, ends.lost()) == (2 * each, 0)
+
+
+def test_credits_do_not_outlive_the_queues_of_a_receiver_that_is_reset(ends):
+    for _ in range(2):
+        ends.send(1)
+    assert ends.sender.hca.link_partner.credit
+    ends.receiver.function.reset()
+    assert not ends.sender.hca.link_partner.credit
 
 
 def test_large_sends_find_room_for_all_their_packets(ends):

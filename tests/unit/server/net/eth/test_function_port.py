@@ -25,6 +25,8 @@ class Hca:
         self.health = SimpleNamespace(has_failed=False, fail=self.fail)
         self.got = []
         self.switch = SimpleNamespace(receive=self.got.append)
+        self.link_partner = SimpleNamespace(credit=0)
+        self.adapter = SimpleNamespace(nodes=lambda: [self])
 
     def fail(self):
         self.health.has_failed = True
