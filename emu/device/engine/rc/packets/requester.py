@@ -8,6 +8,7 @@ packet as acknowledged once it is sent.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.mr import page_faults
@@ -156,18 +157,18 @@ class PacketRequester:
             if not self._assign_psns(request, work):
                 return False
         elif isinstance(work, AbsentPage):
-            self._wait_for_page(request, work.error, lambda why: self._admit_failed(request, why))
+            self._wait_for_page(request, work.error, partial(self._admit_failed, request))
             return False
         elif isinstance(work, Failure):
             request.failure = work
         window.append(request)
-        if request.message is not None:
-            window.current = request
         if own is None:
             self._posted = posted - wqe.blocks
         elif qp.adapter_requests is not None:
             qp.adapter_requests.done(own)
-        if request.message is None:  # the request is done or has failed
+        if request.message is not None:
+            window.current = request
+        else:  # the request is done or has failed
             self._completer.retire()
         return True
 
@@ -213,7 +214,7 @@ class PacketRequester:
         the page.
         """
         self.is_stuck = True
-        self._wait_for_page(request, page, lambda why: self.fail(request, why), done)
+        self._wait_for_page(request, page, partial(self.fail, request), done)
 
     def _wait_for_page(
         self,

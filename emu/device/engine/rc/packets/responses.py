@@ -200,20 +200,11 @@ class ResponseQueue:
         if isinstance(data, TooFragmented) and carry is not None:
             carry, size = None, mtu
             data = read(hca, qp, message, offset, size)
-        if isinstance(data, PageFault):
-            self.is_stuck = True
-            self._connection.responder.wait_for_page(data)
+        if data is None or isinstance(data, Outcome):
+            self._not_read(response, data)
             return 1
-        if isinstance(data, TooFragmented):
-            is_replay = response.is_replay
-            data = None if is_replay else access_violation(hca, qp, data.why, Cause.MEMORY)
-        if isinstance(data, Outcome):
-            self.stop_data(data)
-            return 1
-        if data is None or left == 1:
+        if left == 1:
             self._drop_read()
-        if data is None:
-            return 1
         packet = self._packet(_READ_RESPONSE, response, not offset, left == 1)
         packet.syndrome = _ACK_UNLIMITED
         if carry is None:
@@ -225,6 +216,17 @@ class ResponseQueue:
         response.psn = (response.psn + count) & PSN_MASK
         self._connection.send_train(carry, packet, data, count)
         return TRAIN_WORK
+
+    def _not_read(self, response: Response, outcome: Outcome | None) -> None:
+        """Wait for the absent page of a READ's data, or drop the READ; None drops a duplicate."""
+        if isinstance(outcome, PageFault):
+            self.is_stuck = True
+            self._connection.responder.wait_for_page(outcome)
+            return
+        if isinstance(outcome, TooFragmented):
+            hca, qp, why = self._connection.hca, self._connection.qp, outcome.why
+            outcome = None if response.is_replay else access_violation(hca, qp, why, Cause.MEMORY)
+        self.stop_data(outcome)
 
     def stop_data(self, outcome: Outcome | None) -> None:
         """Drop the oldest READ, whose data cannot be read.
