@@ -66,7 +66,9 @@ def run(hca: Hca) -> bool:
             if POLLS[type(queue)](hca, queue):
                 scheduler.schedule(queue)
     finally:
-        budget.release()
+        budget.is_gathering = False
+        if budget.end_calls:
+            budget.release()
     return bool(ready) or scheduler.has_broken_cqs
 
 

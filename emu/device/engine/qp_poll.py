@@ -112,9 +112,10 @@ def poll(hca: Hca, qp: Qp) -> bool:
 def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
     """Process some of the requests that need no packets; return whether more can be sent now.
 
-    ``node`` is the peer's function, None when it is in another process. Return False when the ring
-    is empty, or when the queue pair waits or has stopped. Raises BadWqeError or DmaError for a ring
-    that cannot be read.
+    ``node`` is the peer's function, None when it is in another process. A request that succeeds is
+    completed. Any other outcome runs its action of ``_ACTIONS``: wait, retry, move another segment
+    later, or fail. Return False then, when the ring is empty, and when the queue pair waits or has
+    stopped. Raises BadWqeError or DmaError for a ring that cannot be read.
     """
     budget, left = hca.budget, BYTES_PER_POLL
     own, pace = qp.adapter_requests, qp.pace
@@ -130,8 +131,24 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
             return False
         else:
             wqe = sq.fetch(waiting)
-        sent = _one(hca, qp, node, wqe)
-        if sent is None:
+        work = moving or parse(hca, qp, wqe)
+        if isinstance(work, Message):
+            sent = work.length
+            if qp.st is not _DCI:
+                outcome = exchange(hca, qp, node, wqe, work)
+            else:
+                outcome = dynamic.exchange(hca, qp, wqe, work)
+        elif work is None:  # local and done
+            outcome, sent = None, 0
+        else:
+            outcome, sent = _send_datagrams(hca, qp, work)
+        if own is not None:
+            own.is_ring_first = outcome is not None and bool(wqe.blocks)
+        if outcome is not None:
+            _ACTIONS[type(outcome)](hca, qp, wqe, outcome)
+            return False
+        # A failed queue pair that is its own peer has already flushed this request.
+        if qp.state is not _RTS or not complete(hca, qp, wqe, sent):
             return False
         waiting -= wqe.blocks
         if pace is not None:
@@ -147,34 +164,19 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
     return True
 
 
-def _one(hca: Hca, qp: Qp, node: Hca | None, wqe: Wqe) -> int | None:
-    """Process one request; return its bytes, or None when the poll of the queue pair has to end.
+def _send_datagrams(
+    hca: Hca, qp: Qp, work: Datagram | LargeSend | Outcome
+) -> tuple[Outcome | None, int]:
+    """Send the datagrams of a request; return its outcome, None if it is done, and its bytes.
 
-    A request that succeeds is completed. Any other outcome runs its action of ``_ACTIONS``: wait,
-    retry, move another segment later, or fail.
+    The outcome of a request that has failed before is returned unchanged.
     """
-    work = qp.moving or parse(hca, qp, wqe)
-    outcome, length = None, 0
-    if isinstance(work, Message):
-        length = work.length
-        if qp.st is not _DCI:
-            outcome = exchange(hca, qp, node, wqe, work)
-        else:
-            outcome = dynamic.exchange(hca, qp, wqe, work)
-    elif isinstance(work, Datagram):
-        length = work.length
+    if isinstance(work, Datagram):
         delivery.send(hca, work, ud.origin_of(hca.link, qp, work.to))
-    elif isinstance(work, LargeSend):
-        length = _send_large(hca, qp, work)
-    else:
-        outcome = work
-    if qp.adapter_requests is not None:
-        qp.adapter_requests.is_ring_first = outcome is not None and bool(wqe.blocks)
-    if outcome is not None:
-        _ACTIONS[type(outcome)](hca, qp, wqe, outcome)
-        return None
-    # A failed queue pair that is its own peer has already flushed this request.
-    return length if qp.state is _RTS and complete(hca, qp, wqe, length) else None
+        return None, work.length
+    if isinstance(work, LargeSend):
+        return None, _send_large(hca, qp, work)
+    return work, 0
 
 
 def _send_large(hca: Hca, qp: Qp, work: LargeSend) -> int:

@@ -54,7 +54,7 @@ class Budget:
     """Counts the work of the current round and calls the users that wait for the next one."""
 
     __slots__ = (
-        "_after_polls", "_at_end", "_cycle", "_is_owed", "_later", "is_gathering", "is_waiting",
+        "_after_polls", "_cycle", "_is_owed", "_later", "end_calls", "is_gathering", "is_waiting",
         "limit", "number", "steps",
     )  # fmt: skip
 
@@ -77,7 +77,7 @@ class Budget:
         Set by code that calls :meth:`release` afterwards. No client and no command is served in
         between.
         """
-        self._at_end: list[Callable[[], None]] = []
+        self.end_calls: list[Callable[[], None]] = []
         """Calls that :meth:`release` makes."""
         self._after_polls: list[Callable[[], None]] = []
         self._is_owed = False
@@ -118,13 +118,13 @@ class Budget:
 
     def at_end(self, call: Callable[[], None]) -> None:
         """Have :meth:`release` make a call that does not raise. Valid while gathering only."""
-        self._at_end.append(call)
+        self.end_calls.append(call)
 
     def release(self) -> None:
         """End gathering and make the calls of :meth:`at_end`, in order, once each."""
         self.is_gathering = False
-        if self._at_end:
-            calls, self._at_end = self._at_end, []
+        if self.end_calls:
+            calls, self.end_calls = self.end_calls, []
             for call in calls:
                 call()
 

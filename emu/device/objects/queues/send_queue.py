@@ -17,7 +17,7 @@ from emu.device.ports import DmaError, GuestMemory
 from layouts.rings.wqe import CTRL, DS, WQEBB
 
 _PRODUCER: Final = Struct(">I")
-_COUNTER_MASK: Final = 0xFFFF
+COUNTER_MASK: Final = 0xFFFF
 _LOG_WQEBB_DS: Final = 2
 """log2 of the segments of 16 bytes in a WQEBB."""
 _ALMOST_WQEBB: Final = (1 << _LOG_WQEBB_DS) - 1
@@ -114,7 +114,7 @@ class SendRing:
                 producer = self._recorded()
             except DmaError:
                 producer = self.ci
-        return producer & _COUNTER_MASK
+        return producer & COUNTER_MASK
 
     def waiting(self) -> int:
         """Return the number of 64-byte blocks to execute: posted ones up to the last doorbell.
@@ -130,15 +130,15 @@ class SendRing:
                 (producer,) = _PRODUCER.unpack(record.view.tobytes())
             else:
                 producer = self._recorded()
-        count = (producer - self.ci) & _COUNTER_MASK
+        count = (producer - self.ci) & COUNTER_MASK
         if count > self._size:
             raise BadWqeError(
-                f"producer counter {producer & _COUNTER_MASK:#x} is {count} blocks ahead of the"
+                f"producer counter {producer & COUNTER_MASK:#x} is {count} blocks ahead of the"
                 f" consumer in a ring of {self._size}"
             )
         if self.rung is not None:
             # A doorbell for blocks behind ``ci`` is no limit, as the difference is large.
-            return min(count, (self.rung - self.ci) & _COUNTER_MASK)
+            return min(count, (self.rung - self.ci) & COUNTER_MASK)
         return count
 
     def _recorded(self) -> int:
@@ -161,7 +161,7 @@ class SendRing:
         """
         at = self.ci + ahead
         copied = self._copied
-        if copied is not None and copied.index == at & _COUNTER_MASK:
+        if copied is not None and copied.index == at & COUNTER_MASK:
             self._copied = None  # used only once
             if copied.blocks <= waiting:
                 return copied
@@ -193,7 +193,7 @@ class SendRing:
 
     def _ahead(self, wqe: Wqe) -> int:
         """Return the blocks from ``ci`` to a WQE; a large number for an executed one."""
-        return (wqe.index - self.ci) & _COUNTER_MASK
+        return (wqe.index - self.ci) & COUNTER_MASK
 
     @property
     def size_bytes(self) -> int:
@@ -206,7 +206,7 @@ class SendRing:
 
     def consume(self, blocks: int) -> None:
         """Advance ``ci`` past a WQE that is complete or in flight."""
-        self.ci = (self.ci + blocks) & _COUNTER_MASK
+        self.ci = (self.ci + blocks) & COUNTER_MASK
 
     def drain(self) -> Iterator[int]:
         """Consume all posted WQEs, to flush them; yield the first control word of each.
