@@ -187,9 +187,10 @@ class CommandInterface:
             self._waiting &= self._waiting - 1
             self._working |= 1 << slot
             budget.charge(STEPS_PER_COMMAND)
-            work = self._serve(slot)
-            if next(work, False) is None:  # ``begin``, without a call
-                self.line.append(work)
+            # ``begin``, without a call. A command that drops all commands also replaces the line.
+            line, work = self.line, self._serve(slot)
+            if next(work, False) is None:
+                line.append(work)
         self._is_delayed = False
         self.busy = bool(self._waiting or self.line)
         if self._finished:

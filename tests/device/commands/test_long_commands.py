@@ -1,5 +1,7 @@
 """Commands that have much to do: a share in each round, short ones go past, nothing half done."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.device.snapshot import snapshot
 
@@ -354,3 +356,25 @@ class TestManyFunctions:
         function.run()
         assert function.hca.budget.number <= before + 1
         assert function.hca.budget.steps >= 16 * COMMANDS_PER_ROUND
+
+
+def test_a_command_that_drops_all_commands_is_dropped_itself(driver, function):
+    """Its next step must not run among the commands of the next driver."""
+    steps = []
+
+    def handler(hca, cmd, out):
+        interface.forget()
+        interface.set_address(driver.queue)
+        steps.append("dropped")
+        yield
+        steps.append("continued")
+
+    command = replace(COMMANDS[Op.ALLOC_PD], handler=handler)
+    interface = cmdif.CommandInterface(function.hca, {Op.ALLOC_PD: command})
+    interface.set_address(driver.queue)
+    Sent(driver, 3, Op.ALLOC_PD)
+    interface.doorbell(1 << 3)
+    interface.run()
+    assert not interface.busy
+    interface.run()
+    assert steps == ["dropped"]
