@@ -181,10 +181,11 @@ class CommandInterface:
             if used > ledger.used:
                 budget.charge(used - ledger.used >> LOG_FREED_BYTES_PER_STEP)
             used = ledger.used
-            if not self._waiting or budget.steps > POLL_BUDGET:
+            waiting = self._waiting
+            if not waiting or budget.steps > POLL_BUDGET:
                 break
-            slot = (self._waiting & -self._waiting).bit_length() - 1
-            self._waiting &= self._waiting - 1
+            slot = (waiting & -waiting).bit_length() - 1
+            self._waiting = waiting & waiting - 1
             self._working |= 1 << slot
             budget.charge(STEPS_PER_COMMAND)
             # ``begin``, without a call. A command that drops all commands also replaces the line.
