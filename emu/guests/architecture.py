@@ -76,6 +76,10 @@ _ARM64: Final = Architecture(
     machine="virt,gic-version=3,its=on",  # the ITS delivers MSIs of PCI functions
     cpu="neoverse-n1",  # "max" has pointer authentication, which is slow to emulate
 )  # fmt: skip
+_ARM64_16K: Final = replace(
+    _ARM64, name="arm64-16k", kernel="linux-image-arm64-16k", flavours=(),
+    kernel_arguments=("default_hugepagesz=2M",),  # of 2 MiB, 32 MiB and 1 GiB
+)  # fmt: skip
 _PPC64EL: Final = Architecture(
     name="ppc64el", debian="ppc64el", kernel="linux-image-powerpc64le",
     boot_file="vmlinux", emulator="ppc64", package="qemu-system-ppc", machine="pseries",
@@ -99,7 +103,7 @@ _S390X: Final = Architecture(
 _ALL: Final = (
     _AMD64,
     _ARM64,
-    replace(_ARM64, name="arm64-16k", kernel="linux-image-arm64-16k", flavours=()),
+    _ARM64_16K,
     _PPC64EL,
     replace(_PPC64EL, name="ppc64el-64k", kernel="linux-image-powerpc64le-64k"),
     _RISCV64,

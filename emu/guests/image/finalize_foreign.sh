@@ -29,6 +29,15 @@ depmod -b "$root" "$release"
 for name in passwd group; do # base-passwd's script copies them
     cp "$root/usr/share/base-passwd/$name.master" "$root/etc/$name"
 done
+# Users of rpcbind and nfs-common, and directories of base-files.
+for user in _rpc:101 statd:102; do
+    echo "${user%:*}:x:${user#*:}:65534::/nonexistent:/usr/sbin/nologin" >> "$root/etc/passwd"
+done
+for path in bin etc games include lib sbin share src; do
+    mkdir -p "$root/usr/local/$path"
+done
+mkdir -p "$root/home" "$root/media" "$root/opt" "$root/srv" "$root/var/lib/nfs/sm" \
+    "$root/var/mail" "$root/var/opt"
 # Programs that a package's script would link.
 for name in sh awk which vi seq; do
     [ -e "$root/usr/bin/$name" ] || [ -e "$root/usr/sbin/$name" ] ||

@@ -73,8 +73,15 @@ _EXCLUDED = (
 _INCLUDED = tuple(f"/usr/share/doc/rdma-core{path}" for path in ("", "/tests", "/tests/*"))
 
 
-_UNDECLARED = ("base-files", "base-passwd", "bash", "coreutils", "dash", "findutils", "grep", "sed")
-"""Essential packages: ``minbase`` has them, ``extract`` only what others depend on."""
+_UNDECLARED = (
+    "base-files", "base-passwd", "bash", "bsdutils", "coreutils", "dash", "debianutils",
+    "diffutils", "findutils", "grep", "gzip", "hostname", "libc-bin", "ncurses-base", "ncurses-bin",
+    "perl-base", "sed", "tar",
+)  # fmt: skip
+"""Essential packages, but for dpkg, init and login.
+
+The variant ``minbase`` has them, ``extract`` only packages that others depend on.
+"""
 _SPARE_MIB = 2400  # free space in a root file system
 
 

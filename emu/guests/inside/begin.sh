@@ -29,8 +29,8 @@ fi
 
 if [ "$hugepages" -gt 0 ]; then
     mount -t hugetlbfs hugetlbfs /dev/hugepages
-    # As much memory as that many pages of 2 MiB, and one page at least: with pages of 16 KiB a
-    # huge page has 32 MiB.
+    # As much memory as that many pages of 2 MiB, and one page at least: an architecture may have no
+    # huge pages of that size.
     kib=$($busybox sed -n 's/^Hugepagesize: *\([0-9]*\) kB$/\1/p' /proc/meminfo)
     echo $(((hugepages * 2048 + kib - 1) / kib)) > /proc/sys/vm/nr_hugepages
 fi

@@ -56,6 +56,12 @@ def test_processor_and_pages(guest, name):
     assert said.split() == [*map(str, KINDS[name][1:])]
 
 
+def test_what_scripts_of_packages_would_make(guest):
+    names = "awk bash cmp diff getconf grep gzip hostname perl sed seq tar"
+    run(guest, f"for name in {names}; do command -v $name || exit; done")
+    run(guest, "id _rpc && id statd && cd /usr/local/bin && cd /srv")
+
+
 @pytest.mark.parametrize("service", ["rc", "rc with events", "uc", "ud", "srq"])
 def test_pingpong(guest, service):
     """Data that the programs compare (-c)."""

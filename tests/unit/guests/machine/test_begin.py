@@ -13,7 +13,7 @@ from emu.guests import inside
 @pytest.mark.parametrize(
     ("wanted", "page_kib", "pages"),
     [(64, 2048, 64), (64, 32768, 4), (1, 32768, 1), (64, 1024, 128), (64, 16384, 8)],
-    ids=["amd64", "pages of 16 KiB", "at least one", "s390x", "POWER, hash"],
+    ids=["amd64", "default of pages of 16 KiB", "at least one", "s390x", "POWER, hash"],
 )
 def test_huge_pages_have_the_memory_that_was_asked_for(tmp_path, wanted, page_kib, pages):
     """A guest with pages of 16 KiB lost all its memory to 64 pages of 32 MiB."""
