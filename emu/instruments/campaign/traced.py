@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 
 from emu.device.faults.record import RecordError, read
-from emu.device.trace.event import TracePoint
+from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.stored import StoredTextError, TraceReader
 from emu.instruments.campaign.description import MAX_TRACE
 
-_MAKERS = frozenset({TracePoint.RESET, TracePoint.CMD})
-"""Events that say which functions and queues there are."""
 _NS_PER_S = 1_000_000_000
 
 
@@ -33,15 +31,18 @@ def fault_ns(record: str, loaded_ns: int) -> int:
 
 
 def since_fault(path: Path, begin_ns: int) -> str:
-    """Return the lines of a trace from ``begin_ns`` on, and of earlier ones resets and commands.
+    """Return the lines of a trace from ``begin_ns`` on, and earlier ones that name queues.
 
-    At most :data:`description.MAX_TRACE` characters are returned. An absent trace is empty.
+    Earlier lines are resets, and commands but those of memory keys, of which a driver's cache has
+    thousands; they take at most half of the text. At most :data:`description.MAX_TRACE` characters
+    are returned. An absent trace is empty.
     """
     lines, size = [], 0
     try:
         with path.open("rb") as file:
             for line, event in TraceReader(file, lambda *_: None):
-                if event.t_ns < begin_ns and event.point not in _MAKERS:
+                is_old = event.t_ns < begin_ns
+                if is_old and (not _names_queues(event) or size + len(line) > MAX_TRACE // 2):
                     continue
                 size += len(line)
                 if size > MAX_TRACE:
@@ -50,3 +51,10 @@ def since_fault(path: Path, begin_ns: int) -> str:
     except (OSError, StoredTextError):
         return ""
     return "".join(lines)
+
+
+def _names_queues(event: TraceEvent) -> bool:
+    """Return whether an event is a reset, or a command about anything but memory keys."""
+    if event.point == TracePoint.CMD:
+        return not str(event.fields.get("op")).endswith("_MKEY")
+    return event.point == TracePoint.RESET

@@ -32,8 +32,8 @@ def test_the_first_fault_is_dated_from_the_plans_load(record, begin):
     assert fault_ns(record, 10_000_000_000) == begin
 
 
-def event(t_ns, point):
-    return json.dumps({"t_ns": t_ns, "function": 0, "point": point}) + "\n"
+def event(t_ns, point, **fields):
+    return json.dumps({"t_ns": t_ns, "function": 0, "point": point, **fields}) + "\n"
 
 
 def test_only_commands_and_resets_are_older_than_the_fault(tmp_path):
@@ -42,6 +42,16 @@ def test_only_commands_and_resets_are_older_than_the_fault(tmp_path):
     new = [event(5, "wqe"), event(6, "cqe")]
     path.write_text("".join(old + new) + '{"cut')
     assert since_fault(path, 5) == "".join([old[0], old[2], *new])
+
+
+def test_a_long_boot_does_not_hide_the_fault(tmp_path, monkeypatch):
+    """A driver makes thousands of memory keys for its cache."""
+    path = tmp_path / "trace"
+    keys, queues = event(1, "cmd", op="CREATE_MKEY"), event(2, "cmd", op="CREATE_CQ")
+    new = event(5, "cqe")
+    path.write_text(keys * 3 + queues * 4 + new)
+    monkeypatch.setattr(traced, "MAX_TRACE", 4 * len(queues) + 2)
+    assert since_fault(path, 5) == queues * 2 + new
 
 
 def test_a_long_trace_is_cut_at_a_line(tmp_path, monkeypatch):
