@@ -167,6 +167,18 @@ def test_functions_of_a_link_layer_or_of_the_user():
     assert (run.guest.value("share"), run.directory) == (f"{Path.cwd()}:rw", None)
 
 
+def test_a_second_guest_has_the_second_function_and_no_failures():
+    own = '[[failure]]\nname = "silent"\nabout = "A."\nrule = [{ point = "pkt.tx", action = "drop"'
+    Path("two.toml").write_text(SET + own + ", function = 1 }]\n")
+    done = invoke("two.toml", "--jobs", 1, "--peer", "./server $ADDRESS", test=("hangs",))
+    clean, *runs = Store.open(Path("two.chaos")).runs.values()
+    assert clean.guest.value("devices") == DEVICES["ib"][:1]
+    assert (clean.peer.command, clean.peer.devices) == ("./server $ADDRESS", DEVICES["ib"][1:])
+    assert [run.plan_name for run in runs] == ["flap", "lost"]
+    assert all(run.peer == clean.peer for run in runs)
+    assert "mlx5emu replay" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "test", "says"),
     [
@@ -181,6 +193,11 @@ def test_functions_of_a_link_layer_or_of_the_user():
         (("few.toml",), ("./nope",), "no such file in"),
         (("few.toml", "--pcap", "x"), ("true",), "every guest would write the same file"),
         (("few.toml", "--repeat", "0"), ("true",), "1 to 1000 is needed, not 0"),
+        (
+            ("few.toml", "--peer", "true", "--device", "connectx6"),
+            ("true",),
+            "--peer needs two functions",
+        ),
         (("many.toml", "--repeat", "1000"), ("true",), "101 failures x --repeat 1000: more than"),
     ],
 )

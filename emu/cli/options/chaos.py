@@ -48,6 +48,8 @@ class ChaosChoices:
     """The choices of a user besides those about the guest."""
 
     link: LinkLayer | None
+    peer: str | None
+    """Command of a second guest."""
     patterns: tuple[str, ...]
     seeds: range
     jobs: int
@@ -137,6 +139,13 @@ _OPTIONS = (
         type=NearChoice(["ib", "eth"]),
         help="Link layer of the two functions, and of the failures.  [default: ib; with --device"
         " failures of both]",
+    ),
+    grouped_option(
+        CHAOS,
+        "--peer",
+        metavar="COMMAND",
+        help="Run COMMAND in a second guest, such as the server of TEST; it has the second function"
+        " and no failures.",
     ),
     grouped_option(
         CHAOS,
@@ -243,6 +252,7 @@ def chaos_options(function: F) -> F:
     def chosen(
         *args: Any,
         link: LinkLayer | None,
+        peer: str | None,
         patterns: tuple[str, ...],
         seed: int,
         repeat: int,
@@ -259,6 +269,7 @@ def chaos_options(function: F) -> F:
     ) -> Any:
         choices = ChaosChoices(
             link=link,
+            peer=peer,
             patterns=patterns,
             seeds=range(seed, seed + repeat),
             jobs=jobs or min(len(os.sched_getaffinity(0)) + 1, MAX_DEFAULT_JOBS),

@@ -43,6 +43,16 @@ class GuestPart(OptionTable):
     """Guest options of a run; paths are absolute."""
 
 
+class PeerPart(_Value):
+    """The second guest of a run: its functions, and a command that runs beside the run's.
+
+    Its other options are those of the run's guest.
+    """
+
+    command: Annotated[StrictStr, Field(min_length=1)]
+    devices: Annotated[tuple[StrictStr, ...], Field(min_length=1)]
+
+
 class Ended(StrEnum):
     """The end of a run."""
 
@@ -94,6 +104,8 @@ class Description(_Value):
     directory: StrictStr | None = None
     expected: Expected | None = None
     is_observed: StrictBool = False
+    peer: PeerPart | None = None
+    """A second guest, connected to the run's; faults strike the run's guest alone."""
 
     @model_validator(mode="before")
     @classmethod
@@ -181,6 +193,8 @@ class RunResult(_Value):
     findings: Annotated[tuple[RunFinding, ...], Field(max_length=200)] = ()
     record: StrictStr = ""
     """Record of the fired faults, if a plan was loaded and the run did not pass or is observed."""
+    peer_output: Annotated[StrictStr, Field(max_length=8 * LONGEST_OUTPUT)] = ""
+    """The end of the output of the second guest's command."""
     trace: Annotated[StrictStr, Field(max_length=MAX_TRACE)] = ""
     """Trace of an observed run whose fault struck, from the fault on, as JSON lines."""
     observed: Observed | None = None

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 from emu.device.faults.parser import load
 from emu.device.faults.plan import LOADED, LOADING
@@ -29,11 +30,19 @@ from emu.instruments.campaign.description import (
     MAX_RECORD,
     Description,
     Ended,
+    PeerPart,
     RunFinding,
     RunResult,
 )
 from emu.instruments.campaign.expected import difference
 from emu.instruments.campaign.observer import Observer
+from emu.instruments.campaign.peer import (
+    ADDRESS,
+    PEER_ADDRESS,
+    PeerGuest,
+    environment,
+    fabric_of,
+)
 from emu.instruments.campaign.traced import fault_ns, since_fault
 from emu.instruments.outcome import (
     Finding,
@@ -104,8 +113,9 @@ def carry_out(run: Description) -> RunResult:
     with work_directory() as directory:
         record, trace = directory / "record", directory / "trace.json"
         guest = Guest(_options(run, record, trace))
+        peer = None if run.peer is None else PeerGuest(_peer_options(run, run.peer, directory))
         try:
-            guest.start()
+            _boot(guest, peer)
             trial.release = guest.kernel_release
             if run.is_observed:
                 trial.observer = Observer(guest)
@@ -113,25 +123,55 @@ def carry_out(run: Description) -> RunResult:
                 trial.loaded_ns = time.monotonic_ns()
                 with Client(guest.control_socket) as control:
                     control.load_plan(run.plan)
+            if peer is not None and run.peer is not None:
+                peer.start(run.peer.command)
             _work(guest, run, trial)
         except GuestError as error:
             _failed(guest, error, trial)
         finally:
+            if peer is not None:
+                trial.ends += peer.findings()
+                peer.stop()
             guest.stop()
         text = _bounded(record)
         result = _result(run, trial, text)
         if run.is_observed and result.has_struck:
             cut = since_fault(trace, fault_ns(text, trial.loaded_ns))
             result = result.model_copy(update={"trace": cut})
+        if peer is not None:
+            result = result.model_copy(update={"peer_output": peer.output()})
     took = round(time.monotonic() - began, 3)
     return result.model_copy(update={"seconds": took, "ended_at": round(time.time())})
 
 
-def _options(run: Description, record: Path, trace: Path) -> GuestOptions:
-    """Return the guest's options; write a plan that starts with the boot beside the record."""
+def _boot(guest: Guest, peer: PeerGuest | None) -> None:
+    """Boot the guest; with a second one boot both at once, and connect them. Raises GuestError."""
+    if peer is None:
+        guest.start()
+        return
+    peer.begin()
+    guest.start()
+    peer.connect(guest)
+
+
+def _said(run: Description, directory: Path) -> dict[str, Any]:
+    """Return the options that all guests of a run have, with the fabric that joins two."""
     said = run.guest.given()
     if "share" not in said and run.directory is not None and Path(run.directory).is_dir():
         said |= {"share": Path(run.directory), "share_optional": True}
+    if run.peer is not None:
+        said["fabric"] = fabric_of(directory)
+    return said
+
+
+def _peer_options(run: Description, peer: PeerPart, directory: Path) -> GuestOptions:
+    """Return the options of a run's second guest."""
+    return requested(_said(run, directory) | {"devices": peer.devices})
+
+
+def _options(run: Description, record: Path, trace: Path) -> GuestOptions:
+    """Return the guest's options; write a plan that starts with the boot beside the record."""
+    said = _said(run, record.parent)
     if run.plan and run.when == LOADING:
         said["faults"] = record.with_name("plan.toml")
         said["faults"].write_text(run.plan)
@@ -184,6 +224,8 @@ def _once(guest: Guest, run: Description, trial: _Trial) -> int:
             observer.note_timeout()
         _note_blocked(guest, trial)
 
+    if run.peer is not None:
+        environ |= environment(ADDRESS, PEER_ADDRESS)
     if observer is not None:
         environ |= observer.begin()
     job = guest.popen(["sh", "-c", run.command], environ=environ, cwd=cwd, sink=trial.take)

@@ -267,6 +267,8 @@ def _shown(run: Description, result: RunResult) -> str:
     text = f"$ {run.command}\n{output if result.output else ''}\n" + "".join(
         f"[{line}]\n" for line in end
     )
+    if result.peer_output:
+        text += f"\nThe second guest:\n{result.peer_output.rstrip()}\n"
     if (observed := result.observed) is None or not observed.threads:
         return text
     return "\n".join([text, observed.threads.rstrip(), *observed.waiting, ""])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from emu.device.faults.parser import dump
 from emu.device.faults.plan import LOADED
-from emu.instruments.campaign.description import MAX_SECONDS, Description, GuestPart
+from emu.instruments.campaign.description import MAX_SECONDS, Description, GuestPart, PeerPart
 from emu.instruments.campaign.matrix import NO_PLAN
 from emu.instruments.chaos.moments import lasting
 from emu.instruments.chaos.sets import ChaosFailure, LinkLayer
@@ -31,6 +31,8 @@ class ChaosTest:
     link: str
     directory: str | None = None
     """Directory that is shared with the guest, unless ``guest`` shares another; None for none."""
+    peer: PeerPart | None = None
+    """A second guest, for the other end of the connection; None for one guest."""
 
 
 @dataclass(frozen=True)
@@ -87,4 +89,5 @@ def _run(test: ChaosTest, name: str, seed: int, timeout: float, plan: str = "") 
         guest=test.guest,
         directory=test.directory,
         is_observed=True,
+        peer=test.peer,
     )

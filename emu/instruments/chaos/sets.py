@@ -134,6 +134,16 @@ def selected(
     ]
 
 
+def one_sided(failures: Sequence[ChaosFailure]) -> list[ChaosFailure]:
+    """Return the failures without rules and links of a second function."""
+    return [
+        one
+        for one in failures
+        if all(rule.function in (None, 0) for rule in one.plan.rule)
+        and all(link.function in (None, 0) for link in one.plan.link)
+    ]
+
+
 def _read_set(path: Path) -> list[ChaosFailure]:
     """Return the failures of one set. Raises UserError for all its mistakes, and OSError."""
     file = TomlFile(path, ChaosSetFile, {"failure": FailureTable})

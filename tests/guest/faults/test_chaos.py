@@ -25,6 +25,34 @@ name = "page-fault"
 about = "A page cannot be provided, which the test does not need."
 plan = "@page-fault-fails"
 """
+EVERYWHERE = """
+[[failure]]
+name = "request-fails"
+about = "A request completes with an error."
+plan = "@completion-local-prot"
+when = 3
+
+[[failure]]
+name = "flap"
+about = "The port is down for 100 ms."
+when = 3
+rule = [{ point = "load", action = "link", ms = 100 }]
+"""
+ETHERNET = """
+for name in $(ls /sys/class/net | grep -v '^lo$'); do ip link set "$name" up; done
+for device in mlx5_0 mlx5_1; do
+    until grep -q fe80 /sys/class/infiniband/$device/ports/1/gids/1; do sleep 0.1; done
+done
+ibv_rc_pingpong -d mlx5_1 -g 1 -n 20 > /dev/null &
+until ss -ltn | grep -q 18515; do sleep 0.1; done
+ibv_rc_pingpong -d mlx5_0 -g 1 -n 20 127.0.0.1 || { kill $!; exit 1; }
+wait $!
+"""
+CLIENT = """
+until ibv_rc_pingpong -n 20 "$PEER" 2> /tmp/errors; do
+    grep -q "Couldn't connect" /tmp/errors || { cat /tmp/errors >&2; exit 1; }
+done
+"""
 EXPECTED = ["hang", "wrong-data", "wrong-data", "leak", "crash", "recovered", "error"]
 
 
@@ -68,3 +96,36 @@ def test_each_program_gets_its_verdict(tmp_path, monkeypatch, suite):
     assert verdicts(again)[0][0] == EXPECTED[5]
     assert [one for one, _ in verdicts(again, "page-fault")] == ["not-reached"]
     assert status == 0
+
+
+def of_both(*words):
+    """Return verdict and evidence of the two failures that programs everywhere meet."""
+    Path("both.toml").write_text(EVERYWHERE)
+    said = ["chaos", "both.toml", "--memory", "1024", "--jobs", "1", "--json", *words]
+    done = CliRunner().invoke(main, said)
+    assert done.exit_code == 0, done.output
+    one, two = (each["runs"][0] for each in json.loads(done.stdout)["failures"])
+    assert one["fired"] == 1
+    assert two["fired"] >= 1
+    return [(one["verdict"], one["evidence"][:20]), (two["verdict"], None)]
+
+
+@pytest.mark.suite("trixie")
+@pytest.mark.usefixtures("lab")
+def test_failures_of_ethernet_ports(tmp_path, monkeypatch, suite):
+    monkeypatch.chdir(tmp_path)
+    found = of_both("--link", "eth", "--", "sh", "-c", ETHERNET)
+    assert found == [("error", "status 1: parse WC f"), ("recovered", None)]
+    (trace,) = Path("both.chaos/traces").glob("*.request-fails.0.html")
+    assert "DESTROY_QP" in trace.with_suffix(".json").read_text()
+
+
+@pytest.mark.suite("trixie")
+@pytest.mark.usefixtures("lab")
+def test_the_two_ends_in_two_guests(tmp_path, monkeypatch, suite):
+    """The server is in the second guest, whose adapter has no faults."""
+    monkeypatch.chdir(tmp_path)
+    found = of_both("--peer", "ibv_rc_pingpong -n 20", "--", "sh", "-c", CLIENT)
+    assert found == [("error", "status 1: parse WC f"), ("recovered", None)]
+    (output,) = Path("both.chaos/outputs").glob("*.flap.0.txt")
+    assert "The second guest:" in output.read_text()

@@ -29,7 +29,7 @@ from emu.guests.options import Use, options
 from emu.host import shipped
 from emu.host.counted import counted
 from emu.host.printable import one_line
-from emu.instruments.campaign.description import Description, GuestPart, RunResult
+from emu.instruments.campaign.description import Description, GuestPart, PeerPart, RunResult
 from emu.instruments.campaign.guest_run import NAME as GUEST_RUN
 from emu.instruments.campaign.local import Local
 from emu.instruments.campaign.matrix import MAX_RUNS
@@ -37,7 +37,7 @@ from emu.instruments.campaign.store import Store, as_json, trace_name
 from emu.instruments.chaos.page import page
 from emu.instruments.chaos.report import ChaosReport, cases, report, summary
 from emu.instruments.chaos.runs import DEFAULT_SET, DEVICES, ChaosTest, clean_run, failure_runs
-from emu.instruments.chaos.sets import ChaosFailure, LinkLayer, read_sets, selected
+from emu.instruments.chaos.sets import ChaosFailure, LinkLayer, one_sided, read_sets, selected
 from emu.instruments.chaos.verdicts import WORDS, Judge, why_not_clean
 from emu.instruments.traceview import page as traceview
 
@@ -78,6 +78,10 @@ def chaos(
     before the failure struck says nothing about it (not-reached). With --recipe a file has TEST and
     its guest.
 
+    With --peer the second function is in a second guest, in which the peer's command runs; the
+    failures strike TEST's guest alone. Both commands have the variables ADDRESS (their own) and
+    PEER (the other guest's).
+
     Status 1: a verdict of --fail-on. Status 121: TEST fails without faults.
 
     Example: mlx5emu chaos -- ./my-test
@@ -85,9 +89,11 @@ def chaos(
     words = test_of(ctx)
     paths = sets or (shipped.example("failure set", DEFAULT_SET),)
     link, choices = _with_devices(choices, chosen.link)
-    failures = selected(read_sets(paths), link, chosen.patterns)
+    peer, choices = _with_peer(choices, chosen.peer)
+    failures = read_sets(paths)
+    failures = selected(failures if peer is None else one_sided(failures), link, chosen.patterns)
     _check_runs(len(failures), len(chosen.seeds))
-    test = _test(words, cwd, link or "device", choices, no_share=no_share)
+    test = _test(words, cwd, link or "device", choices, peer, no_share=no_share)
     path = chosen.results or Path(f"{paths[0].stem}.chaos")
     clean = clean_run(test, chosen.timeout)
     store = Store.renew(path, paths[0].stem, [clean])
@@ -121,8 +127,30 @@ def _with_devices(
     return link, {**choices, "devices": DEVICES[link]}
 
 
+def _with_peer(
+    choices: dict[str, Any], command: str | None
+) -> tuple[PeerPart | None, dict[str, Any]]:
+    """Return the second guest that runs ``command``, and the choices of TEST's guest.
+
+    The second of two functions moves to the second guest. Without a command there is no such guest.
+    Raises UsageError for another number of functions.
+    """
+    if command is None:
+        return None, choices
+    first, *others = choices["devices"]
+    if len(others) != 1:
+        raise click.UsageError("--peer needs two functions: --device for TEST's, then the peer's")
+    return PeerPart(command=command, devices=others), {**choices, "devices": (first,)}
+
+
 def _test(
-    words: Sequence[str], cwd: str | None, link: str, choices: dict[str, Any], *, no_share: bool
+    words: Sequence[str],
+    cwd: str | None,
+    link: str,
+    choices: dict[str, Any],
+    peer: PeerPart | None,
+    *,
+    no_share: bool,
 ) -> ChaosTest:
     """Return the test in its guest; QEMU and the image are built first.
 
@@ -138,6 +166,7 @@ def _test(
         guest=_guest_part(choices),
         link=link,
         directory=str(Path.cwd()) if shares_default else None,
+        peer=peer,
     )
 
 
@@ -260,7 +289,7 @@ def _print(chaos_report: ChaosReport, store: Store, path: Path) -> None:
     bad = [row for row in chaos_report.rows if chaos_report.is_bad(row.verdict)]
     for row in bad[:1]:
         record = store.record(row.worst.run.name)
-        if record.exists():
+        if record.exists() and row.worst.run.peer is None:  # a replay has one guest
             words = f"mlx5emu replay {shlex.quote(str(record))} -- {chaos_report.test}"
             screen.print(f"{row.failure.name} again: {words}", soft_wrap=True)
     screen.print(f"{path}", soft_wrap=True)

@@ -15,7 +15,8 @@ from emu.guests.channel import frames
 from emu.guests.errors import GuestPanicError, ServerError
 from emu.guests.guest.guest import Result
 from emu.instruments.campaign import guest_run, observer
-from emu.instruments.campaign.description import Ended, Expected, GuestPart
+from emu.instruments.campaign import peer as peer_module
+from emu.instruments.campaign.description import Ended, Expected, GuestPart, PeerPart
 from emu.instruments.campaign.guest_run import carry_out
 from emu.instruments.outcome import EX_DATAERR, Kind, settled
 
@@ -477,3 +478,62 @@ def test_a_worker_without_the_campaigns_directory_says_so(guest, tmp_path):
     assert (why, guest.cwd) == (
         f"the campaign's directory {tmp_path}/none does not exist on this host", None,
     )  # fmt: skip
+
+
+class FakePeer(FakeGuest):
+    def begin(self):
+        self.asked.append(("begin", None))
+
+    def wait_ready(self):
+        pass
+
+    def run(self, command, timeout):
+        return super().run(command, timeout)
+
+    def popen(self, command, *, environ, cwd, sink):
+        self.asked.append((command, environ))
+        sink(frames.STDOUT, b"served\x1b")
+
+
+@pytest.fixture
+def peer(guest, monkeypatch):
+    made = FakePeer()
+    monkeypatch.setattr(peer_module, "Guest", made)
+    return made
+
+
+def with_peer():
+    return one(peer=PeerPart(command="./server", devices=("connectx6,lid=2",)))
+
+
+def test_the_second_guest_is_connected_before_both_commands(guest, peer):
+    result = carry_out(with_peer())
+    (network, _), (ping, _), (command, environ) = guest.asked
+    assert "ip addr add 10.0.0.1/24" in network
+    assert "ping -q -c 1 -W 1 10.0.0.2" in ping
+    assert (command, environ["PEER"], environ["ADDRESS"]) == ("true", "10.0.0.2", "10.0.0.1")
+    (_, _), (network, _), (command, environ) = peer.asked
+    assert "ip addr add 10.0.0.2/24" in network
+    assert (command, environ) == ("./server", {"ADDRESS": "10.0.0.2", "PEER": "10.0.0.1"})
+    assert guest.options.fabric == peer.options.fabric
+    assert peer.options.devices == ("connectx6,lid=2",)
+    assert peer.options.record is None
+    assert result.peer_output == r"served\x1b"
+    assert guest.stopped
+    assert peer.stopped
+
+
+def test_what_the_second_guests_kernel_logs_is_found(guest, peer):
+    peer.log = OOPS
+    result = carry_out(with_peer())
+    assert [told.title for told in result.findings] == ["kernel BUG in mlx5_x"]
+
+
+def test_a_second_guest_that_is_lost_is_found(guest, peer, monkeypatch):
+    def lose(*_, **__):
+        raise GuestPanicError("the guest panicked: Fatal exception")
+
+    monkeypatch.setattr(peer, "popen", lambda *_, **__: monkeypatch.setattr(peer, "run", lose))
+    result = carry_out(with_peer())
+    assert [told.kind for told in result.findings] == [Kind.PANIC]
+    assert peer.stopped
