@@ -18,6 +18,7 @@ from emu.guests.options import GuestOptions, OptionError, Use, option_named, opt
 from emu.guests.options.checks import check_options, check_uplinks_used
 from emu.guests.requested import check_requested, requested
 from emu.host.printable import one_line
+from emu.host.user_error import UserError
 from emu.server.net.eth import passt
 from emu.server.net.eth.spec import parse as parse_net
 
@@ -88,12 +89,16 @@ def _requested(choices: Mapping[str, Any]) -> GuestOptions:
 def tell_begin(path: Path, when: str | None) -> None:
     """Check a fault plan and print when it begins; ``when`` overrides the plan's own time.
 
-    Raises UserError for a plan with mistakes. The plan is not loaded.
+    Raises UserError, with status 2, for a plan with mistakes. The plan is not loaded.
     """
     # Importing the plan reader takes 100 ms, and few runs have a plan.
     from emu.server.service.plan_files import read_plan
 
-    plan = read_plan(path)  # reports mistakes also if ``when`` is given
+    try:
+        plan = read_plan(path)  # reports mistakes also if ``when`` is given
+    except UserError as error:
+        error.status = click.UsageError.exit_code
+        raise
     begins = moment(when or plan.begins)
     click.echo(f"mlx5emu: faults begin {begins}: {one_line(str(path))}", err=True)
 

@@ -7,7 +7,7 @@ rule is a method.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
@@ -97,18 +97,21 @@ class EventField:
 class Opened:
     """Further fields of an event: those of a structure that it carries."""
 
-    __slots__ = ("about", "layout", "prefix")
+    __slots__ = ("about", "layouts", "prefix")
 
     def __init__(
-        self, about: str, layout: Callable[[Mapping[str, Any]], type[Prm] | None], prefix: str = ""
+        self,
+        about: str,
+        layouts: Callable[[Mapping[str, Any]], Sequence[type[Prm]]],
+        prefix: str = "",
     ) -> None:
-        """Store the fields; ``about`` names the structure for readers of the table.
+        """Store the fields; ``about`` describes them for readers of the table.
 
-        ``layout`` returns it for a rule's ``match``, None if ``match`` does not determine it.
-        ``prefix`` precedes its fields' names.
+        ``layouts`` returns the structures that an event with a rule's ``match`` may carry, or none
+        where they are unknown. ``prefix`` may precede their fields' names.
         """
         self.about = about
-        self.layout = layout
+        self.layouts = layouts
         self.prefix = prefix
 
 

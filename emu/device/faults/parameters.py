@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from functools import cache
 from typing import Annotated, Any, Final
 
 from pydantic import Field, StrictInt, StrictStr
 
-from emu.device.faults.enum_names import number_of
+from emu.device.faults.enum_names import agrees, number_of
 from emu.device.faults.registry import Parameter, Problem
 from emu.device.faults.rule import Assignments
+from emu.device.trace.decode import event_layout
 from emu.model_words import given_text, matching
-from emu.near import near
-from layouts.fields import Nested
+from emu.near import near, near_names
+from layouts.enums import EventType
+from layouts.fields import FieldKind, Nested
 from layouts.prm import Prm
 
 MAX_MS = 24 * 3600 * 1000
@@ -21,11 +24,15 @@ MAX_COPIES = 1000
 MAX_LISTED: Final = 40
 """Maximum number of names that a message or page lists: all sets but the commands."""
 
+_MAX_COMPARED: Final = 8
+
 NameOrNumber: Final = StrictStr | StrictInt
+
+EVENT_DATA: Final = "data."
+"""Prefix that the names of fields of an event's data may have."""
 
 MS = Parameter("ms", Annotated[float, Field(ge=0, le=MAX_MS)])
 COUNT = Parameter("count", Annotated[int, Field(strict=True, ge=-MAX_COPIES, le=MAX_COPIES)])
-SET = Parameter("set", Assignments)
 DATA = Parameter(
     "data",
     Annotated[
@@ -87,15 +94,72 @@ def set_in(prm: type[Prm]) -> Parameter:
 def has_field(prm: type[Prm], path: str) -> bool:
     """Return whether a dotted path leads to a field of a structure; array items have no path."""
     name, _, rest = path.partition(".")
-    for field in prm.fields:
-        if field.name == name:
-            return not rest or (isinstance(field.kind, Nested) and has_field(field.kind.prm, rest))
-    return False
+    kind = _kinds(prm).get(name)
+    return kind is not None and (
+        not rest or (isinstance(kind, Nested) and has_field(kind.prm, rest))
+    )
+
+
+@cache
+def _kinds(prm: type[Prm]) -> dict[str, FieldKind]:
+    """Return the kinds of a structure's fields by name: hundreds of structures may be searched."""
+    return {field.name: field.kind for field in prm.fields}
 
 
 def names_in(prm: type[Prm]) -> list[str]:
     """Return the names of the fields of a structure."""
     return [field.name for field in prm.fields]
+
+
+def near_fields(
+    name: str, layouts: Sequence[type[Prm]], prefix: str = "", others: Iterable[str] = ()
+) -> str:
+    """Return the names of fields similar to ``name`` as the end of a sentence, or "".
+
+    Fields of more than 8 structures are too many to compare with; only ``others`` are then.
+    """
+    found = near_names(name, others)
+    for layout in layouts if len(layouts) <= _MAX_COMPARED else ():
+        path, parents, holder = name, prefix, layout
+        head, _, rest = path.partition(".")
+        while rest and isinstance(kind := _kinds(holder).get(head), Nested):
+            path, parents, holder = rest, f"{parents}{head}.", kind.prm
+            head, _, rest = path.partition(".")
+        found += [parents + field for field in near_names(head, names_in(holder))]
+    return f"; near it: {', '.join(dict.fromkeys(found))}" if found else ""
+
+
+def event_layouts(requested: object) -> list[type[Prm]]:
+    """Return the structures in the data of the requested types of events, a value of ``match``.
+
+    All structures for None, and if none is declared for these types.
+    """
+    kinds = [kind for kind in EventType if requested is None or agrees(requested, kind)]
+    return _data_of(kinds) or _data_of(EventType)
+
+
+def _data_of(kinds: Iterable[EventType]) -> list[type[Prm]]:
+    """Return the structures that are declared for the data of events of these types."""
+    sub_types = range(3)  # of page faults, the only events whose structure depends on it
+    found = (event_layout(kind, sub_type) for kind in kinds for sub_type in sub_types)
+    return [one for one in dict.fromkeys(found) if one is not None]
+
+
+def new_data(requested: Callable[[Mapping[str, Any]], object]) -> Parameter:
+    """Return a parameter ``set`` for new values of the fields of an event's data.
+
+    ``requested`` returns the types of events of a rule, as in ``match``. The parameter's check
+    yields a mistake for a name that the data of none of them has.
+    """
+
+    def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
+        layouts = event_layouts(requested(rule))
+        for path in values:
+            name = path.removeprefix(EVENT_DATA)
+            if not any(has_field(layout, name) for layout in layouts):
+                yield f"set.{path}", f"no field of the event's data{near_fields(name, layouts)}"
+
+    return Parameter("set", Assignments, check)
 
 
 def listing(names: Sequence[str]) -> str:

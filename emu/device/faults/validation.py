@@ -18,7 +18,7 @@ from emu.device.faults import registry
 from emu.device.faults.enum_names import names_of
 from emu.device.faults.event import EventField, Opened
 from emu.device.faults.link import PlannedLink
-from emu.device.faults.parameters import has_field, listing, names_in
+from emu.device.faults.parameters import has_field, listing, near_fields
 from emu.device.faults.plan import Expectation, Plan, WholeRule
 from emu.device.faults.registry import DeclaredPoint, Problem
 from emu.device.faults.rule import Rule
@@ -29,6 +29,7 @@ from emu.model_words import given_text, in_words, model_mistakes
 from emu.near import near
 from emu.toml_lines import Place
 from layouts.enums import Op
+from layouts.prm import Prm
 
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "rule": WholeRule,
@@ -176,25 +177,28 @@ def _parameter(
 
 def _match(point: DeclaredPoint, match: Mapping[str, object]) -> Iterator[Problem]:
     """Yield the mistakes in names and values of ``match``, as pairs of key and explanation."""
+    layouts: Sequence[type[Prm]] | None = None
     for name, value in match.items():
         if (field := point.fields.get(name)) is not None:
             for one in value if isinstance(value, list) else [value]:
                 yield from ((f"match.{name}", why) for why in _value(field, one))
-        elif point.opened is None:
+        elif (opened := point.opened) is None:
             yield f"match.{name}", f"{point.name} has {', '.join(point.fields) or 'no fields'}"
         else:
-            yield from ((f"match.{name}", why) for why in _opened(point, point.opened, name, match))
+            layouts = opened.layouts(match) if layouts is None else layouts
+            yield from ((f"match.{name}", why) for why in _opened(point, opened, name, layouts))
 
 
 def _opened(
-    point: DeclaredPoint, opened: Opened, name: str, match: Mapping[str, object]
+    point: DeclaredPoint, opened: Opened, name: str, layouts: Sequence[type[Prm]]
 ) -> Iterator[str]:
-    """Yield the mistake of a name that neither the point nor the structure has."""
-    layout = opened.layout(match)
-    if layout is not None and not has_field(layout, name.removeprefix(opened.prefix)):
-        known = [*point.fields, *(opened.prefix + one for one in names_in(layout))]
-        structure = layout.c_name or layout.__name__
-        yield f"no field of the point {point.name}, nor of {structure}{near(name, known)}"
+    """Yield the mistake of a name that neither the point nor any of the structures has."""
+    path = name.removeprefix(opened.prefix)
+    if layouts and not any(has_field(layout, path) for layout in layouts):
+        layout = layouts[0]
+        structure = (layout.c_name or layout.__name__) if len(layouts) == 1 else "any in question"
+        close = near_fields(path, layouts, name.removesuffix(path), point.fields)
+        yield f"no field of the point {point.name}, nor of {structure}{close}"
 
 
 def _value(field: EventField, value: object) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import firmware_cmds  # noqa: F401  # declares the commands, whose fields the rules name
 from emu.device.faults.parser import MAX_BYTES, PlanError, load
 from emu.device.faults.plan import Plan
 from emu.host.user_error import UserError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from emu.device.cmdif.interface import COMMAND_POINT, CommandInterface
@@ -11,7 +11,7 @@ from emu.device.cmdif.registry import COMMANDS, Command
 from emu.device.cmdif.request import CommandRequest
 from emu.device.errors import CmdError
 from emu.device.faults.delivery_actions import Delayable, Losable
-from emu.device.faults.enum_names import number_of
+from emu.device.faults.enum_names import agrees, number_of
 from emu.device.faults.event import (
     Event,
     EventField,
@@ -22,13 +22,12 @@ from emu.device.faults.event import (
     set_fields,
 )
 from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
-from emu.device.faults.parameters import COUNT, DATA, MS, has_field, names_in, one_of
+from emu.device.faults.parameters import COUNT, DATA, MS, has_field, near_fields, one_of
 from emu.device.faults.registry import Parameter, Problem, action, point
 from emu.device.faults.rule import Assignments, Rule
 from emu.device.ports import DmaError
 from emu.device.rounds.portions import Portions
 from emu.device.state.points import FaultPoint
-from emu.near import near
 from layouts.enums import DeliveryStat, Op, Status
 from layouts.prm import Prm
 
@@ -47,40 +46,42 @@ _FIELDS = (
 )
 
 
-def _named(rule: Mapping[str, Any]) -> Command | None:
-    """Return the command whose opcode name is ``op`` in a rule's ``match``.
+def _commands(match: Mapping[str, Any]) -> Sequence[Command]:
+    """Return the commands that ``op`` in a rule's ``match`` allows; all of them if it allows none.
 
-    None for any other value.
+    None before ``firmware_cmds`` has been imported, which declares the commands.
     """
-    op = rule.get("op")
-    return COMMANDS.get(Op[op]) if isinstance(op, str) and op in Op.__members__ else None
+    if isinstance(op := match.get("op"), str) and op in Op.__members__ and Op[op] in COMMANDS:
+        return [COMMANDS[Op[op]]]
+    allowed = [one for one in COMMANDS.values() if op is not None and agrees(op, one.op)]
+    return allowed or [*COMMANDS.values()]
 
 
-def _layout_in(match: Mapping[str, Any]) -> type[Prm] | None:
-    command = _named(match)
-    return command.layout_in if command is not None else None
+def _layouts_in(match: Mapping[str, Any]) -> list[type[Prm]]:
+    return [command.layout_in for command in _commands(match)]
 
 
 def _new_fields(*, is_out: bool) -> Parameter:
     """Return a parameter ``set`` for new values of the fields of a command's input or output.
 
-    The parameter's check yields a mistake for unknown names, if the rule names a single command.
+    The parameter's check yields a mistake for a name that no command of the rule has.
     """
 
     def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
-        """Yield the names that the command's structure lacks.
-
-        None unless ``match`` names one command.
-        """
+        """Yield the names that the structures of all commands of the rule's ``match`` lack."""
         match = rule.get("match", {})
-        command = _named(match)
-        if command is None:
-            return
+        commands = _commands(match)
         for path in values:
-            layout, name = _holder(command, match, path, is_out=is_out)
-            if layout is not None and not has_field(layout, name):
-                why = f"no field of {layout.__name__}{near(name, names_in(layout))}"
-                yield f"set.{path}", why
+            lacking = []
+            for command in commands:
+                layout, name = _holder(command, match, path, is_out=is_out)
+                if layout is None or has_field(layout, name):
+                    break
+                lacking.append(layout)
+            else:
+                if lacking:
+                    one = lacking[0].__name__ if len(lacking) == 1 else "the commands of match"
+                    yield f"set.{path}", f"no field of {one}{near_fields(name, lacking)}"
 
     return Parameter("set", Assignments, check)
 
@@ -105,7 +106,7 @@ def _holder(
     return command.opened.layout(asked), name
 
 
-_INPUT = Opened("fields of the command's input", _layout_in)
+_INPUT = Opened("fields of the command's input", _layouts_in)
 _DELIVERY = one_of("delivery", DeliveryStat, 127)
 
 

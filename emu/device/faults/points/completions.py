@@ -115,7 +115,7 @@ class WorkRequest(Event[Failure | None]):
     EventField("cqn", int), EventField("wqe_counter", int), EventField("wqe_opcode", Opcode),
     EventField("byte_cnt", int),
     EventField("service", QpType),
-    opened=Opened("fields of the entry", lambda _match: cqe64, "cqe."),
+    opened=Opened("fields of the entry", lambda _match: [cqe64], "cqe."),
 )  # fmt: skip
 class CompletionEvent(Losable[bool], Delayable[bool], Repeatable[bool]):
     """An entry for a completion queue. A dropped entry counts as written for the dispatcher."""

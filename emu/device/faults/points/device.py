@@ -28,7 +28,7 @@ from emu.device.faults.event import (
     set_fields,
 )
 from emu.device.faults.moments import LOAD_POINT, POWER_ON_POINT
-from emu.device.faults.parameters import COUNT, DATA, MS, SET, number, one_of, set_in
+from emu.device.faults.parameters import COUNT, DATA, MS, new_data, number, one_of, set_in
 from emu.device.faults.registry import Parameter, Problem, effect, point
 from emu.device.faults.rule import Rule
 from emu.device.pci import Correctable, Uncorrectable
@@ -215,7 +215,12 @@ def restart(effects: Effects, rule: Rule) -> Ending:
 @effect(
     "a spurious event with a type, and data from set or data; without an event queue for the type,"
     " the queue of CMD events receives the event",
-    needs=[one_of("event", EventType)], takes=[_small("sub_type", 255), SET, DATA, COUNT],
+    needs=[one_of("event", EventType)], takes=[
+        _small("sub_type", 255),
+        new_data(lambda rule: rule.get("event")),
+        DATA,
+        COUNT,
+    ],
 )  # fmt: skip
 def event(effects: Effects, rule: Rule) -> None:
     """Post ``count`` spurious EQEs (1 by default) to the EQ of the type, or of CMD events.

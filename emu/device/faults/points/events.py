@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.events.eq import EQE_POINT
 from emu.device.faults.delivery_actions import Delayable, Losable, Reorderable, Repeatable
 from emu.device.faults.event import EventField, Opened, RuleInjector, change_fields
-from emu.device.faults.parameters import DATA, SET
+from emu.device.faults.parameters import DATA, EVENT_DATA, event_layouts, new_data
 from emu.device.faults.registry import action, mount, point
 from emu.device.faults.rule import Rule
 from emu.device.objects.queues.eq import Eq
@@ -21,14 +22,17 @@ from layouts.prm import Prm
 IRQ_POINT: FaultPoint[[int, Callable[[int], None]], None] = FaultPoint("irq")
 
 DATA_BYTES = 28
-_DATA = "data."
+
+
+def _layouts_in(match: Mapping[str, Any]) -> list[type[Prm]]:
+    return event_layouts(match.get("type"))
 
 
 @point(
     EQE_POINT, "an event is about to be written",
     EventField("type", EventType, is_recorded=True), EventField("sub_type", int),
     EventField("eqn", int),
-    opened=Opened("`data.` with a field of the event's data", lambda _match: None, _DATA),
+    opened=Opened("`data.` with a field of the event's data", _layouts_in, EVENT_DATA),
 )  # fmt: skip
 class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reorderable[bool]):
     """An entry for an event queue. A dropped entry counts as written for the dispatcher."""
@@ -52,9 +56,12 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
         return self._eq.handle
 
     def views(self) -> Mapping[str, Prm]:
-        """Return a view of its data, if its type has a declared structure."""
+        """Return its data with and without prefix; none if no structure is declared for it."""
         layout = event_layout(self.type, self.sub_type)
-        return {_DATA: layout.view(self._data)} if layout is not None else {}
+        if layout is None:
+            return {}
+        view = layout.view(self._data)
+        return {EVENT_DATA: view, "": view}
 
     def go_on(self) -> bool:
         """Write the entry (:func:`emu.device.engine.events.eq.write`).
@@ -66,15 +73,16 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
             hca.events, eq, self.type, self.sub_type, self._data
         )
 
-    @action("fields of the event's data are set to the values in set", needs=[SET])
+    @action("fields of the event's data are set to the values in set",
+            needs=[new_data(lambda rule: rule.get("match", {}).get("type"))])  # fmt: skip
     def corrupt(self, rule: Rule) -> bool:
         """Change fields of its data and write it; return whether the EQ took it.
 
         Raises NoEffectError if no field takes its value, also for an event without a known
         structure.
         """
-        names = {name.removeprefix(_DATA): value for name, value in rule["set"].items()}
-        change_fields(self.views().values(), names)
+        names = {name.removeprefix(EVENT_DATA): value for name, value in rule["set"].items()}
+        change_fields([*self.views().values()][:1], names)
         return self.go_on()
 
     @action("data replaces the first bytes", needs=[DATA])

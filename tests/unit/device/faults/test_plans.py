@@ -117,6 +117,39 @@ MISTAKES = [
         r"p:5: .*set.cqm: no field of create_cq_out; near it: cqn",
     ),
     (
+        '[[rule]]\npoint="cmd"\naction="corrupt"\nmatch.op="CREATE_CQ"\n'
+        "set.cq_context.log_cq_sze=1",
+        r"p:5: .*log_cq_sze: no field of create_cq_in; near it: cq_context.log_cq_size",
+    ),
+    (
+        '[[rule]]\npoint="cmd"\naction="fail"\nmatch.opp="CREATE_CQ"',
+        r"p:4: .*match.opp: no field of the point cmd, nor of any in question; near it: op",
+    ),
+    (
+        '[[rule]]\npoint="cmd.done"\naction="drop"\nmatch.op="CREATE_*"\nmatch.mod_list=1',
+        r"p:5: .*match.mod_list: no field",
+    ),
+    (
+        '[[rule]]\npoint="cmd"\naction="corrupt"\nset.cq_contxt.cc=1',
+        r"p:4: .*no field of the commands of match$",
+    ),
+    (
+        '[[rule]]\npoint="eqe"\naction="drop"\nmatch.typ="CMD"',
+        r"p:4: .*match.typ: no field of the point eqe, .*; near it: type",
+    ),
+    (
+        '[[rule]]\npoint="eqe"\naction="drop"\nmatch.type="CQ_ERROR"\nmatch.data.cqm=1',
+        r"p:5: .*match.data.cqm: no field .*, nor of mlx5_eqe_cq_err; near it: data.cqn",
+    ),
+    (
+        '[[rule]]\npoint="eqe"\naction="corrupt"\nmatch.type="CQ_ERROR"\nset.cqm=1',
+        r"p:5: .*set.cqm: no field of the event's data; near it: cqn",
+    ),
+    (
+        '[[rule]]\npoint="load"\naction="event"\nevent="CQ_ERROR"\nset.cqm=1',
+        r"p:5: .*set.cqm: no field of the event's data; near it: cqn",
+    ),
+    (
         '[[rule]]\npoint="cmd"\naction="fail"\nstatus="NO_RES"',
         r"p:4: .*status: no status 'NO_RES'; near it: NO_RES_ERR.*; there are OK, ",
     ),

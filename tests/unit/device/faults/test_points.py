@@ -121,7 +121,7 @@ def test_a_point_is_declared_once():
 
 @pytest.mark.usefixtures("own_registry")
 def test_fields_beside_the_declared_ones_need_views():
-    opened = Opened("those of the input", lambda _match: None)
+    opened = Opened("those of the input", lambda _match: [])
     with pytest.raises(DeclarationError, match="opened and a method views are needed together"):
         point(FaultPoint("test.part"), "it happens", opened=opened)(Whole)
 
