@@ -139,7 +139,9 @@ class Maker:
         """Return the numbers that a generated rule can set; empty for actions that set none."""
         if rule["action"] == "registers":
             return SEGMENT
-        key = _key(rule)
+        is_event = rule["action"] == "event"  # it sets fields of its own event, at any point
+        about = {"point": "eqe", "match": {"type": rule["event"]}} if is_event else rule
+        key = _key(about)
         for family_targets in self._by_family.values():
             for target in family_targets:
                 if target.key == key and "set" in rule:
