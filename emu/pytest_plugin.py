@@ -6,7 +6,9 @@
         mlx5_faults.add(point="irq", action="drop", times=1)
         mlx5_guest.run("./my-test").check()
 
-``mlx5_guest`` is a running :class:`emu.guests.Guest`. Tests with the same options share it; a new
+``mlx5_guest`` is a running :class:`emu.guests.Guest`, whose commands begin in the directory where
+pytest was started. Its share is read-only; ``share`` names another directory, and
+``--mlx5-no-share``, or ``share=None``, shares none. Tests with the same options share it; a new
 one is booted if a test left it unusable. The marker ``mlx5(...)`` gives a test other options: those
 of :class:`emu.guests.GuestOptions`, or keys of lab files, such as ``share="DIR:rw"``. With
 ``fresh=True`` the test has its own guest. ``mlx5_faults`` loads rules and plans, and removes them
@@ -40,7 +42,7 @@ import contextlib
 import dataclasses
 import zlib
 from argparse import SUPPRESS, ArgumentTypeError
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -84,6 +86,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mlx5emu", "guests with emulated mlx5 functions")
     for one in options():
         _add(group, one)
+    group.addoption(
+        "--mlx5-no-share",
+        action="store_true",
+        help="Share no directory. Default without --mlx5-share: share the working directory.",
+    )
     group.addoption(
         "--mlx5-no-trace",
         action="store_true",
@@ -210,6 +217,8 @@ def _check_options(config: pytest.Config) -> None:
     ``--collect-only`` and ``--help`` are not checked, as a kernel may not be built yet.
     """
     said = _said(config)
+    if "share" in said and config.getoption("--mlx5-no-share"):
+        raise pytest.UsageError("use --mlx5-share or --mlx5-no-share, not both")
     suites = config.getoption("--mlx5-suite") or []
     # Listing tests and --help must work before a kernel is built.
     starts = not (config.option.collectonly or config.option.help)
@@ -311,8 +320,9 @@ def _options(
 ) -> tuple[GuestOptions, bool]:
     """Return the guest options of the command line and the test's markers, and ``fresh``.
 
-    Markers override the command line, inner markers outer ones. A trace file is added, unless
-    --mlx5-no-trace. A marker with an invalid option fails the test with one line.
+    Markers override the command line, inner markers outer ones. Without a share the directory in
+    which pytest was started is shared, read-only, if the guest's kernel can mount it. A trace file
+    is added, unless --mlx5-no-trace. A marker with an invalid option fails the test with one line.
     """
     from emu.guests.options.checks import check_options
     from emu.guests.requested import requested
@@ -334,7 +344,7 @@ def _options(
     wants_trace = not config.getoption("--mlx5-no-trace") and chosen.get("trace") is None
     try:
         check_options({name: value for name, value in chosen.items() if value is not None})
-        made = requested(chosen)
+        made = requested(chosen | _default_share(config, chosen))
     except OptionError as error:
         texts = [f"mark.mlx5: {one}" for one in (error, *error.others)]
         raise pytest.fail.Exception("\n".join(texts), pytrace=False) from None
@@ -350,6 +360,16 @@ def _failure_of(item: Any) -> MarkedFailure | None:
         "mlx5_failure"
     )
     return found
+
+
+def _default_share(config: pytest.Config, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that share the directory in which pytest was started.
+
+    Return none where the test or the command line has chosen a directory, or none.
+    """
+    if "share" in chosen or config.getoption("--mlx5-no-share"):
+        return {}
+    return {"share": config.invocation_params.dir, "share_optional": True}
 
 
 def _options_of(mark: pytest.Mark) -> dict[str, Any]:

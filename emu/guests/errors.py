@@ -76,9 +76,10 @@ class CommandFailedError(GuestError):
 
     status = 1
 
-    def __init__(self, message: str, stderr: str = "") -> None:
+    def __init__(self, message: str, stderr: str = "", hint: str = "") -> None:
+        """Append the last line of ``stderr`` to the message, and ``hint`` on a line of its own."""
         last = stderr.strip().splitlines()[-1:]
-        super().__init__(": ".join([message, *last]))
+        super().__init__(": ".join([message, *last]) + f"\n{hint}" * bool(hint))
         self.stderr = stderr
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +18,7 @@ class Config:
 
     def __init__(self, **given):
         self._given = given
+        self.invocation_params = SimpleNamespace(dir=Path.cwd())
 
     def getoption(self, name, default=None):
         name = name.removeprefix("--mlx5-").removeprefix("mlx5_").replace("-", "_")
@@ -52,6 +54,19 @@ def test_a_marker_has_the_keys_of_files_and_the_names_of_fields(options):
     assert (one.memory_mib, one.accelerator) == (1024, "tcg") == (two.memory_mib, two.accelerator)
     assert (one.kernel_arguments, one.qemu_arguments) == (("a",), ("-s",))
     assert (two.kernel_arguments, two.qemu_arguments) == (("a",), ("-s",))
+
+
+def test_commands_find_the_files_beside_the_tests(options, tmp_path, monkeypatch):
+    """``mlx5_guest.run("./my-test")``: the working directory is shared, as for `mlx5emu run`."""
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    made = options()
+    assert (made.share, made.share_writable, made.share_optional) == (tmp_path, False, True)
+    for chosen in (options(share="other"), options(pytest.mark.mlx5(share="other").mark)):
+        assert (chosen.share.resolve(), chosen.share_optional) == (other, False)
+    for none in (options(no_share=True), options(pytest.mark.mlx5(share=None).mark)):
+        assert none.share is None
 
 
 def test_traces_of_guests_with_many_packages(options):

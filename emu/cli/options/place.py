@@ -12,7 +12,8 @@ import click
 
 from emu.cli.options.groups import COMMAND, GUEST, grouped_option
 from emu.guests import GuestOptions
-from emu.guests.named.placing import (
+from emu.guests.named.placing import placed
+from emu.guests.share import (
     NOT_EXECUTABLE,
     NOT_FOUND,
     SHARE,
@@ -20,7 +21,6 @@ from emu.guests.named.placing import (
     how_found,
     not_executable,
     of_host,
-    placed,
 )
 from emu.host.printable import one_line
 from emu.host.user_error import UserError

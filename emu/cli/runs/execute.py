@@ -22,13 +22,9 @@ from emu.cli.shared.output import feed, forward
 from emu.cli.shared.words import command_words
 from emu.guests.named.attach import at_command
 from emu.guests.named.background import program_check, start_in_background
-from emu.guests.named.placing import (
-    NOT_EXECUTABLE,
-    NOT_FOUND,
-    in_share_if_mounted,
-    placed,
-)
+from emu.guests.named.placing import in_share_if_mounted, placed
 from emu.guests.named.running import share_of
+from emu.guests.share import NOT_EXECUTABLE, NOT_FOUND
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -30,6 +30,7 @@ from emu.guests.guest.vm import Served, Vm
 from emu.guests.guest.watch import StayCallbacks
 from emu.guests.kernel.binaries import is_uml
 from emu.guests.options import GuestOptions
+from emu.guests.share import SHARE, how_run
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +46,14 @@ class Result:
     status: int
     stdout: str
     stderr: str
+    hint: str = ""
+    """How a command can run that was not found or is not executable."""
 
     def check(self) -> Result:
         """Return the result itself for status 0, else raise :class:`CommandFailedError`."""
         if self.status != 0:
-            raise CommandFailedError(f"{self.command}: status {self.status}", self.stderr)
+            why = f"{self.command}: status {self.status}"
+            raise CommandFailedError(why, self.stderr, self.hint)
         return self
 
 
@@ -78,6 +82,8 @@ class Guest:
         self.kernel_release = ""
         self.command_timeout: float | None = None
         """Default time limit in seconds of commands; None for no limit."""
+        self.directory = None if self.options.share is None else SHARE
+        """Directory in which commands begin; None for the root directory."""
         self._progress = progress
         self._on_wait = on_wait
         self._vm: Vm | None = None
@@ -184,8 +190,9 @@ class Guest:
         """Run a command as root, wait until it ends, and return its status and output.
 
         A nonzero status is no error (:meth:`Result.check` raises it). A string is run by ``sh -c``;
-        a list of words is run unchanged. ``cwd`` is the command's directory; status 125 if it is
-        missing. ``sink`` receives the output while the command runs; the result then has none.
+        a list of words is run unchanged. ``cwd`` is the command's directory, by default
+        :attr:`directory`; status 125 if it is missing. ``sink`` receives the output while the
+        command runs; the result then has none.
         Raises :class:`CommandTimeoutError` after ``timeout`` seconds, by default
         :attr:`command_timeout`; the command is killed and the guest stays usable. Raises GuestError
         when the guest is booting, has ended or hangs.
@@ -197,7 +204,8 @@ class Guest:
                 job.close_input()
             status = job.wait(timeout)
         stdout, stderr = (bytes(data).decode(errors="replace") for data in (job.stdout, job.stderr))
-        return Result(job.name, status, stdout, stderr)
+        hint = how_run(command, status, stderr, self.options.share, cwd or self.directory)
+        return Result(job.name, status, stdout, stderr, hint)
 
     def popen(
         self,
@@ -217,8 +225,8 @@ class Guest:
         if not words:
             raise GuestError("no command")
         name = command if isinstance(command, str) else shlex.join(words)
-        if cwd is not None:
-            words = ["env", f"--chdir={cwd}", *words]
+        if (begin := cwd or self.directory) is not None:
+            words = ["env", f"--chdir={begin}", *words]
         with self._diagnosed():
             channel = self._running
             if self.state == BOOTING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,15 @@ from emu.device.faults.plan import LOADED, LOADING
 from emu.device.faults.record import RecordError, read
 from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, GuestPanicError
 from emu.guests.conformance.results import KSFT_SKIP
-from emu.guests.named.placing import (
+from emu.guests.requested import requested
+from emu.guests.share import (
     NOT_EXECUTABLE,
     NOT_FOUND,
     SHARE,
     how_executable,
     how_found,
+    not_run_by_shell,
 )
-from emu.guests.requested import requested
 from emu.guests.workdir import work_directory
 from emu.host.printable import one_line, printable
 from emu.instruments.campaign.description import (
@@ -253,15 +253,14 @@ def _how_found(run: Description, share: Path | None, output: str) -> str:
 
     The file's name is relative to the campaign's directory.
     """
-    last = r"^sh: \d+: (.{1,200}): (not found|Permission denied)\s*\Z"
-    missing = re.search(last, output, re.MULTILINE)
-    if missing is None:
+    named = not_run_by_shell(output)
+    if named is None:
         return ""
-    if missing[2] != "not found":
-        return how_executable(missing[1], share)
+    word, status = named
+    if status == NOT_EXECUTABLE:
+        return how_executable(word, share)
     if share is None and run.directory is not None:
         return f"the campaign's directory {run.directory} does not exist on this host"
-    word = missing[1]
     path = os.path.join(run.directory or "", word) if os.sep in word else word
     return how_found(path, share, option='share = "{}"')
 

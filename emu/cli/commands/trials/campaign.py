@@ -23,7 +23,7 @@ from emu.cli.shared.progress import Reminder, display
 from emu.cli.shared.tables import Rows
 from emu.guests.conformance.results import junit, tap
 from emu.guests.machine.launch import provide
-from emu.guests.named.placing import NOT_EXECUTABLE, NOT_FOUND
+from emu.guests.share import NOT_EXECUTABLE, NOT_FOUND
 from emu.host.counted import counted
 from emu.host.printable import one_line
 from emu.instruments.campaign.child import Child
