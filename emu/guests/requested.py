@@ -10,6 +10,8 @@ from typing import Any
 from emu.guests.architecture import ARCHITECTURES, NATIVE, Architecture
 from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import LabError
+from emu.guests.kernel import kconfig
+from emu.guests.kernel.binaries import is_uml
 from emu.guests.kernel.choice import check, choose
 from emu.guests.options import GuestOptions, Option, OptionError, option_named, options
 from emu.guests.options.checks import check_types
@@ -30,7 +32,8 @@ def requested(
 
     Paths are relative to ``base``. Names that are not options of users are fields, kept unchanged.
     The kernel is searched last, and fetched when it is the archive's, after all other checks.
-    Directories such as ``out`` are created after the checks. Raises :class:`OptionError` for an
+    Directories such as ``out`` are created after the checks. A ``share_optional`` that the kernel
+    cannot mount is left out. Raises :class:`OptionError` for an
     invalid option, and :class:`LabError`.
     """
     fields, words = _checked(said, base)
@@ -44,7 +47,28 @@ def requested(
         suite = fields.get("suite", GuestOptions.suite)
         chosen = choose(words, suite, progress, on_wait, _arch(fields))
         fields |= {"kernel": chosen.kernel, "modules": fields.get("modules") or chosen.modules}
+        fields = _with_mountable_share(fields)
     return GuestOptions(**fields)
+
+
+def _with_mountable_share(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields, without an optional share that the kernel's configuration excludes.
+
+    Raises OptionError for another share, and for ``out``. Nothing changes with a kernel whose
+    configuration is in no file, and with User-Mode Linux, which has its own file system for it.
+    """
+    is_optional = fields.get("share_optional")
+    required = [] if is_optional or fields.get("share") is None else ["share"]
+    required += [] if fields.get("out") is None else ["out"]
+    if not (required or is_optional) or is_uml(fields["kernel"]):
+        return fields
+    config = kconfig.known(fields["kernel"], fields["modules"], None)
+    why = "" if config is None else kconfig.why_not_shared(config)
+    if not why:
+        return fields
+    if required:
+        raise OptionError(required[0], f"{required[0]}: {why}")
+    return {**fields, "share": None, "share_optional": False}
 
 
 def check_requested(said: Mapping[str, Any], base: Path = _HERE) -> None:

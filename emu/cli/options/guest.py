@@ -52,6 +52,11 @@ def to_options(**choices: Any) -> GuestOptions:
     """
     try:
         made = _requested(choices)
+        if choices.get("share_optional") and made.share is None:
+            click.echo(
+                "mlx5emu: the working directory is not shared: the kernel has no 9P file system",
+                err=True,
+            )
         check_uplinks_used(made.nets, made.devices)
         return made
     except OptionError as error:

@@ -27,7 +27,8 @@ _ALWAYS = (
     *("TTY", "UNIX98_PTYS", "PCI", "UNIX", "INET", "VIRTIO_BLK", "VIRTIO_CONSOLE", "EXT4_FS"),
 )
 _DRIVER = ("PCI_MSI", "MLX5_CORE", "MLX5_INFINIBAND", "INFINIBAND_USER_ACCESS")
-_SHARE = ("9P_FS", "NET_9P_VIRTIO")
+SHARE = ("9P_FS", "NET_9P_VIRTIO")
+"""What a kernel needs for a shared directory."""
 _LINE = re.compile(r"CONFIG_(\w+)=(.*)")
 _IKCONFIG = b"IKCFG_ST"
 _MAX_BYTES = 4 << 20
@@ -96,13 +97,24 @@ def needed(options: GuestOptions) -> list[str]:
     names = [*_ALWAYS, arch.console_option, f"VIRTIO_{arch.virtio.upper()}"]
     if options.devices and options.probe:
         names += _DRIVER
-    if options.share is not None or options.out is not None:
-        names += _SHARE
+    if options.out is not None or (options.share is not None and not options.share_optional):
+        names += SHARE
     if options.network:
         names.append("VIRTIO_NET")
     if options.hugepages:
         names.append("HUGETLBFS")
     return names
+
+
+def why_not_shared(config: Mapping[str, str]) -> str:
+    """Return why a kernel can mount no shared directory, and the remedies; empty if it can."""
+    missing = [f"CONFIG_{name}" for name in SHARE if config.get(name) not in ("y", "m")]
+    if not missing:
+        return ""
+    return (
+        f"the kernel lacks {', '.join(missing)} and mounts no directory of the host: leave out"
+        " --share and --out (--no-share), or boot a kernel that has these options"
+    )
 
 
 def check(config: Mapping[str, str], options: GuestOptions, modules: Path | None) -> None:
@@ -111,6 +123,8 @@ def check(config: Mapping[str, str], options: GuestOptions, modules: Path | None
     Raise LabError too if a needed option is a module and ``modules`` is None.
     """
     missing = [name for name in needed(options) if config.get(name) not in ("y", "m")]
+    if missing and set(missing) <= set(SHARE):
+        raise LabError(why_not_shared(config))
     if missing:
         names = ", ".join(f"CONFIG_{name}" for name in missing)
         raise LabError(f"the kernel lacks {names}: mlx5emu kernel config sets what is needed")
