@@ -111,6 +111,15 @@ def names_in(prm: type[Prm]) -> list[str]:
     return [field.name for field in prm.fields]
 
 
+def paths_in(prm: type[Prm], parents: str = "") -> Iterator[str]:
+    """Yield the dotted names of a structure's fields, and of those in structures inside it."""
+    for name, kind in _kinds(prm).items():
+        if isinstance(kind, Nested):
+            yield from paths_in(kind.prm, f"{parents}{name}.")
+        else:
+            yield parents + name
+
+
 def near_fields(
     name: str, layouts: Sequence[type[Prm]], prefix: str = "", others: Iterable[str] = ()
 ) -> str:

@@ -39,10 +39,15 @@ status = "NO_RES_ERR"
 
 `probability` (percent), `interval` (every n-th event), `times` (maximum number; -1 for no limit)
 and `space` (number of events before the first that can fail) have the names and meanings of the
-kernel's Documentation/fault-injection. `function = 0` limits a rule to the first function of a run,
+kernel's Documentation/fault-injection. `times` has no limit by default, where the kernel's default
+is 1. `function = 0` limits a rule to the first function of a run,
 `[0, 2]` to the first and the third. `after` and `until` count commands: the rule is armed when the
 function has run `after` of them, and removed when it has run `until`. A record has them for rules
 that were added to a running guest.
+
+At `cmd`, `cmd.done` and `cmd.completion` a rule matches fields of the command's input as well, by
+their names in mlx5_ifc.h: `match.uid`, `match.cq_context.log_cq_size`. `mlx5emu fault points cmd
+CREATE_CQ` lists those of a command.
 
 ```
 mlx5emu run --faults examples/faults/probe-create-eq-fails.toml \\

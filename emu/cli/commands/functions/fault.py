@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,7 +28,11 @@ from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.near import near
 
+if TYPE_CHECKING:
+    from emu.device.faults.registry import DeclaredPoint
+
 _PLAN = ExampleFile("plan")
+_NUMBER = "a number, or a range such as 4..7"
 
 
 @click.group(cls=NamedGroup, short_help="Inject faults into functions of a running guest.")
@@ -47,10 +51,12 @@ def fault() -> None:
 def points(name: str, field: str) -> None:
     """List the points at which a rule can act, or the fields and actions of POINT.
 
-    With FIELD, list the values of match.FIELD.
+    With FIELD, list the values of match.FIELD. With the name of a command, or of an event's type,
+    list the fields of its structure.
 
-    Example: mlx5emu fault points pkt.rx kind
+    Example: mlx5emu fault points cmd CREATE_CQ
     """
+    import firmware_cmds  # noqa: F401  # declares the commands, whose fields rules match
     from emu.device.faults.schema import POINTS
 
     if name and name not in POINTS:
@@ -76,13 +82,40 @@ def _values(name: str, field: str) -> list[str]:
     from emu.device.faults.parameters import listing
     from emu.device.faults.schema import POINTS
 
-    fields = POINTS[name].fields
-    declared = fields.get(field.removeprefix("match."))
+    point = POINTS[name]
+    fields, word = point.fields, field.removeprefix("match.")
+    declared = fields.get(word)
     if declared is None:
-        raise UserError(f"no field {field!r} at {name}{near(field, fields)}{listing([*fields])}")
+        if found := [*_of_structure(point, word)]:
+            return found
+        words = [*fields, *(one for known in fields.values() for one in names_of(known.kind))]
+        why = f"no field {field!r} at {name}{near(word, words)}{listing([*fields])}"
+        raise UserError(why + (f", and {_plain(point.opened.about)}" if point.opened else ""))
     if names := names_of(declared.kind):
         return names
-    return ["a number, or a range such as 4..7" if declared.kind is int else "any name"]
+    return [_NUMBER if declared.kind is int else "any name"]
+
+
+def _of_structure(point: DeclaredPoint, word: str) -> Iterator[str]:
+    """Yield the fields of the structure that a value of a field determines, such as a command.
+
+    For the name of such a field yield a sentence about its numbers, for other words nothing.
+    """
+    from emu.device.faults.enum_names import names_of
+    from emu.device.faults.parameters import has_field, paths_in
+
+    if (opened := point.opened) is None:
+        return
+    if any(has_field(layout, word.removeprefix(opened.prefix)) for layout in opened.layouts({})):
+        yield f"{_NUMBER} ({_plain(opened.about)})"
+        return
+    for field in point.fields.values():
+        if word in names_of(field.kind):
+            layouts, known = opened.layouts({field.name: word}), opened.layouts({})
+            # All structures are in question where none is known for the word.
+            for layout in layouts if len(layouts) < len(known) or len(known) == 1 else ():
+                yield from (opened.prefix + path for path in paths_in(layout))
+            return
 
 
 def _uses(name: str) -> Rows:

@@ -49,6 +49,11 @@ def test_points_and_what_a_rule_can_do_at_each():
         (["pkt.rx", "match.kind"], 0, "ACKNOWLEDGE\n"),
         (["cmd", "op"], 0, "CREATE_CQ\n"),
         (["cqe", "qpn"], 0, "a number, or a range such as 4..7\n"),
+        (["cmd", "CREATE_CQ"], 0, "cq_context.log_cq_size\n"),
+        (["cmd", "match.uid"], 0, "a number, or a range such as 4..7 (fields of the command's inp"),
+        (["cmd", "ui"], 1, "there are op, op_mod, slot, and fields of the command's input"),
+        (["eqe", "CQ_ERROR"], 0, "data.cqn\n"),
+        (["cqe", "cqe.byte_cnt"], 0, "a number, or a range"),
         (["pkt.rx", "kin"], 1, "no field 'kin' at pkt.rx; near it: kind; there are "),
     ],
 )
