@@ -80,6 +80,11 @@ _ARM64_16K: Final = replace(
     _ARM64, name="arm64-16k", kernel="linux-image-arm64-16k", flavours=(),
     kernel_arguments=("default_hugepagesz=2M",),  # of 2 MiB, 32 MiB and 1 GiB
 )  # fmt: skip
+_ARMHF: Final = replace(
+    _ARM64, name="armhf", debian="armhf", kernel="linux-image-armmp-lpae", flavours=(),
+    boot_file="arch/arm/boot/zImage", emulator="arm", cpu="cortex-a15",
+    machine="virt,highmem=off,gic-version=2",  # all below 4 GiB; MSIs by GICv2m
+)  # fmt: skip
 _PPC64EL: Final = Architecture(
     name="ppc64el", debian="ppc64el", kernel="linux-image-powerpc64le",
     boot_file="vmlinux", emulator="ppc64", package="qemu-system-ppc", machine="pseries",
@@ -104,6 +109,7 @@ _ALL: Final = (
     _AMD64,
     _ARM64,
     _ARM64_16K,
+    _ARMHF,
     _PPC64EL,
     replace(_PPC64EL, name="ppc64el-64k", kernel="linux-image-powerpc64le-64k"),
     _RISCV64,

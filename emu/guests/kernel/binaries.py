@@ -35,6 +35,7 @@ _UML_BANNER: Final = b"User Mode Linux v"
 _BOOT_MAGIC: Final = {
     # Debian's architecture: offset and bytes of the kernel's magic number, and the file's format
     "arm64": (0x38, b"ARM\x64", "arm64 Image (Documentation/arch/arm64/booting.rst)"),
+    "armhf": (0x24, b"\x18\x28\x6f\x01", "zImage of arm"),
     "ppc64el": (0, b"\x7fELF\x02\x01", "vmlinux of ppc64el"),
     "riscv64": (0x38, b"RSC\x05", "riscv Image (Documentation/arch/riscv/boot-image-header.rst)"),
     "s390x": (0x10008, b"S390EP", "bzImage of s390x"),

@@ -130,6 +130,23 @@ def test_the_driver_loads_again_without_a_complaint(guest):
 
 
 @pytest.mark.slow
+def test_a_32_bit_guest_exchanges_frames(lab):
+    """Debian's libibverbs of armhf has no mlx5, so its guests have the kernel's users alone."""
+    devices = ("connectx6dx", "connectx6dx")
+    with Guest(GuestOptions(arch="armhf", devices=devices, boot_timeout=BOOT_SECONDS)) as guest:
+        assert run(guest, "uname -m") == "armv7l\n"
+        assert run(guest, "rdma link").count("state ACTIVE") == 2
+        run(guest, f"set -e\n{UP}")
+        run(guest, "ip link set eth0 mtu 9000; ip -n peer link set eth1 mtu 9000")
+        pings(guest, "-s 8900 -M do 10.0.0.2")
+        server = guest.popen("exec ip netns exec peer iperf3 --server --one-off")
+        run(guest, "until ip netns exec peer ss -Hltn | grep -q :5201; do sleep 0.1; done")
+        run(guest, "iperf3 -c 10.0.0.2 -n 4M")
+        assert guest.wait(server, timeout=SECONDS) == 0
+        no_complaints_since_boot(guest, known=KNOWN)
+
+
+@pytest.mark.slow
 def test_qemu_aborts_with_one_function_on_power(tmp_path):
     """Two are the smallest number for that reason (``Architecture.min_functions``)."""
     program = qemu.find(ARCHITECTURES["ppc64el"])

@@ -105,6 +105,8 @@ def kernel_file(arch):
     match arch.debian:
         case "arm64":
             data[0x38:0x3C] = b"ARM\x64"
+        case "armhf":
+            data[0x24:0x28] = (0x016F2818).to_bytes(4, "little")
         case "riscv64":
             data[0x38:0x3C] = b"RSC\x05"
         case "s390x":
