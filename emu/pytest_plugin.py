@@ -23,7 +23,7 @@ a guest of its own with two functions of one network; ``mlx5_failure`` is the fa
 
     @pytest.mark.mlx5_chaos("@verbs")
     def test_ends(mlx5_guest, mlx5_failure):
-        assert mlx5_guest.run("./my-test", timeout=60).status in (0, 1), mlx5_failure.about
+        assert mlx5_guest.run("my-test", timeout=60).status in (0, 1), mlx5_failure.about
 
 Events are counted from the fixture on. A test that passes before its failure struck is skipped.
 

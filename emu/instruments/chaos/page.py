@@ -11,7 +11,8 @@ from emu.instruments.chaos.report import ChaosReport, JudgedRun, Row
 from emu.instruments.chaos.verdicts import WORDS
 
 _STYLE = """
-body { font: 14px/1.5 system-ui, sans-serif; margin: 1em auto; padding: 0 1em; max-width: 75em; color: #222 }
+body { font: 14px/1.5 system-ui, sans-serif; color: #222 }
+body { margin: 1em auto; padding: 0 1em; max-width: 75em }
 table { border-collapse: collapse }
 th, td { padding: .3em .8em; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top }
 td.bad { color: #a33; font-weight: 600 } td.number { text-align: right }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,22 @@ ibv_rc_pingpong -d mlx5_1 -g 1 -n 20 > /dev/null &
 until ss -ltn | grep -q 18515; do sleep 0.1; done
 ibv_rc_pingpong -d mlx5_0 -g 1 -n 20 127.0.0.1 || { kill $!; exit 1; }
 wait $!
+"""
+MARKED = """
+import pytest
+
+BOTH_ENDS = '''
+ibv_rc_pingpong -d mlx5_1 -n 20 > /dev/null &
+until ss -ltn | grep -q 18515; do sleep 0.1; done
+ibv_rc_pingpong -d mlx5_0 -n 20 127.0.0.1 || { kill $!; exit 1; }
+wait $!
+'''
+
+@pytest.mark.mlx5_chaos("both.toml")
+@pytest.mark.mlx5(memory=1024)
+def test_ends(mlx5_guest, mlx5_failure):
+    done = mlx5_guest.run(BOTH_ENDS, timeout=200)
+    assert done.status == (mlx5_failure.name == "request-fails"), done
 """
 CLIENT = """
 until ibv_rc_pingpong -n 20 "$PEER" 2> /tmp/errors; do
@@ -118,6 +137,19 @@ def test_failures_of_ethernet_ports(tmp_path, monkeypatch, suite):
     assert found == [("error", "status 1: parse WC f"), ("recovered", None)]
     (trace,) = Path("both.chaos/traces").glob("*.request-fails.0.html")
     assert "DESTROY_QP" in trace.with_suffix(".json").read_text()
+
+
+@pytest.mark.suite("trixie")
+@pytest.mark.usefixtures("lab")
+def test_the_marker_of_pytest(tmp_path, suite):
+    (tmp_path / "both.toml").write_text(EVERYWHERE)
+    (tmp_path / "test_it.py").write_text(MARKED)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "2 passed" in done.stdout, done.stdout
 
 
 @pytest.mark.suite("trixie")
