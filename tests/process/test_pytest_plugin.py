@@ -549,7 +549,7 @@ def test_each(mlx5_guest, mlx5_failure):
 
 @pytest.mark.mlx5_chaos("set.toml", only="flap", seed=4, repeat=2, link="eth")
 def test_seeds(mlx5_guest, mlx5_failure):
-    assert mlx5_guest.options.devices == ("connectx6dx", "connectx6dx")
+    assert mlx5_guest.options.devices == ("connectx6dx-vf,odp=1",) * 2
 
 @pytest.mark.mlx5_chaos("set.toml", only="flap")
 @pytest.mark.mlx5(devices=["connectx7"])

@@ -17,9 +17,13 @@ DEFAULT_SET = "verbs"
 """Example set of failures."""
 DEVICES: dict[LinkLayer, tuple[str, ...]] = {
     "ib": ("connectx6-vf,lid=1,odp=1", "connectx6-vf,lid=2,odp=1"),
-    "eth": ("connectx6dx", "connectx6dx"),
+    "eth": ("connectx6dx-vf,odp=1", "connectx6dx-vf,odp=1"),
 }
-"""Functions of the guest by link layer: two ports of one network, for both ends of a connection."""
+"""Functions of the guest by link layer: two ports of one network, for both ends of a connection.
+
+Virtual functions, because the driver makes a cache of memory keys for physical ones: a program's
+registrations then need no command that could fail.
+"""
 
 
 @dataclass(frozen=True)
