@@ -163,6 +163,21 @@ def test_ctrl_c_says_what_is_done_and_the_same_command_goes_on(matrix, tmp_path,
     assert [name[-1] for name in done] == ["1", "2", "3", "4", "5", "6"]
 
 
+def test_an_interrupted_repetition_continues_without_again(matrix, monkeypatch):
+    words = ("run", matrix, "--jobs", 1)
+    invoke(*words)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "drive_shown", interrupted)
+    again = invoke(*words, "--again", "*1")
+    assert again.exit_code == 130
+    assert "5 of 6 runs are done; " in again.stderr
+    assert "The same command without --again continues with the rest." in again.stderr
+    assert "The same command continues with the rest." in invoke(*words).stderr
+
+
 def test_cells_are_compared_with_what_is_expected(matrix):
     matrix.write_text(MATRIX + '[[plan]]\nexpect = ["passed", "skipped"]\n')
     output = invoke("run", matrix, "--jobs", 2).output

@@ -215,7 +215,7 @@ def _carry_on(
     _check_executor(jobs, dask)
     names = store.selected(patterns)
     again = _to_repeat(store.runs, repeated, names)
-    with store.locked(), _report_when_interrupted(store, names):
+    with store.locked(), _report_when_interrupted(store, names, bool(again)):
         store.forget(again)
         if not store.pending(names):
             count = counted(len(store.runs if names is None else names), "run")
@@ -231,20 +231,24 @@ def _carry_on(
 
 
 @contextlib.contextmanager
-def _report_when_interrupted(store: Store, names: Collection[str] | None) -> Iterator[None]:
+def _report_when_interrupted(
+    store: Store, names: Collection[str] | None, is_repeated: bool
+) -> Iterator[None]:
     """Print how many runs of ``names`` are finished if an error or Ctrl-C ends the body.
 
-    The exception is raised again.
+    The command that continues is named; ``is_repeated``: with --again it would begin anew. The
+    exception is raised again.
     """
     try:
         yield
     except BaseException:
         chosen = store.runs if names is None else names
         done = len(chosen) - len(store.pending(names))
+        without = " without --again" * is_repeated
         click.echo(
             f"\nmlx5emu: {done} of {counted(len(chosen), 'run')} done; results are in"
             f" {store.path} (mlx5emu campaign report {shlex.quote(str(store.path))})."
-            "\nThe same command continues with the rest.",
+            f"\nThe same command{without} continues with the rest.",
             err=True,
         )
         raise
