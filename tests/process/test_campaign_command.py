@@ -241,3 +241,12 @@ def test_a_finding_is_minimized_once(matrix, tmp_path, monkeypatch):
     (plan,) = (store.path / "minimized").iterdir()
     assert plan.read_text() == "seed = 7\n"
     assert f"minimized/{plan.name}" in (store.path / "report.html").read_text()
+
+
+def test_a_plan_that_is_expected_to_fail_ends_with_status_0(matrix):
+    """The fake runs end by their seed: some pass, others fail or have findings."""
+    ends = '["passed", "failed", "found", "skipped"]'
+    matrix.write_text(f"{MATRIX}[[plan]]\nexpect = {ends}\n")
+    assert invoke("run", matrix, "--jobs", 2).exit_code == 0
+    matrix.write_text(f'{MATRIX}[[plan]]\nexpect = "skipped"\n')
+    assert invoke("run", matrix, "--jobs", 2, "--again", "*").exit_code == 1

@@ -66,8 +66,10 @@ class CampaignReport:
 
     @property
     def is_good(self) -> bool:
-        """Whether every run has a result and passed or was skipped."""
-        return not self.missing and all(one.ended in _GOOD for one in self.results.values())
+        """Whether every run has a result and ended as :func:`is_good` requires."""
+        return not self.missing and all(
+            is_good(self.runs[name], one) for name, one in self.results.items()
+        )
 
     def counts(self, axis: str = "") -> dict[str, Counter[Ended]]:
         """Return counts of the ends of runs by the names on one of :data:`AXES`, or under ``all``.
@@ -91,6 +93,18 @@ class CampaignReport:
             run = self.runs[name]
             results[value_of(run, down), value_of(run, across)].append(result)
         return results
+
+
+def is_good(run: Description, result: RunResult) -> bool:
+    """Return whether a run passed or was skipped, or ended as the matrix expects.
+
+    The expectation of a plan is about the kernel's log alone.
+    """
+    return result.ended in (_expected_ends(run) or _GOOD)
+
+
+def _expected_ends(run: Description) -> Sequence[Ended]:
+    return () if run.expected is None else run.expected.ends
 
 
 def cell(results: Sequence[RunResult]) -> tuple[Ended, str]:
@@ -175,14 +189,15 @@ def _group(title: str, members: Sequence[tuple[Description, RunFinding]]) -> Fin
 def cases(campaign: CampaignReport) -> list[Case]:
     """Return the results for JUnit and TAP, one group per kernel; skip runs without a result.
 
-    Only runs that neither passed nor were skipped have their output, normalized.
+    A run that ends as the matrix expects passes, another fails. Only runs that neither passed nor
+    were skipped have their output, normalized.
     """
     return [
         Case(
             f"{campaign.name}.{run.kernel}",
             name.partition(".")[2],
-            _VERDICTS[campaign.results[name].ended],
-            _detail(campaign.results[name]),
+            _verdict(run, campaign.results[name]),
+            _detail(run, campaign.results[name]),
             campaign.results[name].seconds,
             output=normal_text(campaign.results[name].output)
             if _is_bad(campaign.results[name])
@@ -197,9 +212,20 @@ def _is_bad(result: RunResult) -> bool:
     return result.ended not in _GOOD
 
 
-def _detail(result: RunResult) -> str:
-    """Return the normalized reason of a result: findings with lines, else status and error."""
-    words = [] if result.status in (None, 0) else [f"status {result.status}"]
+def _verdict(run: Description, result: RunResult) -> Verdict:
+    if is_good(run, result):
+        return Verdict.SKIP if result.ended is Ended.SKIPPED else Verdict.PASS
+    return Verdict.FAIL if result.ended in _GOOD else _VERDICTS[result.ended]
+
+
+def _detail(run: Description, result: RunResult) -> str:
+    """Return the normalized reason of a result: findings with lines, else status and error.
+
+    A run that ended otherwise than the matrix expects has both ends in front.
+    """
+    wanted = " or ".join(_expected_ends(run))
+    words = [] if is_good(run, result) or not wanted else [f"{result.ended.value}, not {wanted}"]
+    words += [] if result.status in (None, 0) else [f"status {result.status}"]
     words += [normal_text(result.why)] if result.why else []
     findings = _ordered(result.findings)
     lines = [f"{one.kind}: {one.title}" for one in findings] or [": ".join(words)]

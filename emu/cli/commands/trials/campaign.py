@@ -134,8 +134,8 @@ def run(
 
     A run with a result is repeated only with --again. MATRIX is a file, or @NAME, an example. Each
     result is stored at once: after Ctrl-C, a full disk or a lost scheduler, the same command
-    continues. The status is 1 if a run failed or has a finding; with --only, one of the selected
-    runs.
+    continues. The status is 1 if a run failed or has a finding, unless `expect` of its plan says
+    so, or ended otherwise than `expect` says; with --only, one of the selected runs.
 
     Example: mlx5emu campaign run matrix.toml --jobs 4
     """
@@ -209,8 +209,8 @@ def _carry_on(
     """Execute the pending runs under the campaign's lock, report, and exit the process.
 
     The results of chosen runs that ``repeated`` matches are removed before. The status is 0 if each
-    chosen run passed or was skipped, else 1. Raises UsageError for ``jobs`` with ``dask``, and
-    UserError if another process holds the lock.
+    chosen run passed, was skipped or ended as the matrix expects, else 1. Raises UsageError for
+    ``jobs`` with ``dask``, and UserError if another process holds the lock.
     """
     _check_executor(jobs, dask)
     names = store.selected(patterns)
@@ -361,7 +361,8 @@ def _minimize(store: Store) -> None:
 def _conclude(store: Store, names: Collection[str] | None = None) -> int:
     """Write the report of all runs, print that of ``names``, and return the exit status.
 
-    The status is 0 if each of ``names`` (all by default) passed or was skipped, else 1.
+    The status is 0 if each of ``names`` (all by default) passed, was skipped or ended as the matrix
+    expects, else 1.
     """
     results = store.results()
     outcome = report(store.name, store.runs, results)

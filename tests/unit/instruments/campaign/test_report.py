@@ -7,8 +7,8 @@ import pytest
 from helpers.instruments.campaigns import reported
 from helpers.instruments.fake_runs import carry_out, descriptions
 
-from emu.guests.conformance.results import junit, tap
-from emu.instruments.campaign.description import Ended, RunFinding, RunResult
+from emu.guests.conformance.results import Verdict, junit, tap
+from emu.instruments.campaign.description import Ended, Expected, RunFinding, RunResult
 from emu.instruments.campaign.report import cases, cell, report, summary
 from emu.instruments.campaign.store import Store, as_json
 from emu.instruments.outcome import Kind
@@ -49,6 +49,37 @@ def test_counts_are_by_axis_and_what_is_missing_is_told():
     assert sum(told.counts()["all"].values()) == 20
     assert sum(counter.total() for counter in told.counts("kernel").values()) == 20
     assert list(told.counts("kernel")) == ["bookworm", "trixie", "sid"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "ended", "is_good", "verdict", "detail"),
+    [
+        ((), Ended.PASSED, True, Verdict.PASS, ""),
+        ((), Ended.FAILED, False, Verdict.FAIL, "status 1"),
+        ((Ended.FAILED,), Ended.FAILED, True, Verdict.PASS, "status 1"),
+        ((Ended.FAILED,), Ended.PASSED, False, Verdict.FAIL, "passed, not failed"),
+        ((Ended.PASSED, Ended.FOUND), Ended.FOUND, True, Verdict.PASS, "status 1"),
+        ((Ended.PASSED,), Ended.SKIPPED, False, Verdict.FAIL, "skipped, not passed: status 4"),
+        ((Ended.SKIPPED,), Ended.SKIPPED, True, Verdict.SKIP, "status 4"),
+        ((Ended.FAILED,), Ended.ERROR, False, Verdict.ERROR, "error, not failed: status 1"),
+    ],
+)
+def test_what_the_matrix_expects_decides(ends, ended, is_good, verdict, detail):
+    (run,) = descriptions(1)
+    run = run.model_copy(update={"expected": Expected(ends=ends) if ends else None})
+    status = {Ended.PASSED: 0, Ended.SKIPPED: 4}.get(ended, 1)
+    told = report("r", {run.name: run}, {run.name: RunResult(
+        name=run.name, ended=ended, status=status, seconds=1.0,
+    )})  # fmt: skip
+    (case,) = cases(told)
+    assert (told.is_good, case.verdict, case.detail) == (is_good, verdict, detail)
+
+
+def test_the_kernels_log_that_a_plan_expects_excuses_no_failure():
+    (run,) = descriptions(1)
+    run = run.model_copy(update={"expected": Expected(dmesg=("x",))})
+    failed = RunResult(name=run.name, ended=Ended.FAILED, status=1, seconds=1.0, otherwise="")
+    assert not report("r", {run.name: run}, {run.name: failed}).is_good
 
 
 @pytest.mark.hostile
