@@ -31,7 +31,8 @@ A test fails if the guest's kernel logs a WARNING or worse during it (``--mlx5-f
 test of a guest includes its boot. The marker ``mlx5_allow("WARNING in mlx5_*")`` allows findings by
 patterns of their titles, or all findings without a pattern. The report of a failed test shows the
 guest's findings, the faults that fired, the last lines of log and trace of the test's body, and the
-paths of the complete files. Of the trace, failures are shown before other events. ``--mlx5-full``
+paths of the complete files. Of a trace with failures, these are shown before other events.
+``--mlx5-full``
 shows all whole lines since the test began. A guest's command ends after ``--mlx5-timeout`` seconds,
 unless it has its own ``timeout``.
 """
@@ -72,8 +73,12 @@ COMMAND_SECONDS = 300.0
 MAX_NAME_LENGTH = 100
 """Characters of a guest's options in its directory's name; longer names end in a hash."""
 
-_GUESTS = tuple(Path(__file__).parent / "guests" / name for name in ("guest", "channel"))
-"""Folders of the functions that raise a guest's errors."""
+_PACKAGE = Path(__file__).parent
+_ENTRIES = tuple(
+    _PACKAGE / name
+    for name in ("guests/guest", "guests/channel", "server/control", "instruments/testing")
+)
+"""Folders of the functions that tests call: a guest's, and those of its control socket."""
 
 _NO_PARAMETERS = SimpleNamespace(params={})
 _POOL: pytest.StashKey[GuestPool] = pytest.StashKey()
@@ -512,14 +517,15 @@ def pytest_runtest_makereport(
 
 
 def _end_at_the_test(error: BaseException) -> None:
-    """Cut the traceback of a GuestError after the test's own line; leave other errors unchanged."""
-    from emu.guests import GuestError
+    """Cut the traceback of a UserError after the test's own line; leave other errors unchanged.
 
+    Such are the errors of guests, and of rules and plans that the control socket refuses.
+    """
     place = error.__traceback__
-    if not isinstance(error, GuestError) or place is None:
+    if not isinstance(error, UserError) or place is None:
         return
     while place.tb_next is not None:
-        if Path(place.tb_next.tb_frame.f_code.co_filename).parent in _GUESTS:
+        if Path(place.tb_next.tb_frame.f_code.co_filename).parent in _ENTRIES:
             place.tb_next = None
             return
         place = place.tb_next

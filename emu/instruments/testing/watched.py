@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.trace.event import TraceEvent, TracePoint
 from emu.device.trace.text import TextForm
+from emu.host.counted import counted
 from emu.host.printable import printable
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ class Watched:
 
         A short report has :data:`MAX_LINES` lines of log and trace since the body began: the log's
         last, folded at the terminal's width, and of the trace failures before other events,
-        truncated. A full report has all since the test began, and the console.
+        truncated. A trace without failures is a line. A full report has all since the test began,
+        and the console.
         """
         since = self._test if is_full else self._body
         yield "findings", "\n".join(f"{one.kind}: {one.title}" for one in self.findings())
@@ -133,7 +135,7 @@ class Watched:
         """Return the trace's lines as ``mlx5emu trace show`` prints them; empty without a trace.
 
         Only its last 1 MiB is read, or 64 MiB if ``is_full``. Without ``is_full`` at most
-        :data:`MAX_LINES` are returned.
+        :data:`MAX_LINES` are returned, and a line with the number of events if none failed.
         """
         if self._trace is None:
             return []
@@ -147,7 +149,9 @@ class Watched:
             if begin > since.trace:
                 file.readline()  # skip a partial line
             events = [*_events(*file)]
-            return [form(event) for event in (events if is_full else _chosen(events))]
+        if not is_full and events and not any(map(_is_failure, events)):
+            return [f"no failure in {counted(len(events), 'event')}; they are in the file below"]
+        return [form(event) for event in (events if is_full else _chosen(events))]
 
 
 def _chosen(events: Sequence[TraceEvent]) -> list[TraceEvent]:

@@ -23,7 +23,9 @@ def test_lines_of_a_short_report_fit_the_terminal(tmp_path, monkeypatch, columns
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setattr(os, "get_terminal_size", no_terminal)
     trace = tmp_path / "trace.json"
-    event = TraceEvent(0, 0, "cmd", {"slot": 0, "op": "NOP", "status": "OK", "in": {"x": LONG}})
+    event = TraceEvent(
+        0, 0, "cmd", {"slot": 0, "op": "NOP", "status": "LIM_ERR", "in": {"x": LONG}}
+    )
     trace.write_text(f"{event.to_json()}\n")
     guest: Any = SimpleNamespace(
         options=SimpleNamespace(trace=trace), log_files={}, console="", dmesg=lambda: LONG
@@ -57,6 +59,21 @@ def test_a_failed_command_is_shown_before_later_events(tmp_path):
     assert ("CREATE_CQ" in shown[0], "FLUSH" in shown[1]) == (True, True)
     assert len(shown) == MAX_LINES
     assert "99" in shown[-1] or "0x63" in shown[-1]
+
+
+def test_a_trace_in_which_nothing_fails_is_one_line(tmp_path):
+    trace = tmp_path / "trace.json"
+    events = [TraceEvent(n, 0, "cmd", {"slot": 0, "op": "NOP", "status": "OK"}) for n in range(60)]
+    trace.write_text("".join(f"{event.to_json()}\n" for event in events))
+    guest: Any = SimpleNamespace(
+        options=SimpleNamespace(trace=trace), log_files={}, console="", dmesg=str
+    )
+    watched = Watched(guest, is_new=True)
+    watched._body = watched._test = type(watched._test)()
+    short, full = (dict(watched.sections(is_full=is_full)) for is_full in (False, True))
+    assert short["trace"] == "no failure in 60 events; they are in the file below"
+    assert str(trace) in short["files"]
+    assert len(full["trace"].splitlines()) == 60
 
 
 def test_a_rule_is_shown_in_words():
