@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from emu.host.session import note_session
+
 PREFIX = "mlx5emu-run-"
 
 
@@ -33,11 +35,15 @@ def work_directory() -> Iterator[Path]:
 
 
 def _make() -> tuple[Path, int]:
-    """Make a private, locked directory; return it and the descriptor that holds its lock."""
+    """Make a private, locked directory; return it and the descriptor that holds its lock.
+
+    The directory notes the user's session.
+    """
     while True:
         path = Path(tempfile.mkdtemp(prefix=PREFIX))
         lock = _locked(path, fcntl.LOCK_EX)
         if lock is not None:
+            note_session(path)
             return path, lock
 
 

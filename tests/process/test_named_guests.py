@@ -43,6 +43,7 @@ from emu.guests.named import daemon, outbox, placing, running
 from emu.guests.named.attach import attached, follow_log, log_of, output_of, state_of
 from emu.guests.named.exec_server import ExecServer
 from emu.guests.named.placing import placed
+from emu.guests.workdir import work_directory
 from emu.host.process_identity import module_command
 
 
@@ -278,6 +279,32 @@ def test_ps_lists_the_servers_of_guests_without_a_name(open_guest, clients, tmp_
     ]
     assert any(line.startswith("one ") for line in lines)
     assert not clients
+
+
+def test_a_server_of_another_session_is_never_chosen(clients, monkeypatch, tmp_path):
+    """A run of the same user, who has another XDG_RUNTIME_DIR there."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    with pytest.MonkeyPatch.context() as other:
+        other.setenv("XDG_RUNTIME_DIR", str(theirs))
+        work = work_directory()
+        path = work.__enter__() / "control"
+    monkeypatch.setattr(control, "sockets", lambda: [path])
+    refused = CliRunner().invoke(main, ["fault", "list"])
+    assert refused.exit_code == 1
+    assert f"use --control SOCKET\n  of another session: --control {path}" in refused.output
+    assert not clients
+    listed = CliRunner().invoke(main, ["ps"]).output
+    assert listed.splitlines()[-1] == f"in other sessions 1 server: --control {path}"
+    assert CliRunner().invoke(main, ["fault", "list", "--control", str(path)]).exit_code == 0
+    assert clients == [path]
+    with work_directory() as own:
+        monkeypatch.setattr(control, "sockets", lambda: [path, own / "control"])
+        assert CliRunner().invoke(main, ["fault", "list"]).exit_code == 0
+        assert clients[1:] == [own / "control"]
+    work.__exit__(None, None, None)
 
 
 def test_an_unknown_name_is_told_with_what_runs(open_guest, clients):

@@ -16,6 +16,7 @@ from emu.cli.shared.numbers import RealNumber
 from emu.guests.errors import LabError
 from emu.guests.named import attach, running
 from emu.host.printable import one_line
+from emu.host.session import is_of_this_session
 from emu.server.control.client import Client, ControlError, sockets
 
 UNLIMITED = 1 << 16
@@ -98,9 +99,9 @@ def connect(path: Path | None, name: str | None = None) -> Client:
     """Return a client of the server at ``path``, of the guest or lab ``name``, or the only one.
 
     The client of a lab's guest addresses only the functions of that guest. Without ``path`` and
-    ``name``, a server outside `mlx5emu ps`'s names counts only while no named guest or lab runs.
-    Raises UsageError for both ``path`` and ``name``, ControlError if no server answers or several
-    run, and LabError for an unknown name.
+    ``name``, a server outside `mlx5emu ps`'s names counts only while no named guest or lab runs,
+    and a server of another session never. Raises UsageError for both ``path`` and ``name``,
+    ControlError if no server answers or several run, and LabError for an unknown name.
     """
     if path is not None:
         if name is not None:
@@ -119,23 +120,41 @@ def connect(path: Path | None, name: str | None = None) -> Client:
     if chosen is not None:
         return chosen
     if not choices:
+        others = servers_of_other_sessions()
         raise ControlError(
             "no guest with emulated functions runs; start one, or use --control SOCKET"
+            + "".join(f"\n  of another session: --control {path}" for path in others)
         )
     what = "guests or labs" if named_ones else "servers"
     names = "\n  ".join(known.get(path, f"--control {path}") for path in choices)
     raise ControlError(f"{len(choices)} {what} run; choose one:\n  {names}")
 
 
-def _alive() -> Iterator[tuple[Path, Client]]:
-    """Yield the socket of each server of this user that answers, with a client to close."""
+def _alive(*, is_ours: bool = True) -> Iterator[tuple[Path, Client]]:
+    """Yield the socket of each server of this session that answers, with a client to close.
+
+    Without ``is_ours`` those of this user's other sessions are yielded instead.
+    """
     for path in sockets():
-        with contextlib.suppress(ControlError):
-            yield path, Client(path)
+        if is_of_this_session(path.parent) == is_ours:
+            with contextlib.suppress(ControlError):
+                yield path, Client(path)
+
+
+def servers_of_other_sessions() -> list[Path]:
+    """Return the control sockets of this user's servers in other sessions.
+
+    Their guests have another runtime directory, so they have no names here.
+    """
+    found = []
+    for path, client in _alive(is_ours=False):
+        client.close()
+        found.append(path)
+    return found
 
 
 def nameless_servers() -> list[Path]:
-    """Return the control sockets of this user's servers that serve no guest of `mlx5emu ps`.
+    """Return the control sockets of this session's servers that serve no guest of `mlx5emu ps`.
 
     A server of that kind belongs to `boot` or to another program. Commands reach it by
     ``--control``, or without a name while no named guest and no other server runs.

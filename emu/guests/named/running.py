@@ -20,6 +20,8 @@ from typing import IO, Any
 
 from emu.guests import cache
 from emu.guests.errors import LabError
+from emu.host.cache_root import cache_root
+from emu.host.session import runtime_directory
 from emu.model_words import given_text
 from emu.near import near
 
@@ -92,19 +94,11 @@ def directory() -> Path:
 
 
 def _place() -> Path:
-    """Return the runtime directory's path: in XDG_RUNTIME_DIR, /run/user/UID, or else the cache.
-
-    No other user can create it first, as it is never in a world-writable directory. The directory
-    is not created here.
-    """
-    base = os.environ.get("XDG_RUNTIME_DIR", "")
-    if base.startswith("/") and os.path.isdir(base):
-        return Path(base) / "mlx5emu"
-    own = Path(f"/run/user/{os.getuid()}")
-    with contextlib.suppress(OSError):
-        if own.lstat().st_uid == os.getuid() and os.access(own, os.W_OK | os.X_OK):
-            return own / "mlx5emu"
-    return cache.cache_dir() / "names"
+    """Return the runtime directory's path; create the cache if the directory is in it."""
+    path = runtime_directory()
+    if path.parent == cache_root():
+        cache.cache_dir()
+    return path
 
 
 class NameClaim:

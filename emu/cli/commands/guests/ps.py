@@ -9,9 +9,15 @@ from typing import Any
 
 import click
 
-from emu.cli.shared.control import UNLIMITED, console, nameless_servers
+from emu.cli.shared.control import (
+    UNLIMITED,
+    console,
+    nameless_servers,
+    servers_of_other_sessions,
+)
 from emu.cli.shared.tables import Rows
 from emu.guests.named import attach, running
+from emu.host.counted import counted
 from emu.host.printable import one_line
 
 
@@ -22,7 +28,8 @@ def ps(as_json: bool) -> None:
 
     A guest is booting, up, panicked or off. A panicked or powered-off guest stays listed until
     `mlx5emu down`, for `dmesg` and `dump`. Servers of guests without a name, such as those of
-    `boot` and of pytest, are listed by their control socket; --json leaves them out.
+    `boot` and of pytest, are listed by their control socket, and those of the user's other sessions
+    (with another XDG_RUNTIME_DIR) in one line; --json leaves them out.
 
     Example: mlx5emu ps
     """
@@ -36,6 +43,9 @@ def ps(as_json: bool) -> None:
         click.echo("no guests run; start one with mlx5emu up NAME")
     for path in nameless_servers():
         click.echo(f"a server of another program runs: --control {one_line(str(path))}")
+    if others := servers_of_other_sessions():
+        paths = " or ".join(one_line(str(path)) for path in others)
+        click.echo(f"in other sessions {counted(len(others), 'server')}: --control {paths}")
 
 
 def _row(entry: running.RunningEntry) -> dict[str, Any]:
