@@ -68,6 +68,10 @@ SHIPPED = (
 """What a wheel has in emu/data besides code, under the same paths (emu/host/shipped.py)."""
 
 
+MANUAL = [("share/man/man1", ["share/man/man1/mlx5emu.1"])]
+"""What an installation has below the environment's folder, where man(1) finds it by PATH."""
+
+
 class BuildWithData(build_py):
     """Builds the Python modules, and copies the guide and the examples beside them."""
 
@@ -86,13 +90,14 @@ class BuildWithData(build_py):
 def main() -> None:
     """Build what is asked for."""
     if os.environ.get("MLX5EMU_COMPILED", "0") in ("", "0"):
-        setup(cmdclass={"build_py": BuildWithData})
+        setup(cmdclass={"build_py": BuildWithData}, data_files=MANUAL)
         return
     if {"editable_wheel", "develop"} & set(sys.argv):
         sys.exit("an editable installation runs the sources: it cannot be compiled")
     if {"bdist_wheel", "build_ext"} & set(sys.argv):
         commands = {"build_ext": BuildOnAllProcessors, "build_py": BuildWithData}
-        setup(ext_modules=extensions(DEVICE.paths(), DEVICE.group), cmdclass=commands)
+        modules = extensions(DEVICE.paths(), DEVICE.group)
+        setup(ext_modules=modules, cmdclass=commands, data_files=MANUAL)
     else:
         # The compiler reads the types of what is imported, too.
         project = tomllib.loads(Path("pyproject.toml").read_text())["project"]

@@ -15,8 +15,8 @@ import click
 _HEAD = """\
 # Guide
 
-Each page describes one task, with its commands. `share/man/man1/mlx5emu.1` (`man
-./share/man/man1/mlx5emu.1`) has every option. `scripts/gen-man-page` writes that page and this one.
+Each page describes one task, with its commands. `mlx5emu guide man`, or `man mlx5emu` after an
+installation, has every option. `scripts/gen-man-page` writes that page and this one.
 
 """
 _COMPLETION = """

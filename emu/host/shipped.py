@@ -108,6 +108,11 @@ def example(kind: str, name: str) -> Path:
     return known[name]
 
 
+def manual() -> Path:
+    """Return the manual page of the program, for man(1)."""
+    return root() / "share" / "man" / "man1" / "mlx5emu.1"
+
+
 def pages() -> dict[str, Path]:
     """Return the pages of the guide by their names; its index is not among them."""
     paths = sorted((root() / "share" / "guide").glob("*.md"))

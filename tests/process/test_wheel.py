@@ -87,6 +87,17 @@ def test_campaigns_by_name_find_their_plans(wheel, tmp_path):
     assert (wheel / "emu" / "data" / "examples" / "storage" / "nvme-rdma.sh").is_file()
 
 
+def test_man_finds_the_page_of_an_installation(wheel, tmp_path):
+    """An installation puts the wheel's data below the environment, where man(1) looks by PATH."""
+    page = (ROOT / "share/man/man1/mlx5emu.1").read_bytes()
+    (data,) = wheel.glob("*.data/data")
+    assert (data / "share/man/man1/mlx5emu.1").read_bytes() == page
+    shown = run(wheel, "guide", "man", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "mlx5emu" in shown.stdout
+    assert "--faults" in shown.stdout.replace("\b", "")
+
+
 def test_doctor_names_no_script_of_a_checkout(wheel, tmp_path):
     assert "scripts/setup" not in run(wheel, "doctor", cwd=tmp_path).stdout
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,10 +18,11 @@ from emu.near import near
 
 _FEW_KINDS = ("lab", "subnet", "campaign", "failure set", "program")
 """Kinds of examples that the list of pages names one by one."""
+_MANUAL = "man"
 
 
 def _complete(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
-    names = (*shipped.pages(), *(f"@{name}" for name in shipped.all_examples()))
+    names = (*shipped.pages(), _MANUAL, *(f"@{name}" for name in shipped.all_examples()))
     return [name for name in names if name.startswith(start)]
 
 
@@ -30,11 +33,15 @@ def guide(page: str | None) -> None:
 
     A pipe gets the Markdown of a page. Examples are files that other commands accept by @NAME,
     programs, and the pages @faults, @findings, @links and @switch, which describe such files. PAGE
-    is also a file that a page names, such as examples/sriov/namespaces.sh.
+    is also a file that a page names, such as examples/sriov/namespaces.sh. The page `man` is the
+    manual of every command and option; after an installation man(1) finds it as well.
 
     Example: mlx5emu guide faults
     """
     pages = shipped.pages()
+    if page == _MANUAL:
+        _show_manual(shipped.manual())
+        return
     if page is None:
         width = max(map(len, pages))
         for name, page_path in pages.items():
@@ -65,6 +72,16 @@ def guide(page: str | None) -> None:
         screen = console()
         with screen.pager(styles=True):
             screen.print(Markdown(text))
+
+
+def _show_manual(path: Path) -> None:
+    """Show the manual page by man(1); without that program, print its source."""
+    program = shutil.which("man")
+    if program is None:
+        click.echo(path.read_text(), nl=False)
+        return
+    sys.stdout.flush()
+    subprocess.run([program, "--local-file", path], check=False)
 
 
 def _example(name: str) -> Path:
