@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final, Literal
+
+from emu.guests.architecture import ARCHITECTURES
 
 SHARE = "/mnt/share"
 """Where the guest mounts the shared directory."""
@@ -16,6 +19,17 @@ NOT_EXECUTABLE = 126
 """Status of a command that is not executable, the same as a shell's."""
 
 _SHELL_ERROR = re.compile(r"^sh: \d+: (.{1,200}): (not found|Permission denied)\s*\Z", re.MULTILINE)
+
+_HEAD_BYTES: Final = 20
+_ELFDATA2MSB: Final = 2
+_MACHINES: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
+    "amd64": ((62, "little"), (3, "little")),  # EM_X86_64, EM_386
+    "arm64": ((183, "little"), (40, "little")),  # EM_AARCH64, EM_ARM
+    "ppc64el": ((21, "little"),),  # EM_PPC64
+    "riscv64": ((243, "little"),),  # EM_RISCV
+    "s390x": ((22, "big"),),  # EM_S390
+}
+"""The e_machine and byte order of programs that a processor runs, by Debian's name of it."""
 
 
 def of_host(path: str, share: Path) -> Path | None:
@@ -70,6 +84,37 @@ def how_found(
     return f"{word} was not found in the guest: {how}"
 
 
+def why_foreign(word: str, share: Path | None, arch: str, cwd: str | None = None) -> str:
+    """Return that ``word`` is a program of another processor than that of an ``arch`` guest.
+
+    ``share`` and ``cwd`` are those of :func:`how_found`. Return an empty text for a program of the
+    guest's processor, and for a file that is no ELF program or not shared.
+    """
+    path = None if share is None else of_host(os.path.join(SHARE, cwd or "", word), share)
+    try:
+        head = b"" if path is None else _head(path)
+    except OSError:
+        return ""
+    if len(head) < _HEAD_BYTES or not head.startswith(b"\x7fELF"):
+        return ""
+    order: Literal["little", "big"] = "big" if head[5] == _ELFDATA2MSB else "little"
+    number = int.from_bytes(head[18:20], order)
+    debian = ARCHITECTURES[arch].debian
+    if (number, order) in _MACHINES[debian]:
+        return ""
+    theirs = next((name for name, known in _MACHINES.items() if (number, order) in known), "")
+    what = theirs or f"another processor (ELF machine {number})"
+    return f"{word} is a program of {what}, and the guest is {debian}: build it for the guest"
+
+
+def _head(path: Path) -> bytes:
+    """Return the first bytes of a regular file; none of another one."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(_HEAD_BYTES)
+
+
 def not_run_by_shell(output: str) -> tuple[str, int] | None:
     """Return the command that a shell's last message says it could not run, and its status.
 
@@ -82,13 +127,22 @@ def not_run_by_shell(output: str) -> tuple[str, int] | None:
 
 
 def how_run(
-    command: str | Sequence[str], status: int, output: str, share: Path | None, cwd: str | None
+    command: str | Sequence[str],
+    status: int,
+    output: str,
+    share: Path | None,
+    cwd: str | None,
+    arch: str,
 ) -> str:
     """Return how a command of a Python program can run that ended with 127 or 126.
 
-    ``output`` is its standard error, ``cwd`` that of :func:`how_found`. Return an empty text for
-    another status, and where the host's files do not explain it.
+    ``output`` is its standard error, ``cwd`` that of :func:`how_found`, ``arch`` the guest's. A
+    program of another processor ends with any status but 0. Return an empty text for another
+    status, and where the host's files do not explain it.
     """
+    first = command.split()[:1] if isinstance(command, str) else command[:1]
+    if status and first and (why := why_foreign(first[0], share, arch, cwd)):
+        return why
     if status not in (NOT_FOUND, NOT_EXECUTABLE):
         return ""
     word = command[0] if not isinstance(command, str) else ""

@@ -35,7 +35,7 @@ ORDER = (
     *below("emu.driver", "nodes transport"),
     *below(
         "emu.guests",
-        "errors share workdir cache architecture archive options timeline channel inside kernel",
+        "errors workdir cache architecture share archive options timeline channel inside kernel",
     ),
     "emu.compiled.building",
     *below("emu.guests", "requested image machine guest named conformance"),

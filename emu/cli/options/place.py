@@ -21,6 +21,7 @@ from emu.guests.share import (
     how_found,
     not_executable,
     of_host,
+    why_foreign,
 )
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
@@ -75,7 +76,8 @@ def in_share(words: Sequence[str], cwd: str | None, options: GuestOptions) -> li
 
     Refuses, before the boot, a ``cwd`` that the shared directory does not have, and a relative path
     to no program of it. Raises CommandFileError: 127 for a missing file or directory, 126 for a
-    file that is not executable. Other directories and programs of the guest are not checked.
+    file that is not executable, or of another processor than the guest's. Other directories and
+    programs of the guest are not checked.
     """
     if options.share is None:
         return placed(words, cwd=cwd)
@@ -85,6 +87,8 @@ def in_share(words: Sequence[str], cwd: str | None, options: GuestOptions) -> li
         raise CommandFileError(f"--cwd: no directory {one_line(str(directory))}", NOT_FOUND)
     if words[0].startswith(("./", "../")):
         _check_program(words[0], of_host(os.path.join(where, words[0]), options.share))
+    if why := why_foreign(words[0], options.share, options.arch, where):
+        raise CommandFileError(one_line(why), NOT_EXECUTABLE)
     return placed(words, cwd=where)
 
 

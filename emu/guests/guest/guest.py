@@ -204,7 +204,8 @@ class Guest:
                 job.close_input()
             status = job.wait(timeout)
         stdout, stderr = (bytes(data).decode(errors="replace") for data in (job.stdout, job.stderr))
-        hint = how_run(command, status, stderr, self.options.share, cwd or self.directory)
+        options, begin = self.options, cwd or self.directory
+        hint = how_run(command, status, stderr, options.share, begin, options.arch)
         return Result(job.name, status, stdout, stderr, hint)
 
     def popen(

@@ -21,6 +21,7 @@ from emu.guests.share import (
     how_executable,
     how_found,
     not_run_by_shell,
+    why_foreign,
 )
 from emu.guests.workdir import work_directory
 from emu.host.printable import one_line, printable
@@ -234,6 +235,9 @@ def _once(guest: Guest, run: Description, trial: _Trial) -> int:
         observer.note_end()
     if status in (NOT_EXECUTABLE, NOT_FOUND):
         trial.why = _how_found(run, share, trial.output.decode(errors="replace"))
+    first = run.command.partition(" ")[0]
+    if status and (why := why_foreign(first, share, guest.options.arch)):
+        trial.why = why
     return status
 
 

@@ -58,7 +58,7 @@ def test_a_wrong_plan_whenever_it_begins(when, tmp_path, monkeypatch):
     plan.write_text('[[rule]]\npoint = "cmd"\naction = "explode"\n')
     monkeypatch.setattr("emu.guests.guest.guest.Guest.start", None)
     result = CliRunner().invoke(main, ["run", "--faults", str(plan), *when, "true"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert f"{plan}:3: rule[1].action" in result.output
     assert "faults begin" not in result.output
 

@@ -45,6 +45,42 @@ def test_where_it_begins(tmp_path, has_share, cwd, argv):
     assert in_share(["ls"], cwd, options) == argv
 
 
+def elf(machine, order):
+    """The head of a program."""
+    data = {"little": 1, "big": 2}[order]
+    return b"\x7fELF\x02" + bytes([data]) + bytes(12) + machine.to_bytes(2, order) + bytes(44)
+
+
+@pytest.mark.parametrize(
+    ("arch", "content", "said"),
+    [
+        (
+            "s390x",
+            elf(62, "little"),
+            "./repro is a program of amd64, and the guest is s390x: build",
+        ),
+        ("arm64-16k", elf(62, "little"), "is a program of amd64, and the guest is arm64"),
+        ("ppc64el", elf(21, "big"), "another processor \\(ELF machine 21\\), and the guest is ppc"),
+        ("amd64", elf(62, "little"), ""),
+        ("s390x", elf(22, "big"), ""),
+        ("s390x", b"#!/bin/sh\n", ""),
+        ("s390x", b"\x7fELF", ""),
+    ],
+)
+def test_a_program_of_another_processor_is_refused_before_the_boot(tmp_path, arch, content, said):
+    program = tmp_path / "repro"
+    program.write_bytes(content)
+    program.chmod(0o755)
+    options = GuestOptions(share=tmp_path, arch=arch, devices=())
+    if not said:
+        in_share(["./repro"], None, options)
+        return
+    for word in ("./repro", "/mnt/share/repro"):
+        with pytest.raises(CommandFileError, match=said.replace("./repro", word)) as caught:
+            in_share([word, "50"], None, options)
+        assert caught.value.status == 126
+
+
 @pytest.mark.parametrize(
     ("word", "cwd", "status"),
     [

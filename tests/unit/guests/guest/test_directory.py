@@ -79,6 +79,15 @@ def test_a_file_that_the_guest_lacks(tmp_path, monkeypatch):
         assert said.endswith(f'share its directory: share="{tmp_path}"')
 
 
+def test_a_program_of_another_processor(tmp_path):
+    head = b"\x7fELF\x02\x01" + bytes(12) + (62).to_bytes(2, "little")
+    (tmp_path / "repro").write_bytes(head)
+    guest = Guest(GuestOptions(share=tmp_path, arch="s390x", devices=()))
+    said = why(guest, 2, b'./repro: 1: Syntax error: ")" unexpected\n')
+    assert said.endswith("./repro is a program of amd64, and the guest is s390x: build it for the "
+                         "guest")  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("status", "stderr"),
     [(1, b"sh: 1: ./repro: not found\n"), (127, b"not a shell's\n"), (127, b"sh: 1: x: not found")],
