@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emu.guests import cache
-from emu.guests.architecture import NATIVE, Architecture, is_native
+from emu.guests.architecture import ARCHITECTURES, NATIVE, Architecture, is_native
 from emu.guests.archive.bootstrap import Progress, bootstrap_files
 from emu.guests.archive.disk_space import DiskSpace
 from emu.guests.archive.mirror import source_line
@@ -181,10 +181,15 @@ def _ask(command: tuple[str, ...]) -> tuple[int, int, int] | None:
 
 
 def _fetch(arch: Architecture, work: Path, progress: Progress | None) -> None:
-    """Unpack Debian's packages into ``work``, but only the files that guests of ``arch`` need."""
+    """Unpack Debian's packages into ``work``, but only the files that guests of ``arch`` need.
+
+    A package's programs for other architectures are kept, because they have the same directory.
+    """
     loader, libraries = map(re.escape, _LOADERS[NATIVE.name])
+    of_package = (one for one in ARCHITECTURES.values() if one.package == arch.package)
+    programs = "|".join(dict.fromkeys(map(_program, of_package)))
     kept = re.compile(
-        rf"\./usr/(bin/{_program(arch)}|{loader}|{libraries}/[^/]*\.so[^/]*"
+        rf"\./usr/(bin/({programs})|{loader}|{libraries}/[^/]*\.so[^/]*"
         rf"|lib/[^/]*/opensbi/.*|share/({'|'.join(_FIRMWARE)})/[^/]*)"
     )
     bootstrap_files(

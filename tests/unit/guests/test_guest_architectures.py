@@ -246,6 +246,25 @@ def test_qemu_of_each_architecture(arch, tmp_path, monkeypatch):
     assert (found == (str(program),)) == (arch.name != "amd64")
 
 
+@ALL
+def test_a_fetched_qemu_has_the_programs_of_all_guests_of_its_directory(
+    arch, tmp_path, monkeypatch
+):
+    """armhf and arm64 have one package: a QEMU fetched for one removed that of the other."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(qemu, "source_line", "deb x {} main".format)
+    fetched = []
+    monkeypatch.setattr(qemu, "bootstrap_files", lambda *words, **_: fetched.append(words[4]))
+    qemu._fetch(arch, tmp_path, None)
+    sharing = [
+        one for one in ARCHITECTURES.values() if qemu._directory(one) == qemu._directory(arch)
+    ]
+    assert {arch.name} <= {one.name for one in sharing}
+    for other in ARCHITECTURES.values():
+        is_kept = fetched[0].fullmatch(f"./usr/bin/qemu-system-{other.emulator}") is not None
+        assert is_kept == (other in sharing)
+
+
 def replace_program(program):
     other = program.with_name("mine")
     other.write_bytes(program.read_bytes())
