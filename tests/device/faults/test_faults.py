@@ -10,6 +10,7 @@ from emu.device.faults import effects
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import PlanError, load
 from emu.device.faults.points.events import EventQueueEntry
+from emu.device.objects.object import SHARED_UID
 from emu.device.ports import DmaError
 from emu.driver.verbs.connect import connect
 from emu.driver.world.cable import set_link
@@ -25,6 +26,7 @@ from layouts.enums import (
 )
 from layouts.function.caps import cmd_hca_cap
 from layouts.regs.port_regs import mcam_reg
+from layouts.rings.eqe import eqe_comp
 
 MS = 1_000_000
 
@@ -248,6 +250,25 @@ def test_event_lost_doubled_late_and_corrupted(node, plan, clock, function):
     link(True)
     (entry,) = eq.drain()
     assert entry.data[8] >> 4 == 7
+
+
+def test_a_completion_event_has_the_user_context_of_its_queue(node, function, faults):
+    """A rule can leave the driver's own queues alone."""
+    driver = node.driver
+    eqn = driver.must(Op.CREATE_EQ, uid=SHARED_UID, **driver.eq_fields()).eq_number
+    uid = driver.must(Op.CREATE_UCTX).uid
+    fields = driver.cq_fields(eqn, uar_page=driver.must(Op.ALLOC_UAR, uid=uid).uar)
+    users = driver.must(Op.CREATE_CQ, uid=uid, **fields).cqn
+    eq = function.hca.eqs.get(eqn)
+
+    def uid_of(event, cqn):
+        data = eqe_comp.new(cqn=cqn)
+        return EventQueueEntry(faults, eq, event, 0, data).uid
+
+    assert uid_of(EventType.COMP, users) == uid
+    assert uid_of(EventType.COMP, driver.create_cq(eqn)) == 0
+    assert uid_of(EventType.COMP, 0xFFFFFF) == 0
+    assert uid_of(EventType.PORT_CHANGE, users) == 0
 
 
 def test_events_reordered(node, plan, function):

@@ -18,6 +18,7 @@ from emu.device.state.points import FaultPoint
 from emu.device.trace.decode import event_layout
 from layouts.enums import EventType
 from layouts.prm import Prm
+from layouts.rings.eqe import eqe_comp
 
 IRQ_POINT: FaultPoint[[int, Callable[[int], None]], None] = FaultPoint("irq")
 
@@ -31,7 +32,7 @@ def _layouts_in(match: Mapping[str, Any]) -> list[type[Prm]]:
 @point(
     EQE_POINT, "an event is about to be written",
     EventField("type", EventType, is_recorded=True), EventField("sub_type", int),
-    EventField("eqn", int),
+    EventField("eqn", int), EventField("uid", int),
     opened=Opened("`data.` with a field of the event's data", _layouts_in, EVENT_DATA),
 )  # fmt: skip
 class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reorderable[bool]):
@@ -54,6 +55,14 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
     def eqn(self) -> int:
         """Number of the event queue."""
         return self._eq.handle
+
+    @property
+    def uid(self) -> int:
+        """User context of the CQ of a completion event; 0 for the driver's, and other events."""
+        if self.type != EventType.COMP:
+            return 0
+        cq = self.faults.hca.cqs.get(eqe_comp.view(self._data).cqn)
+        return 0 if cq is None else cq.uid
 
     def views(self) -> Mapping[str, Prm]:
         """Return its data with and without prefix; none if no structure is declared for it."""
