@@ -16,7 +16,7 @@ from emu.guests.options import DEFAULT_DEVICE
 
 LONGEST = {
     "test_architecture_services": 300,
-    "test_bond": 120, "test_chaos": 100, "test_architectures": 90, "test_rdma_core": 90,
+    "test_bond": 120, "test_chaos": 200, "test_architectures": 90, "test_rdma_core": 90,
     "test_ucx": 70, "test_switchdev": 60, "test_saved_boot": 60, "test_named_guests": 55,
     "test_dpdk": 50, "test_lifecycle": 35,
     "test_storage": 30, "test_examples_commands": 30, "test_libfabric": 30, "test_results": 30,

@@ -178,7 +178,7 @@ _OPTIONS = (
         "--jobs",
         type=WholeNumber(1, 1024),
         metavar="N",
-        help="Number of parallel guests.  [default: processors of this host and one, at most 8]",
+        help="Parallel guests.  [default: one more than processors, at most 8]",
     ),
     grouped_option(
         CHAOS,
