@@ -13,6 +13,8 @@ from dlslime import RDMAContext, RDMAEndpoint, RDMAMemoryPool
 
 SIZE = 1 << 20
 SIZES = (64, 4096, 65_536, SIZE)
+ROUNDS = 5
+"""A failure begins at one of the first 40 work requests."""
 
 
 class End:
@@ -36,7 +38,7 @@ def main() -> int:
     one.endpoint.connect(other_info)
     other.endpoint.connect(one_info)
     remote = one.endpoint.register_remote_memory_region("memory", other.pool.mr_info()["memory"])
-    for size in SIZES:
+    for size in SIZES * ROUNDS:
         data = random.Random(size).randbytes(size)
         ctypes.memmove(one.address, data, size)
         for operation in (one.endpoint.write, one.endpoint.read):

@@ -16,6 +16,8 @@ from typing import Any
 
 SIZE = 1 << 20
 SIZES = (64, 4096, 65_536, SIZE)
+ROUNDS = 5
+"""A failure begins at one of the first 40 work requests."""
 
 
 def agent(name: str, device: str) -> tuple[Any, ctypes.Array[ctypes.c_char], int]:
@@ -66,7 +68,7 @@ def main() -> int:
         return 1
     made, memory, address = agent("client", "mlx5_0")
     made.add_remote_agent(metadata)
-    for size in SIZES:
+    for size in SIZES * ROUNDS:
         data = random.Random(size).randbytes(size)
         ctypes.memmove(address, data, size)
         for operation in ("WRITE", "READ"):
