@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from helpers.guest.guests import run
-from helpers.guest.managed_vfs import HERE, PEER, Vf, reaches, told, with_peer
-from helpers.guest.virtual_functions import enable
+from helpers.guest.managed_vfs import DEV, HERE, PEER, Vf, bind, reaches, told, with_peer
+from helpers.guest.virtual_functions import PF, enable
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("quiet")]
 
@@ -13,9 +15,9 @@ VLAN_PEER = "10.5.7.200"
 
 
 @pytest.fixture(scope="module")
-def guest(lab, suite):
+def guest(lab, suite, kernel):
     """Its first function has virtual ones; the second one, in a namespace, is behind the cable."""
-    with with_peer(lab, suite) as guest:
+    with with_peer(lab, suite, **kernel) as guest:
         run(
             guest,
             f"""
@@ -114,6 +116,64 @@ def test_a_rate_is_told(guest, both):
     assert told(guest)[0]["rate"]["max_tx"] == 100
     assert one.reaches(two.address)
     one.set("max_tx_rate 0")
+
+
+def test_a_guaranteed_rate_is_told(guest, both):
+    one, two = both
+    one.set("min_tx_rate 50 max_tx_rate 200")
+    two.set("min_tx_rate 100")
+    assert [vf["rate"]["min_tx"] for vf in told(guest)] == [50, 100]
+    assert one.reaches(two.address)
+    one.set("min_tx_rate 0 max_tx_rate 0")
+    two.set("min_tx_rate 0")
+    assert [vf["rate"]["min_tx"] for vf in told(guest)] == [0, 0]
+
+
+def test_counts_of_each_function(guest, both):
+    one, two = both
+
+    def counts():
+        (link,) = json.loads(run(guest, "ip -s -j link show eth0"))
+        return [vf["stats"] for vf in link["vfinfo_list"]]
+
+    before = counts()
+    assert one.reaches(two.address, times=5)
+    after = counts()
+    for old, new in zip(before, after):
+        assert new["tx"]["tx_packets"] - old["tx"]["tx_packets"] >= 5
+        assert new["rx"]["packets"] - old["rx"]["packets"] >= 5
+
+
+def test_vepa_sends_everything_to_the_cable(guest, both):
+    """The peer behind the cable does not send it back, so virtual functions are apart."""
+    one, two = both
+    run(guest, "bridge link set dev eth0 hwmode vepa")
+    assert "hwmode VEPA" in run(guest, "bridge link show dev eth0")
+    assert one.reaches(PEER)
+    assert not one.reaches(two.address)
+    run(guest, "bridge link set dev eth0 hwmode veb")
+    assert "hwmode VEB" in run(guest, "bridge link show dev eth0")
+    assert one.reaches(two.address)
+
+
+def test_the_drivers_self_test_passes(guest, both):
+    """The loopback test sends a packet to the interface's own address (en_selftest.c)."""
+    run(guest, "ethtool -t eth0")
+    both[0].run(f"ethtool -t {both[0].name}")
+
+
+def test_refused_settings(guest, both):
+    """The number of vectors of a function, and a switch of two ports, which one port has not."""
+    bind(guest, 1, "unbind")
+    refused = guest.run(f"/bin/echo 4 > {PF}/virtfn1/sriov_vf_msix_count")
+    assert "not supported" in refused.stderr
+    bind(guest, 1)
+    both[1].take()
+    if run(guest, f"devlink dev param show {DEV} | grep -c esw_multiport || true").strip() != "0":
+        set_it = f"devlink dev param set {DEV} name esw_multiport value true cmode runtime"
+        guest.run(set_it)  # refused, or from 7.2 on without effect
+        said = run(guest, f"devlink dev param show {DEV} name esw_multiport")
+        assert "value false" in said
 
 
 def test_they_go_and_come(guest, both):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from helpers.guest.guests import run
-from helpers.guest.managed_vfs import DEV, PEER, switched
+from helpers.guest.managed_vfs import DEV, PEER
 from helpers.guest.sub_functions import bridged, clear, cross, in_hardware, redirect, seen
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("quiet")]
@@ -12,22 +12,6 @@ pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("quiet")]
 COUNT = 40
 FEW = 10
 """Of so many packets the kernel sees fewer than this: those before the switch has learned."""
-
-
-@pytest.fixture(scope="module")
-def pair(guest):
-    with switched(guest) as vfs:
-        yield vfs
-
-
-@pytest.fixture
-def rules(guest, pair):
-    """Representors that take rules; Debian's kernels from 6.12 on lack CONFIG_MLX5_CLS_ACT."""
-    if guest.run("grep -q mlx5e_configure_flower /proc/kallsyms").status:
-        pytest.skip("the kernel's mlx5_core has no CONFIG_MLX5_CLS_ACT")
-    for name in (*(vf.representor for vf in pair), "eth0"):
-        run(guest, f"ethtool -K {name} hw-tc-offload on")
-    return pair
 
 
 def ping(vf, address):
@@ -69,6 +53,17 @@ def test_a_rule_to_the_cable(guest, rules):
     assert seen(guest, one.representor) == before
     assert in_hardware(guest, "eth0", COUNT) >= COUNT
     clear(guest, one.representor, "eth0")
+
+
+def test_shares_of_a_rate(guest, pair):
+    rate = "devlink port function rate"
+    for vf, share in zip(pair, ("100mbit", "200mbit")):
+        run(guest, f"{rate} set {vf.port} tx_share {share}")
+    said = [run(guest, f"{rate} show {vf.port}") for vf in pair]
+    assert "tx_share 100Mbit" in said[0]
+    assert "tx_share 200Mbit" in said[1]
+    for vf in pair:
+        run(guest, f"{rate} set {vf.port} tx_share 0")
 
 
 def test_a_group_of_rates(guest, pair):

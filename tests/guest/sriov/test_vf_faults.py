@@ -41,8 +41,8 @@ def _parameters():
 
 
 @pytest.fixture(scope="module")
-def guest(lab, suite):
-    guest = lab.get(GuestOptions(suite=suite, devices=("connectx6,vfs=1",)))
+def guest(lab, suite, kernel):
+    guest = lab.get(GuestOptions(suite=suite, devices=("connectx6,vfs=1",), **kernel))
     enable(guest, 1, interfaces=0)
     follow_the_port(guest, 1)
     run(

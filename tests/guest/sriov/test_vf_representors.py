@@ -6,9 +6,9 @@ import json
 
 import pytest
 from helpers.guest.guests import run
-from helpers.guest.managed_vfs import HERE, PEER, bind, ports, switched
+from helpers.guest.managed_vfs import DEV, HERE, PEER, bind, ports, switched
 from helpers.guest.sub_functions import bridged
-from helpers.guest.virtual_functions import interface
+from helpers.guest.virtual_functions import PF, address, interface, rdma
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("quiet")]
 
@@ -39,8 +39,8 @@ def test_a_port_for_each_virtual_function(guest, bridge):
 
 def test_representors_and_a_bridge(guest, bridge):
     one, two = bridge
-    for address in (two.address, HERE, PEER):
-        assert one.reaches(address)
+    for other in (two.address, HERE, PEER):
+        assert one.reaches(other)
     name = next(iter(ports(guest).values()))["netdev"]
     assert "vport_rx_packets" in run(guest, f"ethtool -S {name}")
 
@@ -75,3 +75,23 @@ def test_rdma_devices_of_the_switch(guest, bridge):
     said = json.loads(run(guest, "rdma -j link"))
     names = {told.get("netdev") for told in said}
     assert {told["netdev"] for told in ports(guest).values()} <= names
+
+
+def test_names_that_plugins_look_up(guest, bridge):
+    """Kubernetes' device plugin and Open vSwitch's CNI find a function's representor by these."""
+    pf = "/sys/class/net/eth0"
+    assert run(guest, f"cat {pf}/phys_port_name").strip() == "p0"
+    switch = run(guest, f"cat {pf}/phys_switch_id").strip()
+    assert len(switch) == 16
+    found = run(guest, "grep -H . /sys/class/net/*/phys_switch_id 2>/dev/null; true").split()
+    members = {line.split("/")[4] for line in found if line.endswith(f":{switch}")}
+    assert members == {"eth0", *(vf.representor for vf in bridge)}
+    for number in range(2):
+        vf = address(number)
+        place = f"/sys/bus/pci/devices/{vf}"
+        assert run(guest, f"readlink -f {PF}/virtfn{number}").strip().endswith(vf)
+        assert "eth0" in run(guest, f"ls {place}/physfn/net").split()
+        assert run(guest, f"cat {place}/class").strip() == "0x020000"
+        device = rdma(guest, number)
+        assert run(guest, f"cat {place}/infiniband_verbs/uverbs*/ibdev").strip() == device
+    assert "mode switchdev" in run(guest, f"devlink dev eswitch show {DEV}")

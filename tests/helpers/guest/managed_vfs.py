@@ -20,11 +20,14 @@ SAYS = re.compile(
 
 
 @contextmanager
-def with_peer(lab, suite):
-    """A guest whose first function has two VFs; the second, in a namespace, is behind its cable."""
+def with_peer(lab, suite, **more):
+    """A guest whose first function has two VFs; the second, in a namespace, is behind its cable.
+
+    ``more``: other options of the guest.
+    """
     options = GuestOptions(
         suite=suite, devices=("connectx6dx,vfs=2", "connectx6dx"), memory_mib=2048,
-        kernel_arguments=FEW_KEYS,
+        kernel_arguments=FEW_KEYS, **more,
     )  # fmt: skip
     down = f"echo 0 > {PF}/sriov_numvfs; ip netns del peer; ip address flush dev eth0"
     with prepared(lab, options, two_namespaces("eth0", "eth1", HERE, PEER), down) as guest:
