@@ -24,9 +24,10 @@ from click.testing import CliRunner
 from helpers.guest.named_guests import FakeGuest
 
 from emu.cli.main import main
+from emu.cli.options.guest import places_of
 from emu.cli.runs import execute
 from emu.cli.shared import control
-from emu.guests import Guest, LabError
+from emu.guests import Guest, GuestOptions, LabError
 from emu.guests.channel import frames
 from emu.guests.errors import (
     CommandFailedError,
@@ -495,6 +496,17 @@ def sharing(guest, tmp_path, monkeypatch):
     info = {"lab": True, running.SHARES: {"dev": str(share)}}
     with running.NameClaim("dev") as claim, daemon.open_exec_servers(claim, info, {"dev": guest}):
         yield share
+
+
+def test_a_program_of_another_processor_is_not_given_to_a_shell(guest, tmp_path):
+    head = b"\x7fELF\x02\x01" + bytes(12) + (62).to_bytes(2, "little")
+    (tmp_path / "repro").write_bytes(head)
+    options = GuestOptions(share=tmp_path, arch="s390x", devices=())
+    info = places_of({"dev": options})
+    with running.NameClaim("dev") as claim, daemon.open_exec_servers(claim, info, {"dev": guest}):
+        result = CliRunner().invoke(main, ["exec", "dev", "--", "./repro", "50"])
+    assert result.exit_code == 126
+    assert "./repro is a program of amd64, and the guest is s390x" in result.output
 
 
 @pytest.mark.parametrize("words", [["exec"], ["lab", "exec", "--lab", "dev"]])

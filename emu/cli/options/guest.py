@@ -13,7 +13,7 @@ from emu.cli.shared.progress import display
 from emu.cli.shared.words import moment
 from emu.guests.architecture import NATIVE
 from emu.guests.machine.launch import provide
-from emu.guests.named.running import SHARES
+from emu.guests.named.running import ARCHES, SHARES
 from emu.guests.options import GuestOptions, OptionError, Use, option_named, options
 from emu.guests.options.checks import check_options, check_uplinks_used
 from emu.guests.requested import check_requested, requested
@@ -135,9 +135,11 @@ def described(options: GuestOptions, name: str) -> dict[str, Any]:
     """Return what `mlx5emu ps` shows of the guest ``name``, and its shared directory."""
     arch = [options.arch] * (options.arch != NATIVE.name)
     suite = " ".join((options.suite, *arch))
-    return {"suite": suite, "devices": options.devices, SHARES: shares_of({name: options})}
+    return {"suite": suite, "devices": options.devices, **places_of({name: options})}
 
 
-def shares_of(guests: Mapping[str, GuestOptions]) -> dict[str, str]:
-    """Return the directories that guests share, by their names; `exec` begins in them."""
-    return {name: str(one.share) for name, one in guests.items() if one.share is not None}
+def places_of(guests: Mapping[str, GuestOptions]) -> dict[str, dict[str, str]]:
+    """Return what `exec` needs of guests, by their names: shared directories, architectures."""
+    shares = {name: str(one.share) for name, one in guests.items() if one.share is not None}
+    arches = {name: one.arch for name, one in guests.items() if one.arch != NATIVE.name}
+    return {SHARES: shares, ARCHES: arches}

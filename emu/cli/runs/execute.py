@@ -20,11 +20,12 @@ from emu.cli.shared.names import complete_guest
 from emu.cli.shared.numbers import SECONDS
 from emu.cli.shared.output import feed, forward
 from emu.cli.shared.words import command_words
+from emu.guests.errors import LabError
 from emu.guests.named.attach import at_command
 from emu.guests.named.background import program_check, start_in_background
 from emu.guests.named.placing import in_share_if_mounted, placed
-from emu.guests.named.running import share_of
-from emu.guests.share import NOT_EXECUTABLE, NOT_FOUND
+from emu.guests.named.running import arch_of, share_of
+from emu.guests.share import NOT_EXECUTABLE, NOT_FOUND, why_foreign
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,6 +101,10 @@ def execute(
         if setting.find("=") < 1:
             raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--env")
     share = share_of(name)
+    if words and (why := why_foreign(words[0], share, arch_of(name), cwd)):
+        error = LabError(why)
+        error.status = NOT_EXECUTABLE
+        raise error
 
     def place(argv: Sequence[str]) -> list[str]:
         inner = placed(argv, cwd=cwd, settings=settings)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from emu.guests import cache
+from emu.guests.architecture import ARCHITECTURES, NATIVE
 from emu.guests.errors import LabError
 from emu.host.cache_root import cache_root
 from emu.host.session import runtime_directory
@@ -28,6 +29,8 @@ from emu.near import near
 INFO = "info.json"
 SHARES = "shares"
 """Key of the shared directories in that file, by the names of the guests."""
+ARCHES = "arches"
+"""Key of the architectures in that file, by the names of guests of another one than the host's."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _LOCK_SUFFIX = ".lock"
 
@@ -201,11 +204,25 @@ def share_of(name: str) -> Path | None:
 
     Raises :class:`LabError` as :func:`resolve` does.
     """
-    entry, guest = resolve(name)
-    shares = entry.info.get(SHARES, {})
-    only = entry.guests[0] if len(entry.guests) == 1 else ""
-    path = shares.get(guest or only) if isinstance(shares, dict) else None
+    path = _of_guest(name, SHARES)
     return Path(path) if isinstance(path, str) else None
+
+
+def arch_of(name: str) -> str:
+    """Return the architecture of a guest, as in ``--arch``; that of the host for several guests.
+
+    Raises :class:`LabError` as :func:`resolve` does.
+    """
+    arch = _of_guest(name, ARCHES)
+    return arch if isinstance(arch, str) and arch in ARCHITECTURES else NATIVE.name
+
+
+def _of_guest(name: str, key: str) -> object:
+    """Return what the table ``key`` of ``info.json`` has of one guest; None without."""
+    entry, guest = resolve(name)
+    table = entry.info.get(key, {})
+    only = entry.guests[0] if len(entry.guests) == 1 else ""
+    return table.get(guest or only) if isinstance(table, dict) else None
 
 
 def find_guest(name: str) -> Path:

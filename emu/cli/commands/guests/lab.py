@@ -12,7 +12,7 @@ import click
 
 from emu.cli.commands.guests.cp import max_size_option, warn
 from emu.cli.commands.guests.down import end_all, find_whole
-from emu.cli.options.guest import prepare, shares_of, tell_begin
+from emu.cli.options.guest import places_of, prepare, tell_begin
 from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
@@ -23,7 +23,6 @@ from emu.guests.errors import GuestError, LabError
 from emu.guests.guest.states import UP
 from emu.guests.named import attach, daemon, hosts, running, topology
 from emu.guests.named.copying import copy_in, copy_out
-from emu.guests.named.running import SHARES
 from emu.host.printable import one_line
 
 _FILE = ExampleFile("lab", resolve_path=True)
@@ -55,8 +54,8 @@ def up(file: Path, keep: bool) -> None:
     if requested.faults is not None:
         tell_begin(requested.faults, requested.faults_when)
     prepare(*(node.options for node in requested.nodes))
-    shares = shares_of({node.name: node.options for node in requested.nodes})
-    info = {"lab": True, "file": str(file), "devices": requested.devices, SHARES: shares}
+    places = places_of({node.name: node.options for node in requested.nodes})
+    info = {"lab": True, "file": str(file), "devices": requested.devices, **places}
     waiting = working(f"booting {len(requested.nodes)} guests")
     names = [node.name for node in requested.nodes]
     example = f"mlx5emu exec {requested.name}/{names[0]} -- COMMAND"
