@@ -196,7 +196,7 @@ def _opened(
     path = name.removeprefix(opened.prefix)
     if layouts and not any(has_field(layout, path) for layout in layouts):
         layout = layouts[0]
-        structure = (layout.c_name or layout.__name__) if len(layouts) == 1 else "any in question"
+        structure = (layout.c_name or layout.__name__) if len(layouts) == 1 else "its structures"
         close = near_fields(path, layouts, name.removesuffix(path), point.fields)
         yield f"no field of the point {point.name}, nor of {structure}{close}"
 
