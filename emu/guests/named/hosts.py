@@ -16,6 +16,7 @@ from emu.guests.guest.guest import Guest
 from emu.guests.guest.server import DeviceServer
 from emu.guests.guest.vm import Served
 from emu.guests.named.topology import LabNode, LabTopology
+from emu.guests.share import SHARE
 from emu.guests.workdir import work_directory
 
 logger = logging.getLogger(__name__)
@@ -101,8 +102,9 @@ def _await(node: LabNode, guest: Guest, complain: Callable[[GuestError], None] |
         error.args = (_located(node.place, node, error),)
         raise
     try:
+        cwd = None if guest.options.share is None else SHARE
         for command in node.commands:
-            guest.run(command, timeout=guest.options.boot_timeout).check()
+            guest.run(command, cwd=cwd, timeout=guest.options.boot_timeout).check()
     except GuestError as error:
         error.args = (_located(node.commands_place, node, error),)
         if complain is None:
