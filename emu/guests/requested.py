@@ -54,8 +54,8 @@ def requested(
 def _with_mountable_share(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields, without an optional share that the kernel's configuration excludes.
 
-    Raises OptionError for another share, and for ``out``. Nothing changes with a kernel whose
-    configuration is in no file, and with User-Mode Linux, which has its own file system for it.
+    Raises OptionError for another share, and for ``out``. Return the fields unchanged for a kernel
+    whose configuration is in no file, and for User-Mode Linux, which has a file system of its own.
     """
     is_optional = fields.get("share_optional")
     required = [] if is_optional or fields.get("share") is None else ["share"]

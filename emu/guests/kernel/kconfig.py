@@ -28,7 +28,7 @@ _ALWAYS = (
 )
 _DRIVER = ("PCI_MSI", "MLX5_CORE", "MLX5_INFINIBAND", "INFINIBAND_USER_ACCESS")
 SHARE = ("9P_FS", "NET_9P_VIRTIO")
-"""What a kernel needs for a shared directory."""
+"""Options that a kernel needs for a shared directory."""
 _LINE = re.compile(r"CONFIG_(\w+)=(.*)")
 _IKCONFIG = b"IKCFG_ST"
 _MAX_BYTES = 4 << 20

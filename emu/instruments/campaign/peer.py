@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from emu.guests import Guest, GuestError, GuestOptions
-from emu.guests.named.placing import SHARE
+from emu.guests.share import SHARE
 from emu.host.printable import printable
 from emu.instruments.campaign.description import LONGEST_OUTPUT
 from emu.instruments.outcome import Finding, findings, of_error
