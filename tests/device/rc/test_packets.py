@@ -521,7 +521,7 @@ def test_own_key_that_goes_while_a_message_is_under_way(channel, wire, source, t
     wire.room = 3
     channel.write((target.key, target.va), source.sge(0, 2000))
     channel.left.function.run()
-    channel.left.hca.mkeys.get(source.index).free = True
+    channel.left.hca.mkeys.get(source.index).invalidate()
     assert channel.failure() == CqeSyndrome.LOCAL_PROT_ERR
     assert channel.sender.state == QpState.ERR
 

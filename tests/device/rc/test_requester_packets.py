@@ -170,7 +170,7 @@ def test_response_behind_a_request_that_has_failed(channel, source, to, sent, an
     getattr(channel, op)(to, place.sge(0, 8), *([1] if op == "fetch_add" else []))
     assert len(sent()) == 3
     answer(PSN, GAP)
-    channel.left.hca.mkeys.get(other.index).free = True
+    channel.left.hca.mkeys.get(other.index).invalidate()
     assert sent() == [(PacketKind.WRITE, PSN)]
     if op == "read":
         answer(PSN + 2, kind=PacketKind.READ_RESPONSE, payload=b"the data")
@@ -258,7 +258,7 @@ def test_no_question_without_its_data(timed, channel, source, to, sent, counted,
     other = channel.left.region(4096)
     channel.write(to, other.sge(0, 8))
     assert len(sent()) == 1
-    channel.left.hca.mkeys.get(source.index).free = True
+    channel.left.hca.mkeys.get(source.index).invalidate()
     clock.advance(MIN_NS)
     assert sent() == []
     assert counted("roce_adp_retrans_to") > 0

@@ -187,7 +187,7 @@ def test_a_key_that_is_gone_between_two_trains(channel, wire, source, target):
         if is_train(frame):
             trains.append(frame)
             if len(trains) == 2:
-                channel.right.hca.mkeys.get(target.key >> 8).free = True
+                channel.right.hca.mkeys.get(target.key >> 8).invalidate()
         return [frame]
 
     wire.tap = tap
