@@ -7,7 +7,7 @@
         mlx5_guest.run("./my-test").check()
 
 ``mlx5_guest`` is a running :class:`emu.guests.Guest`, whose commands begin in the directory where
-pytest was started. Its share is read-only; ``share`` names another directory, and
+pytest was started. The guest mounts it read-only; ``share`` names another directory, and
 ``--mlx5-no-share``, or ``share=None``, shares none. Tests with the same options share it; a new
 one is booted if a test left it unusable. The marker ``mlx5(...)`` gives a test other options: those
 of :class:`emu.guests.GuestOptions`, or keys of lab files, such as ``share="DIR:rw"``. With
@@ -519,7 +519,7 @@ def pytest_runtest_makereport(
 def _end_at_the_test(error: BaseException) -> None:
     """Cut the traceback of a UserError after the test's own line; leave other errors unchanged.
 
-    Such are the errors of guests, and of rules and plans that the control socket refuses.
+    Errors of guests are among them, and of rules and plans that the control socket refuses.
     """
     place = error.__traceback__
     if not isinstance(error, UserError) or place is None:

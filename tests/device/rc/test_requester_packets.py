@@ -149,12 +149,13 @@ def test_request_that_has_failed_stays_so(channel, source, to, sent, answer, pac
     channel.write(to, other.sge(0, 2 * MTU))
     mkey = channel.left.hca.mkeys.get(other.index)
     channel.left.function.run()
-    mkey.free = True
+    mkey.invalidate()
     packet_wire.tap = lambda frame: []
     for _ in range(2):
         packet_wire.deliver()
     assert sent() == []
-    mkey.free = False
+    mkey.ctx.free = 0
+    mkey.decode()
     channel.write(to, source.sge(0, 8))
     assert sent() == []
     answer(PSN)

@@ -150,9 +150,10 @@ def test_duplicate_read_whose_key_goes_is_not_answered(channel, ask, answers, ta
     assert answers() == [(PacketKind.READ_RESPONSE, PSN)]
     ask(PacketKind.READ, PSN, length=4)
     mkey = channel.right.hca.mkeys.get(target.index)
-    mkey.free = True
+    mkey.invalidate()
     assert answers() == []
-    mkey.free = False
+    mkey.ctx.free = 0
+    mkey.decode()
     ask(PacketKind.READ, PSN, length=4)
     assert answers() == [(PacketKind.READ_RESPONSE, PSN)]
 
