@@ -17,10 +17,11 @@ PORT_GUID = "00:11:22:33:44:55:66:78"
 
 
 @pytest.fixture(scope="module")
-def guest(lab, suite):
+def guest(lab, suite, kernel):
     options = GuestOptions(
-        suite=suite, devices=("connectx6,vfs=2",), memory_mib=2048, kernel_arguments=FEW_KEYS
-    )
+        suite=suite, devices=("connectx6,vfs=2",), memory_mib=2048, kernel_arguments=FEW_KEYS,
+        **kernel,
+    )  # fmt: skip
     guest = lab.get(options)
     run(guest, "modprobe ib_ipoib; until ip link show ib0; do sleep 0.1; done")
     enable(guest, 2, interfaces=0)

@@ -31,9 +31,9 @@ ETHERNET, INFINIBAND = "connectx6dx,vfs=2", "connectx6,vfs=2"
 
 
 @pytest.fixture
-def guest(lab, suite):
+def guest(lab, suite, kernel):
     """A guest with an Ethernet function that can have two VFs, all of them disabled."""
-    guest = lab.get(GuestOptions(suite=suite, devices=(ETHERNET,)))
+    guest = lab.get(GuestOptions(suite=suite, devices=(ETHERNET,), **kernel))
     yield guest
     if guest.is_running:
         out_of_namespaces(guest)
@@ -41,9 +41,9 @@ def guest(lab, suite):
 
 
 @pytest.fixture
-def infiniband(lab, suite):
+def infiniband(lab, suite, kernel):
     """The same with InfiniBand."""
-    guest = lab.get(GuestOptions(suite=suite, devices=(INFINIBAND,)))
+    guest = lab.get(GuestOptions(suite=suite, devices=(INFINIBAND,), **kernel))
     yield guest
     if guest.is_running:
         disable(guest)
