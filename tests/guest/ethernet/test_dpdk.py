@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.guest.dpdk import dpdk_guest
+from helpers.guest.dpdk import dpdk_guest, forwarded
 from helpers.guest.guests import SECONDS
 
 from emu.driver.ethernet.frames import MACS, UDP, EthPacket
@@ -233,14 +233,6 @@ def compressed(guest):
     """Packets that the first function has told of by compressed completions."""
     with Client(guest.control_socket) as control:
         return control.status()["functions"][0]["counts"]["compressed_completions"]
-
-
-def forwarded(said):
-    """Packets received and sent by port, by testpmd's own statistics at the end."""
-    found = re.findall(
-        r"Forward statistics for port (\d).*?RX-packets: (\d+).*?TX-packets: (\d+)", said, re.S
-    )
-    return {int(port): (int(received), int(sent)) for port, received, sent in found}
 
 
 @pytest.mark.parametrize("mode", ["--forward-mode=io", "--forward-mode=macswap"])

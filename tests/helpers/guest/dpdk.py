@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from emu.guests import GuestOptions
 from helpers.guest.guests import FEW_KEYS, SECONDS, two_ends
 
@@ -26,3 +28,11 @@ def dpdk_guest(lab, suite, devices, more=""):
     )
     guest.run(_UP + two_ends() + more, timeout=SECONDS).check()
     return guest
+
+
+def forwarded(said):
+    """Packets received and sent by port, by testpmd's own statistics at the end."""
+    found = re.findall(
+        r"Forward statistics for port (\d).*?RX-packets: (\d+).*?TX-packets: (\d+)", said, re.S
+    )
+    return {int(port): (int(received), int(sent)) for port, received, sent in found}
