@@ -56,7 +56,7 @@ class Steering:
         ledger = Ledger(1 << 30)
         self.domain = FlowDomain()
         self.tables = Table(FlowTable, 1, 1 << 10, ledger)
-        self.groups = Table(FlowGroup, 1, 1 << 10, ledger)
+        self.groups = Table(FlowGroup, 1, 1 << 14, ledger)
         self.entries = Table(FlowEntry, 1, 1 << 10, ledger)
 
     @property

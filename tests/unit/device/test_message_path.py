@@ -17,7 +17,7 @@ pure_only("the interpreter's calls and instructions are counted")
 
 LIMITS = {
     "RDMA WRITE of 64 B": Counts(18, 26, 36, 1829),
-    "the same as packets": Counts(31, 75, 112, 5098),
+    "the same as packets": Counts(31, 77, 114, 5114),
     "ALLOC_PD": Counts(14, 27, 32, 1257),
     "CREATE_MKEY of 16 pages": Counts(23, 50, 69, 2640),
     "UMR that maps 16 pages": Counts(18, 32, 49, 2358),

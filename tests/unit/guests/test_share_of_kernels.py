@@ -25,7 +25,7 @@ def kernel(tmp_path, monkeypatch):
         path.touch()
         if config is not None:
             (path.parent / "config").write_text(config)
-        monkeypatch.setattr(module, "check", lambda _words: None)
+        monkeypatch.setattr(module, "check", lambda *_: None)
         monkeypatch.setattr(module, "choose", lambda *_: Chosen(path, tmp_path))
 
     return make

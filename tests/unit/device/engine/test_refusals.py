@@ -227,7 +227,7 @@ class TestKeys:
         general = some(pg=1)
         odp = some(mem_page_fault=1, memory_page_fault_scheme_cap=some())
         events = some(subscribers={EventType.PAGE_FAULT: "eq"})
-        hca = some(caps=some(general=general, odp=odp), events=events)
+        hca = some(caps=some(general=general, odp=odp, odp_operations={}), events=events)
         assert not page_faults.may_wait(hca.events, hca.caps, some(st=QpType.QP1), "send")
 
     def test_signatures_are_for_lists_of_keys(self):

@@ -453,7 +453,6 @@ class TestWhatDriversRelyOn:
     def test_groups_that_a_packet_meets_are_bounded(self, steering):
         """A table may have as many groups as indices; a packet is not compared with all."""
         table = steering.create_table(1, 13, Miss.DEFAULT)
-        steering.groups.limit = steering.groups.numbers.limit = 1 << 14
         group = steering.create_group(table, MAX_GROUPS, MAX_GROUPS, {})
         steering.create_entry(group, MAX_GROUPS, {}, to("far"))
         for index in range(MAX_GROUPS):
@@ -468,7 +467,6 @@ class TestWhatDriversRelyOn:
         """Each group reads all that it matches, before it finds no entry."""
         names = fields_of(EthPacket())
         table = steering.create_table(1, 13, Miss.DEFAULT)
-        steering.groups.limit = steering.groups.numbers.limit = 1 << 14
         first = steering.create_group(table, 0, 0, outer(**dict.fromkeys(names, 1)))
         count = -(-MAX_FIELDS // first.criteria.cost)
         assert count < MAX_GROUPS

@@ -31,7 +31,7 @@ def kernel(tmp_path):
 def command(monkeypatch, tmp_path, kernel):
     """The command line for some options; the initramfs keeps what its init is told."""
     root = SimpleNamespace(busybox=b"", root_disk=Path("/images/root.ext4"))
-    monkeypatch.setattr(image, "ensure", lambda *_: root)
+    monkeypatch.setattr(image, "ensure", lambda *_, **_options: root)
     told = {}
     monkeypatch.setattr(
         initramfs, "build", lambda _busybox, _modules, config: told.update(config) or b""
