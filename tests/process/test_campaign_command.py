@@ -173,7 +173,7 @@ def test_an_interrupted_repetition_continues_without_again(matrix, monkeypatch):
     monkeypatch.setattr(command, "drive_shown", interrupted)
     again = invoke(*words, "--again", "*1")
     assert again.exit_code == 130
-    assert "5 of 6 runs are done; " in again.stderr
+    assert "5 of 6 runs done; " in again.stderr
     assert "The same command without --again continues with the rest." in again.stderr
     assert "The same command continues with the rest." in invoke(*words).stderr
 

@@ -75,7 +75,7 @@ def held(shell, page, folder):
 
 
 @pytest.mark.parametrize(
-    "page", ["findings", "links", pytest.param("faults", marks=pytest.mark.slow)]
+    "page", ["findings", "links", "recipes", pytest.param("faults", marks=pytest.mark.slow)]
 )
 def test_lines_of_a_page_do_what_it_says(lab, shell, tmp_path, page):
     assert list(held(shell, page, tmp_path)) == []

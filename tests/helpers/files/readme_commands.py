@@ -50,6 +50,9 @@ ENDS = {
         "mlx5emu net show": (0, "10ms"),
         "mlx5emu net clear": (0, ""),
     },
+    "recipes": {
+        "mlx5emu chaos --recipe @rping --only queue-pair-refused": (0, "1 clean error"),
+    },
     "sriov": {
         "mlx5emu run --device connectx6dx,vfs=3 --share . -- bash /mnt/share/namespaces.sh":
             (0, "pod0 does not reach pod2"),
