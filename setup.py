@@ -62,14 +62,14 @@ SHIPPED = (
             "subnet",
             "switch",
         )
-        for suffix in ("toml", "net", "md")
+        for suffix in ("toml", "net", "md", "py", "sh")
     ),
 )
 """What a wheel has in emu/data besides code, under the same paths (emu/host/shipped.py)."""
 
 
 MANUAL = [("share/man/man1", ["share/man/man1/mlx5emu.1"])]
-"""What an installation has below the environment's folder, where man(1) finds it by PATH."""
+"""Files of an installation below the environment's folder, where man(1) finds them by PATH."""
 
 
 class BuildWithData(build_py):

@@ -269,6 +269,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("mlx5_suite", suites, indirect=True)
     if "mlx5_failure" in metafunc.fixturenames:
         _parametrize_failures(metafunc)
+    elif metafunc.definition.get_closest_marker("mlx5_chaos") is not None:
+        raise pytest.fail.Exception("mark.mlx5_chaos needs the fixture mlx5_failure", pytrace=False)
 
 
 def _parametrize_failures(metafunc: pytest.Metafunc) -> None:
@@ -504,7 +506,8 @@ def pytest_runtest_makereport(
     report = yield
     watched = item.stash.get(_WATCHED, None)
     if watched is not None and report.when == "call" and report.failed:
-        fixture = getattr(item, "funcargs", {}).get("mlx5_faults")
+        given = getattr(item, "funcargs", {})
+        fixture = given.get("mlx5_faults") or getattr(given.get("mlx5_failure"), "control", None)
         if isinstance(fixture, Faults):
             with contextlib.suppress(Exception):
                 fixture.note()

@@ -58,7 +58,11 @@ def examine() -> list[Check]:
     BAD only if QEMU or the default suite's image is not in the cache. Missing parts raise no error.
     """
     program, qemu_check = _qemu()
-    current = [built for built in image.cached() if built.is_current and not built.packages]
+    current = [
+        built
+        for built in image.cached()
+        if built.is_current and not built.packages and not built.python
+    ]
     images = {built.suite: built for built in current if built.arch == NATIVE.name}
     # If everything is in the cache, the tools needed only for building may be absent.
     needed = State.BAD if program is None or DEFAULT_SUITE not in images else State.NOTE

@@ -24,6 +24,7 @@ _HEAD_BYTES: Final = 20
 _ELFDATA2MSB: Final = 2
 _MACHINES: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
     "amd64": ((62, "little"), (3, "little")),  # EM_X86_64, EM_386
+    "armhf": ((40, "little"),),  # EM_ARM; before arm64, as the first that fits is named
     "arm64": ((183, "little"), (40, "little")),  # EM_AARCH64, EM_ARM
     "ppc64el": ((21, "little"),),  # EM_PPC64
     "riscv64": ((243, "little"),),  # EM_RISCV
@@ -88,9 +89,11 @@ def why_foreign(word: str, share: Path | None, arch: str, cwd: str | None = None
     """Return that ``word`` is a program of another processor than that of an ``arch`` guest.
 
     ``share`` and ``cwd`` are those of :func:`how_found`. Return an empty text for a program of the
-    guest's processor, and for a file that is no ELF program or not shared.
+    guest's processor, for a file that is no ELF program or not shared, and for a word without a
+    slash, which the guest looks up by PATH.
     """
-    path = None if share is None else of_host(os.path.join(SHARE, cwd or "", word), share)
+    is_path = share is not None and os.sep in word
+    path = of_host(os.path.join(SHARE, cwd or "", word), share) if share and is_path else None
     try:
         head = b"" if path is None else _head(path)
     except OSError:

@@ -6,6 +6,7 @@ work=$(mktemp -d)
 ${MLX5EMU:-mlx5emu} serve --socket "$work/function" > "$work/log" 2>&1 &
 server=$!
 trap 'kill $server; rm -r "$work"' EXIT
+trap 'exit 130' INT TERM
 until [ -S "$work/function" ]; do
     kill -0 $server || { cat "$work/log"; exit 1; }
     sleep 0.1

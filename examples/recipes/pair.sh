@@ -1,20 +1,23 @@
 # Two processes of one program, a server and a client; to be sourced. The caller sets $server, the
 # server's process, whose output is in server.log. Neither wait outlives the server.
 
-# await COMMAND...: until COMMAND succeeds; ends with the server's status if the server ends before.
+# await COMMAND...: until COMMAND succeeds; ends with the server's status, or 1, if the server ends
+# before.
 await() {
     until "$@"; do
-        kill -0 "$server" 2> /dev/null || end_of_server
+        kill -0 "$server" 2> /dev/null || end_of_server 1
         sleep 0.1
     done
 }
 
 listens() { ss -Hltn "sport = :$1" | grep -q .; }
 
-# Ends with the server's status, and its last lines as the evidence.
+# end_of_server [STATUS]: ends with the server's status, or STATUS if that is 0, and its last lines
+# as the evidence.
 end_of_server() {
     status=0
     wait "$server" || status=$?
+    [ "$status" -ne 0 ] || status=${1:-0}
     [ "$status" -eq 0 ] || tail -n 3 server.log >&2
     exit "$status"
 }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# UCX's io_demo, whose ends check each other's data, over one transport: ucx.sh TRANSPORT [DIRECTORY]
+# UCX's io_demo, whose ends check each other's data, over one transport:
+# ucx.sh TRANSPORT [DIRECTORY]
 # TRANSPORT is a word of UCX_TLS: rc_v, rc_x, dc_x, ud_v. DIRECTORY has another UCX, of a wheel.
 here=$(dirname "$(realpath "$0")")
 cd "$(mktemp -d)" || exit

@@ -198,6 +198,12 @@ def test_a_second_guest_has_the_second_function_and_no_failures():
             ("true",),
             "--peer needs two functions",
         ),
+        (("few.toml", "--peer", " "), ("true",), "--peer needs a command"),
+        (
+            ("few.toml", "--peer", "true", "--subnet", "@two-leaves"),
+            ("true",),
+            "--subnet cannot be used with --peer",
+        ),
         (("many.toml", "--repeat", "1000"), ("true",), "101 failures x --repeat 1000: more than"),
     ],
 )

@@ -298,7 +298,7 @@ def test_a_server_of_another_session_is_never_chosen(clients, monkeypatch, tmp_p
     assert f"use --control SOCKET\n  of another session: --control {path}" in refused.output
     assert not clients
     listed = CliRunner().invoke(main, ["ps"]).output
-    assert listed.splitlines()[-1] == f"in other sessions 1 server: --control {path}"
+    assert listed.splitlines()[-1] == f"1 server runs in other sessions: --control {path}"
     assert CliRunner().invoke(main, ["fault", "list", "--control", str(path)]).exit_code == 0
     assert clients == [path]
     with work_directory() as own:

@@ -597,6 +597,19 @@ def test_a_test_runs_for_each_failure_of_a_set(tmp_path):
     assert "the test ended before lost struck" in done.stdout
 
 
+def test_a_marker_of_failures_needs_the_fixture(tmp_path):
+    """No failure would strike otherwise, and the test would pass."""
+    tests = """
+import pytest
+
+@pytest.mark.mlx5_chaos("@verbs")
+def test_one(mlx5_guest): pass
+"""
+    done = run_tests(tmp_path, tests)
+    assert "1 error" in done.stdout
+    assert "mark.mlx5_chaos needs the fixture mlx5_failure" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("mark", "why"),
     [

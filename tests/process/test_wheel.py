@@ -59,7 +59,7 @@ def test_guide_and_examples_by_name(wheel, tmp_path):
     listed_pages, _, examples = listed.stdout.partition("\nExamples:\n")
     assert {line.split()[0] for line in listed_pages.splitlines()} == pages
     assert {line.split("  ")[0] for line in examples.splitlines()} == {
-        "labs", "subnets", "campaigns", "failure sets", "programs", "plans", "files",
+        "labs", "subnets", "campaigns", "failure sets", "programs", "plans", "recipes", "files",
     }  # fmt: skip
     page = run(wheel, "guide", "faults", cwd=tmp_path)
     assert page.stdout == (ROOT / "share" / "guide" / "faults.md").read_text()

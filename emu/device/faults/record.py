@@ -39,7 +39,7 @@ MAX_BYTES = 256 << 20
 _U64 = (1 << 64) - 1
 _MAX_SECONDS = 1e12
 _WORDS = ("suite", "arch", "kernel", "modules", "share")
-"""The keys of ``run`` that are a string or null; lists of packages follow."""
+"""The keys of ``run`` that are a string or null; ``packages``, ``pip`` and ``wheels`` are lists."""
 
 
 class RecordError(ValueError):

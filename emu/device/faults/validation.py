@@ -56,17 +56,20 @@ def misfits(rules: Mapping[int, Rule], refused: Mapping[int, Set[str]]) -> Porti
     """Return the mistakes in combinations of keys of ``rules``, by their index in the plan.
 
     ``refused`` are the keys that :func:`refused_keys` returned, by the same index.
-    Yields after each :data:`RULES_PER_PORTION` rules.
+    Yields after about :data:`RULES_PER_PORTION` rules and names of fields in them.
     """
     mistakes: list[Mistake] = []
     names: set[str] = set()
-    for count, (index, rule) in enumerate(rules.items(), 1):
+    examined = 0
+    for index, rule in rules.items():
         found = problems(rule, refused.get(index, frozenset()))
         mistakes += ((("rule", index, key), why) for key, why in found)
         if rule.name in names:
             mistakes.append((("rule", index, "name"), f"{rule.name!r} is the name of another rule"))
         names |= {rule.name} - {""}
-        if not count % RULES_PER_PORTION:
+        examined += 1 + len(rule.match) + len(getattr(rule, "set", None) or ())
+        if examined >= RULES_PER_PORTION:
+            examined = 0
             yield
     return mistakes
 

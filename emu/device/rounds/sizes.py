@@ -18,7 +18,7 @@ COMMANDS_PER_ROUND: Final = 8
 WQES_PER_POLL: Final = 16
 """WQEs of a connected queue pair: a message may have megabytes."""
 BYTES_PER_POLL: Final = 4 << 20
-"""Bytes of the messages of a connected queue pair: a millisecond of copying."""
+"""Bytes of a connected queue pair's messages above 64 KiB: a millisecond of copying."""
 FRAMES_PER_POLL: Final = 64
 """WQEs of an Ethernet send queue."""
 PACKETS_PER_POLL: Final = 64

@@ -235,7 +235,7 @@ def run_module(
     """
     collector = _CaseReader(module, watch)
     program = resources.files("emu.guests.conformance").joinpath("inside.py").read_bytes()
-    words = ["python3", "-", module, "--directory", DIRECTORY, "--timeout", str(timeout)]
+    words = ["python3", "-I", "-", module, "--directory", DIRECTORY, "--timeout", str(timeout)]
     if pci_dev:
         words += ["--pci-dev", pci_dev]
     job = guest.popen(words, has_input=True, sink=collector.take)

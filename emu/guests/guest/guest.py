@@ -83,7 +83,7 @@ class Guest:
         self.command_timeout: float | None = None
         """Default time limit in seconds of commands; None for no limit."""
         self.directory = None if self.options.share is None else SHARE
-        """Directory in which commands begin; None for the root directory."""
+        """Directory in which commands begin; None for root's home."""
         self._progress = progress
         self._on_wait = on_wait
         self._vm: Vm | None = None

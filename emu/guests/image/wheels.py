@@ -103,7 +103,7 @@ def pack(words: Sequence[str], python: Python, work: Path, title: str, log: Path
 
 def _add_programs(tar: tarfile.TarFile, directory: Path) -> None:
     """Add the packages' programs, to be run by the guest's interpreter."""
-    for path in sorted(directory.iterdir()):
+    for path in sorted(one for one in directory.iterdir() if one.is_file()):
         content = path.read_bytes()
         path.write_bytes(_INTERPRETER.sub(b"#!/usr/bin/python3\n", content, count=1))
         path.chmod(0o755)

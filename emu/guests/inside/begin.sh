@@ -32,7 +32,7 @@ if [ "$hugepages" -gt 0 ]; then
     # As much memory as that many pages of 2 MiB, and one page at least: an architecture may have no
     # huge pages of that size.
     kib=$($busybox sed -n 's/^Hugepagesize: *\([0-9]*\) kB$/\1/p' /proc/meminfo)
-    echo $(((hugepages * 2048 + kib - 1) / kib)) > /proc/sys/vm/nr_hugepages
+    echo $(((hugepages * 2048 + ${kib:=2048} - 1) / kib)) > /proc/sys/vm/nr_hugepages
 fi
 
 cannot_mount() {

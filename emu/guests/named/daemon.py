@@ -45,6 +45,7 @@ def open_exec_servers(
     with contextlib.ExitStack() as stack:
         entry = running.RunningEntry(claim.path.name, claim.path, {})
         for name, guest in guests.items():
+            guest.directory = None  # exec and cp choose their own, counted from root's home
             stack.callback(ExecServer(guest, entry.socket(name)).close)
         cache.save_json(claim.path / running.INFO, {**_self(info), "guests": list(guests)})
         yield

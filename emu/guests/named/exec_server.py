@@ -35,6 +35,8 @@ class GuestHandle(Protocol):
     """The operations that an exec server needs of :class:`emu.guests.Guest`."""
 
     kernel_release: str
+    directory: str | None
+    """Directory in which commands begin; None for root's home."""
 
     @property
     def state(self) -> str:

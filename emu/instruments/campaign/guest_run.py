@@ -129,11 +129,15 @@ def carry_out(run: Description) -> RunResult:
             _work(guest, run, trial)
         except GuestError as error:
             _failed(guest, error, trial)
+            _look_at_peer(peer, trial)
+        else:
+            _look_at_peer(peer, trial)
         finally:
-            if peer is not None:
-                trial.ends += peer.findings()
-                peer.stop()
-            guest.stop()
+            try:
+                if peer is not None:
+                    peer.stop()
+            finally:
+                guest.stop()
         text = _bounded(record)
         result = _result(run, trial, text)
         if run.is_observed and result.has_struck:
@@ -143,6 +147,12 @@ def carry_out(run: Description) -> RunResult:
             result = result.model_copy(update={"peer_output": peer.output()})
     took = round(time.monotonic() - began, 3)
     return result.model_copy(update={"seconds": took, "ended_at": round(time.time())})
+
+
+def _look_at_peer(peer: PeerGuest | None, trial: _Trial) -> None:
+    """Add the findings of a second guest to the run, unless a guest has failed to boot."""
+    if peer is not None and trial.release:
+        trial.ends += peer.findings()
 
 
 def _boot(guest: Guest, peer: PeerGuest | None) -> None:

@@ -1,7 +1,8 @@
 """Reads a recipe of chaos: a program with its guest, and how its runs are compared.
 
 A recipe gives the options of ``mlx5emu chaos`` other defaults. ``[guest]`` has the keys of a lab's
-guest; its paths, and the command, are relative to the recipe's directory, which is shared.
+guest, with paths relative to the recipe. Its directory is shared, unless ``share`` names another,
+and the command begins in the shared one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, field_validator
 
 from emu.guests.options import OptionError, Use, option_named
+from emu.guests.options.checks import check_options
 from emu.guests.options.tables import OptionTable, has_options
 from emu.guests.requested import check_requested
 from emu.host.toml_file import TomlFile
@@ -72,6 +74,7 @@ def read_recipe(path: Path) -> ChaosRecipe:
     given = {_SHARE: ".", **content.guest.given()}
     try:
         check_requested(given, base)
+        check_options({"devices": given.get("devices")})
     except OptionError as error:
         mistakes.append((("guest", option_named(error.name).word), error))
     if mistakes:
@@ -82,9 +85,9 @@ def read_recipe(path: Path) -> ChaosRecipe:
         "is_compared": content.compare,
         "timeout": content.timeout,
         "patience": content.patience,
-        **{name: option_named(name).kind.placed(value, base) for name, value in given.items()},
     }
     values = {name: value for name, value in chosen.items() if value not in (None, (), False)}
+    values |= {name: option_named(name).kind.placed(value, base) for name, value in given.items()}
     return ChaosRecipe(
         about=content.about, words=tuple(shlex.split(content.command)), values=values
     )

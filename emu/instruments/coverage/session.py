@@ -42,7 +42,7 @@ class CoverageSession:
         self._output = bytearray()
         self._stderr = bytearray()
         self._first_line = threading.Event()
-        words = ["python3", "-c", self._program(), *modules]
+        words = ["python3", "-I", "-c", self._program(), *modules]
         self._job = guest.popen(words, has_input=True, sink=self._take)
 
     def start(self) -> None:

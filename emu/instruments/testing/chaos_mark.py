@@ -31,13 +31,13 @@ class MarkedFailure:
         self.devices = DEVICES[link or failure.only or "ib"]
         """Functions of a guest for which nothing else names any."""
         self._failure = failure
-        self._control: Client | None = None
+        self.control: Client | None = None
 
     def load(self, control: Client) -> None:
         """Load the plan of the failure; its events are counted from now on."""
         from emu.device.faults.parser import dump
 
-        self._control = control
+        self.control = control
         control.load_plan(dump(self._failure.planned(self.seed)))
 
     @property
@@ -46,10 +46,10 @@ class MarkedFailure:
 
         True for a server that is lost.
         """
-        if self._control is None:
+        if self.control is None:
             return False
         try:
-            return self._control.fired() > 0 or link_packets(self._control) > 0
+            return self.control.fired() > 0 or link_packets(self.control) > 0
         except ControlError:
             return True
 

@@ -27,6 +27,7 @@ class FakeGuest:
     def __init__(self, path=None):
         self.path = path
         self.state = "up"
+        self.directory = "/nowhere"
         self.control_socket = Path("/nowhere/control")
         self.console = "its console\n"
         self.log_files = {"console": Path("/nowhere/console.log")}
@@ -49,6 +50,8 @@ class FakeGuest:
         self.process.wait()
 
     def popen(self, command, *, has_input=False, environ=None, sink=None):
+        if self.directory is not None:
+            command = ["env", f"--chdir={self.directory}", *command]
         return self.channel.start("it", command, environ or {}, has_input=has_input, sink=sink)
 
     def wait(self, job, timeout=None):

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from helpers.device.snapshot import slots
 from helpers.net.raw_peers import packet_frame, port_of, train_frame
 from helpers.random.examples import examples
 from hypothesis import HealthCheck, given, settings
@@ -421,7 +422,7 @@ def _packet_of(kind, slid):
         if service in services and has is kind and first and last
     )  # fmt: skip
     packet = Packet(op, 0x40, 0)
-    for name in Packet.__annotations__:
+    for name in slots(Packet) or Packet.__annotations__:  # compiled classes lack annotations
         if not hasattr(packet, name):
             setattr(packet, name, None if name == "grh" else 0)
     return IbRoute(1, slid, 0, 0xFFFF, None).frame(packet)

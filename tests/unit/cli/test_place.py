@@ -61,6 +61,8 @@ def elf(machine, order):
         ),
         ("arm64-16k", elf(62, "little"), "is a program of amd64, and the guest is arm64"),
         ("ppc64el", elf(21, "big"), "another processor \\(ELF machine 21\\), and the guest is ppc"),
+        ("armhf", elf(183, "little"), "is a program of arm64, and the guest is armhf"),
+        ("armhf", elf(40, "little"), ""),
         ("amd64", elf(62, "little"), ""),
         ("s390x", elf(22, "big"), ""),
         ("s390x", b"#!/bin/sh\n", ""),
@@ -154,3 +156,9 @@ def test_a_record_keeps_the_directory(tmp_path, is_writable):
     told = options_of(recorded(GuestOptions(share=tmp_path, share_writable=is_writable)))
     again = to_options(**told)
     assert (again.share, again.share_writable) == (tmp_path, is_writable)
+
+
+def test_a_word_without_a_slash_is_looked_up_by_the_guest(tmp_path):
+    (tmp_path / "ib_write_bw").write_bytes(elf(62, "little"))
+    options = GuestOptions(share=tmp_path, arch="arm64", devices=())
+    assert in_share(["ib_write_bw"], None, options)[-1] == "ib_write_bw"

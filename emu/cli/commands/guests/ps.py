@@ -45,7 +45,8 @@ def ps(as_json: bool) -> None:
         click.echo(f"a server of another program runs: --control {one_line(str(path))}")
     if others := servers_of_other_sessions():
         paths = " or ".join(one_line(str(path)) for path in others)
-        click.echo(f"in other sessions {counted(len(others), 'server')}: --control {paths}")
+        runs = "runs" if len(others) == 1 else "run"
+        click.echo(f"{counted(len(others), 'server')} {runs} in other sessions: --control {paths}")
 
 
 def _row(entry: running.RunningEntry) -> dict[str, Any]:

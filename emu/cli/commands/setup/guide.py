@@ -52,6 +52,7 @@ def guide(page: str | None) -> None:
             names = " ".join(f"@{one}" for one in shipped.examples(kind))
             click.echo(f"{kind + 's':{width}}  {names}")
         click.echo(f"{'plans':{width}}  listed on the pages @faults, @links and @findings")
+        click.echo(f"{'recipes':{width}}  listed on the page @recipes")
         click.echo(
             f"{'files':{width}}  that pages name: mlx5emu guide examples/sriov/namespaces.sh"
         )

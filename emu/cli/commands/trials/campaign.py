@@ -134,8 +134,8 @@ def run(
 
     A run with a result is repeated only with --again. MATRIX is a file, or @NAME, an example. Each
     result is stored at once: after Ctrl-C, a full disk or a lost scheduler, the same command
-    continues. The status is 1 if a run failed or has a finding, unless `expect` of its plan says
-    so, or ended otherwise than `expect` says; with --only, one of the selected runs.
+    continues. The status is 1 if a run ended otherwise than its plan's `expect` says; without
+    `expect`, if it failed or has a finding. With --only the selected runs count.
 
     Example: mlx5emu campaign run matrix.toml --jobs 4
     """

@@ -25,7 +25,7 @@ from emu.cli.shared.control import console
 from emu.cli.shared.files import ExampleFile
 from emu.cli.shared.tables import Rows
 from emu.device.trace.stored import TraceReader
-from emu.guests.options import Use, options
+from emu.guests.options import Use, option_named, options
 from emu.host import shipped
 from emu.host.counted import counted
 from emu.host.printable import one_line
@@ -133,10 +133,16 @@ def _with_peer(
     """Return the second guest that runs ``command``, and the choices of TEST's guest.
 
     The second of two functions moves to the second guest. Without a command there is no such guest.
-    Raises UsageError for another number of functions.
+    Raises UsageError for another number of functions, for a command without words, and for options
+    that both guests cannot have.
     """
     if command is None:
         return None, choices
+    if not command.strip():
+        raise click.UsageError("--peer needs a command")
+    for name in ("subnet", "nets", "out"):
+        if choices.get(name):
+            raise click.UsageError(f"--{option_named(name).flag} cannot be used with --peer")
     first, *others = choices["devices"]
     if len(others) != 1:
         raise click.UsageError("--peer needs two functions: --device for TEST's, then the peer's")

@@ -110,7 +110,7 @@ def forward(manager: Hca, source_port: int, frame: Frame, give: Give) -> Portion
                     give(to, what)
             elif (
                 changed.frame is frame.data and not vport.reg_c_id and target.number != UPLINK
-            ):  # a copy would differ in its source only
+            ):  # a copy would differ in source and queue only, which no receiver reads
                 frame.source_port, frame.parsed = source_port, packet.parsed
                 give(target, frame)
             else:

@@ -10,6 +10,7 @@ Source: PRM "Ethernet segment", "Large send offload"; core/en_tx.c: mlx5e_sq_xmi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -246,7 +247,7 @@ def _leave_by(by: Hca, hca: Hca, frame: Frame, packets: int, octets: int) -> Non
     if not by.switch.is_decided(by):  # tables count the frames that leave them
         for adapter in (by.adapter, hca.adapter):
             adapter.forwarded.sent.add(frame.data, packets, octets)
-    by.switch.forward(by, frame)
+    by.switch.forward(by, replace(frame, sqn=0))  # the queue is one of the other function
 
 
 def _is_own(addresses: frozenset[bytes], permanent: bytes, data: bytes) -> bool:

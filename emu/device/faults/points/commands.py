@@ -49,7 +49,7 @@ _FIELDS = (
 def _commands(match: Mapping[str, Any]) -> Sequence[Command]:
     """Return the commands that ``op`` in a rule's ``match`` allows; all of them if it allows none.
 
-    None before ``firmware_cmds`` has been imported, which declares the commands.
+    Empty before ``firmware_cmds`` has been imported, which declares the commands.
     """
     if isinstance(op := match.get("op"), str) and op in Op.__members__ and Op[op] in COMMANDS:
         return [COMMANDS[Op[op]]]

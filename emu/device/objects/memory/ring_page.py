@@ -25,7 +25,8 @@ class RingPage:
     """A view of the page of one ring. Offsets count from the start of the ring's buffer.
 
     Valid for an entry that starts at ``start`` or behind it, and before ``limit``, as long as
-    ``generation`` is that of the guest's memory. A view of a doorbell record has no other entry.
+    ``generation`` is that of the guest's memory. A view of a doorbell record is valid by
+    ``generation`` alone.
     """
 
     __slots__ = ("generation", "limit", "start", "view")

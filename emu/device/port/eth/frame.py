@@ -34,11 +34,11 @@ class Frame:
     filled: bool = False
     """Whether the checksum fields of a ``checked`` frame have been computed."""
     sqn: int = 0
-    """Number of the sending queue while the frame is in its own adapter's switch; 0: unknown."""
+    """Number of the sending queue for its own adapter's switch; 0: unknown. Receivers ignore it."""
     source_port: int = UPLINK
     """Number of the source vPort while the frame is in its own adapter."""
     parsed: Headers | None = None
-    """Headers that the switch has parsed, for the one receiver of an unchanged frame; void if
-    ``parsed.frame`` is not ``data`` itself."""
+    """Headers that a switch has parsed from ``data``, which receivers of the same frame may share;
+    void if ``parsed.frame`` is not ``data`` itself."""
     registers: Mapping[int, int] | None = None
     """Metadata registers from its own adapter's switch (``emu.device.port.eth.headers.Marked``)."""

@@ -1,5 +1,6 @@
 """The decoded context of a key, compared with the fields of its layout."""
 
+from helpers.device.snapshot import slots
 from helpers.random.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ RIGHTS = ("lr", "lw", "rr", "rw", "a")
 def test_each_value_is_that_of_its_field(data, before):
     ctx = mkc.view(bytes(before) + data, before)
     decoded = KeyContext(ctx)
-    plain = set(KeyContext.__slots__) - {"mode", "rights"}
+    plain = set(slots(KeyContext)) - {"mode", "rights"}
     assert {name: getattr(decoded, name) for name in plain} == {
         name: getattr(ctx, RENAMED.get(name, name)) for name in plain
     }

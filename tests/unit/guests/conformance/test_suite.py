@@ -203,7 +203,7 @@ class FakeGuest:
         pass
 
     def wait(self, job, timeout):
-        events, stderr = inside(self.directory, self.words[2], self.words[-1])
+        events, stderr = inside(self.directory, self.words[3], self.words[-1])
         self.sink(frames.STDERR, stderr.encode())
         text = "".join(json.dumps(event) + "\n" for event in events).encode()
         for at in range(0, len(text), 7):  # in pieces that end anywhere

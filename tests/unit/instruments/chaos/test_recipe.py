@@ -23,6 +23,7 @@ only = ["link-*"]
 compare = true
 timeout = 60
 [guest]
+probe = false
 packages = ["bc"]
 pip = ["six==1.17.0"]
 memory = 1024
@@ -40,7 +41,8 @@ def test_a_recipe_is_words_and_defaults_of_options(tmp_path):
     assert found.words == ("sh", "./test.sh", "one word", "other")
     assert found.values == {
         "link": "eth", "patterns": ("link-*",), "is_compared": True, "timeout": 60,
-        "share": str(tmp_path), "packages": ("bc",), "pip": ("six==1.17.0",), "memory_mib": 1024,
+        "probe": False, "share": str(tmp_path), "packages": ("bc",), "pip": ("six==1.17.0",),
+        "memory_mib": 1024,
     }  # fmt: skip
 
 
@@ -69,6 +71,7 @@ def test_paths_are_relative_to_the_recipe(tmp_path):
         ('about = "a"\ncommand = "x"\n[guest]\nwheels = ["gone.whl"]', 4, "no file"),
         ('about = "a"\ncommand = "x"\n[guest]\nfaults = "@bus-gone"', 4, "or of the set"),
         ('about = "a"\ncommand = "x"\n[guest]\nshare = "gone"', 4, "no directory"),
+        ('about = "a"\ncommand = "x"\n[guest]\ndevices = ["connectx9"]', 4, "connectx9"),
     ],
 )
 def test_a_mistake_has_its_line_and_reason(tmp_path, text, line, why):
@@ -85,7 +88,7 @@ def test_an_example_is_valid_and_runs_a_program_of_its_directory(name):
     made = requested(options)
     assert made.share is not None
     programs = [word for word in recipe.words if word.startswith("./")]
-    assert programs or name == "perftest"
+    assert programs
     assert all((made.share / word).is_file() for word in programs)
     assert f"mlx5emu chaos --recipe @{name}\n" in RECIPES[name].read_text()
 

@@ -151,6 +151,7 @@ def test_a_function_that_sends_no_pause_frames_is_not_waited_for(nodes, monkeypa
     assert (flow.sent.global_, flow.sent.frames) == (0, [0, 0, 0, 1, 0, 0, 0, 0])
 
 
+@pytest.mark.pure("its adapter is a fake, and credits expire in the engine")
 def test_one_function_waits_for_another_if_both_want_to(nodes, monkeypatch):
     """What one frame of 64 packets may need, or half of a queue that is smaller."""
     one, two = nodes
