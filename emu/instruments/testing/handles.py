@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from emu.host.counted import counted
+from emu.host.shipped import named_example
 from emu.server.control.client import Client
 
 if TYPE_CHECKING:
@@ -25,13 +26,17 @@ class Faults(Client):
         self._watched = watched
 
     def load(self, plan: str | os.PathLike[str]) -> int:
-        """Replace all rules by those of a plan, a path or its text; the rules start now.
+        """Replace all rules by those of a plan: a file, ``@NAME`` or its text; they start now.
 
-        Return the number of rules. A str is the plan's text, another path-like object a file. For a
-        plan that starts before the driver loads, the test has to reload the driver. With the marker
+        Return the number of rules. A str is the plan's text if it is empty or has ``=`` or ``[``.
+        Raises OSError for a missing file, UserError for an unknown name. For a plan that starts
+        before the driver loads, the test has to reload the driver. With the marker
         ``mlx5(faults=PATH)`` the plan starts at its own time.
         """
-        return self.load_plan(plan if isinstance(plan, str) else Path(plan).read_text())
+        word = os.fspath(plan)
+        if isinstance(plan, str) and (not plan or any(mark in plan for mark in "=[\n")):
+            return self.load_plan(plan)
+        return self.load_plan((named_example("plan", word) or Path(word)).read_text())
 
     def clear(self) -> None:
         """Remove all rules."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -296,6 +297,7 @@ def _print(chaos_report: ChaosReport, store: Store, path: Path) -> None:
     for row in bad[:1]:
         record = store.record(row.worst.run.name)
         if record.exists() and row.worst.run.peer is None:  # a replay has one guest
-            words = f"mlx5emu replay {shlex.quote(str(record))} -- {chaos_report.test}"
+            limit = f"--timeout {math.ceil(row.worst.run.timeout)} {shlex.quote(str(record))}"
+            words = f"mlx5emu replay {limit} -- {chaos_report.test}"
             screen.print(f"{row.failure.name} again: {words}", soft_wrap=True)
     screen.print(f"{path}", soft_wrap=True)
