@@ -17,6 +17,8 @@ from emu.device.faults.parser import PlanError, dump, from_table, load, rule_fro
 from emu.device.faults.plan import Plan
 from emu.device.faults.points.device import RuleLoaded
 from emu.device.faults.schema import ACTIONS, PARAMETERS, POINTS
+from emu.device.faults.validation import misfits, validated
+from emu.device.rounds.sizes import RULES_PER_PORTION
 
 GOOD = """
 seed = 7
@@ -392,3 +394,12 @@ def test_values_that_agree(wanted, value, result):
 
 def test_an_empty_plan_is_one():
     assert load("") == Plan()
+
+
+def test_the_names_of_rules_count_in_a_portion():
+    """A name may be looked up in the layouts of all commands."""
+    match = {f"f{number}": 1 for number in range(RULES_PER_PORTION // 2)}
+    plan, _ = validated({"rule": [{"point": "cmd", "action": "fail", "match": match}] * 8})
+    assert plan is not None
+    portions = sum(1 for _ in misfits(dict(enumerate(plan.rule)), {}))
+    assert portions == 4
