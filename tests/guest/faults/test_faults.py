@@ -185,7 +185,7 @@ def test_a_mistake_in_a_plan_is_one_line_before_anything_boots(tmp_path):
     path = tmp_path / "plan.toml"
     path.write_text('[[rule]]\npoint="cmd"\naction="explode"\n')
     run = mlx5emu("run", "--faults", path, "--", "true")
-    assert run.returncode == 1
+    assert run.returncode == 2
     assert f"{path}:3: rule[1].action:" in run.stderr
     assert "Traceback" not in run.stderr
 
