@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import multiprocessing
 import random
 import sys
 from multiprocessing.connection import Connection
 
 from mooncake.engine import TransferEngine
+from second_process import SecondProcess
 
 SIZE = 1 << 20
 SIZES = (64, 4096, 65_536, SIZE)
@@ -40,16 +40,8 @@ def serve(pipe: Connection) -> None:
 
 def main() -> int:
     """Return the exit status."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    server = context.Process(target=serve, args=(there,), daemon=True)
-    server.start()
-    there.close()
-    try:
-        port, remote = here.recv()
-    except EOFError:
-        print("the server ended", file=sys.stderr)
-        return 1
+    server = SecondProcess(serve)
+    port, remote = server.sent
     made, memory, address = engine("mlx5_0")
     peer = f"127.0.0.1:{port}"
     for size in SIZES:
@@ -64,8 +56,7 @@ def main() -> int:
             return 1
         if memory.raw[:size] != data:
             return 65
-    here.send("done")
-    server.join(10)
+    server.end()
     print(f"mooncake: {len(SIZES)} sizes written, read and compared")
     return 0
 

@@ -6,13 +6,14 @@ Status 65: other data arrive.
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import os
 import random
 import sys
 import time
 from multiprocessing.connection import Connection
 from typing import Any
+
+from second_process import SecondProcess
 
 SIZE = 1 << 20
 SIZES = (64, 4096, 65_536, SIZE)
@@ -56,16 +57,8 @@ def carry_out(made: Any, operation: str, local: int, remote: int, size: int) -> 
 
 def main() -> int:
     """Return the exit status."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    server = context.Process(target=serve, args=(there,), daemon=True)
-    server.start()
-    there.close()
-    try:
-        metadata, remote = here.recv()
-    except EOFError:
-        print("the server ended", file=sys.stderr)
-        return 1
+    server = SecondProcess(serve)
+    metadata, remote = server.sent
     made, memory, address = agent("client", "mlx5_0")
     made.add_remote_agent(metadata)
     for size in SIZES * ROUNDS:
@@ -80,8 +73,7 @@ def main() -> int:
         if memory.raw[:size] != data:
             return 65
     made.remove_remote_agent("server")
-    here.send("done")
-    server.join(10)
+    server.end()
     print(f"nixl: {len(SIZES)} sizes written, read and compared")
     return 0
 
