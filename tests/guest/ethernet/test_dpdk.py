@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.guest.dpdk import dpdk_guest, forwarded
+from helpers.guest.dpdk import PING, dpdk_guest, forwarded, pmd_script
 from helpers.guest.guests import SECONDS
 
 from emu.driver.ethernet.frames import MACS, UDP, EthPacket
@@ -24,27 +24,6 @@ DEVICES = (
 )  # fmt: skip
 CHECKED_STREAM = Path(__file__).parents[1] / "inside" / "checked_stream.py"
 MAC = "/sys/class/net/{}/address"
-TESTPMD = """
-set -e
-rm -f /tmp/in
-mkfifo /tmp/in
-stdbuf -oL dpdk-testpmd -l 0,1 --in-memory -a 01:00.0ARGS -a 02:00.0ARGS -- MODE \
-    < /tmp/in > /tmp/out 2>&1 &
-pmd=$!
-exec 3> /tmp/in
-for _ in $(seq 300); do
-    grep -q "Press enter to exit" /tmp/out && break
-    sleep 0.2
-done
-TRAFFIC
-echo >&3
-wait $pmd || echo "testpmd: status $?"
-cat /tmp/out
-"""
-PING = """
-ip netns exec end2 timeout 60 sh -c 'until ping -q -c 1 -W 1 10.0.0.3; do :; done'
-ip netns exec end2 ping -q -c 50 -i 0.02 -s 1000 -W 5 10.0.0.3
-"""
 ONE_WAY = """
 ip -n end2 neighbour replace 10.0.0.3 lladdr $(ip netns exec end3 cat {mac}) dev eth2
 ip netns exec end2 python3 -c '
@@ -224,11 +203,6 @@ def guest(lab, suite):
     return dpdk_guest(lab, suite, DEVICES)
 
 
-def program(mode, traffic, args):
-    """A script that runs testpmd while there is traffic."""
-    return TESTPMD.replace("ARGS", args).replace("MODE", mode).replace("TRAFFIC", traffic)
-
-
 def compressed(guest):
     """Packets that the first function has told of by compressed completions."""
     with Client(guest.control_socket) as control:
@@ -240,7 +214,7 @@ def test_forwarding(guest, mode):
     """What one port has received the other one has sent, and all pings have come back."""
     is_io = mode.endswith("io")
     traffic = PING if is_io else ONE_WAY
-    said = guest.run(program(mode, traffic, ""), timeout=SECONDS).check().stdout
+    said = guest.run(pmd_script(mode, traffic), timeout=SECONDS).check().stdout
     counts = forwarded(said)
     assert counts[0][0] == counts[1][1]
     assert counts[1][0] == counts[0][1]
@@ -254,7 +228,7 @@ def test_forwarding(guest, mode):
 def stream(guest, args):
     """A TCP stream passes, whose large sends bring many packets at once; how many they were."""
     guest.run("cat > /tmp/checked_stream.py", stdin=CHECKED_STREAM.read_bytes()).check()
-    script = program("--forward-mode=io", STREAM, args)
+    script = pmd_script("--forward-mode=io", STREAM, args=args)
     said = guest.run(script, timeout=SECONDS).check().stdout
     counts = forwarded(said)
     assert counts[0][0] >= 2_000_000 // 1448

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers.guest.dpdk import dpdk_guest, forwarded
+from helpers.guest.dpdk import PING, dpdk_guest, forwarded, pmd_script
 from helpers.guest.guests import SECONDS
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.suite("trixie")]
@@ -22,24 +22,6 @@ for slot in 1 2; do
     until ls $pf/virtfn0/infiniband/*; do sleep 0.1; done > /dev/null 2>&1
 done
 """
-FORWARD = """
-set -e
-rm -f /tmp/in
-mkfifo /tmp/in
-stdbuf -oL dpdk-testpmd -l 0,1 --in-memory -a 01:00.1 -a 02:00.1 -- --forward-mode=io \
-    < /tmp/in > /tmp/out 2>&1 &
-pmd=$!
-exec 3> /tmp/in
-for _ in $(seq 300); do
-    grep -q "Press enter to exit" /tmp/out && break
-    sleep 0.2
-done
-ip netns exec end2 timeout 60 sh -c 'until ping -q -c 1 -W 1 10.0.0.3; do :; done'
-ip netns exec end2 ping -q -c 50 -i 0.02 -s 1000 -W 5 10.0.0.3
-echo >&3
-wait $pmd || echo "testpmd: status $?"
-cat /tmp/out
-"""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +31,8 @@ def guest(lab, suite):
 
 def test_forwarding(guest):
     """A trusted virtual function is promiscuous: frames for others pass testpmd, both ways."""
-    said = guest.run(FORWARD, timeout=SECONDS).check().stdout
+    script = pmd_script("--forward-mode=io", PING, ("01:00.1", "02:00.1"))
+    said = guest.run(script, timeout=SECONDS).check().stdout
     assert "50 packets transmitted, 50 received" in said
     assert "testpmd: status" not in said
     counts = forwarded(said)
