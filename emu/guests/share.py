@@ -39,6 +39,11 @@ def of_host(path: str, share: Path) -> Path | None:
     return share / inside.relative_to(SHARE) if inside.is_relative_to(SHARE) else None
 
 
+def _shared_file(word: str, share: Path | None, cwd: str | None) -> Path | None:
+    """Return the host's path of a command's word in the guest; None outside ``share``."""
+    return None if share is None else of_host(os.path.join(SHARE, cwd or "", word), share)
+
+
 def not_executable(word: str, path: Path) -> str:
     """Return how a command that names the file ``path`` of the host as ``word`` can run it."""
     return f"{word}: not executable: chmod +x {path}"
@@ -50,7 +55,7 @@ def how_executable(word: str, share: Path | None, cwd: str | None = None) -> str
     ``share`` and ``cwd`` are those of :func:`how_found`. Return an empty text for an executable
     file, and for one that is not there.
     """
-    file = None if share is None else of_host(os.path.join(SHARE, cwd or "", word), share)
+    file = _shared_file(word, share, cwd)
     if file is None or not file.is_file() or os.access(file, os.X_OK):
         return ""
     return not_executable(word, file)
@@ -65,7 +70,7 @@ def how_found(
     a directory. Return an empty text for a file that the host lacks.
     """
     if os.sep not in word:
-        file = None if share is None else of_host(os.path.join(SHARE, cwd or "", word), share)
+        file = _shared_file(word, share, cwd)
         if file is None or not file.is_file():
             return ""
         how = (
@@ -92,8 +97,7 @@ def why_foreign(word: str, share: Path | None, arch: str, cwd: str | None = None
     guest's processor, for a file that is no ELF program or not shared, and for a word without a
     slash, which the guest looks up by PATH.
     """
-    is_path = share is not None and os.sep in word
-    path = of_host(os.path.join(SHARE, cwd or "", word), share) if share and is_path else None
+    path = _shared_file(word, share, cwd) if os.sep in word else None
     try:
         head = b"" if path is None else _head(path)
     except OSError:

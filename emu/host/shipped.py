@@ -93,6 +93,14 @@ def named_example(kind: str, word: str) -> Path | None:
     return example(kind, word[1:]) if word.startswith("@") and not Path(word).exists() else None
 
 
+def path_of(kind: str, word: str) -> Path:
+    """Return the file that a user's word means: the example ``@NAME``, else the word itself.
+
+    Raises UserError as :func:`example`.
+    """
+    return named_example(kind, word) or Path(word)
+
+
 def example(kind: str, name: str) -> Path:
     """Return the file of an example of this kind.
 

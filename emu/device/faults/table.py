@@ -131,8 +131,10 @@ def _actions() -> str:
         for points, use in _alike(action.uses):
             at = "all" if len(points) == len(POINTS) else ", ".join(points)
             lines.append(f"| `{name}` | {at} | {use.about} | {parameters_of(use)} |")
-    lines += ["", "Parameters in bold are required. Every point of an action accepts its"
-              " parameters, also those without an effect there."]  # fmt: skip
+    lines += [
+        "", "Parameters in bold are required. Every point of an action accepts its"
+        " parameters, also those", "without an effect there.",
+    ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

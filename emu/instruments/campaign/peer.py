@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from emu.guests import Guest, GuestError, GuestOptions
-from emu.guests.share import SHARE
 from emu.host.printable import printable
 from emu.instruments.campaign.description import LONGEST_OUTPUT
 from emu.instruments.outcome import Finding, findings, of_error
@@ -55,10 +54,9 @@ class PeerGuest:
         guest.run(_REACH.format(address=PEER_ADDRESS), timeout=_NETWORK_SECONDS).check()
 
     def start(self, command: str) -> None:
-        """Start the command, in the shared directory if there is one, and keep its output's end."""
-        cwd = None if self._guest.options.share is None else SHARE
+        """Start the command in the guest's directory, and keep the end of its output."""
         environ = environment(PEER_ADDRESS, ADDRESS)
-        self._guest.popen(command, environ=environ, cwd=cwd, sink=self._take)
+        self._guest.popen(command, environ=environ, sink=self._take)
 
     def _take(self, _kind: int, data: bytes) -> None:
         self._output += data

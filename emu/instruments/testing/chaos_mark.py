@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emu.host import shipped
@@ -61,7 +60,9 @@ def failures_of(mark: pytest.Mark) -> list[tuple[str, MarkedFailure]]:
     argument, and as :func:`read_sets` and :func:`selected` do; OSError for a missing file.
     """
     only, link, seed, repeat = _checked(mark.kwargs)
-    paths = [_path(word) for word in mark.args or (f"@{DEFAULT_SET}",)]
+    paths = [
+        shipped.path_of("failure set", str(word)) for word in mark.args or (f"@{DEFAULT_SET}",)
+    ]
     failures = selected(read_sets(paths), link, only)
     return [
         (one.name if repeat == 1 else f"{one.name}.{number}", MarkedFailure(one, number, link))
@@ -83,8 +84,3 @@ def _checked(values: Mapping[str, Any]) -> tuple[tuple[str, ...], LinkLayer | No
     if type(seed) is not int or seed < 0 or type(repeat) is not int or not 0 < repeat <= MAX_REPEAT:
         raise UserError(f"seed is a number from 0 on, repeat one from 1 to {MAX_REPEAT}")
     return patterns, link, seed, repeat
-
-
-def _path(word: object) -> Path:
-    text = str(word)
-    return shipped.named_example("failure set", text) or Path(text)

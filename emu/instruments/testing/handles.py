@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from emu.host.counted import counted
-from emu.host.shipped import named_example
+from emu.host.shipped import path_of
 from emu.server.control.client import Client
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class Faults(Client):
         word = os.fspath(plan)
         if isinstance(plan, str) and (not plan or any(mark in plan for mark in "=[\n")):
             return self.load_plan(plan)
-        return self.load_plan((named_example("plan", word) or Path(word)).read_text())
+        return self.load_plan(path_of("plan", word).read_text())
 
     def clear(self) -> None:
         """Remove all rules."""

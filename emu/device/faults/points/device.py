@@ -28,7 +28,16 @@ from emu.device.faults.event import (
     set_fields,
 )
 from emu.device.faults.moments import LOAD_POINT, POWER_ON_POINT
-from emu.device.faults.parameters import COUNT, DATA, MS, new_data, number, one_of, set_in
+from emu.device.faults.parameters import (
+    COUNT,
+    DATA,
+    EVENT_DATA,
+    MS,
+    new_data,
+    number,
+    one_of,
+    set_in,
+)
 from emu.device.faults.registry import Parameter, Problem, effect, point
 from emu.device.faults.rule import Rule
 from emu.device.pci import Correctable, Uncorrectable
@@ -234,7 +243,9 @@ def event(effects: Effects, rule: Rule) -> None:
     data = bytearray(given.ljust(_EVENT_BYTES, b"\0")[:_EVENT_BYTES])
     layout = event_layout(kind, sub_type)
     if layout is not None:
-        names = {name.removeprefix("data."): value for name, value in (rule["set"] or {}).items()}
+        names = {
+            name.removeprefix(EVENT_DATA): value for name, value in (rule["set"] or {}).items()
+        }
         set_fields(layout.view(data), names)
     hca = effects.faults.hca
     eq = hca.events.subscribers.get(kind) or hca.events.subscribers.get(EventType.CMD)

@@ -229,17 +229,18 @@ class _OutgoingDatagram:
 class ShownWire(WireWrapper["Hca"]):
     """Implements :class:`IbWire` over another one, and shows sent packets to the rules."""
 
+    inner: IbWire[Hca]
+
     def __init__(self, faults: RuleInjector, inner: IbWire[Hca]) -> None:
         super().__init__(inner)
         self._faults = faults
-        self._inner = inner
 
     def needs_packets(self, lid: int, /) -> bool:
         """Return whether the wrapped wire knows the peer, in this process or another.
 
         True also for peers of this process, so that all messages become packets.
         """
-        return self._inner.needs_packets(lid) or self._inner.node(lid) is not None
+        return self.inner.needs_packets(lid) or self.inner.node(lid) is not None
 
     def train_to(self, source: Hca, address: int, mtu: int, /) -> None:
         """Return None, because the rules are shown each packet."""
@@ -251,14 +252,14 @@ class ShownWire(WireWrapper["Hca"]):
         Rules may drop or change the packet. A frame that cannot be parsed is carried without rules.
         """
         try:
-            outgoing = _PacketBytes(self._inner, source, frame, sqn)
+            outgoing = _PacketBytes(self.inner, source, frame, sqn)
         except BadPacketError:
-            return self._inner.transmit(source, frame, sqn)
+            return self.inner.transmit(source, frame, sqn)
         return bool(self._faults.show(PKT_TX_POINT, outgoing))
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Show a datagram to the rules; carry it unless one drops or changes it."""
-        self._faults.show(PKT_TX_POINT, _OutgoingDatagram(self._inner, source, packet, origin))
+        self._faults.show(PKT_TX_POINT, _OutgoingDatagram(self.inner, source, packet, origin))
 
 
 @mount(PKT_TX_POINT, PKT_RX_POINT)

@@ -490,7 +490,7 @@ class FakePeer(FakeGuest):
     def run(self, command, timeout):
         return super().run(command, timeout)
 
-    def popen(self, command, *, environ, cwd, sink):
+    def popen(self, command, *, environ, cwd=None, sink):
         self.asked.append((command, environ))
         sink(frames.STDOUT, b"served\x1b")
 
