@@ -997,6 +997,25 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, runtime, number):
     assert not (runtime / "slow").exists()
 
 
+FORKING = """
+import os
+import signal
+from emu.guests.named import daemon
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+daemon.launch("slow", {}, lambda _stack: signal.pause())
+"""
+
+
+def test_an_interrupt_right_after_the_fork_ends_the_start(runtime):
+    command = [sys.executable, "-c", FORKING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in done.stderr
+    assert not (runtime / "slow").exists()
+
+
 def test_a_door_needs_a_path_that_fits(guest, tmp_path):
     with pytest.raises(OSError, match="107 bytes"):
         ExecServer(guest, tmp_path / ("x" * 120))

@@ -29,6 +29,8 @@ _LOG = "daemon.log"
 _FINAL_ERRORS = "final errors"
 _MAX_REPORT_BYTES = 1 << 20
 _STOP_TIMEOUT = 30.0
+_HELD_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
+"""Blocked from fork() until each process has the handlers that it needs."""
 
 Start = Callable[[contextlib.ExitStack], Mapping[str, GuestHandle]]
 """Starts guests, pushes their cleanup on the stack, and returns them by name."""
@@ -67,13 +69,16 @@ def launch(
     """
     claim = running.NameClaim(name)
     reader, writer = os.pipe()
+    # An interrupt while Python's hooks after fork() run would be lost: they drop exceptions.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_SIGNALS)
     pid = os.fork()
     if pid == 0:
         os.close(reader)
         _run_daemon(claim, info, start, writer, complaints)
-    os.close(writer)
-    claim.hand_over()
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.close(writer)
+        claim.hand_over()
         with meanwhile or contextlib.nullcontext(), open(reader, "rb") as report:
             answer = report.read(_MAX_REPORT_BYTES)
     except BaseException:
@@ -177,6 +182,7 @@ def _run_daemon(
         signals, arrived = os.pipe()
         os.set_blocking(arrived, False)
         signal.set_wakeup_fd(arrived, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_SIGNALS)
         with claim, contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
             _detach(claim.path / _LOG)
             os.mkfifo(claim.path / _FINAL_ERRORS, 0o600)
