@@ -84,6 +84,8 @@ class Server:
         """
         self.loop = Loop()
         self.functions: list[Function] = []
+        self.names: dict[Function, str] = {}
+        """Names for lines of the log; empty for a server of one function."""
         self._segments = Segments(self.loop)
         self._sockets: SocketFabric | None = None
         self._faults: FaultSession | None = None
@@ -128,6 +130,7 @@ class Server:
                 self.functions.append(function)
                 transports.append(served)
             _place_vfs(endpoints, transports, self.functions)
+            self.names = dict(zip(self.functions, names)) if len(names) > 1 else {}
             self._segments.open(nets, socket_mode)
             wired = self._subnet or wire
             cabling = Cabling(self.loop, wired, cables)

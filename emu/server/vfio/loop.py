@@ -61,6 +61,8 @@ class Loop(TimerQueue):
         super().__init__()
         self._stopping = False
         self._transports: list[Transport] = []
+        self.served: PciFunction | None = None
+        """The function that runs, or whose client is served; None while others' callbacks run."""
         self._awake: dict[PciFunction, None] = {}
         """The functions that may have work, in the order of their polls."""
         self._sole: Transport | None = None
@@ -154,6 +156,7 @@ class Loop(TimerQueue):
         all while a function has pending work. Exceptions of callbacks are logged, not raised.
         """
         self.budget.begin()
+        self.served = None
         if self._nudged and self._call_quiet_readers():
             timeout_ns = 0
         if self._heap or self.budget.is_waiting:
@@ -172,6 +175,7 @@ class Loop(TimerQueue):
             if self._quiet and (timeout_ns is None or timeout_ns > _QUIET_NS):
                 timeout_ns = _QUIET_NS
             self._is_stale = True
+            self.served = sole.function
             _guarded(sole.serve, timeout_ns)
             self._wake_function(sole.function)
         else:
@@ -193,6 +197,7 @@ class Loop(TimerQueue):
                 again.append(function)
                 continue
             had.add(function)
+            self.served = function
             if function.run():
                 again.append(function)
         awake.update(dict.fromkeys(again))
@@ -312,6 +317,7 @@ class Loop(TimerQueue):
 
         Then schedule its function, and note a change of its descriptor or events.
         """
+        self.served = transport.function
         _guarded(transport.serve, timeout_ns)
         self._wake_function(transport.function)
         if self._polled.get(transport.fileno()) != (transport, transport.events):
@@ -347,6 +353,7 @@ class Loop(TimerQueue):
         Writes of the callback are collected and written together. A descriptor that was closed
         without :meth:`remove_reader` is logged as an error and removed.
         """
+        self.served = None
         callback = self._readers.get(fd)
         if callback is None:
             return

@@ -86,3 +86,17 @@ def test_a_function_that_has_left_is_not_asked(others, loop):
     loop.step(0)
     loop.step(0)
     assert function.runs == before
+
+
+def test_the_loop_tells_whose_work_runs(others, loop):
+    first, second = (each.function for each in others[:2])
+    served = []
+    first.on_run = lambda: served.append(loop.served)
+    others[0].wants.read(0, 0, 4)
+    loop.call_later(0, lambda: served.append(loop.served))
+    loop.step(0)
+    second.on_work()
+    loop.step(0)
+    assert first in served
+    assert None in served
+    assert loop.served is not first

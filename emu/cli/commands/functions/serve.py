@@ -39,8 +39,8 @@ from emu.server.service.endpoints import (
 )
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.listening import check_uplinks
+from emu.server.service.log_lines import filtered
 from emu.server.service.pcap import PcapOptions
-from emu.server.service.repeats import summed_up
 from emu.server.service.server import Server
 from emu.server.service.subnet_file import read_topology
 from emu.server.service.trace_file import DEFAULT_FORM, FORMS, Trace
@@ -290,7 +290,7 @@ def serve(
         except (DeviceSpecError, TransportError, UserError, OSError) as error:
             raise _RefusedError(_sentence(error)) from error
         stack.callback(server.close)
-        stack.enter_context(summed_up(server.loop))
+        stack.enter_context(filtered(server.loop, server.names))
         functions += server.functions
         for device in endpoints:
             click.echo(_attached(transport, device))

@@ -1,25 +1,70 @@
-"""Limits repeated log lines: logs the first ones of a kind, then a count of the others.
+"""Filters of the log: name the function that a line is about, and limit repeated lines.
 
 A guest's doorbells, a peer's packets and a client's requests can each be wrong a hundred thousand
-times a second, and each error is logged. The filter limits the number of lines of a kind: lines
-that the same source line logged.
+times a second, and each error is logged. Therefore only the first lines of a kind are written, then
+a count of the others. A kind are the lines that the same source line logged.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import cast
 
+from emu.device.function.function import Function
+from emu.device.objects.object import Object
+from emu.device.objects.table import Table
 from emu.device.ports import Clock
+from emu.server.vfio.loop import Loop
 
 MAX_LINES = 20
 """Maximum number of lines of a kind in an interval."""
 
 INTERVAL_NS = 10_000_000_000
 _NS_PER_S = 1_000_000_000
+_DEVICE = ("emu.device", "firmware_cmds")
+"""Prefixes of the loggers whose lines are about a function."""
+_NAMED = "is_named"
+"""Attribute of a record that has its function's name."""
 _MAX_CHARACTERS = 500
 """Maximum length of the suppressed line that the summary quotes."""
+
+
+class NamedLines(logging.Filter):
+    """Begins each line of the device with the name of the function that the line is about.
+
+    Numbers of objects repeat in each function. The first argument tells the function if it is an
+    object in a table; otherwise the function is the one that the loop serves.
+    """
+
+    def __init__(self, loop: Loop, names: Mapping[Function, str]) -> None:
+        super().__init__()
+        self._loop = loop
+        self._names = dict[object, str](names.items())
+        self._functions = names.keys()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Insert the name, once for all handlers, if a function is known; return True."""
+        if record.name.startswith(_DEVICE) and _NAMED not in record.__dict__:
+            name = self._names.get(self._owner(record) or self._loop.served)
+            if name is not None:
+                record.msg, record.args = f"{name}: {record.getMessage()}", None
+                record.__dict__[_NAMED] = True
+        return True
+
+    def _owner(self, record: logging.LogRecord) -> Function | None:
+        """Return the function whose tables have the line's first argument; None for no such."""
+        item = record.args[0] if record.args and isinstance(record.args, tuple) else None
+        if not isinstance(item, Object):
+            return None
+        for function in self._functions:
+            tables = cast("Mapping[type, Table[Object]]", function.hca.objects)
+            for of in type(item).__mro__:
+                table = tables.get(of)
+                if table is not None and table.get(item.handle) is item:
+                    return function
+        return None
 
 
 class _LineKind:
@@ -96,17 +141,22 @@ class Repeats(logging.Filter):
 
 
 @contextmanager
-def summed_up(clock: Clock) -> Iterator[None]:
-    """Limit repeated warnings of the root logger's present handlers while the body runs.
+def filtered(loop: Loop, names: Mapping[Function, str]) -> Iterator[None]:
+    """Apply both filters to the root logger's present handlers while the body runs.
 
-    At the end removes the filters and logs the pending summaries.
+    ``names`` is empty to name no function. At the end removes the filters and logs the pending
+    summaries.
     """
-    filters = [(handler, Repeats(handler, clock)) for handler in logging.getLogger().handlers]
+    naming = NamedLines(loop, names)
+    filters = [(handler, Repeats(handler, loop)) for handler in logging.getLogger().handlers]
     for handler, repeats in filters:
+        if names:
+            handler.addFilter(naming)
         handler.addFilter(repeats)
     try:
         yield
     finally:
         for handler, repeats in filters:
+            handler.removeFilter(naming)
             handler.removeFilter(repeats)
             repeats.sum_up()
