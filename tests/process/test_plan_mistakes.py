@@ -31,7 +31,7 @@ MISTAKES = (
     "6: rule[1].match.uidd: no field of the point cmd, nor of create_cq_in; near it: uid",
     "10: rule[2].match.opp: no field of the point cmd",
     "15: rule[3].set.cq_contxt.log_cq_size: no field of create_cq_in; near it: cq_context",
-    "19: rule[4].match.statu: no field of the point cmd.done, nor of its structures; near it: st",
+    "19: rule[4].match.statu: no field of the point cmd.done, nor of any of its ",
 )
 
 

@@ -198,8 +198,9 @@ def _opened(
     """Yield the mistake of a name that neither the point nor any of the structures has."""
     path = name.removeprefix(opened.prefix)
     if layouts and not any(has_field(layout, path) for layout in layouts):
-        layout = layouts[0]
-        structure = (layout.c_name or layout.__name__) if len(layouts) == 1 else "its structures"
+        layout, count = layouts[0], len(layouts)
+        one = layout.c_name or layout.__name__
+        structure = one if count == 1 else f"any of its {count} structures"
         close = near_fields(path, layouts, name.removesuffix(path), point.fields)
         yield f"no field of the point {point.name}, nor of {structure}{close}"
 
