@@ -57,8 +57,7 @@ def run(hca: Hca) -> bool:
         return scheduler.has_broken_cqs
     budget.is_gathering = True
     try:
-        count = len(ready)
-        for _ in range(count if count < QUEUES_PER_ROUND else QUEUES_PER_ROUND):
+        for _ in range(min(len(ready), QUEUES_PER_ROUND)):
             if budget.steps > POLL_BUDGET:
                 break
             queue = ready.popleft()
@@ -69,7 +68,7 @@ def run(hca: Hca) -> bool:
         budget.is_gathering = False
         if budget.end_calls:
             budget.release()
-    return bool(ready) or scheduler.has_broken_cqs
+    return len(ready) > 0 or scheduler.has_broken_cqs
 
 
 def _stop_users_of_broken_cqs(hca: Hca) -> None:

@@ -68,10 +68,10 @@ def poll(hca: Hca, qp: Qp) -> bool:
     instead. A draining queue pair without requests in flight moves to SQD. An unreadable ring
     raises WQ_CATAS_ERROR and stops the queue pair.
     """
-    more = False
-    if qp.connection is not None:
+    more, connection = False, qp.connection
+    if connection is not None:
         # Responses are sent even after the queue pair has failed: the NAK is among them.
-        respond = qp.connection.responder.poll
+        respond = connection.responder.poll
         pace = qp.response_pace
         more = (
             respond() if pace is None else pacing.paced(hca.scheduler, hca.clock, qp, pace, respond)
@@ -82,14 +82,14 @@ def poll(hca: Hca, qp: Qp) -> bool:
     sq = qp.sq
     if sq is None:
         return more
-    if qp.is_draining and (qp.connection is None or not qp.connection.is_awaiting):
+    if qp.is_draining and (connection is None or not connection.is_awaiting):
         qp_life.to_drained(hca.events, qp)
         return more
     try:
         if qp.is_looped:
             node: Hca | None = hca
-        elif qp.connection is not None or hca.wire.needs_packets(qp.destination):
-            requester = (qp.connection or connection_of(hca, qp)).requester
+        elif connection is not None or hca.wire.needs_packets(qp.destination):
+            requester = (connection or connection_of(hca, qp)).requester
             if qp.pace is not None:
                 return pacing.paced(hca.scheduler, hca.clock, qp, qp.pace, requester.poll) or more
             return requester.poll() or more

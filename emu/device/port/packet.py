@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from emu.device.ports import Buffer
-from layouts.enums import QpType
 from layouts.prm import Prm
 from layouts.wire import bth as wire
 from layouts.wire.bth import (
@@ -57,17 +56,6 @@ class GlobalHeader:
     hop_limit: int = 0
     is_ip: bool = False
     """Whether the header is an IP header (RoCE v2)."""
-
-
-SERVICES: Final = {
-    QpType.RC: Service.RC,
-    QpType.UC: Service.UC,
-    QpType.XRC: Service.XRC,
-    QpType.UD: Service.UD,
-    QpType.QP0: Service.UD,
-    QpType.QP1: Service.UD,
-}
-"""The transport service by queue pair type."""
 
 
 class BadPacketError(ValueError):
@@ -283,7 +271,7 @@ def _ending(op: PacketOp) -> type[Prm] | None:
     return last if last in (wire.imm_dt, wire.ieth) else None
 
 
-OPS: Final[dict[tuple[Service, PacketKind, bool, bool, type[Prm] | None], PacketOp]] = {
+OPS: Final[dict[tuple[Service | None, PacketKind, bool, bool, type[Prm] | None], PacketOp]] = {
     (op.service, op.kind, op.is_first, op.is_last, _ending(op)): op for op in PACKET_OPS.values()
 }
 """Opcodes by service, kind, whether first and last in the message, and ending header.

@@ -10,12 +10,12 @@ from emu.device.engine.rc.packets.intake import receive, receive_train
 from emu.device.engine.ud import delivery
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.ib.datagram_packets import datagram_of, frame_of
-from emu.device.port.ib.framing import is_train, parse, parse_train
+from emu.device.port.ib.framing import parse, parse_train
 from emu.device.port.packet import Packet
 from emu.device.ports import Buffer, CarryTrain
 from emu.device.rounds.sizes import PACKETS_PER_ROUND
 from emu.device.state.hca import Hca
-from layouts.wire.bth import Service
+from layouts.wire.bth import LRH, PKT_LEN_MASK, Service
 
 
 class PacketWire:
@@ -144,3 +144,9 @@ class PacketWire:
             if not self.deliver() and not any(busy):
                 return
         raise AssertionError("the wire never becomes idle")
+
+
+def is_train(frame: bytes | memoryview) -> bool:
+    """Return whether a frame of an mlx5emu process is a train: longer than its headers say."""
+    words: int = LRH.unpack_from(frame)[3] & PKT_LEN_MASK
+    return words * 4 < len(frame)

@@ -11,10 +11,11 @@ from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.device.port.ib.framing import frames_of, is_train, parse, parse_train
+from emu.device.port.ib.framing import frames_of, parse, parse_train
 from emu.device.port.packet import BadPacketError
 from emu.device.port.train import MAX_PACKETS, TRAIN_PACKETS
 from emu.device.rounds.budget import TIMER_BUDGET
+from emu.driver.nodes.packet_wire import is_train
 from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, QpState, QpType
 from layouts.wire.bth import PacketKind

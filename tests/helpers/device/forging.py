@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from emu.device.port.ib.framing import IbRoute
-from emu.device.port.packet import OPS, SERVICES, Packet
+from emu.device.port.packet import OPS, Packet
 from layouts.wire import bth
-from layouts.wire.bth import PSN_MASK
+from layouts.wire.bth import PSN_MASK, Service
 
 OPERANDS = ("swap_add", "compare", "swap_add_mask", "compare_mask")
 
@@ -13,7 +13,7 @@ OPERANDS = ("swap_add", "compare", "swap_add_mask", "compare_mask")
 def response(channel, kind, psn, *, is_first=True, is_last=True, payload=b"", **values):
     """A packet that the receiver could have sent to the sender."""
     values = {"msn": 0, "original": 0, "syndrome": bth.ACK_UNLIMITED} | values
-    op = OPS[SERVICES[channel.service], kind, is_first, is_last, None]
+    op = OPS[Service[channel.service.name], kind, is_first, is_last, None]
     return _frame(channel.sender, channel.right, op, psn, payload, values)
 
 
@@ -22,7 +22,7 @@ def request(
 ):  # fmt: skip
     """A packet that the sender could have sent to the receiver."""
     values = dict.fromkeys((*OPERANDS, "va", "rkey", "length"), 0) | values
-    op = OPS[SERVICES[channel.service], kind, is_first, is_last, ending]
+    op = OPS[Service[channel.service.name], kind, is_first, is_last, ending]
     return _frame(channel.receiver, channel.left, op, psn, payload, values)
 
 

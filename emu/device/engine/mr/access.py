@@ -82,11 +82,9 @@ def access(
     ``limit`` is the value of ``hca.budget.steps`` above which the access is TOO_FRAGMENTED. Without
     ``limit`` an access may cost STEPS_PER_ACCESS, and one up to SEGMENT_BYTES any number of steps.
     """
-    if not span[1]:
-        return ()
     mkey = hca.mkeys.get(key >> 8)
     if mkey is None or mkey.variant != key & 0xFF:
-        return special_keys.views(hca, qpn, key, span, depth)
+        return special_keys.views(hca, qpn, key, span, depth) if span[1] else ()
     is_usual = mkey.open_to is pd
     cached = mkey.views.get(span)
     if cached is not None and cached[0] == hca.memory.generation:
@@ -94,6 +92,8 @@ def access(
             check_key(hca.qps, hca.options, mkey, pd, qpn, key, span)
         return cached[1]
     va, length, need = span
+    if not length:
+        return ()
     if not is_usual or need & ~mkey.rights or va < mkey.start or va + length > mkey.end:
         check_key(hca.qps, hca.options, mkey, pd, qpn, key, span)
     try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.rc.headers import objection
 from emu.device.objects.queues.qp import Qp
-from emu.device.port.packet import OPS, SERVICES, BadPacketError, Packet
+from emu.device.port.packet import OPS, BadPacketError, Packet
 from layouts.enums import PmState
 from layouts.wire.bth import PacketKind
 
@@ -66,7 +66,7 @@ def _accepts(link: PacketReceiver, qp: Qp, peer_link: Paths, peer: Qp) -> bool:
     A test packet is built, parsed and checked, but not sent. False also when the port of ``peer``
     can build no valid frame, for example without a GID.
     """
-    op = OPS[SERVICES[peer.st], PacketKind.SEND, True, True, None]
+    op = OPS[peer.service, PacketKind.SEND, True, True, None]
     route = peer_link.route(peer.ctx.primary_address_path)
     try:
         packet, _ = link.parse(route.frame(Packet(op, qp.handle, 0)))

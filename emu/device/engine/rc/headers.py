@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.port.ib import partitions
 from emu.device.port.ib.partitions import PKEY_FULL_MEMBER
-from emu.device.port.packet import SERVICES, Packet
+from emu.device.port.packet import Packet
 from layouts.wire.bth import Service
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ WRONG_PKEY: Final = "wrong P_Key"
 _NO_QP: Final = "no such queue pair"
 _WRONG_SERVICE: Final = "wrong transport service"
 _NOT_RECEIVING: Final = "not in a receiving state"
+_CNP: Final = Service.CNP
 ABOUT_QUEUE_PAIR: Final = frozenset({_NO_QP, _WRONG_SERVICE, _NOT_RECEIVING})
 """Objections that are independent of the packet's path."""
-_UD: Final = Service.UD
 
 
 def objection(link: PacketReceiver, qp: Qp | None, packet: Packet) -> str:
@@ -36,17 +36,16 @@ def objection(link: PacketReceiver, qp: Qp | None, packet: Packet) -> str:
     if qp is None:
         return _NO_QP
     service = packet.op.service
-    if (service is _UD or SERVICES.get(qp.st) is not service) and not _is_notice(link, qp, service):
+    if qp.service is not service and not _is_notice(link, qp, service):
         return _WRONG_SERVICE
     if qp.state not in RECEIVING:
         return _NOT_RECEIVING
     if why := link.objection(packet, qp.destination, qp.route):
         return why
     pkey = link.pkey(qp.pkey_index)
-    is_full = pkey > PKEY_FULL_MEMBER  # most keys are the same one of a full member
-    if not (is_full and pkey == packet.pkey) and not partitions.match(pkey, packet.pkey):
-        return WRONG_PKEY
-    return ""
+    # Most keys are the same one of a full member.
+    is_other = pkey != packet.pkey or pkey <= PKEY_FULL_MEMBER
+    return WRONG_PKEY if is_other and not partitions.match(pkey, packet.pkey) else ""
 
 
 def _is_notice(link: PacketReceiver, qp: Qp, service: Service) -> bool:
@@ -54,8 +53,4 @@ def _is_notice(link: PacketReceiver, qp: Qp, service: Service) -> bool:
 
     False for datagram services, and on a port without congestion control (InfiniBand).
     """
-    return (
-        service is Service.CNP
-        and link.congestion is not None
-        and SERVICES.get(qp.st) not in (None, _UD)
-    )
+    return service is _CNP and link.congestion is not None and qp.service is not None

@@ -21,7 +21,7 @@ from emu.device.faults.parameters import set_of
 from emu.device.faults.registry import Parameter, action, mount, point
 from emu.device.faults.rule import Rule
 from emu.device.port.ib.wire import IbWire
-from emu.device.port.packet import SERVICES, BadPacketError, Packet
+from emu.device.port.packet import BadPacketError, Packet
 from emu.device.ports import WireWrapper
 from emu.device.state.points import FaultPoint
 from layouts.wire import bth
@@ -154,7 +154,7 @@ class PacketArrives(_OfPacket[None]):
         """
         hca, packet = self.faults.hca, self._packet
         qp = hca.qps.get(packet.qpn)
-        if qp is None or packet.op.kind in RESPONSES or SERVICES.get(qp.st) is not Service.RC:
+        if qp is None or packet.op.kind in RESPONSES or qp.service is not Service.RC:
             return
         timer = _DEFAULT_RNR_TIMER if rule["timer"] is None else rule["timer"]
         connection_of(hca, qp).responder.not_ready(packet, timer)

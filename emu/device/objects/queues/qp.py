@@ -19,6 +19,7 @@ from emu.device.objects.queues.streams import DciStreams
 from emu.device.ports import Timer
 from emu.device.rounds.sizes import COST_OF_ENDING
 from layouts.enums import PmState, QpState, QpType
+from layouts.wire.bth import Service
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.dct import Responder
@@ -43,6 +44,11 @@ _MAY_MIGRATE: Final = {int(state): state for state in (PmState.ARMED, PmState.RE
 _SILENT: Final = (QpState.RST, QpState.INIT, QpState.ERR)
 """States in which the queue pair receives no messages."""
 
+_SERVICES: Final = {
+    QpType.RC: Service.RC,
+    QpType.UC: Service.UC,
+    QpType.XRC: Service.XRC,
+}
 _revisions = count(1)
 
 
@@ -177,6 +183,7 @@ class Qp(Queue):
         "rwe",
         "scq",
         "serial",
+        "service",
         "sq",
         "srq",
         "st",
@@ -212,6 +219,8 @@ class Qp(Queue):
         self.ctx = ctx
         self.buffer = buffer
         self.st = QpType(ctx.st)
+        self.service = _SERVICES.get(self.st)
+        """Transport service of its connected packets; None for datagrams and local requests."""
         self.pd = pd
         self.scq = scq
         self.rcq = rcq

@@ -174,11 +174,12 @@ class SendRing:
         else:
             buf = self._buffer.read(place, WQEBB)
         wqe = Wqe(buf)
-        if 1 < wqe.blocks <= waiting:
-            wqe.buf = buf + self._read(at + 1, wqe.blocks - 1)
-        elif wqe.blocks != 1:
-            wqe.blocks = min(max(wqe.blocks, 1), waiting)
-            wqe.ds = 0
+        if wqe.blocks != 1:
+            if 1 < wqe.blocks <= waiting:
+                wqe.buf = buf + self._read(at + 1, wqe.blocks - 1)
+            else:
+                wqe.blocks = min(max(wqe.blocks, 1), waiting)
+                wqe.ds = 0
         return wqe
 
     def take_copy(self, buf: bytes) -> None:

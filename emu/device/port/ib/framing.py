@@ -8,7 +8,7 @@ the rest. Frames have no variant CRC, because sockets do not corrupt data.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from emu.device.port import packet as transport
@@ -57,6 +57,11 @@ class IbRoute:
     sl: int
     pkey: int
     grh: GlobalHeader | None
+    local: int = field(init=False)
+    """Service level, and the next header of a packet without ``grh``."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "local", self.sl << SL_SHIFT | LNH_LOCAL)
 
     @property
     def address(self) -> int:
@@ -73,9 +78,7 @@ class IbRoute:
         if self.grh is not None:
             return b"".join((*_global(self, self.grh, inner), *parts))
         words = (_LRH_BYTES + inner) >> 2
-        sl_lnh = self.sl << SL_SHIFT | LNH_LOCAL
-        parts.insert(0, LRH.pack(0, sl_lnh, self.dlid, words, self.slid))
-        return b"".join(parts)
+        return b"".join([LRH.pack(0, self.local, self.dlid, words, self.slid), *parts])
 
 
 def parse(frame: memoryview) -> Packet:
@@ -84,14 +87,15 @@ def parse(frame: memoryview) -> Packet:
     Raises BadPacketError for a length that contradicts the headers, for headers that are not
     InfiniBand's, and as :func:`parse_transport` does. The invariant CRC is not checked.
     """
-    if not _SMALLEST <= len(frame) <= MAX_BYTES:
-        raise BadPacketError(f"{len(frame)} bytes are not a packet")
+    length = len(frame)
+    if not _SMALLEST <= length <= MAX_BYTES:
+        raise BadPacketError(f"{length} bytes are not a packet")
     vl_lver: int
     sl_lnh: int
     pkt_len: int
     vl_lver, sl_lnh, dlid, pkt_len, slid = LRH.unpack_from(frame)
-    if vl_lver & LVER_MASK or (pkt_len & PKT_LEN_MASK) * 4 != len(frame):
-        raise BadPacketError(f"local header has a wrong version or length for {len(frame)} bytes")
+    if vl_lver & LVER_MASK or (pkt_len & PKT_LEN_MASK) * 4 != length:
+        raise BadPacketError(f"local header has a wrong version or length for {length} bytes")
     following = sl_lnh & LNH_MASK
     if following == LNH_LOCAL:
         packet = parse_transport(frame, _LRH_BYTES)
@@ -118,12 +122,6 @@ def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
     if pay_len != len(frame) - at - wire.GRH.size:
         raise BadPacketError(f"payload length in the global header is wrong: {pay_len} bytes")
     return GlobalHeader(sgid, dgid, word >> 20 & 0xFF, word & 0xFFFFF, hop_limit)
-
-
-def is_train(frame: bytes | memoryview) -> bool:
-    """Return whether a frame of an mlx5emu process is a train: longer than its headers say."""
-    words: int = LRH.unpack_from(frame)[3] & PKT_LEN_MASK
-    return words * 4 < len(frame)
 
 
 def parse_train(frame: memoryview) -> Train:

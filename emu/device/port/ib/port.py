@@ -41,6 +41,7 @@ _AV: Final = av.packer(
     "key", "dqp_dct", "stat_rate_sl", "fl_mlid", "rlid", "tclass", "hop_limit", "grh_gid_fl", "rgid"
 )
 _NO_GRH: Final = bytes(GRH_BYTES)
+_ONE_GRH: Final = "only one of packet and path has a GRH"
 CQE_GRH: Final = 1 << 28
 CQE_SL_SHIFT: Final = 24
 
@@ -278,9 +279,10 @@ class IbPort(IbCounts):
         if packet.slid != peer:
             return "not from its peer's LID"
         header = packet.grh
-        if header is None or route is None:
-            is_alike = header is None and route is None
-            return "" if is_alike else "only one of packet and path has a GRH"
+        if header is None:
+            return "" if route is None else _ONE_GRH
+        if route is None:
+            return _ONE_GRH
         if header.dgid != route.own:
             return "not to the queue pair's own GID"
         return "" if header.sgid == route.peer else "not from its peer's GID"

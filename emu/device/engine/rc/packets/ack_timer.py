@@ -89,7 +89,7 @@ class RoundTrip:
         """
         timed = self._timed
         if timed is not None and not 0 < timed - una & PSN_MASK < PSN_HALF:
-            self._learn(max(now_ns - self._began_ns, 1))
+            self._learn(now_ns - self._began_ns or 1)
             self._timed = None
         if self._asked_ns is not None:
             if now_ns - self._asked_ns <= self._mean_ns + 4 * self._deviation_ns:

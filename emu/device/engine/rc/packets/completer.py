@@ -82,8 +82,9 @@ class PacketCompleter:
 
         Completes, retries or fails requests. An ACK only advances ``una`` behind its PSN.
         """
-        una, psn, kind = self.window.una, packet.psn, packet.op.kind
-        if psn - una & PSN_MASK >= self.window.sent - una & PSN_MASK:
+        window, psn, kind = self.window, packet.psn, packet.op.kind
+        una = window.una
+        if psn - una & PSN_MASK >= window.sent - una & PSN_MASK:
             return
         if kind is _ACKNOWLEDGE and packet.syndrome & _SYNDROME_KIND == _ACK:
             self.advance((psn + 1) & PSN_MASK)
@@ -272,7 +273,9 @@ class PacketCompleter:
         queue pair in RTS that may have more to send is scheduled.
         """
         qp, window = self._connection.qp, self.window
-        window.move(una)
+        if una - window.una & PSN_MASK > window.next - window.una & PSN_MASK:
+            window.next, window.current = una, None
+        window.una = una
         was_retrying, self._is_retrying = self._is_retrying, False
         self._probes = 0
         qp.retries = qp.rnr_retries = 0
@@ -303,7 +306,6 @@ class PacketCompleter:
                 return
             requests.popleft()
             window.flying -= request.flying
-            request.flying = 0
             window.ahead -= request.wqe.blocks
             if request.expects_data:
                 window.expecting_data -= 1

@@ -67,17 +67,17 @@ class PacketConnection:
         full wire or the rate limit sets ``is_waiting``: the caller sends no further packet until
         the queue pair is scheduled again.
         """
-        hca = self.hca
-        if self._route is None:
-            self._route = hca.link.route(self.qp.ctx.primary_address_path)
-        if self.qp.path_state is not _MIGRATED:
-            packet.is_migrated = False
-        frame = self._route.frame(packet, payload, length)
+        hca, qp, route = self.hca, self.qp, self._route
         link = hca.link
+        if route is None:
+            route = self._route = link.route(qp.ctx.primary_address_path)
+        if qp.path_state is not _MIGRATED:
+            packet.is_migrated = False
+        frame = route.frame(packet, payload, length)
         if frame and link.is_up:
-            link.count_sent(1, len(frame), self.qp.marks)
-            if not hca.wire.transmit(hca, frame, self.qp.handle) and not self.is_waiting:
-                self._await_space(self._route.address)
+            link.count_sent(1, len(frame), qp.marks)
+            if not hca.wire.transmit(hca, frame, qp.handle) and not self.is_waiting:
+                self._await_space(route.address)
         if self.rate is not None:
             self._keep_to(self.rate, len(frame))
 

@@ -81,10 +81,11 @@ class PacketRequester:
         responses only. Raises BadWqeError or DmaError when the ring is broken.
         """
         qp, window = self._connection.qp, self._window
-        assert qp.sq is not None
-        if self.is_idle and not qp.sq.is_rung and window.next == qp.psn:
+        sq = qp.sq
+        assert sq is not None
+        if self.is_idle and not sq.is_rung and window.next == qp.psn:
             return False
-        qp.sq.is_rung = False
+        sq.is_rung = False
         self._posted, self.is_idle = None, False
         more = self._send_packets()
         if window.requests:
@@ -102,6 +103,9 @@ class PacketRequester:
         connection, window, budget = self._connection, self._window, PACKETS_PER_POLL
         hca, qp, timer = connection.hca, connection.qp, self._completer.timer
         while qp.state is _RTS:
+            if self._posted == 0 and window.next == qp.psn and qp.adapter_requests is None:
+                self.is_idle = True
+                return False
             if self.is_stuck or timer.is_paused or connection.is_waiting:
                 return False
             if budget <= 0 or hca.budget.steps > POLL_BUDGET:
@@ -128,28 +132,27 @@ class PacketRequester:
         executed here. A malformed or refused request enters the window as failed, and fails once
         all before it are complete. Raises BadWqeError or DmaError when the ring is broken.
         """
-        window, qp = self._window, self._connection.qp
+        window, qp, posted = self._window, self._connection.qp, self._posted
         requests = window.requests
         if requests and (len(requests) >= WINDOW_REQUESTS or requests[-1].failure is not None):
             return False
         if qp.is_draining or (qp.page_faults and _REQUESTER in qp.page_faults):
             return False
         own = None if qp.adapter_requests is None else qp.adapter_requests.next()
-        posted = 0
+        sq = qp.sq
         if own is not None:
             wqe: Wqe = own
         else:
-            assert qp.sq is not None
-            if self._posted is None:
-                self._posted = qp.sq.waiting() - window.ahead
-            posted = self._posted
+            assert sq is not None
+            if posted is None:
+                posted = self._posted = sq.waiting() - window.ahead
             if posted <= 0:
                 self.is_idle = qp.adapter_requests is None
                 return False
-            wqe = qp.sq.fetch(posted, window.ahead)
+            wqe = sq.fetch(posted, window.ahead)
         if wqe.fm_ce_se >> _FENCE_SHIFT and self._is_fenced(wqe):
             return False
-        if not requests:
+        if not requests and window.una != qp.psn:  # a command has set the PSN
             window.restart(qp.psn)
         request = WindowRequest(wqe, qp.psn)
         work = send_requests.parse(self._connection.hca, qp, wqe)
@@ -163,6 +166,7 @@ class PacketRequester:
             request.failure = work
         window.append(request)
         if own is None:
+            assert posted is not None
             self._posted = posted - wqe.blocks
         elif qp.adapter_requests is not None:
             qp.adapter_requests.done(own)

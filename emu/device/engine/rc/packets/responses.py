@@ -17,7 +17,7 @@ from emu.device.engine.rc.validation import packets_of
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import Nak, Outcome, TooFragmented
 from emu.device.objects.queues.page_fault import PageFault
-from emu.device.port.packet import OPS, SERVICES, Packet, precedes
+from emu.device.port.packet import OPS, Packet, precedes
 from emu.device.port.train import TRAIN_PACKETS
 from emu.device.rounds.budget import POLL_BUDGET
 from emu.device.rounds.sizes import PACKETS_PER_POLL, TRAIN_WORK
@@ -255,7 +255,7 @@ class ResponseQueue:
     ) -> Packet:
         """Return a packet of this kind to the peer, with the response's PSN and MSN."""
         qp = self._connection.qp
-        op = OPS[SERVICES[qp.st], kind, is_first, is_last, None]
+        op = OPS[qp.service, kind, is_first, is_last, None]
         packet = Packet(op, qp.remote_qpn, response.psn)
         packet.msn = response.msn
         return packet

@@ -22,7 +22,7 @@ from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.send_queue import Wqe
-from emu.device.port.packet import OPS, SERVICES, Packet
+from emu.device.port.packet import OPS, Packet
 from layouts.prm import Prm
 from layouts.wire import bth
 from layouts.wire.bth import PSN_HALF, PSN_MASK
@@ -195,12 +195,6 @@ class SendWindow:
             start = request.end - una & PSN_MASK
         return psn
 
-    def move(self, una: int) -> None:
-        """Set ``una``, and ``next`` if it is behind; the caller removes the passed requests."""
-        if una - self.una & PSN_MASK > self.next - self.una & PSN_MASK:
-            self.next, self.current = una, None
-        self.una = una
-
 
 def _packet(qp: Qp, message: Message, psn: int, is_first: bool, is_last: bool) -> Packet:
     """Return a packet of a message with its header fields; immediate data only in the last one."""
@@ -210,7 +204,7 @@ def _packet(qp: Qp, message: Message, psn: int, is_first: bool, is_last: bool) -
             ending = bth.imm_dt
         elif message.inv_rkey is not None:
             ending = bth.ieth
-    op = OPS[SERVICES[qp.st], KINDS[message.op], is_first, is_last, ending]
+    op = OPS[qp.service, KINDS[message.op], is_first, is_last, ending]
     packet = Packet(op, qp.remote_qpn, psn)
     packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
     if ending is not None:
