@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from emu.device.cmdif.registry import OpenField, command
 from emu.device.engine.mr import page_faults
@@ -11,6 +11,8 @@ from layouts.function import odp as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+
+_INFO: Final = layout.page_fault_resume_in.packer("page_fault_info")
 
 
 @command(
@@ -29,11 +31,13 @@ def page_fault_resume(
     token that is not open gets BAD_RES_ERR, a wrong type or queue BAD_PARAM_ERR. A page fault whose
     queue pair has stopped is ignored.
     """
+    given: bytes
+    (given,) = _INFO.unpack_from(cmd.buf)
     if hca.caps.is_memory_scheme:
-        memory = layout.mem_page_fault_info.view(cmd.page_fault_info)
+        memory = layout.mem_page_fault_info.view(given)
         token = memory.fault_token_47_32 << 32 | memory.fault_token_31_0
         page_faults.resume(hca, token, bool(memory.error))
     else:
-        info = layout.trans_page_fault_info.view(cmd.page_fault_info)
+        info = layout.trans_page_fault_info.view(given)
         named = info.page_fault_type, info.wq_number
         page_faults.resume(hca, info.fault_token, bool(info.error), named)

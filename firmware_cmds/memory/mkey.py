@@ -9,7 +9,7 @@ from emu.device.engine.mr.checks import bind_to_owner
 from emu.device.errors import CmdError
 from emu.device.objects.memory.key_context import KeyContext
 from emu.device.objects.memory.memic import Memic, MemicArea
-from emu.device.objects.memory.mkey import OCTWORD, Mkey, translation_bytes
+from emu.device.objects.memory.mkey import ANY_QPN, OCTWORD, Mkey, translation_bytes
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT, low_bytes
 from emu.device.objects.memory.psv import Psv
 from emu.device.objects.memory.sw_icm import IcmMemory, SwIcm
@@ -39,7 +39,9 @@ _SW_ICM = AccessMode.SW_ICM
 
 
 _CREATE_BYTES: Final = layout.create_mkey_in.size
-_CONTEXT_BYTES: Final = layout.mkc.size
+_GIVEN: Final = layout.create_mkey_in.packer(
+    "memory_key_mkey_entry", "translations_octword_actual_size"
+)
 
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
@@ -54,22 +56,26 @@ def create_mkey(
     A process may only create keys over a umem (MTT) or lists of keys; others get BAD_PARAM_ERR. An
     unknown PD or umem gets BAD_RES_ERR, too many entries LIM_ERR, a short list BAD_INP_LEN_ERR.
     """
+    is_over_umem, has_rights = bool(cmd.mkey_umem_valid), bool(cmd.pg_access)
     hca.mkeys.check_space()
-    given = cmd.memory_key_mkey_entry
-    ctx = layout.mkc.view(bytearray(given.buf[given.base : given.base + _CONTEXT_BYTES]))
+    entry: bytes
+    actual: int
+    entry, actual = _GIVEN.unpack_from(cmd.buf)
+    ctx = layout.mkc.view(bytearray(entry))
     decoded = KeyContext(ctx)
     octwords = decoded.octwords
-    mode = mkey_context.check(hca.qps, decoded, may_encrypt=bool(hca.caps.general.crypto))
-    if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _is_over_umem(cmd, mode):
+    mode = mkey_context.check(hca.qps, hca.caps, decoded)
+    # A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address.
+    may_name_pages = hca.caller.uid == DRIVER_UID or (mode == _MTT and is_over_umem)
+    if mode in _PHYSICAL and not may_name_pages:
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "a user context may only create keys over a umem",
             f"mode {mode:#x}",
         )
     pd = hca.pds.need(decoded.pd)
-    is_over_umem = bool(cmd.mkey_umem_valid)
     umem = hca.umems.need(cmd.mkey_umem_id) if is_over_umem else None
-    xlt, pages = _translations(hca, cmd, octwords, mode, is_over_umem), None
+    xlt, pages = _translations(hca, decoded, cmd.buf, actual * OCTWORD, is_over_umem), None
     if umem is not None:
         pages = PageEntries()
         with (
@@ -80,10 +86,11 @@ def create_mkey(
     memic = _memic(hca.memic, ctx) if mode == _MEMIC else None
     icm = _icm(hca.icm, ctx) if mode == _SW_ICM else None
     mkey = Mkey(
-        ctx, pd, xlt, pg_access=is_over_umem or bool(cmd.pg_access), umem=umem, pages=pages,
+        ctx, pd, xlt, pg_access=is_over_umem or has_rights, umem=umem, pages=pages,
         memic=memic, icm=icm, decoded=decoded,
     )  # fmt: skip
-    bind_to_owner(hca.qps, mkey)
+    if decoded.qpn != ANY_QPN:
+        bind_to_owner(hca.qps, mkey)
     out.mkey_index = hca.mkeys.add(mkey)
 
 
@@ -124,24 +131,14 @@ def _is_fixed(ctx: layout.mkc) -> bool:
     return not (ctx.length64 or ctx.free or ctx.umr_en)
 
 
-def _is_over_umem(cmd: layout.create_mkey_in, mode: int) -> bool:
-    """Return whether the key's pages are in a umem.
-
-    A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address. Return
-    False for every mode but MTT.
-    """
-    return mode == _MTT and bool(cmd.mkey_umem_valid)
-
-
-def _translations(
-    hca: Hca, cmd: layout.create_mkey_in, octwords: int, mode: int, is_over_umem: bool
-) -> bytes:
-    """Return the list in the command, which may be shorter than what the key reserves.
+def _translations(hca: Hca, key: KeyContext, buf: bytes, actual: int, is_over_umem: bool) -> bytes:
+    """Return the list of ``actual`` bytes in the command, perhaps less than the key reserves.
 
     Return no bytes for a mode without a list, or a key over a umem. Raises LIM_ERR for too many
     entries or a full ledger, BAD_INP_LEN_ERR for a short input, BAD_PARAM_ERR for a list that does
     not fit.
     """
+    mode, octwords = key.mode, key.octwords
     if mode in _WITHOUT_LIST:
         if octwords:
             raise CmdError(
@@ -162,8 +159,7 @@ def _translations(
                 Status.BAD_PARAM_ERR, "only a key of pages can lie over a umem", f"mode {mode:#x}"
             )
         return b""
-    actual = cmd.translations_octword_actual_size * OCTWORD
-    given = cmd.buf[_CREATE_BYTES:]
+    given = buf[_CREATE_BYTES:]
     if actual > len(given):
         raise CmdError(
             Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{len(given)} of {actual}"

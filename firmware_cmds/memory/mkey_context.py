@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from emu.device.objects.memory.key_context import KeyContext
     from emu.device.objects.queues.qp import Qp
     from emu.device.objects.table import Table
+    from emu.device.state.caps import Caps
 
 MAX_LOG_PAGE_SIZE = 31
 """Largest value of the five-bit field: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:
@@ -31,11 +32,10 @@ _MODES = frozenset(
 _LISTS = (AccessMode.KLMS, AccessMode.KSM)
 
 
-def check(qps: Table[Qp], ctx: KeyContext, *, may_encrypt: bool) -> int:
+def check(qps: Table[Qp], caps: Caps, ctx: KeyContext) -> int:
     """Return the access mode of a context; refuse with BAD_PARAM_ERR one that no key can have.
 
-    ``may_encrypt``: the function supports encryption. A live key with a
-    qpn of no queue pair gets BAD_RES_ERR.
+    A live key with a qpn of no queue pair gets BAD_RES_ERR.
     """
     mode = ctx.mode
     if mode not in _MODES:
@@ -57,7 +57,7 @@ def check(qps: Table[Qp], ctx: KeyContext, *, may_encrypt: bool) -> int:
             "memory key goes beyond the end of the address space",
             f"{ctx.start:#x}+{ctx.length:#x}",
         )
-    if ctx.crypto_en and (not may_encrypt or mode not in _LISTS):
+    if ctx.crypto_en and (not caps.general.crypto or mode not in _LISTS):
         raise CmdError(Status.BAD_PARAM_ERR, "encryption is not supported for this access mode")
     if not ctx.free:
         _check_live(qps, ctx, mode)

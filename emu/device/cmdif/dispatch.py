@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from emu.device.cmdif.entry import CommandRequest
 from emu.device.cmdif.registry import Command
-from emu.device.cmdif.request import CommandRequest
 from emu.device.cmdif.scope import addressed
 from emu.device.errors import CmdError
 from emu.device.objects.object import DRIVER_UID, SHARED_UID

@@ -21,10 +21,15 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
 from emu.device.cmdif.dispatch import dispatch
-from emu.device.cmdif.entry import STATUS_OWN_OFFSET, complete, fetch, write_back
+from emu.device.cmdif.entry import (
+    STATUS_OWN_OFFSET,
+    CommandRequest,
+    complete,
+    fetch,
+    write_back,
+)
 from emu.device.cmdif.mailbox import DeliveryError
 from emu.device.cmdif.registry import Command
-from emu.device.cmdif.request import CommandRequest
 from emu.device.engine import lifecycle
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError

@@ -18,9 +18,6 @@ from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES
 from layouts.enums import Op, op_name
 from layouts.prm import Prm
 
-_LIST_BYTES: Final = 8
-"""Unit of the lists behind a layout (pages, destinations, pairs of numbers), in bytes."""
-
 InT = TypeVar("InT", bound=Prm)
 OutT = TypeVar("OutT", bound=Prm)
 
@@ -126,17 +123,6 @@ class Command:
         object.__setattr__(self, "max_in", max_in)
         object.__setattr__(self, "size_out", self.layout_out.size)
         object.__setattr__(self, "min_out", min(INLINE_BYTES, self.size_out))
-
-    def complete(self, data: bytearray) -> None:
-        """Pad an accepted input in place: to its layout, and to a whole last entry of its list.
-
-        An input shorter than ``min_in`` stays, because it is refused later. Snabb's driver
-        (apps/mellanox/connectx.lua) leaves out the reserved half of the last destination of a flow
-        table entry.
-        """
-        if self.min_in <= len(data):
-            missing = self.size_in - len(data)
-            data.extend(bytes(missing if missing > 0 else -len(data) % _LIST_BYTES))
 
     @property
     def name(self) -> str:

@@ -1,7 +1,8 @@
-"""The base class of all objects, and the classes that have declared themselves."""
+"""The base class of all objects, their owners, and the classes that have declared themselves."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar, Final
@@ -73,6 +74,28 @@ class Object:
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.handle:#x}"
+
+
+class CommandIssuer:
+    """The sender of the running command: the ``uid`` that the driver writes into its header."""
+
+    __slots__ = ("owned", "uid")
+
+    def __init__(self) -> None:
+        self.uid = DRIVER_UID
+        self.owned: Counter[int] = Counter()
+        """Number of objects by owner uid."""
+
+    def owns(self, item: Object) -> bool:
+        """Return whether the sender may destroy ``item``: the driver any, a user only its own."""
+        return self.uid in (DRIVER_UID, SHARED_UID, item.uid)
+
+    def may_use(self, item: Object) -> bool:
+        """Return whether the sender may refer to ``item``: the driver to any, a user to its own.
+
+        Objects with SHARED_UID are for all users.
+        """
+        return item.uid == SHARED_UID or self.owns(item)
 
 
 def kinds_below(base: type[Object]) -> dict[str, type[Object]]:

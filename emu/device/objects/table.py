@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from emu.device.errors import CmdError
-from emu.device.objects.command_issuer import CommandIssuer
 from emu.device.objects.ledger import Ledger
-from emu.device.objects.object import Object
+from emu.device.objects.object import CommandIssuer, Object
 from layouts.enums import Status
 
 T = TypeVar("T", bound=Object)

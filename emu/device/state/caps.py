@@ -178,16 +178,19 @@ class Caps:
             self._view(CapType.GENERAL, mode).vhca_id = vhca_id
         for group in _OFF_AT_RESET:
             self._opt_out(group)
+        self.has_cmd_signatures = False
+        """Whether the driver has enabled the signatures of commands (cmdif_checksum)."""
         self.is_memory_scheme = False
         """Whether page faults are reported in the memory scheme (odp_cap.mem_page_fault)."""
         self.odp_operations: dict[tuple[QpType, str], bool] = {}
         """Cache of ``may_wait`` (``emu.device.engine.mr.page_faults``): operations of the services
         that may wait for pages in this scheme.
         """
-        self._follow_odp()
+        self._follow()
 
-    def _follow_odp(self) -> None:
-        """Follow the current ODP capabilities after a change."""
+    def _follow(self) -> None:
+        """Decode what commands and accesses read often, after a change of current capabilities."""
+        self.has_cmd_signatures = bool(self.general.cmdif_checksum)
         self.is_memory_scheme = bool(self.odp.mem_page_fault)
         self.odp_operations.clear()
 
@@ -244,7 +247,7 @@ class Caps:
             self._pages[known, CapMode.CUR][: prm.size] = page[: prm.size]
         if known is CapType.GENERAL:
             self.general.num_of_uars_per_page = UarPages(self.general).per_page
-        self._follow_odp()
+        self._follow()
 
     def grant(self, group: int, page: bytes) -> None:
         """Set MAX and CUR of another function to its manager's values (SET_HCA_CAP).
@@ -263,7 +266,7 @@ class Caps:
             self._pages[known, mode][:size] = page[:size]
         if known in _OFF_AT_RESET:
             self._opt_out(known)
-        self._follow_odp()
+        self._follow()
 
     def lower(self, values: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
         """Lower general fields, by dotted names, in MAX and CUR; return their old values.
@@ -281,6 +284,7 @@ class Caps:
                 for view, old in zip(views, was):
                     holder, last = _holder(view, name)
                     setattr(holder, last, min(old, int(value)))
+        self._follow()
         return before
 
     def restore(self, before: Mapping[str, tuple[int, int]]) -> None:
@@ -289,6 +293,7 @@ class Caps:
             for mode, old in zip((CapMode.MAX, CapMode.CUR), was):
                 holder, last = _holder(self._view(CapType.GENERAL, mode), name)
                 setattr(holder, last, old)
+        self._follow()
 
     def has(self, group: int) -> bool:
         """Return whether the function has the group: implemented here, with its gate set in CUR.

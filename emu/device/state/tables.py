@@ -14,7 +14,6 @@ from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from emu.device import objects
-from emu.device.objects.command_issuer import CommandIssuer
 from emu.device.objects.deferred_free import DeferredFree
 from emu.device.objects.domains import Pd, QCounter, TransportDomain, Uar, Uctx, Xrcd
 from emu.device.objects.eth.flow import ACLS, DECISIONS, FlowDomain, FlowEntry, FlowGroup, FlowTable
@@ -34,7 +33,7 @@ from emu.device.objects.memory.psv import Psv
 from emu.device.objects.memory.sw_icm import DECODED, IcmMemory
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.numbering import Numbering
-from emu.device.objects.object import Object, kinds_below
+from emu.device.objects.object import CommandIssuer, Object, kinds_below
 from emu.device.objects.queues.cq import Cq
 from emu.device.objects.queues.dct import Dct
 from emu.device.objects.queues.eq import Eq

@@ -11,7 +11,16 @@ from emu.device.cmdif.mailbox import MAX_COMMAND_BYTES, xor8
 from emu.device.errors import syndrome_of
 from emu.driver.verbs.connect import connect
 from layouts.cmd import cmd_layout, cmd_prot_block
-from layouts.enums import DeliveryStat, EventType, NicInterface, Op, Status, TeardownProfile
+from layouts.enums import (
+    CapMode,
+    CapType,
+    DeliveryStat,
+    EventType,
+    NicInterface,
+    Op,
+    Status,
+    TeardownProfile,
+)
 from layouts.function import caps
 
 
@@ -248,7 +257,9 @@ def test_syndrome_leads_back_to_its_reason(driver):
 
 
 def test_signatures_when_asked_for(driver, function):
-    function.hca.caps.general.cmdif_checksum = 3
+    current = caps.cmd_hca_cap.view(bytearray(function.hca.caps.page(CapType.GENERAL, CapMode.CUR)))
+    current.cmdif_checksum = 3
+    function.hca.caps.set(CapType.GENERAL, bytes(current.buf))
     blocks = driver.submit(query_caps(driver), 4112)
     driver.ring(1)
     assert driver.collect(blocks, 16)[0] == DeliveryStat.SIGNAT_ERR

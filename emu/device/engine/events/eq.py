@@ -58,13 +58,13 @@ def write(events: Events, eq: Eq, event: EventType, sub_type: int, data: Buffer)
     A full ring counts an overrun; the first one of a series is logged. Unwritable memory sets
     ``has_write_failed``.
     """
-    if eq.is_full:
+    if eq.pi - eq.ci >= eq.entries:
         eq.overruns += 1
         if not eq.is_losing:
             eq.is_losing = True
             log.warning(
                 "%r: overrun: all %d entries are unread; %s and later events are lost until the"
-                " driver reads", eq, 1 << eq.log_size, event.name,
+                " driver reads", eq, eq.entries, event.name,
             )  # fmt: skip
         return False
     if eq.is_losing:
@@ -75,7 +75,7 @@ def write(events: Events, eq: Eq, event: EventType, sub_type: int, data: Buffer)
     entry[3] = sub_type
     entry[EQE_DATA_OFFSET : EQE_DATA_OFFSET + len(data)] = data
     entry[_OWNER] = eq.pi >> eq.log_size & 1
-    at = (eq.pi & (1 << eq.log_size) - 1) * EQE_BYTES
+    at = (eq.pi & eq.entries - 1) * EQE_BYTES
     try:
         eq.buffer.write(at, entry)
     except DmaError as error:

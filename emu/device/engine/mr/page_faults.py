@@ -88,7 +88,7 @@ def may_wait(events: Events, caps: Caps, qp: Qp, operation: str) -> bool:
     True needs the capability pg, an EQ that subscribes to PAGE_FAULT, and the service's ODP
     capability of that name, such as "send", "receive" or "atomic".
     """
-    if events.subscribers.get(_PAGE_FAULT) is None or not caps.general.pg:
+    if events.subscribers.get(_PAGE_FAULT) is None:
         return False
     permitted = caps.odp_operations.get((qp.st, operation))
     if permitted is None:
@@ -99,7 +99,7 @@ def may_wait(events: Events, caps: Caps, qp: Qp, operation: str) -> bool:
 def _has_capability(caps: Caps, service: QpType, operation: str) -> bool:
     """Return the ODP capability of an operation of a service, in the driver's scheme."""
     name, odp = _SERVICES.get(service), caps.odp
-    if name is None:
+    if name is None or not caps.general.pg:
         return False
     scheme = (
         odp.memory_page_fault_scheme_cap
@@ -200,7 +200,7 @@ def _post_events(hca: Hca) -> None:
     while faults.unreported:
         fault = next(iter(faults.unreported.values()))
         eq = hca.events.subscribers.get(_PAGE_FAULT)
-        is_full = eq is not None and eq.is_full
+        is_full = eq is not None and eq.pi - eq.ci >= eq.entries
         if is_full or posted == EVENTS_PER_POLL:
             delay_ns = FULL_QUEUE_NS if is_full else 0
             faults.timer = hca.clock.call_later(delay_ns, lambda: _post_events(hca))

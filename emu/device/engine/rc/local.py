@@ -186,9 +186,11 @@ def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> Outcome | None:
             return refused
     target = begin_rdma(hca, qp, message)
     if isinstance(target, Outcome):
-        if isinstance(target, PageFault) and message.has_wqe:
+        if not isinstance(target, PageFault):
+            return segments.note_started(hca.srqs, qp, message, target)
+        if immediate is not None and message.has_wqe:
             set_aside(hca.srqs, qp, message)
-        return segments.note_started(hca.srqs, qp, message, target)
+        return target
     if immediate is None:
         data = message.data
         if len(target) == 1 and len(data) == 1:

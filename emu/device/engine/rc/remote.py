@@ -103,8 +103,8 @@ def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views | Outcome:
             return access(hca, qp.pd, qp.handle, message.rkey, span)
         except AccessError as error:
             mapped = _not_mapped(hca, qp, message, 0, error)
-    if isinstance(mapped, PageFault):
-        qp.count(rdma.counter, -1)
+    if isinstance(mapped, PageFault) and qp.counter is not None:
+        qp.counter.values[rdma.counter] -= 1
     return mapped
 
 

@@ -164,9 +164,8 @@ def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
     if signature is not None and mask & _EN_SIGERR:
         signature.rearm()
     if xlt:
-        hca.budget.charge(
-            mkey.write_translations(offset * OCTWORD, xlt) >> LOG_TRANSLATION_BYTES_PER_STEP
-        )
+        cost = mkey.write_translations(offset * OCTWORD, xlt)
+        hca.budget.charge(cost >> LOG_TRANSLATION_BYTES_PER_STEP)
         if mkey.is_sparse:
             hca.mkeys.recharge(mkey)
 

@@ -123,9 +123,9 @@ class Mkey(Object):
 
     __slots__ = (
         "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "has_bsfs", "icm",
-        "log_page_size", "memic", "mode", "open_to", "page_views", "pages", "pd", "pg_access",
-        "qp_serial", "qpn", "rights", "scattered", "signature", "start", "umem", "umr_en",
-        "variant", "views", "views_generation", "xlt_capacity",
+        "is_sparse", "log_page_size", "memic", "mode", "open_to", "page_views", "pages", "pd",
+        "pg_access", "qp_serial", "qpn", "rights", "scattered", "signature", "start", "umem",
+        "umr_en", "variant", "views", "views_generation", "xlt_capacity",
     )  # fmt: skip
     kind = "mkey"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_mkey, first=FIRST_MKEY_INDEX)
@@ -212,6 +212,8 @@ class Mkey(Object):
             length = self.signature.wire_length(length)
         self.end: int = 1 << 64 if ctx.length64 else self.start + length
         self.xlt_capacity = ctx.octwords * OCTWORD
+        self.is_sparse = self.mode is _KSM and ctx.octwords > MAX_RESERVED
+        """Whether chunks are charged on write, as the full space was too large to charge."""
         self.has_bsfs = ctx.bsf_octwords > 0
         """Whether the key has space for block signatures."""
         self.forget_views()
@@ -228,15 +230,10 @@ class Mkey(Object):
 
         A sparse key (``is_sparse``) counts only its stored chunks.
         """
-        octwords, signature = self.xlt_capacity // OCTWORD, SIGNATURE_BYTES if self.has_bsfs else 0
-        if self.mode is _KSM and octwords > MAX_RESERVED:
+        signature = SIGNATURE_BYTES if self.has_bsfs else 0
+        if self.is_sparse:
             return self.BASE_BYTES + signature + self.blocks.host_bytes
-        return self.BASE_BYTES + signature + translation_bytes(self.mode, octwords)
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether chunks are charged on write, as the full space was too large to charge."""
-        return self.mode is _KSM and self.octwords > MAX_RESERVED
+        return self.BASE_BYTES + signature + translation_bytes(self.mode, self.octwords)
 
     @property
     def octwords(self) -> int:

@@ -16,8 +16,8 @@ class Eq(Object):
     """An event queue; ``emu.device.engine.events.eq`` writes it."""
 
     __slots__ = (
-        "armed", "buffer", "ci", "ctx", "events", "has_write_failed", "is_losing", "log_size",
-        "overruns", "pi", "uar_page", "vector",
+        "armed", "buffer", "ci", "ctx", "entries", "events", "has_write_failed", "is_losing",
+        "log_size", "overruns", "pi", "uar_page", "vector",
     )  # fmt: skip
     kind = "eq"
     numbering = Numbering(
@@ -31,6 +31,7 @@ class Eq(Object):
         self.events = events
         self.buffer = buffer
         self.log_size = int(ctx.log_eq_size)
+        self.entries = 1 << self.log_size
         self.vector = int(ctx.intr)
         self.uar_page = int(ctx.uar_page)
         """The doorbell page for its doorbells."""
@@ -54,8 +55,3 @@ class Eq(Object):
             "entries": 1 << self.log_size, "pi": self.pi, "ci": self.ci, "vector": self.vector,
             "armed": self.armed, "overruns": self.overruns,
         }  # fmt: skip
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the ring has no free entry."""
-        return self.pi - self.ci >= 1 << self.log_size

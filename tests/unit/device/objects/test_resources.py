@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from emu.device.errors import CmdError
 from emu.device.objects import table as table_module
-from emu.device.objects.command_issuer import CommandIssuer
 from emu.device.objects.ledger import Ledger
-from emu.device.objects.object import DRIVER_UID, SHARED_UID, Object, holding
+from emu.device.objects.object import DRIVER_UID, SHARED_UID, CommandIssuer, Object, holding
 from emu.device.objects.table import MAX_QUEUED, Numbers, Table
 from layouts.enums import Status
 
