@@ -11,14 +11,9 @@ READ_AGAIN = {
     "paths of a connection": {"primary_address_path", "secondary_address_path"},
     "path migration": {"pm_state"},
     "check of a command": {"mtu"},
-    "depth of READs and atomics": {"log_sra_max", "log_rra_max"},
     "rates that a command has changed": {"packet_pacing_rate_limit_index"},
-    "end of a queue": {"flush_in_error_en", "drain_sigerr"},
-    "rendezvous": {"offload_type"},
-    "keys with signatures or in the adapter's memory": {
-        "bsf_octword_size", "bsf_en", "crypto_en", "len", "start_addr",
-    },
-}  # fmt: skip
+    "signatures of a key, of which a UMR names all or none": {"bsf_en"},
+}
 """Fields by the reason why the engine reads them in a context, instead of in the object."""
 
 

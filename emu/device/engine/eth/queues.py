@@ -135,7 +135,7 @@ def flush_sq(hca: Hca, sq: Sq) -> bool:
     Return False without flush_in_error_en: no WQE completes. Return False also for an unreadable
     ring, which is only logged.
     """
-    if not sq.ctx.flush_in_error_en:
+    if not sq.flush_in_error:
         return False
     left = FLUSHED_PER_POLL
     try:
@@ -226,12 +226,8 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
     for hairpins, and without flush_in_error_en. The WQEs of an RMP are not flushed, because other
     queues receive from it.
     """
-    if (
-        rq.state is not RqState.ERR
-        or rq.rmp is not None
-        or rq.cq is None
-        or not rq.ctx.flush_in_error_en
-    ):
+    is_flushed = rq.flush_in_error and rq.rmp is None
+    if rq.state is not RqState.ERR or rq.cq is None or not is_flushed:
         return False
     flushed = 0
     current = rq.strides.abandon() if rq.strides is not None else None

@@ -235,7 +235,7 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, limit: int | None) 
         return hca.memory.segments(va, length, writable=writable)
     if mkey.mode is _MEMIC:
         assert hca.memic is not None  # or there would be no such key
-        return (hca.memic.view(int(mkey.ctx.start_addr) + va, length),)
+        return (hca.memic.view(mkey.start_addr + va, length),)
     if mkey.mode is _SW_ICM:
         return _icm(hca, mkey, span)
     if mkey.mode is not _MTT:
@@ -255,7 +255,7 @@ def _icm(tables: ObjectTables, mkey: Mkey, span: Span) -> Views:
     A write raises AccessError (TRANSLATION) when the ledger has no space for the pages.
     """
     va, length, need = span
-    icm, start = mkey.icm, int(mkey.ctx.start_addr) + va
+    icm, start = mkey.icm, mkey.start_addr + va
     assert icm is not None  # or there would be no such key
     assert tables.icm is not None
     if need & WRITES:

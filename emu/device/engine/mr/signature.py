@@ -133,7 +133,7 @@ class Signature(SignatureState):
         def refuse(at: int) -> AccessError:
             return AccessError(Violation.TRANSLATION, mkey.key, mkey.start + at, 0)
 
-        length = mkey.ctx.len
+        length = mkey.length
         if blocks.mem is None and blocks.wire is None:
             return CipherStream(memory, crypto, length, refuse, reads_back=True)
         if crypto.is_next_to_memory:

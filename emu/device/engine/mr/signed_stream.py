@@ -249,6 +249,6 @@ def _report(
     cq = qp.scq if need == LOCAL_READ else qp.rcq
     if cq is not None:
         completions.report_signature(hca, cq, qp, mkey.key, wrong, side, values)
-    if qp.ctx.drain_sigerr:
+    if qp.drains_on_sigerr:
         qp.is_draining = True
         hca.scheduler.schedule(qp)

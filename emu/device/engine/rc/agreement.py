@@ -37,7 +37,7 @@ def agree(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
     if not _is_flawless(hca, qp, node, peer):
         return False
     qp.agreed = peer.revision, hca.link.attributes, node.link.attributes
-    qp.reads_ahead = qp.ctx.log_sra_max > peer.ctx.log_rra_max
+    qp.reads_ahead = qp.max_rd_atomic > peer.max_dest_rd_atomic
     return True
 
 

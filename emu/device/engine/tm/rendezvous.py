@@ -41,7 +41,7 @@ def can_fetch(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> boo
     is. No state changes.
     """
     _, _, length = RVH.unpack_from(header, tmh.size)
-    is_set_up = srq.tags is not None and srq.tags.has_rendezvous and bool(qp.ctx.offload_type)
+    is_set_up = srq.tags is not None and srq.tags.has_rendezvous and qp.offloads_rendezvous
     if not is_set_up or qp.state is not _RTS or qp.pd is not srq.pd:
         return False
     if length > entry.capacity or length > 1 << qp.log_msg_max:

@@ -54,8 +54,8 @@ def read(
             raise BindError(f"{mkey!r} has no BSF")
         return mkey.signature
     count = octwords // BSF_OCTWORDS
-    if octwords % BSF_OCTWORDS or count > 2 or octwords > mkey.ctx.bsf_octword_size:
-        raise BindError(f"BSF of {octwords} octwords, {mkey!r} has {mkey.ctx.bsf_octword_size}")
+    if octwords % BSF_OCTWORDS or count > 2 or octwords > mkey.bsf_octwords:
+        raise BindError(f"BSF of {octwords} octwords, {mkey!r} has {mkey.bsf_octwords}")
     if wqe.ds * OCTWORD < at + octwords * OCTWORD:
         raise BadWqeError("the BSF exceeds the WQE")
     if mkey.mode not in _LISTS:
@@ -97,7 +97,7 @@ def _crypto(tables: ObjectTables, mkey: Mkey, raw: bytes) -> Crypto:
 
     Raises BsfError for invalid fields or DEK, and for a key created without crypto_en.
     """
-    if not mkey.ctx.crypto_en:
+    if not mkey.crypto_en:
         raise BsfError("the key was not created with crypto_en")
 
     def dek_of(number: int) -> Dek | None:

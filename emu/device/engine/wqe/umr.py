@@ -188,7 +188,7 @@ def _target(tables: ObjectTables, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
         # The list holds physical addresses. Kernels set this bit on all their own queue pairs
         # and on no others (hw/qp.c: _create_kernel_qp).
         raise BindError(f"{mkey!r} is {mkey.mode.name}; {qp!r} does not allow fast registration")
-    if not _is_drivers_own(qp) and mkey.pd is not qp.pd:
+    if mkey.pd is not qp.pd and not _is_drivers_own(qp):
         raise BindError(f"{mkey!r} belongs to another domain")
     if flags & _MUST_BE_FREE and not mkey.free:
         raise BindError(f"{mkey!r} is not free")
@@ -211,7 +211,7 @@ def _check_range(mkey: Mkey, given: mkc, mask: int) -> None:
     A key's range may not wrap the 64-bit space, nor its pages be smaller than ADAPTER_PAGE_SHIFT.
     """
     start = given.start_addr if mask & _START_ADDR else mkey.start
-    length = given.len if mask & _LEN else mkey.ctx.len
+    length = given.len if mask & _LEN else mkey.length
     if start + length > 1 << 64:
         raise BindError(f"{mkey!r} would wrap the address space: {start:#x}+{length:#x}")
     is_paged = mkey.mode is _MTT and (

@@ -32,6 +32,7 @@ class Rq(Queue):
         "_list_bytes",
         "cq",
         "ctx",
+        "flush_in_error",
         "hairpin",
         "most_merged",
         "pd",
@@ -78,6 +79,8 @@ class Rq(Queue):
         self.ctx = ctx
         self.rlky = bool(ctx.rlky)
         """Whether its WQEs may use the reserved lkey."""
+        self.flush_in_error = bool(ctx.flush_in_error_en)
+        """Whether posted WQEs complete with errors when the queue enters ERR."""
         self.cq = cq
         self.pd = pd
         self.rmp = rmp

@@ -29,7 +29,10 @@ class AnySq(Queue):
     ``tis`` carries the frames; a queue that sends no frames has none.
     """
 
-    __slots__ = ("allows_swp", "ctx", "group", "pacing", "rlky", "source", "state", "timer", "tis")
+    __slots__ = (
+        "allows_swp", "ctx", "flush_in_error", "group", "pacing", "rlky", "source", "state",
+        "timer", "tis",
+    )  # fmt: skip
     kind = "sq"
     numbering = QUEUE_NUMBERS.at_most(lambda made: 1 << made.caps.general.log_max_sq)
     BASE_BYTES = 2048
@@ -39,6 +42,8 @@ class AnySq(Queue):
         self.ctx = ctx
         self.rlky = bool(ctx.rlky)
         """Whether its WQEs may use the reserved lkey."""
+        self.flush_in_error = bool(ctx.flush_in_error_en)
+        """Whether posted WQEs complete with errors when the queue enters ERR."""
         self.allows_swp = bool(ctx.allow_swp)
         """Whether WQEs may give the offsets of inner headers (software parser)."""
         self.tis = tis

@@ -9,6 +9,10 @@ from layouts.memory.mkey import mkc
 
 _WORDS: Final = Struct(">II4xIQQI16xIII")
 """Words 0, 1 and 3, start_addr, len, bsf_octword_size, translations_octword_size, words 14, 15."""
+_FREE: Final = 1 << 30
+_UMR_EN: Final = 1 << 15
+_LENGTH64: Final = 1 << 31
+_EN_RINVAL: Final = 1 << 24
 _RIGHTS: Final = 0x1F
 """lr, lw, rr, rw and a, from bit 0 on, as in ``emu.device.engine.mr.rights``."""
 
@@ -25,30 +29,31 @@ class KeyContext:
         "variant",
     )  # fmt: skip
 
+    start: int
+    length: int
+    bsf_octwords: int
+    octwords: int
+
     def __init__(self, ctx: mkc) -> None:
         flags: int
         owner: int
         domain: int
         page: int
         crypto: int
-        self.start: int
-        self.length: int
-        self.bsf_octwords: int
-        self.octwords: int
         (
             flags, owner, domain, self.start, self.length, self.bsf_octwords, self.octwords, page,
             crypto,
         ) = _WORDS.unpack_from(ctx.buf, ctx.base)  # fmt: skip
-        self.free = bool(flags >> 30 & 1)
+        self.free = flags & _FREE != 0
         self.mode = (flags >> 26 & 7) << 2 | flags >> 8 & 3
         """Access mode, known or not."""
-        self.umr_en = bool(flags >> 15 & 1)
+        self.umr_en = flags & _UMR_EN != 0
         self.rights = flags >> 10 & _RIGHTS
         self.ma_translation_mode = flags >> 4 & 3
         self.qpn = owner >> 8
         self.variant = owner & 0xFF
-        self.length64 = bool(domain >> 31)
-        self.en_rinval = bool(domain >> 24 & 1)
+        self.length64 = domain & _LENGTH64 != 0
+        self.en_rinval = domain & _EN_RINVAL != 0
         self.pd = domain & 0xFFFFFF
         self.log_page_size = page & 0x3F
         self.crypto_en = crypto >> 27 & 3

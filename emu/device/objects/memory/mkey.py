@@ -122,10 +122,11 @@ class Mkey(Object):
     """
 
     __slots__ = (
-        "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "has_bsfs", "icm",
-        "is_sparse", "log_page_size", "memic", "mode", "open_to", "page_views", "pages", "pd",
-        "pg_access", "qp_serial", "qpn", "rights", "scattered", "signature", "start", "umem",
-        "umr_en", "variant", "views", "views_generation", "xlt_capacity",
+        "_ranges", "_xlt", "blocks", "bsf_octwords", "crypto_en", "ctx", "en_rinval", "end",
+        "free", "icm", "is_sparse", "length", "log_page_size", "memic", "mode", "open_to",
+        "page_views", "pages", "pd", "pg_access", "qp_serial", "qpn", "rights", "scattered",
+        "signature", "start", "start_addr", "umem", "umr_en", "variant", "views",
+        "views_generation", "xlt_capacity",
     )  # fmt: skip
     kind = "mkey"
     numbering = Numbering(lambda made: 1 << made.caps.general.log_max_mkey, first=FIRST_MKEY_INDEX)
@@ -207,6 +208,8 @@ class Mkey(Object):
         self.en_rinval, self.log_page_size = ctx.en_rinval, ctx.log_page_size
         # Addresses in the adapter's memory count from the start of the key, which is zero-based.
         self.start = 0 if self.mode in _ZERO_BASED else ctx.start
+        self.start_addr, self.length = ctx.start, ctx.length
+        """The range in the context, without signatures."""
         length = ctx.length
         if self.signature is not None:
             length = self.signature.wire_length(length)
@@ -214,8 +217,9 @@ class Mkey(Object):
         self.xlt_capacity = ctx.octwords * OCTWORD
         self.is_sparse = self.mode is _KSM and ctx.octwords > MAX_RESERVED
         """Whether chunks are charged on write, as the full space was too large to charge."""
-        self.has_bsfs = ctx.bsf_octwords > 0
-        """Whether the key has space for block signatures."""
+        self.bsf_octwords = ctx.bsf_octwords
+        """Space for block signatures and encryption, in octwords."""
+        self.crypto_en = ctx.crypto_en
         self.forget_views()
 
     def forget_views(self) -> None:
@@ -230,7 +234,7 @@ class Mkey(Object):
 
         A sparse key (``is_sparse``) counts only its stored chunks.
         """
-        signature = SIGNATURE_BYTES if self.has_bsfs else 0
+        signature = SIGNATURE_BYTES if self.bsf_octwords else 0
         if self.is_sparse:
             return self.BASE_BYTES + signature + self.blocks.host_bytes
         return self.BASE_BYTES + signature + translation_bytes(self.mode, self.octwords)

@@ -137,8 +137,10 @@ class Qp(Queue):
         "cs_res",
         "ctx",
         "destination",
+        "drains_on_sigerr",
         "epsn",
         "error_syndrome",
+        "eth_prio",
         "has_alternate",
         "has_mmo",
         "has_refused_path",
@@ -152,10 +154,13 @@ class Qp(Queue):
         "log_msg_max",
         "marks",
         "max_datagram",
+        "max_dest_rd_atomic",
+        "max_rd_atomic",
         "mcgs",
         "min_rnr_nak",
         "moving",
         "mtu_bytes",
+        "offloads_rendezvous",
         "pace",
         "page_faults",
         "path_state",
@@ -322,6 +327,16 @@ class Qp(Queue):
         self.revision, self.agreed = next(_revisions), None
         path = ctx.primary_address_path
         self.rre, self.rwe, self.rae = ctx.rre, ctx.rwe, ctx.rae
+        self.max_rd_atomic = 1 << int(ctx.log_sra_max)
+        """READs and atomics that it may send at once."""
+        self.max_dest_rd_atomic = 1 << int(ctx.log_rra_max)
+        """READs that it takes at once."""
+        self.drains_on_sigerr = bool(ctx.drain_sigerr)
+        """Whether a signature error moves it to SQD after its current requests."""
+        self.offloads_rendezvous = bool(ctx.offload_type)
+        """Whether the adapter carries out rendezvous of tag matching."""
+        self.eth_prio = int(path.eth_prio)
+        """The Ethernet priority of its path."""
         self.rlky = bool(ctx.rlky)
         """Whether requests may use the reserved lkey."""
         self.registers = bool(ctx.fre)

@@ -254,7 +254,7 @@ class PacketExecution:
         if refused is not None:
             return refused
         # Duplicates do not count: their requester may have all its data by now.
-        if self._responses.reading >= 1 << qp.ctx.log_rra_max:
+        if self._responses.reading >= qp.max_dest_rd_atomic:
             return invalid_request(hca, qp, RxCheck.RESOURCE, "more READs than log_rra_max allows")
         self._responses.count_message()
         qp.epsn = self._after_data = self._responses.data(packet.psn, message).end
@@ -273,7 +273,7 @@ class PacketExecution:
         self._responses.count_message()
         qp.epsn = self._after_data = (packet.psn + 1) & PSN_MASK
         self._atomics.append((packet.psn, old))
-        while len(self._atomics) > 1 << qp.ctx.log_rra_max:
+        while len(self._atomics) > qp.max_dest_rd_atomic:
             self._atomics.popleft()
         self._responses.value(packet.psn, old)
         return None
@@ -310,7 +310,7 @@ class PacketExecution:
                 if packets > (response.end - response.psn & PSN_MASK):
                     response.message, response.psn = message, packet.psn
                 return
-        if len(replays) < 1 << qp.ctx.log_rra_max:
+        if len(replays) < qp.max_dest_rd_atomic:
             self._responses.data(packet.psn, message, is_replay=True)
 
     def duplicate_atomic(self, packet: Packet) -> None:

@@ -155,9 +155,8 @@ def _answer_mark(hca: Hca, qp: Qp, congestion: Congestion) -> None:
     np_enabled for the priority, or without a source GID.
     """
     congestion.counts["np_ecn_marked_roce_packets"] += 1
-    priority = int(qp.ctx.primary_address_path.eth_prio)
     connection, now = connection_of(hca, qp), hca.clock.now_ns()
-    if not congestion.np_enabled[priority] or now < connection.next_cnp_ns:
+    if not congestion.np_enabled[qp.eth_prio] or now < connection.next_cnp_ns:
         return
     connection.next_cnp_ns = now + congestion.np.min_time_between_cnps * _NS_PER_US
     frame = hca.roce.notification(qp.ctx.primary_address_path, qp.remote_qpn)
@@ -172,8 +171,7 @@ def _obey(hca: Hca, qp: Qp, congestion: Congestion) -> None:
 
     Outside RTS, and without rp_enabled for the priority, only rp_cnp_ignored is counted.
     """
-    priority = int(qp.ctx.primary_address_path.eth_prio)
-    if not congestion.rp_enabled[priority] or qp.state is not _RTS:
+    if not congestion.rp_enabled[qp.eth_prio] or qp.state is not _RTS:
         congestion.counts["rp_cnp_ignored"] += 1
         return
     congestion.counts["rp_cnp_handled"] += 1

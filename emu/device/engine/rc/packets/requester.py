@@ -189,14 +189,14 @@ class PacketRequester:
     def _assign_psns(self, request: WindowRequest, message: Message) -> bool:
         """Give the request its message and PSNs; return False when it has to wait for earlier ones.
 
-        Reasons to wait: log_sra_max READs and atomics outstanding, or half of the PSN space in use.
+        Reasons to wait: max_rd_atomic READs and atomics outstanding, or half of the PSNs in use.
         False changes no state. The message loses its views of guest memory, except the payload of a
         single packet, which may be sent at once.
         """
         qp, window = self._connection.qp, self._window
         packets = packets_of(message.length, qp.mtu_bytes) if message.length > qp.mtu_bytes else 1
         expects_data = message.op in WITH_RESPONSE_DATA
-        if expects_data and window.expecting_data >= 1 << qp.ctx.log_sra_max:
+        if expects_data and window.expecting_data >= qp.max_rd_atomic:
             return False
         if (qp.psn - window.una & PSN_MASK) + packets > PSN_HALF:
             return False
