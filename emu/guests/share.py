@@ -102,16 +102,27 @@ def why_foreign(word: str, share: Path | None, arch: str, cwd: str | None = None
         head = b"" if path is None else _head(path)
     except OSError:
         return ""
+    debian = ARCHITECTURES[arch].debian
+    what = other_processor(head, debian)
+    if not what:
+        return ""
+    return f"{word} is a program of {what}, and the guest is {debian}: build it for the guest"
+
+
+def other_processor(head: bytes, debian: str) -> str:
+    """Return for which processor an ELF file is, unless guests of ``debian`` execute its code.
+
+    ``head`` has the file's first bytes. Return an empty text for code of the guest, and for a file
+    that is no ELF file.
+    """
     if len(head) < _HEAD_BYTES or not head.startswith(b"\x7fELF"):
         return ""
     order: Literal["little", "big"] = "big" if head[5] == _ELFDATA2MSB else "little"
     number = int.from_bytes(head[18:20], order)
-    debian = ARCHITECTURES[arch].debian
     if (number, order) in _MACHINES[debian]:
         return ""
     theirs = next((name for name, known in _MACHINES.items() if (number, order) in known), "")
-    what = theirs or f"another processor (ELF machine {number})"
-    return f"{word} is a program of {what}, and the guest is {debian}: build it for the guest"
+    return theirs or f"another processor (ELF machine {number})"
 
 
 def _head(path: Path) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +19,12 @@ from emu.guests.archive.bootstrap import Progress
 from emu.guests.errors import LabError
 from emu.guests.kernel import archive, module_tree
 from emu.guests.kernel.binaries import check_kernel
+from emu.guests.kernel.packages import check_architecture, is_package, unpack
 from emu.host.userfiles import missing_text
 
 ARCHIVE = archive.PREFIX
 _PROGRAM = Path("linux")
 """The program that a build of User-Mode Linux makes."""
-_DEB = b"!<arch>\n"
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,8 @@ def check(words: Sequence[str], arch: Architecture = NATIVE) -> None:
     """Raise LabError for words that mean no kernel; fetch and unpack nothing.
 
     Refused are an unknown archive name, a missing path, several words that are not all packages,
-    and a file or tree that is no kernel. Whether the archive has the kernel is not checked.
+    packages of another processor, and a file or tree that is no kernel. Whether the archive has the
+    kernel is not checked.
     """
     if _is_archives(words):
         archive.package_pattern(words[0].removeprefix(ARCHIVE), arch)
@@ -73,6 +73,8 @@ def check(words: Sequence[str], arch: Architecture = NATIVE) -> None:
             what = f"a {file}, a build tree, packages, or debian:NAME"
             raise LabError(f"{missing_text('kernel', path)}; a kernel is {what}")
     if _are_packages(paths):
+        for path in paths:
+            check_architecture(path, arch)
         return
     if len(paths) != 1:
         raise LabError("only packages (.deb) can be combined; otherwise give one --kernel")
@@ -87,18 +89,13 @@ def _is_archives(words: Sequence[str]) -> bool:
 
 
 def _are_packages(paths: Sequence[Path]) -> bool:
-    return all(path.is_file() and _is_package(path) for path in paths)
+    return all(path.is_file() and is_package(path) for path in paths)
 
 
 def release(kernel: Chosen) -> str:
     """Return the release of one of Debian's kernels: the output of `uname -r` in it."""
     assert kernel.modules is not None
     return kernel.modules.name
-
-
-def _is_package(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(_DEB)) == _DEB
 
 
 def _of_tree(tree: Path, arch: Architecture) -> Chosen:
@@ -136,20 +133,6 @@ def _of_packages(paths: list[Path], on_wait: Callable[[], None] | None) -> Chose
             unpack(path, work)
 
     return _cached(name, fill, on_wait)
-
-
-def unpack(package: Path, target: Path) -> None:
-    """Unpack a .deb into ``target``; no scripts of the package run.
-
-    Raises :class:`LabError` without dpkg-deb, or for a damaged package.
-    """
-    program = shutil.which("dpkg-deb")
-    if program is None:
-        raise LabError("dpkg-deb is not installed: install the package dpkg")
-    command = [program, "--extract", str(package), str(target)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise LabError(f"cannot unpack {package}: {_last_line(result.stderr)}")
 
 
 def _of_archive(
@@ -243,7 +226,3 @@ def _load_kernel(target: Path) -> Chosen:
     if len(trees) != 1 or not (target / "vmlinuz").is_file():
         raise LabError(f"the kernel in {target} is damaged: remove that directory")
     return Chosen(target / "vmlinuz", trees[0])
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no reason given"])[-1]

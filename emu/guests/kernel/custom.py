@@ -14,6 +14,7 @@ from emu.guests.errors import LabError
 from emu.guests.kernel import binaries, kconfig, module_tree
 from emu.guests.kernel.modules import ROOT_DISK, load_order, module_name
 from emu.guests.options import GuestOptions
+from emu.guests.share import other_processor
 
 _SPARE = 32 << 20  # bytes of free space on a module disk
 
@@ -98,7 +99,10 @@ def find_tree(modules: Path, release: str, work: Path) -> Path:
 
 
 def _boot_modules(tree: Path, arch: str) -> list[tuple[str, bytes]]:
-    """Return names and unpacked contents of the modules for the root disk, in loading order."""
+    """Return names and unpacked contents of the modules for the root disk, in loading order.
+
+    Raises LabError for a module that cannot be unpacked, or is for another processor.
+    """
     builtin = tree / "modules.builtin"
     bus = f"virtio_{ARCHITECTURES[arch].virtio}"
     order = load_order(
@@ -106,10 +110,11 @@ def _boot_modules(tree: Path, arch: str) -> list[tuple[str, bytes]]:
         builtin.read_text() if builtin.exists() else "",
         [bus if name == "virtio_pci" else name for name in ROOT_DISK],
     )
-    return [
-        (f"{module_name(name)}.ko", binaries.unpack_module(name, (tree / name).read_bytes()))
-        for name in order
-    ]
+    unpacked = [(name, binaries.unpack_module(name, (tree / name).read_bytes())) for name in order]
+    for name, module in unpacked:
+        if what := other_processor(module, ARCHITECTURES[arch].debian):
+            raise LabError(f"{tree / name} is a module of {what}, and the guest is {arch}")
+    return [(f"{module_name(name)}.ko", module) for name, module in unpacked]
 
 
 def _module_disk(tree: Path, work: Path) -> Path:

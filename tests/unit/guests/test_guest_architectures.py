@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers.files.kernel_files import module
+from helpers.files.packages import build_package, needs_dpkg
 
 from emu.guests import GuestOptions, architecture
 from emu.guests.architecture import ARCHITECTURES, is_native
@@ -27,8 +29,8 @@ OTHERS = pytest.mark.parametrize("arch", FOREIGN, ids=lambda one: one.name)
 def host(monkeypatch):
     """The host has an amd64 processor, wherever the tests run."""
     amd64 = ARCHITECTURES["amd64"]
-    for module in (architecture, archive, qemu):
-        monkeypatch.setattr(module, "NATIVE", amd64)
+    for table in (architecture, archive, qemu):
+        monkeypatch.setattr(table, "NATIVE", amd64)
     monkeypatch.setattr("emu.guests.image.recipe.NATIVE", amd64)
 
 
@@ -173,6 +175,45 @@ def test_a_kernel_of_the_archive_is_that_of_the_architecture(arch):
             why = f"no kernel debian:{flavour} of {arch.name}: a version such as debian:6.12$"
             with pytest.raises(LabError, match=why):
                 choice.check([f"debian:{flavour}"], arch)
+
+
+@needs_dpkg
+@ALL
+def test_a_package_of_another_processor_is_refused_before_the_boot(arch, tmp_path):
+    """Its kernel was unpacked and started, and the boot failed after its time limit."""
+    for debian in ("amd64", "arm64", "s390x", "all"):
+        words = (str(build_package(tmp_path, f"linux-{debian}", {}, debian)),)
+        requested = {"arch": arch.name, "kernel": words, "devices": ("connectx6",) * 2}
+        if debian in (arch.debian, "all"):
+            check_requested(requested)
+            continue
+        why = f"{words[0]} is a package of {debian}, and the guest is {arch.name}: arch {debian}"
+        with pytest.raises(LabError, match=f"^kernel: {why} boots it$"):
+            check_requested(requested)
+
+
+@needs_dpkg
+def test_each_package_of_a_kernel_is_checked(tmp_path):
+    words = [
+        str(build_package(tmp_path, f"linux-{debian}", {}, debian)) for debian in ("s390x", "m68k")
+    ]
+    with pytest.raises(LabError, match=r"linux-m68k\.deb is a package of m68k, .* is s390x$"):
+        choice.check(words, ARCHITECTURES["s390x"])
+
+
+@OTHERS
+def test_modules_of_another_processor_are_refused(arch, tmp_path):
+    """``elf`` makes modules of amd64."""
+    kernel, tree = tmp_path / "kernel", tmp_path / "lib/modules/7.2-test"
+    kernel.write_bytes(kernel_file(arch))
+    tree.mkdir(parents=True)
+    (tree / "ext4.ko").write_bytes(module(b""))
+    (tree / "modules.dep").write_text("ext4.ko:\n")
+    builtin = (f"virtio_{arch.virtio}", "virtio_blk", "virtio_console")
+    (tree / "modules.builtin").write_text("".join(f"{name}.ko\n" for name in builtin))
+    why = f"{tree}/ext4.ko is a module of amd64, and the guest is {arch.name}"
+    with pytest.raises(LabError, match=f"^{why}$"):
+        custom.prepare(options(arch, kernel=kernel, modules=tree), kernel, tmp_path)
 
 
 def test_users_words_are_checked_for_the_architecture():

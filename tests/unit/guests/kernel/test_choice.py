@@ -9,16 +9,17 @@ import shutil
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from helpers.files.kernel_files import bzimage, elf, module
+from helpers.files.packages import build_package, needs_dpkg
 
 from emu.guests import GuestOptions, LabError
 from emu.guests.kernel import archive, choice, custom, kconfig, module_tree
 
 RELEASE = "6.12.1-test"
-needs_dpkg = pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="no dpkg-deb")
 needs_depmod = pytest.mark.skipif(
     not shutil.which("depmod", path="/usr/sbin:/sbin:/usr/bin:/bin"), reason="no depmod"
 )
@@ -34,22 +35,7 @@ def cache_of_its_own(tmp_path, monkeypatch):
 def package(tmp_path):
     """Builds a .deb of the files in a mapping."""
 
-    def build(name, files):
-        root = tmp_path / name
-        for path, data in files.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_bytes(data)
-        (root / "DEBIAN").mkdir(parents=True, exist_ok=True)
-        (root / "DEBIAN/control").write_text(
-            f"Package: {name}\nVersion: 1\nArchitecture: amd64\n"
-            "Maintainer: x <x@x>\nDescription: x\n"
-        )
-        deb = tmp_path / f"{name}.deb"
-        command = ["dpkg-deb", "--root-owner-group", "--build", str(root), str(deb)]
-        subprocess.run(command, check=True, capture_output=True)
-        return deb
-
-    return build
+    return partial(build_package, tmp_path)
 
 
 @pytest.fixture
@@ -170,9 +156,9 @@ def test_packages_without_a_kernel_leave_nothing_in_the_cache(package, tmp_path)
 def test_a_damaged_package(tmp_path):
     deb = tmp_path / "x.deb"
     deb.write_bytes(b"!<arch>\n" + os.urandom(500))
-    with pytest.raises(LabError, match="cannot unpack"):
+    with pytest.raises(LabError, match="cannot read"):
         choice.choose([str(deb)], "trixie")
-    assert not list((tmp_path / "cache/mlx5emu/kernels").iterdir())
+    assert not (tmp_path / "cache/mlx5emu/kernels").exists()
 
 
 def test_the_newest_of_several_kernels(tmp_path):
