@@ -26,7 +26,7 @@ def is_package(path: Path) -> bool:
 def check_architecture(package: Path, arch: Architecture) -> None:
     """Raise LabError for a damaged .deb and for one of another processor than ``arch``'s.
 
-    Nothing is unpacked. Raises LabError without dpkg-deb.
+    No file is unpacked. Raises LabError without dpkg-deb.
     """
     theirs = _dpkg_deb("read", "--field", package, "Architecture").strip()
     if theirs in (arch.debian, _ANY):
