@@ -20,7 +20,8 @@ NOT_EXECUTABLE = 126
 
 _SHELL_ERROR = re.compile(r"^sh: \d+: (.{1,200}): (not found|Permission denied)\s*\Z", re.MULTILINE)
 
-_HEAD_BYTES: Final = 20
+ELF_HEAD_BYTES: Final = 20
+"""Bytes of an ELF file that :func:`other_processor` needs."""
 _ELFDATA2MSB: Final = 2
 _MACHINES: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
     "amd64": ((62, "little"), (3, "little")),  # EM_X86_64, EM_386
@@ -115,7 +116,7 @@ def other_processor(head: bytes, debian: str) -> str:
     ``head`` has the file's first bytes. Return an empty text for code of the guest, and for a file
     that is no ELF file.
     """
-    if len(head) < _HEAD_BYTES or not head.startswith(b"\x7fELF"):
+    if len(head) < ELF_HEAD_BYTES or not head.startswith(b"\x7fELF"):
         return ""
     order: Literal["little", "big"] = "big" if head[5] == _ELFDATA2MSB else "little"
     number = int.from_bytes(head[18:20], order)
@@ -130,7 +131,7 @@ def _head(path: Path) -> bytes:
     if not path.is_file():
         return b""
     with path.open("rb") as file:
-        return file.read(_HEAD_BYTES)
+        return file.read(ELF_HEAD_BYTES)
 
 
 def not_run_by_shell(output: str) -> tuple[str, int] | None:

@@ -13,7 +13,9 @@ import subprocess
 from pathlib import Path
 
 from emu.guests import cache
+from emu.guests.architecture import NATIVE
 from emu.guests.errors import LabError
+from emu.guests.share import ELF_HEAD_BYTES, other_processor
 
 _TABLES = ("modules.order", "modules.builtin", "modules.builtin.modinfo")
 _PATH = "/usr/sbin:/sbin"
@@ -63,12 +65,15 @@ def _built(tree: Path) -> set[Path]:
 def _strip(source: Path, target: Path) -> None:
     """Copy a module without its debug data, unless the copy is newer; unstripped without strip(1).
 
-    Raises LabError when strip fails.
+    GNU's strip knows only the host's processor; modules of others need llvm-strip. Raises LabError
+    when strip fails.
     """
     if target.exists() and target.stat().st_mtime_ns > source.stat().st_mtime_ns:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    program = shutil.which("strip")
+    with source.open("rb") as file:
+        is_native = not other_processor(file.read(ELF_HEAD_BYTES), NATIVE.debian)
+    program = shutil.which("strip" if is_native else "llvm-strip")
     if program is None:
         shutil.copy(source, target)
         return

@@ -99,6 +99,24 @@ def test_a_module_that_is_built_no_more_goes(tree):
 
 
 @needs_strip
+@pytest.mark.parametrize(("data", "order", "machine"), [(1, "little", 243), (2, "big", 22)])
+def test_a_module_of_another_processor_is_copied_as_it_is(
+    tree, data, order, machine, tmp_path, monkeypatch
+):
+    """GNU's strip refuses its format."""
+    foreign = b"\x7fELF\2" + bytes([data, 1]) + bytes(11) + machine.to_bytes(2, order) + bytes(44)
+    (tree / "fs/ext4/ext4.ko").write_bytes(foreign)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "strip").symlink_to(shutil.which("strip"))
+    (programs / "depmod").write_text(f"#!/bin/sh\n: > $2/lib/modules/{RELEASE}/modules.dep\n")
+    (programs / "depmod").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    staged = module_tree.staged(tree, RELEASE)
+    assert (staged / "kernel/fs/ext4/ext4.ko").read_bytes() == foreign
+
+
+@needs_strip
 def test_a_module_that_is_none_is_an_error(tree):
     (tree / "fs/ext4/ext4.ko").write_bytes(b"no ELF")
     with pytest.raises(LabError, match=r"cannot strip the module .*ext4\.ko"):
