@@ -51,6 +51,12 @@ class Architecture:
     """Whether each function is behind a PCI Express root port."""
     min_functions: int = 1
     """Smallest number of vfio-user functions with which QEMU starts, besides none."""
+    max_cpus: int | None = None
+    """Largest number of processors of QEMU's machine; None above that of any guest."""
+    max_memory_mib: int | None = None
+    """Largest memory that QEMU's machine addresses, in MiB; None above any host's."""
+    has_verbs: bool = True
+    """Whether Debian's libibverbs has a driver of mlx5 (libmlx5)."""
 
     @property
     def kernel_suffix(self) -> str:
@@ -84,6 +90,8 @@ _ARMHF: Final = replace(
     _ARM64, name="armhf", debian="armhf", kernel="linux-image-armmp-lpae", flavours=(),
     boot_file="arch/arm/boot/zImage", emulator="arm", cpu="cortex-a15",
     machine="virt,highmem=off,gic-version=2",  # all below 4 GiB; MSIs by GICv2m
+    # hw/arm/virt.c: GIC_NCPU of a GICv2; memory begins at 1 GiB.
+    max_cpus=8, max_memory_mib=3072, has_verbs=False,
 )  # fmt: skip
 _PPC64EL: Final = Architecture(
     name="ppc64el", debian="ppc64el", kernel="linux-image-powerpc64le",
@@ -117,8 +125,9 @@ _ALL: Final = (
 )
 ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType({one.name: one for one in _ALL})
 
-_HOSTS: Final = {"x86_64": "amd64", "aarch64": "arm64"}
-NATIVE: Final = ARCHITECTURES[_HOSTS.get(platform.machine(), "amd64")]
+HOSTS: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Architectures of hosts, by the processor's name of uname(2)."""
+NATIVE: Final = ARCHITECTURES[HOSTS.get(platform.machine(), "amd64")]
 """The architecture of guests without ``--arch``: that of the host."""
 
 
@@ -138,14 +147,19 @@ def is_native(arch: Architecture) -> bool:
     return arch.debian == NATIVE.debian
 
 
+def why_only_amd64(arch: Architecture, name: str) -> str:
+    """Return why guests of ``arch`` cannot have the option of field ``name``; "" if they can."""
+    what = _ONLY_AMD64.get(name) if arch is not _AMD64 else None
+    return f"{arch.name} guests have no {what}" if what else ""
+
+
 def why_not(arch: Architecture, options: Mapping[str, Any]) -> str:
     """Return why guests of ``arch`` cannot have these options (fields by name); "" if they can."""
     if options["accelerator"] == "kvm" and not is_native(arch):
         return f"KVM runs guests of {NATIVE.debian} only on this host"
-    if arch.name != "amd64":
-        for name, what in _ONLY_AMD64.items():
-            if options[name]:
-                return f"{arch.name} guests have no {what}"
+    for name in _ONLY_AMD64:
+        if options[name] and (why := why_only_amd64(arch, name)):
+            return why
     count = len(options["devices"])
     if 0 < count < arch.min_functions:
         return f"QEMU starts {arch.name} guests with {arch.min_functions} functions or more"

@@ -17,7 +17,7 @@ from emu.compiled import building
 from emu.compiled.loading import NEVER, SETTING
 from emu.compiled.sources import DEVICE
 from emu.guests import cache
-from emu.guests.architecture import ARCHITECTURES, NATIVE
+from emu.guests.architecture import ARCHITECTURES, HOSTS, NATIVE
 from emu.guests.archive.mirror import KEYRING, debian_mirror
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES
 from emu.guests.errors import LabError
@@ -83,7 +83,7 @@ def examine() -> list[Check]:
 
 def _machine() -> Check:
     system = f"{platform.system()} on {platform.machine()}"
-    good = system == "Linux on x86_64"
+    good = platform.system() == "Linux" and platform.machine() in HOSTS
     return Check("machine", State.GOOD if good else State.BAD, system)
 
 

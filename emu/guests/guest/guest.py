@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from emu.guests.architecture import ARCHITECTURES, why_only_amd64
 from emu.guests.archive.bootstrap import Progress
 from emu.guests.channel.channel import GuestChannel
 from emu.guests.channel.job import GuestJob, Sink
@@ -286,8 +287,11 @@ class Guest:
     def dump(self, path: Path) -> None:
         """Write the guest's memory into ``path``, for crash and drgn; the guest stops meanwhile.
 
-        A guest that is up first loads qemu_fw_cfg, which reports VMCOREINFO. Raises GuestError.
+        A guest that is up first loads qemu_fw_cfg, which reports VMCOREINFO. Raises GuestError,
+        also for a guest of another architecture than amd64.
         """
+        if why := why_only_amd64(ARCHITECTURES[self.options.arch], "dump"):
+            raise GuestError(why)
         # The kernel then reports its VMCOREINFO to QEMU, for the file.
         if self.state == UP:
             self.run(["modprobe", "-q", "qemu_fw_cfg"], timeout=_MODPROBE_TIMEOUT)

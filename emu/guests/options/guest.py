@@ -53,6 +53,12 @@ def _foreign_python(options: GuestOptions, packages: Sequence[object]) -> str:
     return f"only for guests of {NATIVE.name}" if is_foreign else ""
 
 
+def _beyond(arch: str, value: int, limit: int | None, unit: str) -> str:
+    """Return that ``value`` is above the limit of an architecture's machine; "" if it is not."""
+    is_beyond = limit is not None and value > limit
+    return f"{arch} guests have at most {limit} {unit}" if is_beyond else ""
+
+
 class OptionError(LabError):
     """An invalid option; ``name`` is its field, ``others`` are errors found in the same check."""
 
@@ -326,6 +332,9 @@ class GuestOptions:
         kind=Whole(metavar="MIB", least=_MIN_MEMORY_MIB),
         help="Memory of the guest in MiB; the host allocates only pages that the guest touches.",
         is_recorded=True,
+        wrong=lambda o: _beyond(
+            o.arch, o.memory_mib, ARCHITECTURES[o.arch].max_memory_mib, "MiB of memory"
+        ),
     )
     cpus: int = option(
         _BY_ICOUNT,
@@ -336,7 +345,9 @@ class GuestOptions:
         otherwise=f"{_CPUS}; 1 with icount",
         is_recorded=True,
         wrong=lambda o: (
-            "icount needs one processor" if o.icount is not None and o.cpus != 1 else ""
+            "icount needs one processor"
+            if o.icount is not None and o.cpus != 1
+            else _beyond(o.arch, o.cpus, ARCHITECTURES[o.arch].max_cpus, "processors")
         ),
     )
     icount: int | None = option(

@@ -6,6 +6,17 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
+from emu.guests.architecture import ARCHITECTURES
+
+
+@pytest.fixture
+def no_start(monkeypatch):
+    def start(*_, **__):
+        raise AssertionError("something starts")
+
+    monkeypatch.setattr("emu.guests.guest.guest.Guest.start", start)
+    monkeypatch.setattr("emu.guests.named.daemon.launch", start)
+    monkeypatch.setattr("emu.guests.kernel.archive.fetch", start)
 
 
 @pytest.mark.parametrize(
@@ -40,16 +51,68 @@ from emu.cli.main import main
     ],
 )
 @pytest.mark.parametrize("command", ["run", "up"])
-def test_a_wrong_option(command, words, says, monkeypatch):
-    def start(*_, **__):
-        raise AssertionError("something starts")
-
-    monkeypatch.setattr("emu.guests.guest.guest.Guest.start", start)
-    monkeypatch.setattr("emu.guests.named.daemon.launch", start)
-    monkeypatch.setattr("emu.guests.kernel.archive.fetch", start)
+def test_a_wrong_option(command, words, says, no_start):
     result = CliRunner().invoke(main, [command, *words, "x"])
     assert result.exit_code == 2
     assert re.search(re.escape(says).replace(r"\.\*", ".*"), result.output)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("run --arch {} --iommu x", "--arch: {} guests have no emulated IOMMU"),
+        ("up --arch {} --iommu x", "--arch: {} guests have no emulated IOMMU"),
+        ("boot --arch {} --iommu", "--arch: {} guests have no emulated IOMMU"),
+        ("suite --arch {} --iommu", "--arch: {} guests have no emulated IOMMU"),
+        ("chaos --arch {} --iommu @verbs -- true", "--arch: {} guests have no emulated IOMMU"),
+        (
+            "run --arch {} --dump /tmp/no-such.core x",
+            "--arch: {} guests have no dump of their memory",
+        ),
+        (
+            "up --arch {} --dump /tmp/no-such.core x",
+            "--arch: {} guests have no dump of their memory",
+        ),
+        ("run --arch {} --gdb run x", "--arch: {} guests have no debugger"),
+        ("run --arch {} --gdb load x", "--arch: {} guests have no debugger"),
+        ("run --arch {} --coverage mlx5_core x", "counts calls in amd64 guests, not in {}"),
+        ("suite --arch {} --coverage mlx5_core", "counts calls in amd64 guests, not in {}"),
+        ("run --arch {} --accel kvm x", "--arch: KVM runs guests of amd64 only on this host"),
+        ("boot --arch {} --accel kvm", "--arch: KVM runs guests of amd64 only on this host"),
+        ("run --arch {} --device connectx6dx,vfs=2 x", "only amd64 guests can have virtual"),
+        ("fuzz run --arch {} --corpus x", "--arch: tasks are traced on amd64 only"),
+        ("run --arch {} --pip rich x", "--pip: only for guests of amd64"),
+    ],
+)
+@pytest.mark.parametrize("arch", ["s390x", "riscv64", "ppc64el-64k", "armhf"])
+def test_another_architectures_lacks(words, why, arch, no_start, monkeypatch):
+    """All in one line."""
+    amd64 = ARCHITECTURES["amd64"]
+    for module in ("architecture", "options.guest", "options.checks"):
+        monkeypatch.setattr(f"emu.guests.{module}.NATIVE", amd64)
+    functions = "--device connectx6 " * ARCHITECTURES[arch].min_functions
+    command, *rest = words.format(arch).split()
+    command = [command, *rest[:1]] if command == "fuzz" else [command]
+    result = CliRunner().invoke(main, [*command, *functions.split(), *rest[len(command) - 1 :]])
+    assert result.exit_code == 2
+    (line,) = [line for line in result.output.splitlines() if line.startswith("Error: ")]
+    assert why.format(arch) in line
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("suite --arch armhf", "--arch: Debian's libibverbs of armhf has no mlx5"),
+        ("run --arch armhf --cpus 9 x", "--cpus: armhf guests have at most 8 processors"),
+        ("run --arch armhf --memory 3073 x", "--memory: armhf guests have at most 3072 MiB"),
+        ("run --arch ppc64el x", "--arch: QEMU starts ppc64el guests with 2 functions or more"),
+    ],
+)
+def test_an_architectures_limits(words, why, no_start):
+    result = CliRunner().invoke(main, words.split())
+    assert result.exit_code == 2
+    (line,) = [line for line in result.output.splitlines() if line.startswith("Error: ")]
+    assert why in line
 
 
 @pytest.mark.parametrize("when", [(), ("--faults-when", "loading"), ("--faults-when", "loaded")])

@@ -26,6 +26,7 @@ from emu.cli.shared.numbers import RealNumber
 from emu.cli.shared.progress import display
 from emu.cli.shared.tables import Rows
 from emu.guests import Guest, GuestError
+from emu.guests.architecture import ARCHITECTURES
 from emu.guests.conformance import suite as tests
 from emu.guests.conformance.reasons import count_wants
 from emu.guests.conformance.results import Case, Verdict
@@ -87,6 +88,9 @@ def suite(
     choices["hugepages"] = choices["hugepages"] or tests.HUGE_PAGES
     options = to_options(**with_coverage(choices, coverage))
     check_modules(options, coverage)
+    if not ARCHITECTURES[options.arch].has_verbs:
+        why = f"Debian's libibverbs of {options.arch} has no mlx5, which the tests need"
+        raise click.BadParameter(why, param_hint="--arch")
     runs: list[ModuleRun] = []
     begun = "the guest"
     try:
