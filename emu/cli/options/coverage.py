@@ -138,8 +138,10 @@ def with_coverage(choices: dict[str, Any], requested: CoverageRequest) -> dict[s
     if requested.by_block:
         if choices["accelerator"] == "kvm":
             raise click.UsageError("--coverage-blocks needs QEMU's translator: drop --accel kvm")
-        from emu.instruments.coverage.blocks import BlockMap
+        from emu.instruments.coverage.blocks import BlockMap, why_not_here
 
+        if why := why_not_here():
+            raise click.UsageError(f"--coverage-blocks: {why}")
         requested.blocks = BlockMap()
         with working("building QEMU's plugin that counts blocks"):
             plugin = requested.blocks.arguments()

@@ -110,7 +110,8 @@ def _of_tree(tree: Path, arch: Architecture) -> Chosen:
     path = tree / arch.boot_file
     if not path.is_file():
         what = "a kernel's build tree" if (tree / ".config").exists() else "not a build tree"
-        hint = ": mlx5emu kernel build makes it" if is_amd64 else f", which {arch.name} guests boot"
+        is_made = arch is NATIVE
+        hint = ": mlx5emu kernel build makes it" if is_made else f", which {arch.name} guests boot"
         raise LabError(f"{tree} is {what} and has no {arch.boot_file}{hint}")
     if not is_amd64:
         check_kernel(path, arch)

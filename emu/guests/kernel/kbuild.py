@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from emu.guests.architecture import NATIVE
 from emu.guests.archive.disk_space import free_bytes
 from emu.guests.errors import LabError
 from emu.guests.kernel import kconfig
@@ -53,9 +54,14 @@ def configure(
     """Write the smallest configuration; return the options that this kernel did not accept.
 
     ``output`` is the build directory, by default ``tree``; it is created. An old .config is
-    replaced. Raises :class:`LabError` for a tree without Makefile, missing tools, an unknown
-    feature or a failed make.
+    replaced. Raises :class:`LabError` on a host other than amd64, for a tree without Makefile,
+    missing tools, an unknown feature or a failed make.
     """
+    if NATIVE.name != kconfig.CONFIGURED:
+        raise LabError(
+            f"configurations are for {kconfig.CONFIGURED}, and this host is {NATIVE.name}:"
+            f" make defconfig in {tree}, then mlx5emu kernel build"
+        )
     check_tree(tree)
     requested = kconfig.smallest(debug, machine)
     check_tools()
@@ -71,7 +77,7 @@ def configure(
 
 
 def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ()) -> Path:
-    """Build image and modules, with ccache if installed; return the build tree.
+    """Build image and modules for this host, with ccache if installed; return the build tree.
 
     User-Mode Linux is built if the configuration is for it. The build's output is written to ours.
     Raises :class:`LabError` without a configuration or tools, and when make fails.
@@ -83,7 +89,7 @@ def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ())
         raise LabError(f"{where} has no configuration: mlx5emu kernel config writes one")
     compiler = ["CC=ccache gcc"] if shutil.which("ccache") else []
     uml = kconfig.is_uml(kconfig.parse((where / ".config").read_text(errors="replace")))
-    targets = (*_UML, "linux") if uml else ("bzImage",)
+    targets = (*_UML, "linux") if uml else (Path(NATIVE.boot_file).name,)
     _make(tree, output, f"-j{jobs}", *compiler, *words, *targets, "modules")
     return where
 

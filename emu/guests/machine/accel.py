@@ -30,6 +30,8 @@ _SLOW_SECONDS = 24 * 3600
 _INTERNAL_ERROR = b"KVM internal error"
 """QEMU then stops the guest and does not end (accel/kvm/kvm-all.c: kvm_handle_internal_error)."""
 _DEVICE = Path("/dev/kvm")
+_MODEL = ("model name", "CPU implementer", "CPU variant", "CPU part")
+"""Lines of /proc/cpuinfo about the model: the first on x86, the others on arm64."""
 _MARKER = "mlx5emu: KVM works"
 _INIT = f"""#!/bin/busybox sh
 echo "{_MARKER}"
@@ -101,12 +103,15 @@ def _store() -> Path:
 
 def _host(qemu: Qemu) -> str:
     """Return a text of host kernel, processor and QEMU version: the key of the cached answer."""
-    models = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    return f"{platform.release()} / {models[0] if models else '?'} / QEMU {qemu.version_text}"
+    about = _processor(Path("/proc/cpuinfo").read_text())
+    return f"{platform.release()} / {about or '?'} / QEMU {qemu.version_text}"
+
+
+def _processor(cpuinfo: str) -> str:
+    """Return what /proc/cpuinfo says of the first processor's model; "" if it says nothing."""
+    pairs = (line.partition(":") for line in reversed(cpuinfo.splitlines()))
+    first = {name.strip(): value.strip() for name, _, value in pairs}
+    return " ".join(first[name] for name in _MODEL if name in first)
 
 
 def _try(qemu: Qemu, image: Image) -> bool | None:

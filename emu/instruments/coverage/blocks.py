@@ -22,6 +22,7 @@ from importlib import resources
 from pathlib import Path
 
 from emu.guests import cache
+from emu.guests.architecture import NATIVE
 from emu.guests.errors import LabError
 from emu.instruments.coverage.data import Blocks
 from emu.instruments.coverage.objdump import read_listing, unreadable
@@ -35,6 +36,15 @@ _CAPACITY = 1 << 17
 _ENTRY_BYTES = 13
 
 _COMPILER_FLAGS = ("-O2", "-Wall", "-fPIC", "-shared", "-fvisibility=hidden")
+
+
+def why_not_here() -> str:
+    """Return why this host cannot count blocks of amd64 guests; "" if it can."""
+    if NATIVE.name == "amd64":
+        return ""
+    return (
+        f"blocks are counted on amd64 hosts only, whose objdump reads amd64, not on {NATIVE.name}"
+    )
 
 
 def plugin() -> Path:

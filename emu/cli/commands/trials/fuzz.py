@@ -332,6 +332,11 @@ def _named(corpus: Corpus, name: str) -> tuple[str, CorpusEntry, tuple[str, ...]
 
 
 def _check_emulated(choices: Mapping[str, object]) -> None:
+    """Raise UsageError for KVM, and on a host that cannot count blocks of amd64 guests."""
+    from emu.instruments.coverage.blocks import why_not_here
+
+    if why := why_not_here():
+        raise click.UsageError(why)
     if choices["accelerator"] == "kvm":
         raise click.UsageError("blocks are counted by QEMU's translator: drop --accel kvm")
 

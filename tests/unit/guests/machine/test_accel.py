@@ -78,3 +78,20 @@ def test_without_the_device_nothing_is_tried(program, tmp_path):
     qemu = program(BOOTS)
     assert accel.kvm_boots(qemu, IMAGE) is False
     assert not program.runs()
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "model"),
+    [
+        ("processor\t: 0\nmodel name\t: EPYC\n\nprocessor\t: 1\nmodel name\t: other\n", "EPYC"),
+        (
+            "processor\t: 0\nCPU implementer\t: 0x41\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n",
+            "0x41 0x3 0xd0c",
+        ),
+        ("", ""),
+    ],
+    ids=["x86", "arm64", "none"],
+)
+def test_the_processors_model_is_part_of_an_answers_key(cpuinfo, model):
+    """An arm64 kernel names no model, so answers of all such hosts had one key."""
+    assert accel._processor(cpuinfo) == model
