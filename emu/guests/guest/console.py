@@ -7,7 +7,10 @@ import re
 from pathlib import Path
 
 _PANIC = "Kernel panic - not syncing: "
-_TROUBLE = re.compile(r"BUG: |Oops: |general protection fault|kernel BUG at |Kernel panic")
+_TROUBLE = re.compile(
+    r"BUG: |Oops: |general protection fault|kernel BUG at |Kernel panic"
+    r"|Unable to handle kernel |Internal error: |Oops \[#"  # other processors than x86
+)
 _TAIL = 20  # lines to show
 _TROUBLE_TAIL = 60  # lines to show after a panic or an oops
 

@@ -72,13 +72,13 @@ HEADERS = (
     _header(Kind.UBSAN, r"UBSAN: (?P<what>[\w-]+) in ", "UBSAN: {what} in {function}"),
     _header(
         Kind.OOPS,
-        r"BUG: kernel NULL pointer dereference|unable to handle kernel NULL pointer",
+        r"BUG: [Kk]ernel NULL pointer dereference|[Uu]nable to handle kernel NULL pointer",
         "BUG: unable to handle kernel NULL pointer dereference in {function}",
         parts=_CRASH,
     ),
     _header(
         Kind.OOPS,
-        r"BUG: unable to handle (?:page fault for address|kernel paging request)",
+        r"[Uu]nable to handle (?:page fault for address|kernel \w)",
         "BUG: unable to handle kernel paging request in {function}",
         parts=_CRASH,
     ),
@@ -114,8 +114,13 @@ HEADERS = (
         "BUG: {what} in {function}",
         parts="panic",
     ),
-    _header(
-        Kind.OOPS, r"^(?:Oops: |invalid opcode: )", "Oops in {function}", name="oops", parts=_CRASH
+    _header(  # arch/*/kernel: die(), on x86, POWER and s390x; ARM; RISC-V; s390x besides Oops
+        Kind.OOPS,
+        r"^(?:Oops: |invalid opcode: |Internal error: |(?:Oops|Kernel BUG) \[#"
+        r"|[a-z][a-z -]{1,60}: [0-9a-f]{4} ilc:\d)",
+        "Oops in {function}",
+        name="oops",
+        parts=_CRASH,
     ),
     _header(
         Kind.HANG,

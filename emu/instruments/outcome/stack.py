@@ -1,4 +1,4 @@
-"""Finds the function that a report is about: in RIP, or the first specific one of the stack.
+"""Finds the function that a report is about: the program counter's, or a specific one of the stack.
 
 Functions that check, copy, lock, wait or warn on behalf of others are skipped, as syzkaller does.
 """
@@ -10,10 +10,17 @@ from collections.abc import Sequence
 
 from emu.instruments.outcome.finding import UNKNOWN, plain_function
 
-_RIP = re.compile(r"RIP: 00(?:10|33):([A-Za-z_][\w.]*)\+0x")
-"""User-Mode Linux runs in user space, with code segment 0x33."""
+_PC = re.compile(
+    r"(?:RIP: 00(?:10|33):|^ ?e?pc : |^PC is at |^NIP \[[0-9a-f]{16}\] "
+    r"|^Krnl PSW : [0-9a-f]{16} [0-9a-f]{16} \()([A-Za-z_][\w.]*)\+0x"
+)
+"""The program counter of x86, arm64 and RISC-V, ARM, POWER, s390x (arch/*: show_regs). User-Mode
+Linux runs in user space, with code segment 0x33."""
 _USER_RIP = re.compile(r"RIP: 0033:")
-_FRAME = re.compile(r"^\s*(?:\[<?[0-9a-f]{8,16}>?\] )?([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
+_FRAME = re.compile(
+    r"^\s*(?:\[<?[0-9a-f]{8,16}>?\] ){0,2}([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+"
+)
+"""A frame; on POWER it begins with the stack pointer and the address (show_stack)."""
 _GUESSED = re.compile(
     r"^\s*\[<[0-9a-f]{8,16}>\] \? ([A-Za-z_][\w.]*)\+0x(?!0/)[0-9a-f]+/0x[0-9a-f]+"
 )
@@ -63,9 +70,9 @@ _SCHEDULER = re.compile(
 def function_of(lines: Sequence[str], *, of_sleeper: bool = False) -> str:
     """Return the function that a report's lines are about, without the compiler's suffixes.
 
-    RIP's function and the stack are searched for a specific one. If all are generic return the
-    first, if none is named :data:`UNKNOWN`. The report of a task that sleeps (``of_sleeper``) is
-    never about a function of the scheduler.
+    The program counter's function and the stack are searched for a specific one. If all are generic
+    return the first, if none is named :data:`UNKNOWN`. The report of a task that sleeps
+    (``of_sleeper``) is never about a function of the scheduler.
     """
     first = ""
     for name in _named(lines):
@@ -84,8 +91,8 @@ def is_generic(name: str) -> bool:
 
 
 def _named(lines: Sequence[str]) -> list[str]:
-    """Return RIP's function, then those of the first stack; guessed frames only if alone."""
-    register = [match[1] for line in lines if (match := _RIP.search(line))][:1]
+    """Return the program counter's function, then the first stack's; guessed ones only if alone."""
+    register = [match[1] for line in lines if (match := _PC.search(line))][:1]
     return register + (_frames(lines, _FRAME) or _frames(lines, _GUESSED))
 
 

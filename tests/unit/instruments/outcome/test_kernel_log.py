@@ -227,9 +227,70 @@ PANIC = "[    9.1] Kernel panic - not syncing: Attempted to kill init! exitcode=
 NULL_TITLE = "BUG: unable to handle kernel NULL pointer dereference in mlx5_cmd_comp_handler"
 
 
+OTHERS = {
+    "arm64": """
+[9.1] Unable to handle kernel NULL pointer dereference at virtual address 0000000000000060
+[9.1] Mem abort info:
+[9.1] Internal error: Oops: 0000000096000004 [#1] SMP
+[9.1] pc : mlx5_cmd_comp_handler+0x9c/0x5c0 [mlx5_core]
+[9.1] lr : cmd_comp_notifier+0x20/0x30 [mlx5_core]
+[9.1] Call trace:
+[9.1]  mlx5_cmd_comp_handler+0x9c/0x5c0 [mlx5_core] (P)
+[9.1]  cmd_comp_notifier+0x20/0x30 [mlx5_core]
+[9.1] ---[ end trace 0000000000000000 ]---
+[9.1] Kernel panic - not syncing: Oops: Fatal exception in interrupt
+""",
+    "armhf": """
+[9.1] Unable to handle kernel NULL pointer dereference at virtual address 00000060 when read
+[9.1] Internal error: Oops: 5 [#1] SMP ARM
+[9.1] PC is at mlx5_cmd_comp_handler+0x9c/0x5c0 [mlx5_core]
+""",
+    "riscv64": """
+[9.1] Unable to handle kernel NULL pointer dereference at virtual address 0000000000000060
+[9.1] Oops [#1]
+[9.1] epc : mlx5_cmd_comp_handler+0x9c/0x5c0 [mlx5_core]
+[9.1]  ra : cmd_comp_notifier+0x20/0x30 [mlx5_core]
+[9.1] epc : ffffffff02c83e4a ra : ffffffff02c84f22 sp : ff20000000003d70
+[9.1] [<ffffffff02c83e4a>] mlx5_cmd_comp_handler+0x9c/0x5c0 [mlx5_core]
+""",
+    "ppc64el": """
+[9.1] BUG: Kernel NULL pointer dereference on read at 0x00000060
+[9.1] Oops: Kernel access of bad area, sig: 11 [#1]
+[9.1] NIP:  c00800000a5a2b88 LR: c00800000a5a2b70 CTR: c0000000001f2e30
+[9.1] NIP [c00800000a5a2b88] mlx5_cmd_comp_handler+0x98/0x5c0 [mlx5_core]
+""",
+}
+"""One dereference of a null pointer, as the other processors tell it."""
+S390X = """
+[9.1] Unable to handle kernel pointer dereference in virtual kernel address space
+[9.1] Failing address: 0000000000000000 TEID: 0000000000000803
+[9.1] Oops: 0004 ilc:2 [#1]SMP
+[9.1] Krnl PSW : 0404c00180000000 000003ff80086b80 (mlx5_cmd_comp_handler+0x98/0x5c0 [mlx5_core])
+[9.1] Call Trace:
+[9.1]  [<000003ff80086b80>] mlx5_cmd_comp_handler+0x98/0x5c0 [mlx5_core]
+"""
+POWER_STACK = """
+[9.1] BUG: Unable to handle kernel data access on write at 0xc00a000000000000
+[9.1] Oops: Kernel access of bad area, sig: 11 [#1]
+[9.1] NIP [c0000000000a1b2c] memcpy_power7+0x4c/0x7e0
+[9.1] Call Trace:
+[9.1] [c000000003b7b9a0] [c008000000a5a2b8] mlx5_copy_from_msg+0x58/0x100 [mlx5_core] (unreliable)
+[9.1] [c000000003b7ba10] [c008000000a5a3f0] cmd_exec+0x90/0x9b0 [mlx5_core]
+"""
+ILLEGAL = """
+[9.1] illegal operation: 0001 ilc:1 [#1]SMP
+[9.1] Krnl PSW : 0404c00180000000 000003ff80086b80 (mlx5_cmd_comp_handler+0x98/0x5c0 [mlx5_core])
+"""
+PAGING_TITLE = "BUG: unable to handle kernel paging request in"
+
+
 @pytest.mark.parametrize(
     ("log", "kind", "title"),
     [
+        *((log, Kind.OOPS, NULL_TITLE) for log in OTHERS.values()),
+        (S390X, Kind.OOPS, f"{PAGING_TITLE} mlx5_cmd_comp_handler"),
+        (POWER_STACK, Kind.OOPS, f"{PAGING_TITLE} mlx5_copy_from_msg"),
+        (ILLEGAL, Kind.OOPS, "Oops in mlx5_cmd_comp_handler"),
         (NULL_POINTER, Kind.OOPS, NULL_TITLE),
         (
             PAGING,
