@@ -11,7 +11,7 @@ Source: PRM "Vport commands", "ENABLE_HCA"; mlx5_ifc.h: cmd_hca_cap.vhca_id, vpo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Generic, Protocol
 
 from emu.device.adapter.board import Board
@@ -42,8 +42,8 @@ class Vhca(Generic[NodeT]):
     """A function's identity in its adapter, kept over resets."""
 
     __slots__ = (
-        "adapter", "granted", "hca_vport", "may_begin", "nic_vport", "node", "number", "vf_enabled",
-        "vport_number",
+        "adapter", "granted", "hca_vport", "may_begin", "nic_vport", "node", "number", "restart",
+        "vf_enabled", "vport_number",
     )  # fmt: skip
 
     def __init__(self, adapter: Adapter[NodeT], number: int, vport_number: int) -> None:
@@ -57,6 +57,8 @@ class Vhca(Generic[NodeT]):
         """
         self.vf_enabled = False
         """Whether VF Enable of its physical function has put a virtual function on the bus."""
+        self.restart: Callable[[], None] | None = None
+        """Restarts a virtual function that its manager disables; None before power-on."""
         self.granted: dict[int, bytes] = {}
         """Capability pages that its manager has set, by group; they survive its resets."""
         self.hca_vport = HcaVport()

@@ -127,15 +127,18 @@ def shut_down(hca: Hca) -> None:
 
 
 def disable(vhca: Vhca[Hca]) -> None:
-    """Shut a virtual function down for its manager; its driver cannot start until it is enabled.
+    """Restart a virtual function for its manager; its driver cannot start until it is enabled.
 
-    Its firmware pages are not in use any more.
+    Its firmware pages are not in use any more. A driver that still runs finds ``nic_interface``
+    DISABLED at its next health poll, recovers, and meanwhile waits for the firmware's
+    initialization (core/health.c: mlx5_health_check_fatal_sensors; core/main.c: wait_fw_init).
     """
     node = vhca.node
     if node is not None:
         node.given_pages.want(0)
-        if not node.health.has_failed and node.state is not HcaState.DISABLED:
-            shut_down(node)
+        is_running = not node.health.has_failed and node.state is not HcaState.DISABLED
+        if is_running and vhca.restart is not None:
+            vhca.restart()
     set_enabled(vhca, enabled=False)
 
 

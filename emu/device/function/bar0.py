@@ -97,17 +97,24 @@ class Bar0:
         """Return bytes of the initialization segment or of device memory; zeros elsewhere.
 
         UAR pages read as zero. A read that includes timers or the health counter updates them
-        first. A virtual function initializes until it has its firmware pages (core/main.c:
-        wait_fw_init).
+        first.
         """
         if offset >= self._memic_first and self._hca.memic is not None:
             return self._hca.memic.read(offset, length)
         if offset < CLOCKS_END and offset + length > INTERNAL_TIMER_H:
             self._tick()
-        elif offset <= INITIALIZING < offset + length:
-            self._seg.initializing.initializing = int(self._hca.given_pages.is_waiting)
+        if offset <= INITIALIZING < offset + length:
+            self._seg.initializing.initializing = int(self._is_initializing)
         data = bytes(self._seg.buf[offset : offset + length])
         return data.ljust(length, b"\0")
+
+    @property
+    def _is_initializing(self) -> bool:
+        """Whether a virtual function is not enabled by its manager, or lacks firmware pages.
+
+        Drivers wait for the end of it (core/main.c: wait_fw_init).
+        """
+        return not self._hca.vhca.may_begin or self._hca.given_pages.is_waiting
 
     def _tick(self) -> None:
         """Update the timers, and the health counter unless stalled, for one point in time."""

@@ -137,6 +137,8 @@ class Function:
         """Number of the round of the last :meth:`run`."""
         self._on_work: Callable[[], None] = lambda: None
         self._power_on("start")
+        if vhca.is_virtual:
+            vhca.restart = self._on_disable
         if pf is not None:
             pf.virtual_functions.add(self)
 
@@ -362,6 +364,17 @@ class Function:
                 self.restart("vf_disable")
             else:
                 self._follow_command_register()
+        except Exception:
+            self.hca.health.fail()
+
+    def _on_disable(self) -> None:
+        """Restart a virtual function that DISABLE_HCA of its manager, or the manager's end, stops.
+
+        An unexpected exception fails the function.
+        """
+        log.info("%s: disabled by the physical function", self.model.name)
+        try:
+            self.restart("vf_disable")
         except Exception:
             self.hca.health.fail()
 

@@ -58,6 +58,10 @@ class Commands:
         """
         expect(self.read32(_REV) >> 16 == CMDIF_REV, "another command interface")
         expect(not self.read32(_INITIALIZING) >> 31, "the device is still initializing")
+        self.set_queue()
+
+    def set_queue(self) -> None:
+        """Write the address of the command queue, also while the device initializes."""
         self.write32(_QUEUE_HIGH, self.queue >> 32)
         self.write32(_QUEUE_LOW, self.queue & 0xFFFFFFFF)
 

@@ -112,13 +112,13 @@ def test_the_port_goes_on_while_a_function_is_reset(adapter, members):
 def test_the_port_starts_anew_with_its_manager(members):
     """Its reset has ended the virtual functions."""
     one, two = members
-    port, counts = one.hca.port, two.hca.nic_vport.sent
+    port, before = one.hca.port, two.hca
     request_mtu(one, 9000)
     one.function.reset()
     assert one.hca.port is two.hca.port is not port
     assert one.hca.port.admin_mtu == 1522
-    assert two.hca.nic_vport.sent is counts
-    assert counts.qos is one.hca.eth.qos
+    assert two.hca is not before
+    assert two.hca.nic_vport.sent.qos is one.hca.eth.qos
 
 
 def test_the_mtu_of_the_port_is_the_largest_requested(members):

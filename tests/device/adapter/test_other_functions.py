@@ -137,6 +137,7 @@ def test_a_virtual_function_begins_when_it_is_enabled(members, manager):
         manager.must(Op.DISABLE_HCA, function_id=VPORT)
         assert other.hca.state is HcaState.DISABLED
         assert not any(map(len, other.hca.tables))
+        other.driver.set_queue()
         assert other.driver.command(Op.ENABLE_HCA).status == Status.BAD_SYS_STATE_ERR
     for _ in range(2):
         manager.must(Op.ENABLE_HCA, function_id=VPORT)

@@ -80,7 +80,7 @@ def test_pages_are_requested_and_given_before_the_driver_starts(pages):
 
 def test_a_driver_that_does_not_wait_is_refused(pages):
     pages.driver.must(Op.DISABLE_HCA, function_id=VF)
-    pages.vf.driver.attach()
+    pages.vf.driver.set_queue()
     pages.driver.must(Op.ENABLE_HCA, function_id=VF)
     assert pages.vf.driver.command(Op.ENABLE_HCA).status == Status.BAD_SYS_STATE_ERR
     pages.give(pages.new())

@@ -41,7 +41,7 @@ def test_a_virtual_function_waits_until_it_is_enabled(clock):
     pf.driver.must(Op.DISABLE_HCA, function_id=1)
     vf.function.reset()
     driver = Driver(FunctionBar(vf.function), vf.memory, vf.driver.irqs)
-    driver.attach()
+    driver.set_queue()
     assert driver.command(Op.ENABLE_HCA).status == Status.BAD_SYS_STATE_ERR
 
 
@@ -54,6 +54,7 @@ def test_a_physical_function_ends_its_virtual_ones(members, end):
         pf.driver.must(Op.TEARDOWN_HCA, profile=TeardownProfile.FORCE_CLOSE * (end == "forced"))
     assert vf.hca.state is HcaState.DISABLED
     assert not any(map(len, vf.hca.tables))
+    vf.driver.set_queue()
     assert vf.driver.command(Op.ENABLE_HCA).status == Status.BAD_SYS_STATE_ERR
 
 

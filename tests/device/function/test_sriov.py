@@ -7,7 +7,8 @@ from emu.device.models.virtual_functions import VF_BAR_BYTES
 from emu.device.objects.memory.memic import AREA_BYTES, MEMIC_PAGE
 from emu.device.state.hca import HcaState
 from emu.driver.command.bar import BUS_MASTER, MEMORY_SPACE, enable
-from layouts.enums import Op, PortType, Status
+from layouts.enums import NicInterface, Op, PortType, Status
+from layouts.function.iseg import init_seg
 
 ALL_ONES = b"\xff" * 4
 COMMAND = 4
@@ -145,6 +146,31 @@ def test_vfs_come_and_go_without_a_trace(sriov):
     assert len(sizes) == 1
     assert sriov.pf.function.adapter.has_vport(3)
     assert len(sriov.pf.function.adapter.vhcas) == 4
+
+
+def segment(served):
+    return init_seg.view(served.function.bar_read(0, 0, init_seg.size))
+
+
+@pytest.mark.parametrize("end", [Op.DISABLE_HCA, Op.TEARDOWN_HCA])
+def test_a_running_driver_finds_that_its_vf_was_disabled(sriov, end):
+    """As in `devlink dev reload` of the PF (core/sriov.c: mlx5_sriov_detach, mlx5_sriov_attach)."""
+    pf, (driver, _) = sriov.probed(2)
+    vf = sriov.vfs[0]
+    driver.must(Op.ALLOC_PD)
+    assert segment(vf).cmdq_addr_l_sz.nic_interface == NicInterface.FULL_DRIVER
+    pf.must(end, **{"function_id": 1} if end == Op.DISABLE_HCA else {})
+    assert segment(vf).cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED
+    assert segment(vf).initializing.initializing, "its recovery waits"
+    if end == Op.TEARDOWN_HCA:
+        pf = sriov.pf.probe()
+    else:
+        assert not segment(sriov.vfs[1]).initializing.initializing
+    pf.must(Op.ENABLE_HCA, function_id=1)
+    assert segment(vf).cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED, "also a late poll"
+    assert not segment(vf).initializing.initializing
+    assert not any(map(len, vf.function.hca.tables))
+    vf.probe().must(Op.ALLOC_PD)
 
 
 @pytest.mark.hostile

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.guest.guests import no_complaints, no_complaints_since_boot, reaches, run
+from helpers.guest.guests import (
+    FEW_KEYS,
+    no_complaints,
+    no_complaints_since_boot,
+    reaches,
+    run,
+)
+from helpers.guest.managed_vfs import DEV
 from helpers.guest.virtual_functions import (
     PF,
     address,
@@ -34,6 +41,19 @@ ETHERNET, INFINIBAND = "connectx6dx,vfs=2", "connectx6,vfs=2"
 def guest(lab, suite, kernel):
     """A guest with an Ethernet function that can have two VFs, all of them disabled."""
     guest = lab.get(GuestOptions(suite=suite, devices=(ETHERNET,), **kernel))
+    yield guest
+    if guest.is_running:
+        out_of_namespaces(guest)
+        disable(guest)
+
+
+@pytest.fixture
+def few_keys(lab, suite, kernel):
+    """The same guest, whose PF has no cache of memory keys: drivers end sooner."""
+    options = GuestOptions(
+        suite=suite, devices=(ETHERNET,), kernel_arguments=FEW_KEYS, memory_mib=2048, **kernel
+    )
+    guest = lab.get(options)
     yield guest
     if guest.is_running:
         out_of_namespaces(guest)
@@ -146,6 +166,33 @@ def test_the_pfs_driver_is_unbound_with_vfs_on(guest):
     run(guest, f"echo 0000:01:00.0 > {driver}/bind; until ls {PF}/net/*; do sleep 0.1; done")
     enable(guest, 2)
     everybody_reaches(guest)
+
+
+def test_vfs_recover_from_a_reload_of_the_pf(few_keys):
+    """Meanwhile they are disabled, as their drivers' health polls find (core/health.c)."""
+    guest = few_keys
+    enable(guest, 2)
+    everybody_reaches(guest)
+    out_of_namespaces(guest)
+    run(guest, f"devlink dev reload {DEV}")
+    succeeded = "health recovery succeeded"
+    run(guest, f"until [ $(dmesg | grep -c '{succeeded}') = 2 ]; do sleep 0.2; done")
+    come(guest, 2)
+    everybody_reaches(guest)
+
+
+def test_infiniband_vfs_recover_from_a_reload_of_the_pf(infiniband):
+    """The PF's driver sets their policy again (core/sriov.c: sriov_restore_guids)."""
+    guest = infiniband
+    enable(guest, 2, interfaces=0)
+    follow_the_port(guest, 2)
+    run(guest, f"devlink dev reload {DEV}")
+    succeeded = "health recovery succeeded"
+    run(guest, f"until [ $(dmesg | grep -c '{succeeded}') = 2 ]; do sleep 0.2; done")
+    come(guest, 2, interfaces=0)
+    run(guest, "until ! ibv_devinfo | grep -q 'PORT_[DI]'; do sleep 0.1; done")
+    pingpong(guest, rdma(guest), rdma(guest, 0))
+    pingpong(guest, rdma(guest, 0), rdma(guest, 1))
 
 
 def test_the_pf_is_removed_and_found_again(guest):
