@@ -25,8 +25,8 @@ done
 
 
 @pytest.fixture(scope="module")
-def guest(lab, suite):
-    return dpdk_guest(lab, suite, DEVICES, ENABLE)
+def guest(lab, suite, kernel):
+    return dpdk_guest(lab, suite, DEVICES, ENABLE, **kernel)
 
 
 def test_forwarding(guest):

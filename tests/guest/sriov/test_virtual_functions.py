@@ -12,7 +12,7 @@ from helpers.guest.guests import (
     reaches,
     run,
 )
-from helpers.guest.managed_vfs import DEV
+from helpers.guest.managed_vfs import DEV, ports
 from helpers.guest.virtual_functions import (
     PF,
     address,
@@ -163,6 +163,43 @@ def test_the_pfs_driver_is_unbound_with_vfs_on(guest):
     out_of_namespaces(guest)
     run(guest, f"echo 0000:01:00.0 > {driver}/unbind; ! ls /sys/bus/pci/devices/0000:01:00.1")
     assert run(guest, f"cat {PF}/sriov_numvfs").strip() == "0"
+    run(guest, f"echo 0000:01:00.0 > {driver}/bind; until ls {PF}/net/*; do sleep 0.1; done")
+    enable(guest, 2)
+    everybody_reaches(guest)
+
+
+def test_vfs_come_and_go_in_switchdev_mode(few_keys):
+    """The mode may be set first, as kernel selftests do (devlink_rate_tc_bw.py)."""
+    guest = few_keys
+    run(guest, f"devlink dev eswitch set {DEV} mode switchdev")
+    for count in (2, 1):
+        enable(guest, count)
+        assert len(ports(guest)) == count
+        disable(guest)
+        assert ports(guest) == {}
+    run(guest, f"devlink dev eswitch set {DEV} mode legacy")
+    enable(guest, 2)
+    everybody_reaches(guest)
+
+
+def test_a_reboot_in_switchdev_mode(few_keys):
+    """Neither the mode nor the functions last."""
+    guest = few_keys
+    enable(guest, 2)
+    run(guest, f"devlink dev eswitch set {DEV} mode switchdev")
+    guest.reboot()
+    assert run(guest, f"cat {PF}/sriov_numvfs").strip() == "0"
+    assert "mode switchdev" not in run(guest, f"devlink dev eswitch show {DEV} || true")
+    enable(guest, 2)
+    everybody_reaches(guest)
+
+
+def test_the_pfs_driver_is_unbound_in_switchdev_mode(few_keys):
+    guest = few_keys
+    driver = "/sys/bus/pci/drivers/mlx5_core"
+    enable(guest, 2)
+    run(guest, f"devlink dev eswitch set {DEV} mode switchdev")
+    run(guest, f"echo 0000:01:00.0 > {driver}/unbind; ! ls /sys/bus/pci/devices/0000:01:00.1")
     run(guest, f"echo 0000:01:00.0 > {driver}/bind; until ls {PF}/net/*; do sleep 0.1; done")
     enable(guest, 2)
     everybody_reaches(guest)

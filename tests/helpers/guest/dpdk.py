@@ -35,7 +35,7 @@ ip netns exec end2 ping -q -c 50 -i 0.02 -s 1000 -W 5 10.0.0.3
 """
 
 
-def dpdk_guest(lab, suite, devices, more=""):
+def dpdk_guest(lab, suite, devices, more="", **options):
     """Its eth2 and eth3 are in namespaces (``two_ends``); ``more`` is carried out after that."""
     guest = lab.get(
         GuestOptions(
@@ -45,6 +45,7 @@ def dpdk_guest(lab, suite, devices, more=""):
             hugepages=256,
             memory_mib=2048,
             kernel_arguments=FEW_KEYS,
+            **options,
         )
     )
     guest.run(_UP + two_ends() + more, timeout=SECONDS).check()
