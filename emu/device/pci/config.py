@@ -97,7 +97,7 @@ class ConfigSpace:
         self._sriov = sriov
         self._is_sriov_vf = is_sriov_vf
         self._vsc = None if identity.is_vf else Vsc(crspace, icmd)
-        express = express_capability(identity, self._request_flr)
+        express = express_capability(identity, self._request_flr, is_sriov_vf=is_sriov_vf)
         capabilities: list[tuple[int, Capability]] = [(0x60, express)]
         if self._vsc:
             capabilities.append((0x48, vpd_capability(build_image(identity))))

@@ -7,12 +7,22 @@ reporting. The link is always up at its best speed and width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from emu.device.pci.capabilities import Capability
 from emu.device.pci.identity import LinkSpeed, PciIdentity
-from emu.device.pci.registers import Register, RegisterWindow, dword, ro, rw, w1c, word
+from emu.device.pci.registers import (
+    Register,
+    RegisterField,
+    RegisterWindow,
+    dword,
+    ro,
+    rw,
+    w1c,
+    word,
+)
 
 CAP_ID: Final = 0x10
 INITIATE_FLR: Final = 0x8000
@@ -36,24 +46,37 @@ _DEVICE_CONTROL: Final = (
     rw("initiate_flr", 15),
 )
 
+_FIELDS_OF_A_VF: Final[Mapping[str, tuple[RegisterField, ...]]] = {
+    "device_control": (rw("initiate_flr", 15),),
+    "device_control_2": (),
+    "link_control": (),
+    "link_status": (),
+    "link_control_2": (),
+    "link_status_2": (),
+}
+"""Fields of the registers that are otherwise the physical function's (9.3.5.4 to 9.3.5.12)."""
 
-def express_capability(identity: PciIdentity, start_flr: Callable[[], None]) -> Capability:
+
+def express_capability(
+    identity: PciIdentity, start_flr: Callable[[], None], *, is_sriov_vf: bool = False
+) -> Capability:
     """Return the capability; Initiate Function Level Reset calls ``start_flr``.
 
     ``start_flr`` has to reset these registers, so that the bit reads as 0 afterwards. A
     function-level reset must leave the sticky fields alone (6.6.2): they describe the link, which
-    the function shares with its port.
+    the function shares with its port. ``is_sriov_vf``: of a virtual function of a physical one,
+    which has no settings of its own, and no status of the link.
     """
-    return Capability(
-        "express",
-        CAP_ID,
-        0x3C,
-        (
-            word("capabilities", 0x02, ro("version", 0, 4, 2), ro("port_type", 4, 4, 0)),
-            *_device_registers(identity, start_flr),
-            *_link_registers(identity),
-        ),
+    registers = (
+        word("capabilities", 0x02, ro("version", 0, 4, 2), ro("port_type", 4, 4, 0)),
+        *_device_registers(identity, start_flr),
+        *_link_registers(identity),
     )
+    if is_sriov_vf:
+        registers = tuple(
+            replace(one, fields=_FIELDS_OF_A_VF.get(one.name, one.fields)) for one in registers
+        )
+    return Capability("express", CAP_ID, 0x3C, registers)
 
 
 def _device_registers(identity: PciIdentity, start_flr: Callable[[], None]) -> tuple[Register, ...]:

@@ -24,8 +24,8 @@ _VF_MEMORY_SPACE: Final = 1 << 3
 _ADDRESS: Final = ~0xF
 _HALF: Final = 0xFFFF_FFFF
 _LOG_SYSTEM_PAGE: Final = 12
-_SYSTEM_PAGES: Final = 0x553
-"""Supported Page Sizes, each function's minimum: 4 and 8 KiB, 64 and 256 KiB, 1 and 4 MiB."""
+_SYSTEM_PAGES: Final = 0x7FF
+"""Supported Page Sizes, as on adapters: all from 4 KiB to 4 MiB."""
 
 
 @dataclass(frozen=True, slots=True)

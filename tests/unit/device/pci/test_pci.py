@@ -101,6 +101,17 @@ def test_link_runs_at_its_best(model, speed):
     assert bus.get(at + 0x32, 2) == 0x1E, "equalized"
 
 
+def test_settings_of_a_vfs_link_are_its_pfs():
+    bus = Bus("connectx7-vf", is_sriov_vf=True)
+    at = bus.capabilities()[EXPRESS]
+    for offset in (DEVICE_CONTROL, 0x10, 0x12, 0x28, 0x30, 0x32):
+        bus.put(at + offset, 2, 0xFFFF & ~FLR)
+        assert bus.get(at + offset, 2) == 0
+    assert bus.get(at + 0x0C, 4) & 0x3FF == 16 << 4 | LinkSpeed.GT_32, "its best link"
+    bus.put(at + DEVICE_CONTROL, 2, FLR)
+    assert bus.flrs == 1
+
+
 def test_msix(bus):
     at = bus.capabilities()[MSIX]
     assert bus.get(at + 2, 2) == 63
