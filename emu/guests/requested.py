@@ -46,6 +46,8 @@ def requested(
     if words:
         suite = fields.get("suite", GuestOptions.suite)
         chosen = choose(words, suite, progress, on_wait, _arch(fields))
+        if is_uml(chosen.kernel):
+            _check_vfs(fields.get("devices", ()))
         fields |= {"kernel": chosen.kernel, "modules": fields.get("modules") or chosen.modules}
         fields = _with_mountable_share(fields)
     return GuestOptions(**fields)
@@ -112,6 +114,14 @@ def _checked(said: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], Seque
         if why:
             raise OptionError("modules", f"modules: {why}")
     return fields, words
+
+
+def _check_vfs(devices: Sequence[str]) -> None:
+    """Raise OptionError for virtual functions, which User-Mode Linux does not support."""
+    from emu.server.service.devicespec import parse_all
+
+    if any(spec.vfs for spec in parse_all(devices, fabric=True)):
+        raise OptionError("devices", "devices: vfs: not supported with User-Mode Linux")
 
 
 def _arch(fields: Mapping[str, Any]) -> Architecture:

@@ -14,6 +14,8 @@ from emu.guests.kernel import kconfig
 from emu.guests.kernel.binaries import is_uml
 from emu.guests.kernel.choice import Chosen, choose
 from emu.guests.machine import initramfs, uml
+from emu.guests.options import OptionError
+from emu.guests.requested import requested
 
 ELF = b"\x7fELF"
 
@@ -131,6 +133,15 @@ def test_a_directory_that_mount_would_take_apart(command, tmp_path):
 def test_what_it_cannot_do(kernel, options, why):
     with pytest.raises(LabError, match=why):
         UmlVm(GuestOptions(kernel=kernel, **options), lambda _error: None)
+
+
+@pytest.mark.parametrize("named", ["linux", ""], ids=["file", "directory"])
+def test_virtual_functions_are_a_wrong_option(tmp_path, named):
+    (tmp_path / "linux").write_bytes(b"\x7fELF\0User Mode Linux v6.12\0")
+    words = {"kernel": (str(tmp_path / named),)}
+    assert requested(words | {"devices": ("connectx6dx",)}).kernel == tmp_path / "linux"
+    with pytest.raises(OptionError, match=r"^devices: vfs: not supported with User-Mode Linux"):
+        requested(words | {"devices": ("connectx6dx", "connectx6,vfs=1")})
 
 
 def test_a_kernel_that_lacks_something(command, kernel):
