@@ -116,7 +116,7 @@ def execute(
         sys.exit(status)
     environ = {"TERM": os.environ.get("TERM", "dumb")} if terminal else {}
     with at_command(name) as channel, _raw_terminal(terminal):
-        argv = place(words or ("bash", "-i"))
+        argv = place(words or _shell())
         argv = _with_terminal(argv) if terminal else argv
         job = channel.start(shlex.join(words), argv, environ, has_input=True, sink=forward)
         threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
@@ -148,6 +148,16 @@ def _detach(name: str, words: Sequence[str], place: Callable[[Sequence[str]], li
     click.echo(f"output: mlx5emu exec {name} -- tail -n +1 -f {job.log}")
     click.echo(f"to end it: mlx5emu exec {name} -- kill -- -{job.group}")
     return 0
+
+
+def _shell() -> list[str]:
+    """Return the words of a shell, which ends with standard input even if that is no terminal.
+
+    Readline would lose an end of input that comes before its first prompt: the kernel's terminal
+    turns it into a NUL when readline leaves canonical mode.
+    """
+    is_terminal = sys.stdin is not None and sys.stdin.isatty()
+    return ["bash", "-i"] if is_terminal else ["bash", "--noediting", "-i"]
 
 
 def _with_terminal(words: Sequence[str]) -> list[str]:

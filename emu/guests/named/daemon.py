@@ -182,8 +182,8 @@ def _run_daemon(
         signals, arrived = os.pipe()
         os.set_blocking(arrived, False)
         signal.set_wakeup_fd(arrived, warn_on_full_buffer=False)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_SIGNALS)
         with claim, contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_SIGNALS)
             _detach(claim.path / _LOG)
             os.mkfifo(claim.path / _FINAL_ERRORS, 0o600)
             cache.save_json(claim.path / running.INFO, _self(info))

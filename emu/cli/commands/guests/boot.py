@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 import cloup
 
@@ -17,11 +19,17 @@ from emu.guests.options import Use
 def boot(**choices: object) -> None:
     """Boot a guest with emulated functions and give a root shell on its console.
 
-    The guest stops when the shell exits; Ctrl-A x stops it at once.
+    The guest stops when the shell exits; Ctrl-A x stops it at once. Standard input must be a
+    terminal: `mlx5emu run` runs commands without one.
 
     Example: mlx5emu boot --device connectx7
     """
     options = to_options(**choices)
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise click.UsageError(
+            "standard input is not a terminal, which the shell needs; without one use"
+            " `mlx5emu run -- COMMAND`"
+        )
     with Boot(options) as guest:
         with display() as (progress, on_wait):
             guest.prepare(progress, on_wait)
