@@ -41,8 +41,15 @@ SHIPPED = (
         )
         for suffix in ("c", "md", "py", "sh", "toml")
     ),
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "action.yml",
+    "scripts/benchmarks/*.md",
+    "examples/README.md",
     "examples/module/Makefile",
     "examples/rdma-core/README.md",
+    "examples/real-cards/README.md",
     "examples/software/README.md",
     "firmware_cmds/README.md",
     "emu/device/adapter/README.md",

@@ -78,9 +78,12 @@ def all_examples() -> dict[str, Path]:
 def files() -> dict[str, Path]:
     """Return the examples and the other pages that pages name, by their paths below :func:`root`.
 
-    A wheel has those that pages of the guide name.
+    A wheel has those that README.md and pages of the guide name.
     """
-    patterns = ("examples/*/*", "firmware_cmds/README.md", "emu/*/**/README.md")
+    patterns = (
+        "*.md", "action.yml", "scripts/benchmarks/*.md", "share/guide/README.md",
+        "examples/README.md", "examples/*/*", "firmware_cmds/README.md", "emu/*/**/README.md",
+    )  # fmt: skip
     paths = (path for pattern in patterns for path in sorted(root().glob(pattern)))
     return {path.relative_to(root()).as_posix(): path for path in paths if path.is_file()}
 

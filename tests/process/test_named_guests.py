@@ -1116,3 +1116,20 @@ def test_a_lab_whose_command_fails(words, stays, kept, tmp_path, monkeypatch):
     assert running.is_held("lab") == stays
     if stays:
         assert output_of("lab/kept", ["echo", "here"]) == b"here\n"
+
+
+def test_who_has_a_name_that_two_guests_have(kept, tmp_path, monkeypatch):
+    """A guest of `up` takes it from a lab's guest; a lab's guest does not take it."""
+    monkeypatch.setattr("emu.cli.commands.guests.up.prepare", lambda *_: None)
+    monkeypatch.setattr("emu.cli.commands.guests.up.Guest", lambda _options: FakeGuest())
+    monkeypatch.setattr("emu.cli.commands.guests.lab.prepare", lambda *_: None)
+    monkeypatch.setattr("emu.guests.named.hosts.start", lambda _, stack, __: fake(stack))
+    with labs(roce=["kept", "h2"]):
+        result = CliRunner().invoke(main, ["up", "kept"])
+        assert "kept is up" in result.output
+        assert "mlx5emu: kept means this guest now, not roce/kept\n" in result.output
+    file = tmp_path / "new.toml"
+    file.write_text('[[guest]]\nname = "kept"\n')
+    result = CliRunner().invoke(main, ["lab", "up", str(file)])
+    assert "new is up: kept" in result.output
+    assert "mlx5emu: kept is another guest: use new/kept\n" in result.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -74,6 +75,21 @@ def test_guide_and_examples_by_name(wheel, tmp_path):
     missed = run(wheel, "fault", "check", "@flaps", cwd=tmp_path)
     assert (missed.returncode, "near it: " in missed.stderr) == (2, True)
     assert "link-flaps" in missed.stderr
+
+
+def test_each_page_that_the_readme_names(wheel, tmp_path):
+    names = set(re.findall(r"\]\(([\w./-]+)\)", (ROOT / "README.md").read_text()))
+    assert {"CHANGELOG.md", "share/guide/lab.md", "scripts/benchmarks/README.md"} <= names
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1));"
+        " from click.testing import CliRunner; from emu.cli.commands.setup.guide import guide;"
+        " [print(name) for name in sys.argv[1:] if CliRunner().invoke(guide, [name]).exit_code]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, wheel, *names],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == ""
 
 
 def test_campaigns_by_name_find_their_plans(wheel, tmp_path):

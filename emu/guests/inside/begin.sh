@@ -1,6 +1,6 @@
-# Applies one boot's options in the guest's root file system: huge pages, shares, the host's network,
-# the driver and its functions. busybox's shell runs it: at the end of a boot, or in a guest resumed
-# from a saved boot, whose devices have appeared since.
+# Applies one boot's options in the guest's root file system: its name, huge pages, shares, the
+# host's network, the driver and its functions. busybox's shell runs it: at the end of a boot, or in
+# a guest resumed from a saved boot, whose devices have appeared since.
 
 . /run/mlx5emu/config  # written by init.sh, or just now in a resumed guest
 
@@ -26,6 +26,9 @@ if [ -n "$now" ]; then
     mount -o remount,rw / || fail "cannot write to the root file system"
     echo 1 > /sys/bus/pci/rescan
 fi
+
+$busybox hostname "$hostname"
+echo "$hostname" > /etc/hostname
 
 if [ "$hugepages" -gt 0 ]; then
     mount -t hugetlbfs hugetlbfs /dev/hugepages

@@ -5,8 +5,9 @@
 # (emu.guests.machine.saved) has the driver in memory, and no device yet; each guest resumed from it
 # runs begin.sh itself.
 
-. /mlx5emu/config  # release probe parked dump shares network hugepages shell; for a shell: term rows
-# columns; where the kernel is a process of the host: root port host_modules host_share host_out
+. /mlx5emu/config  # release probe parked dump shares network hugepages hostname shell; for a shell:
+# term rows columns; where the kernel is a process of the host: root port host_modules host_share
+# host_out
 
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -72,7 +73,6 @@ cp -r /mlx5emu /bin/busybox /new/run/
 mkdir -p /new/run/lock
 mv /new/run/busybox /new/run/mlx5emu/
 
-hostname guest
 ip link set lo up
 
 serve() {

@@ -143,6 +143,7 @@ def bare_machine(options: GuestOptions, work: Path) -> Machine:
         probe=options.probe and not options.hold_probe,
         hold_probe=False,
         stays=False,
+        hostname="guest",
     )
     return machine_for(bare, work, is_parked=True)
 
@@ -200,6 +201,7 @@ def _config(
         "shares": " ".join(f"{share.tag}={share.mode}" for share in _shares(options)),
         "network": int(options.network),
         "hugepages": options.hugepages,
+        "hostname": options.hostname,
         "shell": int(terminal is not None),
         "parked": int(is_parked),
     }

@@ -174,6 +174,7 @@ def _config(options: GuestOptions, version: str, work: Path) -> dict[str, str | 
         **{f"host_{tag}": str(path.resolve()) for tag, (path, _) in shares.items() if path},
         "network": 0,
         "hugepages": 0,
+        "hostname": options.hostname,
         "shell": 0,
         "root": _ROOT,
         "host_modules": str(modules),

@@ -76,7 +76,8 @@ def start(
         count = len(node.options.devices)
         served = Served(tuple(sockets[:count]), control, log)
         del sockets[:count]
-        guest = Guest(dataclasses.replace(node.options, stays=True), served=served)
+        options = dataclasses.replace(node.options, stays=True, hostname=node.name)
+        guest = Guest(options, served=served)
         hosts.guests[node.name] = guest
         stack.callback(guest.stop)
         guest.begin()

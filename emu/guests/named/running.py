@@ -59,6 +59,15 @@ class RunningEntry:
         return self.path / f"{guest}.sock"
 
 
+def full_names(guest: str) -> list[str]:
+    """Return the full names ``LAB/GUEST`` of the labs' guests of this name."""
+    return [
+        f"{entry.name}/{guest}"
+        for entry in entries()
+        if guest in entry.guests and guest != entry.name
+    ]
+
+
 def check_name(name: str) -> None:
     """Raise :class:`LabError` unless ``name`` has 1 to 32 letters, digits, ``.``, ``_``, ``-``.
 

@@ -100,9 +100,9 @@ class GuestOptions:
     whose kernel cannot mount ``share`` boots without. With ``gdb`` QEMU accepts a debugger.
     ``hold_probe`` loads the mlx5 driver during boot, but leaves the functions to
     :meth:`emu.guests.Guest.probe`. With ``stays`` a guest that panics or powers off stays for
-    inspection, and one that reboots is awaited. ``server_options`` are appended. ``hang_timeout``
-    is the maximum number of seconds for the answer to a ping. ``verbose`` copies the console and
-    the server's log to our standard error.
+    inspection, and one that reboots is awaited. ``server_options`` are appended. ``hostname`` is
+    the guest's own name. ``hang_timeout`` is the maximum number of seconds for the answer to a ping.
+    ``verbose`` copies the console and the server's log to our standard error.
     """
 
     suite: str = option(
@@ -443,6 +443,7 @@ class GuestOptions:
     server_options: tuple[str, ...] = ()
     hold_probe: bool = False
     stays: bool = False
+    hostname: str = "guest"
     gdb: bool = False
     hang_timeout: float = 90.0
     verbose: bool = False

@@ -74,6 +74,9 @@ def up(file: Path, keep: bool) -> None:
             click.echo(f"{requested.name} is still up: {', '.join(names)}; {example}")
         raise
     click.echo(f"{requested.name} is up: {', '.join(names)}; {example}")
+    for name in names:
+        if name != requested.name and running.is_held(name):
+            click.echo(f"mlx5emu: {name} is another guest: use {requested.name}/{name}", err=True)
 
 
 @lab.command(

@@ -49,7 +49,7 @@ def up(name: str, gdb: str | None, **choices: object) -> None:
     Example: mlx5emu up dev --device connectx7
     """
     chosen = to_options(**with_debugging(choices, Debugging(gdb)))
-    options = dataclasses.replace(chosen, stays=True)
+    options = dataclasses.replace(chosen, stays=True, hostname=name)
     prepare(options)
     info = described(options, name)
 
@@ -65,6 +65,8 @@ def up(name: str, gdb: str | None, **choices: object) -> None:
     if gdb is not None:
         invite(gdb, Path(running.find(name).info["gdb"]))
     click.echo(f"{name} is up: mlx5emu exec {name} -- COMMAND")
+    if others := running.full_names(name):
+        click.echo(f"mlx5emu: {name} means this guest now, not {' or '.join(others)}", err=True)
 
 
 def _probe(guest: Guest) -> None:

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import click
-from rich.markdown import Markdown
 
 from emu.cli.shared.control import console
+from emu.cli.shared.markdown import Page
 from emu.cli.shared.reference import with_reference
 from emu.host import shipped
 from emu.host.user_error import UserError
@@ -58,11 +58,12 @@ def guide(page: str | None) -> None:
         )
         return
     files, word = shipped.files(), page.lstrip("./").rstrip("/")
-    path = pages.get(page) or files.get(word) or files.get(f"{word}/README.md")
+    name = word.removeprefix("share/guide/").removesuffix(".md")
+    path = pages.get(name) or files.get(word) or files.get(f"{word}/README.md")
     if path is None and page.startswith("@"):
         path = _example(page[1:])
     if path is None:
-        meant = near(page, pages) or near(word, files)
+        meant = near(name, pages) or near(word, files)
         raise UserError(f"no page {page!r}{meant}; pages are {', '.join(pages)}")
     text = with_reference(path.read_text())
     if not sys.stdout.isatty():
@@ -72,7 +73,7 @@ def guide(page: str | None) -> None:
     else:
         screen = console()
         with screen.pager(styles=True):
-            screen.print(Markdown(text))
+            screen.print(Page(text))
 
 
 def _show_manual(path: Path) -> None:
