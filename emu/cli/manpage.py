@@ -91,8 +91,16 @@ def _option_groups(
 
 
 def _paragraphs(text: str) -> str:
+    """Return the paragraphs of a help text; those behind click's ``\\b`` keep their lines."""
     parts = re.split(r"\n\s*\n", inspect.cleandoc(text))
-    return "".join(f"{_plain(' '.join(part.split()))}\n.PP\n" for part in parts)
+    return "".join(f"{_paragraph(part)}\n.PP\n" for part in parts)
+
+
+def _paragraph(part: str) -> str:
+    first, *lines = part.splitlines()
+    if first.strip() == "\b":
+        return "\n".join([".nf", *map(_plain, lines), ".fi"])
+    return _plain(" ".join(part.split()))
 
 
 def _plain(text: str) -> str:

@@ -69,3 +69,11 @@ def test_a_new_page_and_the_commands_in_it_are_in_the_index(tmp_path):
     rows = {line.split("`")[1]: line for line in made.splitlines() if line.startswith("| `")}
     assert rows["ps"].endswith("[x](x.md) |")
     assert "x.md" not in rows["run"]
+
+
+def test_a_list_of_properties_keeps_its_lines():
+    lines = page().splitlines()
+    at = lines.index(next(line for line in lines if line.startswith("loss=1 duplicate=1  ")))
+    begin = max(index for index, line in enumerate(lines[:at]) if line == ".nf")
+    assert lines[begin + 1].startswith("delay=10ms")
+    assert ".fi" in lines[at : at + 10]
