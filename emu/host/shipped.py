@@ -104,6 +104,18 @@ def path_of(kind: str, word: str) -> Path:
     return named_example(kind, word) or Path(word)
 
 
+def shown(path: Path) -> str:
+    """Return how to show a file to a user: ``@NAME`` for an example that was named so.
+
+    The path is then absolute, below :func:`root`; any other path is returned as text.
+    """
+    if path.is_absolute() and path.is_relative_to(root() / "examples"):
+        for name, example_path in all_examples().items():
+            if example_path == path:
+                return f"@{name}"
+    return str(path)
+
+
 def example(kind: str, name: str) -> Path:
     """Return the file of an example of this kind.
 

@@ -17,6 +17,7 @@ from emu.guests.named.running import ARCHES, SHARES
 from emu.guests.options import GuestOptions, OptionError, Use, option_named, options
 from emu.guests.options.checks import check_options, check_uplinks_used
 from emu.guests.requested import check_requested, requested
+from emu.host import shipped
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.server.net.eth import passt
@@ -105,7 +106,7 @@ def tell_begin(path: Path, when: str | None) -> None:
         error.status = click.UsageError.exit_code
         raise
     begins = moment(when or plan.begins)
-    click.echo(f"mlx5emu: faults begin {begins}: {one_line(str(path))}", err=True)
+    click.echo(f"mlx5emu: faults begin {begins}: {one_line(shipped.shown(path))}", err=True)
 
 
 def given_values(choices: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class _Code(CodeBlock):
         yield Padding(code, (1, 0))
 
 
-class Page(Markdown):
+class GuidePage(Markdown):
     """A page of the guide."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {

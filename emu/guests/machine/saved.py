@@ -91,6 +91,12 @@ def remove_oldest() -> None:
         SavedBoot(old).remove()
 
 
+def disk_usage() -> tuple[int, int]:
+    """Return the number of saved boots in the cache, and their size in bytes."""
+    boots = _all()
+    return len(boots), sum(map(cache.disk_usage, boots))
+
+
 def remove_all(suites: Collection[str] = ()) -> int:
     """Delete the saved boots of ``suites``, by default all; return the number of bytes freed.
 

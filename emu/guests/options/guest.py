@@ -101,8 +101,8 @@ class GuestOptions:
     ``hold_probe`` loads the mlx5 driver during boot, but leaves the functions to
     :meth:`emu.guests.Guest.probe`. With ``stays`` a guest that panics or powers off stays for
     inspection, and one that reboots is awaited. ``server_options`` are appended. ``hostname`` is
-    the guest's own name. ``hang_timeout`` is the maximum number of seconds for the answer to a ping.
-    ``verbose`` copies the console and the server's log to our standard error.
+    the guest's own name. ``hang_timeout`` is the maximum number of seconds for the answer to a
+    ping. ``verbose`` copies the console and the server's log to our standard error.
     """
 
     suite: str = option(

@@ -174,6 +174,15 @@ def test_an_empty_cache_is_listed_and_cleaned(home):
     assert "freed" in invoke("guest", "clean", "--all").output
 
 
+def test_the_list_has_what_clean_removes_besides_images(home):
+    (cache.subdir("kernels") / "debian-rt-trixie").mkdir()
+    (cache.subdir("boots") / "trixie-1").mkdir()
+    (cache.subdir("boots") / "trixie-1" / "memory").write_bytes(bytes(3_000_000))
+    output = invoke("guest", "list").output
+    assert ": debian-rt-trixie\n" in output
+    assert "saved boots (3.0 MB): 1\n" in output
+
+
 def test_clean_removes_what_can_be_made_again_but_no_ssh_key(home):
     made = ("kernels", "headers", "qemu", "plugins", "runs", "ssh")
     for name in made:
@@ -366,6 +375,7 @@ def test_a_coverage_file_of_a_corpus_that_can_have_no_folder_is_told_first(tmp_p
 FULL = """
 import resource, sys
 from emu.cli.main import main
+from emu.guests import cache
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # no file gets longer, as on a full disk
 sys.argv = ["mlx5emu", "trace", "export", sys.argv[1], "--html", sys.argv[2]]

@@ -1,6 +1,7 @@
 """Examples and pages that come with the package, by their names."""
 
 import re
+from pathlib import Path
 
 import click
 import pytest
@@ -30,6 +31,12 @@ from emu.server.service.plan_files import read_plan
 def test_an_example_by_its_name(kind, name, path):
     assert shipped.example(kind, name) == shipped.root() / path
     assert ExampleFile(kind).convert(f"@{name}", None, None) == shipped.root() / path
+
+
+def test_examples_are_shown_by_their_names(tmp_path):
+    assert shipped.shown(shipped.example("plan", "wan")) == "@wan"
+    for path in (tmp_path / "wan.toml", Path("examples/links/wan.toml")):
+        assert shipped.shown(path) == str(path)
 
 
 def test_every_plan_by_name_is_a_plan():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,8 @@ def build(
 def list_images(as_json: bool) -> None:
     """List the images in the cache, by suite, architecture and date.
 
+    Below them are the kernels that `--kernel debian:...` has fetched, and the saved boots.
+
     Example: mlx5emu guest list
     """
     images = sorted(image.cached(), key=lambda entry: (entry.suite, entry.arch, entry.built))
@@ -128,6 +131,18 @@ def list_images(as_json: bool) -> None:
         console().print(table)
     else:
         click.echo("no images; build one with mlx5emu guest build")
+    for line in [] if as_json else _besides_images():
+        click.echo(line)
+
+
+def _besides_images() -> Iterator[str]:
+    """Yield a line for the archive's kernels and one for saved boots, if the cache has any."""
+    directory = cache.subdir("kernels")
+    if kernels := sorted(path.name for path in directory.iterdir() if path.is_dir()):
+        yield f"kernels ({decimal(cache.disk_usage(directory))}): {', '.join(kernels)}"
+    count, size = saved.disk_usage()
+    if count:
+        yield f"saved boots ({decimal(size)}): {count}"
 
 
 def _row(entry: image.Image) -> dict[str, Any]:

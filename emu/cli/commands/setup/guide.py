@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from emu.cli.shared.control import console
-from emu.cli.shared.markdown import Page
+from emu.cli.shared.markdown import GuidePage
 from emu.cli.shared.reference import with_reference
 from emu.host import shipped
 from emu.host.user_error import UserError
@@ -73,7 +73,7 @@ def guide(page: str | None) -> None:
     else:
         screen = console()
         with screen.pager(styles=True):
-            screen.print(Page(text))
+            screen.print(GuidePage(text))
 
 
 def _show_manual(path: Path) -> None:
