@@ -80,6 +80,24 @@ class RuleInjector(Protocol):
         """Arm and remove rules that are due after a command, and make calls that are due."""
 
 
+class FaultPacket(Protocol):
+    """The packet of an event, for a capture."""
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the function sends the packet; False for a received one."""
+
+    @property
+    def carried(self) -> object:
+        """Object that the wire carries for the packet: a capture recognizes it by its identity.
+
+        None while a packet has not been sent.
+        """
+
+    def frame_bytes(self) -> bytes:
+        """Return a packet that is sent, as the wire would carry it; empty if none can be made."""
+
+
 class EventField:
     """A field of the events of a point, named after their attribute."""
 
@@ -164,6 +182,11 @@ class Event(Generic[Result]):
     def agrees(self, match: Mapping[str, Any]) -> bool:
         """Return whether every field in ``match`` has a requested value."""
         return all(agrees(requested, self.get(name)) for name, requested in match.items())
+
+    @property
+    def packet(self) -> FaultPacket | None:
+        """Packet of the event, for a capture; None for an event without one."""
+        return None
 
     def summary(self) -> dict[str, Any]:
         """Return the recorded fields by name, enumerations as names; the same in every run."""

@@ -358,7 +358,10 @@ class Injector:
             log.info("fault %s: %s at %s %s", rule.name, rule.action, rule.point, summary)
         if self._sink is None:
             return
-        fired = Fired(self.index, rule.name, state.met, rule.point, rule.action, summary, why)
+        fired = Fired(
+            self.index, rule.name, state.met, rule.point, rule.action, summary, why,
+            packet=event.packet,
+        )  # fmt: skip
         try:
             self._sink(fired)
         except Exception:

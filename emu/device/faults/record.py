@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from emu.device.faults.event import FaultPacket
 from emu.device.faults.functions import MAX_FUNCTIONS
 from emu.device.faults.link import PlannedLink
 from emu.device.faults.parser import PlanError, from_table, link_from_table, load, rule_from_table
@@ -60,6 +61,8 @@ class Fired:
     """Reason for a firing without effect; empty if it had an effect."""
     seconds: float | None = field(default=None, compare=False)
     """Time of the firing in seconds since the record began; None if unknown."""
+    packet: FaultPacket | None = field(default=None, compare=False, repr=False)
+    """Packet that the rule acts on; None for other events, and in a record that is read."""
 
     def to_line(self) -> str:
         """Return its line in the record, including the line end; empty values are left out."""

@@ -42,7 +42,8 @@ class FaultSession:
         self._seed = 0
         self._added = 0
         self.on_fired: Callable[[Fired], None] | None = None
-        """Callback for each fault that fires, besides the record."""
+        """Callback for each fault that fires, and each firing without effect, besides the record.
+        """
         if options.plan is not None or options.record is not None:
             self._start(options)
 
@@ -231,13 +232,10 @@ class FaultSession:
         return list(rules.values())
 
     def _note(self, fired: Fired) -> None:
-        """Write a fired fault to the record, if any.
-
-        Call ``on_fired`` if the fault had an effect.
-        """
+        """Write a fired fault to the record, if any, and call ``on_fired``."""
         if self._record is not None:
             self._record.fired(fired)
-        if self.on_fired is not None and not fired.without_effect:
+        if self.on_fired is not None:
             self.on_fired(fired)
 
     def _record_change(self, change: Mapping[str, Any]) -> None:

@@ -13,12 +13,16 @@ from emu.host.truncated_output import complaint
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.ib.local import Wired
 from emu.server.net.pcap import blocks
-from emu.server.net.pcap.capture import CaptureInterface, EthernetInterface, SubnetWatcher
+from emu.server.net.pcap.capture import EthernetInterface, SubnetWatcher
+from emu.server.net.pcap.faults import CaptureInterface
 from emu.server.net.pcap.file import DEFAULT_MIB, PcapFile
 from emu.version import version
 
 if TYPE_CHECKING:
     from emu.device.faults.record import Fired
+
+_DROP = "drop"
+"""Action of a rule that keeps a packet from the wire (``emu.device.faults.delivery_actions``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class Capture:
                 mac = function.hca.nic_vport.permanent_address
                 about = f"{function.model.title}, MAC {mac.hex(':')}"
                 number = self._file.interface(blocks.LINKTYPE_ETHERNET, name, about, mac)
-                cable.watcher = ethernet = EthernetInterface(self._file, number)
+                cable.watcher = ethernet = EthernetInterface(self._file, number, name)
                 cable.shows_messages = options.messages
                 self._interfaces.append(ethernet)
                 ethernets[id(function.adapter)] = ethernet
@@ -73,16 +77,19 @@ class Capture:
                 guid, lid = vport.guid.to_bytes(8, "big"), function.hca.ib.lid
                 about = f"{function.model.title}, LID {lid}"
                 number = self._file.interface(blocks.LINKTYPE_ERF, name, about, guid)
-                interface = CaptureInterface(self._file, number)
+                interface = CaptureInterface(self._file, number, name)
                 subnet.add(fabric.key_of(function.hca), interface)
                 self._interfaces.append(interface)
         fabric.watcher = subnet
 
     def fault(self, fired: Fired) -> None:
-        """Write a fired fault into the comment of the next packet of its function's interface."""
+        """Write a fired fault to its function's interface: with its packet, or as an entry."""
         event = ", ".join(f"{name} {value}" for name, value in fired.event.items())
         text = f"fault {fired.rule}: {fired.action} at {fired.point}" + f" ({event})" * bool(event)
-        self._interfaces[fired.function].fault(text)
+        if fired.without_effect:
+            text += f" has no effect: {fired.without_effect}"
+        is_dropped = fired.action == _DROP
+        self._interfaces[fired.function].fault(text, fired.packet, is_dropped=is_dropped)
 
     @property
     def complaint(self) -> str:

@@ -17,6 +17,7 @@ from emu.driver.verbs.connect import connect
 from emu.server.net.eth.segments import Segments
 from emu.server.net.ib.local import LocalFabric
 from emu.server.net.pcap import blocks, capture
+from emu.server.net.pcap.faults import CaptureInterface
 from emu.server.service import views
 from emu.server.service.pcap import Capture, PcapOptions
 from layouts.enums import AccessMode, Op
@@ -66,14 +67,14 @@ def frame():
     ("owner", "name", "place"),
     [
         (blocks, "packet", "frame"),
-        (capture.CaptureInterface, "comment", "frame"),
+        (CaptureInterface, "packet", "frame"),
         (capture._Discarded, "items", "counters"),
     ],
 )
 def test_a_frame_passes_a_capture_that_fails(
     monkeypatch, tmp_path, captured, ethernet, expected, owner, name, place
 ):
-    """Once for each interface in the log; a remark is where the packet would be."""
+    """Once for each interface in the log; an entry is where the packet would be."""
     functions, cables = ethernet
     monkeypatch.setattr(owner, name, fail)
     for _ in range(3):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.device.captured import NAMES, plugged_functions
 
+from emu.device.engine.eth.transmit import FRAME_TX_POINT
 from emu.device.faults.injector import Injector
 from emu.device.faults.parser import load
 from emu.device.port.eth.frame import Frame
@@ -104,7 +105,7 @@ def test_a_frame_is_at_both_ports_and_a_drop_says_why(functions, capture, segmen
 
 
 @needs_tshark
-def test_a_fault_is_told_with_the_next_packet(functions, capture):
+def test_a_fault_without_a_packet_is_an_entry_between_packets(functions, capture):
     one, _two = functions
     injector = Injector(one, 0, capture.capture.fault)
     one.use_faults(injector)
@@ -112,7 +113,33 @@ def test_a_fault_is_told_with_the_next_packet(functions, capture):
     injector.clear()
     one.hca.eth.set_link(up=True)
     send(one, Frame(EthPacket().frame().ljust(60, b"\0")))
-    assert "fault off: link at load" in capture.rows("frame.comment")[0][0]
+    rows = capture.rows("systemd_journal.message", "frame.comment", "frame.interface_name")
+    assert rows == [["function 0: fault off: link at load", "", ""], ["", "", "function 0"],
+                    ["", "dropped: no flow entry", "function 1"]]  # fmt: skip
+
+
+@needs_tshark
+@pytest.mark.parametrize(
+    ("rule", "places"),
+    [
+        ('point="frame.tx"\naction="drop"', ["function 0"]),
+        ('point="frame.tx"\naction="corrupt"', ["function 0", "function 1"]),
+        ('point="frame.rx"\naction="drop"', ["function 0", "function 1"]),
+    ],
+)
+def test_a_frame_that_a_rule_acts_on_has_the_comment(functions, capture, rule, places):
+    """Dropped at the sender, changed there, dropped at the receiver; the next frame has none."""
+    for index, function in enumerate(functions):
+        injector = Injector(function, index, capture.capture.fault)
+        function.use_faults(injector)
+        injector.load(load(f'[[rule]]\nname="it"\n{rule}\nindex=1\n'))
+    one = functions[0].hca
+    for _ in range(2):
+        one.probes.faults.show(FRAME_TX_POINT, Frame(EthPacket().frame().ljust(60, b"\0")))
+    rows = capture.rows("frame.interface_name", "frame.comment")
+    assert [name for name, _text in rows] == [*places, "function 0", "function 1"]
+    marked = [at for at, (_name, text) in enumerate(rows) if "fault it: " in text]
+    assert marked == [len(places) - 1 if "rx" in rule else 0]
 
 
 def test_without_a_capture_nothing_is_asked(functions, cables, path, clock):

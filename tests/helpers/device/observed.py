@@ -17,7 +17,8 @@ from emu.device.trace.text import TextForm
 from emu.driver.world.clock import HandClock
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.ib.local import LocalFabric
-from emu.server.net.pcap.capture import CaptureInterface, EthernetInterface, SubnetWatcher
+from emu.server.net.pcap.capture import EthernetInterface, SubnetWatcher
+from emu.server.net.pcap.faults import CaptureInterface
 from emu.server.net.pcap.file import PcapFile
 from emu.server.service import views
 

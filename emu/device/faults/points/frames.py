@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field as Bounds
 
@@ -12,7 +12,7 @@ from emu.device.engine.eth.receive import FRAME_RX_POINT
 from emu.device.engine.eth.requests import RECEIVE_POINT
 from emu.device.engine.eth.transmit import FRAME_TX_POINT
 from emu.device.faults.delivery_actions import Delayable, Losable, Reorderable, Repeatable
-from emu.device.faults.event import Event, EventField, RuleInjector
+from emu.device.faults.event import Event, EventField, FaultPacket, RuleInjector
 from emu.device.faults.parameters import DATA
 from emu.device.faults.registry import Parameter, action, point
 from emu.device.faults.rule import Rule
@@ -40,6 +40,7 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
         "destination_port", "ethertype", "frame", "gso_size", "length", "multicast", "protocol",
         "source_port",
     )  # fmt: skip
+    is_sent: ClassVar[bool]
 
     def __init__(self, faults: RuleInjector, frame: Frame) -> None:
         super().__init__(faults)
@@ -57,6 +58,20 @@ class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[Non
             ports = headers.ports
         self.source_port = int.from_bytes(ports[:2], "big")
         self.destination_port = int.from_bytes(ports[2:], "big")
+
+    @property
+    def packet(self) -> FaultPacket:
+        """The frame."""
+        return self
+
+    @property
+    def carried(self) -> object:
+        """Bytes of the frame."""
+        return self.frame.data
+
+    def frame_bytes(self) -> bytes:
+        """Return the frame, a super-frame as a whole."""
+        return self.frame.data
 
     def _changed(
         self,
@@ -112,6 +127,7 @@ class FrameLeaves(_OfFrame):
     """A frame that has been counted as sent."""
 
     __slots__ = ()
+    is_sent: ClassVar[bool] = True
 
     def go_on(self) -> None:
         """Send it on the wire."""
@@ -123,6 +139,7 @@ class FrameArrives(_OfFrame):
     """A received frame before any processing."""
 
     __slots__ = ()
+    is_sent: ClassVar[bool] = False
 
     def go_on(self) -> None:
         """Queue the frame for reception: the port checks, steers and delivers it."""

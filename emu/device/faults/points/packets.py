@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field as Bounds
 
@@ -16,10 +16,14 @@ from emu.device.engine.rc.packets import intake
 from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.engine.rc.packets.intake import PKT_RX_POINT
 from emu.device.faults.delivery_actions import Delayable, Losable, Reorderable, Repeatable
-from emu.device.faults.event import EventField, Result, RuleInjector
+from emu.device.faults.event import EventField, FaultPacket, Result, RuleInjector
 from emu.device.faults.parameters import set_of
 from emu.device.faults.registry import Parameter, action, mount, point
 from emu.device.faults.rule import Rule
+from emu.device.port.eth.roce import datagram as roce_datagram
+from emu.device.port.eth.roce.datagram import RoceOrigin
+from emu.device.port.eth.roce.gids import NO_GID
+from emu.device.port.ib import datagram_packets
 from emu.device.port.ib.wire import IbWire
 from emu.device.port.packet import BadPacketError, Packet
 from emu.device.ports import WireWrapper
@@ -65,6 +69,13 @@ class Outgoing(Protocol):
     def headers(self) -> PacketFields:
         """Fields that rules match."""
 
+    @property
+    def carried(self) -> object:
+        """Object that was last sent; None before."""
+
+    def frame_bytes(self) -> bytes:
+        """Return its bytes on the wire; empty if there are none."""
+
     def send(self) -> object:
         """Send it on the wire."""
 
@@ -98,10 +109,25 @@ class PacketLeaves(_OfPacket[object]):
 
     __slots__ = ("_outgoing",)
     instead = True
+    is_sent: ClassVar[bool] = True
 
     def __init__(self, faults: RuleInjector, outgoing: Outgoing) -> None:
         super().__init__(faults, outgoing.headers)
         self._outgoing = outgoing
+
+    @property
+    def packet(self) -> FaultPacket:
+        """The packet or datagram."""
+        return self
+
+    @property
+    def carried(self) -> object:
+        """Bytes or datagram that was last sent; None before."""
+        return self._outgoing.carried
+
+    def frame_bytes(self) -> bytes:
+        """Return its bytes on the wire; empty for a RoCE datagram without GIDs."""
+        return self._outgoing.frame_bytes()
 
     def go_on(self) -> object:
         """Send it on the wire."""
@@ -124,11 +150,26 @@ class PacketArrives(_OfPacket[None]):
     """A packet of a connected service."""
 
     __slots__ = ("_octets", "_packet")
+    is_sent: ClassVar[bool] = False
 
     def __init__(self, faults: RuleInjector, packet: Packet, length: int) -> None:
         super().__init__(faults, _headers(packet, length))
         self._packet = packet
         self._octets = length
+
+    @property
+    def packet(self) -> FaultPacket:
+        """The packet."""
+        return self
+
+    @property
+    def carried(self) -> object:
+        """Buffer that the payload is a view of: the frame that arrived, before ``keep``."""
+        return self._packet.payload.obj
+
+    def frame_bytes(self) -> bytes:
+        """Return nothing: the capture has the packet already."""
+        return b""
 
     def go_on(self) -> None:
         """Process the packet, see :func:`emu.device.engine.rc.packets.intake.take`."""
@@ -168,6 +209,8 @@ class _PacketBytes:
         self._inner = inner
         self._sqn = sqn
         self._source = source
+        self.carried: bytes | None = None
+        """Bytes that were last sent."""
         self._frame = bytearray(frame)
         self._packet, self._bth_at = source.link.parse(self._frame)
 
@@ -176,9 +219,14 @@ class _PacketBytes:
         """Fields that rules match."""
         return _headers(self._packet, len(self._frame))
 
+    def frame_bytes(self) -> bytes:
+        """Return its bytes."""
+        return bytes(self._frame)
+
     def send(self) -> bool:
         """Send it on the wire."""
-        return self._inner.transmit(self._source, bytes(self._frame), self._sqn)
+        self.carried = frame = bytes(self._frame)
+        return self._inner.transmit(self._source, frame, self._sqn)
 
     def keep(self) -> None:
         """Do nothing: the packet has bytes of its own."""
@@ -201,6 +249,17 @@ class _OutgoingDatagram:
         self._source = source
         self._packet = packet
         self._origin = origin
+        self.carried: Datagram | None = None
+        """Datagram that was last sent."""
+
+    def frame_bytes(self) -> bytes:
+        """Return the packet that carries it; empty for a RoCE datagram without GIDs."""
+        packet, origin = self._packet, self._origin
+        if not isinstance(origin, RoceOrigin):
+            return datagram_packets.frame_of(packet, origin)
+        if NO_GID in (origin.gid, packet.to.gid or NO_GID):
+            return b""
+        return roce_datagram.frame_of(packet, origin)
 
     @property
     def headers(self) -> PacketFields:
@@ -213,6 +272,7 @@ class _OutgoingDatagram:
 
     def send(self) -> bool:
         """Send it and return True: the wire always accepts a datagram."""
+        self.carried = self._packet
         self._inner.datagram(self._source, self._packet, self._origin)
         return True
 

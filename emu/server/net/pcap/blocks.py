@@ -1,7 +1,8 @@
 """The blocks of a pcapng file (draft-ietf-opsawg-pcapng), little-endian.
 
 Each interface states its link type. Ethernet frames appear as on the wire without FCS. InfiniBand
-packets have an ERF header, the only type for them that Wireshark reads.
+packets have an ERF header, the only type for them that Wireshark reads. Text without a packet is an
+entry of the systemd journal, which Wireshark lists between packets and libpcap ignores.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from struct import Struct
 LINKTYPE_ETHERNET = 1
 LINKTYPE_ERF = 197
 
-_SECTION, _INTERFACE, _PACKET, _STATISTICS = 0x0A0D0D0A, 1, 6, 5
+_SECTION, _INTERFACE, _PACKET, _JOURNAL = 0x0A0D0D0A, 1, 6, 9
 _MAGIC = 0x1A2B3C4D
 _ANY_LENGTH = (1 << 64) - 1
 _NANOSECONDS = b"\x09"
@@ -20,7 +21,6 @@ _HEAD = Struct("<II")
 _LENGTH = Struct("<I")
 _SECTION_BODY = Struct("<IHHQ")
 _INTERFACE_BODY = Struct("<HHI")
-_STATISTICS_BODY = Struct("<III")
 _OPTION = Struct("<HH")
 
 _COMMENT, _APPLICATION = 1, 4
@@ -35,6 +35,7 @@ _DIRECTION = {
     for is_sent, flags in ((False, _INBOUND), (True, _OUTBOUND))
 }
 _MAX_TEXT = 1000
+_IDENTIFIER = "SYSLOG_IDENTIFIER=mlx5emu"
 
 _ERF_TIME = Struct("<Q").pack
 _ERF_REST = Struct(">BBHHH").pack
@@ -79,10 +80,15 @@ def packet(number: int, time_ns: int, data: bytes, is_sent: bool, comment: str =
     return b"".join((front, data, padding, options, _LENGTH.pack(length)))
 
 
-def remark(number: int, time_ns: int, comment: str) -> bytes:
-    """Return a comment on an interface, without a packet: a statistics block."""
-    body = _STATISTICS_BODY.pack(number, time_ns >> 32, time_ns & 0xFFFFFFFF)
-    return _block(_STATISTICS, body + _text(_COMMENT, comment) + _END)
+def journal_entry(time_ns: int, text: str) -> bytes:
+    """Return text without a packet: a systemd Journal Export Block with one entry.
+
+    Line ends in the text become spaces, and it is cut after 1000 characters.
+    """
+    message = " ".join(text[:_MAX_TEXT].splitlines())
+    fields = f"__REALTIME_TIMESTAMP={time_ns // 1000}\nMESSAGE={message}\n{_IDENTIFIER}\n"
+    body = fields.encode(errors="replace")
+    return _block(_JOURNAL, body + _PADDING[len(body) & 3])
 
 
 def erf(time_ns: int, data: bytes) -> bytes:

@@ -1,8 +1,8 @@
 """``--pcap``: records the packets at the port of each function.
 
 A frame between two functions of a process appears at both ports. A comment states that the frame
-was dropped and why, and which faults have fired at the function since its last packet. An exception
-here is logged and delays no packet; a remark replaces the packet in the file.
+was dropped and why, and which fault has fired for it (``faults.py``). An exception here is logged
+and delays no packet; an entry of the journal replaces the packet in the file.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from emu.device.port.eth.frame import Frame
 from emu.device.port.ib.datagram_packets import frame_of
-from emu.device.state.observers import UNREADABLE, ObserverErrors
 from emu.server.net.eth.function_port import FunctionPort
-from emu.server.net.pcap import blocks
-from emu.server.net.pcap.file import PcapFile, Place
+from emu.server.net.pcap.faults import CaptureInterface
+from emu.server.net.pcap.file import Place
 
 if TYPE_CHECKING:
     from emu.device.port.datagram import Datagram, Origin
@@ -27,55 +26,14 @@ if TYPE_CHECKING:
 
 _MAX_COUNTERS = 64
 """Maximum number of counter sets examined for each frame; a driver has a few."""
-_MAX_FAULTS = 8
-"""Maximum number of faults in the comment of a packet."""
-
-
-class CaptureInterface:
-    """A function in the file."""
-
-    def __init__(self, file: PcapFile, number: int) -> None:
-        self.file = file
-        self.number = number
-        self.errors = ObserverErrors("capture")
-        self._faults: list[str] = []
-        self._left_out = 0
-
-    def fault(self, text: str) -> None:
-        """Keep a fault that fired at the function for the comment of its next packet.
-
-        Beyond _MAX_FAULTS, only the number is kept.
-        """
-        if len(self._faults) < _MAX_FAULTS:
-            self._faults.append(text)
-        else:
-            self._left_out += 1
-
-    def comment(self, text: str) -> str:
-        """Return the comment of the next packet: the faults before it, and this text.
-
-        The faults are removed; the result is empty without faults and text.
-        """
-        if not self._faults:
-            return text
-        more = [f"and {self._left_out} more"] if self._left_out else []
-        said = "; ".join([*self._faults, *more, *([text] if text else [])])
-        self._faults, self._left_out = [], 0
-        return said
-
-    def failed(self, place: str) -> bytes:
-        """Log the exception in handling; return a remark as block in place of the packet."""
-        self.errors.note(place)
-        return blocks.remark(self.number, time.time_ns(), f"a {place} {UNREADABLE}")
-
-    def close(self) -> None:
-        """Write the faults after the last packet as a remark, if any; the file stays open."""
-        if said := self.comment(""):
-            self.file.add(blocks.remark(self.number, time.time_ns(), said))
 
 
 class EthernetInterface(CaptureInterface):
     """Implements :class:`emu.server.net.eth.function_port.FrameWatcher`."""
+
+    def encode(self, _time_ns: int, data: bytes) -> bytes:
+        """Return the frame itself."""
+        return data
 
     def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
         """Forward a frame that the function sends by ``carry``, and record it with its outcome.
@@ -104,6 +62,7 @@ class EthernetInterface(CaptureInterface):
         without a reason.
         """
         place, now = self.file.reserve(), time.time_ns()
+        comments = self.begin(frame.data, is_sent=is_sent)
         before: Mapping[str, int] = {}
         try:
             before = dict(dropped.items())
@@ -112,29 +71,30 @@ class EthernetInterface(CaptureInterface):
         try:
             carry()
         finally:
-            self._put(place, now, frame, before, dropped, is_sent)
+            self.end(is_sent=is_sent)
+            self._put(place, now, frame, before, dropped, comments, is_sent)
 
     def _put(
         self, place: Place, now: int, frame: Frame, before: Mapping[str, int],
-        dropped: Counter[str] | _Discarded, is_sent: bool,
+        dropped: Counter[str] | _Discarded, comments: list[str], is_sent: bool,
     ) -> None:  # fmt: skip
-        """Fill the frame's position in the file, with a remark if that fails."""
+        """Fill the frame's position in the file, with an entry of the journal if that fails."""
         try:
-            block = self._block(now, frame, before, dropped, is_sent)
+            block = self._block(now, frame, before, dropped, comments, is_sent)
         except Exception:
             block = self.failed("frame")
         self.file.put(place, block)
 
     def _block(
         self, now: int, frame: Frame, before: Mapping[str, int],
-        dropped: Counter[str] | _Discarded, is_sent: bool,
+        dropped: Counter[str] | _Discarded, comments: list[str], is_sent: bool,
     ) -> bytes:  # fmt: skip
         """Return the frame's block with faults and drop reasons as comment; empty without space."""
         if not self.file.may_queue(len(frame.data)):
             return b""
         why = [name for name, count in dropped.items() if count > before.get(name, 0)]
-        text = self.comment(f"dropped: {', '.join(why)}" if why else "")
-        return blocks.packet(self.number, now, frame.data, is_sent, text)
+        text = "; ".join([*comments, *([f"dropped: {', '.join(why)}"] if why else [])])
+        return self.packet(now, frame.data, is_sent, text)
 
 
 class _Discarded:
@@ -171,39 +131,27 @@ class SubnetWatcher:
 
     def packet(self, lid: int, frame: Buffer, *, is_sent: bool) -> None:
         """Record a packet at the port with this LID; ignore unknown ports and a closed file."""
-        self._record(lid, lambda: frame, is_sent)
+        self._record(lid, frame, lambda: frame, is_sent)
 
     def datagram(self, lid: int, packet: Datagram, origin: Origin, *, is_sent: bool) -> None:
         """Record a datagram, as the packet with its headers, at the port with this LID.
 
         Unknown ports and a closed file are ignored.
         """
-        self._record(lid, lambda: frame_of(packet, origin), is_sent)
+        self._record(lid, packet, lambda: frame_of(packet, origin), is_sent)
 
-    def _record(self, lid: int, frame: Callable[[], Buffer], is_sent: bool) -> None:
-        """Add the block of a packet, or a remark if an exception occurs; never raises that.
+    def _record(
+        self, lid: int, carried: object, frame: Callable[[], Buffer], is_sent: bool
+    ) -> None:
+        """Add the block of a packet, or an entry of the journal if an exception occurs.
 
-        Do nothing for an unknown port, a closed file, or a file without space.
+        ``carried`` is the object that the wire carries. Never raises; do nothing for an unknown
+        port, a closed file, or a file without space, which counts the packet as lost.
         """
         interface = self._interfaces.get(lid)
         if interface is None or not interface.file.is_open:
             return
         try:
-            block = _block(interface, bytes(frame()), is_sent)
+            interface.record(carried, bytes(frame()), is_sent=is_sent)
         except Exception:
-            block = interface.failed("packet")
-        if block:
-            interface.file.add(block)
-
-
-def _block(interface: CaptureInterface, frame: bytes, is_sent: bool) -> bytes:
-    """Return the block of an InfiniBand packet; empty if the file is closed or its reader slow.
-
-    A missing packet counts as lost. Faults before the packet become its comment.
-    """
-    if not interface.file.may_queue(len(frame)):
-        return b""
-    now = time.time_ns()
-    return blocks.packet(
-        interface.number, now, blocks.erf(now, frame), is_sent, interface.comment("")
-    )
+            interface.file.add(interface.failed("packet"))

@@ -119,9 +119,25 @@ class PcapFile:
         elif self._timer is None:
             self._timer = self._clock.call_later(FLUSH_NS, self._late)
 
-    def add(self, block: bytes) -> None:
-        """Add a block at the end; drop and count it if the reader of the pipe is slow."""
-        self.put(self.reserve(), block)
+    def add(self, block: bytes) -> Place:
+        """Add a block at the end, and return its position.
+
+        Drop and count the block if the reader of the pipe is slow.
+        """
+        place = self.reserve()
+        self.put(place, block)
+        return place
+
+    def replace_last(self, place: Place, block: bytes) -> bool:
+        """Replace the last block of the file; return False, without a change, for any other one.
+
+        A block that has been written, or was dropped, is not the last one either.
+        """
+        if not self._blocks or self._blocks[-1] is not place or not place[0]:
+            return False
+        self._waiting += len(block) - len(place[0])
+        place[0] = block
+        return True
 
     def _add(self, block: bytes) -> None:
         self._blocks.append([block])
@@ -201,7 +217,7 @@ class PcapFile:
         if self._lost:
             said = f"{self._lost} packets are missing: the file's reader was too slow"
             log.warning("the capture %s: %s", self._path, said)
-            self._add(blocks.remark(0, time.time_ns(), said))
+            self._add(blocks.journal_entry(time.time_ns(), said))
         self.on_end = lambda: None
         self._is_blocked = False
         while self._blocks and self._fd >= 0 and not self._is_blocked:

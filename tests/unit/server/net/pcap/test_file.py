@@ -172,7 +172,9 @@ def test_a_pipe_that_nobody_reads(path, clock):
 def test_any_comment_and_any_packet_make_whole_blocks(text, data, now):
     ((_, body),) = read(blocks.packet(3, now, data, True, text))
     assert unpack_from("<I", body, 12) == (len(data),)
-    read(blocks.remark(0, now, text))
+    ((kind, body),) = read(blocks.journal_entry(now, text))
+    assert kind == 9
+    assert body.count(b"\n") == 3
     read(blocks.interface(1, text, text, MAC))
 
 
