@@ -1,4 +1,4 @@
-"""Prints which faults have fired, had no effect, have not fired, or fired again."""
+"""Prints which faults have fired, had no effect, have not fired, or fired again; and the links."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from emu.cli.shared.control import function_name
+from emu.cli.shared.link_text import counts_of, properties_of
 from emu.host.counted import counted
 from emu.host.printable import one_line
 
@@ -25,15 +27,16 @@ def tell_idle(rules: Iterable[Mapping[str, Any]]) -> None:
 
 
 def tell_unfired(control: Path) -> None:
-    """Print the rules of a running server that have not fired, and their matched events.
+    """Print the rules of a running server that have not fired, and the packet counts of its links.
 
-    Print nothing if the server has ended or does not answer.
+    Each rule is printed with the number of its matched events. Print nothing if the server has
+    ended or does not answer.
     """
     from emu.server.control.client import Client, ControlError
 
     try:
         with Client(control) as client:
-            rules = client.rules()
+            rules, links = client.rules(), client.links()
     except ControlError:
         return
     for rule in rules:
@@ -45,12 +48,15 @@ def tell_unfired(control: Path) -> None:
                 each = f" ({', '.join(alone)} by function)" if len(alone) > 1 else ""
                 events = f"{counted(matched, 'event')}{each}, and fires at none of them"
             _say(f"{rule['name']} has not fired: it matched {events}")
+    for link in links:
+        where = f"function {function_name(link)} {link['direction']}"
+        _say(f"link of {where} ({properties_of(link)}): {counts_of(link, ' packets')}")
 
 
 def tell_fired(path: Path) -> None:
     """Print the faults of a run's record: fired, and without effect.
 
-    Print a warning if the record cannot be read.
+    Print nothing for a plan of links only. Print a warning if the record cannot be read.
     """
     from emu.device.faults import record
     from emu.host.user_error import UserError
@@ -70,14 +76,18 @@ def tell_fired(path: Path) -> None:
     if fired:
         names = ", ".join(f"{name} {counted(count, 'time')}" for name, count in fired.items())
         _say(f"faults that have fired: {names}: {path}")
-    else:
+    elif recorded.plan.rule or not recorded.plan.link:
         _say(f"no fault has fired: {path}")
 
 
-def tell_again(again: int, recorded: int) -> None:
-    """Print how many of a record's faults fired again in its replay."""
+def tell_again(again: int, recorded: int, links: int) -> None:
+    """Print how many of a record's faults fired again in its replay, or that it has only links.
+
+    ``links`` is the number of the record's links.
+    """
     if not recorded:
-        _say("the record has no fault that fired")
+        only = f" only {counted(links, 'link')}, which the replay has set" if links else ""
+        _say(f"the record has{only or ' no fault that fired'}")
         return
     faults = counted(recorded, "fault")
     which = f"{again} of {faults}"

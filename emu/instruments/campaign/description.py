@@ -72,6 +72,8 @@ class Expected(_Value):
     dmesg: tuple[StrictStr, ...] = ()
     """Regular expressions; each must match a line of the kernel's log."""
     panics: bool = False
+    needs_fault: bool = True
+    """Whether a fault must fire; False for a plan of links only. ``ends`` need none."""
 
 
 _BESIDE = {"suite": "suite", "kernels": "kernel", "devices": "devices", "probe": "probe"}

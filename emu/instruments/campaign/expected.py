@@ -31,19 +31,22 @@ def expected(plan: Plan | None, ends: Sequence[str] | None) -> Expected | None:
             re.compile(line)
         except re.error as error:
             raise ValueError(f"[expect] dmesg: {line!r}: {error}") from None
-    return Expected(dmesg=tuple(plan.expect.dmesg), panics=plan.expect.panics)
+    needs_fault = bool(plan.rule) or not plan.link
+    return Expected(
+        dmesg=tuple(plan.expect.dmesg), panics=plan.expect.panics, needs_fault=needs_fault
+    )
 
 
 def difference(wanted: Expected, ended: Ended, log: str, *, fired: int, has_panicked: bool) -> str:
     """Return the first difference between a run and its expectation; empty if there is none.
 
-    A run without any fired fault differs, unless ``wanted`` only lists ends. ``log`` is the
-    kernel's log, or the console of a lost guest; ``fired`` counts faults.
+    A run without any fired fault differs, unless ``wanted`` only lists ends or needs none. ``log``
+    is the kernel's log, or the console of a lost guest; ``fired`` counts faults.
     """
     if wanted.ends:
         words = " or ".join(one.value for one in wanted.ends)
         return "" if ended in wanted.ends else f"{ended.value}, not {words}"
-    if not fired:
+    if not fired and wanted.needs_fault:
         return "no fault has fired"
     if has_panicked != wanted.panics:
         return "the kernel panicked" if has_panicked else "the kernel did not panic"

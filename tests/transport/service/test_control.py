@@ -123,10 +123,20 @@ def test_rules_that_have_not_fired_are_told(serving, capsys):
     serving.during(work)
 
 
+def test_the_packets_of_links_are_told(serving, capsys):
+    def work(_server):
+        with Client(serving.control) as control:
+            control.set_link(function=0, direction="tx", loss=1)
+            tell_unfired(serving.control)
+        assert capsys.readouterr().err == "mlx5emu: link of function 0 tx (loss=1.0): 0 packets\n"
+
+    serving.during(work)
+
+
 def test_each_function_counts_events_for_itself(capsys, monkeypatch):
     counts = [{"met": 2, "fired": 0}, {"met": 3, "fired": 0}]
     rules = [{"name": "third", "counts": counts}, {"name": "one", "counts": counts[:1]}]
-    client = contextlib.nullcontext(SimpleNamespace(rules=lambda: rules))
+    client = contextlib.nullcontext(SimpleNamespace(rules=lambda: rules, links=list))
     monkeypatch.setattr("emu.server.control.client.Client", lambda _: client)
     tell_unfired(Path("control"))
     assert capsys.readouterr().err.splitlines() == [

@@ -15,6 +15,8 @@ from helpers.instruments.fake_runs import RECORD
 from emu.cli import main as cli
 from emu.cli.commands.guests import run
 from emu.cli.runs import judged
+from emu.device.faults import record
+from emu.device.faults.parser import load
 from emu.guests.errors import GuestHungError, GuestPanicError, ServerError
 from emu.guests.guest.guest import Result
 from emu.guests.named import daemon, running
@@ -242,6 +244,24 @@ def test_faults_are_printed_with_the_drivers_answer(guest, tmp_path, monkeypatch
     ]
     assert lines[first + 11 :] == ["mlx5emu: dmesg: 1 more line of the driver"]
     assert "dmesg:" not in CliRunner().invoke(cli.main, ["run", "true"]).output
+
+
+LINK = {"function": 0, "direction": "tx", "properties": {"delay": "10ms", "loss": 0.01},
+        "in_flight": 0, "counts": {"packets": 1234, "lost": 2}}  # fmt: skip
+
+
+def test_a_plan_of_links_tells_their_packets(guest, tmp_path, monkeypatch):
+    """`run --faults @wan -- ./repro 20`: a link does not fire, and says what it has done."""
+    guest.record = tmp_path / "record"
+    plan = load('[[link]]\ndirection = "tx"\ndelay = "10ms"\nloss = 0.01\n')
+    guest.record.write_text(record.line(record.head(plan, {}, [], {})))
+    answers = SimpleNamespace(rules=lambda: [], links=lambda: [LINK])
+    monkeypatch.setattr("emu.server.control.client.Client", lambda _: nullcontext(answers))
+    (tmp_path / "repro").touch(0o755)
+    words = ["run", "--faults", "@wan", "--", "./repro", "20"]
+    output = CliRunner().invoke(cli.main, words).output
+    assert "no fault has fired" not in output
+    assert "link of function 0 tx (delay=10ms loss=0.01): 1,234 packets, 2 lost\n" in output
 
 
 def test_input_that_is_not_passed_on_is_told(guest, monkeypatch, capfd, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -18,9 +17,9 @@ from emu.cli.shared.control import (
     runs_as,
 )
 from emu.cli.shared.group import NamedGroup
+from emu.cli.shared.link_text import counts_of, properties_of
 from emu.cli.shared.tables import Rows
 from emu.cli.shared.words import table_of
-from emu.host.printable import one_line
 
 _WHERE = ("function", "direction")
 
@@ -99,16 +98,5 @@ def show(name: str | None, control: Path | None, as_json: bool) -> None:
     table = Rows("function", "direction", "properties", "in flight", "packets")
     for link in links:
         where = (function_name(link), str(link["direction"]))
-        table.add(*where, _properties(link), str(link["in_flight"]), _counts(link))
+        table.add(*where, properties_of(link), str(link["in_flight"]), counts_of(link))
     console().print(table)
-
-
-def _properties(link: dict[str, Any]) -> str:
-    words = (f"{key}={json.dumps(value)}" for key, value in link["properties"].items())
-    return one_line(" ".join(words).replace('"', "")) or "-"
-
-
-def _counts(link: dict[str, Any]) -> str:
-    counts = dict(link["counts"])
-    packets = counts.pop("packets", 0)
-    return one_line(", ".join([f"{packets:,}", *(f"{n:,} {why}" for why, n in counts.items())]))

@@ -71,7 +71,8 @@ def minimize(
     options = options_of(ctx, recorded, choices, no_share=no_share)
     words = tuple(in_share(command_words(words, "RECORD"), cwd, options))
     if not recorded.fired:
-        raise UserError(f"{source}: no fault has fired in this record")
+        links = ", and its links are not reduced" if recorded.plan.link else ""
+        raise UserError(f"{source}: no fault has fired in this record{links}")
     numbers = count(1)
 
     def run(faults: Sequence[One]) -> TrialResult:

@@ -51,5 +51,5 @@ def replay(
     ending = run_trial(options, recorded.replayed(), command, timeout, is_loud=True)
     if ending.why:
         click.echo(f"mlx5emu: {printable(ending.why)}", err=True)
-    tell_again(ending.fired, len(recorded.fired))
+    tell_again(ending.fired, len(recorded.fired), len(recorded.plan.link))
     sys.exit(ending.status)

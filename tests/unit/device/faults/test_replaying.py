@@ -94,8 +94,15 @@ def test_replay_boots_a_guest_like_the_recorded_one(recorded, guest):
      (0, 1, "0 of 1 fault fired again")],
 )  # fmt: skip
 def test_faults_that_fired_again_are_counted(again, of, told, capsys):
-    tell_again(again, of)
+    tell_again(again, of, 0)
     assert capsys.readouterr().err == f"mlx5emu: {told}\n"
+
+
+def test_a_replay_of_links_says_so(capsys):
+    tell_again(0, 0, 2)
+    assert capsys.readouterr().err == (
+        "mlx5emu: the record has only 2 links, which the replay has set\n"
+    )
 
 
 def with_run(path, **run):

@@ -11,6 +11,7 @@ from emu.instruments.campaign.store import Store
 
 PLAN = '[[rule]]\npoint = "irq"\naction = "drop"\n'
 LOG = "<3>[    1.5] mlx5_core 0000:01:00.0: INIT_HCA(0x102) failed\n[ 2.0] probe failed\n"
+LINKS = '[expect]\ndmesg = ["a.b"]\n[[link]]\nloss = 1\n'
 DMESG = Expected(dmesg=(r"^mlx5_core .*INIT_HCA\(.*failed$", "probe failed"))
 
 
@@ -24,6 +25,7 @@ def test_what_a_plan_expects_and_what_the_matrix_says_instead():
     assert expected(plan('run = "true"\nstatus = 1'), None) is None  # of the plan's own command
     said = plan('dmesg = ["a.b"]\npanics = true')
     assert expected(said, None) == Expected(dmesg=("a.b",), panics=True)
+    assert expected(load(LINKS), None) == Expected(dmesg=("a.b",), needs_fault=False)
     assert expected(said, ["failed"]) == Expected(ends=(Ended.FAILED,))
     assert expected(None, ["passed", "skipped"]) == Expected(ends=(Ended.PASSED, Ended.SKIPPED))
     with pytest.raises(ValueError, match=r"dmesg: '\('"):
@@ -37,6 +39,7 @@ def test_what_a_plan_expects_and_what_the_matrix_says_instead():
         (DMESG, {"log": ""}, r"the kernel did not log ^mlx5_core .*INIT_HCA\(.*failed$"),
         (DMESG, {"log": LOG.splitlines()[0]}, "the kernel did not log probe failed"),
         (DMESG, {"fired": 0}, "no fault has fired"),
+        (Expected(panics=True, needs_fault=False), {"fired": 0}, "the kernel did not panic"),
         (DMESG, {"has_panicked": True}, "the kernel panicked"),
         (Expected(panics=True), {}, "the kernel did not panic"),
         (Expected(panics=True), {"has_panicked": True}, ""),
