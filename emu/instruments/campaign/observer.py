@@ -163,7 +163,7 @@ def _queues(control: Client) -> Iterator[str]:
             if one.get("service") in _SERVICES:
                 words = f"{one['service']}, {one['state']}, peer {one['remote_qpn']:#x}"
                 yield one_line(f"{place}: queue pair {one['handle']:#x}, {words}")
-        for one in _of_kind(objects, "page_fault"):
+        for one in _of_kind(objects, "page fault"):
             yield one_line(f"{place}: queue pair {one['qpn']:#x} waits for a page, {one['kind']}")
         for one in _of_kind(objects, "cq"):
             yield one_line(

@@ -127,9 +127,11 @@ class _Methods:
             raise ControlRequestError(f"function {index} is another guest's; yours are {indices}")
         if type(limit) is not int or not 0 <= limit <= MAX_LIMIT:
             raise ControlRequestError(f"limit must be a number up to {MAX_LIMIT}")
-        known = views.kinds(self._functions[0])
-        if kind is not None and kind not in known:
-            raise ControlRequestError(f"kind must be one of {', '.join(known)}")
+        if kind is not None:
+            try:
+                kind = views.kind_named(self._functions[0], str(kind))
+            except ValueError as error:
+                raise ControlRequestError(str(error)) from None
         segments = self._segments.about() if kind is None and index is None else []
         chosen = [index] if index is not None else range(count) if indices is None else indices
         return self._objects(chosen, kind, limit, segments)

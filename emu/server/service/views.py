@@ -17,6 +17,7 @@ from emu.device.rounds.portions import Portions
 from emu.device.rounds.sizes import ITEMS_PER_PORTION, KEYS_PER_PORTION
 from emu.device.state.hca import Hca
 from emu.device.state.observers import UNREADABLE, ObserverErrors
+from emu.near import near
 from emu.server.service.adapter_view import adapter
 from layouts.enums import AccessMode, PortType
 from layouts.eth_enums import RoceVersion
@@ -147,9 +148,18 @@ def census(functions: Sequence[Function]) -> Portions[dict[str, int]]:
     return dict(counts)
 
 
-def kinds(function: Function) -> list[str]:
-    """Return the kinds of objects in a report."""
-    return [*(table.kind for table in function.hca.tables), *_OUTSTANDING]
+def kind_named(function: Function, name: str) -> str:
+    """Return the kind of objects of a report with this name, also with ``_`` or ``-`` for spaces.
+
+    Case is ignored. Raises ValueError, with similar kinds or else all of them, for another name.
+    """
+    kinds = [*(table.kind for table in function.hca.tables), *_OUTSTANDING]
+    wanted = name.translate(_SPACES).lower()
+    for kind in kinds:
+        if kind.lower() == wanted:
+            return kind
+    similar = near(wanted, kinds) or f"; kinds: {', '.join(kinds)}"
+    raise ValueError(f"no objects of kind {name!r}{similar}")
 
 
 def _page_faults(function: Function) -> list[dict[str, Any]]:
@@ -170,9 +180,12 @@ def _rules(function: Function) -> list[dict[str, Any]]:
 
 
 _OUTSTANDING: Mapping[str, Callable[[Function], list[dict[str, Any]]]] = {
-    "page_fault": _page_faults,
+    "page fault": _page_faults,
     "fault": _rules,
 }
+
+
+_SPACES = str.maketrans("_-", "  ")
 
 
 def _item(function: Function, item: Object) -> str:

@@ -111,6 +111,19 @@ def test_status_and_objects(serving):
     serving.during(work)
 
 
+def test_an_unknown_kind_of_objects_names_the_similar_ones(serving):
+    """`mlx5emu objects sw --kind qps`, at the server's socket."""
+    words = ["objects", "--control", str(serving.control), "--kind"]
+
+    def work(_server):
+        result = CliRunner().invoke(main, [*words, "qps"])
+        assert result.exit_code
+        assert "no objects of kind 'qps'; near it: qp" in result.output
+        assert CliRunner().invoke(main, [*words, "flow_table"]).exit_code == 0
+
+    serving.during(work)
+
+
 def test_rules_that_have_not_fired_are_told(serving, capsys):
     def work(_server):
         with Client(serving.control) as control:
@@ -335,8 +348,9 @@ def test_what_is_outstanding_is_told(serving):
             first, second = objects["objects"]["fault"]["items"]
             assert (first["name"], first["point"], first["in_force"]) == ("mine", RULE["point"], 0)
             assert (second["name"], second["fired"], second["in_force"]) == ("ill", 1, 1)
-            (objects,) = control.objects(kind="page_fault")["functions"]
-            assert objects["objects"] == {"page_fault": {"total": 0, "items": []}}
+            for name in ("page fault", "page_fault", "Page-Fault"):
+                (objects,) = control.objects(kind=name)["functions"]
+                assert objects["objects"] == {"page fault": {"total": 0, "items": []}}
             control.remove("ill")
             assert control.status()["functions"][0]["in_force"] == 0
 
@@ -346,7 +360,9 @@ def test_what_is_outstanding_is_told(serving):
 REFUSED = [
     ("what", {}, "no method 'what'; methods:"),
     ("status", {"x": 1}, "no parameter 'x'"),
-    ("objects", {"kind": "cat"}, "kind must be one of counter set, cq, "),
+    ("objects", {"kind": "qps"}, "no objects of kind 'qps'; near it: qp"),
+    ("objects", {"kind": "xyzzy"}, "no objects of kind 'xyzzy'; kinds: counter set, cq, "),
+    ("objects", {"kind": {"qp": 1}}, "no objects of kind"),
     ("objects", {"function": 3}, "function must be a number below 1"),
     ("objects", {"limit": -1}, "limit must be a number"),
     ("fault.add", {"rule": {"point": "irq", "action": "delay"}}, "delay needs ms"),

@@ -142,7 +142,7 @@ class SchedulingElement(Object):
     """A node of the tree: a TSAR with elements below it, a queue group, or a vPort."""
 
     __slots__ = ("bw_share", "claim", "ctx", "hierarchy", "limit", "parent", "wanting")
-    kind = "scheduling_element"
+    kind = "scheduling element"
     numbering = Numbering(_most_elements)
     BASE_BYTES = 1024
 

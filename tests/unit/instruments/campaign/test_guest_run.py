@@ -249,7 +249,7 @@ class FakeControl:
         ]
         queues = [{"handle": 5, "pi": 9, "notification": "ARMED"}]
         faults = [{"qpn": 66, "kind": "RDMA_WRITE"}]
-        objects = {"qp": queue_pairs, "cq": queues, "page_fault": faults}
+        objects = {"qp": queue_pairs, "cq": queues, "page fault": faults}
         listed = {kind: {"items": items} for kind, items in objects.items()}
         virtual = {"function": 1, "vf": {"name": "0.vf0"}, "objects": {"cq": {"items": queues}}}
         return {"functions": [{"function": 0, "objects": listed}, virtual]}
