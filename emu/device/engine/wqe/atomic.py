@@ -80,7 +80,8 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) ->
     ``size`` bytes are written, like on real cards (rdma-unit-test: introspection_mlx5.h,
     FetchAddInvalidSize).
     """
-    message = Message(op, size)
+    message = Message()
+    message.op, message.length = op, size
     at = remote_address(hca.link, qp, wqe, message)
     need_segment(wqe, at + layout.size)
     message.swap_add, message.compare, *masks = layout.unpack_from(wqe.buf, at)

@@ -66,7 +66,8 @@ def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
     Immediate data, or the rkey to invalidate, are in the control segment.
     """
-    message = Message(_SEND, 0)
+    message = Message()
+    message.op = _SEND
     if wqe.opcode == _SEND_IMM:
         message.immediate = wqe.imm
     elif wqe.opcode == _SEND_INVAL:
@@ -84,7 +85,8 @@ def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
     One with immediate data takes a receive request of the peer.
     """
-    message = Message(_WRITE, 0)
+    message = Message()
+    message.op = _WRITE
     if wqe.opcode == _WRITE_IMM:
         message.immediate = wqe.imm
     if wqe.fm_ce_se & SOLICITED:
@@ -105,7 +107,8 @@ def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     Memory that cannot store the response is no error yet: ``message.reply_error`` fails the request
     when the response arrives.
     """
-    message = Message(_READ, 0)
+    message = Message()
+    message.op = _READ
     at = remote_address(hca.link, qp, wqe, message)
     message.reply = listed(hca, qp, wqe, message, at, LOCAL_WRITE)
     return message

@@ -47,10 +47,15 @@ class Message:
     """A request of a connected transport.
 
     ``data`` is the payload for the responder (SEND, WRITE). For a READ or an atomic, ``reply``
-    holds the requester's views that the response is written to.
+    holds the requester's views that the response is written to. Whoever makes a message sets
+    ``op``.
     """
 
-    # Most messages keep most of these defaults, which cost no memory as class attributes.
+    # Most messages keep most of these defaults, which cost neither time nor memory as class
+    # attributes.
+    op: MsgOp
+    length = 0
+    data: Views = ()
     reply: Views = ()
     reply_error: LocalAccessFailed | None = None
     """The failure to report after the response to a READ or atomic without a valid local buffer."""
@@ -103,11 +108,6 @@ class Message:
     compare_mask = 0xFFFF_FFFF_FFFF_FFFF
     old_value: Struct = Struct(">Q")
     """Format in which the requester gets the original value of an atomic."""
-
-    def __init__(self, op: MsgOp, length: int, data: Views = ()) -> None:
-        self.op = op
-        self.length = length
-        self.data = data
 
     @property
     def has_wqe(self) -> bool:

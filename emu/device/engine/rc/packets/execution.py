@@ -327,7 +327,8 @@ class PacketExecution:
 def _message_of(packet: Packet) -> Message:
     """Return the message that a packet starts; ``length`` is 0 for a SEND until its last packet."""
     kind = packet.op.kind
-    message = Message(MSG_OPS[kind], 0)
+    message = Message()
+    message.op = MSG_OPS[kind]
     if packet.srqn:
         message.srqn = packet.srqn
     if kind is _SENDS:
