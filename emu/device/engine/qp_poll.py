@@ -203,7 +203,7 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, absent: AbsentPage) -> None:
         send_requests.fail(hca, qp, wqe, Failure(failure.syndrome, why, failure.cause))
 
     done = 0 if qp.moving is None else qp.moving.done
-    access = page_faults.request_access(hca, qp, wqe, done)
+    access = page_faults.request_access(qp, wqe, done)
     fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, refuse)
     fault.wait(lambda _: hca.scheduler.schedule(qp))
 

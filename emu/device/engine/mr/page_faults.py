@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from emu.device.state.events import Events
     from emu.device.state.hca import Hca
     from emu.device.state.probes import Probes
-    from emu.device.state.tables import ObjectTables
 
 log = logging.getLogger(__name__)
 
@@ -119,18 +118,13 @@ def request_may_wait(events: Events, caps: Caps, qp: Qp, wqe: Wqe) -> bool:
     return request is not None and bool(wqe.blocks) and may_wait(events, caps, qp, request[1])
 
 
-def request_access(tables: ObjectTables, qp: Qp, wqe: Wqe, done: int = 0) -> FaultedAccess:
-    """Return the event's description of a send request; ``done`` is that of ``committed``.
+def request_access(qp: Qp, wqe: Wqe, done: int = 0) -> FaultedAccess:
+    """Return the event's description of a send request, ``done`` bytes of which are transferred.
 
     Raises KeyError for an opcode that never waits (see ``request_may_wait``).
     """
     kind, _ = _REQUESTS[wqe.opcode]
-    return FaultedAccess(kind, 0, qp.handle, wqe.index, committed=committed(tables, done))
-
-
-def committed(tables: ObjectTables, done: int) -> int:
-    """Return the event's bytes_committed for ``done`` bytes transferred on the wire."""
-    return 0 if tables.has_signatures else done
+    return FaultedAccess(kind, 0, qp.handle, wqe.index, committed=done)
 
 
 def suspend(
@@ -147,6 +141,8 @@ def suspend(
     step that returns the fault, adds the retry by ``PageFault.wait``. The driver gets PAGE_FAULT
     once its EQ has space, unless a fault plan delays the event.
     """
+    if hca.has_signatures:  # the driver does not count their bytes on the wire
+        access = access._replace(committed=0)
     absent = Page(page.key, page.va, page.length)
     _watch_repetition(qp, side, absent)
     fault = PageFault(qp, side, access, absent, refuse)

@@ -243,8 +243,8 @@ def _wait_for_page(
         return refuse(str(page))  # drivers search the queue for the request
 
     kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
-    packet, done = min(length, qp.mtu_bytes), page_faults.committed(hca, offset)
-    what = FaultedAccess(kind, packet, srqn or qp.handle, wqe.index, committed=done)
+    packet = min(length, qp.mtu_bytes)
+    what = FaultedAccess(kind, packet, srqn or qp.handle, wqe.index, committed=offset)
     return page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse)
 
 

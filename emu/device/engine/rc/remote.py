@@ -289,9 +289,8 @@ def suspend_rdma(
     """
     if Side.RESPONDER in qp.page_faults:
         return qp.page_faults[Side.RESPONDER]
-    packet, done = min(message.length - offset, qp.mtu_bytes), page_faults.committed(hca, offset)
     what = FaultedAccess(
-        REMOTE[message.op].page_fault, packet,
-        r_key=message.rkey, va=message.va, length=message.length, committed=done,
+        REMOTE[message.op].page_fault, min(message.length - offset, qp.mtu_bytes),
+        r_key=message.rkey, va=message.va, length=message.length, committed=offset,
     )  # fmt: skip
     return page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse)

@@ -244,7 +244,7 @@ class PacketRequester:
         def refused(why: str) -> None:
             refuse(Failure(error.syndrome, why, error.cause))
 
-        access = page_faults.request_access(hca, qp, request.wqe, done)
+        access = page_faults.request_access(qp, request.wqe, done)
         fault = page_faults.suspend(hca, qp, _REQUESTER, access, page, refused)
         fault.wait(self._page_present)
 
