@@ -9,6 +9,7 @@ Source: PRM "MTPPS", "MTPPSE"; core/lib/clock.c: mlx5_perout_configure, mlx5_pps
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -78,7 +79,7 @@ def _rise(hca: Hca, pin: Pin) -> None:
     """
     stamp = _stamp(hca)
     _report(hca.events, pin, stamp)
-    _arrives(hca, pin, _RISING, stamp)
+    _arrives(hca.events, hca.pins, pin, _RISING, stamp)
     duration = pin.duration_ns or min(pin.period_ns // 2 or _USUAL_DURATION_NS, _USUAL_DURATION_NS)
     pin.timer = hca.clock.call_later(duration, partial(_fall, hca, pin))
 
@@ -86,7 +87,7 @@ def _rise(hca: Hca, pin: Pin) -> None:
 def _fall(hca: Hca, pin: Pin) -> None:
     """End the pulse: deliver the falling edge, and schedule the next pulse if one is due."""
     pin.timer = None
-    _arrives(hca, pin, _FALLING, _stamp(hca))
+    _arrives(hca.events, hca.pins, pin, _FALLING, _stamp(hca))
     _wait(hca, pin, _due(hca, pin))
 
 
@@ -95,14 +96,14 @@ def _stamp(hca: Hca) -> int:
     return hca.adapter.real_time.stamp(now) if hca.caps.general.rq_ts_format else now
 
 
-def _arrives(hca: Hca, source: Pin, edge: int, stamp: int) -> None:
+def _arrives(events: Events, pins: Sequence[Pin], source: Pin, edge: int, stamp: int) -> None:
     """Deliver an edge to the board's other pin, which reports it if it is an input for this edge.
 
     An input reports one kind of edge, rising or falling, as the driver has set it.
     """
-    pin = hca.pins[(source.number + 1) % PINS]
+    pin = pins[(source.number + 1) % PINS]
     if pin.is_on and pin.mode == PinMode.IN and pin.pattern == edge:
-        _report(hca.events, pin, stamp)
+        _report(events, pin, stamp)
 
 
 def _report(events: Events, pin: Pin, stamp: int) -> None:
