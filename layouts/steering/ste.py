@@ -12,7 +12,7 @@ from layouts.prm import Prm, bits, nested, octets, rsvd
 # Rows end where words of 32 bits end, as in the PRM's figures.
 # fmt: off
 
-class ste_match_bwc_v1(Prm):
+class SteMatchV1(Prm, abstract=True):
     entry_format = bits(8); counter_id = bits(24)
     miss_address_63_48 = bits(16); match_definer_ctx_idx = bits(8); miss_address_39_32 = bits(8)
     miss_address_31_6 = bits(26); _ = rsvd(1); match_polarity = bits(1); reparse = bits(1)
@@ -21,18 +21,12 @@ class ste_match_bwc_v1(Prm):
     next_table_base_39_32_size = bits(8)
     next_table_base_31_5_size = bits(27); hash_type = bits(2); hash_after_actions = bits(1)
     _ = rsvd(2)
+
+class ste_match_bwc_v1(SteMatchV1):
     byte_mask = bits(16); next_entry_format = bits(1); mask_mode = bits(1); gvmi = bits(14)
     action = octets(8)
 
-class ste_mask_and_match_v1(Prm):
-    entry_format = bits(8); counter_id = bits(24)
-    miss_address_63_48 = bits(16); match_definer_ctx_idx = bits(8); miss_address_39_32 = bits(8)
-    miss_address_31_6 = bits(26); _ = rsvd(1); match_polarity = bits(1); reparse = bits(1)
-    _ = rsvd(3)
-    next_table_base_63_48 = bits(16); hash_definer_ctx_idx = bits(8)
-    next_table_base_39_32_size = bits(8)
-    next_table_base_31_5_size = bits(27); hash_type = bits(2); hash_after_actions = bits(1)
-    _ = rsvd(2); action = octets(12)
+class ste_mask_and_match_v1(SteMatchV1): action = octets(12)
 
 class ste_single_action_flow_tag_v1(Prm): action_id = bits(8); flow_tag = bits(24)
 

@@ -225,11 +225,6 @@ def _leave(hca: Hca, sq: AnySq, frame: Frame, packets: int, longest: int, octets
             hca.switch.forward(hca, frame)
 
 
-def put_on_wire(hca: Hca, frame: Frame) -> None:
-    """Put a frame on the own port's wire, without checks, counters and planned faults."""
-    hca.switch.forward(hca, frame)
-
-
 def _port_of(hca: Hca, affinity: int) -> Hca:
     """Return the function by whose port frames with a TIS affinity leave; ``hca`` outside a LAG."""
     board = hca.adapter.board

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field as Bounds
 
-from emu.device.engine.eth import queues, receive, transmit
+from emu.device.engine.eth import queues, receive
 from emu.device.engine.eth.receive import FRAME_RX_POINT
 from emu.device.engine.eth.requests import RECEIVE_POINT
 from emu.device.engine.eth.transmit import FRAME_TX_POINT
@@ -131,7 +131,7 @@ class FrameLeaves(_OfFrame):
 
     def go_on(self) -> None:
         """Send it on the wire."""
-        transmit.put_on_wire(self.faults.hca, self.frame)
+        self.faults.hca.switch.forward(self.faults.hca, self.frame)
 
 
 @point(FRAME_RX_POINT, "an Ethernet frame arrives", *_FIELDS)

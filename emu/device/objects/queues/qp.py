@@ -44,11 +44,7 @@ _MAY_MIGRATE: Final = {int(state): state for state in (PmState.ARMED, PmState.RE
 _SILENT: Final = (QpState.RST, QpState.INIT, QpState.ERR)
 """States in which the queue pair receives no messages."""
 
-_SERVICES: Final = {
-    QpType.RC: Service.RC,
-    QpType.UC: Service.UC,
-    QpType.XRC: Service.XRC,
-}
+_SERVICES: Final = {one: Service[one.name] for one in (QpType.RC, QpType.UC, QpType.XRC)}
 _revisions = count(1)
 
 
