@@ -23,8 +23,7 @@ from emu.device.engine.mr.rights import (
 )
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.events import check_shared, check_srq_limit, take_shared
-from emu.device.engine.rc.checks import RxCheck, trace_refusal
-from emu.device.engine.rc.fatal_nak import invalid_request
+from emu.device.engine.rc.checks import RxCheck, invalid_request, trace_refusal
 from emu.device.engine.tm import matching
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views

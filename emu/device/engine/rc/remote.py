@@ -23,8 +23,7 @@ from emu.device.engine.mr.rights import (
     AccessError,
 )
 from emu.device.engine.qp.transitions import RECEIVING
-from emu.device.engine.rc.checks import RxCheck
-from emu.device.engine.rc.fatal_nak import access_violation, invalid_request
+from emu.device.engine.rc.checks import RxCheck, access_violation, invalid_request
 from emu.device.engine.rc.receive import fail_receive_and_nak, shared_queue
 from emu.device.objects.domains import Pd
 from emu.device.objects.memory.views import Views

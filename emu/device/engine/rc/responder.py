@@ -6,7 +6,7 @@ packets, the length is checked before any step with an effect, because a packet 
 must have none. The message is then executed and completed here.
 
 A request that fails a check is NAKed. The responder's consequence is immediate: an error
-completion, an asynchronous event, the error state (``fatal_nak.py``,
+completion, an asynchronous event, the error state (``checks.py``,
 ``receive.fail_receive_and_nak``). The requester handles the consequence for the request.
 """
 
@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.rc.checks import RxCheck
-from emu.device.engine.rc.fatal_nak import invalid_request
+from emu.device.engine.rc.checks import RxCheck, invalid_request
 from emu.device.engine.rc.receive import (
     check_resource,
     complete_receive,

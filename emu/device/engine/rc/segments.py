@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 from emu.device.engine.qp import send_requests
 from emu.device.engine.qp.events import establish
 from emu.device.engine.qp.transitions import ESTABLISHED, RECEIVING
-from emu.device.engine.rc.checks import RxCheck
-from emu.device.engine.rc.fatal_nak import invalid_request
+from emu.device.engine.rc.checks import RxCheck, invalid_request
 from emu.device.engine.rc.receive import check_resource, set_aside
 from emu.device.engine.rc.responder import begin_segments, complete, execute, execute_read
 from emu.device.engine.rc.validation import packets_of

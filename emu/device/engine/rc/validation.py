@@ -2,7 +2,7 @@
 
 The checks need neither a memory key nor a receive WQE. A message of this process runs the checks
 that can fail; ``agreement.py`` excludes the others. For a failed check the caller sends the NAK of
-the specification and stops the responder (``emu.device.engine.rc.fatal_nak``).
+the specification and stops the responder (``emu.device.engine.rc.checks``).
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from emu.device.engine.rc.checks import RxCheck
-from emu.device.engine.rc.fatal_nak import invalid_request
+from emu.device.engine.rc.checks import RxCheck, invalid_request
 from emu.device.objects.queues.message import MASKED_ATOMIC_SIZES, Message, MsgOp
 from emu.device.objects.queues.outcome import Outcome
 from emu.device.objects.queues.qp import Qp

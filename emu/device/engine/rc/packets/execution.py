@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.flush import fail_receive
-from emu.device.engine.rc.checks import RxCheck
+from emu.device.engine.rc.checks import RxCheck, invalid_request
 from emu.device.engine.rc.duplicates import may_read_again
-from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.packets.responses import ResponseQueue
 from emu.device.engine.rc.receive import check_resource, track_at_srq
 from emu.device.engine.rc.remote import begin_rdma, check_op_valid, needs_wqe_first

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from emu.device.engine.rc.checks import RxCheck, trace_refusal
-from emu.device.engine.rc.fatal_nak import invalid_request
+from emu.device.engine.rc.checks import RxCheck, invalid_request, trace_refusal
 from emu.device.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
 from emu.device.engine.rc.packets.responses import MAX_RESPONSES, ResponseQueue
 from emu.device.engine.rc.validation import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events.error_syndromes import Cause
 from emu.device.engine.rc import duplicates, responder
-from emu.device.engine.rc.fatal_nak import access_violation
+from emu.device.engine.rc.checks import access_violation
 from emu.device.engine.rc.validation import packets_of
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import Nak, Outcome, TooFragmented
