@@ -47,7 +47,7 @@ class Message:
     """A request of a connected transport.
 
     ``data`` is the payload for the responder (SEND, WRITE). For a READ or an atomic, ``reply``
-    holds the requester's views that the response is written to. Whoever makes a message sets
+    holds the requester's views that the response is written to. Each maker of a message sets
     ``op``.
     """
 
