@@ -82,18 +82,20 @@ def test_a_wrong_option(command, words, says, no_start):
         ("run --arch {} --device connectx6dx,vfs=2 x", "only amd64 guests can have virtual"),
         ("fuzz run --arch {} --corpus x", "--arch: tasks are traced on amd64 only"),
         ("run --arch {} --pip rich x", "--pip: only for guests of amd64"),
+        ("guest build --arch {} --pip rich", "--pip: only for images of amd64"),
     ],
 )
 @pytest.mark.parametrize("arch", ["s390x", "riscv64", "ppc64el-64k", "armhf"])
 def test_another_architectures_lacks(words, why, arch, no_start, monkeypatch):
     """All in one line."""
     amd64 = ARCHITECTURES["amd64"]
-    for module in ("architecture", "options.guest", "options.checks"):
-        monkeypatch.setattr(f"emu.guests.{module}.NATIVE", amd64)
-    functions = "--device connectx6 " * ARCHITECTURES[arch].min_functions
-    command, *rest = words.format(arch).split()
-    command = [command, *rest[:1]] if command == "fuzz" else [command]
-    result = CliRunner().invoke(main, [*command, *functions.split(), *rest[len(command) - 1 :]])
+    for module in ("guests.architecture", "guests.options.guest", "guests.options.checks",
+                   "cli.commands.setup.guest"):  # fmt: skip
+        monkeypatch.setattr(f"emu.{module}.NATIVE", amd64)
+    given = words.format(arch).split()
+    if given[0] not in ("fuzz", "guest"):
+        given[1:1] = ["--device", "connectx6"] * ARCHITECTURES[arch].min_functions
+    result = CliRunner().invoke(main, given)
     assert result.exit_code == 2
     (line,) = [line for line in result.output.splitlines() if line.startswith("Error: ")]
     assert why.format(arch) in line

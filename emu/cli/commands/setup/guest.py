@@ -21,7 +21,7 @@ from emu.compiled import building
 from emu.compiled.loading import FOLDER
 from emu.compiled.sources import DEVICE
 from emu.guests import cache
-from emu.guests.architecture import ARCHITECTURES, NATIVE
+from emu.guests.architecture import ARCHITECTURES, NATIVE, is_native
 from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages, why_not_python
 from emu.guests.errors import LabError
 from emu.guests.image import image
@@ -94,6 +94,9 @@ def build(
     if why := why_not_python((), [path.name for path in wheels]):
         raise click.BadParameter(why, param_hint="--wheel")
     of, python = ARCHITECTURES[arch], (*pip, *map(str, wheels))
+    if python and not is_native(of):
+        why = f"only for images of {NATIVE.name}"
+        raise click.BadParameter(why, param_hint="--pip" if pip else "--wheel")
     recipes = [recipe(suite, packages, of, python) for suite in suites or (DEFAULT_SUITE,)]
     with display() as (progress, on_wait):
         program = qemu.ensure(progress, on_wait, of)
