@@ -1,4 +1,7 @@
-"""Long frames, storage, RoCE and fault plans on guests of other architectures."""
+"""Long frames, storage, RoCE and fault plans on guests of other architectures.
+
+``-k s390x`` chooses one architecture, ``-k "arm64 and not 16k"`` the kernel with pages of 4 KiB.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.guest.architectures import BOOT_SECONDS, KINDS, KNOWN, parameters
+from helpers.guest.architectures import BOOT_SECONDS, KINDS, KNOWN, needs_verbs, parameters
 from helpers.guest.fault_plans import PLANS, Bench, carry_out, problems
 from helpers.guest.guests import (
     IN_PEER,
@@ -19,6 +22,7 @@ from helpers.guest.guests import (
 
 from emu.guests import Guest, GuestOptions
 from emu.guests.architecture import ARCHITECTURES
+from emu.instruments.fuzz.traffic import is_ethernet
 from emu.server.service.plan_files import read_plan
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -48,7 +52,7 @@ SAME_VERDICT = (
 """Plans whose expectation, that of amd64, the driver of each architecture meets."""
 
 
-@pytest.fixture(scope="module", params=parameters(()))
+@pytest.fixture(scope="module", params=parameters((), without_verbs=True))
 def name(request):
     return request.param
 
@@ -79,8 +83,9 @@ def test_nfs_over_rdma(guest):
     assert "are the same after mounting again" in said
 
 
-def test_roce(guest):
+def test_roce(guest, name):
     """By both versions of RoCE; the program compares the data."""
+    needs_verbs(name)
     for gid in (1, 0):
         command = f"ibv_rc_pingpong -d mlx5_0 -g {gid} -c -n 100"
         run(guest, f"{command} > /dev/null & sleep 1; {command} 127.0.0.1 && wait $!")
@@ -142,8 +147,11 @@ def benches(lab, name):
 
 
 @pytest.mark.parametrize("plan_name", SAME_VERDICT)
-def test_the_driver_reacts_as_on_amd64(benches, plan_name):
+def test_the_driver_reacts_as_on_amd64(benches, name, plan_name):
+    """InfiniBand's traffic is that of a program of verbs."""
     path = PLANS / f"{plan_name}.toml"
     plan = read_plan(path)
+    if not is_ethernet(plan.expect.model):
+        needs_verbs(name)
     outcome = carry_out(plan, path.read_text(), benches(plan.expect.model))
     assert problems(plan, outcome) == [], "\n".join(outcome.log[-40:])

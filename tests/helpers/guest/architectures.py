@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from emu.guests.architecture import ARCHITECTURES
+
 KINDS = {
     # name: suite whose packages the archive keeps complete, bytes of a page, byte order
     "s390x": ("sid", 4096, "big"),
@@ -14,6 +16,7 @@ KINDS = {
     "riscv64": ("trixie", 4096, "little"),
     "ppc64el": ("sid", 4096, "little"),
     "ppc64el-64k": ("sid", 65536, "little"),
+    "armhf": ("trixie", 4096, "little"),
 }
 KNOWN = re.compile(
     "pci-host-generic .*exceeds max for 32 bits"  # arm64: QEMU's window for PCI has 512 GiB
@@ -24,6 +27,19 @@ BOOT_SECONDS = 400
 """Time limit of a boot."""
 
 
-def parameters(quick):
-    """Return pytest's parameters: each architecture's name, marked slow unless in ``quick``."""
-    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in KINDS]
+def parameters(quick, *, without_verbs=False):
+    """Return pytest's parameters: each architecture's name, marked slow unless in ``quick``.
+
+    Those whose libibverbs has no mlx5 are among them only on demand.
+    """
+    return [
+        pytest.param(name, marks=() if name in quick else pytest.mark.slow)
+        for name in KINDS
+        if without_verbs or ARCHITECTURES[name].has_verbs
+    ]
+
+
+def needs_verbs(name):
+    """Skip a test on an architecture whose libibverbs has no mlx5."""
+    if not ARCHITECTURES[name].has_verbs:
+        pytest.skip(f"libibverbs of {name} has no mlx5")

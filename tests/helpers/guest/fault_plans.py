@@ -22,8 +22,8 @@ SECONDS_TO_FLOW = 120
 SLOTS_LEAKED = "loading", "by itself"
 """Plans with commands that time out: their slots are lost until the driver loads again."""
 PATIENT = (
-    "for r in fw fw_fatal; do devlink health set $(devlink dev | grep -o '^pci/[^ ]*[0-9]')"
-    " reporter $r grace_period 0; done; true"
+    "for function in $(devlink dev | grep -o '^pci/[^ ]*[0-9]'); do for r in fw fw_fatal; do"
+    " devlink health set $function reporter $r grace_period 0; done; done; true"
 )
 """By default the driver gives up when a fatal error comes back within half a minute."""
 
