@@ -22,7 +22,7 @@ from helpers.guest.guests import (
     run,
     two_namespaces,
 )
-from helpers.guest.kernel_log import KernelLog
+from helpers.guest.kernel_log import RECOVERY, KernelLog
 
 from emu.device.models import MODELS
 from emu.device.port.eth.vport import mac_of
@@ -266,13 +266,6 @@ class TestPackets:
                 name = f"{way}_vport_unicast"
                 assert new[f"{name}_packets"] - old[f"{name}_packets"] >= 10
                 assert new[f"{name}_bytes"] - old[f"{name}_bytes"] >= 10 * 1442
-
-
-RECOVERY = re.compile(
-    r"Fatal error 3 detected|handling bad device here|starting teardown|error_sw_reset|reset done$"
-    r"|resetting$|starting health recovery flow|pci_slot_reset|wait vital counter"
-)
-"""What the driver says of a recovery that goes well (core/health.c)."""
 
 
 def is_well(guest):

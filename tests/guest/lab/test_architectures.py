@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from helpers.guest.guests import (
     running,
     two_namespaces,
 )
+from helpers.guest.kernel_log import RECOVERY, KernelLog
 from helpers.guest.traffic_tools import PINGPONGS
 
 from emu.guests import Guest, GuestOptions
@@ -127,6 +129,23 @@ def test_the_driver_loads_again_without_a_complaint(guest):
         """,
     )
     no_complaints_since_boot(guest, known=KNOWN)
+
+
+def test_a_function_level_reset(guest):
+    """Behind the driver's back, which recovers at its next health poll."""
+    path = run(guest, "readlink -f /sys/class/infiniband/mlx5_0/device").strip()
+    reporter = f"pci/{Path(path).name} reporter fw_fatal"
+    run(guest, f"devlink health set {reporter} grace_period 0")
+    log = KernelLog(guest)
+    run(guest, f"echo 1 > {path}/reset")
+    log.wait_for("health recovery succeeded", SECONDS)
+    run(guest, "until ibv_devinfo -d mlx5_0 2>&1 | grep -q PORT_ACTIVE; do sleep 0.2; done")
+    assert "error 1 recover 1" in run(guest, f"devlink health show {reporter}")
+    command = f"{PINGPONGS['rc']} -d mlx5_0"
+    run(guest, f"{command} > /dev/null & sleep 1; {command} 127.0.0.1 && wait $!")
+    # A physical function waits for no pages of others then (core/pagealloc.c).
+    known = re.compile(f"{RECOVERY.pattern}|{KNOWN.pattern}|Skipping wait for .* pages stage")
+    assert [line for line in log.complaints() if not known.search(line)] == []
 
 
 @pytest.mark.slow

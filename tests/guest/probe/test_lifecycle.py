@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from helpers.guest.kernel_log import KernelLog, server_complaints
+from helpers.guest.kernel_log import RECOVERY, KernelLog, server_complaints
 
 from emu.guests import GuestStoppedError
 from layouts.enums import NicInterface
@@ -70,7 +70,7 @@ def test_function_level_resets(boot):
         wait_active(guest)
         health = guest.run(f"devlink health show {reporter}").check().stdout
         assert f"error {times} recover {times}" in health
-        assert [line for line in log.complaints() if not is_part_of_recovery(line)] == []
+        assert [line for line in log.complaints() if not RECOVERY.search(line)] == []
     log = KernelLog(guest)
     for _ in range(2):
         guest.run(f"{UNLOAD}; {reset}; {LOAD}", timeout=120).check()
@@ -82,15 +82,6 @@ def test_function_level_resets(boot):
 
 RESET_NOTICE = re.compile(r": (resetting|reset done)$")
 """The PCI core's, from Linux 7 on: a warning for each reset that somebody asks for."""
-
-
-def is_part_of_recovery(line):
-    """What the driver says of a recovery that goes well (core/health.c), warnings all of it."""
-    return RESET_NOTICE.search(line) or re.search(
-        r"Fatal error 3 detected|handling bad device here|starting teardown|error_sw_reset"
-        r"|starting health recovery flow|pci_slot_reset|wait vital counter",
-        line,
-    )
 
 
 @pytest.mark.slow

@@ -28,6 +28,12 @@ NOT_OURS = {
 PROVOKED = re.compile(r"^\S+/\d+: QP \d+ error: .*\(0x\w+ 0x\w+ 0x\w+\)$")
 """mlx5_ib tells why a queue pair has failed. The server's log has it as well, as a warning."""
 
+RECOVERY = re.compile(
+    r"Fatal error 3 detected|handling bad device here|starting teardown|error_sw_reset|reset done$"
+    r"|resetting$|starting health recovery flow|pci_slot_reset|wait vital counter"
+)
+"""The driver's warnings of a recovery that succeeds (core/health.c), and the PCI core's."""
+
 
 class KernelLog:
     """The kernel's log of a guest from now on; ``whole`` from the boot on."""
