@@ -312,7 +312,12 @@ def _nic_vport(model: Model, options: HcaOptions, vhca: Vhca[Hca]) -> NicVport:
 
     A MAC of 0 means one that is derived from the GUID.
     """
-    mac = options.mac.to_bytes(MAC_BYTES, "big") if options.mac else mac_of(options.guid)
+    if options.mac or vhca.is_virtual:
+        # A virtual function has no address until its manager gives it one: its driver chooses one
+        # at random (core/en_main.c: mlx5e_set_netdev_dev_addr).
+        mac = options.mac.to_bytes(MAC_BYTES, "big")
+    else:
+        mac = mac_of(options.guid)
     return vhca.start_ethernet(options.guid, mac, _described(model))
 
 

@@ -73,6 +73,28 @@ def test_a_vf_has_the_vport_of_its_number(sriov):
     assert {vf.function.adapter for vf in sriov.vfs} == {adapter}
 
 
+def test_a_vf_has_no_address_until_the_pf_gives_it_one(clock):
+    """From Linux 7.2 on, `ip link show` asks the firmware (core/eswitch.c: get_vport_config)."""
+    sriov = Sriov(clock)
+    pf, (vf,) = sriov.probed(1)
+    other = {"other_vport": 1, "vport_number": 1}
+
+    def addresses():
+        asked = (pf, other), (vf, {})
+        return [
+            driver.must(Op.QUERY_NIC_VPORT_CONTEXT, **fields)
+            .nic_vport_context.permanent_address.mac_addr_31_0
+            for driver, fields in asked
+        ]  # fmt: skip
+
+    assert addresses() == [0, 0]
+    pf.must(
+        Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"permanent_address": 1},
+        nic_vport_context={"permanent_address": {"mac_addr_31_0": 5}}, **other,
+    )  # fmt: skip
+    assert addresses() == [5, 5]
+
+
 def test_a_vf_masters_the_bus_by_its_own_bit_while_it_is_enabled(sriov):
     first = sriov.vfs[0]
     first.put(COMMAND, 2, BUS_MASTER)

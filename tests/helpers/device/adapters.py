@@ -13,6 +13,7 @@ from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.models.switching import with_switch
 from emu.device.models.virtual_functions import virtual_function_of
+from emu.device.port.eth.vport import mac_of
 from emu.device.port.eth.wire import NoWire
 from emu.device.state.hca import HcaOptions
 from emu.driver.command.bar import FunctionBar
@@ -65,9 +66,9 @@ class Member:
 
     def __init__(self, vhca, clock, wire=None, boot_pages=0):
         self.memory, irqs = Memory(), IrqList()
-        options = HcaOptions(
-            guid=GUID + vhca.number + 1, lid=vhca.number + 1, boot_pages=boot_pages
-        )
+        guid = GUID + vhca.number + 1
+        mac = int.from_bytes(mac_of(guid), "big")
+        options = HcaOptions(guid=guid, mac=mac, lid=vhca.number + 1, boot_pages=boot_pages)
         model = vhca.adapter.model
         self.function = Function(
             model if vhca.is_manager else virtual_function_of(model), options, TABLE,
