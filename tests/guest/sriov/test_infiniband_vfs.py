@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from helpers.guest.guests import FEW_KEYS, no_complaints, run
 from helpers.guest.managed_vfs import bind
@@ -100,3 +102,24 @@ def test_guids(guest):
     assert sysfs(guest, device, "ports/1/gids/0").endswith("0011:2233:4455:6678")
     wait_for_state(guest, device, "ACTIVE")
     pingpong(guest, rdma(guest, 0), device)
+
+
+def test_guids_last_until_the_pfs_driver_ends(guest):
+    """It sets them again when functions are enabled (core/sriov.c: sriov_restore_guids)."""
+    run(guest, f"ip link set ib0 vf 1 node_guid {NODE_GUID}")
+    enable(guest, 0)
+    enable(guest, 2, interfaces=0)
+    assert sysfs(guest, rdma(guest, 1), "node_guid") == "0011:2233:4455:6677"
+    wait_for_state(guest, rdma(guest, 1), "ACTIVE")
+
+
+def test_counts_of_each_function(guest):
+    def counts():
+        (link,) = json.loads(run(guest, "ip -s -j link show ib0"))
+        return [vf["stats"] for vf in link["vfinfo_list"]]
+
+    before = counts()
+    pingpong(guest, rdma(guest, 0), rdma(guest, 1))
+    for old, new in zip(before, counts()):
+        assert new["tx"]["tx_packets"] - old["tx"]["tx_packets"] >= 50
+        assert new["rx"]["packets"] - old["rx"]["packets"] >= 50
