@@ -12,7 +12,7 @@ part=${1:-all}
 if [ $# -gt 1 ]; then address=$2; else . "$(dirname "$0")/address.sh"; fi
 . "$(dirname "$0")/disk.sh"
 configfs=/sys/kernel/config/nvmet
-name=mlx5emu
+name=${NQN:-mlx5emu}
 
 start_target() {
     modprobe -a nvmet_rdma loop
