@@ -4,6 +4,8 @@ import pytest
 from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS
 from helpers.device.refusals import missing
 
+from emu.device.faults.injector import Injector
+from emu.device.faults.parser import load
 from emu.driver.command.bar import FunctionBar
 from emu.driver.command.driver import Driver
 from emu.driver.nodes.roce import on_one_segment
@@ -465,3 +467,61 @@ class TestCommands:
     def test_unknown_numbers(self, right, target):
         for op in (Op.QUERY_DCT, Op.DRAIN_DCT, Op.DESTROY_DCT):
             assert right.driver.command(op, dctn=target.dctn + 1).status == missing(op)
+
+
+RULES = {
+    "wqe": 'point = "wqe"\naction = "fail"\nindex = [1000]\nmatch.service = ["RC", "DCI"]',
+    "cqe": 'point = "cqe"\naction = "drop"\nindex = [1000]',
+    "pkt.tx": 'point = "pkt.tx"\naction = "drop"\nindex = [1000]',
+    "pkt.rx": 'point = "pkt.rx"\naction = "drop"\nindex = [1000]',
+}
+
+
+def faulty(rule, *nodes):
+    """Load a rule into each function."""
+    for node in nodes:
+        injector = Injector(node.function)
+        node.function.use_faults(injector)
+        injector.load(load(f"[[rule]]\n{rule}"))
+
+
+class TestRules:
+    @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+    @pytest.mark.parametrize("ends_with", ["initiator", "target", "both"])
+    def test_a_rule_that_does_not_fire_changes_nothing(
+        self, rule, ends_with, left, right, initiator, target
+    ):
+        chosen = {"initiator": [left], "target": [right], "both": [left, right]}
+        faulty(rule, *chosen[ends_with])
+        source, place, text = left.region(4096), right.region(4096), right.region(64)
+        source.write(TEXT)
+        target.srq.post(text.sge())
+        initiator.write(remote(place), source.sge())
+        initiator.send(b"hello")
+        assert len(done(initiator)) == 2
+        assert len(target.cq.drain()) == 1
+        assert place.read() == TEXT
+
+    def test_a_completion_of_the_target_is_late(self, left, right, initiator, target, clock):
+        """The initiator's responder has ended by then; the target has not."""
+        faulty('point = "cqe"\naction = "delay"\nms = 1', right)
+        target.srq.post(right.region(64).sge())
+        initiator.send(b"hello")
+        assert len(done(initiator)) == 1
+        left.driver.must(Op._2RST_QP, qpn=initiator.qpn)
+        assert target.cq.drain() == []
+        clock.advance(2_000_000)
+        right.settle()
+        assert len(target.cq.drain()) == 1
+
+    def test_a_completion_of_the_target_fails(self, right, initiator, target):
+        """The target goes on: the failure is one of the initiator's responder."""
+        rule = 'point = "cqe"\naction = "fail"\nsyndrome = "LOCAL_PROT_ERR"\ntimes = 1'
+        faulty(rule, right)
+        for _ in range(2):
+            target.srq.post(right.region(64).sge())
+            initiator.send(b"hello")
+            initiator.node.settle()
+        first, second = target.cq.drain()
+        assert (first.opcode, first.syndrome) == (CqeOpcode.RESP_ERR, CqeSyndrome.LOCAL_PROT_ERR)
+        assert second.opcode is CqeOpcode.RESP_SEND

@@ -12,6 +12,7 @@ from emu.device.engine.events.completions import CQE_POINT, error_entry
 from emu.device.engine.events.held import hold_or_write
 from emu.device.engine.qp import lifecycle as qp_life
 from emu.device.engine.qp.send_requests import WQE_POINT, Failure
+from emu.device.engine.rc.dynamic import Dcr
 from emu.device.faults.delivery_actions import Delayable, Losable, Repeatable
 from emu.device.faults.enum_names import number_of
 from emu.device.faults.event import MISSING, Event, EventField, Opened, RuleInjector, change_fields
@@ -52,8 +53,13 @@ def _stop(hca: Hca, queue: Queue) -> None:
 
 
 def _exists(hca: Hca, queue: Queue) -> bool:
-    """Return whether the queue is still in the table of its number, not destroyed or replaced."""
+    """Return whether the queue is still in the table of its number, not destroyed or replaced.
+
+    The responder of a DC initiator, which is in no table, exists while its target does.
+    """
     number = queue.handle
+    if isinstance(queue, Dcr):
+        return hca.dcts.get(number) is queue.dct
     return queue in (hca.qps.get(number), hca.sqs.get(number), hca.rqs.get(number))
 
 
