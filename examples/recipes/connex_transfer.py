@@ -31,9 +31,15 @@ def engine(stage: int) -> tuple[Any, ctypes.Array[ctypes.c_char], int]:
     import connex_rs
 
     made = connex_rs.Engine(
-        "model", stage=stage, shard=0, replica=0, listen_ip=sys.argv[1], port=FIRST_PORT + stage
+        "model",
+        stage=stage,
+        shard=0,
+        replica=0,
+        listen_ip=sys.argv[1],
+        port=FIRST_PORT + stage,
+        heartbeat_ms=LIMIT_MS // 10,
+        heartbeat_timeout_ms=LIMIT_MS,
     )
-    made.set_heartbeat(LIMIT_MS // 10, LIMIT_MS)
     memory = ctypes.create_string_buffer(SIZE)
     address = ctypes.addressof(memory)
     made.register_memory(address, SIZE)

@@ -17,6 +17,8 @@ import infinistore
 
 PORT, MANAGE_PORT = 22345, 18080
 BLOCK, BLOCKS = 65_536, 8
+ROUNDS = 5
+"""A failure begins at one of the first 40 work requests."""
 SERVER = [
     *(sys.executable, "-m", "infinistore.server", "--dev-name", "mlx5_1", "--prealloc-size", "1"),
     *("--service-port", str(PORT), "--manage-port", str(MANAGE_PORT), "--link-type", "IB"),
@@ -45,14 +47,17 @@ async def exchange() -> int:
     memory = ctypes.create_string_buffer(size)
     address = ctypes.addressof(memory)
     connection.register_mr(address, size)
-    data = random.Random(1).randbytes(size)
-    ctypes.memmove(address, data, size)
-    blocks = [(f"key{number}", number * BLOCK) for number in range(BLOCKS)]
-    await connection.rdma_write_cache_async(blocks, BLOCK, address)
-    ctypes.memset(address, 0, size)
-    await connection.rdma_read_cache_async(blocks, BLOCK, address)
+    for number in range(ROUNDS):
+        data = random.Random(number).randbytes(size)
+        ctypes.memmove(address, data, size)
+        blocks = [(f"key{number}.{index}", index * BLOCK) for index in range(BLOCKS)]
+        await connection.rdma_write_cache_async(blocks, BLOCK, address)
+        ctypes.memset(address, 0, size)
+        await connection.rdma_read_cache_async(blocks, BLOCK, address)
+        if memory.raw[:size] != data:
+            return 65
     connection.close()
-    return 0 if memory.raw[:size] == data else 65
+    return 0
 
 
 def main() -> int:
@@ -70,7 +75,7 @@ def main() -> int:
             return 1
         finally:
             server.kill()
-    print(f"infinistore: {BLOCKS} blocks written and read")
+    print(f"infinistore: {ROUNDS} x {BLOCKS} blocks written and read")
     return status
 
 
