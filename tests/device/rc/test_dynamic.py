@@ -1,5 +1,7 @@
 """DC: initiators that send to any target, what targets take, and streams that fail alone."""
 
+from pathlib import Path
+
 import pytest
 from helpers.device.ibta import ACK_TIMEOUT_UNIT_NS
 from helpers.device.refusals import missing
@@ -13,11 +15,13 @@ from emu.driver.nodes.two_nodes import two_nodes
 from emu.driver.verbs.completions import ERRORS
 from emu.driver.verbs.dynamic import ACCESS_KEY, Initiator, Target
 from emu.driver.world.cable import set_link
+from emu.instruments.chaos.moments import moved
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import CqeOpcode, CqeSyndrome, CqStatus, EventType, Op, QpState, QpType, Status
 from layouts.objects.qp import qpc_ext
 
 MIB = 1 << 20
+PLANS = Path(__file__).parents[3] / "examples/faults"
 MORE_THAN_TWO_POLLS = 9 * MIB
 """Length of a message that is in progress when a command comes after one round."""
 DCI_STREAM_CHANNEL_ID, QOS_QUEUE_GROUP_ID = 1 << 0, 1 << 1
@@ -525,3 +529,15 @@ class TestRules:
         first, second = target.cq.drain()
         assert (first.opcode, first.syndrome) == (CqeOpcode.RESP_ERR, CqeSyndrome.LOCAL_PROT_ERR)
         assert second.opcode is CqeOpcode.RESP_SEND
+
+    @pytest.mark.parametrize(
+        ("name", "seen"),
+        [("completion-lost", []), ("completion-local-prot", [CqeSyndrome.LOCAL_PROT_ERR])],
+    )
+    def test_plans_of_completions_strike_initiators(self, name, seen, left, right, initiator):
+        plan = load((PLANS / f"{name}.toml").read_text())
+        injector = Injector(left.function)
+        left.function.use_faults(injector)
+        injector.load(moved(plan, 1))
+        initiator.write(remote(right.region(64)), left.region(64).sge())
+        assert syndromes(initiator) == seen
