@@ -15,6 +15,8 @@ import socket
 import sys
 
 PORT = 4000
+WRONG_DATA = 65
+"""Exit status if other data come back."""
 SIZES = (1, 100, 4096, 65536, 200_000)
 """The largest is near what net.core.wmem_max allows."""
 
@@ -45,7 +47,8 @@ def call(here: socket.socket, there: str) -> None:
         data = random.Random(size).randbytes(size)
         here.sendto(data, (there, PORT))
         if here.recvfrom(1 << 20)[0] != data:
-            sys.exit(f"rds: {size} bytes came back changed")
+            sys.stderr.write(f"rds: {size} bytes came back changed\n")
+            sys.exit(WRONG_DATA)
     here.sendto(b"end", (there, PORT))
     sys.stdout.write(f"rds: {len(SIZES)} messages came back as they were\n")
 

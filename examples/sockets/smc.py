@@ -19,6 +19,8 @@ import sys
 from collections.abc import Iterator
 
 IPPROTO_SMC, PORT = 256, 5000
+WRONG_DATA = 65
+"""Exit status if other data come back."""
 SIZES = (1, 1000, 70_000, 1_000_000)
 UEID = b"MLX5EMU"
 """The name of those who may use SMC-R version 2 with each other: the same on both sides."""
@@ -113,7 +115,8 @@ def call(here: str, there: str) -> None:
             data = random.Random(size).randbytes(size)
             connection.sendall(data)
             if receive(connection, size) != data:
-                sys.exit(f"smc: {size} bytes came back changed")
+                sys.stderr.write(f"smc: {size} bytes came back changed\n")
+                sys.exit(WRONG_DATA)
         devices = " ".join(sorted(devices_of_links()))
     if not devices:
         sys.exit("smc: the data came back, but by TCP")

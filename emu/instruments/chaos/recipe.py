@@ -32,13 +32,15 @@ class RecipeGuestTable(OptionTable):
 class RecipeFile(BaseModel):
     """The content of a recipe; keys besides ``about`` and ``command`` are options of the command.
 
-    ``only`` has patterns of failures, and ``compare`` asks for the output of the clean run.
+    ``only`` has patterns of failures, ``compare`` asks for the output of the clean run, and
+    ``peer`` is the command of a second guest.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     about: Annotated[StrictStr, Field(min_length=1, max_length=300)]
     command: Annotated[StrictStr, Field(min_length=1, max_length=4000)]
+    peer: Annotated[StrictStr, Field(max_length=4000)] | None = None
     link: LinkLayer | None = None
     only: tuple[StrictStr, ...] = ()
     compare: StrictBool = False
@@ -46,11 +48,11 @@ class RecipeFile(BaseModel):
     patience: Annotated[float, Field(ge=1, le=1000)] | None = None
     guest: RecipeGuestTable = RecipeGuestTable()
 
-    @field_validator("command")
+    @field_validator("command", "peer")
     @classmethod
-    def _has_words(cls, said: str) -> str:
+    def _has_words(cls, said: str | None) -> str | None:
         """Return the command. Raises ValueError for unbalanced quotes, and without any word."""
-        if not shlex.split(said):
+        if said is not None and not shlex.split(said):
             raise ValueError("no word")
         return said
 
@@ -80,6 +82,7 @@ def read_recipe(path: Path) -> ChaosRecipe:
     if mistakes:
         raise file.errors_at(mistakes)
     chosen = {
+        "peer": content.peer,
         "link": content.link,
         "patterns": content.only,
         "is_compared": content.compare,

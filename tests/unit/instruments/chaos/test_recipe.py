@@ -18,6 +18,7 @@ SHARE = "/mnt/share"
 GOOD = """
 about = "A test."
 command = "sh ./test.sh 'one word' other"
+peer = "sh ./server.sh"
 link = "eth"
 only = ["link-*"]
 compare = true
@@ -40,7 +41,8 @@ def test_a_recipe_is_words_and_defaults_of_options(tmp_path):
     found = read(tmp_path, GOOD)
     assert found.words == ("sh", "./test.sh", "one word", "other")
     assert found.values == {
-        "link": "eth", "patterns": ("link-*",), "is_compared": True, "timeout": 60,
+        "peer": "sh ./server.sh", "link": "eth", "patterns": ("link-*",), "is_compared": True,
+        "timeout": 60,
         "probe": False, "share": str(tmp_path), "packages": ("bc",), "pip": ("six==1.17.0",),
         "memory_mib": 1024,
     }  # fmt: skip
@@ -63,6 +65,7 @@ def test_paths_are_relative_to_the_recipe(tmp_path):
         ('about = "a"\ncommand = ""', 2, "command"),
         ('about = "a"\ncommand = "  "', 2, "no word"),
         ('about = "a"\ncommand = "\'"', 2, "No closing quotation"),
+        ('about = "a"\ncommand = "x"\npeer = " "', 3, "no word"),
         ('about = "a"\ncommand = "x"\nlinks = "ib"', 3, "links"),
         ('about = "a"\ncommand = "x"\nlink = "roce"', 3, "ib"),
         ('about = "a"\ncommand = "x"\ntimeout = 0', 3, "timeout"),
@@ -87,13 +90,18 @@ def test_an_example_is_valid_and_runs_a_program_of_its_directory(name):
     options = {one: value for one, value in recipe.values.items() if one not in OF_CHAOS}
     made = requested(options)
     assert made.share is not None
-    programs = [word for word in recipe.words if word.startswith("./")]
-    assert programs
-    assert all((made.share / word).is_file() for word in programs)
+    for words in (recipe.words, *_peers_words(recipe.values)):
+        programs = [word for word in words if word.startswith("./")]
+        assert programs
+        assert all((made.share / word).is_file() for word in programs)
     assert f"mlx5emu chaos --recipe @{name}\n" in RECIPES[name].read_text()
 
 
-OF_CHAOS = ("link", "patterns", "is_compared", "timeout", "patience")
+OF_CHAOS = ("peer", "link", "patterns", "is_compared", "timeout", "patience")
+
+
+def _peers_words(values):
+    return [shlex.split(values["peer"])] if "peer" in values else []
 
 
 def test_the_page_has_a_row_for_each_example():
