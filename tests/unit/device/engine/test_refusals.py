@@ -232,7 +232,7 @@ class TestKeys:
 
     def test_signatures_are_for_lists_of_keys(self):
         """And a key keeps the one that it has, if it has one."""
-        key = some(signature=None, mode=AccessMode.KSM, ctx=some(bsf_octword_size=BSF_OCTWORDS))
+        key = some(signature=None, mode=AccessMode.KSM, bsf_octwords=BSF_OCTWORDS)
         wqe = some(ds=63, buf=bytes(63 * 16))
         with pytest.raises(key_options.BindError, match="has no BSF"):
             key_options.read(None, key, wqe, True, 0, 0)
