@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.timeout(600)]
     [
         ("rping", "queue-pair-refused", "setup_qp failed"),
         ("perftest", "port-down", "Failed to complete run_iter_bw"),
+        ("nvmeof", "queue-pair-refused", "rdma_create_qp failed"),
     ],
 )
 def test_a_known_program_reports_a_failure(tmp_path, monkeypatch, name, failure, evidence):
