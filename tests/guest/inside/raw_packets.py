@@ -8,7 +8,8 @@ exchange another one. Prints the UDP destination port and the length of each pac
 there is no other one, of the same while there is another one, and of the other one. Prints a line
 for each.
 
-``flows``: which kinds of flows the device takes. Prints a line for each.
+``flows [NUMBER]``: which kinds of flows mlx5_NUMBER takes, by default mlx5_0. Prints a line for
+each.
 """
 
 import sys
@@ -169,8 +170,8 @@ def group():
     flow.close()
 
 
-def flows():
-    context = Context(name="mlx5_0")
+def flows(number=0):
+    context = Context(name=f"mlx5_{number}")
     raw = RawPackets(context)
     kinds = {
         "normal": {"specs": [to_group()]},

@@ -34,6 +34,7 @@ from emu.server.control import Client
 pytestmark = pytest.mark.guest
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "sriov"
+RAW_PACKETS = Path(__file__).parents[1] / "inside" / "raw_packets.py"
 ETHERNET, INFINIBAND = "connectx6dx,vfs=2", "connectx6,vfs=2"
 
 
@@ -121,6 +122,16 @@ def test_rdma_between_pf_and_vfs(guest):
         run(guest, f"until ip -6 address show {name} -tentative | grep -q fe80; do sleep 0.1; done")
     pingpong(guest, rdma(guest), rdma(guest, 0), gid)
     pingpong(guest, rdma(guest, 0), rdma(guest, 1), gid)
+
+
+def test_flows_of_raw_packets(guest):
+    """A VF's device takes the same kinds as the PF's."""
+    enable(guest, 1)
+    guest.run("cat > /tmp/raw_packets.py", stdin=RAW_PACKETS.read_bytes()).check()
+    numbers = [name.removeprefix("mlx5_") for name in (rdma(guest), rdma(guest, 0))]
+    pf, vf = (run(guest, f"python3 /tmp/raw_packets.py flows {number}") for number in numbers)
+    assert "normal: taken" in vf
+    assert vf == pf
 
 
 def test_an_flr_of_a_vf_leaves_the_others(guest):
