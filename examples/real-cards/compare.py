@@ -74,13 +74,14 @@ def of_devinfo(said: str) -> Facts:
 _PCI = {
     "class": (r"^\S+ ([\w ]+): Mellanox", "{0}"),
     "device": (r"^\S+ [\w ]+: Mellanox Technologies (MT\d+ Family \[[^]]+\])", "{0}"),
-    "Region 0": (r"Region 0: Memory at \w+ \(([^)]*)\) \[size=(\w+)\]", "{0}, {1}"),
+    "Region 0": (r"Region 0: Memory at \w+ \(([^)]*)\) .*\[size=(\w+)\]", "{0}, {1}"),
     "Interrupt": (r"Interrupt: (pin \w)", "{0}"),
     "Expansion ROM": (r"Expansion ROM at .*\[size=(\w+)\]", "{0}"),
     "DevCap MaxPayload": (r"DevCap:\s+MaxPayload (\d+ bytes)", "{0}"),
     "DevCap latency": (r"DevCap:.*Latency (L0s [^,]*, L1 \w+)", "{0}"),
     "DevCap": (r"(ExtTag.) .*(RBE.) (FLReset.)", "{0} {1} {2}"),
     "LnkCap": (r"LnkCap:.*Speed ([^,]+), Width (\w+)", "{0} {1}"),
+    "LnkSta": (r"LnkSta:\s+(Speed \w+).*?(, Width \w+)", "{0}{1}"),
     "LnkCap ASPM": (r"LnkCap:.*ASPM ([^,\n]+)", "{0}"),
     "DevCap2 timeouts": (r"Completion Timeout: Range (\w+)", "{0}"),
     "DevCap2 tags": (r"(10BitTagComp.) (10BitTagReq.)", "{0} {1}"),
@@ -110,6 +111,24 @@ def of_lspci(said: str) -> Facts:
         if match := re.search(pattern, said, re.M):
             found[name] = form.format(*match.groups())
     return found
+
+
+_SRIOV = {
+    "VFs": r"(VF offset: \d+, stride: \d+, Device ID: \w+)",
+    "page sizes": r"(Supported Page Size: \w+, System Page Size: \w+)",
+    "VF BAR": r"Migration.*\n(?s:.*?)Region 0: Memory at \w+ \(([^)]*)\)",
+    "IOVCap": r"IOVCap:\s+(Migration.)",
+    "IOVSta": r"IOVSta:\s+(Migration.)",
+    "ARI": r"(ARIHierarchy.)",
+    "VF migration": r"VF Migration: (.*)",
+}
+"""What of the SR-IOV capability is compared, and where it stands."""
+
+
+def of_sriov(said: str) -> Facts:
+    """Of a physical function: what ``_SRIOV`` names."""
+    found = {name: re.search(pattern, said) for name, pattern in _SRIOV.items()}
+    return {name: one[1] for name, one in found.items() if one}
 
 
 def of_lines(said: str) -> Facts:
@@ -160,10 +179,18 @@ def of_devlink(said: str) -> Facts:
     return {"names": " ".join(sorted(names)), "driver": driver[1] if driver else ""}
 
 
+_VF_ON = (
+    "pf=/sys/bus/pci/devices/{slot}; echo 0 > $pf/sriov_drivers_autoprobe;"
+    " echo 1 > $pf/sriov_numvfs; vf=$(basename $(readlink $pf/virtfn0))"
+)
+"""Commands that enable a virtual function, without its driver."""
+
 Tool = tuple[str, Callable[[str], Facts]]
 TOOLS: Mapping[str, Tool] = {
     "ibv_devinfo -v": ("ibv_devinfo -v -d {rdma}", of_devinfo),
     "lspci -vvv": ("lspci -vvv -s {slot}", of_lspci),
+    "lspci -vvv, SR-IOV": ("lspci -vvv -s {slot}", of_sriov),
+    "lspci -vvv of a VF": (f"{_VF_ON}; lspci -vvv -s $vf; echo 0 > $pf/sriov_numvfs", of_lspci),
     "ethtool -i": ("ethtool -i {nic}", of_lines),
     "ethtool -k": ("ethtool -k {nic}", of_lines),
     "ethtool --show-priv-flags": ("ethtool --show-priv-flags {nic}", of_lines),
