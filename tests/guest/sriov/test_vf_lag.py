@@ -67,8 +67,9 @@ def test_virtual_functions_of_both_ports_by_one_bond(guest, suite):
         for port in ("eth0", "eth1"):
             run(guest, f"ip link set {port} down; ip link set {port} master bond0")
         run(guest, "ip link set bond0 up; until dmesg | grep -q shared_fdb; do sleep 0.1; done")
-        if suite != "trixie":
-            assert "shared_fdb:1" in run(guest, "dmesg | grep shared_fdb | tail -n 1")
+        if "shared_fdb:0" in run(guest, "dmesg | grep shared_fdb | tail -n 1"):
+            assert suite == "trixie"
+            pytest.skip("without CONFIG_MLX5_CLS_ACT no bridge takes a bond of two switches")
         ends = representors(guest)
         assert len(ends) == 2
         for name in ends:
