@@ -269,23 +269,53 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("mlx5_suite", suites, indirect=True)
     if "mlx5_failure" in metafunc.fixturenames:
         _parametrize_failures(metafunc)
-    elif metafunc.definition.get_closest_marker("mlx5_chaos") is not None:
-        raise pytest.fail.Exception("mark.mlx5_chaos needs the fixture mlx5_failure", pytrace=False)
 
 
 def _parametrize_failures(metafunc: pytest.Metafunc) -> None:
-    """Make a test for each failure of the closest marker; one that is invalid fails collection."""
+    """Make a test for each failure of the closest marker; keep the test of an invalid one as it is.
+
+    Such a test fails at its setup (:func:`pytest_runtest_setup`); others of its file run.
+    """
     from emu.instruments.testing.chaos_mark import failures_of
 
     mark = metafunc.definition.get_closest_marker("mlx5_chaos")
-    if mark is None:
-        raise pytest.fail.Exception("mlx5_failure needs mark.mlx5_chaos", pytrace=False)
     try:
-        found = failures_of(mark)
+        found = [] if mark is None else failures_of(mark)
+    except (OSError, UserError):
+        return
+    if found:
+        names = [name for name, _ in found]
+        metafunc.parametrize("mlx5_failure", [one for _, one in found], indirect=True, ids=names)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test whose marker ``mlx5_chaos`` is invalid, by file and line, before a guest boots.
+
+    Also a test that has only one of the marker and the fixture ``mlx5_failure``.
+    """
+    if why := _chaos_mistake(item):
+        path, line, _name = item.location
+        where = path if line is None else f"{path}:{line + 1}"
+        raise pytest.fail.Exception(f"{where}: {why}", pytrace=False)
+
+
+def _chaos_mistake(item: Any) -> str:
+    """Return why a test's marker ``mlx5_chaos`` is invalid, or misses its fixture; else empty."""
+    mark = item.get_closest_marker("mlx5_chaos")
+    if "mlx5_failure" not in getattr(item, "fixturenames", ()):
+        return "" if mark is None else "mark.mlx5_chaos needs the fixture mlx5_failure"
+    if mark is None:
+        return "mlx5_failure needs mark.mlx5_chaos"
+    if _failure_of(item) is not None:
+        return ""
+    from emu.instruments.testing.chaos_mark import failures_of
+
+    try:
+        failures_of(mark)
     except (OSError, UserError) as error:
-        raise pytest.fail.Exception(f"mark.mlx5_chaos: {error}", pytrace=False) from None
-    names = [name for name, _ in found]
-    metafunc.parametrize("mlx5_failure", [one for _, one in found], indirect=True, ids=names)
+        return f"mark.mlx5_chaos: {error}"
+    return ""
 
 
 @pytest.fixture

@@ -614,9 +614,11 @@ def test_one(mlx5_guest): pass
     ("mark", "why"),
     [
         ('"@verb"', "mark.mlx5_chaos: no failure set @verb; near it: verbs"),
-        ('"@verbs", only="link-flop*"', "--only link-flop* matches no failure"),
+        ('"@verbs", only="link-flop*"', "only='link-flop*' matches no failure"),
         ("seeds=3", "mark.mlx5_chaos: no argument 'seeds'; near it: seed"),
         ('link="ibb"', "mark.mlx5_chaos: link: 'ibb' is not one of ib, eth"),
+        ('"@verbs", only=["link-*", "port-dwn"]', "test_it.py:4: mark.mlx5_chaos: only="),
+        ("only=5", "only: a pattern or a list of patterns is needed, not 5"),
         ("repeat=0", "repeat one from 1 to 1000"),
         ('"none.toml"', "none.toml"),
     ],
@@ -627,8 +629,11 @@ import pytest
 
 @pytest.mark.mlx5_chaos({mark})
 def test_one(mlx5_failure): pass
+
+def test_other(): pass
 """
     done = run_tests(tmp_path, tests)
-    assert "1 error" in done.stdout
+    assert "ERROR at setup of test_one" in done.stdout
+    assert "1 passed, 1 error" in done.stdout
     assert why in done.stdout
     assert "Traceback" not in done.stdout

@@ -6,7 +6,7 @@ and ``[[failure.link]]`` have the keys of a plan. All mistakes are reported befo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -111,22 +111,31 @@ def read_sets(paths: Sequence[Path]) -> list[ChaosFailure]:
     return list(failures.values())
 
 
+def as_option(name: str, value: str) -> str:
+    """Return a choice as the user typed it on the command line."""
+    return f"--{name} {value}"
+
+
 def selected(
-    failures: Sequence[ChaosFailure], link: LinkLayer | None, patterns: Sequence[str]
+    failures: Sequence[ChaosFailure],
+    link: LinkLayer | None,
+    patterns: Sequence[str],
+    typed: Callable[[str, str], str] = as_option,
 ) -> list[ChaosFailure]:
     """Return the failures of a link layer (all for None) that any of ``patterns`` matches.
 
     Without patterns all match. Raises UserError if no failure is of the link layer, and, with near
-    names, for a pattern without a match.
+    names, for a pattern without a match. ``typed`` returns ``link`` or ``only`` and its value as
+    the user typed them.
     """
     possible = [one for one in failures if link is None or one.only in (None, link)]
     if not possible:
-        raise UserError(f"--link {link}: the sets have no failure of this link layer")
+        raise UserError(f"{typed('link', str(link))}: the sets have no failure of this link layer")
     names = [one.name for one in possible]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             some = near(pattern, names) or f"; failures: {listed(names, _MAX_LISTED)}"
-            raise UserError(f"--only {pattern} matches no failure{some}")
+            raise UserError(f"{typed('only', pattern)} matches no failure{some}")
     return [
         one
         for one in possible

@@ -63,12 +63,17 @@ def failures_of(mark: pytest.Mark) -> list[tuple[str, MarkedFailure]]:
     paths = [
         shipped.path_of("failure set", str(word)) for word in mark.args or (f"@{DEFAULT_SET}",)
     ]
-    failures = selected(read_sets(paths), link, only)
+    failures = selected(read_sets(paths), link, only, _as_argument)
     return [
         (one.name if repeat == 1 else f"{one.name}.{number}", MarkedFailure(one, number, link))
         for one in failures
         for number in range(seed, seed + repeat)
     ]
+
+
+def _as_argument(name: str, value: str) -> str:
+    """Return a choice as the user typed it in a marker."""
+    return f"{name}={value!r}"
 
 
 def _checked(values: Mapping[str, Any]) -> tuple[tuple[str, ...], LinkLayer | None, int, int]:
@@ -78,9 +83,11 @@ def _checked(values: Mapping[str, Any]) -> tuple[tuple[str, ...], LinkLayer | No
             raise UserError(f"no argument {key!r}{near(key, _KEYS)}")
     only, link = values.get("only", ()), values.get("link")
     seed, repeat = values.get("seed", 0), values.get("repeat", 1)
-    patterns = (only,) if isinstance(only, str) else tuple(only)
+    patterns = (only,) if isinstance(only, str) else only
+    if not isinstance(patterns, list | tuple) or not all(isinstance(one, str) for one in patterns):
+        raise UserError(f"only: a pattern or a list of patterns is needed, not {only!r}")
     if link not in (None, *DEVICES):
         raise UserError(f"link: {link!r} is not one of {', '.join(DEVICES)}")
     if type(seed) is not int or seed < 0 or type(repeat) is not int or not 0 < repeat <= MAX_REPEAT:
         raise UserError(f"seed is a number from 0 on, repeat one from 1 to {MAX_REPEAT}")
-    return patterns, link, seed, repeat
+    return tuple(patterns), link, seed, repeat
