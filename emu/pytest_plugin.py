@@ -274,7 +274,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _parametrize_failures(metafunc: pytest.Metafunc) -> None:
     """Make a test for each failure of the closest marker; keep the test of an invalid one as it is.
 
-    Such a test fails at its setup (:func:`pytest_runtest_setup`); others of its file run.
+    The invalid test fails at its setup (:func:`pytest_runtest_setup`); the file's others run.
     """
     from emu.instruments.testing.chaos_mark import failures_of
 
