@@ -32,20 +32,15 @@ test of a guest includes its boot. The marker ``mlx5_allow("WARNING in mlx5_*")`
 patterns of their titles, or all findings without a pattern. The report of a failed test shows the
 guest's findings, the faults that fired, the last lines of log and trace of the test's body, and the
 paths of the complete files. Of a trace with failures, these are shown before other events.
-``--mlx5-full``
-shows all whole lines since the test began. A guest's command ends after ``--mlx5-timeout`` seconds,
-unless it has its own ``timeout``.
+``--mlx5-full`` shows all whole lines since the test began. A guest's command ends after
+``--mlx5-timeout`` seconds, unless it has its own ``timeout``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import zlib
-from argparse import SUPPRESS, ArgumentTypeError
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -53,25 +48,18 @@ from weakref import WeakSet
 
 import pytest
 
-from emu.guests.options import Option, OptionError, Use, option_named, options
-from emu.guests.options.kinds import Choice, File, Flag, OptionKind, Seconds, Whole, Words
-from emu.host import shipped
 from emu.host.printable import printable
 from emu.host.user_error import UserError
 from emu.instruments.testing.booting import boot_line
+from emu.instruments.testing.command_line import add_options, check_command_line
+from emu.instruments.testing.guest_options import options_of
 from emu.instruments.testing.handles import Faults, Leaks
 from emu.instruments.testing.watched import MAX_LINES, Watched
 
 if TYPE_CHECKING:
-    from emu.guests import Guest, GuestOptions, GuestPool
+    from emu.guests import Guest, GuestPool
     from emu.instruments.outcome import Finding
     from emu.instruments.testing.chaos_mark import MarkedFailure
-
-MAX_SECONDS = 1_000_000
-COMMAND_SECONDS = 300.0
-"""Default time limit of a guest's command, in seconds."""
-MAX_NAME_LENGTH = 100
-"""Characters of a guest's options in its directory's name; longer names end in a hash."""
 
 _PACKAGE = Path(__file__).parent
 _ENTRIES = tuple(
@@ -88,105 +76,7 @@ _WATCHED = pytest.StashKey[Watched]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the plugin's options to pytest's command line."""
-    group = parser.getgroup("mlx5emu", "guests with emulated mlx5 functions")
-    for one in options():
-        _add(group, one)
-    group.addoption(
-        "--mlx5-no-share",
-        action="store_true",
-        help="Share no directory. Default without --mlx5-share: share the working directory.",
-    )
-    group.addoption(
-        "--mlx5-no-trace",
-        action="store_true",
-        help="Do not trace: reports of failed tests then have no trace.",
-    )
-    group.addoption(
-        "--mlx5-fail-on", choices=["warning", "error", "never"], default="warning",
-        help="Least severity of the guest's kernel log that fails a test: a WARNING (the"
-        " default), a BUG, oops, sanitizer's or lockdep report, or nothing.",
-    )  # fmt: skip
-    group.addoption(
-        "--mlx5-full",
-        action="store_true",
-        help=f"Reports of failed tests show all logs and traces of the guest, not only the"
-        f" last {MAX_LINES} lines of the test's body, with failures before other events.",
-    )
-    group.addoption(
-        "--mlx5-timeout", type=_command_seconds, default=COMMAND_SECONDS, metavar="S",
-        help="End a guest's command that takes longer, unless it has a timeout of its own; the test"
-        f" fails then. 0 for no limit. The default is {COMMAND_SECONDS:g}.",
-    )  # fmt: skip
-    group.addoption(
-        "--mlx5-tap", type=Path, metavar="FILE",
-        help="Write the results of all tests as TAP, the format of kernel selftests.",
-    )  # fmt: skip
-
-
-def _add(group: pytest.OptionGroup, one: Option) -> None:
-    """Add ``--mlx5-FLAG`` for a guest option; a refused option is hidden and fails with its reason.
-
-    A flag that is on by default gets the form ``--mlx5-no-FLAG``. Lists, and the suite, may be
-    repeated.
-    """
-    flag = f"--mlx5-{'no-' if one.default is True else ''}{one.flag}"
-    about: dict[str, object] = {"dest": f"mlx5_{one.name}", "help": one.help}
-    if why := one.why_not(Use.PYTEST):
-        about |= {"help": SUPPRESS, "nargs": "?", "const": ""}
-        group.addoption(flag, type=partial(_refuse, why), **about)
-    elif isinstance(one.kind, Flag):
-        about["help"] = f"Leave out: {one.help}" if one.default else one.help
-        group.addoption(flag, action="store_const", const=not one.default, **about)
-    elif isinstance(one.kind, Words) or one.name == "suite":
-        group.addoption(flag, action="append", default=[], metavar=_metavar(one), **about)
-    else:
-        if isinstance(one.kind, File) and one.kind.example:
-            # pytest reads a word that begins with @ as the name of a file of options.
-            about["help"] = one.help.replace("@", f"{flag}=@", 1)
-        group.addoption(flag, type=partial(_parsed, one.kind), metavar=_metavar(one), **about)
-
-
-def _metavar(one: Option) -> str:
-    if isinstance(one.kind, Choice):
-        return "|".join(one.kind.among)
-    return one.kind.metavar
-
-
-def _refuse(why: str, _value: str) -> None:
-    raise ArgumentTypeError(why)
-
-
-def _command_seconds(text: str) -> float:
-    """Return the value of --mlx5-timeout; ArgumentTypeError unless from 0 to 1,000,000 s."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 <= seconds <= MAX_SECONDS:
-        raise ArgumentTypeError(f"{text!r}: from 0 to {MAX_SECONDS} s")
-    return seconds
-
-
-def _parsed(kind: OptionKind, text: str) -> Any:
-    """Return a command-line word as a value of ``kind``.
-
-    ``@NAME`` is an example where the option accepts examples, unless a file has that name. Raises
-    ArgumentTypeError for a word that is no number, outside choices and limits, or no example.
-    """
-    if isinstance(kind, File) and kind.example:
-        try:
-            found = shipped.named_example(kind.example, text)
-        except UserError as error:
-            raise ArgumentTypeError(str(error)) from None
-        return text if found is None else str(found)
-    numbers: dict[type[OptionKind], type[float]] = {Whole: int, Seconds: float}
-    try:
-        value = numbers[type(kind)](text) if type(kind) in numbers else text
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not a number") from None
-    if isinstance(kind, Choice | Whole | Seconds) and (why := kind.wrong(value)):
-        raise ArgumentTypeError(why)
-    return value
+    add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -195,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Raises UsageError for an invalid option or a TAP file that cannot be written. Workers of xdist
     write no TAP; their parent process does.
     """
-    _check_options(config)
+    check_command_line(config)
     path = config.getoption("--mlx5-tap")
     if path is not None and not hasattr(config, "workerinput"):
         from emu.guests.conformance.collected import TapFile
@@ -214,46 +104,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "mlx5_chaos(*sets, only=(), link=None, seed=0, repeat=1): run the test for each failure of"
         " sets (@verbs, or files); mlx5_failure is the failure",
     )
-
-
-def _check_options(config: pytest.Config) -> None:
-    """Raise UsageError for an invalid guest option of the command line, before any test.
-
-    ``--collect-only`` and ``--help`` are not checked, as a kernel may not be built yet.
-    """
-    said = _said(config)
-    if "share" in said and config.getoption("--mlx5-no-share"):
-        raise pytest.UsageError("use --mlx5-share or --mlx5-no-share, not both")
-    suites = config.getoption("--mlx5-suite") or []
-    # Listing tests and --help must work before a kernel is built.
-    starts = not (config.option.collectonly or config.option.help)
-    if not starts or not (said or suites):
-        return
-    from emu.guests.options.checks import check_options
-    from emu.guests.requested import check_requested
-
-    try:
-        check_options(said)
-        for about in [{"suite": suite} for suite in suites] or [{}]:
-            check_requested(said | about)
-    except OptionError as error:
-        raise pytest.UsageError(*map(_of_option, (error, *error.others))) from None
-
-
-def _of_option(error: OptionError) -> str:
-    """Return the text of a mistake, with the option's name on the command line."""
-    option = option_named(error.name)
-    return f"--mlx5-{option.flag}: {str(error).removeprefix(f'{option.word}: ')}"
-
-
-def _said(config: pytest.Config) -> dict[str, Any]:
-    """Return the guest options of the command line by name, without absent ones and the suites.
-
-    With several suites each test has one, by its fixture.
-    """
-    names = [one.name for one in options() if one.name != "suite"]
-    given = {name: config.getoption(f"mlx5_{name}", None) for name in names}
-    return {name: value for name, value in given.items() if value not in (None, [])}
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -336,7 +186,10 @@ def mlx5_guest(
     from emu.guests import Guest, GuestPool
 
     _check_allowed(request.node)
-    options, is_fresh = _options(request, mlx5_suite, tmp_path_factory)
+    failure = _failure_of(request.node)
+    devices = None if failure is None else failure.devices
+    base = tmp_path_factory.getbasetemp()
+    options, is_fresh = options_of(request.node, devices, mlx5_suite, base)
     with contextlib.ExitStack() as stack:
         with boot_line(request.config, options.suite) as line:
             on_wait = None if line is None else line.waiting
@@ -352,45 +205,6 @@ def mlx5_guest(
         yield guest
 
 
-def _options(
-    request: pytest.FixtureRequest, suite: str | None, tmp_path_factory: Any
-) -> tuple[GuestOptions, bool]:
-    """Return the guest options of the command line and the test's markers, and ``fresh``.
-
-    Markers override the command line, inner markers outer ones. Without a share the directory in
-    which pytest was started is shared, read-only, if the guest's kernel can mount it. A trace file
-    is added, unless --mlx5-no-trace. A marker with an invalid option fails the test with one line.
-    """
-    from emu.guests.options.checks import check_options
-    from emu.guests.requested import requested
-
-    config = request.config
-    chosen = _said(config)
-    failure = _failure_of(request.node)
-    if failure is not None:
-        chosen = {"fresh": True, "devices": [*failure.devices]} | chosen
-    for mark in reversed(list(request.node.iter_markers("mlx5"))):
-        chosen |= _options_of(mark)
-    if suite is not None:
-        chosen["suite"] = suite
-    is_fresh = chosen.pop("fresh", False)
-    if not isinstance(is_fresh, bool):
-        raise pytest.fail.Exception(
-            f"mark.mlx5: fresh: true or false is needed, not {is_fresh!r}", pytrace=False
-        )
-    wants_trace = not config.getoption("--mlx5-no-trace") and chosen.get("trace") is None
-    try:
-        check_options({name: value for name, value in chosen.items() if value is not None})
-        made = requested(chosen | _default_share(config, chosen))
-    except OptionError as error:
-        texts = [f"mark.mlx5: {one}" for one in (error, *error.others)]
-        raise pytest.fail.Exception("\n".join(texts), pytrace=False) from None
-    if wants_trace and made.devices:
-        directory = _directory(tmp_path_factory.getbasetemp(), chosen, is_fresh)
-        made = dataclasses.replace(made, trace=directory / "trace.json")
-    return made, is_fresh
-
-
 def _failure_of(item: Any) -> MarkedFailure | None:
     """Return the failure of a test with ``mlx5_chaos``; None for other tests."""
     found: MarkedFailure | None = getattr(item, "callspec", _NO_PARAMETERS).params.get(
@@ -399,45 +213,12 @@ def _failure_of(item: Any) -> MarkedFailure | None:
     return found
 
 
-def _default_share(config: pytest.Config, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that share the directory in which pytest was started.
-
-    Return none where the test or the command line has chosen a directory, or none.
-    """
-    if "share" in chosen or config.getoption("--mlx5-no-share"):
-        return {}
-    return {"share": config.invocation_params.dir, "share_optional": True}
-
-
-def _options_of(mark: pytest.Mark) -> dict[str, Any]:
-    """Return the options of a marker ``mlx5`` by name; the keys of files are accepted as names.
-
-    A marker with positional arguments fails the test.
-    """
-    if mark.args:
-        why = "mark.mlx5 takes options by name, such as devices=['connectx6dx']"
-        raise pytest.fail.Exception(why, pytrace=False)
-    names = {one.word: one.name for one in options()}
-    return {names.get(word, word): value for word, value in mark.kwargs.items()}
-
-
 def _check_allowed(item: Any) -> None:
     """Fail a test whose marker ``mlx5_allow`` has an argument that is no pattern of titles."""
     for mark in item.iter_markers("mlx5_allow"):
         if mark.kwargs or not all(isinstance(pattern, str) for pattern in mark.args):
             why = "mark.mlx5_allow takes patterns of titles, such as 'WARNING in mlx5_*'"
             raise pytest.fail.Exception(why, pytrace=False)
-
-
-def _directory(base: Path, chosen: dict[str, object], is_fresh: bool) -> Path:
-    """Create and return the directory of a guest's files; other options have another directory."""
-    words = "-".join(f"{name}-{value}" for name, value in chosen.items())
-    name = "".join(letter if letter.isalnum() else "-" for letter in words)
-    if len(name) > MAX_NAME_LENGTH:
-        name = f"{name[:MAX_NAME_LENGTH]}-{zlib.crc32(words.encode()):08x}"
-    where: Path = base / f"mlx5-{name}-{'own' if is_fresh else 'shared'}"
-    where.mkdir(exist_ok=True)
-    return where
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from emu import pytest_plugin
+from emu.instruments.testing.guest_options import options_of
 
 
 class Config:
@@ -30,10 +30,8 @@ def options(tmp_path):
     """The options of a test with markers, in a run with options."""
 
     def make(*marks, **given):
-        node = SimpleNamespace(iter_markers=lambda name: marks)
-        request = SimpleNamespace(config=Config(**given), node=node)
-        directory = SimpleNamespace(getbasetemp=lambda: tmp_path)
-        return pytest_plugin._options(request, None, directory)[0]
+        item = SimpleNamespace(iter_markers=lambda name: marks, config=Config(**given))
+        return options_of(item, None, None, tmp_path)[0]
 
     return make
 
