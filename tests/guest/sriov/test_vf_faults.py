@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.guest, pytest.mark.timeout(600)]
 
 VF = 0
 ITSELF = f"pci/{address(VF)}"
-ONLY_DEVICE = "$(devlink dev | grep -o '^pci/[^ ]*[0-9]')"
-"""How plans name the only device of their guest."""
+FIRST_DEVICE = "$(devlink dev | grep -m 1 -o '^pci/[^ ]*[0-9]')"
+"""How plans name the device of function 0."""
 QUICK = ("probe-create-eq-fails", "probe-query-issi-fails", "health-syndrome-assert")
 
 
@@ -73,7 +73,7 @@ def test_plan_of_a_vf(guest, name, expect):
         if expect.when == "loading":
             guest.run(f"echo {address(VF)} > /sys/bus/pci/drivers/mlx5_core/bind", timeout=120)
         if expect.run:
-            said = guest.run(expect.run.replace(ONLY_DEVICE, ITSELF), timeout=300).stdout
+            said = guest.run(expect.run.replace(FIRST_DEVICE, ITSELF), timeout=300).stdout
             assert re.search(expect.says, said)
         assert missing_lines(log, expect) == []
         assert control.fired()
