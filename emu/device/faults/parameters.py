@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StrictInt, StrictStr
 
-from emu.device.faults.enum_names import agrees, number_of
+from emu.device.faults.enum_names import agrees, names_of, number_of
 from emu.device.faults.registry import Parameter, Problem
 from emu.device.faults.rule import Assignments
 from emu.device.trace.decode import event_layout
@@ -53,7 +53,7 @@ def one_of(name: str, kind: type[IntEnum], limit: int | None = None) -> Paramete
     def check(value: object, _rule: Mapping[str, object]) -> Iterator[Problem]:
         yield from ((name, why) for why in _unknown(name, value, kind, limit))
 
-    return Parameter(name, NameOrNumber, check)
+    return Parameter(name, NameOrNumber, check, tuple(names_of(kind)))
 
 
 def number(name: str, bits: int, what: str) -> Parameter:

@@ -48,6 +48,8 @@ class Parameter:
     type: Any
     """A type for pydantic; the same wherever the parameter is declared."""
     check: Check | None = None
+    names: tuple[str, ...] = ()
+    """Named values, if the parameter has any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from emu.guests.archive.names import DEFAULT_SUITE
 from emu.guests.options import DEFAULT_DEVICE, GuestOptions, OptionError, Use, option_named
 from emu.guests.options.kinds import Directory, File, Files, Kernel
 from emu.guests.options.tables import OptionTable, has_options
+from emu.host import shipped
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
 from emu.instruments.campaign.description import (
@@ -32,6 +33,7 @@ from emu.instruments.campaign.description import (
 )
 from emu.instruments.campaign.expected import expected
 from emu.model_words import given_text, matching
+from emu.near import near
 from emu.server.service.devicespec import parse_all as parse_devices
 from emu.server.service.plan_files import read_plan
 from emu.toml_lines import Place
@@ -90,7 +92,7 @@ class WorkloadTable(OptionTable):
 
 
 class PlanTable(_MatrixTable):
-    """``[[plan]]``: fault plan files, by a pattern; without files, runs without faults.
+    """``[[plan]]``: fault plan files or ``@NAME``, by a pattern; without, runs without faults.
 
     ``when`` is ``loading`` (before the guest boots) or ``loaded`` (once the driver is up). Its
     default is the plan's own, else ``loading``. ``expect`` is one end of the runs or a list of
@@ -285,7 +287,9 @@ def _plans(file: TomlFile[Matrix], mistakes: list[Mistake]) -> dict[str, _Planne
         if table.files is not None:
             paths = [*_matching_files(base, table.files)]
             if not paths:
-                mistakes.append(((*place, "files"), f"files: no plan {given_text(table.files)}"))
+                word = table.files
+                close = near(word[1:], shipped.examples("plan")) if word.startswith("@") else ""
+                mistakes.append(((*place, "files"), f"files: no plan {given_text(word)}{close}"))
             if table.name and len(paths) > 1:
                 mistakes.append(((*place, "name"), f"{len(paths)} plans have their own names"))
                 continue
@@ -306,7 +310,13 @@ def _plans(file: TomlFile[Matrix], mistakes: list[Mistake]) -> dict[str, _Planne
 
 
 def _matching_files(base: Path, pattern: str) -> list[Path]:
-    """Return the files whose names match a path's last part, sorted; none for a useless path."""
+    """Return the files whose names match a path's last part, sorted; none for a useless path.
+
+    ``@NAME``, also a pattern, means plans of the library, unless a file has that name.
+    """
+    if pattern.startswith("@") and not os.path.lexists(base / pattern):
+        plans = shipped.examples("plan")
+        return [path for name, path in plans.items() if fnmatchcase(name, pattern[1:])]
     try:
         return sorted((base / pattern).parent.glob(Path(pattern).name))
     except (ValueError, OSError):  # no name, or one that no file can have

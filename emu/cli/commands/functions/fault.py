@@ -51,8 +51,8 @@ def fault() -> None:
 def points(name: str, field: str) -> None:
     """List the points at which a rule can act, or the fields and actions of POINT.
 
-    With FIELD, list the values of match.FIELD. With the name of a command, or of an event's type,
-    list the fields of its structure.
+    With FIELD, list the values of match.FIELD, or of an action's parameter such as syndrome. With
+    the name of a command, or of an event's type, list the fields of its structure.
 
     Example: mlx5emu fault points cmd CREATE_CQ
     """
@@ -86,7 +86,7 @@ def _values(name: str, field: str) -> list[str]:
     fields, word = point.fields, field.removeprefix("match.")
     declared = fields.get(word)
     if declared is None:
-        if found := [*_of_structure(point, word)]:
+        if found := [*_of_structure(point, word)] or _names_of_parameter(name, word):
             return found
         words = [*fields, *(one for known in fields.values() for one in names_of(known.kind))]
         why = f"no field {field!r} at {name}{near(word, words)}{listing([*fields])}"
@@ -94,6 +94,15 @@ def _values(name: str, field: str) -> list[str]:
     if names := names_of(declared.kind):
         return names
     return [_NUMBER if declared.kind is int else "any name"]
+
+
+def _names_of_parameter(name: str, word: str) -> list[str]:
+    """Return the named values of a parameter of a point's actions; empty without any."""
+    from emu.device.faults.schema import ACTIONS
+
+    uses = [action.uses[name] for action in ACTIONS.values() if name in action.uses]
+    known = [one for use in uses for one in (*use.needs, *use.takes) if one.name == word]
+    return [*dict.fromkeys(value for one in known for value in one.names)]
 
 
 def _of_structure(point: DeclaredPoint, word: str) -> Iterator[str]:
@@ -169,7 +178,10 @@ def add(words: tuple[str, ...], control: Path | None) -> None:
     with connect(control, name) as client:
         added = client.add(table)
         rules = [rule for rule in client.rules() if rule["name"] == added]
-    click.echo(added)
+    guests = dict.fromkeys(
+        one["guest"] for rule in rules for one in rule["counts"] if one.get("guest")
+    )
+    click.echo(f"{added} ({one_line(', '.join(guests))})" if len(guests) > 1 else added)
     tell_idle(rules)
 
 

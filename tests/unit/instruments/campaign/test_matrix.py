@@ -157,6 +157,7 @@ def test_the_shortest_matrix_is_a_command(tmp_path):
         (6, '{}[[kernel]]\nname = "k"\nkernel = ["bz"]', "no kernel .*bz"),
         (6, '{}[[device]]\nname = "d"\ndevices = ["cx9"]', "unknown model 'cx9'; "),
         (5, '{}[[plan]]\nfiles = "no*.toml"', "files: no plan 'no"),
+        (5, '{}[[plan]]\nfiles = "@wann"', "files: no plan '@wann'; near it: wan"),
         (5, '{}[[plan]]\nname = "p"\nfiles = "plans/*.toml"', "2 plans have their own names"),
         (5, "{}[[plan]]\n[[plan]]", "'none' is the name of another plan"),
         (5, '{}[guest]\naccel = "x"', "accel: 'x' is not one of auto, kvm, tcg"),
@@ -293,3 +294,17 @@ def test_a_matrix_of_too_many_runs_is_refused(tmp_path):
 @pytest.mark.parametrize("path", sorted(CAMPAIGNS.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_examples_are_matrices(path):
     assert read(path).runs
+
+
+def test_plans_of_the_library_by_their_names(tmp_path):
+    text = '[[workload]]\nname = "w"\nrun = "x"\n[[plan]]\nfiles = "@completion-remote-*"\n'
+    names = [run.name for run in read(written(tmp_path, text)).runs]
+    assert "trixie.connectx6.w.completion-remote-op.0" in names
+    assert len(names) == len([*FAULTS.glob("completion-remote-*.toml")])
+
+
+def test_the_matrix_of_the_guide(tmp_path):
+    page = (FAULTS.parents[1] / "share" / "guide" / "campaigns.md").read_text()
+    text = page.partition("## A matrix")[2].split("```")[1]
+    names = [run.name for run in read(written(tmp_path, text)).runs]
+    assert {"trixie.ib.mine.none.1", "trixie.ib.mine.completion-late.2"} <= {*names}

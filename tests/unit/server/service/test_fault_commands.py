@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from types import SimpleNamespace
+
 import pytest
 from click.testing import CliRunner
 from helpers.guest.fault_plans import PLANS
@@ -54,12 +57,26 @@ def test_points_and_what_a_rule_can_do_at_each():
         (["cmd", "ui"], 1, "there are op, op_mod, slot, and fields of the command's input"),
         (["eqe", "CQ_ERROR"], 0, "data.cqn\n"),
         (["cqe", "cqe.byte_cnt"], 0, "a number, or a range"),
+        (["cqe", "syndrome"], 0, "REMOTE_OP_ERR\n"),
+        (["cmd", "status"], 0, "NO_RES_ERR\n"),
         (["pkt.rx", "kin"], 1, "no field 'kin' at pkt.rx; near it: kind; there are "),
     ],
 )
 def test_values_of_a_field(words, status, said):
     result = CliRunner().invoke(main, ["fault", "points", *words])
     assert (result.exit_code, said in result.output) == (status, True), result.output
+
+
+def test_a_rule_for_several_guests_names_them(monkeypatch):
+    counts = [{"guest": name} for name in ("h1", "h1", "h2")]
+    client = SimpleNamespace(add=lambda _: "added-1")
+    monkeypatch.setattr(
+        "emu.cli.commands.functions.fault.connect", lambda *_: contextlib.nullcontext(client)
+    )
+    for found, said in ((counts, "added-1 (h1, h2)\n"), (counts[:2], "added-1\n")):
+        client.rules = lambda found=found: [{"name": "added-1", "counts": found}]
+        result = CliRunner().invoke(main, ["fault", "add", "point=irq", "action=drop"])
+        assert (result.exit_code, result.output) == (0, said)
 
 
 def test_a_plan_is_checked_without_a_guest(tmp_path):
