@@ -143,7 +143,7 @@ def bare_machine(options: GuestOptions, work: Path) -> Machine:
         probe=options.probe and not options.hold_probe,
         hold_probe=False,
         stays=False,
-        hostname="guest",
+        hostname=GuestOptions.hostname,
     )
     return machine_for(bare, work, is_parked=True)
 

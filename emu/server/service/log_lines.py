@@ -2,7 +2,7 @@
 
 A guest's doorbells, a peer's packets and a client's requests can each be wrong a hundred thousand
 times a second, and each error is logged. Therefore only the first lines of a kind are written, then
-a count of the others. A kind are the lines that the same source line logged.
+a count of the others. The same source line logs all lines of a kind.
 """
 
 from __future__ import annotations

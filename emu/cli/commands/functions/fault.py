@@ -101,7 +101,7 @@ def _names_of_parameter(name: str, word: str) -> list[str]:
     from emu.device.faults.schema import ACTIONS
 
     uses = [action.uses[name] for action in ACTIONS.values() if name in action.uses]
-    known = [one for use in uses for one in (*use.needs, *use.takes) if one.name == word]
+    known = [one for use in uses for one in use.parameters if one.name == word]
     return [*dict.fromkeys(value for one in known for value in one.names)]
 
 
@@ -178,10 +178,8 @@ def add(words: tuple[str, ...], control: Path | None) -> None:
     with connect(control, name) as client:
         added = client.add(table)
         rules = [rule for rule in client.rules() if rule["name"] == added]
-    guests = dict.fromkeys(
-        one["guest"] for rule in rules for one in rule["counts"] if one.get("guest")
-    )
-    click.echo(f"{added} ({one_line(', '.join(guests))})" if len(guests) > 1 else added)
+    guests = [guest for rule in rules for guest in _guests(rule)]
+    click.echo(f"{added} ({', '.join(guests)})" if len(guests) > 1 else added)
     tell_idle(rules)
 
 
@@ -205,19 +203,20 @@ def list_(name: str | None, control: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(rules, indent=1))
         return
     columns = ("rule", "point", "action", "matched", "fired", "no effect", "held back", "now")
-    has_guests = any(count.get("guest") for rule in rules for count in rule["counts"])
+    has_guests = any(map(_guests, rules))
     table = Rows(*columns, *["guests"] * has_guests)
     for rule in rules:
         about = rule["rule"]
         sums = (str(_sum(rule, name)) for name in ("met", "fired", "without_effect", "held"))
         words = (one_line(rule["name"]), about["point"], about["action"])
-        table.add(*words, *sums, _now(rule), *[_guests(rule)] * has_guests)
+        table.add(*words, *sums, _now(rule), *[", ".join(_guests(rule))] * has_guests)
     console().print(table)
 
 
-def _guests(rule: Mapping[str, Any]) -> str:
-    """Return the names of the guests whose functions a rule is for."""
-    return one_line(", ".join(dict.fromkeys(count["guest"] for count in rule["counts"])))
+def _guests(rule: Mapping[str, Any]) -> list[str]:
+    """Return the names of the guests whose functions a rule is for; none without names."""
+    names = (count.get("guest") for count in rule["counts"])
+    return [*map(one_line, dict.fromkeys(filter(None, names)))]
 
 
 def _sum(rule: Mapping[str, Any], name: str) -> int:
