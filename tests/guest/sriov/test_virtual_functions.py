@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from helpers.guest.managed_vfs import DEV, ports
 from helpers.guest.virtual_functions import (
     PF,
     address,
+    are_neighbors,
     come,
     disable,
     enable,
@@ -117,9 +119,8 @@ def test_rdma_between_pf_and_vfs(guest):
         "for device in /sys/class/infiniband/*; do"
         " until grep -q 'RoCE v2' $device/ports/1/gid_attrs/types/1; do sleep 0.1; done; done",
     )
-    # The neighbor of a GID does not answer before its address is known to be unique.
-    for name in names:
-        run(guest, f"until ip -6 address show {name} -tentative | grep -q fe80; do sleep 0.1; done")
+    for one, other in pairwise(names):
+        are_neighbors(guest, one, other)
     pingpong(guest, rdma(guest), rdma(guest, 0), gid)
     pingpong(guest, rdma(guest, 0), rdma(guest, 1), gid)
 

@@ -84,6 +84,26 @@ def out_of_namespaces(guest):
     run(guest, "ip -all netns delete; ip address flush to 10.0.0.0/24")
 
 
+_NEIGHBORS = """
+for name in %(one)s %(other)s; do
+    until ip -6 address show $name -tentative | grep -q fe80; do sleep 0.1; done
+done
+link_local() { ip -6 -o address show $1 scope link | sed 's/.* \\(fe80[^/]*\\).*/\\1/'; }
+until ping -c 1 -W 1 -I %(one)s $(link_local %(other)s); do sleep 0.1; done
+until ping -c 1 -W 1 -I %(other)s $(link_local %(one)s); do sleep 0.1; done
+"""
+
+
+def are_neighbors(guest, one, other):
+    """Wait until two interfaces reach each other's link-local address, hence their GIDs.
+
+    A neighbor answers once its address is known to be unique and the PF's driver has its group in
+    the switch. The modification of a queue pair to RTR waits one second for an answer
+    (core/addr.c: rdma_addr_find_l2_eth_by_grh).
+    """
+    run(guest, _NEIGHBORS % {"one": one, "other": other})
+
+
 def pingpong(guest, server, client, more=""):
     """Messages by RC between two RDMA devices of the guest, both ways."""
     run(
