@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
-from emu.device.engine.events import board, interrupts
+from emu.device.engine.events import board
+from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import queue_buffer
 from emu.device.objects.queues.eq import Eq
@@ -106,7 +107,7 @@ def config_int_moderation(
     if vector >= MSIX_VECTORS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such interrupt vector", f"int_vector {vector}")
     if cmd.op_mod == _WRITE:
-        interrupts.moderate(hca.events, vector, cmd.min_delay * _NS_PER_US)
+        eq_engine.moderate(hca.events, vector, cmd.min_delay * _NS_PER_US)
     elif cmd.op_mod != _READ:
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
     moderation = hca.events.vector_moderation.get(vector)

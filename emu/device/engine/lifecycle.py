@@ -16,7 +16,7 @@ from emu.device.adapter.adapter import Adapter, Vhca
 from emu.device.engine import vhca_state
 from emu.device.engine.esw import sharing
 from emu.device.engine.eth import queues as eth_queues
-from emu.device.engine.events import board, interrupts, vport_change
+from emu.device.engine.events import board, vport_change
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp import lifecycle as qp_life
@@ -174,7 +174,7 @@ def quiesce(hca: Hca) -> None:
         if dct.responders:
             hca.deferred_free.add_work(dynamic.end_all(dct))
     page_faults.cancel_all(hca)
-    interrupts.quiesce(hca.events)
+    eq_engine.quiesce(hca.events)
     for pin in hca.pins:
         pin.stop()
     if hca.copies:

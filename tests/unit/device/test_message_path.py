@@ -21,7 +21,7 @@ LIMITS = {
     "ALLOC_PD": Counts(13, 24, 30, 1227),
     "CREATE_MKEY of 16 pages": Counts(18, 43, 64, 2551),
     "UMR that maps 16 pages": Counts(18, 29, 46, 2339),
-    "page fault and its RESUME": Counts(34, 90, 125, 5569),
+    "page fault and its RESUME": Counts(33, 89, 125, 5568),
 }
 """Lengths now. A change that shortens a path lowers them here; the goals are in ``moves.py``."""
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.events.compression import VALIDITY
-from emu.device.engine.events.interrupts import UNMEASURED_NS
+from emu.device.engine.events.eq import UNMEASURED_NS
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import PageList
 from emu.device.objects.queues.cq import Cq, Moderation
