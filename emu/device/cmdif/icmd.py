@@ -112,7 +112,7 @@ class ToolCommands:
     def _run(self, register_id: int, op_mod: int, data: bytes) -> bytes:
         """Run ACCESS_REG and return the register's bytes, of the same length as ``data``.
 
-        Raises the handler's CmdError. The checks of :func:`emu.device.cmdif.dispatch.dispatch` are
+        Raises the handler's CmdError. The checks of :func:`emu.device.cmdif.request.dispatch` are
         skipped, so any state of the HCA is allowed.
         """
         size = access_register_in.size

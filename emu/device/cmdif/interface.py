@@ -1,8 +1,8 @@
 """The command interface: doorbell, slots, polling, completion (PRM "Command interface").
 
-A doorbell names slots. The interface fetches each slot's command from its entry (``entry.py``),
-runs it (``dispatch.py``), and writes its output back. If the driver has an EQ for CMD events, one
-EQE then names all slots that were finished in this round.
+A doorbell names slots. The interface fetches each slot's command from its entry, runs it and writes
+its output back (``request.py``). If the driver has an EQ for CMD events, one EQE then names all
+slots that were finished in this round.
 
 Queues that were rung before a command are polled once before it. Drivers ring for sends, and then
 may change their CQ by a command.
@@ -20,16 +20,16 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
-from emu.device.cmdif.dispatch import dispatch
-from emu.device.cmdif.entry import (
+from emu.device.cmdif.mailbox import DeliveryError
+from emu.device.cmdif.registry import Command
+from emu.device.cmdif.request import (
     STATUS_OWN_OFFSET,
     CommandRequest,
     complete,
+    dispatch,
     fetch,
     write_back,
 )
-from emu.device.cmdif.mailbox import DeliveryError
-from emu.device.cmdif.registry import Command
 from emu.device.engine import lifecycle
 from emu.device.engine.events import eq as eq_engine
 from emu.device.errors import CmdError
@@ -280,7 +280,7 @@ class CommandInterface:
         return not faults.is_gone and (yield from faults.show(COMMAND_POINT, self, request))
 
     def deliver(self, request: CommandRequest, delivery: int = DeliveryStat.OK) -> Portions[None]:
-        """Write the output back, see :func:`emu.device.cmdif.entry.complete`. Raises DmaError."""
+        """Write the output back, see :func:`emu.device.cmdif.request.complete`. Raises DmaError."""
         return complete(self._hca, request, delivery)
 
     def finish(self, slot: int) -> None:

@@ -14,9 +14,9 @@ from emu.device.state.tracer import DeviceTracer
 from layouts.enums import Status, op_name
 
 if TYPE_CHECKING:
-    from emu.device.cmdif.entry import CommandRequest
     from emu.device.cmdif.mailbox import DeliveryError
     from emu.device.cmdif.registry import Command
+    from emu.device.cmdif.request import CommandRequest
     from emu.device.errors import CmdError
     from emu.device.objects.eth.sq import Sq
     from emu.device.objects.memory.mkey import Mkey

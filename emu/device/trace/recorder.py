@@ -17,9 +17,9 @@ from emu.device.trace.text import TextForm
 from layouts.enums import EventType, PageFaultSubtype, PortChange, QpType, Status, op_name
 
 if TYPE_CHECKING:
-    from emu.device.cmdif.entry import CommandRequest
     from emu.device.cmdif.mailbox import DeliveryError
     from emu.device.cmdif.registry import Command
+    from emu.device.cmdif.request import CommandRequest
     from emu.device.objects.eth.sq import Sq
     from emu.device.objects.memory.mkey import Mkey
     from emu.device.objects.queues.page_fault import PageFault

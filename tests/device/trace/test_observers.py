@@ -8,7 +8,7 @@ from helpers.random.examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from emu.device.cmdif.entry import CommandRequest
+from emu.device.cmdif.request import CommandRequest
 from emu.device.errors import CmdError
 from emu.device.function.function import Function
 from emu.device.function.tracer import ContainedTracer

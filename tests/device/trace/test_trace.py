@@ -492,6 +492,6 @@ def test_an_error_without_detail(tracer, driver, events):
 
 
 def _request():
-    from emu.device.cmdif.entry import CommandRequest
+    from emu.device.cmdif.request import CommandRequest
 
     return CommandRequest(0, 0, None, bytearray(16), bytearray(16), [], [])

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from emu.device.cmdif.entry import CommandRequest
 from emu.device.cmdif.interface import COMMAND_POINT, CommandInterface
 from emu.device.cmdif.registry import COMMANDS, Command
+from emu.device.cmdif.request import CommandRequest
 from emu.device.errors import CmdError
 from emu.device.faults.delivery_actions import Delayable, Losable
 from emu.device.faults.enum_names import agrees, number_of
