@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from emu.device.cmdif.registry import command
 from emu.device.engine.mr.checks import bind_to_owner
 from emu.device.errors import CmdError
-from emu.device.objects.memory.key_context import KeyContext
+from emu.device.objects.memory.key_context import ANY_QPN, KeyContext
 from emu.device.objects.memory.memic import Memic, MemicArea
-from emu.device.objects.memory.mkey import ANY_QPN, OCTWORD, Mkey, translation_bytes
+from emu.device.objects.memory.mkey import OCTWORD, Mkey, translation_bytes
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT, low_bytes
 from emu.device.objects.memory.psv import Psv
 from emu.device.objects.memory.sw_icm import IcmMemory, SwIcm
@@ -17,7 +17,6 @@ from emu.device.objects.memory.translations import MTT_READ, MTT_WRITE, PageEntr
 from emu.device.objects.memory.umem import Umem
 from emu.device.objects.object import DRIVER_UID, holding
 from emu.device.rounds.portions import Portions
-from firmware_cmds.memory import mkey_context
 from layouts.enums import AccessMode, Op, Status
 from layouts.memory import mkey as layout
 
@@ -63,8 +62,8 @@ def create_mkey(
     entry, actual = _GIVEN.unpack_from(cmd.buf)
     ctx = layout.mkc.view(bytearray(entry))
     decoded = KeyContext(ctx)
-    octwords = decoded.octwords
-    mode = mkey_context.check(hca.qps, hca.caps, decoded)
+    octwords, mode = decoded.octwords, decoded.mode
+    decoded.check(hca.caps, hca.qps.need)
     # A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address.
     may_name_pages = hca.caller.uid == DRIVER_UID or (mode == _MTT and is_over_umem)
     if mode in _PHYSICAL and not may_name_pages:

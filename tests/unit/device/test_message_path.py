@@ -19,7 +19,7 @@ LIMITS = {
     "RDMA WRITE of 64 B": Counts(17, 24, 35, 1802),
     "the same as packets": Counts(30, 71, 107, 4864),
     "ALLOC_PD": Counts(12, 24, 30, 1227),
-    "CREATE_MKEY of 16 pages": Counts(17, 43, 64, 2551),
+    "CREATE_MKEY of 16 pages": Counts(16, 42, 64, 2551),
     "UMR that maps 16 pages": Counts(18, 29, 46, 2339),
     "page fault and its RESUME": Counts(32, 89, 125, 5568),
 }

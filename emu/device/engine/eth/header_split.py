@@ -21,7 +21,7 @@ from emu.device.engine.mr.rights import LOCAL_WRITE, AccessError
 from emu.device.objects.eth.reservations import Flow, Reservations
 from emu.device.objects.eth.rq import Rq
 from emu.device.objects.eth.strides import Strides
-from emu.device.objects.memory.mkey import ANY_QPN
+from emu.device.objects.memory.key_context import ANY_QPN
 from emu.device.objects.memory.views import Views, copy
 from emu.device.objects.queues.receive_queue import RecvWqe
 from emu.device.port.eth.headers import TCP, UDP, Headers

@@ -34,7 +34,8 @@ from emu.device.engine.mr.rights import (
 from emu.device.engine.mr.special_keys import NULL_MKEY
 from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd
-from emu.device.objects.memory.mkey import ANY_QPN, Mkey
+from emu.device.objects.memory.key_context import ANY_QPN
+from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.sw_icm import SwIcm
 from emu.device.objects.memory.views import Span, Views, length_of
 from emu.device.objects.object import DRIVER_UID

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from emu.device.engine.mr import special_keys
 from emu.device.engine.mr.rights import TOO_FRAGMENTED, AccessError, Violation
 from emu.device.objects.domains import Pd
-from emu.device.objects.memory.mkey import ANY_QPN, Mkey
+from emu.device.objects.memory.key_context import ANY_QPN
+from emu.device.objects.memory.mkey import Mkey
 from emu.device.objects.memory.views import Span
 
 if TYPE_CHECKING:

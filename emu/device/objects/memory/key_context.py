@@ -1,11 +1,26 @@
-"""The context of a memory key, decoded by one call (mlx5_ifc.h: mkc)."""
+"""The context of a memory key: decoded by one call, and checked (mlx5_ifc.h: mkc)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from emu.device.errors import CmdError
+from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT
+from layouts.enums import AccessMode, Status
 from layouts.memory.mkey import mkc
+
+if TYPE_CHECKING:
+    from emu.device.objects.numbering import Capabilities
+
+ANY_QPN: Final = 0xFFFFFF
+"""The qpn of a key that any queue pair of its protection domain may use."""
+
+MAX_LOG_PAGE_SIZE: Final = 31
+"""Largest value of the five-bit field: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:
+get_max_log_entity_size_cap).
+"""
 
 _WORDS: Final = Struct(">II4xIQQI16xIII")
 """Words 0, 1 and 3, start_addr, len, bsf_octword_size, translations_octword_size, words 14, 15."""
@@ -15,6 +30,12 @@ _LENGTH64: Final = 1 << 31
 _EN_RINVAL: Final = 1 << 24
 _RIGHTS: Final = 0x1F
 """lr, lw, rr, rw and a, from bit 0 on, as in ``emu.device.engine.mr.rights``."""
+_LOCAL_WRITE: Final = 0x02
+_REMOTE_WRITES: Final = 0x18
+
+_MTT: Final = AccessMode.MTT
+_LISTS: Final = frozenset({AccessMode.KLMS, AccessMode.KSM})
+_MODES: Final = _LISTS | {AccessMode.PA, _MTT, AccessMode.MEMIC, AccessMode.SW_ICM}
 
 
 class KeyContext:
@@ -57,3 +78,58 @@ class KeyContext:
         self.pd = domain & 0xFFFFFF
         self.log_page_size = page & 0x3F
         self.crypto_en = crypto >> 27 & 3
+
+    def check(self, caps: Capabilities, need_qp: Callable[[int], object]) -> None:
+        """Refuse with BAD_PARAM_ERR a context of CREATE_MKEY that no key can have.
+
+        A live key with a qpn of no queue pair gets BAD_RES_ERR, from ``need_qp``.
+        """
+        mode = self.mode
+        if mode not in _MODES:
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "access mode of the memory key not supported", f"{mode:#x}"
+            )
+        # Relaxed ordering is accepted: it permits the adapter an order that this one never uses.
+        if self.ma_translation_mode:
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "memory key option not supported", "ma_translation_mode"
+            )
+        if self.rights & _REMOTE_WRITES and not self.rights & _LOCAL_WRITE:
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "remote write or atomic without local write", f"{mode:#x}"
+            )  # IBTA 10.6.3.1; include/rdma/ib_verbs.h: ib_check_mr_access
+        if self.start + self.length > 1 << 64:
+            raise CmdError(
+                Status.BAD_PARAM_ERR,
+                "memory key goes beyond the end of the address space",
+                f"{self.start:#x}+{self.length:#x}",
+            )
+        if self.crypto_en and (not caps.general.crypto or mode not in _LISTS):
+            raise CmdError(Status.BAD_PARAM_ERR, "encryption is not supported for this access mode")
+        if not self.free:
+            self._check_live(need_qp)
+
+    def _check_live(self, need_qp: Callable[[int], object]) -> None:
+        """Check the fields that a free key gets later, by UMR.
+
+        The driver's free keys have neither QPN nor page size. Raises BAD_RES_ERR for an unknown
+        QPN, BAD_PARAM_ERR for a page size outside the range.
+        """
+        if self.qpn != ANY_QPN:
+            need_qp(self.qpn)
+        if self.mode != _MTT or not (self.length or self.length64):
+            return
+        log_page_size = self.log_page_size
+        if log_page_size < ADAPTER_PAGE_SHIFT:
+            raise CmdError(
+                Status.BAD_PARAM_ERR,
+                "page size below the adapter's minimum",
+                f"{1 << log_page_size}",
+            )
+        # A key over all addresses has pages of 2**61 bytes (odp.c: alloc_implicit_mr_null_mkey).
+        if log_page_size > MAX_LOG_PAGE_SIZE and not self.length64:
+            raise CmdError(
+                Status.BAD_PARAM_ERR,
+                "page size above the adapter's maximum",
+                f"log_page_size {log_page_size}",
+            )

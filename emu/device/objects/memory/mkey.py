@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from emu.device.objects.domains import Pd
-from emu.device.objects.memory.key_context import KeyContext
+from emu.device.objects.memory.key_context import ANY_QPN, KeyContext
 from emu.device.objects.memory.memic import Memic
 from emu.device.objects.memory.ranges import Ranges
 from emu.device.objects.memory.sw_icm import SwIcm
@@ -28,9 +28,6 @@ from emu.device.objects.object import Object
 from layouts.enums import AccessMode
 from layouts.memory.mkey import mkc
 from layouts.rings.wqe import KLM
-
-ANY_QPN: Final = 0xFFFFFF
-"""The qpn of a key that any queue pair of its protection domain may use."""
 
 OCTWORD: Final = 16
 """Unit of the translation space, in bytes."""
