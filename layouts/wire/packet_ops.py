@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
-from itertools import accumulate
 
 from layouts.prm import Prm
 from layouts.wire.bth import (
@@ -52,8 +51,6 @@ class PacketOp:
     position: Position
     headers: tuple[type[Prm], ...]
     """Extension headers, in the order in which they follow the BTH."""
-    placed: tuple[tuple[type[Prm], int], ...] = field(init=False)
-    """Each extension header with its offset behind the BTH in bytes."""
     header_bytes: int = field(init=False)
     """Number of bytes of the extension headers."""
     is_first: bool = field(init=False)
@@ -62,9 +59,7 @@ class PacketOp:
     """Whether the packet ends its message."""
 
     def __post_init__(self) -> None:
-        ends = tuple(accumulate(header.size for header in self.headers))
-        object.__setattr__(self, "placed", tuple(zip(self.headers, (0, *ends))))
-        object.__setattr__(self, "header_bytes", ends[-1] if ends else 0)
+        object.__setattr__(self, "header_bytes", sum(header.size for header in self.headers))
         object.__setattr__(self, "is_first", Position.FIRST in self.position)
         object.__setattr__(self, "is_last", Position.LAST in self.position)
 

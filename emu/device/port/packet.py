@@ -8,11 +8,10 @@ checks them against the queue pair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from emu.device.ports import Buffer
 from layouts.prm import Prm
 from layouts.wire import bth as wire
 from layouts.wire.bth import (
@@ -124,6 +123,12 @@ class Packet:
         return f"{self.op} to qp {self.qpn:#x}, psn {self.psn:#x}"
 
 
+_Decoder = Callable[[Packet, memoryview, int], None]
+"""Reads headers at an offset of a frame."""
+_Encoder = Callable[[Packet], bytes]
+"""Returns the bytes of headers."""
+
+
 def parse_transport(frame: memoryview, at: int) -> Packet:
     """Return the packet from the base transport header at ``at`` to the invariant CRC.
 
@@ -135,36 +140,31 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
     dest_qp: int
     a_psn: int
     code, flags, pkey, dest_qp, a_psn = BTH.unpack_from(frame, at)
-    op = PACKET_OPS.get(code)
-    if op is None or flags & TVER_MASK:
+    form = _FORMS.get(code)
+    if form is None or flags & TVER_MASK:
         raise BadPacketError(f"opcode {code:#x}, version {flags & TVER_MASK}: unknown")
+    op, start, most, decode = form
     packet = Packet(op, dest_qp & QPN_MASK, a_psn & PSN_MASK)
     packet.pkey = pkey
     if a_psn & ACK_REQUEST:
         packet.ack_request = True
-    if flags & SOLICITED:
-        packet.solicited = True
-    if not flags & MIGRATED:
-        packet.is_migrated = False
-    at += _BTH_BYTES
-    start = at + op.header_bytes
-    end = len(frame) - ICRC_BYTES - (flags >> PAD_SHIFT & PAD_MASK)
-    size = end - start
-    if size < 0 or size > MAX_PAYLOAD or (size and op.kind not in WITH_PAYLOAD):
-        raise BadPacketError(f"{op} with {size} bytes of payload")
-    for header, offset in op.placed:
-        _DECODERS[header](packet, frame, at + offset)
+    start, end = at + start, len(frame) - ICRC_BYTES
+    if flags != MIGRATED:  # few packets
+        packet.solicited, packet.is_migrated = bool(flags & SOLICITED), bool(flags & MIGRATED)
+        end -= flags >> PAD_SHIFT & PAD_MASK
+    if not 0 <= end - start <= most:
+        raise BadPacketError(f"{op} with {end - start} bytes of payload")
+    if decode is not None:
+        decode(packet, frame, at + _BTH_BYTES)
     packet.payload = frame[start:end]
     return packet
 
 
-def build_transport(
-    packet: Packet, pkey: int, payload: Sequence[memoryview] | Sequence[bytes] = (), length: int = 0
-) -> tuple[int, list[Buffer]]:
-    """Return length and buffers from the base transport header to the invariant CRC.
+def transport_headers(packet: Packet, pkey: int, length: int) -> tuple[bytes, int]:
+    """Return a packet's transport headers, and the bytes of padding behind its payload.
 
-    ``length`` must be the total bytes of ``payload``, which is not checked. The padding to 4 bytes
-    follows from it. The CRC is zero: a RoCE link layer computes its own.
+    ``length`` is that of the payload, which the padding fills up to a multiple of four bytes. The
+    invariant CRC follows.
     """
     op, pad = packet.op, -length & PAD_MASK
     flags = pad << PAD_SHIFT
@@ -173,16 +173,9 @@ def build_transport(
     if packet.is_migrated:
         flags |= MIGRATED
     a_psn = packet.psn | ACK_REQUEST if packet.ack_request else packet.psn
-    buffers: list[Buffer] = [BTH.pack(op.code, flags, pkey, packet.qpn, a_psn)]
-    for header in op.headers:
-        buffers.append(_ENCODERS[header](packet))
-    buffers.extend(payload)
-    buffers.append(_ENDS[pad])
-    return SMALLEST_BYTES + op.header_bytes + length + pad, buffers
-
-
-_ENDS: Final = tuple(bytes(pad + wire.ICRC_BYTES) for pad in range(4))
-"""Padding and invariant CRC."""
+    headers = BTH.pack(op.code, flags, pkey, packet.qpn, a_psn)
+    encode = _ENCODERS[op.code]
+    return headers if encode is None else headers + encode(packet), pad
 
 
 # Parsing and building of the extension headers.
@@ -236,7 +229,7 @@ def _get_cnp(packet: Packet, frame: memoryview, at: int) -> None:
     """Ignore the header, which is reserved."""
 
 
-_DECODERS: Final[dict[type[Prm], Callable[[Packet, memoryview, int], None]]] = {
+_DECODERS: Final[dict[type[Prm], _Decoder]] = {
     wire.reth: _get_reth,
     wire.aeth: _get_aeth,
     wire.atomic_eth: _get_atomic_eth,
@@ -249,7 +242,7 @@ _DECODERS: Final[dict[type[Prm], Callable[[Packet, memoryview, int], None]]] = {
     wire.cnp: _get_cnp,
 }
 
-_ENCODERS: Final[dict[type[Prm], Callable[[Packet], bytes]]] = {
+_HEADERS: Final[dict[type[Prm], _Encoder]] = {
     wire.reth: lambda p: wire.RETH.pack(p.va, p.rkey, p.length),
     wire.aeth: lambda p: wire.AETH.pack(p.syndrome << wire.SYNDROME_SHIFT | p.msn),
     wire.atomic_eth: lambda p: wire.ATOMIC_ETH.pack(p.va, p.rkey, p.swap_add, p.compare),
@@ -265,6 +258,26 @@ _ENCODERS: Final[dict[type[Prm], Callable[[Packet], bytes]]] = {
 }
 
 
+def _decoder(headers: tuple[type[Prm], ...]) -> _Decoder | None:
+    """Return a function that reads extension headers, which follow each other; None for none."""
+    if len(headers) < 2:
+        return _DECODERS[headers[0]] if headers else None
+
+    def decode(packet: Packet, frame: memoryview, at: int) -> None:
+        for header in headers:
+            _DECODERS[header](packet, frame, at)
+            at += header.size
+
+    return decode
+
+
+def _encoder(headers: tuple[type[Prm], ...]) -> _Encoder | None:
+    """Return a function that builds extension headers, which follow each other; None for none."""
+    if len(headers) < 2:
+        return _HEADERS[headers[0]] if headers else None
+    return lambda packet: b"".join([_HEADERS[header](packet) for header in headers])
+
+
 def _ending(op: PacketOp) -> type[Prm] | None:
     """Return the header of immediate data or of a key to invalidate, or None."""
     last = op.headers[-1] if op.headers else None
@@ -278,3 +291,21 @@ OPS: Final[dict[tuple[Service | None, PacketKind, bool, bool, type[Prm] | None],
 
 The ending header is that of immediate data or of a key to invalidate, or None.
 """
+
+_FORMS: Final[dict[int, tuple[PacketOp, int, int, _Decoder | None]]] = {
+    code: (
+        op,
+        _BTH_BYTES + op.header_bytes,
+        MAX_PAYLOAD if op.kind in WITH_PAYLOAD else 0,
+        _decoder(op.headers),
+    )
+    for code, op in PACKET_OPS.items()
+}
+"""How packets are parsed: opcode, bytes of its headers, maximum payload, and the reader of its
+extension headers.
+"""
+
+_ENCODERS: Final[dict[int, _Encoder | None]] = {
+    code: _encoder(op.headers) for code, op in PACKET_OPS.items()
+}
+"""How the extension headers of an opcode are built."""

@@ -17,12 +17,13 @@ from emu.device.port.packet import (
     BadPacketError,
     GlobalHeader,
     Packet,
-    build_transport,
     parse_transport,
+    transport_headers,
 )
 from emu.device.port.train import MAX_PACKETS, Train, front_of, train_of
 from layouts.wire import bth as wire
 from layouts.wire.bth import (
+    ICRC_BYTES,
     LNH_GLOBAL,
     LNH_LOCAL,
     LNH_MASK,
@@ -35,6 +36,8 @@ from layouts.wire.bth import (
 _LRH_BYTES: Final = LRH.size
 _SMALLEST: Final = _LRH_BYTES + transport.SMALLEST_BYTES
 
+_ENDS: Final = tuple(bytes(pad + ICRC_BYTES) for pad in range(4))
+"""Padding and invariant CRC."""
 _DEST_QP_AT: Final = 4
 """Offset of the congestion bits, and of the destination queue pair, in a BTH."""
 _PSN_AT: Final = 8
@@ -74,11 +77,13 @@ class IbRoute:
         ``length`` must be the total bytes of ``payload``, which is not checked: padding and the
         lengths in the headers follow from it.
         """
-        inner, parts = build_transport(packet, self.pkey, payload, length)
-        if self.grh is not None:
-            return b"".join((*_global(self, self.grh, inner), *parts))
-        words = (_LRH_BYTES + inner) >> 2
-        return b"".join([LRH.pack(0, self.local, self.dlid, words, self.slid), *parts])
+        headers, pad = transport_headers(packet, self.pkey, length)
+        size = len(headers) + length + pad + ICRC_BYTES
+        if self.grh is None:
+            front = LRH.pack(0, self.local, self.dlid, _LRH_BYTES + size >> 2, self.slid)
+        else:
+            front = _global(self, self.grh, size)
+        return b"".join((front, headers, *payload, _ENDS[pad]))
 
 
 def parse(frame: memoryview) -> Packet:
@@ -139,7 +144,7 @@ def parse_train(frame: memoryview) -> Train:
 
 def frames_of(train: Train) -> Iterator[bytes]:
     """Yield the frame of each packet in a train, with its own PSN and an invariant CRC of 0."""
-    front, icrc = bytearray(train.head), bytes(wire.ICRC_BYTES)
+    front, icrc = bytearray(train.head), _ENDS[0]
     at = _transport_at(front) + _PSN_AT
     for packet in train.packets():
         word = packet.psn | wire.ACK_REQUEST if packet.ack_request else packet.psn
@@ -175,11 +180,11 @@ def grh_of(datagram: Datagram, origin: Origin) -> bytes:
     )
 
 
-def _global(route: IbRoute, grh: GlobalHeader, inner: int) -> tuple[bytes, bytes]:
+def _global(route: IbRoute, grh: GlobalHeader, inner: int) -> bytes:
     """Return the local and global header in front of ``inner`` bytes of transport packet."""
     words = (wire.LRH.size + wire.GRH.size + inner) >> 2
     sl_lnh = route.sl << wire.SL_SHIFT | wire.LNH_GLOBAL
     first = wire.GRH_VERSION << 28 | grh.tclass << 20 | grh.flow_label
-    return wire.LRH.pack(0, sl_lnh, route.dlid, words, route.slid), wire.GRH.pack(
+    return wire.LRH.pack(0, sl_lnh, route.dlid, words, route.slid) + wire.GRH.pack(
         first, inner, wire.GRH_NEXT_IBA, grh.hop_limit, grh.sgid, grh.dgid
     )

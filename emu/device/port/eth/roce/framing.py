@@ -19,7 +19,7 @@ from zlib import crc32
 
 from emu.device.port.eth import headers as eth_headers
 from emu.device.port.eth.headers import ETH_CTAG, ETH_IPV4, ETH_IPV6, ETHERNET_BYTES, UDP
-from emu.device.port.packet import Packet, build_transport
+from emu.device.port.packet import Packet, transport_headers
 from layouts.eth_enums import RoceVersion
 from layouts.wire.bth import GRH_NEXT_IBA, GRH_VERSION, ICRC_BYTES
 
@@ -147,11 +147,14 @@ class Framer:
         ``length`` must be the total bytes of ``payload``, which is not checked: padding and the
         lengths in the headers follow from it. The UDP checksum is 0.
         """
-        size, parts = build_transport(packet, self._pkey, payload, length)
+        headers, pad = transport_headers(packet, self._pkey, length)
+        size, padding = len(headers) + length + pad + ICRC_BYTES, bytes(pad)
         front, crc = self._fronts.get(size) or self._front(size)
-        parts[-1] = parts[-1][ICRC_BYTES:]  # the padding alone
-        body = b"".join(parts)
-        return b"".join((front, body, ICRC.pack(_icrc(memoryview(body), crc))))
+        # The congestion bits are masked in the invariant CRC.
+        crc = crc32(headers[BTH_MASKED:], crc32(headers[:4] + b"\xff", crc))
+        for part in payload:
+            crc = crc32(part, crc)
+        return b"".join((front, headers, *payload, padding, ICRC.pack(crc32(padding, crc))))
 
     def _front(self, size: int) -> tuple[bytes, int]:
         """Return the headers in front of ``size`` bytes of packet, and their CRC; cache both."""
@@ -182,8 +185,3 @@ def _masked(ip: bytes, udp: bytes) -> int:
         ip = MASKED_WORD.to_bytes(4, "big") + ip[4:7] + b"\xff" + ip[8:]
     crc = crc32(ip, _MASKED_LOCAL_HEADER)
     return crc32(udp[:6] + b"\xff\xff", crc) if udp else crc
-
-
-def _icrc(body: memoryview, crc: int) -> int:
-    """Return the invariant CRC of the BTH, congestion bits masked, up to the padding."""
-    return crc32(body[BTH_MASKED:], crc32(bytes(body[:4]) + b"\xff", crc))
