@@ -113,15 +113,10 @@ def all_views(
     ``buf`` is the WQE with the bytes of an inline segment. Raises :class:`AccessError`,
     TOO_FRAGMENTED for more than MAX_BYTES or STEPS_PER_ACCESS.
     """
+    if len(segments) == 1 and segments[0][1] == INLINE_KEY:
+        size, _, start = segments[0]
+        return (memoryview(buf)[start : start + size],), size
     limit = hca.budget.steps + STEPS_PER_ACCESS
-    if len(segments) == 1 and not hca.has_signatures:  # most requests
-        byte_count, lkey, address = segments[0]
-        size = byte_count & LENGTH or SEGMENT_2GIB
-        if lkey != INLINE_KEY and size <= MAX_BYTES:
-            views = access(hca, pd, qpn, lkey, (address, size, need), 0, limit)
-            if hca.budget.steps <= limit:
-                return views, size
-            raise AccessError(TOO_FRAGMENTED, lkey, address, size, SEGMENT_BYTES)
     views, left = segment_views(hca, pd, qpn, segments, (0, _ALL, need), limit, buf)
     return views, _ALL - left
 

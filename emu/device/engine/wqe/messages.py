@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from emu.device.engine.mr.access import INLINE_KEY, all_views, listed_length, segment_views
+from emu.device.engine.mr.access import INLINE_KEY, access, all_views, listed_length, segment_views
 from emu.device.engine.mr.rights import (
     ABSENT_PAGE,
     LOCAL_READ,
     LOCAL_WRITE,
+    MAX_BYTES,
+    SEGMENT_BYTES,
     TOO_FRAGMENTED,
     AccessError,
     Violation,
@@ -27,6 +29,7 @@ from emu.device.objects.queues.receive_queue import Segment
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Destination
 from emu.device.port.link import AddressVectors
+from emu.device.rounds.budget import STEPS_PER_ACCESS
 from emu.device.state.hca import Hca
 from layouts.enums import Opcode, QpType
 from layouts.rings.wqe import DATA, DS, INLINE, INLINE_LENGTH, RADDR, XRC, av
@@ -207,8 +210,19 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
     response. Raises BadWqeError, and AccessError for data that cannot be read or for an absent
     page.
     """
-    message.segments = segments = data_segments(wqe, at, need)
     try:
+        if wqe.ds * DS == at + DS and not hca.has_signatures:  # one segment, as in most requests
+            segment: Segment = DATA.unpack_from(wqe.buf, at)
+            size, lkey, address = segment
+            if 0 < size <= MAX_BYTES:  # neither inline nor 2 GiB
+                message.segments, message.length = (segment,), size
+                budget = hca.budget
+                limit = budget.steps + STEPS_PER_ACCESS
+                views = access(hca, qp.pd, qp.handle, lkey, (address, size, need), 0, limit)
+                if budget.steps > limit:
+                    raise AccessError(TOO_FRAGMENTED, lkey, address, size, SEGMENT_BYTES)
+                return views
+        message.segments = segments = data_segments(wqe, at, need)
         views, message.length = all_views(hca, qp.pd, qp.handle, segments, need, wqe.buf)
     except AccessError as error:
         if error.violation is TOO_FRAGMENTED:
@@ -217,7 +231,7 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
             message.reply_error = LocalAccessFailed(error)
         else:
             raise
-        message.length = listed_length(hca, segments)
+        message.length = listed_length(hca, message.segments)
         return ()
     return views
 

@@ -17,6 +17,10 @@ from emu.device.ports import DmaError, GuestMemory
 from layouts.rings.wqe import CTRL, DS, WQEBB
 
 _PRODUCER: Final = Struct(">I")
+_CONTROL: Final = Struct(">xHBI3xBI")
+"""A control segment: index and opcode, qpn_ds, fm_ce_se, imm."""
+_BLOCK: Final = Struct(f"{WQEBB}s")
+"""Copies a block in one call."""
 COUNTER_MASK: Final = 0xFFFF
 _LOG_WQEBB_DS: Final = 2
 """log2 of the segments of 16 bytes in a WQEBB."""
@@ -32,17 +36,16 @@ class Wqe:
 
     __slots__ = ("blocks", "buf", "ds", "fm_ce_se", "imm", "index", "opcode", "qpn", "scattered")
 
+    index: int
+    """The number that the driver gave the WQE; its CQE returns the number."""
+    opcode: int
     fm_ce_se: int
     imm: int
 
     def __init__(self, buf: bytes) -> None:
-        ctrl: int
         qpn_ds: int
-        ctrl, qpn_ds, self.fm_ce_se, self.imm = CTRL.unpack_from(buf)
+        self.index, self.opcode, qpn_ds, self.fm_ce_se, self.imm = _CONTROL.unpack_from(buf)
         self.buf = buf
-        self.opcode = ctrl & 0xFF
-        self.index = ctrl >> 8 & 0xFFFF
-        """The number that the driver gave the WQE; its CQE returns the number."""
         self.qpn = qpn_ds >> 8
         self.ds = ds = qpn_ds & 0x3F
         self.blocks = ds + _ALMOST_WQEBB >> _LOG_WQEBB_DS
@@ -166,11 +169,11 @@ class SendRing:
             if copied.blocks <= waiting:
                 return copied
         place, page = self._offset + (at & self._mask) * WQEBB, self._page
+        buf: bytes
         if (
             page.start <= place < page.limit and page.generation == self._memory.generation
         ) or self._pages.turn(page, self._buffer, place, WQEBB, writable=False):
-            start = place - page.start
-            buf = page.view[start : start + WQEBB].tobytes()
+            (buf,) = _BLOCK.unpack_from(page.view, place - page.start)
         else:
             buf = self._buffer.read(place, WQEBB)
         wqe = Wqe(buf)
