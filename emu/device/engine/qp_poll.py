@@ -26,6 +26,7 @@ from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.engine.ud import datagram as ud
 from emu.device.engine.ud import delivery
+from emu.device.engine.wqe.registry import Work
 from emu.device.objects.queues.message import Message
 from emu.device.objects.queues.outcome import (
     SYNDROMES,
@@ -118,20 +119,21 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
     stopped. Raises BadWqeError or DmaError for a ring that cannot be read.
     """
     budget, left = hca.budget, BYTES_PER_POLL
-    own, pace = qp.adapter_requests, qp.pace
+    own, pace, moving = qp.adapter_requests, qp.pace, qp.moving
     waiting = sq.waiting()
-    budget.charge(STEPS_PER_WQE * (waiting if waiting < WQES_PER_POLL else WQES_PER_POLL))
+    budget.steps += STEPS_PER_WQE * (waiting if waiting < WQES_PER_POLL else WQES_PER_POLL)
     for _ in range(WQES_PER_POLL):
-        moving = qp.moving
-        if moving is not None and moving.wqe is not None:
-            wqe = moving.wqe
-        elif own is not None and (first := own.next()) is not None:
-            wqe = first
-        elif waiting <= 0:  # later requests ring their own doorbell
-            return False
+        work: Work | Outcome
+        if moving is not None and moving.wqe is not None:  # a message before the first request
+            wqe, work, moving = moving.wqe, moving, None
         else:
-            wqe = sq.fetch(waiting)
-        work = moving or parse(hca, qp, wqe)
+            if own is not None and (first := own.next()) is not None:
+                wqe = first
+            elif waiting > 0:
+                wqe = sq.fetch(waiting)
+            else:  # later requests ring their own doorbell
+                return False
+            work = parse(hca, qp, wqe)
         if isinstance(work, Message):
             sent = work.length
             if qp.st is not _DCI:
@@ -158,8 +160,10 @@ def _send_requests(hca: Hca, qp: Qp, sq: SendRing, node: Hca | None) -> bool:
                 return True
         if sent > _FEW_BYTES:
             left -= sent
-            budget.charge(sent >> LOG_BYTES_PER_STEP)
-        if left < 0 or budget.steps > POLL_BUDGET:
+            budget.steps += sent >> LOG_BYTES_PER_STEP
+            if left < 0:
+                return True
+        if budget.steps > POLL_BUDGET:
             return True
     return True
 

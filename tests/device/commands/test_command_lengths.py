@@ -126,7 +126,7 @@ class TestBootDriver:
             delivery, answer = driver.execute(bytes(view.buf)[:BOOT_MODIFY_QP_BYTES], 16)
             assert (delivery, answer[0]) == (0, Status.OK), op
         assert driver.must(Op.QUERY_QP, qpn=qpn).qpc.state == QpState.RTS
-        assert function.hca.qps.get(qpn).max_datagram == 4096
+        assert function.hca.qps.get(qpn).max_message == 4096
 
 
 def cmd_header(op, op_mod):

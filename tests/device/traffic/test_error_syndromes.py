@@ -71,7 +71,7 @@ def opcode(channel, local, remote):
 
 
 def long(channel, local, remote):
-    channel.sender.node.hca.qps.need(channel.sender.qpn).log_msg_max = 2
+    channel.sender.node.hca.qps.need(channel.sender.qpn).max_message = 4
     channel.write(remote, local.sge(0, 8))
 
 

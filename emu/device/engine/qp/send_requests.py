@@ -31,7 +31,6 @@ from emu.device.objects.queues.outcome import Outcome, TooFragmented
 from emu.device.objects.queues.qp import Qp
 from emu.device.objects.queues.queue import Queue
 from emu.device.objects.queues.send_queue import COUNTER_MASK, BadWqeError, Wqe
-from emu.device.port.datagram import Datagram, LargeSend
 from emu.device.state.points import FaultPoint
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Opcode, QpState, QpType
 
@@ -47,7 +46,6 @@ CE_ALWAYS: Final = 0b10 << 2
 INFINITE_RETRIES: Final = 7
 _READ: Final = MsgOp.READ
 _RTS: Final = QpState.RTS
-_DATAGRAMS: Final = (Datagram, LargeSend)
 _BAD: Final = CqeSyndrome.LOCAL_QP_OP_ERR
 _FETCHING: Final = frozenset(
     {
@@ -127,9 +125,9 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Work | Outcome:
     except BadWqeError as bad:
         return Failure(_BAD, str(bad))
     if work is not None:
-        limit = qp.max_datagram if isinstance(work, _DATAGRAMS) else 1 << qp.log_msg_max
-        if work.length > limit:
-            return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, f"{work.length} bytes, at most {limit}")
+        if work.length > qp.max_message:
+            why = f"{work.length} bytes, at most {qp.max_message}"
+            return Failure(CqeSyndrome.LOCAL_LENGTH_ERR, why)
         if qp.cs_req and isinstance(work, Message) and 0 < work.length <= qp.cs_req:
             _scatter(qp, wqe, work)
     return work

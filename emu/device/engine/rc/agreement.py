@@ -45,7 +45,7 @@ def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
     """Return whether each end accepts all packets of the other, and neither can migrate.
 
     False in REARM or ARMED (migration needs packets), for another remote_qpn or destination, for a
-    smaller log_msg_max at the peer, and for refused headers. Path MTUs must be equal, or the peer
+    shorter max_message at the peer, and for refused headers. Path MTUs must be equal, or the peer
     would expect other segments, and fit the links, which would drop the packets (IBTA 9.7.4.1.6).
     """
     return (
@@ -53,7 +53,7 @@ def _is_flawless(hca: Hca, qp: Qp, node: Hca, peer: Qp) -> bool:
         and qp.path_state is peer.path_state is _MIGRATED
         and node.wire.node(peer.destination) is hca
         and peer.mtu_bytes == qp.mtu_bytes
-        and peer.log_msg_max >= qp.log_msg_max
+        and peer.max_message >= qp.max_message
         and qp.mtu_bytes <= min(hca.link.max_payload, node.link.max_payload)
         and _accepts(node.link, peer, hca.link, qp)
         and _accepts(hca.link, qp, node.link, peer)

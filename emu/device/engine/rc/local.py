@@ -89,7 +89,7 @@ def _loop(hca: Hca, qp: Qp, wqe: Wqe, peer: Qp, message: Message) -> Outcome | N
     """Hand a message to a queue pair of the same function, by a loopback path (``fl``).
 
     Returns Dropped unless the peer is looped too, refers back to ``qp``, has the same service,
-    expects this PSN, and has no smaller log_msg_max. None advances both PSNs. The ports are not
+    expects this PSN, and takes messages as long. None advances both PSNs. The ports are not
     involved and count nothing. Flow tables are written this way, also without RoCE
     (core/steering/dr_send.c: dr_send_allow_fl).
     """
@@ -99,7 +99,7 @@ def _loop(hca: Hca, qp: Qp, wqe: Wqe, peer: Qp, message: Message) -> Outcome | N
         or peer.remote_qpn != qp.handle
         or peer.state not in RECEIVING
         or qp.psn != peer.epsn
-        or peer.log_msg_max < qp.log_msg_max
+        or peer.max_message < qp.max_message
     ):
         return _NO_PEER
     outcome = pass_on(hca, qp, wqe, hca, peer, message)

@@ -154,7 +154,7 @@ def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> Ou
 
 def is_possible(qp: Qp, length: int) -> bool:
     """Return whether a message may have this length: log_msg_max, and below half of all PSNs."""
-    return length <= 1 << qp.log_msg_max and packets_of(length, qp.mtu_bytes) < PSN_HALF
+    return length <= qp.max_message and packets_of(length, qp.mtu_bytes) < PSN_HALF
 
 
 def packets_of(length: int, mtu_bytes: int) -> int:

@@ -44,7 +44,7 @@ def can_fetch(hca: Hca, qp: Qp, srq: Srq, entry: TagEntry, header: bytes) -> boo
     is_set_up = srq.tags is not None and srq.tags.has_rendezvous and qp.offloads_rendezvous
     if not is_set_up or qp.state is not _RTS or qp.pd is not srq.pd:
         return False
-    if length > entry.capacity or length > 1 << qp.log_msg_max:
+    if length > entry.capacity or length > qp.max_message:
         return False
     try:
         segment_views(hca, qp.pd, qp.handle, entry.segments, (0, length, LOCAL_WRITE))

@@ -19,12 +19,12 @@ from emu.device.engine.mr.rights import (
     AccessError,
     Violation,
 )
-from emu.device.engine.wqe.registry import CONNECTED, DATAGRAM, RELIABLE, Work, wqe_op
+from emu.device.engine.wqe.registry import CONNECTED, RELIABLE, Work, wqe_op
 from emu.device.objects.eth.sq import Sq
 from emu.device.objects.memory.views import Views
 from emu.device.objects.queues.message import Message, MsgOp
 from emu.device.objects.queues.outcome import LocalAccessFailed
-from emu.device.objects.queues.qp import Qp
+from emu.device.objects.queues.qp import DATAGRAM, Qp
 from emu.device.objects.queues.receive_queue import Segment
 from emu.device.objects.queues.send_queue import BadWqeError, Wqe
 from emu.device.port.datagram import Destination

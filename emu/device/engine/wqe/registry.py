@@ -30,7 +30,6 @@ SEGMENT_2GIB: Final = 1 << 31
 CONNECTED: Final = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.DCI})
 """Services whose requests are messages; DC's start with an address vector."""
 RELIABLE: Final = frozenset({QpType.RC, QpType.XRC, QpType.DCI})
-DATAGRAM: Final = frozenset({QpType.UD, QpType.QP0, QpType.QP1})
 
 Work = Message | Datagram | LargeSend | None
 WqeOp = Callable[["Hca", Qp, Wqe], Work]

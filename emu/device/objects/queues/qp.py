@@ -44,6 +44,8 @@ _MAY_MIGRATE: Final = {int(state): state for state in (PmState.ARMED, PmState.RE
 _SILENT: Final = (QpState.RST, QpState.INIT, QpState.ERR)
 """States in which the queue pair receives no messages."""
 
+DATAGRAM: Final = frozenset({QpType.UD, QpType.QP0, QpType.QP1})
+"""Services without a connection."""
 _SERVICES: Final = {one: Service[one.name] for one in (QpType.RC, QpType.UC, QpType.XRC)}
 _revisions = count(1)
 
@@ -147,10 +149,9 @@ class Qp(Queue):
         "is_ipoib",
         "is_looped",
         "lag_affinity",
-        "log_msg_max",
         "marks",
-        "max_datagram",
         "max_dest_rd_atomic",
+        "max_message",
         "max_rd_atomic",
         "mcgs",
         "min_rnr_nak",
@@ -351,8 +352,12 @@ class Qp(Queue):
         self.remote_qpn = int(ctx.remote_qpn)
         self.pkey_index, self.q_key = int(path.pkey_index), int(ctx.q_key)
         self.mtu_bytes = _MTU_BYTES.get(ctx.mtu, _SMALLEST_MTU)
-        self.log_msg_max = int(ctx.log_msg_max)
-        self.max_datagram = _MTU_BYTES.get(ctx.mtu, _LARGEST_MTU)
+        self.max_message = (
+            _MTU_BYTES.get(ctx.mtu, _LARGEST_MTU)
+            if self.st in DATAGRAM
+            else 1 << int(ctx.log_msg_max)
+        )
+        """Bytes of the longest message; for datagram services, of the longest datagram."""
         self.ack_timeout, self.retry_count = int(path.ack_timeout), int(ctx.retry_count)
         self.rnr_retry, self.min_rnr_nak = int(ctx.rnr_retry), int(ctx.min_rnr_nak)
         if self.connection is not None:
