@@ -61,7 +61,7 @@ def create_mkey(
     actual: int
     entry, actual = _GIVEN.unpack_from(cmd.buf)
     ctx = layout.mkc.view(bytearray(entry))
-    decoded = KeyContext(ctx)
+    decoded = KeyContext(entry)
     octwords, mode = decoded.octwords, decoded.mode
     decoded.check(hca.caps, hca.qps.need)
     # A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address.

@@ -23,6 +23,7 @@ from emu.device.engine.wqe.registry import Work, wqe_op
 from emu.device.errors import CmdError
 from emu.device.objects.domains import Pd
 from emu.device.objects.eth.sq import Sq
+from emu.device.objects.memory.key_context import KeyContext
 from emu.device.objects.memory.mkey import OCTWORD, Mkey
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
 from emu.device.objects.memory.translations import CHUNK, DENSE_BYTES
@@ -57,14 +58,11 @@ _OFFSET: Final = int(UmrFlag.TRANSLATION_OFFSET)
 _MUST_BE_FREE: Final = int(UmrFlag.MUST_BE_FREE)
 _MUST_NOT_BE_FREE: Final = int(UmrFlag.MUST_NOT_BE_FREE)
 _INLINE: Final = int(UmrFlag.INLINE)
-_LEN: Final = int(MkeyMask.LEN)
-_START_ADDR: Final = int(MkeyMask.START_ADDR)
 _PD: Final = int(MkeyMask.PD)
 _PAGE_SIZE: Final = int(MkeyMask.PAGE_SIZE)
 _PAGE_SIZE_5: Final = int(MkeyMask.PAGE_SIZE_5)
 _ANY_PAGE_SIZE: Final = _PAGE_SIZE | _PAGE_SIZE_5
 _QPN: Final = int(MkeyMask.QPN)
-_FREE: Final = int(MkeyMask.FREE)
 _EN_SIGERR: Final = int(MkeyMask.EN_SIGERR)
 _BSF_EN: Final = int(MkeyMask.BSF_EN)
 _PHYSICAL: Final = (AccessMode.PA, AccessMode.MTT)
@@ -141,15 +139,16 @@ def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
     if mask & ~_KNOWN_MASK:
         raise BadWqeError(f"mkey_mask {mask & ~_KNOWN_MASK:#x} is not supported")
     mkey = _target(hca, qp, wqe, flags)
-    given = mkc.view(wqe.buf, _MKC_AT)
-    pd = _new_domain(hca.pds, qp, mkey, given) if mask & _PD else mkey.pd
-    _check_range(mkey, given, mask)
+    context = _replaced(mkey.ctx, wqe.buf[_MKC_AT:_DATA_AT], mask)
+    new = KeyContext(context)
+    pd = _new_domain(hca.pds, qp, mkey, wqe) if mask & _PD else mkey.pd
+    _check_range(mkey, new, mask)
     offset = (offset_high << 16 | low) if flags & _OFFSET else 0
     signature = mkey.signature
     bsf_octwords = 0 if flags & _OFFSET else low
     is_replaced = bsf_octwords and mkey.ctx.bsf_en  # DPDK sets no mask (mlx5_crypto_xts_qp_init)
     if mask & _BSF_EN or is_replaced:
-        is_on = bool(given.bsf_en if mask & _BSF_EN else True)
+        is_on = not mask & _BSF_EN or bool(mkc.view(context).bsf_en)
         bsf_at = _DATA_AT + octwords * OCTWORD
         signature = key_options.read(hca, mkey, wqe, is_on, bsf_at, bsf_octwords)
     xlt = _translations(hca, qp, wqe, flags, octwords * OCTWORD)
@@ -158,7 +157,7 @@ def change_key(hca: Hca, qp: Qp | Sq, wqe: Wqe) -> None:
         _check_ledger(hca.ledger, mkey, xlt)
     mkey.signature = signature
     hca.has_signatures |= signature is not None
-    _apply(mkey, given, mask, pd)
+    _apply(mkey, context, new, pd)
     if mask & _QPN:
         bind_to_owner(hca.qps, mkey)
     if signature is not None and mask & _EN_SIGERR:
@@ -205,36 +204,36 @@ def _target(tables: ObjectTables, qp: Qp | Sq, wqe: Wqe, flags: int) -> Mkey:
     return mkey
 
 
-def _check_range(mkey: Mkey, given: mkc, mask: int) -> None:
-    """Raise BindError for an inconsistent new start, length or page size.
+def _replaced(ctx: mkc, given: bytes, mask: int) -> bytes:
+    """Return the context with the fields that ``mask`` selects from a request's; no domain."""
+    selected = _SELECTED.get(mask)
+    if selected is None:
+        selected = _selected(mask)
+    kept = int.from_bytes(ctx.buf[ctx.base : ctx.base + _MKC_BYTES], "big") & ~selected
+    return (kept | int.from_bytes(given, "big") & selected).to_bytes(_MKC_BYTES, "big")
+
+
+def _check_range(mkey: Mkey, new: KeyContext, mask: int) -> None:
+    """Raise BindError for an inconsistent start, length or page size of the new context.
 
     A key's range may not wrap the 64-bit space, nor its pages be smaller than ADAPTER_PAGE_SHIFT.
     """
-    start = given.start_addr if mask & _START_ADDR else mkey.start
-    length = given.len if mask & _LEN else mkey.length
-    if start + length > 1 << 64:
-        raise BindError(f"{mkey!r} would wrap the address space: {start:#x}+{length:#x}")
-    is_paged = mkey.mode is _MTT and (
-        mask & _ANY_PAGE_SIZE or (length and not (given.free if mask & _FREE else mkey.free))
-    )
-    if is_paged and _new_page_size(mkey, given, mask) < SMALLEST_PAGE:
+    if new.start + new.length > 1 << 64:
+        raise BindError(f"{mkey!r} would wrap the address space: {new.start:#x}+{new.length:#x}")
+    is_paged = mkey.mode is _MTT and (mask & _ANY_PAGE_SIZE or (new.length and not new.free))
+    if is_paged and new.log_page_size < SMALLEST_PAGE:
         raise BindError(f"{mkey!r} would have pages smaller than {1 << SMALLEST_PAGE} bytes")
 
 
-def _new_page_size(mkey: Mkey, given: mkc, mask: int) -> int:
-    """Return the new log_page_size: a mask bit for its low five bits, another for the sixth."""
-    bits = (0x1F if mask & _PAGE_SIZE else 0) | (0x20 if mask & _PAGE_SIZE_5 else 0)
-    return int(mkey.log_page_size & ~bits | given.log_page_size & bits)
-
-
-def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, given: mkc) -> Pd:
+def _new_domain(pds: Table[Pd], qp: Qp | Sq, mkey: Mkey, wqe: Wqe) -> Pd:
     """Return the new domain; only the driver's own queue pair may move a key to another one.
 
     Raises BindError for any other move, and for an unknown PD.
     """
-    pd = pds.get(given.pd)
+    number = KeyContext(wqe.buf, _MKC_AT).pd
+    pd = pds.get(number)
     if pd is None or (not _is_drivers_own(qp) and pd is not mkey.pd):
-        raise BindError(f"{mkey!r} cannot move to pd {given.pd:#x}")
+        raise BindError(f"{mkey!r} cannot move to pd {number:#x}")
     return pd
 
 
@@ -299,18 +298,12 @@ def _check_ledger(ledger: Ledger, mkey: Mkey, xlt: bytes) -> None:
         raise BindError(f"{mkey!r}: {error}") from None
 
 
-def _apply(mkey: Mkey, given: mkc, mask: int, pd: Pd) -> None:
-    """Copy the fields that ``mask`` selects to the key's context, and move the key to ``pd``."""
-    ctx, selected = mkey.ctx, _SELECTED.get(mask)
-    if selected is None:
-        selected = _selected(mask)
-    if selected:
-        start, end = ctx.base, ctx.base + _MKC_BYTES
-        kept = int.from_bytes(ctx.buf[start:end], "big") & ~selected
-        new = int.from_bytes(given.buf[given.base : given.base + _MKC_BYTES], "big") & selected
-        ctx.buf[start:end] = (kept | new).to_bytes(_MKC_BYTES, "big")
+def _apply(mkey: Mkey, context: bytes, new: KeyContext, pd: Pd) -> None:
+    """Replace the key's context, whose fields are ``new``, and move the key to ``pd``."""
+    ctx = mkey.ctx
+    ctx.buf[ctx.base : ctx.base + _MKC_BYTES] = context
     if pd is not mkey.pd:
         mkey.pd.refs -= 1
         pd.refs += 1
         mkey.pd, ctx.pd = pd, pd.handle
-    mkey.decode()
+    mkey.decode(new)

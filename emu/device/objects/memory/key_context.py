@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from emu.device.errors import CmdError
 from emu.device.objects.memory.pages import ADAPTER_PAGE_SHIFT
+from emu.device.ports import Buffer
 from layouts.enums import AccessMode, Status
-from layouts.memory.mkey import mkc
 
 if TYPE_CHECKING:
     from emu.device.objects.numbering import Capabilities
@@ -55,7 +55,8 @@ class KeyContext:
     bsf_octwords: int
     octwords: int
 
-    def __init__(self, ctx: mkc) -> None:
+    def __init__(self, buf: Buffer, base: int = 0) -> None:
+        """Decode the context that starts at byte ``base`` of a buffer."""
         flags: int
         owner: int
         domain: int
@@ -64,7 +65,7 @@ class KeyContext:
         (
             flags, owner, domain, self.start, self.length, self.bsf_octwords, self.octwords, page,
             crypto,
-        ) = _WORDS.unpack_from(ctx.buf, ctx.base)  # fmt: skip
+        ) = _WORDS.unpack_from(buf, base)  # fmt: skip
         self.free = flags & _FREE != 0
         self.mode = (flags >> 26 & 7) << 2 | flags >> 8 & 3
         """Access mode, known or not."""

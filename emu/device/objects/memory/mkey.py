@@ -192,7 +192,7 @@ class Mkey(Object):
         ``rights`` is 0 for a crypto key without an encrypting signature. MEMIC and SW_ICM keys
         start at address 0. ``decoded`` are the fields of the context, if the caller has them.
         """
-        ctx = decoded or KeyContext(self.ctx)
+        ctx = decoded or KeyContext(self.ctx.buf, self.ctx.base)
         self.free, self.variant, self.umr_en = ctx.free, ctx.variant, ctx.umr_en
         self.mode = _MODES[ctx.mode]
         self.rights = ctx.rights

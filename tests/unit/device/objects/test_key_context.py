@@ -19,7 +19,7 @@ RIGHTS = ("lr", "lw", "rr", "rw", "a")
 @given(st.binary(min_size=mkc.size, max_size=mkc.size), st.integers(0, 8))
 def test_each_value_is_that_of_its_field(data, before):
     ctx = mkc.view(bytes(before) + data, before)
-    decoded = KeyContext(ctx)
+    decoded = KeyContext(ctx.buf, ctx.base)
     plain = set(slots(KeyContext)) - {"mode", "rights"}
     assert {name: getattr(decoded, name) for name in plain} == {
         name: getattr(ctx, RENAMED.get(name, name)) for name in plain
