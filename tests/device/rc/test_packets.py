@@ -787,29 +787,38 @@ def test_request_that_makes_no_sense(channel, wire, target, packets):
     assert not any(target.read())
 
 
-@pytest.mark.parametrize("change", ["qpn", "slid", "pkey", "service", "state"])
-def test_packet_for_nobody(channel, wire, source, target, change):
+@pytest.mark.parametrize("accepted", [0, 2], ids=["first packet", "after accepted ones"])
+@pytest.mark.parametrize("change", ["qpn", "slid", "pkey", "grh", "table", "service", "state"])
+def test_packet_for_nobody(channel, wire, source, target, change, accepted):
     """Dropped in silence (IBTA 9.6.1): no answer, no event, nothing placed."""
-    frame = bytearray(
-        request(
-            channel, PacketKind.WRITE, 0x10, payload=b"x", rkey=target.key, va=target.va, length=1
-        )
-    )
+    for _ in range(accepted):
+        channel.write((target.key, target.va), source.sge(0, 8))
+        channel.settle()
+    sent, before = wire.sent, target.read()
+    write = {"payload": b"x", "rkey": target.key, "va": target.va, "length": 1}
+    frame = bytearray(request(channel, PacketKind.WRITE, 0x10 + accepted, **write))
     if change == "qpn":
         frame[8 + 7] ^= 0x20
     elif change == "slid":
         frame[7] ^= 4
     elif change == "pkey":
         frame[8 + 3] ^= 1
+    elif change == "grh":
+        header = bth.GRH.pack(6 << 28, len(frame) - 8, 0x1B, 1, bytes(16), bytes(16))
+        frame[1] |= bth.LNH_GLOBAL
+        frame[4:6] = ((len(frame) + len(header)) // 4).to_bytes(2, "big")
+        frame[8:8] = header
+    elif change == "table":
+        channel.right.hca.ib.pkeys = (0x8001,)
     elif change == "service":
         frame[8] |= Service.UC << 5
     else:
         channel.receiver.to_reset()
     wire.arrive(bytes(frame))
     channel.settle()
-    assert not wire.sent
+    assert wire.sent == sent
     assert channel.right.events() == []
-    assert not any(target.read())
+    assert target.read() == before
 
 
 def test_link_that_is_down(channel, wire, clock, source, target):

@@ -38,8 +38,8 @@ class PacketConnection:
     """Packet connection of one queue pair to its peer in another process."""
 
     __slots__ = (
-        "_route", "_wakeup", "completer", "hca", "is_waiting", "next_cnp_ns", "qp", "rate",
-        "repeats_selectively", "requester", "responder",
+        "_route", "_wakeup", "accepted", "completer", "hca", "is_waiting", "next_cnp_ns", "qp",
+        "rate", "repeats_selectively", "requester", "responder",
     )  # fmt: skip
     __deletable__ = ("completer", "requester", "responder")
 
@@ -51,6 +51,10 @@ class PacketConnection:
         self.requester = PacketRequester(self, self.completer)
         self.responder = PacketResponder(self)
         self._route: Route | None = None
+        self.accepted: object = None
+        """Headers of the last packet that has passed their checks (``intake.py``); None after a
+        change of the context.
+        """
         self.is_waiting = False
         """Whether sending waits until the wire has space or the rate allows it."""
         self._wakeup: Timer | None = None
@@ -147,8 +151,8 @@ class PacketConnection:
         self.hca.scheduler.schedule(self.qp)
 
     def reload(self) -> None:
-        """Forget the route after a command has changed the context."""
-        self._route = None
+        """Forget the route and the checked headers after a command has changed the context."""
+        self._route = self.accepted = None
 
     def dissolve(self) -> None:
         """Break the reference cycles of a connection that its queue pair drops.

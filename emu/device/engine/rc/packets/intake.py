@@ -1,7 +1,8 @@
 """Received packets: checks the headers and forwards each packet to its requester or responder.
 
 A packet that fails a check of its headers (``emu.device.engine.rc.headers``) is dropped, and
-counted by the check. Bad packets raise no exception here.
+counted by the check. Bad packets raise no exception here. A packet with the headers of the last one
+that has passed needs no second check, unless context, state or port have changed.
 
 Over RoCE a packet with an ECN mark is answered by a CNP, at most one in ``min_time_between_cnps``
 for each queue pair. A CNP from the peer slows the queue pair down (``rate.py``) and has no other
@@ -14,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from emu.device.engine.qp.events import establish
+from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.headers import WRONG_PKEY, objection
 from emu.device.engine.rc.packets.connection import PacketConnection, connection_of
 from emu.device.engine.rc.packets.migration import refusal_on_migration
@@ -34,6 +36,7 @@ from layouts.wire.packet_ops import RESPONSES
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.port.congestion import Congestion
+    from emu.device.port.link import Link
     from emu.device.state.hca import Hca
 
 log = logging.getLogger(__name__)
@@ -52,10 +55,11 @@ def receive(hca: Hca, packet: Packet, length: int) -> None:
     Never raises: an exception fails the function. A fault plan may change or drop the packet.
     """
     try:
-        if hca.probes.faults is not None and hca.probes.faults.wants_packets:
-            hca.probes.faults.show(PKT_RX_POINT, packet, length)
-        else:
+        faults = hca.probes.faults
+        if faults is None or not faults.wants_packets:
             take(hca, packet, length)
+        else:
+            faults.show(PKT_RX_POINT, packet, length)
     except Exception:
         hca.health.fail()
 
@@ -112,37 +116,52 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     link = hca.link
     if not link.is_up:
         return
-    hca.budget.charge(STEPS_PER_PACKET)
+    hca.budget.steps += STEPS_PER_PACKET
     link.count_received(1, length)
-    qp = hca.qps.get(packet.qpn)
-    why = objection(link, qp, packet)
-    if qp is not None and qp.path_state is not _MIGRATED:
-        why = refusal_on_migration(hca, qp, packet, why)
+    qp, kind = hca.qps.get(packet.qpn), packet.op.kind
+    connection = None if qp is None else qp.connection
+    headers = packet.op.service, packet.slid, packet.pkey, packet.grh, link.attributes
+    if (
+        qp is None
+        or not isinstance(connection, PacketConnection)
+        or connection.accepted != headers
+        or qp.state not in RECEIVING
+        or qp.path_state is not _MIGRATED
+    ):
+        why = objection(link, qp, packet)
+        if qp is not None and qp.path_state is not _MIGRATED:
+            why = refusal_on_migration(hca, qp, packet, why)
+        if why or qp is None:
+            _drop(link, packet, why)
+            return
+        if isinstance(connection, PacketConnection) and qp.path_state is _MIGRATED:
+            connection.accepted = headers
     congestion = link.congestion
-    if why or qp is None:
-        log.debug("%r dropped: %s", packet, why)
-        link.dropped[why] += 1
-        if why is WRONG_PKEY:
-            link.violated_pkey()
-        if congestion is not None and packet.op.kind is _CNP:
-            congestion.counts["rp_cnp_ignored"] += 1
-        return
     if congestion is not None:
-        if packet.op.kind is _CNP:
+        if kind is _CNP:
             _obey(hca, qp, congestion)
             return
         if packet.is_marked:
             _answer_mark(hca, qp, congestion)
-    connection = qp.connection
     if not isinstance(connection, PacketConnection):
         connection = connection_of(hca, qp)
-    if packet.op.kind in RESPONSES:
+    if kind in RESPONSES:
         if qp.state is _RTS:
             connection.completer.take(packet)
     else:
         if qp.state is _RTR:
             establish(hca.events, qp)
         connection.responder.request(packet)
+
+
+def _drop(link: Link, packet: Packet, why: str) -> None:
+    """Count a refused packet by its reason, and a wrong P_Key or an ignored CNP as such."""
+    log.debug("%r dropped: %s", packet, why)
+    link.dropped[why] += 1
+    if why is WRONG_PKEY:
+        link.violated_pkey()
+    if link.congestion is not None and packet.op.kind is _CNP:
+        link.congestion.counts["rp_cnp_ignored"] += 1
 
 
 # -- congestion notifications (IBTA A17.9)
