@@ -84,13 +84,19 @@ class RoundTrip:
     def acknowledged(self, una: int, now_ns: int) -> None:
         """Record that all packets before ``una`` are acknowledged.
 
-        The timed packet, if among them, updates the mean. A probe answered within the usual time
-        ends the doubling of the wait.
+        The timed packet, if among them, updates the smoothed mean and deviation (RFC 6298), and
+        ends the doubling of the wait. A probe answered within the usual time ends it as well.
         """
         timed = self._timed
         if timed is not None and not 0 < timed - una & PSN_MASK < PSN_HALF:
-            self._learn(now_ns - self._began_ns or 1)
-            self._timed = None
+            self._timed, self._doublings, mean = None, 0, self._mean_ns
+            took_ns = now_ns - self._began_ns or 1
+            if mean:
+                error = took_ns - mean
+                self._deviation_ns += (abs(error) - self._deviation_ns) // 4
+                self._mean_ns = mean + error // 8
+            else:
+                self._mean_ns, self._deviation_ns = took_ns, took_ns // 2
         if self._asked_ns is not None:
             if now_ns - self._asked_ns <= self._mean_ns + 4 * self._deviation_ns:
                 self._doublings = 0
@@ -121,15 +127,6 @@ class RoundTrip:
     def forget_packets(self) -> None:
         """Forget the PSNs of a stopped queue pair."""
         self._timed = self.newest = self._resent = self._asked_ns = None
-
-    def _learn(self, took_ns: int) -> None:
-        """Add a round-trip time to the smoothed mean and deviation (RFC 6298); end the doubling."""
-        self._doublings = 0
-        if not self._mean_ns:
-            self._mean_ns, self._deviation_ns = took_ns, took_ns // 2
-            return
-        self._deviation_ns += (abs(took_ns - self._mean_ns) - self._deviation_ns) // 4
-        self._mean_ns += (took_ns - self._mean_ns) // 8
 
 
 class AckTimer:

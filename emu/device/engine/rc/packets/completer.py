@@ -43,11 +43,12 @@ _PSN_SEQUENCE_ERROR: Final = NakCode.PSN_SEQUENCE_ERROR
 class PacketCompleter:
     """Completes, retries or fails the requests of one queue pair."""
 
-    __slots__ = ("_connection", "_is_retrying", "_probes", "_selective", "timer", "window")
+    __slots__ = ("_connection", "_is_retrying", "_probes", "_qp", "_selective", "timer", "window")
     __deletable__ = ("timer",)
 
     def __init__(self, connection: InnerConnection, window: SendWindow) -> None:
         self._connection = connection
+        self._qp = connection.qp
         self.window = window
         self.timer = AckTimer(connection.hca.clock, self)
         self._is_retrying = False
@@ -61,19 +62,10 @@ class PacketCompleter:
 
         The caller flushes them from the ring.
         """
-        self.window.restart(self._connection.qp.psn)
+        self.window.restart(self._qp.psn)
         self._is_retrying = False
         self._probes = 0
         self._selective.forget()
-
-    def watch(self) -> None:
-        """Start the ACK timer: a response is due; never on UC or outside RTS.
-
-        ack_timeout 0 means no timer.
-        """
-        qp = self._connection.qp
-        if qp.st is not _UC and qp.state is _RTS:
-            self.timer.watch(qp.ack_timeout, self.window.next)
 
     # -- responses
 
@@ -87,7 +79,11 @@ class PacketCompleter:
         if psn - una & PSN_MASK >= window.sent - una & PSN_MASK:
             return
         if kind is _ACKNOWLEDGE and packet.syndrome & _SYNDROME_KIND == _ACK:
-            self.advance((psn + 1) & PSN_MASK)
+            following = (psn + 1) & PSN_MASK
+            if window.expecting_data:
+                self.advance(following)
+            else:
+                self._progress(following)
         else:
             _RESPONSES[kind](self, packet)
 
@@ -121,7 +117,7 @@ class PacketCompleter:
         Counts rnr_nak_retry_err and a retry, unless the NAK answers a probe. Without a retry left
         the request fails with RNR_RETRY_EXC_ERR. During a pause further RNR NAKs are ignored.
         """
-        qp = self._connection.qp
+        qp = self._qp
         if self.timer.is_paused:
             return
         qp.count("rnr_nak_retry_err")
@@ -148,7 +144,7 @@ class PacketCompleter:
             return
         request, mtu, size = (
             self.window.requests[0],
-            self._connection.qp.mtu_bytes,
+            self._qp.mtu_bytes,
             len(packet.payload),
         )
         offset = (packet.psn - request.first & PSN_MASK) * mtu
@@ -177,7 +173,7 @@ class PacketCompleter:
         False writes nothing: another operation or MTU, not fewer packets than outstanding, no
         budget, or memory that is not accessible at once.
         """
-        hca, qp, request = self._connection.hca, self._connection.qp, self.window.requests[0]
+        hca, qp, request = self._connection.hca, self._qp, self.window.requests[0]
         message, una = request.message, self.window.una
         left = min(self.window.distance(request.end), self.window.distance(self.window.sent))
         if request.op is not _READ or message is None or train.mtu != qp.mtu_bytes:
@@ -218,7 +214,7 @@ class PacketCompleter:
         An absent page suspends the requester, which requests the data again later. If the key is
         invalid by now, the request fails with LOCAL_PROT_ERR.
         """
-        hca, qp, message = self._connection.hca, self._connection.qp, request.message
+        hca, qp, message = self._connection.hca, self._qp, request.message
         assert message is not None
         try:
             target = memory_of(hca, qp, request.wqe, message, LOCAL_WRITE, offset, len(data))
@@ -272,7 +268,7 @@ class PacketCompleter:
         After a selective repeat that was in vain, all packets from ``una`` on are sent again. A
         queue pair in RTS that may have more to send is scheduled.
         """
-        qp, window = self._connection.qp, self.window
+        qp, window = self._qp, self.window
         if una - window.una & PSN_MASK > window.next - window.una & PSN_MASK:
             window.next, window.current = una, None
         window.una = una
@@ -295,7 +291,7 @@ class PacketCompleter:
         Each is completed, or failed, in the order of the ring. A failure stops the queue pair and
         ends this.
         """
-        hca, qp, window = self._connection.hca, self._connection.qp, self.window
+        hca, qp, window = self._connection.hca, self._qp, self.window
         requests, una = window.requests, window.una
         while requests and qp.state is _RTS:
             request = requests[0]
@@ -317,14 +313,14 @@ class PacketCompleter:
     @property
     def _is_running(self) -> bool:
         """Whether requests are outstanding and no reported request has stopped the queue pair."""
-        return self._connection.qp.state is _RTS and bool(self.window.requests)
+        return self._qp.state is _RTS and bool(self.window.requests)
 
     def fail(self, syndrome: CqeSyndrome, why: str) -> None:
         """Fail the oldest request."""
         self._fail(self.window.requests[0], Failure(syndrome, why))
 
     def _fail(self, request: WindowRequest, why: Failure) -> None:
-        send_requests.fail(self._connection.hca, self._connection.qp, request.wqe, why)
+        send_requests.fail(self._connection.hca, self._qp, request.wqe, why)
 
     # -- retransmission
 
@@ -336,7 +332,7 @@ class PacketCompleter:
         """
         if self._is_retrying:
             return
-        self._connection.qp.count(counter)
+        self._qp.count(counter)
         self._retry(counter, may_be_one=may_be_one)
         following = (self.window.una + 1) & PSN_MASK
         self.timer.round_trip.went_back(following, self._connection.hca.clock.now_ns())
@@ -348,7 +344,7 @@ class PacketCompleter:
         any other fails with TRANSPORT_RETRY_EXC_ERR. While a page is absent only the timer
         restarts.
         """
-        qp = self._connection.qp
+        qp = self._qp
         if self._connection.requester.is_stuck:
             self.timer.restart()
             return True
@@ -363,7 +359,7 @@ class PacketCompleter:
         time is recorded. A queue pair without retries sends no probes. Counts roce_adp_retrans_to
         and, for a sent probe, roce_adp_retrans.
         """
-        qp, window = self._connection.qp, self.window
+        qp, window = self._qp, self.window
         hca = self._connection.hca
         self.timer.round_trip.asked(window.sent, hca.clock.now_ns())
         if not hca.link.recovery.adaptive_retransmission:
@@ -380,7 +376,7 @@ class PacketCompleter:
         Without a retry left an ARMED queue pair migrates and goes on. Any other fails the oldest
         request with TRANSPORT_RETRY_EXC_ERR, which stops the queue pair.
         """
-        qp = self._connection.qp
+        qp = self._qp
         if not send_requests.count_retry(qp):
             why = f"{why}, {qp.retries} retries"
             if not migration.try_migrate(self._connection.hca, qp, why):
@@ -418,7 +414,7 @@ class PacketCompleter:
         self._schedule()
 
     def _schedule(self) -> None:
-        self._connection.hca.scheduler.schedule(self._connection.qp)
+        self._connection.hca.scheduler.schedule(self._qp)
 
 
 _RESPONSES: Final[Mapping[PacketKind, Callable[[PacketCompleter, Packet], None]]] = {

@@ -49,11 +49,12 @@ class PacketExecution:
     """Incoming messages of one queue pair. The caller has checked order and length."""
 
     __slots__ = (
-        "_after_data", "_atomics", "_connection", "_responses", "_spare", "message", "offset",
+        "_after_data", "_atomics", "_hca", "_qp", "_responses", "_spare", "message", "offset",
     )  # fmt: skip
 
     def __init__(self, connection: InnerConnection, responses: ResponseQueue) -> None:
-        self._connection = connection
+        self._hca = connection.hca
+        self._qp = connection.qp
         self._responses = responses
         self.message: Message | None = None
         """Message whose last packet has not arrived."""
@@ -71,7 +72,7 @@ class PacketExecution:
 
         For a queue pair that has entered ERR.
         """
-        hca, qp = self._connection.hca, self._connection.qp
+        hca, qp = self._hca, self._qp
         for receive in self.incomplete():
             fail_receive(hca, qp, receive, CqeSyndrome.WR_FLUSH_ERR)
         self.message = self._spare = None
@@ -97,12 +98,14 @@ class PacketExecution:
         A first packet starts the message and takes the receive WQE of a SEND; the last one
         completes the message. An executed packet advances epsn and, if requested, is acknowledged,
         never on UC. Other outcomes are those of the steps in ``engine.rc.responder``; epsn then
-        stays.
+        stays. The offset advances once the data are written, also if the completion is then
+        refused.
         """
-        op, message, refused = packet.op, self.message, None
+        hca, qp, op, message = self._hca, self._qp, packet.op, self.message
+        refused: Outcome | None = None
         if op.is_first or message is None:
             message = _message_of(packet)
-            if self._connection.qp.adapter_requests is None:
+            if qp.adapter_requests is None:
                 refused = self._begin(message, op.is_last)
             else:
                 message.head, message.has_more_packets = packet.payload, not op.is_last
@@ -112,9 +115,7 @@ class PacketExecution:
                 self.offset = 0
         elif message.op is _SEND and not message.has_wqe:
             why = "the message's receive queue was destroyed"
-            refused = invalid_request(
-                self._connection.hca, self._connection.qp, RxCheck.RESOURCE, why
-            )
+            refused = invalid_request(hca, qp, RxCheck.RESOURCE, why)
         if refused is None and op.is_last:
             message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
             message.solicited = packet.solicited
@@ -122,19 +123,10 @@ class PacketExecution:
                 message.length = self.offset + len(packet.payload)
             if message.immediate is not None and not message.has_wqe:
                 refused = self._take_wqe(message)
-        return refused or self._place(packet, message)
-
-    def _place(self, packet: Packet, message: Message) -> Outcome | None:
-        """Write the packet's data to their memory; complete the message after the last packet.
-
-        Returns None if done: epsn advances, and an ACK that the packet requests is queued, never on
-        UC. Otherwise returns the refusal, and epsn stays. The offset advances once the data are
-        written, also if the completion is then refused.
-        """
-        hca, qp, op = self._connection.hca, self._connection.qp, packet.op
-        size = len(packet.payload)
+        if refused is not None:
+            return refused
         # From here on the message owns its receive WQE, whatever the outcome.
-        self.message = message
+        self.message, size = message, len(packet.payload)
         refused = execute(hca, qp, message, self.offset, (packet.payload,), size)
         if refused is not None:
             return self._not_placed(packet, message, refused)
@@ -159,7 +151,7 @@ class PacketExecution:
         Returns None if all are placed: offset and epsn advance, and a requested ACK is queued,
         never on UC. Any other outcome means that none is placed.
         """
-        hca, qp, message = self._connection.hca, self._connection.qp, self.message
+        hca, qp, message = self._hca, self._qp, self.message
         assert message is not None
         size = len(train.payload)
         refused = execute(hca, qp, message, self.offset, (train.payload,), size)
@@ -179,7 +171,7 @@ class PacketExecution:
         False needs the packets one by one, whose checks find the error if there is one. No state
         changes.
         """
-        qp, first, message = self._connection.qp, train.first, self.message
+        qp, first, message = self._qp, train.first, self.message
         if message is None or op_seq_error(qp, first, message, 0) or train.mtu != qp.mtu_bytes:
             return False
         after = self.offset + len(train.payload)
@@ -194,7 +186,7 @@ class PacketExecution:
         receive WQE; a first packet then restarts its message. Other outcomes are returned
         unchanged.
         """
-        hca, qp = self._connection.hca, self._connection.qp
+        hca, qp = self._hca, self._qp
         if isinstance(refused, TooFragmented):
             return refuse_packet(hca, qp, message, refused)
         if isinstance(refused, PageFault):
@@ -210,7 +202,7 @@ class PacketExecution:
         A SEND takes its receive WQE, and so does a WRITE that needs it first. The key of a WRITE is
         checked for its whole range. ``is_whole``: the message has one packet, whose views are kept.
         """
-        hca, qp = self._connection.hca, self._connection.qp
+        hca, qp = self._hca, self._qp
         if message.op is _SEND:
             return self._take_wqe(message)
         if not is_whole:
@@ -237,7 +229,7 @@ class PacketExecution:
         """
         spare, self._spare = self._spare, None
         if spare is None or spare.wqe is None:
-            return check_resource(self._connection.hca, self._connection.qp, message)
+            return check_resource(self._hca, self._qp, message)
         message.receive = spare
         return None
 
@@ -247,7 +239,7 @@ class PacketExecution:
         Returns None and advances epsn over all response packets. The refusals are those of
         ``begin_segments``. More READs at once than log_rra_max are an invalid request: Nak and ERR.
         """
-        hca, qp = self._connection.hca, self._connection.qp
+        hca, qp = self._hca, self._qp
         message = _message_of(packet)
         refused = begin_segments(hca, qp, message)
         if refused is not None:
@@ -265,8 +257,8 @@ class PacketExecution:
         The refusals are those of ``execute_atomic``. 2**log_rra_max results are kept for
         duplicates.
         """
-        qp = self._connection.qp
-        old = execute_atomic(self._connection.hca, qp, _message_of(packet))
+        qp = self._qp
+        old = execute_atomic(self._hca, qp, _message_of(packet))
         if isinstance(old, Outcome):
             return old
         self._responses.count_message()
@@ -287,7 +279,7 @@ class PacketExecution:
         """
         psn = packet.psn
         if self._after_data is None or not precedes(psn, self._after_data):
-            psn = self._connection.qp.epsn - 1 & PSN_MASK
+            psn = self._qp.epsn - 1 & PSN_MASK
         self._responses.acknowledge(psn)
 
     def duplicate_read(self, packet: Packet) -> None:
@@ -296,12 +288,12 @@ class PacketExecution:
         If the READ's response is still being sent, it restarts at the requested packet. Otherwise,
         and beyond 2**log_rra_max duplicates, the request is dropped without a response.
         """
-        qp = self._connection.qp
+        qp = self._qp
         message = _message_of(packet)
         packets = packets_of(message.length, qp.mtu_bytes)
         if packets > (qp.epsn - packet.psn & PSN_MASK) or not is_possible(qp, message.length):
             return
-        if not may_read_again(self._connection.hca, qp, message):
+        if not may_read_again(self._hca, qp, message):
             return
         replays = self._responses.reads(is_replay=True)
         for response in replays + self._responses.reads(is_replay=False):

@@ -57,10 +57,11 @@ _UC: Final = QpType.UC
 class PacketRequester:
     """Sending side of one queue pair."""
 
-    __slots__ = ("_completer", "_connection", "_posted", "_window", "is_idle", "is_stuck")
+    __slots__ = ("_completer", "_connection", "_posted", "_qp", "_window", "is_idle", "is_stuck")
 
     def __init__(self, connection: InnerConnection, completer: PacketCompleter) -> None:
         self._connection = connection
+        self._qp = connection.qp
         self._completer = completer
         self._window: SendWindow = completer.window
         self._posted: int | None = None
@@ -77,21 +78,22 @@ class PacketRequester:
     def poll(self) -> bool:
         """Send some of the pending packets and start the ACK timer; return True if there are more.
 
-        Do nothing if the last poll has sent all and no doorbell has arrived since, as in polls for
-        responses only. Raises BadWqeError or DmaError when the ring is broken.
+        The timer never runs on UC or outside RTS. Do nothing if the last poll has sent all and no
+        doorbell has arrived since, as in polls for responses only. Raises BadWqeError or DmaError
+        when the ring is broken.
         """
-        qp, window = self._connection.qp, self._window
+        qp, window = self._qp, self._window
         sq = qp.sq
         assert sq is not None
         if self.is_idle and not sq.is_rung and window.next == qp.psn:
             return False
-        sq.is_rung = False
-        self._posted, self.is_idle = None, False
+        sq.is_rung = self.is_idle = False
+        self._posted = None
         more = self._send_packets()
         if window.requests:
             window.requests[-1].payload = ()
-            if window.una != qp.psn:
-                self._completer.watch()
+            if window.una != qp.psn and qp.st is not _UC and qp.state is _RTS:
+                self._completer.timer.watch(qp.ack_timeout, window.next)
         return more
 
     def _send_packets(self) -> bool:
@@ -101,7 +103,7 @@ class PacketRequester:
         sending.
         """
         connection, window, budget = self._connection, self._window, PACKETS_PER_POLL
-        hca, qp, timer = connection.hca, connection.qp, self._completer.timer
+        hca, qp, timer = connection.hca, self._qp, self._completer.timer
         while qp.state is _RTS:
             if self._posted == 0 and window.next == qp.psn and qp.adapter_requests is None:
                 self.is_idle = True
@@ -132,7 +134,7 @@ class PacketRequester:
         executed here. A malformed or refused request enters the window as failed, and fails once
         all before it are complete. Raises BadWqeError or DmaError when the ring is broken.
         """
-        window, qp, posted = self._window, self._connection.qp, self._posted
+        window, qp, posted = self._window, self._qp, self._posted
         requests = window.requests
         if requests and (len(requests) >= WINDOW_REQUESTS or requests[-1].failure is not None):
             return False
@@ -193,19 +195,18 @@ class PacketRequester:
         False changes no state. The message loses its views of guest memory, except the payload of a
         single packet, which may be sent at once.
         """
-        qp, window = self._connection.qp, self._window
-        packets = packets_of(message.length, qp.mtu_bytes) if message.length > qp.mtu_bytes else 1
-        expects_data = message.op in WITH_RESPONSE_DATA
-        if expects_data and window.expecting_data >= qp.max_rd_atomic:
-            return False
+        qp, window, length = self._qp, self._window, message.length
+        packets = 1 if length <= qp.mtu_bytes else packets_of(length, qp.mtu_bytes)
         if (qp.psn - window.una & PSN_MASK) + packets > PSN_HALF:
             return False
-        if packets == 1:
+        if message.op in WITH_RESPONSE_DATA:
+            if window.expecting_data >= qp.max_rd_atomic:
+                return False
+            request.expects_data = True
+        elif packets == 1:
             request.payload = message.data
         message.data = message.reply = ()
-        request.message, request.op, request.length = message, message.op, message.length
-        if expects_data:
-            request.expects_data = True
+        request.message, request.length = message, length
         request.end = qp.psn = (qp.psn + packets) & PSN_MASK
         return True
 
@@ -232,7 +233,7 @@ class PacketRequester:
         If the request cannot wait or the driver refuses the page, ``refuse`` is called with the
         reason. ``done`` bytes of the request are transferred; it continues after them.
         """
-        hca, qp = self._connection.hca, self._connection.qp
+        hca, qp = self._connection.hca, self._qp
         error = Failure.of_access(page, request.wqe.opcode)
         if _REQUESTER in qp.page_faults:
             return
@@ -251,12 +252,12 @@ class PacketRequester:
     def _page_present(self, _: Outcome | None) -> None:
         """Resume sending in the next poll, after a page fault has ended in any way."""
         self.is_stuck = False
-        self._connection.hca.scheduler.schedule(self._connection.qp)
+        self._connection.hca.scheduler.schedule(self._qp)
 
     def _admit_failed(self, request: WindowRequest, why: Failure) -> None:
         """Add a request to the window that fails, with ``why``, once all before it are complete."""
         if not self._window.requests:
-            self._window.restart(self._connection.qp.psn)
+            self._window.restart(self._qp.psn)
         self.fail(request, why)
         self._window.append(request)
         self._completer.retire()
@@ -279,44 +280,56 @@ class PacketRequester:
         for a page. A key that has become invalid fails the request with LOCAL_PROT_ERR.
         """
         connection, window = self._connection, self._window
-        qp, request = connection.qp, window.current
+        request = window.current
         if request is None or request.end == window.next:
             request = window.sending()
+        carry, space = None, WINDOW_PACKETS - window.flying
         is_long = request.end - request.first & PSN_MASK > MIN_TRAIN_PACKETS
-        carry = connection.trains() if is_long else None
-        space = (WINDOW_PACKETS if carry is None else WINDOW_OF_TRAINS) - window.flying
+        if is_long and (carry := connection.trains()) is not None:
+            space = WINDOW_OF_TRAINS - window.flying
         if space <= 0 or request.failure is not None:
             return 0
         if request.expects_data:
             self._ask_for_data(request)
             return 1
-        done = 0
         try:
-            while True:
-                count = self._send_train(carry, request, space) if carry is not None else 0
-                if count:
-                    done += TRAIN_WORK
-                else:
-                    count = 1
-                    done += 1
-                    self._send_packet(request, done == budget or space == 1)
-                space -= count
-                if (
-                    window.next == request.end
-                    or done >= budget
-                    or space <= 0
-                    or connection.is_waiting
-                    or connection.hca.budget.steps > POLL_BUDGET
-                    or (qp.pace is not None and self._is_ahead(qp.pace))
-                ):
-                    break
+            if is_long:
+                return self._send_some(request, carry, budget, space)
+            self._send_packet(request, budget == 1 or space == 1)
         except AccessError as error:
             if error.violation is ABSENT_PAGE:
-                self.stall(request, error, request.offset_of(qp, self._window.next))
+                self.stall(request, error, request.offset_of(self._qp, window.next))
             else:  # the key was valid when the request was parsed
                 self.fail(request, Failure.of_access(error))
             return 0
-        return done
+        return 1
+
+    def _send_some(
+        self, request: WindowRequest, carry: CarryTrain | None, budget: int, space: int
+    ) -> int:
+        """Send packets of a long SEND or WRITE, at most ``space``, in trains if there is a carrier.
+
+        Return their cost, which is at most the budget, except for a train. Raises AccessError.
+        """
+        connection, window, qp, done = self._connection, self._window, self._qp, 0
+        while True:
+            count = self._send_train(carry, request, space) if carry is not None else 0
+            if count:
+                done += TRAIN_WORK
+            else:
+                count = 1
+                done += 1
+                self._send_packet(request, done == budget or space == 1)
+            space -= count
+            if (
+                window.next == request.end
+                or done >= budget
+                or space <= 0
+                or connection.is_waiting
+                or connection.hca.budget.steps > POLL_BUDGET
+                or (qp.pace is not None and self._is_ahead(qp.pace))
+            ):
+                return done
 
     def _is_ahead(self, pace: Pace) -> bool:
         """Return whether a queue group's rate allows no more packets now."""
@@ -328,12 +341,11 @@ class PacketRequester:
         ``is_final`` requests an ACK: the packet is the last of this poll. On UC the packet counts
         as acknowledged at once. Raises AccessError before anything is sent.
         """
-        connection, window = self._connection, self._window
-        qp, psn = connection.qp, window.next
+        connection, window, qp = self._connection, self._window, self._qp
+        psn = window.next
         packet, payload, size = request.placing(connection.hca, qp, psn)
-        following = (psn + 1) & PSN_MASK
-        window.next, una = following, window.una
-        if following - una & PSN_MASK > window.sent - una & PSN_MASK:
+        window.next = following = (psn + 1) & PSN_MASK
+        if psn == window.sent:  # not sent before
             window.sent = following
         window.flying += 1
         request.flying += 1
@@ -351,7 +363,7 @@ class PacketRequester:
         A message's first and last packet are sent alone, and a range that cannot be read at once.
         The train requests an ACK and advances ``next``.
         """
-        hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
+        hca, qp, psn = self._connection.hca, self._qp, self._window.next
         count = min(limit, TRAIN_PACKETS, (request.end - 1 - psn) & PSN_MASK)
         if count <= 1 or psn == request.first:
             return 0
@@ -369,7 +381,7 @@ class PacketRequester:
 
     def _ask_for_data(self, request: WindowRequest) -> None:
         """Send a READ from the first missing response on, or an atomic."""
-        packet = request.asking_for_data(self._connection.qp, self._window.next)
+        packet = request.asking_for_data(self._qp, self._window.next)
         self._window.sent_up_to(request.end, request, 1)
         self._connection.send(packet)
 
@@ -399,7 +411,7 @@ class PacketRequester:
             return False
         newest = self._window.newest_placing()
         if request.expects_data:
-            self._connection.send(request.asking_for_data(self._connection.qp, una))
+            self._connection.send(request.asking_for_data(self._qp, una))
         elif not self._send_again(request, una):
             return False
         if newest is not None and newest[1] != una:
@@ -420,7 +432,7 @@ class PacketRequester:
         False sends nothing and fails no request.
         """
         try:
-            packet, payload, size = request.placing(self._connection.hca, self._connection.qp, psn)
+            packet, payload, size = request.placing(self._connection.hca, self._qp, psn)
         except AccessError:
             return False
         packet.ack_request = True

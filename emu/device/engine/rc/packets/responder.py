@@ -54,12 +54,14 @@ class PacketResponder:
     """Receiving side of one queue pair."""
 
     __slots__ = (
-        "_connection", "_early", "_has_kept", "_has_missed", "_has_naked", "_held", "_is_not_ready",
-        "_page_timer", "execution", "responses",
+        "_connection", "_early", "_has_kept", "_has_missed", "_has_naked", "_hca", "_held",
+        "_is_not_ready", "_page_timer", "_qp", "execution", "responses",
     )  # fmt: skip
 
     def __init__(self, connection: InnerConnection) -> None:
         self._connection = connection
+        self._hca = connection.hca
+        self._qp = connection.qp
         self.responses = ResponseQueue(connection)
         self.execution = PacketExecution(connection, self.responses)
         self._has_naked = False
@@ -84,7 +86,7 @@ class PacketResponder:
         Without space to hold one, the packet is dropped, and an RNR NAK or sequence error NAK
         follows. While too many responses are queued, packets are dropped uncounted.
         """
-        hca, qp = self._connection.hca, self._connection.qp
+        hca, qp = self._hca, self._qp
         if len(self.responses.queue) >= MAX_RESPONSES:
             return
         if (
@@ -108,7 +110,7 @@ class PacketResponder:
         sends one NAK.
         """
         outcome: Outcome | None = _ONE_BY_ONE
-        is_next = train.first.psn == self._connection.qp.epsn
+        is_next = train.first.psn == self._qp.epsn
         if is_next and self._is_free and self.execution.takes(train):
             outcome = self.execution.train(train)
         if outcome is None:
@@ -129,7 +131,7 @@ class PacketResponder:
             or self._early.packets
             or self._is_waiting
             or len(self.responses.queue) >= MAX_RESPONSES
-            or self._connection.hca.budget.steps > TIMER_BUDGET
+            or self._hca.budget.steps > TIMER_BUDGET
         )
 
     def poll(self) -> bool:
@@ -145,7 +147,7 @@ class PacketResponder:
 
     def _execute_held(self) -> None:
         """Execute some of the held packets, as far as pages and the budget allow it."""
-        budget, hca = PACKETS_PER_POLL, self._connection.hca
+        budget, hca = PACKETS_PER_POLL, self._hca
         while self._held.packets and budget and not self._is_waiting:
             if len(self.responses.queue) >= MAX_RESPONSES or hca.budget.exhausted(TIMER_BUDGET):
                 break
@@ -169,19 +171,19 @@ class PacketResponder:
             return
         if self._has_kept:
             self._has_kept = False
-            self.responses.acknowledge(self._connection.qp.epsn - 1 & PSN_MASK)
+            self.responses.acknowledge(self._qp.epsn - 1 & PSN_MASK)
             if self._early.packets:
                 self._nak_gap()
         if self._has_missed:
             self._has_missed = False
-            if self._connection.qp.st is not _UC:
-                self._connection.qp.count("out_of_sequence")
+            if self._qp.st is not _UC:
+                self._qp.count("out_of_sequence")
                 self._nak_gap()
 
     @property
     def _is_waiting(self) -> bool:
         """Whether the next packet needs an absent page."""
-        faults = self._connection.qp.page_faults
+        faults = self._qp.page_faults
         return bool(faults) and _RESPONDER in faults
 
     def drop_held(self) -> None:
@@ -203,14 +205,15 @@ class PacketResponder:
         after a gap sends a NAK, and is kept with selective repeat. A duplicate gets its response
         again.
         """
-        hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
+        hca, qp, execution = self._hca, self._qp, self.execution
         if qp.st is _UC:
             return self._unreliable(packet)
         if packet.psn != qp.epsn:
             self._unexpected(packet)
             return None
+        message, before = execution.message, execution.offset
         for check, objection in PACKET_CHECKS:
-            why = objection(qp, packet, execution.message, execution.offset)
+            why = objection(qp, packet, message, before)
             if why:
                 outcome: Outcome | None = invalid_request(hca, qp, check, why)
                 break
@@ -226,7 +229,7 @@ class PacketResponder:
 
     def _unexpected(self, packet: Packet) -> None:
         """Process a packet of a reliable service whose PSN is not the expected one."""
-        if check_psn(self._connection.qp, packet.psn) is GAP:
+        if check_psn(self._qp, packet.psn) is GAP:
             self._nak_gap()
             if self._connection.repeats_selectively:
                 self._keep(packet)
@@ -238,7 +241,7 @@ class PacketResponder:
 
         Ignored unless the packet has the expected PSN. Only fault plans call this.
         """
-        if packet.psn == self._connection.qp.epsn:
+        if packet.psn == self._qp.epsn:
             self._nak_not_ready(timer)
 
     # -- waiting for a page
@@ -262,8 +265,8 @@ class PacketResponder:
         The limit is PAGE_TIMEOUT_NS, on UC UC_PAGE_TIMEOUT_NS.
         """
         if self._page_timer is None and self._is_waiting:
-            timeout = UC_PAGE_TIMEOUT_NS if self._connection.qp.st is _UC else PAGE_TIMEOUT_NS
-            self._page_timer = self._connection.hca.clock.call_later(timeout, self._page_timed_out)
+            timeout = UC_PAGE_TIMEOUT_NS if self._qp.st is _UC else PAGE_TIMEOUT_NS
+            self._page_timer = self._hca.clock.call_later(timeout, self._page_timed_out)
 
     def wait_for_page(self, fault: PageFault) -> None:
         """Continue by ``_page_present`` when the page fault ends."""
@@ -281,7 +284,7 @@ class PacketResponder:
 
     def _ask_for_time(self) -> None:
         """Send an RNR NAK with the queue pair's min_rnr_nak, on UC none (IBTA 9.7.5.2.8)."""
-        qp = self._connection.qp
+        qp = self._qp
         if qp.st is not _UC:
             self._nak_not_ready(qp.min_rnr_nak)
 
@@ -291,7 +294,7 @@ class PacketResponder:
         ``outcome`` is None if the page is present or the wait was cancelled. Otherwise it refuses
         the oldest held packet or READ: a Nak is sent, and Dropped drops it.
         """
-        qp = self._connection.qp
+        qp = self._qp
         self._stop_page_timer()
         if self.responses.is_stuck:
             self.responses.is_stuck = False
@@ -302,7 +305,7 @@ class PacketResponder:
         elif outcome is not None and self._held.packets:
             self._held.pop()
             self.execution.break_off()
-        self._connection.hca.scheduler.schedule(qp)
+        self._hca.scheduler.schedule(qp)
 
     # -- PSN
 
@@ -326,13 +329,13 @@ class PacketResponder:
         """
         self._has_naked = self._is_not_ready = True
         self._early.clear()
-        self.responses.nak(self._connection.qp.epsn, bth.KIND_RNR | timer)
+        self.responses.nak(self._qp.epsn, bth.KIND_RNR | timer)
 
     def _nak_gap(self) -> None:
         """Send a PSN sequence error NAK, if no NAK for the expected PSN was sent (9.7.5.1.1)."""
         if not self._has_naked:
             self._has_naked = True
-            hca, qp = self._connection.hca, self._connection.qp
+            hca, qp = self._hca, self._qp
             trace_refusal(
                 hca.probes, qp, RxCheck.PSN, f"packets from psn {qp.epsn:#x} on are missing"
             )
@@ -344,7 +347,7 @@ class PacketResponder:
         READs and atomics, packets more than MAX_HELD ahead, and all packets after an RNR NAK are
         dropped: the requester sends them again.
         """
-        ahead = packet.psn - self._connection.qp.epsn & PSN_MASK
+        ahead = packet.psn - self._qp.epsn & PSN_MASK
         if packet.op.kind in _PLACING and ahead <= MAX_HELD and not self._is_not_ready:
             self._early.add(packet)
 
@@ -353,13 +356,13 @@ class PacketResponder:
 
         If there are none, NAK the next gap, as long as packets are kept after it.
         """
-        psn = self._connection.qp.epsn
+        psn = self._qp.epsn
         while (packet := self._early.pop(psn)) is not None:
             self._has_kept = True
             self._has_missed |= not self._held.add(packet)
             psn = (psn + 1) & PSN_MASK
         if self._has_kept:
-            self._connection.hca.scheduler.schedule(self._connection.qp)
+            self._hca.scheduler.schedule(self._qp)
             return
         self._early.forget_before(psn)
         if self._early.packets:
@@ -371,7 +374,7 @@ class PacketResponder:
         A packet that does not continue the current message ends that message: both are dropped.
         Returns a PageFault if the packet must be repeated, else None.
         """
-        hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
+        hca, qp, execution = self._hca, self._qp, self.execution
         if packet.op.is_first:
             execution.break_off()
         message = execution.message

@@ -62,10 +62,11 @@ class Response:
 class ResponseQueue:
     """Queued responses of one queue pair."""
 
-    __slots__ = ("_connection", "is_stuck", "msn", "queue", "reading")
+    __slots__ = ("_connection", "_qp", "is_stuck", "msn", "queue", "reading")
 
     def __init__(self, connection: InnerConnection) -> None:
         self._connection = connection
+        self._qp = connection.qp
         self.queue: deque[Response] = deque()
         """The responses in their order."""
         self.msn = 0
@@ -96,7 +97,7 @@ class ResponseQueue:
         last = queue[-1] if queue else None
         if last is None or last.kind is not _ACKNOWLEDGE or last.syndrome != _ACK_UNLIMITED:
             queue.append(Response(_ACKNOWLEDGE, psn, self.msn))
-            self._connection.hca.scheduler.schedule(self._connection.qp)
+            self._connection.hca.scheduler.schedule(self._qp)
         elif psn - last.psn & PSN_MASK < PSN_HALF:
             last.psn, last.msn = psn, self.msn
 
@@ -117,7 +118,7 @@ class ResponseQueue:
         The data are read when they are sent. A replay is queued in the order of its PSN.
         """
         response = Response(_READ, psn, self.msn)
-        packets = packets_of(message.length, self._connection.qp.mtu_bytes)
+        packets = packets_of(message.length, self._qp.mtu_bytes)
         response.message, response.end = message, (psn + packets) & PSN_MASK
         if is_replay:
             response.is_replay = True
@@ -131,7 +132,7 @@ class ResponseQueue:
             self.queue.insert(self._place(response), response)
         else:
             self.queue.append(response)
-        self._connection.hca.scheduler.schedule(self._connection.qp)
+        self._connection.hca.scheduler.schedule(self._qp)
 
     def _place(self, response: Response) -> int:
         """Return the position of a duplicate's response in the queue, by its PSN.
@@ -154,8 +155,8 @@ class ResponseQueue:
         In RST and INIT all responses are dropped. False while a page or the wire blocks sending.
         """
         connection, queue, budget = self._connection, self.queue, PACKETS_PER_POLL
-        hca, pace = connection.hca, connection.qp.response_pace
-        if connection.qp.state in _SILENT:
+        hca, pace = connection.hca, self._qp.response_pace
+        if self._qp.state in _SILENT:
             self._clear()
         while queue:
             if self.is_stuck or connection.is_waiting:
@@ -188,7 +189,7 @@ class ResponseQueue:
         is invalid, the queue pair goes to ERR and a NAK replaces all queued responses; a duplicate
         READ is only dropped.
         """
-        hca, qp, mtu = self._connection.hca, self._connection.qp, self._connection.qp.mtu_bytes
+        hca, qp, mtu = self._connection.hca, self._qp, self._qp.mtu_bytes
         left = response.end - response.psn & PSN_MASK
         offset = (packets_of(message.length, mtu) - left) * mtu
         # The first and the last packet are sent alone.
@@ -224,7 +225,7 @@ class ResponseQueue:
             self._connection.responder.wait_for_page(outcome)
             return
         if isinstance(outcome, TooFragmented):
-            hca, qp, why = self._connection.hca, self._connection.qp, outcome.why
+            hca, qp, why = self._connection.hca, self._qp, outcome.why
             outcome = None if response.is_replay else access_violation(hca, qp, why, Cause.MEMORY)
         self.stop_data(outcome)
 
@@ -254,7 +255,7 @@ class ResponseQueue:
         self, kind: PacketKind, response: Response, is_first: bool, is_last: bool
     ) -> Packet:
         """Return a packet of this kind to the peer, with the response's PSN and MSN."""
-        qp = self._connection.qp
+        qp = self._qp
         op = OPS[qp.service, kind, is_first, is_last, None]
         packet = Packet(op, qp.remote_qpn, response.psn)
         packet.msn = response.msn

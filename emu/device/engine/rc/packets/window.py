@@ -40,7 +40,6 @@ class WindowRequest:
 
     Each packet maps its own range when it is sent: memory and keys may change until then.
     """
-    op: MsgOp | None = None
     length = 0
     payload: Views = ()
     """The data of a SEND or WRITE of one packet, until sent in the poll that has parsed it."""
@@ -56,6 +55,11 @@ class WindowRequest:
         self.first = self.end = psn
         """First PSN, and the first one after the request."""
 
+    @property
+    def op(self) -> MsgOp | None:
+        """The operation; None for a local request."""
+        return None if self.message is None else self.message.op
+
     def offset_of(self, qp: Qp, psn: int) -> int:
         """Return the offset in bytes of a packet's data in those of the request."""
         return (psn - self.first & PSN_MASK) * qp.mtu_bytes
@@ -67,19 +71,18 @@ class WindowRequest:
         AccessError when the payload cannot be read, TOO_FRAGMENTED also for a train. The packet is
         not sent.
         """
-        message, mtu = self.message, qp.mtu_bytes
+        message, payload = self.message, self.payload
         assert message is not None
-        offset = (psn - self.first & PSN_MASK) * mtu
-        size = message.length - offset
-        if size > mtu * count:
-            size = mtu * count
-        payload = self.payload
+        size, is_first = message.length, psn == self.first
         if payload:
             self.payload = ()
         else:
+            mtu = qp.mtu_bytes
+            offset = (psn - self.first & PSN_MASK) * mtu
+            size = min(size - offset, mtu * count)
             payload = memory_of(hca, qp, self.wqe, message, LOCAL_READ, offset, size)
         is_last = (psn + count) & PSN_MASK == self.end
-        return _packet(qp, message, psn, not offset, is_last), payload, size
+        return _packet(qp, message, psn, is_first, is_last), payload, size
 
     def asking_for_data(self, qp: Qp, psn: int) -> Packet:
         """Return a READ of the response ``psn`` and all after it, or an atomic; it is not sent."""
@@ -206,11 +209,13 @@ def _packet(qp: Qp, message: Message, psn: int, is_first: bool, is_last: bool) -
             ending = bth.ieth
     op = OPS[qp.service, KINDS[message.op], is_first, is_last, ending]
     packet = Packet(op, qp.remote_qpn, psn)
-    packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
-    if ending is not None:
-        packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
+    if is_first:
+        packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
+    if is_last:
+        if ending is not None:
+            packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
+        if message.solicited:
+            packet.solicited = True
     if message.srqn:
         packet.srqn = message.srqn
-    if is_last and message.solicited:
-        packet.solicited = True
     return packet
