@@ -35,6 +35,10 @@ _ECN_MASK = _CONGESTION_EXPERIENCED = 3
 """ECN field of the IP header (RFC 3168)."""
 
 _BTH_BYTES: Final = BTH.size
+PSN_AT: Final = 8
+"""Offset of the word with the PSN in a base transport header."""
+MAX_FRONTS: Final = 64
+"""Maximum number of cached fronts of frames to a destination; connections use few."""
 SMALLEST_BYTES: Final = _BTH_BYTES + ICRC_BYTES
 MAX_HEADER_BYTES: Final = SMALLEST_BYTES + max(
     op.header_bytes for op in PACKET_OPS.values() if op.kind in WITH_PAYLOAD
@@ -141,8 +145,8 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
     a_psn: int
     code, flags, pkey, dest_qp, a_psn = BTH.unpack_from(frame, at)
     form = _FORMS.get(code)
-    if form is None or flags & TVER_MASK:
-        raise BadPacketError(f"opcode {code:#x}, version {flags & TVER_MASK}: unknown")
+    if form is None:
+        raise BadPacketError(f"opcode {code:#x}: unknown")
     op, start, most, decode = form
     packet = Packet(op, dest_qp & QPN_MASK, a_psn & PSN_MASK)
     packet.pkey = pkey
@@ -150,6 +154,8 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
         packet.ack_request = True
     start, end = at + start, len(frame) - ICRC_BYTES
     if flags != MIGRATED:  # few packets
+        if flags & TVER_MASK:
+            raise BadPacketError(f"version {flags & TVER_MASK}: unknown")
         packet.solicited, packet.is_migrated = bool(flags & SOLICITED), bool(flags & MIGRATED)
         end -= flags >> PAD_SHIFT & PAD_MASK
     if not 0 <= end - start <= most:
@@ -160,22 +166,29 @@ def parse_transport(frame: memoryview, at: int) -> Packet:
     return packet
 
 
-def transport_headers(packet: Packet, pkey: int, length: int) -> tuple[bytes, int]:
-    """Return a packet's transport headers, and the bytes of padding behind its payload.
-
-    ``length`` is that of the payload, which the padding fills up to a multiple of four bytes. The
-    invariant CRC follows.
-    """
-    op, pad = packet.op, -length & PAD_MASK
-    flags = pad << PAD_SHIFT
+def transport_front(packet: Packet, pkey: int, length: int) -> bytes:
+    """Return a packet's base transport header up to the PSN; ``length`` is that of its payload."""
+    flags = (-length & PAD_MASK) << PAD_SHIFT
     if packet.solicited:
         flags |= SOLICITED
     if packet.is_migrated:
         flags |= MIGRATED
-    a_psn = packet.psn | ACK_REQUEST if packet.ack_request else packet.psn
-    headers = BTH.pack(op.code, flags, pkey, packet.qpn, a_psn)
-    encode = _ENCODERS[op.code]
-    return headers if encode is None else headers + encode(packet), pad
+    return BTH.pack(packet.op.code, flags, pkey, packet.qpn, 0)[:PSN_AT]
+
+
+def transport_rest(packet: Packet) -> bytes:
+    """Return the transport headers of a packet from the PSN on."""
+    psn = packet.psn | ACK_REQUEST if packet.ack_request else packet.psn
+    encode = _ENCODERS[packet.op.code]
+    return psn.to_bytes(4, "big") if encode is None else psn.to_bytes(4, "big") + encode(packet)
+
+
+def transport_bytes(op: PacketOp, length: int) -> int:
+    """Return the bytes of a packet with ``length`` bytes of payload, without the link layer's.
+
+    Padding and invariant CRC are included.
+    """
+    return SMALLEST_BYTES + op.header_bytes + length + (-length & PAD_MASK)
 
 
 # Parsing and building of the extension headers.

@@ -14,11 +14,15 @@ from typing import Final
 from emu.device.port import packet as transport
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.packet import (
+    MAX_FRONTS,
+    PSN_AT,
     BadPacketError,
     GlobalHeader,
     Packet,
     parse_transport,
-    transport_headers,
+    transport_bytes,
+    transport_front,
+    transport_rest,
 )
 from emu.device.port.train import MAX_PACKETS, Train, front_of, train_of
 from layouts.wire import bth as wire
@@ -29,6 +33,7 @@ from layouts.wire.bth import (
     LNH_MASK,
     LRH,
     LVER_MASK,
+    PAD_MASK,
     PKT_LEN_MASK,
     SL_SHIFT,
 )
@@ -40,8 +45,6 @@ _ENDS: Final = tuple(bytes(pad + ICRC_BYTES) for pad in range(4))
 """Padding and invariant CRC."""
 _DEST_QP_AT: Final = 4
 """Offset of the congestion bits, and of the destination queue pair, in a BTH."""
-_PSN_AT: Final = 8
-"""Offset of the word with the PSN."""
 
 _HEAD_BYTES: Final = wire.LRH.size + wire.GRH.size + wire.BTH.size + 8
 """Bytes of a train's front with all headers."""
@@ -51,7 +54,7 @@ MAX_TRAIN_BYTES: Final = MAX_BYTES + (MAX_PACKETS - 1) * transport.MAX_PAYLOAD
 """Maximum bytes of a train's frame."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class IbRoute:
     """The destination of a connection's packets, and their common header fields."""
 
@@ -60,11 +63,8 @@ class IbRoute:
     sl: int
     pkey: int
     grh: GlobalHeader | None
-    local: int = field(init=False)
-    """Service level, and the next header of a packet without ``grh``."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "local", self.sl << SL_SHIFT | LNH_LOCAL)
+    _fronts: dict[tuple[int, int, bool, bool, int], bytes] = field(init=False, default_factory=dict)
+    """Bytes up to the PSN of the frames so far, by all that they depend on."""
 
     @property
     def address(self) -> int:
@@ -77,13 +77,25 @@ class IbRoute:
         ``length`` must be the total bytes of ``payload``, which is not checked: padding and the
         lengths in the headers follow from it.
         """
-        headers, pad = transport_headers(packet, self.pkey, length)
-        size = len(headers) + length + pad + ICRC_BYTES
-        if self.grh is None:
-            front = LRH.pack(0, self.local, self.dlid, _LRH_BYTES + size >> 2, self.slid)
-        else:
-            front = _global(self, self.grh, size)
-        return b"".join((front, headers, *payload, _ENDS[pad]))
+        kind = packet.op.code, packet.qpn, packet.solicited, packet.is_migrated, length
+        front = self._fronts.get(kind)
+        if front is None:
+            front = self._front(packet, length)
+            if len(self._fronts) >= MAX_FRONTS:
+                self._fronts.clear()
+            self._fronts[kind] = front
+        return b"".join((front, transport_rest(packet), *payload, _ENDS[-length & PAD_MASK]))
+
+    def _front(self, packet: Packet, length: int) -> bytes:
+        """Return the headers up to the PSN of a packet with ``length`` bytes of payload."""
+        front, size = b"", transport_bytes(packet.op, length)
+        sl_lnh = self.sl << SL_SHIFT | LNH_LOCAL
+        if self.grh is not None:
+            front = _global(self.grh, size)
+            sl_lnh = self.sl << SL_SHIFT | LNH_GLOBAL
+        words = _LRH_BYTES + len(front) + size >> 2
+        local = LRH.pack(0, sl_lnh, self.dlid, words, self.slid)
+        return local + front + transport_front(packet, self.pkey, length)
 
 
 def parse(frame: memoryview) -> Packet:
@@ -145,7 +157,7 @@ def parse_train(frame: memoryview) -> Train:
 def frames_of(train: Train) -> Iterator[bytes]:
     """Yield the frame of each packet in a train, with its own PSN and an invariant CRC of 0."""
     front, icrc = bytearray(train.head), _ENDS[0]
-    at = _transport_at(front) + _PSN_AT
+    at = _transport_at(front) + PSN_AT
     for packet in train.packets():
         word = packet.psn | wire.ACK_REQUEST if packet.ack_request else packet.psn
         front[at : at + 4] = word.to_bytes(4, "big")
@@ -180,11 +192,7 @@ def grh_of(datagram: Datagram, origin: Origin) -> bytes:
     )
 
 
-def _global(route: IbRoute, grh: GlobalHeader, inner: int) -> bytes:
-    """Return the local and global header in front of ``inner`` bytes of transport packet."""
-    words = (wire.LRH.size + wire.GRH.size + inner) >> 2
-    sl_lnh = route.sl << wire.SL_SHIFT | wire.LNH_GLOBAL
+def _global(grh: GlobalHeader, length: int) -> bytes:
+    """Return the global route header in front of ``length`` bytes of transport packet."""
     first = wire.GRH_VERSION << 28 | grh.tclass << 20 | grh.flow_label
-    return wire.LRH.pack(0, sl_lnh, route.dlid, words, route.slid) + wire.GRH.pack(
-        first, inner, wire.GRH_NEXT_IBA, grh.hop_limit, grh.sgid, grh.dgid
-    )
+    return wire.GRH.pack(first, length, wire.GRH_NEXT_IBA, grh.hop_limit, grh.sgid, grh.dgid)

@@ -19,9 +19,15 @@ from zlib import crc32
 
 from emu.device.port.eth import headers as eth_headers
 from emu.device.port.eth.headers import ETH_CTAG, ETH_IPV4, ETH_IPV6, ETHERNET_BYTES, UDP
-from emu.device.port.packet import Packet, transport_headers
+from emu.device.port.packet import (
+    MAX_FRONTS,
+    Packet,
+    transport_bytes,
+    transport_front,
+    transport_rest,
+)
 from layouts.eth_enums import RoceVersion
-from layouts.wire.bth import GRH_NEXT_IBA, GRH_VERSION, ICRC_BYTES
+from layouts.wire.bth import GRH_NEXT_IBA, GRH_VERSION, PAD_MASK
 
 IPV4_BYTES: Final = 20
 IPV6_BYTES: Final = 40
@@ -34,8 +40,8 @@ MAPPED_PREFIX: Final = bytes(10) + b"\xff\xff"
 TAG_BYTES: Final = 4
 IPV4_IN_5_WORDS: Final = 0x45
 _DONT_FRAGMENT: Final = 0x4000
-_SIZES: Final = 64
-"""Maximum number of cached header sets in a :class:`Framer`; connections use few sizes."""
+_PADDING: Final = tuple(map(bytes, range(PAD_MASK + 1)))
+"""Padding by its length."""
 
 _IPV4: Final = Struct(">BBHHHBBH4s4s")
 _IPV6: Final = Struct(">IHBB16s16s")
@@ -134,7 +140,8 @@ class Framer:
     def __init__(self, headers: RoceHeaders, pkey: int) -> None:
         self.headers = headers
         self._pkey = pkey
-        self._fronts: dict[int, tuple[bytes, int]] = {}
+        self._fronts: dict[tuple[int, int, bool, bool, int], tuple[bytes, int]] = {}
+        """Bytes up to the PSN of the frames so far with their CRC, by all that they depend on."""
 
     def frame(
         self,
@@ -147,18 +154,23 @@ class Framer:
         ``length`` must be the total bytes of ``payload``, which is not checked: padding and the
         lengths in the headers follow from it. The UDP checksum is 0.
         """
-        headers, pad = transport_headers(packet, self._pkey, length)
-        size, padding = len(headers) + length + pad + ICRC_BYTES, bytes(pad)
-        front, crc = self._fronts.get(size) or self._front(size)
-        # The congestion bits are masked in the invariant CRC.
-        crc = crc32(headers[BTH_MASKED:], crc32(headers[:4] + b"\xff", crc))
+        kind = packet.op.code, packet.qpn, packet.solicited, packet.is_migrated, length
+        known = self._fronts.get(kind)
+        if known is None:
+            known = self._front(packet, length)
+            if len(self._fronts) >= MAX_FRONTS:
+                self._fronts.clear()
+            self._fronts[kind] = known
+        front, crc = known
+        rest, padding = transport_rest(packet), _PADDING[-length & PAD_MASK]
+        crc = crc32(rest, crc)
         for part in payload:
             crc = crc32(part, crc)
-        return b"".join((front, headers, *payload, padding, ICRC.pack(crc32(padding, crc))))
+        return b"".join((front, rest, *payload, padding, ICRC.pack(crc32(padding, crc))))
 
-    def _front(self, size: int) -> tuple[bytes, int]:
-        """Return the headers in front of ``size`` bytes of packet, and their CRC; cache both."""
-        headers = self.headers
+    def _front(self, packet: Packet, length: int) -> tuple[bytes, int]:
+        """Return the headers up to the PSN for ``length`` bytes of payload, and their CRC."""
+        headers, size = self.headers, transport_bytes(packet.op, length)
         if headers.version == _V2:
             ip = route_header(headers, UDP_BYTES + size)
             udp = _UDP.pack(headers.sport, eth_headers.ROCE_PORT, UDP_BYTES + size, 0)
@@ -167,11 +179,14 @@ class Framer:
             ip, udp, ethertype = route_header(headers, size), b"", GRH
         if headers.tci is not None:
             ethertype = CTAG + headers.tci.to_bytes(2, "big") + ethertype
-        front = headers.dmac + headers.smac + ethertype + ip + udp
-        if len(self._fronts) >= _SIZES:
-            self._fronts.clear()
-        self._fronts[size] = front, _masked(ip, udp)
-        return self._fronts[size]
+        transport = transport_front(packet, self._pkey, length)
+        front = headers.dmac + headers.smac + ethertype + ip + udp + transport
+        return front, crc32(_masked_transport(transport), _masked(ip, udp))
+
+
+def _masked_transport(front: bytes) -> bytes:
+    """Return the front of a base transport header with masked congestion bits."""
+    return front[: BTH_MASKED - 1] + b"\xff" + front[BTH_MASKED:]
 
 
 def _masked(ip: bytes, udp: bytes) -> int:
