@@ -50,7 +50,11 @@ stop_target() {
 
 use_as_host() {
     modprobe nvme_rdma
-    nvme connect --transport rdma --traddr "$address" --trsvcid 4420 --nqn "$name" > /dev/null
+    # Before its last command a disconnecting host destroys its keys one by one, and keeps nothing
+    # alive meanwhile. That takes an emulated guest over the default of 5 s, after which the target
+    # drops the connection and the host's command has no response.
+    nvme connect --transport rdma --traddr "$address" --trsvcid 4420 --nqn "$name" \
+        --keep-alive-tmo 60 > /dev/null
     disk=/dev/nvme0n1
     for _ in $(seq 50); do [ -b "$disk" ] && break; sleep 0.1; done
     if [ "${T10_PI-}" ]; then
