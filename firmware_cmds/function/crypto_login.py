@@ -19,7 +19,7 @@ from layouts.enums import Status
 from layouts.function.crypto import crypto_login_obj
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in
 
 
@@ -41,16 +41,16 @@ def unwrap(wrapped: bytes, what: str) -> bytes:
     return key
 
 
-def need_login(hca: Hca) -> None:
+def need_login(tables: ObjectTables) -> None:
     """Raise BAD_RES_STATE_ERR for a caller without a login."""
-    uid = hca.caller.uid
-    if not any(login.uid == uid for login in hca.objects[CryptoLogin]):
+    uid = tables.caller.uid
+    if not any(login.uid == uid for login in tables.objects[CryptoLogin]):
         raise CmdError(
             Status.BAD_RES_STATE_ERR, "user context has no crypto login", f"uid {uid:#x}"
         )
 
 
-def create(hca: Hca, cmd: create_general_object_in) -> int:
+def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     """Log in a caller that presents the credential; return the login's number.
 
     Raises BAD_PARAM_ERR for a wrong credential or a pointer other than 0.
@@ -63,21 +63,21 @@ def create(hca: Hca, cmd: create_general_object_in) -> int:
         )  # fmt: skip
     if not hmac.compare_digest(unwrap(obj.credential, "credential"), CREDENTIAL):
         raise CmdError(Status.BAD_PARAM_ERR, "wrong credential")
-    return hca.objects[CryptoLogin].add(CryptoLogin())
+    return tables.objects[CryptoLogin].add(CryptoLogin())
 
 
-def query(hca: Hca, number: int) -> bytes:
+def query(tables: ObjectTables, number: int) -> bytes:
     """Return the login's state: valid (0), by KEK 0 and credential 0.
 
     Raises BAD_RES_ERR for an unknown number.
     """
-    hca.objects[CryptoLogin].need(number)
+    tables.objects[CryptoLogin].need(number)
     return bytes(crypto_login_obj.new().buf)
 
 
-def destroy(hca: Hca, number: int) -> None:
+def destroy(tables: ObjectTables, number: int) -> None:
     """Log out. Keys that the login has created stay.
 
     Raises BAD_RES_STATE_ERR for an unknown number.
     """
-    hca.objects[CryptoLogin].remove(number)
+    tables.objects[CryptoLogin].remove(number)

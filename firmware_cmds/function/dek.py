@@ -12,7 +12,7 @@ from layouts.enums import Status
 from layouts.function.crypto import encryption_key_obj
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in
 
 _KEY_BYTES: Final = {0: 16, 1: 32}
@@ -24,7 +24,7 @@ _WRAPPING_BYTES: Final = 8
 """Bytes that AES key wrap adds."""
 
 
-def create(hca: Hca, cmd: create_general_object_in) -> int:
+def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     """Create a key for AES-XTS, in plaintext or wrapped, whichever the adapter requires.
 
     Return its number. Raises BAD_PARAM_ERR for another purpose or size, and for a key that the
@@ -37,27 +37,29 @@ def create(hca: Hca, cmd: create_general_object_in) -> int:
             Status.BAD_PARAM_ERR, "encryption key of this kind is not supported",
             f"key_purpose {obj.key_purpose}, key_size {obj.key_size}",
         )  # fmt: skip
-    pd, each = hca.pds.need(obj.pd), _KEY_BYTES[obj.key_size]
+    pd, each = tables.pds.need(obj.pd), _KEY_BYTES[obj.key_size]
     size = 2 * each + (_KEYTAG_BYTES if obj.has_keytag else 0)
-    if hca.caps.crypto.wrapped_import_method:
-        need_login(hca)
+    if tables.caps.crypto.wrapped_import_method:
+        need_login(tables)
         key = unwrap(obj.key[: size + _WRAPPING_BYTES], "key")
     else:
         key = obj.key[:size]
     if hmac.compare_digest(key[:each], key[each : 2 * each]):
         raise CmdError(Status.BAD_PARAM_ERR, "both keys of AES-XTS are the same")
-    return hca.objects[Dek].add(Dek(pd, obj.key_size, key[: 2 * each], key[2 * each :], obj.opaque))
+    return tables.objects[Dek].add(
+        Dek(pd, obj.key_size, key[: 2 * each], key[2 * each :], obj.opaque)
+    )
 
 
-def query(hca: Hca, number: int) -> bytes:
+def query(tables: ObjectTables, number: int) -> bytes:
     """Return the key's attributes without the key itself; its state is 0 (ready).
 
     Raises BAD_RES_ERR for an unknown number, BAD_RES_STATE_ERR without the login that wrapped keys
     need.
     """
-    dek = hca.objects[Dek].need(number)
-    if hca.caps.crypto.wrapped_import_method:
-        need_login(hca)
+    dek = tables.objects[Dek].need(number)
+    if tables.caps.crypto.wrapped_import_method:
+        need_login(tables)
     obj = encryption_key_obj.new(
         key_size=dek.key_size,
         has_keytag=int(bool(dek.keytag)),
@@ -68,9 +70,9 @@ def query(hca: Hca, number: int) -> bytes:
     return bytes(obj.buf)
 
 
-def destroy(hca: Hca, number: int) -> None:
+def destroy(tables: ObjectTables, number: int) -> None:
     """Destroy a key; memory keys that use it allow no access from then on.
 
     Raises BAD_RES_STATE_ERR for an unknown number.
     """
-    hca.objects[Dek].remove(number)
+    tables.objects[Dek].remove(number)

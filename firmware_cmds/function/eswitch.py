@@ -19,6 +19,7 @@ from layouts.steering import l2_table
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.cmd import VportIn
 
 _NOT_BUILT = (
@@ -27,11 +28,11 @@ _NOT_BUILT = (
 """Fields whose features have capability bits, none of which is set."""
 
 
-def eswitch_of(hca: Hca) -> Eswitch:
+def eswitch_of(tables: ObjectTables) -> Eswitch:
     """Return the switch that the sender manages; raise BAD_OP_ERR if it manages none."""
-    if hca.eswitch is None:
+    if tables.eswitch is None:
         raise CmdError(Status.BAD_OP_ERR, "function has no embedded switch to manage")
-    return hca.eswitch
+    return tables.eswitch
 
 
 def _vport(hca: Hca, cmd: VportIn) -> EswVport:
@@ -115,13 +116,13 @@ def query_esw_functions(
     host.host_total_vfs = len(vhcas)
 
 
-def _index(hca: Hca, cmd: l2_table.L2TableEntryIn) -> tuple[Eswitch, int]:
+def _index(tables: ObjectTables, cmd: l2_table.L2TableEntryIn) -> tuple[Eswitch, int]:
     """Return the switch that the sender manages, and the index in its L2 table.
 
     Raises BAD_OP_ERR without a switch, BAD_PARAM_ERR for an index beyond log_max_l2_table.
     """
-    eswitch, index = eswitch_of(hca), cmd.table_index
-    if index >= 1 << hca.caps.general.log_max_l2_table:
+    eswitch, index = eswitch_of(tables), cmd.table_index
+    if index >= 1 << tables.caps.general.log_max_l2_table:
         raise CmdError(Status.BAD_PARAM_ERR, "index beyond log_max_l2_table", f"{index}")
     return eswitch, index
 
@@ -133,14 +134,14 @@ def _index(hca: Hca, cmd: l2_table.L2TableEntryIn) -> tuple[Eswitch, int]:
     privileged=True,
 )
 def set_l2_table_entry(
-    hca: Hca, cmd: l2_table.set_l2_table_entry_in, out: l2_table.set_l2_table_entry_out
+    tables: ObjectTables, cmd: l2_table.set_l2_table_entry_in, out: l2_table.set_l2_table_entry_out
 ) -> None:
     """Direct frames to a unicast address to this function, one of several behind a port.
 
     An entry that exists is replaced. Refuse an index beyond log_max_l2_table or silent_mode with
     BAD_PARAM_ERR, and a sender without a switch with BAD_OP_ERR.
     """
-    eswitch, index = _index(hca, cmd)
+    eswitch, index = _index(tables, cmd)
     if cmd.silent_mode_valid:
         raise CmdError(Status.BAD_PARAM_ERR, "silent_mode is not supported")
     mac = cmd.mac_address.mac_addr_47_32 << 32 | cmd.mac_address.mac_addr_31_0
@@ -148,9 +149,9 @@ def set_l2_table_entry(
     eswitch.l2_table[index] = L2Entry(mac.to_bytes(MAC_BYTES, "big"), vlan)
 
 
-def _entry(hca: Hca, cmd: l2_table.L2TableEntryIn) -> tuple[Eswitch, int, L2Entry]:
+def _entry(tables: ObjectTables, cmd: l2_table.L2TableEntryIn) -> tuple[Eswitch, int, L2Entry]:
     """Return switch, index and entry; raise as :func:`_index`, and BAD_RES_ERR for an empty one."""
-    eswitch, index = _index(hca, cmd)
+    eswitch, index = _index(tables, cmd)
     entry = eswitch.l2_table.get(index)
     if entry is None:
         raise CmdError(Status.BAD_RES_ERR, "no entry of the L2 table at this index", f"{index}")
@@ -164,13 +165,15 @@ def _entry(hca: Hca, cmd: l2_table.L2TableEntryIn) -> tuple[Eswitch, int, L2Entr
     privileged=True,
 )
 def query_l2_table_entry(
-    hca: Hca, cmd: l2_table.query_l2_table_entry_in, out: l2_table.query_l2_table_entry_out
+    tables: ObjectTables,
+    cmd: l2_table.query_l2_table_entry_in,
+    out: l2_table.query_l2_table_entry_out,
 ) -> None:
     """Return an entry of the L2 table unchanged.
 
     Refuse an empty entry with BAD_RES_ERR, an index beyond the table with BAD_PARAM_ERR.
     """
-    _, _, entry = _entry(hca, cmd)
+    _, _, entry = _entry(tables, cmd)
     mac = int.from_bytes(entry.mac, "big")
     out.mac_address.mac_addr_47_32, out.mac_address.mac_addr_31_0 = mac >> 32, mac & 0xFFFFFFFF
     if entry.vlan is not None:
@@ -184,11 +187,13 @@ def query_l2_table_entry(
     privileged=True,
 )
 def delete_l2_table_entry(
-    hca: Hca, cmd: l2_table.delete_l2_table_entry_in, out: l2_table.delete_l2_table_entry_out
+    tables: ObjectTables,
+    cmd: l2_table.delete_l2_table_entry_in,
+    out: l2_table.delete_l2_table_entry_out,
 ) -> None:
     """Remove an entry of the L2 table.
 
     Refuse an empty entry with BAD_RES_ERR, an index beyond the table with BAD_PARAM_ERR.
     """
-    eswitch, index, _ = _entry(hca, cmd)
+    eswitch, index, _ = _entry(tables, cmd)
     del eswitch.l2_table[index]

@@ -17,6 +17,7 @@ from layouts.prm import Prm
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 SUPPORTED_ISSI = 0b11
 """Interface step sequence ids 0 and 1, one bit each."""
@@ -171,9 +172,9 @@ def _group(cmd: caps.query_hca_cap_in | caps.set_hca_cap_in) -> type[Prm] | None
     return GROUPS[CapType(group)] if group in GROUPS else None
 
 
-def _current(hca: Hca, cmd: caps.set_hca_cap_in) -> bytes | None:
+def _current(tables: ObjectTables, cmd: caps.set_hca_cap_in) -> bytes | None:
     group = cmd.op_mod >> 1
-    return hca.caps.page(group, CapMode.CUR) if hca.caps.has(group) else None
+    return tables.caps.page(group, CapMode.CUR) if tables.caps.has(group) else None
 
 
 @command(
@@ -223,14 +224,16 @@ def set_hca_cap(hca: Hca, cmd: caps.set_hca_cap_in, out: caps.set_hca_cap_out) -
 
 
 @command(Op.QUERY_ADAPTER, layout.query_adapter_in, layout.query_adapter_out)
-def query_adapter(hca: Hca, cmd: layout.query_adapter_in, out: layout.query_adapter_out) -> None:
+def query_adapter(
+    tables: ObjectTables, cmd: layout.query_adapter_in, out: layout.query_adapter_out
+) -> None:
     """Return the vendor id and the board id.
 
     The first is Mellanox' OUI, the second the PSID.
     """
     block = out.query_adapter_struct
     block.ieee_vendor_id = MELLANOX_OUI
-    block.vsd_contd_psid = hca.model.psid.encode().ljust(16, b"\0")
+    block.vsd_contd_psid = tables.model.psid.encode().ljust(16, b"\0")
 
 
 @command(

@@ -24,6 +24,7 @@ from layouts.function import lag as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _EACH_ITS_OWN = tuple(range(1, MAX_PORTS + 1))
 """Port map for modes in which affinities do not decide."""
@@ -68,9 +69,9 @@ def _remap(hca: Hca, ctx: layout.lagc) -> tuple[int, ...]:
     return remap
 
 
-def _mode(hca: Hca, ctx: layout.lagc) -> LagPortSelect:
+def _mode(tables: ObjectTables, ctx: layout.lagc) -> LagPortSelect:
     """Return the mode of port selection; raise BAD_PARAM_ERR for one the adapter does not have."""
-    caps, mode = hca.caps.port_selection, int(ctx.port_select_mode)
+    caps, mode = tables.caps.port_selection, int(ctx.port_select_mode)
     known = _MODES if caps.port_select_flow_table else _MODES[:1]
     if mode not in known:
         raise CmdError(Status.BAD_PARAM_ERR, "port_select_mode not supported", f"{mode}")

@@ -10,7 +10,7 @@ from layouts.enums import Op
 from layouts.function import hca as layout
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 
 @command(
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     privileged=True,
 )
 def query_special_contexts(
-    hca: Hca, cmd: layout.query_special_contexts_in, out: layout.query_special_contexts_out
+    tables: ObjectTables,
+    cmd: layout.query_special_contexts_in,
+    out: layout.query_special_contexts_out,
 ) -> None:
     """Return the reserved lkey; the null and dump-fill keys only if their capability is set.
 
     The reserved lkey opens all of guest memory, so only the driver may send the command.
     """
-    general = hca.caps.general
+    general = tables.caps.general
     if general.null_mkey:
         out.null_mkey = NULL_MKEY
     if general.dump_fill_mkey:

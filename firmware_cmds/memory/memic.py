@@ -11,7 +11,7 @@ from layouts.enums import Op, Status
 from layouts.memory import memic as layout
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _ALLOC, _DEALLOC = 0, 1
 """op_mod of MODIFY_MEMIC (MLX5_MODIFY_MEMIC_OP_MOD_*)."""
@@ -32,7 +32,9 @@ def _memic(area: MemicArea, address: int) -> Memic:
 
 
 @command(Op.ALLOC_MEMIC, layout.alloc_memic_in, layout.alloc_memic_out, privileged=True)
-def alloc_memic(hca: Hca, cmd: layout.alloc_memic_in, out: layout.alloc_memic_out) -> None:
+def alloc_memic(
+    tables: ObjectTables, cmd: layout.alloc_memic_in, out: layout.alloc_memic_out
+) -> None:
     """Allocate the range that the driver has chosen; the driver itself tracks free pages.
 
     Refused with NO_RES_ERR when a page is taken: the driver then tries the next one.
@@ -40,7 +42,7 @@ def alloc_memic(hca: Hca, cmd: layout.alloc_memic_in, out: layout.alloc_memic_ou
     Ranges that are not whole pages get BAD_PARAM_ERR, an alignment above the capability LIM_ERR.
     Without device memory refuse with BAD_OP_ERR.
     """
-    area, caps = _need(hca.memic), hca.caps.device_memory
+    area, caps = _need(tables.memic), tables.caps.device_memory
     start, size = cmd.range_start_addr, cmd.range_size
     if start % MEMIC_PAGE or size % MEMIC_PAGE or not 0 < cmd.memic_size <= size:
         raise CmdError(
@@ -54,39 +56,43 @@ def alloc_memic(hca: Hca, cmd: layout.alloc_memic_in, out: layout.alloc_memic_ou
     if not area.is_free(start, size):
         raise CmdError(Status.NO_RES_ERR, "device memory is not free", f"{start:#x}+{size:#x}")
     memic = Memic(start - area.start, size)
-    hca.memics.add(memic)
+    tables.memics.add(memic)
     area.take(memic)
     out.memic_start_addr = start
 
 
 @command(Op.DEALLOC_MEMIC, layout.dealloc_memic_in, layout.dealloc_memic_out, privileged=True)
-def dealloc_memic(hca: Hca, cmd: layout.dealloc_memic_in, out: layout.dealloc_memic_out) -> None:
+def dealloc_memic(
+    tables: ObjectTables, cmd: layout.dealloc_memic_in, out: layout.dealloc_memic_out
+) -> None:
     """Free the memory; refused while a memory key covers it.
 
     The refusal is BAD_RES_STATE_ERR. An address where no memory begins gets BAD_RES_ERR. The bytes
     are zeroed.
     """
-    memic = _memic(_need(hca.memic), cmd.memic_start_addr)
-    hca.memics.remove(memic.handle)
-    _need(hca.memic).give_back(memic)
+    memic = _memic(_need(tables.memic), cmd.memic_start_addr)
+    tables.memics.remove(memic.handle)
+    _need(tables.memic).give_back(memic)
 
 
 @command(Op.MODIFY_MEMIC, layout.modify_memic_in, layout.modify_memic_out, privileged=True)
-def modify_memic(hca: Hca, cmd: layout.modify_memic_in, out: layout.modify_memic_out) -> None:
+def modify_memic(
+    tables: ObjectTables, cmd: layout.modify_memic_in, out: layout.modify_memic_out
+) -> None:
     """Map or unmap the addresses of an atomic operation on the memory.
 
     op_mod 0 maps and returns the address, 1 unmaps; mapping or unmapping twice is no error. Refuse
     an unsupported operation or op_mod with BAD_PARAM_ERR. An address where no memory begins gets
     BAD_RES_ERR.
     """
-    memic = _memic(_need(hca.memic), cmd.memic_start_addr)
+    memic = _memic(_need(tables.memic), cmd.memic_start_addr)
     number = cmd.memic_operation_type
-    if not hca.caps.device_memory.memic_operations & 1 << number:
+    if not tables.caps.device_memory.memic_operations & 1 << number:
         raise CmdError(Status.BAD_PARAM_ERR, "memic_operation_type not supported", f"{number:#x}")
     operation = MemicOperation(number)
     if cmd.op_mod == _ALLOC:
         memic.operations.add(operation)
-        out.memic_operation_addr = _need(hca.memic).operation_address(memic, operation)
+        out.memic_operation_addr = _need(tables.memic).operation_address(memic, operation)
     elif cmd.op_mod == _DEALLOC:
         memic.operations.discard(operation)
     else:

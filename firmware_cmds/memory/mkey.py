@@ -22,7 +22,7 @@ from layouts.memory import mkey as layout
 
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 MAX_KSM_ENTRIES = 1 << 26
 """Entries that an implicit key needs with page tables of five levels (hw/odp.c:
@@ -45,7 +45,7 @@ _GIVEN: Final = layout.create_mkey_in.packer(
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
 def create_mkey(
-    hca: Hca, cmd: layout.create_mkey_in, out: layout.create_mkey_out
+    tables: ObjectTables, cmd: layout.create_mkey_in, out: layout.create_mkey_out
 ) -> Portions[None]:
     """Create a key over all addresses (PA), a list of pages or a list of other keys.
 
@@ -56,41 +56,41 @@ def create_mkey(
     unknown PD or umem gets BAD_RES_ERR, too many entries LIM_ERR, a short list BAD_INP_LEN_ERR.
     """
     is_over_umem, has_rights = bool(cmd.mkey_umem_valid), bool(cmd.pg_access)
-    hca.mkeys.check_space()
+    tables.mkeys.check_space()
     entry: bytes
     actual: int
     entry, actual = _GIVEN.unpack_from(cmd.buf)
     ctx = layout.mkc.view(bytearray(entry))
     decoded = KeyContext(entry)
     octwords, mode = decoded.octwords, decoded.mode
-    decoded.check(hca.caps, hca.qps.need)
+    decoded.check(tables.caps, tables.qps.need)
     # A user names its pages by a umem (devx.c: devx_handle_mkey_create), never by address.
-    may_name_pages = hca.caller.uid == DRIVER_UID or (mode == _MTT and is_over_umem)
+    may_name_pages = tables.caller.uid == DRIVER_UID or (mode == _MTT and is_over_umem)
     if mode in _PHYSICAL and not may_name_pages:
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "a user context may only create keys over a umem",
             f"mode {mode:#x}",
         )
-    pd = hca.pds.need(decoded.pd)
-    umem = hca.umems.need(cmd.mkey_umem_id) if is_over_umem else None
-    xlt, pages = _translations(hca, decoded, cmd.buf, actual * OCTWORD, is_over_umem), None
+    pd = tables.pds.need(decoded.pd)
+    umem = tables.umems.need(cmd.mkey_umem_id) if is_over_umem else None
+    xlt, pages = _translations(tables, decoded, cmd.buf, actual * OCTWORD, is_over_umem), None
     if umem is not None:
         pages = PageEntries()
         with (
             holding(pd, umem),
-            hca.ledger.at_work(translation_bytes(mode, octwords)),
+            tables.ledger.at_work(translation_bytes(mode, octwords)),
         ):
             yield from _fill(pages, umem, cmd.mkey_umem_offset, ctx)
-    memic = _memic(hca.memic, ctx) if mode == _MEMIC else None
-    icm = _icm(hca.icm, ctx) if mode == _SW_ICM else None
+    memic = _memic(tables.memic, ctx) if mode == _MEMIC else None
+    icm = _icm(tables.icm, ctx) if mode == _SW_ICM else None
     mkey = Mkey(
         ctx, pd, xlt, pg_access=is_over_umem or has_rights, umem=umem, pages=pages,
         memic=memic, icm=icm, decoded=decoded,
     )  # fmt: skip
     if decoded.qpn != ANY_QPN:
-        bind_to_owner(hca.qps, mkey)
-    out.mkey_index = hca.mkeys.add(mkey)
+        bind_to_owner(tables.qps, mkey)
+    out.mkey_index = tables.mkeys.add(mkey)
 
 
 def _memic(area: MemicArea | None, ctx: layout.mkc) -> Memic:
@@ -130,7 +130,9 @@ def _is_fixed(ctx: layout.mkc) -> bool:
     return not (ctx.length64 or ctx.free or ctx.umr_en)
 
 
-def _translations(hca: Hca, key: KeyContext, buf: bytes, actual: int, is_over_umem: bool) -> bytes:
+def _translations(
+    tables: ObjectTables, key: KeyContext, buf: bytes, actual: int, is_over_umem: bool
+) -> bytes:
     """Return the list of ``actual`` bytes in the command, perhaps less than the key reserves.
 
     Return no bytes for a mode without a list, or a key over a umem. Raises LIM_ERR for too many
@@ -145,13 +147,13 @@ def _translations(hca: Hca, key: KeyContext, buf: bytes, actual: int, is_over_um
             )
         return b""
     entries = octwords * 2 if mode == _MTT else octwords
-    limit = _max_entries(hca.caps, mode)
+    limit = _max_entries(tables.caps, mode)
     if entries > limit:
         raise CmdError(
             Status.LIM_ERR, "more entries than a memory key of this mode takes",
             f"mode {mode:#x}: {entries} > {limit}",
         )  # fmt: skip
-    hca.ledger.check("mkey", translation_bytes(mode, octwords))
+    tables.ledger.check("mkey", translation_bytes(mode, octwords))
     if is_over_umem:
         if mode != _MTT:
             raise CmdError(
@@ -203,12 +205,12 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: layout.mkc) -> Porti
 
 
 @command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)
-def query_mkey(hca: Hca, cmd: layout.query_mkey_in, out: layout.query_mkey_out) -> None:
+def query_mkey(tables: ObjectTables, cmd: layout.query_mkey_in, out: layout.query_mkey_out) -> None:
     """Return the context and the translation list, up to the output's space.
 
     Refuse an unknown index with BAD_RES_ERR. The rest of the output is zeros.
     """
-    mkey = hca.mkeys.need(cmd.mkey_index)
+    mkey = tables.mkeys.need(cmd.mkey_index)
     out.memory_key_mkey_entry = bytes(mkey.ctx)
     at = layout.query_mkey_out.size - 2 * OCTWORD
     room = len(out.buf) - at
@@ -216,16 +218,18 @@ def query_mkey(hca: Hca, cmd: layout.query_mkey_in, out: layout.query_mkey_out) 
 
 
 @command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)
-def destroy_mkey(hca: Hca, cmd: layout.destroy_mkey_in, out: layout.destroy_mkey_out) -> None:
+def destroy_mkey(
+    tables: ObjectTables, cmd: layout.destroy_mkey_in, out: layout.destroy_mkey_out
+) -> None:
     """Destroy the key. Windows bound to it stay, and fail when they are used.
 
     Refuse an unknown index, or a key in use, with BAD_RES_STATE_ERR.
     """
-    hca.mkeys.remove(cmd.mkey_index)
+    tables.mkeys.remove(cmd.mkey_index)
 
 
 @command(Op.CREATE_PSV, layout.create_psv_in, layout.create_psv_out)
-def create_psv(hca: Hca, cmd: layout.create_psv_in, out: layout.create_psv_out) -> None:
+def create_psv(tables: ObjectTables, cmd: layout.create_psv_in, out: layout.create_psv_out) -> None:
     """Create one to four signature values.
 
     Refuse another number with BAD_PARAM_ERR, an unknown PD with BAD_RES_ERR, and a full table with
@@ -233,17 +237,19 @@ def create_psv(hca: Hca, cmd: layout.create_psv_in, out: layout.create_psv_out) 
     """
     if not 1 <= cmd.num_psv <= 4:
         raise CmdError(Status.BAD_PARAM_ERR, "num_psv is not 1 to 4", f"{cmd.num_psv}")
-    pd = hca.pds.need(cmd.pd)
-    if len(hca.psvs) + cmd.num_psv >= hca.psvs.limit:
+    pd = tables.pds.need(cmd.pd)
+    if len(tables.psvs) + cmd.num_psv >= tables.psvs.limit:
         raise CmdError(Status.LIM_ERR, "out of psv handles")
     for number in range(cmd.num_psv):
-        setattr(out, f"psv{number}_index", hca.psvs.add(Psv(pd)))
+        setattr(out, f"psv{number}_index", tables.psvs.add(Psv(pd)))
 
 
 @command(Op.DESTROY_PSV, layout.destroy_psv_in, layout.destroy_psv_out)
-def destroy_psv(hca: Hca, cmd: layout.destroy_psv_in, out: layout.destroy_psv_out) -> None:
+def destroy_psv(
+    tables: ObjectTables, cmd: layout.destroy_psv_in, out: layout.destroy_psv_out
+) -> None:
     """Destroy one signature value.
 
     Refuse an unknown number with BAD_RES_STATE_ERR.
     """
-    hca.psvs.remove(cmd.psvn)
+    tables.psvs.remove(cmd.psvn)

@@ -14,11 +14,11 @@ from layouts.enums import Status
 from layouts.memory.sw_icm import sw_icm
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in
 
 
-def create(hca: Hca, cmd: create_general_object_in) -> int:
+def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     """Allocate the range that the driver has chosen; the driver itself tracks free blocks.
 
     Refused with NO_RES_ERR when any block is taken. Return the object's number. Raises
@@ -26,7 +26,7 @@ def create(hca: Hca, cmd: create_general_object_in) -> int:
     """
     given = sw_icm.view(given_object(cmd.object, sw_icm.size))
     start, log_size = given.sw_icm_start_addr, given.log_sw_icm_size
-    memory = hca.icm
+    memory = tables.icm
     assert memory is not None  # the type is not advertised without
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one range", f"{1 << cmd.log_obj_range}")
@@ -41,17 +41,17 @@ def create(hca: Hca, cmd: create_general_object_in) -> int:
     if not memory.is_free(start, 1 << log_size):
         raise CmdError(Status.NO_RES_ERR, "software ICM is not free", f"{start:#x}, {log_size}")
     icm = SwIcm(start, log_size)
-    number = hca.objects[SwIcm].add(icm)
+    number = tables.objects[SwIcm].add(icm)
     memory.take(icm)
     return number
 
 
-def destroy(hca: Hca, number: int) -> None:
+def destroy(tables: ObjectTables, number: int) -> None:
     """Free a range that no memory key covers, and discard its contents.
 
     Raises BAD_RES_STATE_ERR while a key covers the range, and for an unknown number. Cached
     steering entries are dropped.
     """
-    icm = hca.objects[SwIcm].remove(number)
-    assert hca.icm is not None
-    hca.icm.give_back(icm)
+    icm = tables.objects[SwIcm].remove(number)
+    assert tables.icm is not None
+    tables.icm.give_back(icm)

@@ -13,6 +13,7 @@ from layouts.objects import counter as layout
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 
 def counter_set(counters: Table[QCounter], number: int) -> QCounter | None:
@@ -25,26 +26,26 @@ def counter_set(counters: Table[QCounter], number: int) -> QCounter | None:
 
 @command(Op.ALLOC_Q_COUNTER, layout.alloc_q_counter_in, layout.alloc_q_counter_out)
 def alloc_q_counter(
-    hca: Hca, cmd: layout.alloc_q_counter_in, out: layout.alloc_q_counter_out
+    tables: ObjectTables, cmd: layout.alloc_q_counter_in, out: layout.alloc_q_counter_out
 ) -> None:
     """Create a counter set; queue pairs name it in qpc.counter_set_id."""
-    out.counter_set_id = hca.counters.add(QCounter())
+    out.counter_set_id = tables.counters.add(QCounter())
 
 
 @command(Op.DEALLOC_Q_COUNTER, layout.dealloc_q_counter_in, layout.dealloc_q_counter_out)
 def dealloc_q_counter(
-    hca: Hca, cmd: layout.dealloc_q_counter_in, out: layout.dealloc_q_counter_out
+    tables: ObjectTables, cmd: layout.dealloc_q_counter_in, out: layout.dealloc_q_counter_out
 ) -> None:
     """Destroy the set; refused while a queue uses it.
 
     The refusal is BAD_RES_STATE_ERR, as for an unknown number.
     """
-    hca.counters.remove(cmd.counter_set_id)
+    tables.counters.remove(cmd.counter_set_id)
 
 
 @command(Op.QUERY_Q_COUNTER, layout.query_q_counter_in, layout.query_q_counter_out)
 def query_q_counter(
-    hca: Hca, cmd: layout.query_q_counter_in, out: layout.query_q_counter_out
+    tables: ObjectTables, cmd: layout.query_q_counter_in, out: layout.query_q_counter_out
 ) -> None:
     """Return the set's values; ``clear`` zeroes them.
 
@@ -53,7 +54,7 @@ def query_q_counter(
     """
     if cmd.aggregate:
         raise CmdError(Status.BAD_PARAM_ERR, "a command can read only one counter set")
-    counter = hca.counters.need(cmd.counter_set_id)
+    counter = tables.counters.need(cmd.counter_set_id)
     for name, value in counter.values.items():
         setattr(out, name, value & 0xFFFFFFFF)
     if cmd.clear:

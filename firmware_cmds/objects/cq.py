@@ -21,6 +21,7 @@ from layouts.objects import cq as layout
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.function.caps import cmd_hca_cap
 
 CQE_BYTES = (64, 128, 128)
@@ -244,13 +245,13 @@ def _resize(hca: Hca, cq: Cq, cmd: layout.modify_cq_in) -> Portions[None]:
 
 
 @command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)
-def destroy_cq(hca: Hca, cmd: layout.destroy_cq_in, out: layout.destroy_cq_out) -> None:
+def destroy_cq(tables: ObjectTables, cmd: layout.destroy_cq_in, out: layout.destroy_cq_out) -> None:
     """Destroy the CQ; refused while a queue reports to it.
 
     Drop held packets without a CQE, and cancel a delayed event. The refusal is BAD_RES_STATE_ERR,
     as for an unknown number.
     """
-    cq = hca.cqs.remove(cmd.cqn)
+    cq = tables.cqs.remove(cmd.cqn)
     cq.waiting.clear()
     cq.stop_waiting()
 

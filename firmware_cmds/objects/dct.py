@@ -19,6 +19,7 @@ from layouts.rings.eqe import eqe_dct
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _EVENT = eqe_dct.packer("dctn")
 
@@ -57,12 +58,12 @@ def create_dct(hca: Hca, cmd: layout.create_dct_in, out: layout.create_dct_out) 
 
 
 @command(Op.QUERY_DCT, layout.query_dct_in, layout.query_dct_out)
-def query_dct(hca: Hca, cmd: layout.query_dct_in, out: layout.query_dct_out) -> None:
+def query_dct(tables: ObjectTables, cmd: layout.query_dct_in, out: layout.query_dct_out) -> None:
     """Return the current context.
 
     Refuse an unknown target with BAD_RES_ERR.
     """
-    dct = hca.dcts.need(cmd.dctn)
+    dct = tables.dcts.need(cmd.dctn)
     dct.encode()
     out.dct_context_entry = bytes(dct.ctx)
 
@@ -81,16 +82,16 @@ def drain_dct(hca: Hca, cmd: layout.drain_dct_in, out: layout.drain_dct_out) -> 
 
 @command(Op.DESTROY_DCT, layout.destroy_dct_in, layout.destroy_dct_out)
 def destroy_dct(
-    hca: Hca, cmd: layout.destroy_dct_in, out: layout.destroy_dct_out
+    tables: ObjectTables, cmd: layout.destroy_dct_in, out: layout.destroy_dct_out
 ) -> Portions[None]:
     """Destroy the target; an initiator with an unfinished message gets no response.
 
     A target may have one responder for each initiator of all functions. Their responders are ended
     over several rounds. Refuse an unknown target, or one in use, with BAD_RES_STATE_ERR.
     """
-    dct = hca.dcts.removable(cmd.dctn)
+    dct = tables.dcts.removable(cmd.dctn)
     dct.is_drained = True
     with holding(dct):
         while end_some(dct):
             yield
-    hca.dcts.remove(cmd.dctn)
+    tables.dcts.remove(cmd.dctn)

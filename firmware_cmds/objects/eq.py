@@ -19,6 +19,7 @@ from layouts.rings.eqe import EQE_BYTES
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.fields import ArrayView
 
 WRITE_FAILURE = 0xA
@@ -73,13 +74,13 @@ def destroy_eq(hca: Hca, cmd: layout.destroy_eq_in, out: layout.destroy_eq_out) 
 
 
 @command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out, privileged=True)
-def query_eq(hca: Hca, cmd: layout.query_eq_in, out: layout.query_eq_out) -> None:
+def query_eq(tables: ObjectTables, cmd: layout.query_eq_in, out: layout.query_eq_out) -> None:
     """Return the context with the current counters and arm state.
 
     st is ARMED or FIRED. status is EQ_WRITE_FAILURE after a failed write of an entry. Refuse an
     unknown EQ with BAD_RES_ERR.
     """
-    eq = hca.eqs.need(cmd.eq_number)
+    eq = tables.eqs.need(cmd.eq_number)
     ctx = out.eq_context_entry
     out.eq_context_entry = bytes(eq.ctx)
     ctx.status = WRITE_FAILURE if eq.has_write_failed else 0

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from emu.device.objects.eth.tis import Tis
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.rq import rqc
     from layouts.objects.sq import sqc
     from layouts.objects.srq import wq
@@ -42,14 +43,14 @@ def receive_queue(hca: Hca, ctx: rqc, counter: QCounter | None) -> Rq:
     return Rq(ctx, waiting, None, counter, host_bytes=waiting.host_bytes, hairpin=waiting)
 
 
-def send_queue(hca: Hca, ctx: sqc, tis: Tis | None) -> HairpinSq:
+def send_queue(tables: ObjectTables, ctx: sqc, tis: Tis | None) -> HairpinSq:
     """Return a new hairpin send queue in RST; the caller adds it to the table.
 
     The kernel creates it without a TIS, DPDK with one. Raises BAD_PARAM_ERR without the capability
     hairpin. Raises LIM_ERR for sizes beyond the capabilities or a full table.
     """
-    _check_sizes(hca.caps, ctx.wq)
-    hca.sqs.check_space()
+    _check_sizes(tables.caps, ctx.wq)
+    tables.sqs.check_space()
     return HairpinSq(ctx, tis)
 
 

@@ -11,50 +11,54 @@ from layouts.objects import pd as layout
 from layouts.objects import uar as uar_layout
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 
 @command(Op.ALLOC_PD, layout.alloc_pd_in, layout.alloc_pd_out)
-def alloc_pd(hca: Hca, cmd: layout.alloc_pd_in, out: layout.alloc_pd_out) -> None:
+def alloc_pd(tables: ObjectTables, cmd: layout.alloc_pd_in, out: layout.alloc_pd_out) -> None:
     """Make a protection domain."""
-    out.pd = hca.pds.add(Pd())
+    out.pd = tables.pds.add(Pd())
 
 
 @command(Op.DEALLOC_PD, layout.dealloc_pd_in, layout.dealloc_pd_out)
-def dealloc_pd(hca: Hca, cmd: layout.dealloc_pd_in, out: layout.dealloc_pd_out) -> None:
+def dealloc_pd(tables: ObjectTables, cmd: layout.dealloc_pd_in, out: layout.dealloc_pd_out) -> None:
     """Destroy the domain; refused while a key or queue belongs to it.
 
     The refusal is BAD_RES_STATE_ERR, as for an unknown number.
     """
-    hca.pds.remove(cmd.pd)
+    tables.pds.remove(cmd.pd)
 
 
 @command(Op.ALLOC_XRCD, layout.alloc_xrcd_in, layout.alloc_xrcd_out)
-def alloc_xrcd(hca: Hca, cmd: layout.alloc_xrcd_in, out: layout.alloc_xrcd_out) -> None:
+def alloc_xrcd(tables: ObjectTables, cmd: layout.alloc_xrcd_in, out: layout.alloc_xrcd_out) -> None:
     """Make an XRC domain."""
-    out.xrcd = hca.xrcds.add(Xrcd())
+    out.xrcd = tables.xrcds.add(Xrcd())
 
 
 @command(Op.DEALLOC_XRCD, layout.dealloc_xrcd_in, layout.dealloc_xrcd_out)
-def dealloc_xrcd(hca: Hca, cmd: layout.dealloc_xrcd_in, out: layout.dealloc_xrcd_out) -> None:
+def dealloc_xrcd(
+    tables: ObjectTables, cmd: layout.dealloc_xrcd_in, out: layout.dealloc_xrcd_out
+) -> None:
     """Destroy the domain; refused while a queue belongs to it.
 
     The refusal is BAD_RES_STATE_ERR, as for an unknown number.
     """
-    hca.xrcds.remove(cmd.xrcd)
+    tables.xrcds.remove(cmd.xrcd)
 
 
 @command(
     Op.ALLOC_TRANSPORT_DOMAIN, layout.alloc_transport_domain_in, layout.alloc_transport_domain_out
 )
 def alloc_transport_domain(
-    hca: Hca, cmd: layout.alloc_transport_domain_in, out: layout.alloc_transport_domain_out
+    tables: ObjectTables,
+    cmd: layout.alloc_transport_domain_in,
+    out: layout.alloc_transport_domain_out,
 ) -> None:
     """Make a transport domain.
 
     TIRs and TISs refer to its number. Refuse with LIM_ERR when no number is free.
     """
-    out.transport_domain = hca.tds.add(TransportDomain())
+    out.transport_domain = tables.tds.add(TransportDomain())
 
 
 @command(
@@ -63,25 +67,31 @@ def alloc_transport_domain(
     layout.dealloc_transport_domain_out,
 )
 def dealloc_transport_domain(
-    hca: Hca, cmd: layout.dealloc_transport_domain_in, out: layout.dealloc_transport_domain_out
+    tables: ObjectTables,
+    cmd: layout.dealloc_transport_domain_in,
+    out: layout.dealloc_transport_domain_out,
 ) -> None:
     """Destroy the domain.
 
     Refuse with BAD_RES_STATE_ERR while a TIR or TIS refers to it, and for an unknown number.
     """
-    hca.tds.remove(cmd.transport_domain)
+    tables.tds.remove(cmd.transport_domain)
 
 
 @command(Op.ALLOC_UAR, uar_layout.alloc_uar_in, uar_layout.alloc_uar_out)
-def alloc_uar(hca: Hca, cmd: uar_layout.alloc_uar_in, out: uar_layout.alloc_uar_out) -> None:
+def alloc_uar(
+    tables: ObjectTables, cmd: uar_layout.alloc_uar_in, out: uar_layout.alloc_uar_out
+) -> None:
     """Assign a doorbell page of BAR 0 with log_uar_page_sz (core/uar.c: uar2pfn)."""
-    out.uar = hca.uars.add(Uar())
+    out.uar = tables.uars.add(Uar())
 
 
 @command(Op.DEALLOC_UAR, uar_layout.dealloc_uar_in, uar_layout.dealloc_uar_out)
-def dealloc_uar(hca: Hca, cmd: uar_layout.dealloc_uar_in, out: uar_layout.dealloc_uar_out) -> None:
+def dealloc_uar(
+    tables: ObjectTables, cmd: uar_layout.dealloc_uar_in, out: uar_layout.dealloc_uar_out
+) -> None:
     """Free the doorbell page, even if a queue still uses it.
 
     Refuse an unknown number with BAD_RES_STATE_ERR.
     """
-    hca.uars.remove(cmd.uar)
+    tables.uars.remove(cmd.uar)

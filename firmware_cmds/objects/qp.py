@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.srq import Srq
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
     Modify = layout.ToNextStateIn | layout.SameStateIn | layout.BackToRtsIn
 
@@ -139,7 +140,7 @@ def _request_scatter(caps: Caps, qp: Qp) -> int:
     return limit if limit <= SCATTER_32_BYTES or qp.scq.stride > CQE_BYTES else 0
 
 
-def _check_type(hca: Hca, ctx: layout.qpc) -> None:
+def _check_type(tables: ObjectTables, ctx: layout.qpc) -> None:
     """Refuse with BAD_PARAM_ERR a service, rq_type or option that is not supported.
 
     Refuse with it also a process that wants QP0, QP1, REG_UMR, ``rlky`` or ``fre``.
@@ -148,19 +149,19 @@ def _check_type(hca: Hca, ctx: layout.qpc) -> None:
         kind = QpType(ctx.st)
     except ValueError:
         kind = None
-    if kind not in _ALWAYS and not (kind in _GATES and getattr(hca.caps.general, _GATES[kind])):
+    if kind not in _ALWAYS and not (kind in _GATES and getattr(tables.caps.general, _GATES[kind])):
         raise CmdError(Status.BAD_PARAM_ERR, "transport service not supported", f"st {ctx.st:#x}")
     if ctx.rq_type not in _RQ_TYPES:
         raise CmdError(Status.BAD_PARAM_ERR, "rq_type not supported", f"{ctx.rq_type}")
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "queue pair option not supported", name)
     check_end_padding(ctx.end_padding_mode)
-    _check_stateless_offloads(hca.caps, ctx)
+    _check_stateless_offloads(tables.caps, ctx)
     if ctx.send_dbr_mode and not (
-        ctx.send_dbr_mode == _NO_DBR_EXT and hca.caps.general_2.send_dbr_mode_no_dbr_ext
+        ctx.send_dbr_mode == _NO_DBR_EXT and tables.caps.general_2.send_dbr_mode_no_dbr_ext
     ):
         raise CmdError(Status.BAD_PARAM_ERR, "send_dbr_mode not supported", f"{ctx.send_dbr_mode}")
-    if hca.caller.uid != DRIVER_UID and (kind in _ALWAYS or ctx.rlky or ctx.fre):
+    if tables.caller.uid != DRIVER_UID and (kind in _ALWAYS or ctx.rlky or ctx.fre):
         # A queue pair of these types reaches physical addresses, keys of all domains, or subnet
         # management.
         raise CmdError(
@@ -190,7 +191,7 @@ def _check_stateless_offloads(caps: Caps, ctx: layout.qpc) -> None:
         )
 
 
-def _queues(hca: Hca, ctx: layout.qpc) -> tuple[Cq | None, Cq | None, Srq | None]:
+def _queues(tables: ObjectTables, ctx: layout.qpc) -> tuple[Cq | None, Cq | None, Srq | None]:
     """Return the send CQ, the receive CQ and the SRQ; None for each one that is not used.
 
     A DC initiator receives nothing: without a shared queue of the user's, its context names one of
@@ -199,9 +200,9 @@ def _queues(hca: Hca, ctx: layout.qpc) -> tuple[Cq | None, Cq | None, Srq | None
     receives = ctx.st != QpType.DCI
     has_rq, has_sq = receives and ctx.rq_type != RqType.ZERO_LEN_RQ, not ctx.no_sq
     return (
-        hca.cqs.need(ctx.cqn_snd) if has_sq else None,
-        hca.cqs.need(ctx.cqn_rcv) if has_rq else None,
-        hca.srqs.need(ctx.srqn_rmpn_xrqn) if has_rq and ctx.rq_type == RqType.SRQ else None,
+        tables.cqs.need(ctx.cqn_snd) if has_sq else None,
+        tables.cqs.need(ctx.cqn_rcv) if has_rq else None,
+        tables.srqs.need(ctx.srqn_rmpn_xrqn) if has_rq and ctx.rq_type == RqType.SRQ else None,
     )
 
 
@@ -288,27 +289,27 @@ def destroy_qp(hca: Hca, cmd: layout.destroy_qp_in, out: layout.destroy_qp_out) 
 
 
 @command(Op.QUERY_QP, layout.query_qp_in, layout.query_qp_out)
-def query_qp(hca: Hca, cmd: layout.query_qp_in, out: layout.query_qp_out) -> None:
+def query_qp(tables: ObjectTables, cmd: layout.query_qp_in, out: layout.query_qp_out) -> None:
     """Return the current context and the page list, up to the output's space.
 
     With qpc_ext the extension precedes the list; it reports the error syndrome (mlx5_ib:
     mlx5_ib_qp_err_syndrome). Refuse an unknown number with BAD_RES_ERR.
     """
-    qp = hca.qps.need(cmd.qpn)
+    qp = tables.qps.need(cmd.qpn)
     qp.encode()
     out.qpc = bytes(qp.ctx)
-    words = [*_extension(hca, qp), *qp.buffer.pages] if cmd.qpc_ext else qp.buffer.pages
+    words = [*_extension(tables, qp), *qp.buffer.pages] if cmd.qpc_ext else qp.buffer.pages
     out.pas.put_words(words[: len(out.pas)])
 
 
-def _extension(hca: Hca, qp: Qp) -> tuple[int, ...]:
+def _extension(tables: ObjectTables, qp: Qp) -> tuple[int, ...]:
     """Return the words of a queue pair's qpc_ext; fields that do not apply are 0."""
     ext = layout.qpc_ext.new(mmo=qp.has_mmo)
     if qp.pace is not None:
         ext.qos_queue_group_id_requester = qp.pace.group.handle
     if qp.response_pace is not None:
         ext.qos_queue_group_id_responder = qp.response_pace.group.handle
-    if hca.caps.general.qp_error_syndrome and qp.error_syndrome is not None:
+    if tables.caps.general.qp_error_syndrome and qp.error_syndrome is not None:
         ext.error_syndrome = qp.error_syndrome
     return _EXTENSION_WORDS.unpack(bytes(ext.buf))
 
@@ -390,7 +391,9 @@ def _apply_extension(qp: Qp, cmd: Modify) -> None:
         qp.has_mmo = bool(ext.mmo)
 
 
-def _requested_paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace | None] | None:
+def _requested_paces(
+    tables: ObjectTables, qp: Qp, cmd: Modify
+) -> tuple[Pace | None, Pace | None] | None:
     """Return the rates of the queue groups that the queue pair joins; None for no change.
 
     The pair is requester and responder; None in it means no group. Only the responder of RC may
@@ -402,7 +405,7 @@ def _requested_paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace |
         or not cmd.opt_param_mask_95_32 & qp_state.QOS_QUEUE_GROUP_ID
     ):
         return None
-    if not hca.caps.qos.nic_qp_scheduling or qp.st not in _PACED:
+    if not tables.caps.qos.nic_qp_scheduling or qp.st not in _PACED:
         raise CmdError(Status.BAD_PARAM_ERR, "queue pair cannot be in a queue group", f"{qp!r}")
     ext = _given_extension(cmd)
     ids = ext.qos_queue_group_id_requester, ext.qos_queue_group_id_responder
@@ -410,7 +413,7 @@ def _requested_paces(hca: Hca, qp: Qp, cmd: Modify) -> tuple[Pace | None, Pace |
         raise CmdError(
             Status.BAD_PARAM_ERR, "only the responder of RC can be rate limited", f"{qp!r}"
         )
-    requester, responder = (queue_group(hca, number) for number in ids)
+    requester, responder = (queue_group(tables, number) for number in ids)
     return pacing.pace_by(requester), pacing.pace_by(responder)
 
 
@@ -442,51 +445,53 @@ _transition(Op._2RST_QP, layout.qp_2rst_in, layout.qp_2rst_out)
 
 
 @command(Op.ATTACH_TO_MCG, layout.attach_to_mcg_in, layout.attach_to_mcg_out)
-def attach_to_mcg(hca: Hca, cmd: layout.attach_to_mcg_in, out: layout.attach_to_mcg_out) -> None:
+def attach_to_mcg(
+    tables: ObjectTables, cmd: layout.attach_to_mcg_in, out: layout.attach_to_mcg_out
+) -> None:
     """Join a datagram queue pair to the multicast group.
 
     Refuse with BAD_PARAM_ERR another service, with BAD_RES_STATE_ERR a second membership. Refuse
     with LIM_ERR above log_max_mcg groups or max_qp_mcg members, or without host memory. An unknown
     QP gets BAD_RES_ERR.
     """
-    qp = hca.qps.need(cmd.qpn)
+    qp = tables.qps.need(cmd.qpn)
     if qp.ctx.st != QpType.UD:
         raise CmdError(
             Status.BAD_PARAM_ERR, "only a UD queue pair can join a multicast group", f"{qp!r}"
         )
-    gid, caps = cmd.multicast_gid, hca.caps.general
+    gid, caps = cmd.multicast_gid, tables.caps.general
     if gid in qp.mcgs:
         raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is already in the multicast group")
-    if gid not in hca.mcgs and len(hca.mcgs) >= 1 << caps.log_max_mcg:
-        raise CmdError(Status.LIM_ERR, "out of multicast groups", f"{len(hca.mcgs)} live")
-    if len(hca.mcgs.get(gid, ())) >= caps.max_qp_mcg:
+    if gid not in tables.mcgs and len(tables.mcgs) >= 1 << caps.log_max_mcg:
+        raise CmdError(Status.LIM_ERR, "out of multicast groups", f"{len(tables.mcgs)} live")
+    if len(tables.mcgs.get(gid, ())) >= caps.max_qp_mcg:
         raise CmdError(Status.LIM_ERR, "multicast group is full", f"{caps.max_qp_mcg} QPs")
-    hca.ledger.take(MULTICAST, MEMBERSHIP_BYTES)
-    hca.mcgs.setdefault(gid, []).append(qp)
+    tables.ledger.take(MULTICAST, MEMBERSHIP_BYTES)
+    tables.mcgs.setdefault(gid, []).append(qp)
     qp.mcgs[gid] = None
 
 
 @command(Op.DETACH_FROM_MCG, layout.detach_from_mcg_in, layout.detach_from_mcg_out)
 def detach_from_mcg(
-    hca: Hca, cmd: layout.detach_from_mcg_in, out: layout.detach_from_mcg_out
+    tables: ObjectTables, cmd: layout.detach_from_mcg_in, out: layout.detach_from_mcg_out
 ) -> None:
     """Remove a queue pair from the multicast group.
 
     Refuse with BAD_RES_STATE_ERR one that is not a member, with BAD_RES_ERR an unknown number.
     """
-    qp = hca.qps.need(cmd.qpn)
+    qp = tables.qps.need(cmd.qpn)
     if cmd.multicast_gid not in qp.mcgs:
         raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is not in the multicast group")
     del qp.mcgs[cmd.multicast_gid]
-    _leave(hca, qp, cmd.multicast_gid)
+    _leave(tables, qp, cmd.multicast_gid)
 
 
-def _leave(hca: Hca, qp: Qp, gid: bytes) -> None:
+def _leave(tables: ObjectTables, qp: Qp, gid: bytes) -> None:
     """Remove a member from the group; the group ends with its last.
 
     Credit the ledger with one membership. The caller removes the group from the queue pair.
     """
-    hca.mcgs[gid].remove(qp)
-    hca.ledger.give_back(MULTICAST, MEMBERSHIP_BYTES)
-    if not hca.mcgs[gid]:
-        del hca.mcgs[gid]
+    tables.mcgs[gid].remove(qp)
+    tables.ledger.give_back(MULTICAST, MEMBERSHIP_BYTES)
+    if not tables.mcgs[gid]:
+        del tables.mcgs[gid]

@@ -48,6 +48,7 @@ from layouts.objects import rq as layout
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.srq import wq
 
 LOG_DS = 4
@@ -182,14 +183,16 @@ def _strides(caps: Caps, wq: wq) -> Strides:
     return Strides(log_size, log_count, is_shifted=bool(wq.two_byte_shift_en))
 
 
-def _reservations(hca: Hca, ctx: layout.rqc, wq: wq, strides: Strides | None) -> Reservations:
+def _reservations(
+    tables: ObjectTables, ctx: layout.rqc, wq: wq, strides: Strides | None
+) -> Reservations:
     """Return the settings of header split (SHAMPO): where headers and data are written.
 
     Source: core/en/params.c: mlx5e_build_rq_param. Raises BAD_PARAM_ERR without the capability,
     without strides, and for an unsupported size, alignment or match. Raises BAD_RES_ERR for an
     unknown headers_mkey.
     """
-    if not hca.caps.general.shampo:
+    if not tables.caps.general.shampo:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "shampo_enable")
     if strides is None:
         raise CmdError(Status.BAD_PARAM_ERR, "header split needs a striding queue")
@@ -210,7 +213,7 @@ def _reservations(hca: Hca, ctx: layout.rqc, wq: wq, strides: Strides | None) ->
             "shampo alignment or match not supported",
             f"{ctx.shampo_no_match_alignment_granularity}, {ctx.shampo_match_criteria_type}",
         )
-    if hca.mkeys.get(wq.headers_mkey >> 8) is None:
+    if tables.mkeys.get(wq.headers_mkey >> 8) is None:
         raise CmdError(Status.BAD_RES_ERR, "headers_mkey does not exist", f"{wq.headers_mkey:#x}")
     return Reservations(
         strides, size=size, limit=1 << wq.log_max_num_of_packets_per_reservation, align=align,
@@ -251,12 +254,12 @@ def modify_rq(hca: Hca, cmd: layout.modify_rq_in, out: layout.modify_rq_out) -> 
 
 
 @command(Op.QUERY_RQ, layout.query_rq_in, layout.query_rq_out)
-def query_rq(hca: Hca, cmd: layout.query_rq_in, out: layout.query_rq_out) -> None:
+def query_rq(tables: ObjectTables, cmd: layout.query_rq_in, out: layout.query_rq_out) -> None:
     """Return the current context.
 
     Refuse an unknown number with BAD_RES_ERR.
     """
-    rq = hca.rqs.need(cmd.rqn)
+    rq = tables.rqs.need(cmd.rqn)
     rq.encode()
     out.rq_context = bytes(rq.ctx)
 

@@ -13,7 +13,7 @@ from layouts.objects import rqt as layout
 
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _RQS = 0
 """Value of list_q_type: the table lists RQs (MLX5_RQTC_LIST_Q_TYPE_RQ)."""
@@ -40,57 +40,59 @@ def _listed(rqs: Table[Rq], given: layout.rqtc, limit: int) -> tuple[Rq, ...]:
 
 
 @command(Op.CREATE_RQT, layout.create_rqt_in, layout.create_rqt_out)
-def create_rqt(hca: Hca, cmd: layout.create_rqt_in, out: layout.create_rqt_out) -> None:
+def create_rqt(tables: ObjectTables, cmd: layout.create_rqt_in, out: layout.create_rqt_out) -> None:
     """Create a list of rqt_actual_size RQs for indirect TIRs.
 
     Refuse with LIM_ERR an rqt_max_size above the capability, with BAD_PARAM_ERR a list that is
     empty or longer than rqt_max_size. An unknown RQ gets BAD_RES_ERR.
     """
     given = cmd.rqt_context
-    if given.rqt_max_size > 1 << hca.caps.general.log_max_rqt_size:
+    if given.rqt_max_size > 1 << tables.caps.general.log_max_rqt_size:
         raise CmdError(
             Status.LIM_ERR, "rqt_max_size above log_max_rqt_size", f"{given.rqt_max_size}"
         )
-    rqs = _listed(hca.rqs, given, given.rqt_max_size)
-    out.rqtn = hca.rqts.add(Rqt(layout.rqtc.view(bytearray(bytes(given))), rqs))
+    rqs = _listed(tables.rqs, given, given.rqt_max_size)
+    out.rqtn = tables.rqts.add(Rqt(layout.rqtc.view(bytearray(bytes(given))), rqs))
 
 
 @command(Op.MODIFY_RQT, layout.modify_rqt_in, layout.modify_rqt_out)
-def modify_rqt(hca: Hca, cmd: layout.modify_rqt_in, out: layout.modify_rqt_out) -> None:
+def modify_rqt(tables: ObjectTables, cmd: layout.modify_rqt_in, out: layout.modify_rqt_out) -> None:
     """Replace the listed RQs from the next packet on, up to rqt_max_size.
 
     Without the bit rqn_list nothing changes. Refuse with BAD_PARAM_ERR another bit or a list that
     is empty or too long. Unknown RQs get BAD_RES_ERR, an unknown RQT BAD_RES_STATE_ERR.
     """
-    rqt = hca.rqts.subject(cmd.rqtn)
+    rqt = tables.rqts.subject(cmd.rqtn)
     if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
         raise CmdError(
             Status.BAD_PARAM_ERR, "RQT field cannot be modified", bytes(cmd.bitmask).hex()
         )
     if not cmd.bitmask.rqn_list:
         return
-    rqs = _listed(hca.rqs, cmd.ctx, rqt.ctx.rqt_max_size)
+    rqs = _listed(tables.rqs, cmd.ctx, rqt.ctx.rqt_max_size)
 
     def apply() -> None:
         rqt.rqs = rqs
         rqt.ctx.rqt_actual_size = len(rqs)
 
-    hca.rqts.change(rqt, apply, Rqt.ENTRY_BYTES * (len(rqs) - len(rqt.rqs)))
+    tables.rqts.change(rqt, apply, Rqt.ENTRY_BYTES * (len(rqs) - len(rqt.rqs)))
 
 
 @command(Op.QUERY_RQT, layout.query_rqt_in, layout.query_rqt_out)
-def query_rqt(hca: Hca, cmd: layout.query_rqt_in, out: layout.query_rqt_out) -> None:
+def query_rqt(tables: ObjectTables, cmd: layout.query_rqt_in, out: layout.query_rqt_out) -> None:
     """Return the current context and the RQs, up to the output's space.
 
     Refuse an unknown number with BAD_RES_ERR.
     """
-    rqt = hca.rqts.need(cmd.rqtn)
+    rqt = tables.rqts.need(cmd.rqtn)
     out.rqt_context = bytes(rqt.ctx)
     for place, rq in zip(out.rqt_context.rq_num, rqt.rqs, strict=False):
         place.rq_num = rq.handle
 
 
 @command(Op.DESTROY_RQT, layout.destroy_rqt_in, layout.destroy_rqt_out)
-def destroy_rqt(hca: Hca, cmd: layout.destroy_rqt_in, out: layout.destroy_rqt_out) -> None:
+def destroy_rqt(
+    tables: ObjectTables, cmd: layout.destroy_rqt_in, out: layout.destroy_rqt_out
+) -> None:
     """Destroy the RQT; refused while a TIR names it."""
-    hca.rqts.remove(cmd.rqtn)
+    tables.rqts.remove(cmd.rqtn)

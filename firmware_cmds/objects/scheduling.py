@@ -22,6 +22,7 @@ from layouts.objects import scheduling as layout
 if TYPE_CHECKING:
     from emu.device.state.eswitch import EswVport
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in, modify_general_object_in
 
 E_SWITCH, NIC = 2, 3
@@ -165,14 +166,14 @@ def _create_element(hca: Hca, hierarchy: int, given: layout.scheduling_context) 
     return number
 
 
-def queue_group(hca: Hca, number: int) -> SchedulingElement | None:
+def queue_group(tables: ObjectTables, number: int) -> SchedulingElement | None:
     """Return the queue group with this number; None for 0.
 
     Raises BAD_RES_ERR for an unknown number, BAD_PARAM_ERR for an element of another type.
     """
     if not number:
         return None
-    element = hca.scheduling_elements.need(number)
+    element = tables.scheduling_elements.need(number)
     if element.ctx.element_type != QUEUE_GROUP:
         raise CmdError(
             Status.BAD_PARAM_ERR, "scheduling element is not a queue group", f"{element.handle:#x}"
@@ -189,19 +190,19 @@ def _vport_of(hca: Hca, ctx: layout.scheduling_context) -> EswVport:
     return hca.eswitch.vport(number)
 
 
-def _max_depth(hca: Hca, hierarchy: int) -> int:
-    return 1 << hca.caps.qos.log_esw_max_sched_depth if hierarchy == E_SWITCH else MAX_DEPTH
+def _max_depth(tables: ObjectTables, hierarchy: int) -> int:
+    return 1 << tables.caps.qos.log_esw_max_sched_depth if hierarchy == E_SWITCH else MAX_DEPTH
 
 
-def _check(hca: Hca, hierarchy: int) -> None:
+def _check(tables: ObjectTables, hierarchy: int) -> None:
     """Refuse a tree that the function does not have with BAD_PARAM_ERR.
 
     A function without any tree gets BAD_OP_ERR.
     """
-    qos = hca.caps.qos
+    qos = tables.caps.qos
     if not (qos.nic_sq_scheduling or qos.esw_scheduling):
         raise CmdError(Status.BAD_OP_ERR, "scheduling elements are not supported")
-    is_there = {NIC: qos.nic_sq_scheduling, E_SWITCH: qos.esw_scheduling and hca.eswitch}
+    is_there = {NIC: qos.nic_sq_scheduling, E_SWITCH: qos.esw_scheduling and tables.eswitch}
     if not is_there.get(hierarchy):
         raise CmdError(Status.BAD_PARAM_ERR, "scheduling_hierarchy not supported", f"{hierarchy}")
 
@@ -227,8 +228,8 @@ def _repace_queues(hca: Hca, element: SchedulingElement) -> None:
         pacing.apply_to_all(node)
 
 
-def _check_share(hca: Hca, ctx: layout.scheduling_context) -> None:
-    if ctx.bw_share > hca.caps.qos.max_tsar_bw_share:
+def _check_share(tables: ObjectTables, ctx: layout.scheduling_context) -> None:
+    if ctx.bw_share > tables.caps.qos.max_tsar_bw_share:
         raise CmdError(Status.BAD_PARAM_ERR, "bw_share above its maximum", f"{ctx.bw_share}")
 
 
@@ -284,14 +285,16 @@ def _change(
     privileged=True,
 )
 def query_scheduling_element(
-    hca: Hca, cmd: layout.query_scheduling_element_in, out: layout.query_scheduling_element_out
+    tables: ObjectTables,
+    cmd: layout.query_scheduling_element_in,
+    out: layout.query_scheduling_element_out,
 ) -> None:
     """Return the current context.
 
     Refuse with BAD_RES_ERR an unknown element, or one of another hierarchy.
     """
-    _check(hca, cmd.scheduling_hierarchy)
-    element = hca.scheduling_elements.need(cmd.scheduling_element_id)
+    _check(tables, cmd.scheduling_hierarchy)
+    element = tables.scheduling_elements.need(cmd.scheduling_element_id)
     _check_tree(element, cmd.scheduling_hierarchy)
     out.scheduling_context = bytes(element.ctx)
 

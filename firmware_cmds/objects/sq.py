@@ -32,6 +32,7 @@ from layouts.objects import sq as layout
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 LOG_WQEBB = 6
 _NOT_BUILT = ("cd_master", "non_wire")
@@ -113,16 +114,16 @@ def _add(hca: Hca, sq: AnySq, out: layout.create_sq_out) -> None:
     pacing.apply(hca, sq)
 
 
-def _ts_cq(hca: Hca, ctx: layout.sqc) -> Cq | None:
+def _ts_cq(tables: ObjectTables, ctx: layout.sqc) -> Cq | None:
     """Return the CQ for the time stamps of sent packets; None if the driver wants none.
 
     Raises BAD_PARAM_ERR without the capability ts_cqe_to_dest_cqn, BAD_RES_ERR for an unknown CQ.
     """
     if not ctx.ts_cqe_to_dest_cqn:
         return None
-    if not hca.caps.general.ts_cqe_to_dest_cqn:
+    if not tables.caps.general.ts_cqe_to_dest_cqn:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "ts_cqe_to_dest_cqn")
-    return hca.cqs.need(ctx.ts_cqe_to_dest_cqn)
+    return tables.cqs.need(ctx.ts_cqe_to_dest_cqn)
 
 
 def _tis(tises: Table[Tis], ctx: layout.sqc) -> Tis | None:
@@ -176,23 +177,23 @@ def _check_rate(hca: Hca, ctx: layout.sqc) -> None:
 
 
 @command(Op.QUERY_SQ, layout.query_sq_in, layout.query_sq_out)
-def query_sq(hca: Hca, cmd: layout.query_sq_in, out: layout.query_sq_out) -> None:
+def query_sq(tables: ObjectTables, cmd: layout.query_sq_in, out: layout.query_sq_out) -> None:
     """Return the current context.
 
     Refuse an unknown number with BAD_RES_ERR.
     """
-    sq = hca.sqs.need(cmd.sqn)
+    sq = tables.sqs.need(cmd.sqn)
     sq.encode()
     out.sq_context = bytes(sq.ctx)
 
 
 @command(Op.DESTROY_SQ, layout.destroy_sq_in, layout.destroy_sq_out)
-def destroy_sq(hca: Hca, cmd: layout.destroy_sq_in, out: layout.destroy_sq_out) -> None:
+def destroy_sq(tables: ObjectTables, cmd: layout.destroy_sq_in, out: layout.destroy_sq_out) -> None:
     """Destroy the queue; the adapter no longer accesses its memory after the answer.
 
     Posted WQEs are not flushed. Refuse an unknown number, or a queue in use, with
     BAD_RES_STATE_ERR.
     """
-    sq = hca.sqs.remove(cmd.sqn)
+    sq = tables.sqs.remove(cmd.sqn)
     sq.state = SqState.RST
     queues.stop_pacing(sq)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.cq import Cq
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.fields import ArrayView
 
 LOG_DS = 4
@@ -157,35 +158,37 @@ def create_rmp(hca: Hca, cmd: layout.create_rmp_in, out: layout.create_rmp_out) 
 
 
 @command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
-def modify_rmp(hca: Hca, cmd: layout.modify_rmp_in, out: layout.modify_rmp_out) -> None:
+def modify_rmp(tables: ObjectTables, cmd: layout.modify_rmp_in, out: layout.modify_rmp_out) -> None:
     """Arm the limit; the driver sets no other field.
 
     When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Without the bit
     lwm nothing changes. Refuse an unknown RMP with BAD_RES_STATE_ERR.
     """
-    rmp = srq_to_change(hca.srqs, SrqForm.RMP, cmd.rmpn)
+    rmp = srq_to_change(tables.srqs, SrqForm.RMP, cmd.rmpn)
     if cmd.bitmask.lwm:
         rmp.lwm = cmd.ctx.wq.lwm
 
 
 @command(Op.QUERY_RMP, layout.query_rmp_in, layout.query_rmp_out)
-def query_rmp(hca: Hca, cmd: layout.query_rmp_in, out: layout.query_rmp_out) -> None:
+def query_rmp(tables: ObjectTables, cmd: layout.query_rmp_in, out: layout.query_rmp_out) -> None:
     """Return the context of creation with the current limit.
 
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
     """
-    rmp = srq_of(hca.srqs, SrqForm.RMP, cmd.rmpn)
+    rmp = srq_of(tables.srqs, SrqForm.RMP, cmd.rmpn)
     rmp.encode()
     out.rmp_context = bytes(rmp.ctx)
 
 
 @command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
-def destroy_rmp(hca: Hca, cmd: layout.destroy_rmp_in, out: layout.destroy_rmp_out) -> None:
+def destroy_rmp(
+    tables: ObjectTables, cmd: layout.destroy_rmp_in, out: layout.destroy_rmp_out
+) -> None:
     """Destroy the queue; refused while a QP receives from it.
 
     The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
     """
-    destroy(hca.srqs, SrqForm.RMP, cmd.rmpn)
+    destroy(tables.srqs, SrqForm.RMP, cmd.rmpn)
 
 
 @command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
@@ -214,35 +217,39 @@ def create_xrc_srq(
 
 
 @command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)
-def arm_xrc_srq(hca: Hca, cmd: layout.arm_xrc_srq_in, out: layout.arm_xrc_srq_out) -> None:
+def arm_xrc_srq(
+    tables: ObjectTables, cmd: layout.arm_xrc_srq_in, out: layout.arm_xrc_srq_out
+) -> None:
     """Arm the limit.
 
     When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Refuse with
     BAD_RES_STATE_ERR an unknown number, or an SRQ of another form.
     """
-    srq_to_change(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
+    srq_to_change(tables.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
 
 
 @command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
-def query_xrc_srq(hca: Hca, cmd: layout.query_xrc_srq_in, out: layout.query_xrc_srq_out) -> None:
+def query_xrc_srq(
+    tables: ObjectTables, cmd: layout.query_xrc_srq_in, out: layout.query_xrc_srq_out
+) -> None:
     """Return the context of creation with the current limit.
 
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
     """
-    srq = srq_of(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
+    srq = srq_of(tables.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
     srq.encode()
     out.xrc_srq_context_entry = bytes(srq.ctx)
 
 
 @command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
 def destroy_xrc_srq(
-    hca: Hca, cmd: layout.destroy_xrc_srq_in, out: layout.destroy_xrc_srq_out
+    tables: ObjectTables, cmd: layout.destroy_xrc_srq_in, out: layout.destroy_xrc_srq_out
 ) -> None:
     """Destroy the queue; refused while a QP receives from it.
 
     The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
     """
-    destroy(hca.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
+    destroy(tables.srqs, SrqForm.XRC_SRQ, cmd.xrc_srqn)
 
 
 @command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
@@ -264,7 +271,7 @@ def create_srq(hca: Hca, cmd: layout.create_srq_in, out: layout.create_srq_out) 
 
 
 @command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)
-def arm_rq(hca: Hca, cmd: layout.arm_rq_in, out: layout.arm_rq_out) -> None:
+def arm_rq(tables: ObjectTables, cmd: layout.arm_rq_in, out: layout.arm_rq_out) -> None:
     """Arm the limit; mlx5_ib sends it for an XRQ as well (hw/srq_cmd.c: arm_xrq_cmd).
 
     When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. op_mod 2 means
@@ -272,24 +279,26 @@ def arm_rq(hca: Hca, cmd: layout.arm_rq_in, out: layout.arm_rq_out) -> None:
     of another form.
     """
     form = SrqForm.XRQ if cmd.op_mod == _ARM_XRQ else SrqForm.SRQ
-    srq_to_change(hca.srqs, form, cmd.srq_number).lwm = cmd.lwm
+    srq_to_change(tables.srqs, form, cmd.srq_number).lwm = cmd.lwm
 
 
 @command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
-def query_srq(hca: Hca, cmd: layout.query_srq_in, out: layout.query_srq_out) -> None:
+def query_srq(tables: ObjectTables, cmd: layout.query_srq_in, out: layout.query_srq_out) -> None:
     """Return the context of creation with the current limit.
 
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
     """
-    srq = srq_of(hca.srqs, SrqForm.SRQ, cmd.srqn)
+    srq = srq_of(tables.srqs, SrqForm.SRQ, cmd.srqn)
     srq.encode()
     out.srq_context_entry = bytes(srq.ctx)
 
 
 @command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
-def destroy_srq(hca: Hca, cmd: layout.destroy_srq_in, out: layout.destroy_srq_out) -> None:
+def destroy_srq(
+    tables: ObjectTables, cmd: layout.destroy_srq_in, out: layout.destroy_srq_out
+) -> None:
     """Destroy the queue; refused while a QP receives from it.
 
     The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
     """
-    destroy(hca.srqs, SrqForm.SRQ, cmd.srqn)
+    destroy(tables.srqs, SrqForm.SRQ, cmd.srqn)

@@ -22,6 +22,7 @@ from layouts.objects import tir as layout
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _NOT_BUILT = ("tls_en",)
 """Fields of tirc whose features have capability bits, none of which is set."""
@@ -69,7 +70,7 @@ def _hasher(ctx: layout.tirc) -> FlowHash | None:
 
 
 @command(Op.CREATE_TIR, layout.create_tir_in, layout.create_tir_out)
-def create_tir(hca: Hca, cmd: layout.create_tir_in, out: layout.create_tir_out) -> None:
+def create_tir(tables: ObjectTables, cmd: layout.create_tir_in, out: layout.create_tir_out) -> None:
     """Create a destination of flow table entries, for the RQ or RQT that it names.
 
     transport_domain 0 means none: a program that creates its own TIR leaves it out (rdma-core's
@@ -78,16 +79,16 @@ def create_tir(hca: Hca, cmd: layout.create_tir_in, out: layout.create_tir_out) 
     the answer has the ICM address.
     """
     ctx = layout.tirc.view(bytearray(bytes(cmd.ctx)))
-    _check_options(hca.caps, ctx)
-    td = hca.tds.need(ctx.transport_domain) if ctx.transport_domain else None
+    _check_options(tables.caps, ctx)
+    td = tables.tds.need(ctx.transport_domain) if ctx.transport_domain else None
     if ctx.disp_type == DispType.DIRECT:
-        tir = Tir(ctx, td, hca.rqs.need(ctx.inline_rqn))
+        tir = Tir(ctx, td, tables.rqs.need(ctx.inline_rqn))
     elif ctx.disp_type == DispType.INDIRECT:
-        tir = Tir(ctx, td, hca.rqts.need(ctx.indirect_table), _hasher(ctx))
+        tir = Tir(ctx, td, tables.rqts.need(ctx.indirect_table), _hasher(ctx))
     else:
         raise CmdError(Status.BAD_PARAM_ERR, "disp_type not supported", f"{ctx.disp_type}")
-    out.tirn = hca.tirs.add(tir)
-    if hca.icm is not None:
+    out.tirn = tables.tirs.add(tir)
+    if tables.icm is not None:
         out.assign(parts(icm_address(IcmKind.TIR, out.tirn)))
 
 
@@ -127,12 +128,12 @@ def modify_tir(hca: Hca, cmd: layout.modify_tir_in, out: layout.modify_tir_out) 
 
 
 @command(Op.QUERY_TIR, layout.query_tir_in, layout.query_tir_out)
-def query_tir(hca: Hca, cmd: layout.query_tir_in, out: layout.query_tir_out) -> None:
+def query_tir(tables: ObjectTables, cmd: layout.query_tir_in, out: layout.query_tir_out) -> None:
     """Return the current context.
 
     Refuse an unknown number with BAD_RES_ERR.
     """
-    out.tir_context = bytes(hca.tirs.need(cmd.tirn).ctx)
+    out.tir_context = bytes(tables.tirs.need(cmd.tirn).ctx)
 
 
 @command(Op.DESTROY_TIR, layout.destroy_tir_in, layout.destroy_tir_out)

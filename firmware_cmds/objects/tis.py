@@ -14,7 +14,7 @@ from layouts.objects import tis as layout
 
 if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _NOT_BUILT = ("tls_en",)
 """Fields of tisc whose features have capability bits, none of which is set."""
@@ -25,7 +25,7 @@ _PRIO, _STRICT, _AFFINITY = 1 << 0, 1 << 1, 1 << 2
 
 
 @command(Op.CREATE_TIS, layout.create_tis_in, layout.create_tis_out)
-def create_tis(hca: Hca, cmd: layout.create_tis_in, out: layout.create_tis_out) -> None:
+def create_tis(tables: ObjectTables, cmd: layout.create_tis_in, out: layout.create_tis_out) -> None:
     """Create a TIS: priority and transport domain of the send queues that name it.
 
     Every sent frame needs a TIS. A process may have one if its user context has the right to send
@@ -33,61 +33,61 @@ def create_tis(hca: Hca, cmd: layout.create_tis_in, out: layout.create_tis_out) 
     that right, or for an unsupported option or affinity, refuse with BAD_PARAM_ERR. An unknown
     transport domain or underlay gets BAD_RES_ERR.
     """
-    uctx = hca.uctxs.get(hca.caller.uid)
+    uctx = tables.uctxs.get(tables.caller.uid)
     if uctx is not None and not uctx.cap & UctxCap.RAW_TX:
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "user context may not send raw packets",
-            f"uid {hca.caller.uid:#x}",
+            f"uid {tables.caller.uid:#x}",
         )
     ctx = layout.tisc.view(bytearray(bytes(cmd.ctx)))
-    absent = _NOT_BUILT if hca.caps.general.lag_tx_port_affinity else (*_NOT_BUILT, *_OF_LAGS)
+    absent = _NOT_BUILT if tables.caps.general.lag_tx_port_affinity else (*_NOT_BUILT, *_OF_LAGS)
     if name := first_set(ctx, absent):
         raise CmdError(Status.BAD_PARAM_ERR, "TIS option not supported", name)
-    _check_affinity(hca, ctx.lag_tx_port_affinity)
-    td = hca.tds.need(ctx.transport_domain)
-    out.tisn = hca.tises.add(Tis(ctx, td, _underlay(hca, ctx.underlay_qpn)))
+    _check_affinity(tables, ctx.lag_tx_port_affinity)
+    td = tables.tds.need(ctx.transport_domain)
+    out.tisn = tables.tises.add(Tis(ctx, td, _underlay(tables, ctx.underlay_qpn)))
 
 
-def _check_affinity(hca: Hca, affinity: int) -> None:
+def _check_affinity(tables: ObjectTables, affinity: int) -> None:
     """Refuse an affinity above num_lag_ports with BAD_PARAM_ERR."""
-    if affinity > hca.caps.general.num_lag_ports:
+    if affinity > tables.caps.general.num_lag_ports:
         raise CmdError(
             Status.BAD_PARAM_ERR, "lag_tx_port_affinity above num_lag_ports", f"{affinity}"
         )
 
 
-def _underlay(hca: Hca, number: int) -> Qp | None:
+def _underlay(tables: ObjectTables, number: int) -> Qp | None:
     """Return the underlay queue pair of the queues, on an InfiniBand port.
 
     The driver owns that queue pair. A process with the right to send raw packets may use it all the
     same (hw/qp.c: IB_QP_CREATE_SOURCE_QPN). Return None on an Ethernet port for number 0. Raises
     BAD_RES_ERR for a number without an underlay.
     """
-    if not number and hca.model.port_type is PortType.ETH:
+    if not number and tables.model.port_type is PortType.ETH:
         return None
-    qp = hca.qps.get(number)
+    qp = tables.qps.get(number)
     if qp is None or qp.steer is None:
         raise CmdError(Status.BAD_RES_ERR, "no underlay queue pair has this number", f"{number:#x}")
     return qp
 
 
 @command(Op.MODIFY_TIS, layout.modify_tis_in, layout.modify_tis_out)
-def modify_tis(hca: Hca, cmd: layout.modify_tis_in, out: layout.modify_tis_out) -> None:
+def modify_tis(tables: ObjectTables, cmd: layout.modify_tis_in, out: layout.modify_tis_out) -> None:
     """Change the priority, or the port of a LAG.
 
     Source: qp.c: modify_raw_packet_eth_prio, modify_raw_packet_tx_affinity. Refuse another field,
     or a port above num_lag_ports, with BAD_PARAM_ERR. An unknown TIS gets BAD_RES_STATE_ERR.
     """
-    tis = hca.tises.subject(cmd.tisn)
-    allowed = _PRIO | (_STRICT | _AFFINITY if hca.caps.general.lag_tx_port_affinity else 0)
+    tis = tables.tises.subject(cmd.tisn)
+    allowed = _PRIO | (_STRICT | _AFFINITY if tables.caps.general.lag_tx_port_affinity else 0)
     chosen = int.from_bytes(bytes(cmd.bitmask), "big")
     if chosen & ~allowed:
         raise CmdError(
             Status.BAD_PARAM_ERR, "TIS field cannot be modified", bytes(cmd.bitmask).hex()
         )
     if chosen & _AFFINITY:
-        _check_affinity(hca, cmd.ctx.lag_tx_port_affinity)
+        _check_affinity(tables, cmd.ctx.lag_tx_port_affinity)
         tis.ctx.lag_tx_port_affinity = cmd.ctx.lag_tx_port_affinity
     if chosen & _STRICT:
         tis.ctx.strict_lag_tx_port_affinity = cmd.ctx.strict_lag_tx_port_affinity
@@ -97,15 +97,17 @@ def modify_tis(hca: Hca, cmd: layout.modify_tis_in, out: layout.modify_tis_out) 
 
 
 @command(Op.QUERY_TIS, layout.query_tis_in, layout.query_tis_out)
-def query_tis(hca: Hca, cmd: layout.query_tis_in, out: layout.query_tis_out) -> None:
+def query_tis(tables: ObjectTables, cmd: layout.query_tis_in, out: layout.query_tis_out) -> None:
     """Return the current context.
 
     Refuse an unknown number with BAD_RES_ERR.
     """
-    out.tis_context = bytes(hca.tises.need(cmd.tisn).ctx)
+    out.tis_context = bytes(tables.tises.need(cmd.tisn).ctx)
 
 
 @command(Op.DESTROY_TIS, layout.destroy_tis_in, layout.destroy_tis_out)
-def destroy_tis(hca: Hca, cmd: layout.destroy_tis_in, out: layout.destroy_tis_out) -> None:
+def destroy_tis(
+    tables: ObjectTables, cmd: layout.destroy_tis_in, out: layout.destroy_tis_out
+) -> None:
     """Destroy the TIS; refused while a send queue names it."""
-    hca.tises.remove(cmd.tisn)
+    tables.tises.remove(cmd.tisn)

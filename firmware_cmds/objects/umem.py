@@ -32,6 +32,7 @@ from layouts.objects import umem as layout
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.cq import cqc
     from layouts.objects.qp import qpc
     from layouts.objects.srq import wq
@@ -50,26 +51,30 @@ A umem may have a million page entries, so their lowest bytes are checked togeth
 
 
 @command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
-def create_uctx(hca: Hca, cmd: layout.create_uctx_in, out: layout.create_uctx_out) -> None:
+def create_uctx(
+    tables: ObjectTables, cmd: layout.create_uctx_in, out: layout.create_uctx_out
+) -> None:
     """Create a user context with the rights ``cap``, of those in the HCA's uctx_cap.
 
     Refuse another bit with BAD_PARAM_ERR, and the command with LIM_ERR when no uid is free.
     """
-    if cmd.uctx.cap & ~hca.caps.general.uctx_cap:
+    if cmd.uctx.cap & ~tables.caps.general.uctx_cap:
         raise CmdError(Status.BAD_PARAM_ERR, "uctx_cap not supported", f"{cmd.uctx.cap:#x}")
-    out.uid = hca.uctxs.add(Uctx(cmd.uctx.cap))
+    out.uid = tables.uctxs.add(Uctx(cmd.uctx.cap))
 
 
 @command(Op.DESTROY_UCTX, layout.destroy_uctx_in, layout.destroy_uctx_out)
-def destroy_uctx(hca: Hca, cmd: layout.destroy_uctx_in, out: layout.destroy_uctx_out) -> None:
+def destroy_uctx(
+    tables: ObjectTables, cmd: layout.destroy_uctx_in, out: layout.destroy_uctx_out
+) -> None:
     """Destroy the context; refused while it owns an object, because uids are reused.
 
     The refusal is BAD_RES_STATE_ERR, as for an unknown uid.
     """
-    hca.uctxs.subject(cmd.uid)
-    if count := hca.caller.owned[cmd.uid]:
+    tables.uctxs.subject(cmd.uid)
+    if count := tables.caller.owned[cmd.uid]:
         raise CmdError(Status.BAD_RES_STATE_ERR, "user context still owns objects", f"{count}")
-    hca.uctxs.remove(cmd.uid)
+    tables.uctxs.remove(cmd.uid)
 
 
 @command(Op.CREATE_UMEM, layout.create_umem_in, layout.create_umem_out)
@@ -121,9 +126,11 @@ def _take_rights(pages: array[int]) -> Portions[bool]:
 
 
 @command(Op.DESTROY_UMEM, layout.destroy_umem_in, layout.destroy_umem_out)
-def destroy_umem(hca: Hca, cmd: layout.destroy_umem_in, out: layout.destroy_umem_out) -> None:
+def destroy_umem(
+    tables: ObjectTables, cmd: layout.destroy_umem_in, out: layout.destroy_umem_out
+) -> None:
     """Deregister the memory; refused while a queue or a key uses it."""
-    hca.umems.remove(cmd.umem_id)
+    tables.umems.remove(cmd.umem_id)
 
 
 def buffer_in(

@@ -20,6 +20,7 @@ from layouts.rings.cqe import SCATTER_32_BYTES, SCATTER_64_BYTES
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.srq import wq
     from layouts.prm import Prm
 
@@ -87,9 +88,9 @@ def refuse_set(ctx: Prm, names: tuple[str, ...]) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", name)
 
 
-def refuse_to_processes(hca: Hca, ctx: Prm, names: tuple[str, ...]) -> None:
+def refuse_to_processes(tables: ObjectTables, ctx: Prm, names: tuple[str, ...]) -> None:
     """Raise BAD_PARAM_ERR when a process sets a field reserved for the driver's own queues."""
-    if hca.caller.uid != DRIVER_UID:
+    if tables.caller.uid != DRIVER_UID:
         refuse_set(ctx, names)
 
 

@@ -22,6 +22,7 @@ from layouts.objects import xrq as layout
 if TYPE_CHECKING:
     from emu.device.state.caps import Caps
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _NOT_BUILT = ("rlkey", "dc")
 """Fields of xrqc that are not built: the second has a capability bit, which is not set."""
@@ -64,30 +65,32 @@ def create_xrq(hca: Hca, cmd: layout.create_xrq_in, out: layout.create_xrq_out) 
 
 
 @command(Op.ARM_XRQ, layout.arm_xrq_in, layout.arm_xrq_out)
-def arm_xrq(hca: Hca, cmd: layout.arm_xrq_in, out: layout.arm_xrq_out) -> None:
+def arm_xrq(tables: ObjectTables, cmd: layout.arm_xrq_in, out: layout.arm_xrq_out) -> None:
     """Arm the limit.
 
     When fewer WQEs than ``lwm`` are posted, SRQ_RQ_LIMIT is raised once; 0 disarms. Refuse with
     BAD_RES_STATE_ERR an unknown number, or an SRQ of another form.
     """
-    srq_to_change(hca.srqs, SrqForm.XRQ, cmd.xrqn).lwm = cmd.lwm
+    srq_to_change(tables.srqs, SrqForm.XRQ, cmd.xrqn).lwm = cmd.lwm
 
 
 @command(Op.QUERY_XRQ, layout.query_xrq_in, layout.query_xrq_out)
-def query_xrq(hca: Hca, cmd: layout.query_xrq_in, out: layout.query_xrq_out) -> None:
+def query_xrq(tables: ObjectTables, cmd: layout.query_xrq_in, out: layout.query_xrq_out) -> None:
     """Return the context of creation with the current limit and tag counts.
 
     Refuse with BAD_RES_ERR an unknown number, or an SRQ of another form.
     """
-    xrq = srq_of(hca.srqs, SrqForm.XRQ, cmd.xrqn)
+    xrq = srq_of(tables.srqs, SrqForm.XRQ, cmd.xrqn)
     xrq.encode()
     out.xrq_context = bytes(xrq.ctx)
 
 
 @command(Op.DESTROY_XRQ, layout.destroy_xrq_in, layout.destroy_xrq_out)
-def destroy_xrq(hca: Hca, cmd: layout.destroy_xrq_in, out: layout.destroy_xrq_out) -> None:
+def destroy_xrq(
+    tables: ObjectTables, cmd: layout.destroy_xrq_in, out: layout.destroy_xrq_out
+) -> None:
     """Destroy the queue; refused while a QP receives from it, as each rendezvous does.
 
     The refusal is BAD_RES_STATE_ERR, as for an SRQ of another form.
     """
-    destroy(hca.srqs, SrqForm.XRQ, cmd.xrqn)
+    destroy(tables.srqs, SrqForm.XRQ, cmd.xrqn)

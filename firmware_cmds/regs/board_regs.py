@@ -18,6 +18,7 @@ from layouts.regs import reg as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _ASIC, _MODULE_0 = 0, 64
 """Values of mtmp_reg.sensor_index: bits of MTCAP's map, then the modules (core/hwmon.c)."""
@@ -29,7 +30,7 @@ _NAME_BYTES = 8
 _IB_LANES = 4
 
 
-def _mtcap(_hca: Hca, reg: module_regs.mtcap_reg) -> None:
+def _mtcap(_: object, reg: module_regs.mtcap_reg) -> None:
     reg.sensor_count, reg.sensor_map = 1, 1 << _ASIC
 
 
@@ -62,7 +63,7 @@ def _set_mtmp(hca: Hca, reg: module_regs.mtmp_reg) -> None:
     _mtmp(hca, reg)
 
 
-def _mpcnt(_hca: Hca, reg: port_counters.mpcnt_reg) -> None:
+def _mpcnt(_: object, reg: port_counters.mpcnt_reg) -> None:
     """Fill in the PCIe counters, which are all 0.
 
     The link loses nothing, no request on it waits, and it never leaves L0. FreeBSD's mlx5en reads
@@ -75,12 +76,12 @@ def _mpcnt(_hca: Hca, reg: port_counters.mpcnt_reg) -> None:
     reg.counter_set = bytes(counters).ljust(len(reg.counter_set), b"\0")
 
 
-def _mpein(hca: Hca, reg: layout.mpein_reg) -> None:
+def _mpein(tables: ObjectTables, reg: layout.mpein_reg) -> None:
     """Fill in the state of the PCIe link.
 
     The slot advertises no power (pwr_status 0).
     """
-    identity = hca.model.identity
+    identity = tables.model.identity
     reg.link_width_enabled = reg.link_width_active = identity.link_width
     reg.link_speed_enabled = (1 << identity.link_speed) - 1
     reg.link_speed_active = 1 << identity.link_speed - 1

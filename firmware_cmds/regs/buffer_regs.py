@@ -78,7 +78,7 @@ def _set_pbmc(hca: Hca, reg: layout.pbmc_reg) -> None:
     _pbmc(hca, reg)
 
 
-def _sbcam(_hca: Hca, reg: layout.sbcam_reg) -> None:
+def _sbcam(_: object, reg: layout.sbcam_reg) -> None:
     """Fill in the unit of sizes, and the size of the shared buffer."""
     reg.cap_total_buffer_size = port_buffers.CELLS
     reg.cap_cell_size = port_buffers.CELL_BYTES

@@ -20,6 +20,7 @@ from layouts.regs import clock_regs as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _SET_TIME, _ADJUST_TIME, _ADJUST_FREQUENCY = 1, 2, 3
 """Values of mtutc_reg.operation (mlx5_ifc.h: MLX5_MTUTC_OPERATION_*)."""
@@ -37,8 +38,8 @@ _SIGN = 1 << 31
 _WORDS = 1 << 32
 
 
-def _check_clock(hca: Hca) -> None:
-    if not hca.caps.general.rq_ts_format:
+def _check_clock(tables: ObjectTables) -> None:
+    if not tables.caps.general.rq_ts_format:
         raise CmdError(Status.BAD_PARAM_ERR, "register not supported", "no real-time clock")
 
 

@@ -19,7 +19,7 @@ from layouts.regs.port_regs import mcam_access_reg, mcam_enhanced_features
 
 if TYPE_CHECKING:
     from emu.device.models import Model
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.regs.port_regs import mcam_reg
 
 BOOT_IMAGE = 1
@@ -36,12 +36,12 @@ class InfoType(IntEnum):
     VERSION = 1
 
 
-def mcam(hca: Hca, reg: mcam_reg) -> None:
+def mcam(tables: ObjectTables, reg: mcam_reg) -> None:
     """Fill in the supported management registers and features, a bit each.
 
     Other groups are left as zeros.
     """
-    general = hca.caps.general
+    general = tables.caps.general
     has_real_time, has_pins = bool(general.rq_ts_format), bool(general.pps)
     if reg.access_reg_group == _REGISTERS_9000:
         registers = mcam_access_reg.new(mcqi=1, mcqs=1, mtmp=1, mtutc=has_real_time)
@@ -59,7 +59,7 @@ def mcam(hca: Hca, reg: mcam_reg) -> None:
         reg.mng_feature_cap_mask = bytes(features)
 
 
-def mcqs(hca: Hca, reg: layout.mcqs_reg) -> None:
+def mcqs(_: object, reg: layout.mcqs_reg) -> None:
     """Fill in a component's state: the boot image, in use and not being updated.
 
     Refuse another component_index than 0 with BAD_PARAM_ERR.
@@ -69,7 +69,7 @@ def mcqs(hca: Hca, reg: layout.mcqs_reg) -> None:
     reg.identifier = BOOT_IMAGE
 
 
-def mcqi(hca: Hca, reg: layout.mcqi_reg) -> None:
+def mcqi(tables: ObjectTables, reg: layout.mcqi_reg) -> None:
     """Fill in ``data_size`` bytes of information about a component.
 
     ``read_pending_component`` requests the version that the next reset activates: the same one. A
@@ -84,7 +84,7 @@ def mcqi(hca: Hca, reg: layout.mcqi_reg) -> None:
             "info_type or offset of MCQI not supported",
             f"type {reg.info_type}",
         )
-    info = about(hca.model)
+    info = about(tables.model)
     data, at = info[: reg.data_size], layout.mcqi_reg.size
     if len(reg.buf) - at < len(data):
         raise CmdError(
@@ -96,9 +96,9 @@ def mcqi(hca: Hca, reg: layout.mcqi_reg) -> None:
     reg.buf[at : at + len(data)] = data
 
 
-def mgir(hca: Hca, reg: layout.mgir_reg) -> None:
+def mgir(tables: ObjectTables, reg: layout.mgir_reg) -> None:
     """Fill in a summary of adapter and firmware, for tools (mstflint, mstlink, mstreg)."""
-    model = hca.model
+    model = tables.model
     reg.device_id = model.identity.device_id
     reg.hw_dev_id = model.hw_id
     reg.num_ports = 1
@@ -107,7 +107,7 @@ def mgir(hca: Hca, reg: layout.mgir_reg) -> None:
     reg.extended_sub_minor = model.fw_subminor
 
 
-def mfrl(_hca: Hca, _reg: layout.mfrl_reg) -> None:
+def mfrl(_: object, _reg: layout.mfrl_reg) -> None:
     """Fill in zeros: no kind of reset activates other firmware.
 
     Linux 6.1 reads it without checking MCAM.

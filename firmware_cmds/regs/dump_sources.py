@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from emu.device.objects.object import Object
     from emu.device.objects.table import Numbers
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _FIRST_TYPE = 0x1000
 _PROGRESS = Struct(">II")
@@ -111,15 +112,15 @@ def _queue(numbers: Numbers, number: int) -> Qp | AnySq | Rq:
     return holder
 
 
-def _context(hca: Hca, number: int) -> Contents:
-    queue = _queue(hca.queues, number)
+def _context(tables: ObjectTables, number: int) -> Contents:
+    queue = _queue(tables.queues, number)
     queue.encode()
     return made(bytes(queue.ctx))
 
 
-def _srq_context(hca: Hca, number: int) -> Contents:
+def _srq_context(tables: ObjectTables, number: int) -> Contents:
     """Return the current context of an SRQ of any form; raise MissingError for none."""
-    srq = hca.srqs.get(number)
+    srq = tables.srqs.get(number)
     if srq is None:
         raise MissingError
     srq.encode()
@@ -132,31 +133,31 @@ def _ring(ring: _Ring | None) -> Contents:
     return Contents(ring.size_bytes, ring.raw)
 
 
-def _sent(hca: Hca, number: int) -> Contents:
-    return _ring(_queue(hca.queues, number).send_ring)
+def _sent(tables: ObjectTables, number: int) -> Contents:
+    return _ring(_queue(tables.queues, number).send_ring)
 
 
-def _received(hca: Hca, number: int) -> Contents:
-    queue = _queue(hca.queues, number)
+def _received(tables: ObjectTables, number: int) -> Contents:
+    queue = _queue(tables.queues, number)
     return _ring(queue.rq if isinstance(queue, Qp) else getattr(queue, "queue", None))
 
 
-def _shared(hca: Hca, number: int) -> Contents:
-    srq = hca.srqs.get(number)
+def _shared(tables: ObjectTables, number: int) -> Contents:
+    srq = tables.srqs.get(number)
     return _ring(None if srq is None else srq.queue)
 
 
-def _cq_entries(hca: Hca, number: int) -> Contents:
+def _cq_entries(tables: ObjectTables, number: int) -> Contents:
     """Return a CQ's ring, read on demand; raise MissingError for an unknown number."""
-    cq = hca.cqs.get(number)
+    cq = tables.cqs.get(number)
     if cq is None:
         raise MissingError
     return Contents(cq.buffer.length, cq.buffer.read)
 
 
-def _eq_entries(hca: Hca, number: int) -> Contents:
+def _eq_entries(tables: ObjectTables, number: int) -> Contents:
     """Return an EQ's ring, read on demand; raise MissingError for an unknown number."""
-    eq = hca.eqs.get(number)
+    eq = tables.eqs.get(number)
     if eq is None:
         raise MissingError
     return Contents(eq.buffer.length, eq.buffer.read)
@@ -184,11 +185,11 @@ def _listed(
     is read with its row. A queue destroyed meanwhile has progress 0.
     """
 
-    def read(hca: Hca, _index: int) -> Contents:
-        listed = hca.dumped.get(name)
+    def read(tables: ObjectTables, _index: int) -> Contents:
+        listed = tables.dumped.get(name)
         if listed is None:
-            listed = hca.dumped[name] = listing(hca.queues)
-        return Contents(len(listed) * _PROGRESS.size, partial(rows, hca.queues, listed))
+            listed = tables.dumped[name] = listing(tables.queues)
+        return Contents(len(listed) * _PROGRESS.size, partial(rows, tables.queues, listed))
 
     def rows(numbers: Numbers, listed: array[int], at: int, length: int) -> bytes:
         first, end = at // _PROGRESS.size, -(-(at + length) // _PROGRESS.size)

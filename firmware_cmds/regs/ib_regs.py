@@ -84,7 +84,7 @@ def _set_ptys(hca: Hca, reg: layout.ptys_reg) -> None:
     _ptys(hca, reg)
 
 
-def _pvlc(hca: Hca, reg: layout.pvlc_reg) -> None:
+def _pvlc(_: object, reg: layout.pvlc_reg) -> None:
     """Fill in the virtual lanes, as code 4: VL0 to VL7."""
     reg.vl_hw_cap = reg.vl_admin = reg.vl_operational = 4
 

@@ -13,7 +13,6 @@ from emu.device.errors import CmdError
 from layouts.enums import Status
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
     from layouts.regs.nv_regs import mnvda_reg
 
 _GLOBAL, _PER_HOST_PF = 0, 3
@@ -27,7 +26,7 @@ _ITEMS = {
 }
 
 
-def mnvda(_hca: Hca, reg: mnvda_reg) -> None:
+def mnvda(_: object, reg: mnvda_reg) -> None:
     """Fill in an item, equal in all access modes (next, current, default); refuse unknown items.
 
     The data are zeros. The refusal is BAD_PARAM_ERR.

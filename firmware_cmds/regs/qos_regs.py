@@ -28,7 +28,7 @@ _BPS = {0: 0, 3: 100_000_000, 4: 1_000_000_000}
 _TRUSTED = (TrustState.PCP, TrustState.DSCP)
 
 
-def _qcam(_hca: Hca, reg: qcam_reg) -> None:
+def _qcam(_: object, reg: qcam_reg) -> None:
     """Fill in the registers of DSCP priorities; there are no further features.
 
     Other groups are left as zeros.

@@ -46,7 +46,7 @@ bytes of MCIA.
 """
 
 
-def _host_endianness(hca: Hca, reg: layout.host_endianness_reg) -> None:
+def _host_endianness(_: object, reg: layout.host_endianness_reg) -> None:
     """Accept the host's byte order, and change nothing.
 
     Physical functions write it at probe; the device is always big-endian.

@@ -21,6 +21,7 @@ from layouts.steering import flow_counter as layout
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _TRAFFIC: Final = Struct(">QQ")
 """Layout of traffic_counter: packets, octets."""
@@ -28,14 +29,14 @@ _TRAFFIC: Final = Struct(">QQ")
 
 @command(Op.ALLOC_FLOW_COUNTER, layout.alloc_flow_counter_in, layout.alloc_flow_counter_out)
 def alloc_flow_counter(
-    hca: Hca, cmd: layout.alloc_flow_counter_in, out: layout.alloc_flow_counter_out
+    tables: ObjectTables, cmd: layout.alloc_flow_counter_in, out: layout.alloc_flow_counter_out
 ) -> None:
     """Create one counter or a bulk, at zero; return the number of the first one.
 
     Refuse a bulk size other than flow_counter_bulk_alloc with BAD_PARAM_ERR, and a full table with
     LIM_ERR.
     """
-    if cmd.flow_counter_bulk not in (0, hca.caps.general.flow_counter_bulk_alloc):
+    if cmd.flow_counter_bulk not in (0, tables.caps.general.flow_counter_bulk_alloc):
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "flow counter bulk size not supported",
@@ -43,19 +44,19 @@ def alloc_flow_counter(
         )
     if cmd.flow_counter_bulk_log_size:
         raise CmdError(Status.BAD_PARAM_ERR, "flow_counter_bulk_log_size is not supported")
-    counters = hca.flow_counters
+    counters = tables.flow_counters
     out.flow_counter_id = counters.add_bulk() if cmd.flow_counter_bulk else counters.add()
 
 
 @command(Op.DEALLOC_FLOW_COUNTER, layout.dealloc_flow_counter_in, layout.dealloc_flow_counter_out)
 def dealloc_flow_counter(
-    hca: Hca, cmd: layout.dealloc_flow_counter_in, out: layout.dealloc_flow_counter_out
+    tables: ObjectTables, cmd: layout.dealloc_flow_counter_in, out: layout.dealloc_flow_counter_out
 ) -> None:
     """Destroy the counter, or the bulk that begins with it; refused while an entry uses it.
 
     The refusal is BAD_RES_STATE_ERR, as for an unknown number, and for a number inside a bulk.
     """
-    hca.flow_counters.remove(cmd.flow_counter_id)
+    tables.flow_counters.remove(cmd.flow_counter_id)
 
 
 @command(Op.QUERY_FLOW_COUNTER, layout.query_flow_counter_in, layout.query_flow_counter_out)

@@ -20,6 +20,7 @@ from layouts.steering import flow_group as layout
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 
 _OF_MANAGERS = (FlowTableType.NIC_RX, FlowTableType.RDMA_RX)
@@ -71,14 +72,16 @@ def create_flow_group(
     steering.add_group(domain_of(hca, table), group)
 
 
-def _definer(hca: Hca, table: FlowTable, cmd: layout.create_flow_group_in) -> MatchDefiner | None:
+def _definer(
+    tables: ObjectTables, table: FlowTable, cmd: layout.create_flow_group_in
+) -> MatchDefiner | None:
     """Return the match definer of a hash group; None for a group with criteria.
 
     Raises BAD_PARAM_ERR for a hash group in a table other than PORT_SEL, BAD_RES_ERR for an unknown
     definer.
     """
     if cmd.group_type == FlowGroupType.HASH_SPLIT and table.table_type is FlowTableType.PORT_SEL:
-        return hca.objects[MatchDefiner].need(cmd.match_definer_id)
+        return tables.objects[MatchDefiner].need(cmd.match_definer_id)
     if cmd.group_type or cmd.match_definer_id:
         raise CmdError(
             Status.BAD_PARAM_ERR,

@@ -19,7 +19,7 @@ from layouts.steering.fte import exe_aso_ctrl_flow_meter
 
 if TYPE_CHECKING:
     from emu.device.objects.eth.flow import FlowTable
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in
     from layouts.steering.fte import flow_context
 
@@ -28,30 +28,30 @@ _FLOW_METER = 2
 """Value of exe_aso_ctrl_flow_meter.aso_type (MLX5_EXE_ASO_FLOW_METER)."""
 
 
-def create(hca: Hca, cmd: create_general_object_in) -> int:
+def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     """Create a range of objects with two meters each; return the number of the first.
 
     Raises LIM_ERR above log_meter_aso_max_alloc or for a full table, BAD_RES_ERR for an unknown PD.
     """
-    if cmd.log_obj_range > hca.caps.qos.log_meter_aso_max_alloc:
+    if cmd.log_obj_range > tables.caps.qos.log_meter_aso_max_alloc:
         raise CmdError(
             Status.LIM_ERR, "more flow meters than log_meter_aso_max_alloc allows",
             f"{1 << cmd.log_obj_range}",
         )  # fmt: skip
     obj = flow_meter_aso_obj.view(given_object(cmd.object, flow_meter_aso_obj.size))
-    pd = hca.pds.need(obj.meter_aso_access_pd)
+    pd = tables.pds.need(obj.meter_aso_access_pd)
     parameters = b"".join(map(bytes, obj.flow_meter_parameters))
     aso = FlowMeterAso(pd, cmd.log_obj_range, parameters)
-    hca.objects[FlowMeterAso].add(aso)
+    tables.objects[FlowMeterAso].add(aso)
     return aso.first
 
 
-def destroy(hca: Hca, number: int) -> None:
+def destroy(tables: ObjectTables, number: int) -> None:
     """Destroy a range, by the number of its first object; refused while an entry uses it.
 
     Raises BAD_RES_STATE_ERR then, and for a number that does not begin a range.
     """
-    objects = hca.objects[FlowMeterAso]
+    objects = tables.objects[FlowMeterAso]
     meter = objects.subject(number >> LOG_MAX_IN_RANGE)
     if meter.first != number:
         raise CmdError(
@@ -62,7 +62,7 @@ def destroy(hca: Hca, number: int) -> None:
     objects.remove(meter.handle)
 
 
-def metering_of(hca: Hca, table: FlowTable, ctx: flow_context) -> Metering | None:
+def metering_of(tables: ObjectTables, table: FlowTable, ctx: flow_context) -> Metering | None:
     """Return the metering of an entry; None without the action EXECUTE_ASO.
 
     Raises BAD_PARAM_ERR for an aso_type, register or number of ASOs that is not supported. Raises
@@ -81,7 +81,7 @@ def metering_of(hca: Hca, table: FlowTable, ctx: flow_context) -> Metering | Non
     if ctrl.return_reg_id > _LAST_REGISTER:
         raise CmdError(Status.BAD_PARAM_ERR, "no such register", f"{ctrl.return_reg_id}")
     number = given.aso_object_id
-    aso = hca.objects[FlowMeterAso].need(number >> LOG_MAX_IN_RANGE)
+    aso = tables.objects[FlowMeterAso].need(number >> LOG_MAX_IN_RANGE)
     if not aso.has(number):
         raise CmdError(Status.BAD_RES_ERR, "no such flow meter", f"{number:#x}")
     marks = marks_of(table.table_type, ctrl.return_reg_id)

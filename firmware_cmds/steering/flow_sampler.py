@@ -16,11 +16,11 @@ from layouts.eth_enums import FlowTableType
 from layouts.steering.sampler import sampler_obj
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in
 
 
-def create(hca: Hca, cmd: create_general_object_in) -> int:
+def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     """Create a sampler; return its number.
 
     Its destination must have a higher level, unless ignore_flow_level is set. Raises LIM_ERR for
@@ -30,7 +30,7 @@ def create(hca: Hca, cmd: create_general_object_in) -> int:
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one sampler", f"{1 << cmd.log_obj_range}")
     obj = sampler_obj.view(given_object(cmd.object, sampler_obj.size))
-    is_for_nic = obj.table_type == FlowTableType.NIC_RX and hca.icm is not None
+    is_for_nic = obj.table_type == FlowTableType.NIC_RX and tables.icm is not None
     if obj.table_type != FlowTableType.FDB and not is_for_nic:
         raise CmdError(
             Status.BAD_PARAM_ERR, "samplers need an FDB table, or one that software owns",
@@ -38,18 +38,18 @@ def create(hca: Hca, cmd: create_general_object_in) -> int:
         )  # fmt: skip
     if not obj.sample_ratio:
         raise CmdError(Status.BAD_PARAM_ERR, "sample_ratio is 0")
-    default = _table(hca, obj, obj.default_table_id)
-    sample = _table(hca, obj, obj.sample_table_id)
-    return hca.objects[Sampler].add(Sampler(default, sample, obj.sample_ratio, obj.level))
+    default = _table(tables, obj, obj.default_table_id)
+    sample = _table(tables, obj, obj.sample_table_id)
+    return tables.objects[Sampler].add(Sampler(default, sample, obj.sample_ratio, obj.level))
 
 
-def _table(hca: Hca, obj: sampler_obj, number: int) -> FlowTable:
+def _table(tables: ObjectTables, obj: sampler_obj, number: int) -> FlowTable:
     """Return the flow table with this number, as a destination of the sampler.
 
     Raises BAD_RES_ERR for an unknown number or another type, BAD_PARAM_ERR for a level that is not
     higher.
     """
-    table = hca.flow_tables.need(number)
+    table = tables.flow_tables.need(number)
     if table.table_type != obj.table_type:
         raise CmdError(Status.BAD_RES_ERR, "flow table has another type", f"{table!r}")
     if table.level <= obj.level and not obj.ignore_flow_level:
@@ -60,13 +60,13 @@ def _table(hca: Hca, obj: sampler_obj, number: int) -> FlowTable:
     return table
 
 
-def query(hca: Hca, number: int) -> bytes:
+def query(tables: ObjectTables, number: int) -> bytes:
     """Return the sampler, with its ICM address for steering entries (dr_cmd.c).
 
     The address is 0 without software steering. Raises BAD_RES_ERR for an unknown number.
     """
-    sampler = hca.objects[Sampler].need(number)
-    address = icm_address(IcmKind.SAMPLER, number) if hca.icm is not None else 0
+    sampler = tables.objects[Sampler].need(number)
+    address = icm_address(IcmKind.SAMPLER, number) if tables.icm is not None else 0
     return bytes(
         sampler_obj.new(
             table_type=sampler.default.table_type, level=sampler.level,
@@ -77,9 +77,9 @@ def query(hca: Hca, number: int) -> bytes:
     )  # fmt: skip
 
 
-def destroy(hca: Hca, number: int) -> None:
+def destroy(tables: ObjectTables, number: int) -> None:
     """Destroy a sampler; refused while an entry forwards to it.
 
     Raises BAD_RES_STATE_ERR then, and for an unknown number.
     """
-    hca.objects[Sampler].remove(number)
+    tables.objects[Sampler].remove(number)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from emu.device.objects.queues.qp import Qp
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.cmd import VportIn
 
 _SET, _DISCONNECT = 0, 1
@@ -62,9 +63,9 @@ def check_type(hca: Hca, kind: int, vport: int = 0, other_vport: int = 0) -> Non
         raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use flow tables of sniffers")
 
 
-def domain_of(hca: Hca, table: FlowTable) -> FlowDomain:
+def domain_of(tables: ObjectTables, table: FlowTable) -> FlowDomain:
     """Return the steering domain of a table."""
-    domain = hca.flow_domain(table.table_type, table.vport)
+    domain = tables.flow_domain(table.table_type, table.vport)
     assert domain is not None
     return domain
 
@@ -99,7 +100,7 @@ def _of_type(tables: Table[FlowTable], table_type: int, number: int) -> FlowTabl
 
 
 def _miss(
-    hca: Hca,
+    tables: ObjectTables,
     cmd: layout.create_flow_table_in | layout.modify_flow_table_in,
     level: int,
     vport: int,
@@ -114,7 +115,7 @@ def _miss(
     if ctx.table_miss_action == TableMissAction.DEF:
         return Miss.DEFAULT
     if ctx.table_miss_action == TableMissAction.FWD:
-        table = _of_type(hca.flow_tables, cmd.table_type, ctx.table_miss_id)
+        table = _of_type(tables.flow_tables, cmd.table_type, ctx.table_miss_id)
         if table.vport != vport:
             raise CmdError(Status.BAD_RES_ERR, "flow table belongs to another vPort", f"{table!r}")
         steering.check_miss(level, table)
@@ -128,7 +129,7 @@ def _miss(
 
 
 def _lag_next(
-    hca: Hca, cmd: layout.create_flow_table_in | layout.modify_flow_table_in, level: int
+    tables: ObjectTables, cmd: layout.create_flow_table_in | layout.modify_flow_table_in, level: int
 ) -> FlowTable | Miss:
     """Return the next table of the master's own port, from a LAG's demux table.
 
@@ -138,7 +139,7 @@ def _lag_next(
     number = cmd.flow_table_context.lag_master_next_table_id
     if not number:
         return Miss.DEFAULT
-    table = _of_type(hca.flow_tables, cmd.table_type, number)
+    table = _of_type(tables.flow_tables, cmd.table_type, number)
     steering.check_miss(level, table)
     return table
 
@@ -350,12 +351,12 @@ def _set_foreign_root(hca: Hca, cmd: layout.set_flow_table_root_in) -> None:
         hca.switch.tables_changed()
 
 
-def _underlay(hca: Hca, cmd: layout.set_flow_table_root_in) -> Qp:
+def _underlay(tables: ObjectTables, cmd: layout.set_flow_table_root_in) -> Qp:
     """Return the queue pair whose packets the command is about (core/ipoib/ipoib.c: mlx5i_open).
 
     Raises BAD_RES_ERR for an unknown number, BAD_PARAM_ERR for a queue pair that is no underlay.
     """
-    qp = hca.qps.need(cmd.underlay_qpn)
+    qp = tables.qps.need(cmd.underlay_qpn)
     if qp.steer is None:
         raise CmdError(Status.BAD_PARAM_ERR, "queue pair is not an underlay", f"{qp!r}")
     return qp

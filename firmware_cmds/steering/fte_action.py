@@ -37,6 +37,7 @@ from layouts.steering import fte as layout
 if TYPE_CHECKING:
     from emu.device.objects.table import Table
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _VERDICTS = {
     FlowAction.DROP: FteVerdict.DROP,
@@ -164,7 +165,7 @@ def action_of(
     return action
 
 
-def _steps(hca: Hca, table: FlowTable, ctx: layout.flow_context) -> tuple[Step, ...]:
+def _steps(tables: ObjectTables, table: FlowTable, ctx: layout.flow_context) -> tuple[Step, ...]:
     """Return the steps applied to a packet, in the order of core/steering/dr_action.c.
 
     Raises as :func:`_modify_header` and :func:`_packet_reformat`.
@@ -173,10 +174,10 @@ def _steps(hca: Hca, table: FlowTable, ctx: layout.flow_context) -> tuple[Step, 
     steps: list[Step] = [DECAP] if action & FlowAction.DECAP else []
     steps += [vlan_tags.POP for pop in _POPS if action & pop]
     if action & FlowAction.MOD_HDR:
-        steps.append(_modify_header(hca.modify_headers, table, ctx))
+        steps.append(_modify_header(tables.modify_headers, table, ctx))
     steps += [vlan_tags.push(getattr(ctx, tag)) for push, tag in _PUSHES.items() if action & push]
     if action & FlowAction.PACKET_REFORMAT:
-        steps.append(_packet_reformat(hca, table, ctx.packet_reformat_id))
+        steps.append(_packet_reformat(tables, table, ctx.packet_reformat_id))
     return tuple(steps)
 
 
@@ -188,9 +189,9 @@ _REFORMATS = {
 """Actions of each table type on a whole packet, besides DECAP."""
 
 
-def _packet_reformat(hca: Hca, table: FlowTable, number: int) -> PacketReformat:
+def _packet_reformat(tables: ObjectTables, table: FlowTable, number: int) -> PacketReformat:
     """Return the context; BAD_RES_ERR if unknown, BAD_PARAM_ERR if wrong for this table type."""
-    context = hca.packet_reformats.need(number)
+    context = tables.packet_reformats.need(number)
     if context.reformat_type not in _REFORMATS[table.table_type]:
         raise CmdError(
             Status.BAD_PARAM_ERR, "packet reformat context is for tables of another type",
@@ -246,13 +247,13 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     )
 
 
-def _max_reformats(hca: Hca) -> int:
+def _max_reformats(tables: ObjectTables) -> int:
     """Return the maximum number of destinations with their own packet reformat in one entry."""
-    return 1 << hca.caps.eswitch.log_max_fdb_encap_uplink
+    return 1 << tables.caps.eswitch.log_max_fdb_encap_uplink
 
 
 def _reformat(
-    hca: Hca, table: FlowTable, item: bytes, given: layout.dest_format_struct
+    tables: ObjectTables, table: FlowTable, item: bytes, given: layout.dest_format_struct
 ) -> PacketReformat | None:
     """Return the reformat of the packets of one destination; only a long item names one.
 
@@ -264,12 +265,12 @@ def _reformat(
     if len(item) < layout.extended_dest_format.size:
         raise CmdError(Status.BAD_PARAM_ERR, "packet_reformat without extended_destination")
     number = layout.extended_dest_format.view(item).packet_reformat_id
-    return _packet_reformat(hca, table, number)
+    return _packet_reformat(tables, table, number)
 
 
-def _is_merged(hca: Hca) -> bool:
+def _is_merged(tables: ObjectTables) -> bool:
     """Return whether tables may forward to vPorts of the board's other switches."""
-    return bool(hca.caps.eswitch.merged_eswitch)
+    return bool(tables.caps.eswitch.merged_eswitch)
 
 
 def _vport_target(

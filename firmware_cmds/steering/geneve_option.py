@@ -14,11 +14,11 @@ from layouts.enums import Status
 from layouts.steering.geneve_option import geneve_tlv_option
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in
 
 
-def create(hca: Hca, cmd: create_general_object_in) -> int:
+def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     """Add an option to the parser; return its number.
 
     The function has one option: a second raises LIM_ERR. Raises BAD_PARAM_ERR for a data length of
@@ -27,22 +27,22 @@ def create(hca: Hca, cmd: create_general_object_in) -> int:
     if cmd.log_obj_range:
         raise CmdError(Status.LIM_ERR, "one command makes one Geneve option")
     obj = geneve_tlv_option.view(given_object(cmd.object, geneve_tlv_option.size))
-    limit = int(hca.caps.general.max_geneve_tlv_option_data_len)
+    limit = int(tables.caps.general.max_geneve_tlv_option_data_len)
     if not 1 <= obj.option_data_length <= limit:
         raise CmdError(
             Status.BAD_PARAM_ERR, "option_data_length above max_geneve_tlv_option_data_len, or 0",
             f"{obj.option_data_length}",
         )  # fmt: skip
     option = GeneveOption(obj.option_class, obj.option_type, obj.option_data_length)
-    number = hca.objects[GeneveOption].add(option)
-    hca.parse_geneve_option(option.header)
+    number = tables.objects[GeneveOption].add(option)
+    tables.parse_geneve_option(option.header)
     return number
 
 
-def destroy(hca: Hca, number: int) -> None:
+def destroy(tables: ObjectTables, number: int) -> None:
     """Remove the option from the parser.
 
     Raises BAD_RES_STATE_ERR for an unknown number.
     """
-    hca.objects[GeneveOption].remove(number)
-    hca.parse_geneve_option(None)
+    tables.objects[GeneveOption].remove(number)
+    tables.parse_geneve_option(None)

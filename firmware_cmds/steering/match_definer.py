@@ -17,7 +17,7 @@ from layouts.prm import Prm
 from layouts.steering import match_definer as layout
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.objects.general_object import create_general_object_in
 
 _FORMATS: Mapping[int, type[Prm]] = {
@@ -32,7 +32,7 @@ _FORMATS: Mapping[int, type[Prm]] = {
 """Fields by format_id: the formats that Linux uses (core/lag/port_sel.c)."""
 
 
-def create(hca: Hca, cmd: create_general_object_in) -> int:
+def create(tables: ObjectTables, cmd: create_general_object_in) -> int:
     """Create a match definer; return its number. Unknown formats and fields are refused.
 
     The status is BAD_PARAM_ERR, as for reserved bits. Raises LIM_ERR for more than one definer.
@@ -43,7 +43,7 @@ def create(hca: Hca, cmd: create_general_object_in) -> int:
         )
     obj = layout.match_definer.view(given_object(cmd.object, layout.match_definer.size))
     masks = _masks(obj.format_id, bytes(obj.match_mask))
-    return hca.objects[MatchDefiner].add(MatchDefiner(obj.format_id, masks))
+    return tables.objects[MatchDefiner].add(MatchDefiner(obj.format_id, masks))
 
 
 def _masks(format_id: int, mask: bytes) -> dict[str, int]:
@@ -71,9 +71,9 @@ def _masks(format_id: int, mask: bytes) -> dict[str, int]:
     return masks
 
 
-def destroy(hca: Hca, number: int) -> None:
+def destroy(tables: ObjectTables, number: int) -> None:
     """Destroy a match definer; refused while a group names it.
 
     Raises BAD_RES_STATE_ERR then, and for an unknown number.
     """
-    hca.objects[MatchDefiner].remove(number)
+    tables.objects[MatchDefiner].remove(number)

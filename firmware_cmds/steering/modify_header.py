@@ -14,7 +14,7 @@ from layouts.eth_enums import FlowTableType
 from layouts.steering import modify_header as layout
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _OWN = (FlowTableType.NIC_RX, FlowTableType.NIC_TX)
 """Table types of the function, not of a switch, whose entries change packets."""
@@ -25,7 +25,7 @@ _OWN = (FlowTableType.NIC_RX, FlowTableType.NIC_TX)
     layout.alloc_modify_header_context_out,
 )  # fmt: skip
 def alloc_modify_header_context(
-    hca: Hca,
+    tables: ObjectTables,
     cmd: layout.alloc_modify_header_context_in,
     out: layout.alloc_modify_header_context_out,
 ) -> None:
@@ -34,14 +34,14 @@ def alloc_modify_header_context(
     Refuse with BAD_PARAM_ERR a table type without them, 0 actions or more than the maximum, and an
     unsupported action. A short input gets BAD_INP_LEN_ERR.
     """
-    is_own = cmd.table_type in _OWN and hca.flow_domain(cmd.table_type) is not None
-    if not is_own and (hca.eswitch is None or cmd.table_type not in SWITCHING):
+    is_own = cmd.table_type in _OWN and tables.flow_domain(cmd.table_type) is not None
+    if not is_own and (tables.eswitch is None or cmd.table_type not in SWITCHING):
         raise CmdError(
             Status.BAD_PARAM_ERR, "no modify header contexts for tables of this type",
             f"{cmd.table_type}",
         )  # fmt: skip
     table_type = FlowTableType(cmd.table_type)
-    max_actions = hca.caps.flow_properties(table_type).max_modify_header_actions
+    max_actions = tables.caps.flow_properties(table_type).max_modify_header_actions
     number = cmd.num_of_actions
     if not 1 <= number <= max_actions:
         raise CmdError(
@@ -53,7 +53,7 @@ def alloc_modify_header_context(
             Status.BAD_INP_LEN_ERR, "input is too short for its actions", f"{number} actions"
         )
     context = context_of(table_type, list(islice(cmd.actions, number)))
-    out.modify_header_id = hca.modify_headers.add(context)
+    out.modify_header_id = tables.modify_headers.add(context)
 
 
 @command(
@@ -61,7 +61,7 @@ def alloc_modify_header_context(
     layout.dealloc_modify_header_context_out,
 )  # fmt: skip
 def dealloc_modify_header_context(
-    hca: Hca,
+    tables: ObjectTables,
     cmd: layout.dealloc_modify_header_context_in,
     out: layout.dealloc_modify_header_context_out,
 ) -> None:
@@ -69,4 +69,4 @@ def dealloc_modify_header_context(
 
     The refusal is BAD_RES_STATE_ERR, as for an unknown number.
     """
-    hca.modify_headers.remove(cmd.modify_header_id)
+    tables.modify_headers.remove(cmd.modify_header_id)

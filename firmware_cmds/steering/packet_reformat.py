@@ -18,7 +18,7 @@ from layouts.eth_enums import ReformatType
 from layouts.steering import packet_reformat as layout
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 _PIECE_BYTES = 2
 _FIXED_BYTES = layout.packet_reformat_context_in.size - 2
@@ -30,7 +30,7 @@ _FIXED_BYTES = layout.packet_reformat_context_in.size - 2
     layout.alloc_packet_reformat_context_out,
 )  # fmt: skip
 def alloc_packet_reformat_context(
-    hca: Hca,
+    tables: ObjectTables,
     cmd: layout.alloc_packet_reformat_context_in,
     out: layout.alloc_packet_reformat_context_out,
 ) -> None:
@@ -41,11 +41,11 @@ def alloc_packet_reformat_context(
     """
     ctx = cmd.packet_reformat_context
     kind, size = ctx.reformat_type, ctx.reformat_data_size
-    max_size = hca.caps.flow_table.max_encap_header_size
+    max_size = tables.caps.flow_table.max_encap_header_size
     if not max_size or kind not in TUNNELS:  # only for a switch's tables
-        eswitch_of(hca)
-    if hca.eswitch is not None:
-        max_size = max(max_size, hca.caps.eswitch.max_encap_header_size)
+        eswitch_of(tables)
+    if tables.eswitch is not None:
+        max_size = max(max_size, tables.caps.eswitch.max_encap_header_size)
     if not 1 <= size <= max_size or size % _PIECE_BYTES:
         raise CmdError(
             Status.BAD_PARAM_ERR, "reformat_data_size is 0, odd, or above max_encap_header_size",
@@ -62,7 +62,7 @@ def alloc_packet_reformat_context(
         kind, ctx.reformat_param_0, ctx.reformat_param_1, size, data[:size],
         bytes(ctx)[: _FIXED_BYTES] + data,
     )  # fmt: skip
-    out.packet_reformat_id = hca.packet_reformats.add(context)
+    out.packet_reformat_id = tables.packet_reformats.add(context)
 
 
 @command(
@@ -70,7 +70,7 @@ def alloc_packet_reformat_context(
     layout.query_packet_reformat_context_out,
 )  # fmt: skip
 def query_packet_reformat_context(
-    hca: Hca,
+    tables: ObjectTables,
     cmd: layout.query_packet_reformat_context_in,
     out: layout.query_packet_reformat_context_out,
 ) -> None:
@@ -78,7 +78,7 @@ def query_packet_reformat_context(
 
     Refuse an unknown number with BAD_RES_ERR.
     """
-    ctx = hca.packet_reformats.need(cmd.packet_reformat_id).ctx
+    ctx = tables.packet_reformats.need(cmd.packet_reformat_id).ctx
     fixed = layout.packet_reformat_context_in.size
     out.packet_reformat_context = ctx[:fixed]
     places = out.packet_reformat_context.more_reformat_data
@@ -92,7 +92,7 @@ def query_packet_reformat_context(
     layout.dealloc_packet_reformat_context_out,
 )  # fmt: skip
 def dealloc_packet_reformat_context(
-    hca: Hca,
+    tables: ObjectTables,
     cmd: layout.dealloc_packet_reformat_context_in,
     out: layout.dealloc_packet_reformat_context_out,
 ) -> None:
@@ -100,6 +100,6 @@ def dealloc_packet_reformat_context(
 
     The refusal is BAD_RES_STATE_ERR, as for an unknown number. Cached software steering is dropped.
     """
-    hca.packet_reformats.remove(cmd.packet_reformat_id)
-    if hca.icm is not None:
-        hca.icm.changed()
+    tables.packet_reformats.remove(cmd.packet_reformat_id)
+    if tables.icm is not None:
+        tables.icm.changed()

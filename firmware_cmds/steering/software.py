@@ -19,6 +19,7 @@ from layouts.eth_enums import FlowTableType
 if TYPE_CHECKING:
     from emu.device.objects.eth.packet_reformat import PacketReformat
     from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
     from layouts.steering.flow_table import flow_table_context
 
 _OWNABLE = (FlowTableType.NIC_RX, FlowTableType.NIC_TX, FlowTableType.FDB)
@@ -26,16 +27,16 @@ _FORMATS = {1: 1, 2: 2}
 """Entry formats by steering_format_version (MLX5_STEERING_FORMAT_CONNECTX_6DX, _7)."""
 
 
-def check_owner(hca: Hca, table_type: int, ctx: flow_table_context) -> None:
+def check_owner(tables: ObjectTables, table_type: int, ctx: flow_table_context) -> None:
     """Raise BAD_PARAM_ERR for a software-owned table of a type that software cannot own.
 
     Do nothing for a table that firmware owns.
     """
     if not ctx.sw_owner:
         return
-    properties = hca.caps.flow_properties(FlowTableType(table_type))
+    properties = tables.caps.flow_properties(FlowTableType(table_type))
     is_one = table_type in _OWNABLE and (properties.sw_owner or properties.sw_owner_v2)
-    if hca.icm is None or not is_one:
+    if tables.icm is None or not is_one:
         raise CmdError(Status.BAD_PARAM_ERR, "flow table option not supported", "sw_owner")
 
 

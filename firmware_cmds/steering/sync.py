@@ -13,15 +13,17 @@ from layouts.enums import Op, Status
 from layouts.steering import sync as layout
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 
 @command(Op.SYNC_STEERING, layout.sync_steering_in, layout.sync_steering_out)
-def sync_steering(hca: Hca, cmd: layout.sync_steering_in, out: layout.sync_steering_out) -> None:
+def sync_steering(
+    tables: ObjectTables, cmd: layout.sync_steering_in, out: layout.sync_steering_out
+) -> None:
     """Drop all cached steering entries; no packet is in flight meanwhile.
 
     Refuse with BAD_OP_ERR on a function whose tables software cannot own.
     """
-    if hca.icm is None:
+    if tables.icm is None:
         raise CmdError(Status.BAD_OP_ERR, "software cannot own flow tables on this function")
-    hca.icm.changed()
+    tables.icm.changed()

@@ -14,11 +14,11 @@ from layouts.enums import Op, Status
 from layouts.steering import vxlan as layout
 
 if TYPE_CHECKING:
-    from emu.device.state.hca import Hca
+    from emu.device.state.tables import ObjectTables
 
 
-def _check(hca: Hca) -> None:
-    if not hca.caps.ethernet.tunnel_stateless_vxlan:
+def _check(tables: ObjectTables) -> None:
+    if not tables.caps.ethernet.tunnel_stateless_vxlan:
         raise CmdError(Status.BAD_OP_ERR, "VXLAN is not offloaded")
 
 
@@ -29,18 +29,18 @@ def _check(hca: Hca) -> None:
     privileged=True,
 )
 def add_vxlan_udp_dport(
-    hca: Hca, cmd: layout.add_vxlan_udp_dport_in, out: layout.add_vxlan_udp_dport_out
+    tables: ObjectTables, cmd: layout.add_vxlan_udp_dport_in, out: layout.add_vxlan_udp_dport_out
 ) -> None:
     """Parse VXLAN on one more port, up to ``max_vxlan_udp_ports``.
 
     Refuse one more with LIM_ERR, and the command with BAD_OP_ERR if VXLAN is not offloaded. Cached
     flow decisions are dropped.
     """
-    _check(hca)
-    ports = hca.parser.vxlan_ports | {cmd.vxlan_udp_port}
-    if len(ports) > hca.caps.ethernet.max_vxlan_udp_ports:
+    _check(tables)
+    ports = tables.parser.vxlan_ports | {cmd.vxlan_udp_port}
+    if len(ports) > tables.caps.ethernet.max_vxlan_udp_ports:
         raise CmdError(Status.LIM_ERR, "no more VXLAN ports", f"{cmd.vxlan_udp_port}")
-    hca.parse_vxlan(ports)
+    tables.parse_vxlan(ports)
 
 
 @command(
@@ -50,14 +50,16 @@ def add_vxlan_udp_dport(
     privileged=True,
 )
 def delete_vxlan_udp_dport(
-    hca: Hca, cmd: layout.delete_vxlan_udp_dport_in, out: layout.delete_vxlan_udp_dport_out
+    tables: ObjectTables,
+    cmd: layout.delete_vxlan_udp_dport_in,
+    out: layout.delete_vxlan_udp_dport_out,
 ) -> None:
     """Stop parsing VXLAN on a port.
 
     Refuse an unknown port with BAD_PARAM_ERR, and the command with BAD_OP_ERR if VXLAN is not
     offloaded.
     """
-    _check(hca)
-    if cmd.vxlan_udp_port not in hca.parser.vxlan_ports:
+    _check(tables)
+    if cmd.vxlan_udp_port not in tables.parser.vxlan_ports:
         raise CmdError(Status.BAD_PARAM_ERR, "no such VXLAN port", f"{cmd.vxlan_udp_port}")
-    hca.parse_vxlan(hca.parser.vxlan_ports - {cmd.vxlan_udp_port})
+    tables.parse_vxlan(tables.parser.vxlan_ports - {cmd.vxlan_udp_port})
